@@ -1,0 +1,308 @@
+//! The one error type: a kind by layer, what is wrong, and a trail of where.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Result of every fallible function of the crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The layer that found the fault, with a stable id (`E0301`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// `E0101`: the bytes of an archive, pickle, JSON, tensor file or image are not what the format says.
+    Format,
+    /// `E0102`: a file could not be read or written.
+    Io,
+    /// `E0201`: the serialised source of an archive does not parse or evaluate.
+    Source,
+    /// `E0301`: an operator, type or feature is not supported.
+    Unsupported,
+    /// `E0401`: operands of an operator do not fit together (shape, dtype, attribute).
+    Operator,
+    /// `E0402`: a graph breaks a rule of the IR.
+    Verify,
+    /// `E0501`: inputs do not match the graph's signature.
+    Input,
+    /// `E0601`: no plan can be made for the device (limits, dtypes).
+    Plan,
+    /// `E0602`: the device failed or refused.
+    Device,
+    /// `E0701`: outputs differ from what was expected.
+    Mismatch,
+    /// `E0801`: a command line or option is wrong.
+    Usage,
+    /// `E0901`: a rule that the crate guarantees was broken; please report it.
+    Internal,
+}
+
+impl Kind {
+    /// Stable id, shown in front of every message.
+    pub fn id(self) -> &'static str {
+        match self {
+            Kind::Format => "E0101",
+            Kind::Io => "E0102",
+            Kind::Source => "E0201",
+            Kind::Unsupported => "E0301",
+            Kind::Operator => "E0401",
+            Kind::Verify => "E0402",
+            Kind::Input => "E0501",
+            Kind::Plan => "E0601",
+            Kind::Device => "E0602",
+            Kind::Mismatch => "E0701",
+            Kind::Usage => "E0801",
+            Kind::Internal => "E0901",
+        }
+    }
+
+    /// What the kind means, in a few words.
+    pub fn title(self) -> &'static str {
+        match self {
+            Kind::Format => "malformed data",
+            Kind::Io => "file error",
+            Kind::Source => "bad source in archive",
+            Kind::Unsupported => "unsupported",
+            Kind::Operator => "bad operands",
+            Kind::Verify => "invalid graph",
+            Kind::Input => "inputs do not match",
+            Kind::Plan => "cannot plan for this device",
+            Kind::Device => "device error",
+            Kind::Mismatch => "outputs differ",
+            Kind::Usage => "usage",
+            Kind::Internal => "internal error",
+        }
+    }
+}
+
+/// A line in the user's own source, as recorded by the tracer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Location {
+    /// File as recorded, usually a path on the machine that traced.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// Where in a model something happened: module path and the user's source line, either may be unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// Module path in state-dict notation, `layer1.0.conv1`; empty for the root.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub module: String,
+    /// The innermost line of the user's source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<Location>,
+}
+
+impl Place {
+    /// True if neither module nor line is known.
+    pub fn is_unknown(&self) -> bool {
+        self.module.is_empty() && self.location.is_none()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.location, self.module.as_str()) {
+            (Some(location), "") => write!(f, "{location}"),
+            (Some(location), module) => write!(f, "{location} ({module})"),
+            (None, "") => f.write_str("?"),
+            (None, module) => write!(f, "({module})"),
+        }
+    }
+}
+
+/// What went wrong, where, and what to do about it.
+///
+/// `Display` gives one line: the message, then the trail from the innermost frame outwards.
+#[derive(Debug, thiserror::Error)]
+pub struct Error {
+    inner: Box<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    kind: Kind,
+    message: String,
+    trail: Vec<String>,
+    help: Option<String>,
+    /// Further faults of the same kind; importers and `verify` list everything at once.
+    others: Vec<Error>,
+}
+
+impl Error {
+    /// An error of a kind with a lower-case one-line message without full stop.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Error {
+        Error {
+            inner: Box::new(Inner {
+                kind,
+                message: message.into(),
+                trail: Vec::new(),
+                help: None,
+                others: Vec::new(),
+            }),
+        }
+    }
+
+    /// [`Kind::Format`].
+    pub fn format(message: impl Into<String>) -> Error {
+        Error::new(Kind::Format, message)
+    }
+
+    /// [`Kind::Source`].
+    pub fn source(message: impl Into<String>) -> Error {
+        Error::new(Kind::Source, message)
+    }
+
+    /// [`Kind::Unsupported`].
+    pub fn unsupported(message: impl Into<String>) -> Error {
+        Error::new(Kind::Unsupported, message)
+    }
+
+    /// [`Kind::Operator`].
+    pub fn operator(message: impl Into<String>) -> Error {
+        Error::new(Kind::Operator, message)
+    }
+
+    /// [`Kind::Input`].
+    pub fn input(message: impl Into<String>) -> Error {
+        Error::new(Kind::Input, message)
+    }
+
+    /// [`Kind::Plan`].
+    pub fn plan(message: impl Into<String>) -> Error {
+        Error::new(Kind::Plan, message)
+    }
+
+    /// [`Kind::Device`].
+    pub fn device(message: impl Into<String>) -> Error {
+        Error::new(Kind::Device, message)
+    }
+
+    /// [`Kind::Usage`].
+    pub fn usage(message: impl Into<String>) -> Error {
+        Error::new(Kind::Usage, message)
+    }
+
+    /// [`Kind::Internal`].
+    pub fn internal(message: impl Into<String>) -> Error {
+        Error::new(Kind::Internal, message)
+    }
+
+    /// [`Kind::Io`] for a path.
+    pub fn io(path: impl Into<PathBuf>, error: std::io::Error) -> Error {
+        Error::new(Kind::Io, format!("{}: {error}", path.into().display()))
+    }
+
+    /// Several errors as one; `None` if there are none.
+    pub fn all(errors: Vec<Error>) -> Option<Error> {
+        let mut errors = errors.into_iter();
+        let mut first = errors.next()?;
+        first.inner.others.extend(errors);
+        Some(first)
+    }
+
+    /// Adds a frame to the trail: an operator, a node, a file.
+    #[must_use]
+    pub fn at(mut self, frame: impl fmt::Display) -> Error {
+        self.inner.trail.push(frame.to_string());
+        self
+    }
+
+    /// Adds a frame for a place in a model, if it is known.
+    #[must_use]
+    pub fn at_place(self, place: &Place) -> Error {
+        if place.is_unknown() {
+            self
+        } else {
+            self.at(place)
+        }
+    }
+
+    /// Says what the user can do.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Error {
+        self.inner.help = Some(help.into());
+        self
+    }
+
+    /// Layer and stable id.
+    pub fn kind(&self) -> Kind {
+        self.inner.kind
+    }
+
+    /// The message alone, without the trail.
+    pub fn message(&self) -> &str {
+        &self.inner.message
+    }
+
+    /// Frames from the innermost outwards.
+    pub fn trail(&self) -> &[String] {
+        &self.inner.trail
+    }
+
+    /// What to do, if known.
+    pub fn advice(&self) -> Option<&str> {
+        self.inner.help.as_deref()
+    }
+
+    /// This fault and the further ones found with it.
+    pub fn iter(&self) -> impl Iterator<Item = &Error> {
+        let mut list = vec![self];
+        list.extend(self.inner.others.iter().flat_map(Error::iter_boxed));
+        list.into_iter()
+    }
+
+    fn iter_boxed(&self) -> Box<dyn Iterator<Item = &Error> + '_> {
+        Box::new(std::iter::once(self).chain(self.inner.others.iter().flat_map(Error::iter_boxed)))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.inner.message)?;
+        for (index, frame) in self.inner.trail.iter().enumerate() {
+            write!(f, "{}{frame}", if index == 0 { " — at " } else { ", in " })?;
+        }
+        for other in &self.inner.others {
+            write!(f, "\n{other}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds a frame to the trail of a failed result.
+pub trait Trail<T> {
+    /// Adds a frame that is only built on failure.
+    fn at(self, frame: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T> Trail<T> for Result<T> {
+    fn at(self, frame: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| error.at(frame()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trail_reads_outwards_and_lists_everything() {
+        let first = Error::unsupported("aten::foo")
+            .at("model.py:3")
+            .at("layer1.0");
+        let second = Error::unsupported("aten::bar");
+        let all = Error::all(vec![first, second]);
+        let text = all.map(|error| error.to_string()).unwrap_or_default();
+        assert_eq!(text, "aten::foo — at model.py:3, in layer1.0\naten::bar");
+    }
+}

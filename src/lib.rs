@@ -1,0 +1,9 @@
+//! Onionskin: trace a neural network once, lay it over any GPU.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
+
+pub mod dim;
+pub mod dtype;
+pub mod error;
+pub mod shape;
+pub mod tensor;

@@ -1,0 +1,308 @@
+//! Tensors on the host: contiguous, shared, possibly mapped from a file.
+
+use std::fmt;
+use std::sync::Arc;
+
+use half::{bf16, f16};
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::TensorType;
+
+/// Bytes that a tensor can be made of: an owned vector or a part of a mapped file.
+pub trait Storage: Send + Sync {
+    /// All bytes, little-endian elements in row-major order.
+    fn bytes(&self) -> &[u8];
+}
+
+struct Owned<T>(Vec<T>);
+
+impl<T: bytemuck::Pod + Send + Sync> Storage for Owned<T> {
+    fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+/// A tensor in host memory, row-major and contiguous. Clones share the data.
+#[derive(Clone)]
+pub struct Tensor {
+    dtype: DType,
+    shape: Vec<usize>,
+    data: Arc<dyn Storage>,
+}
+
+/// A Rust type that is the host form of a dtype. `bool` tensors are `u8` elements of 0 and 1.
+pub trait Element: bytemuck::Pod + Send + Sync {
+    /// The dtype of a tensor of such elements.
+    const DTYPE: DType;
+}
+
+macro_rules! elements {
+    ($($type:ty => $dtype:ident),*) => {$(
+        impl Element for $type { const DTYPE: DType = DType::$dtype; }
+    )*};
+}
+
+elements!(u8 => U8, i8 => I8, i16 => I16, i32 => I32, i64 => I64, f16 => F16, bf16 => BF16, f32 => F32, f64 => F64);
+
+impl Tensor {
+    /// A tensor of elements in row-major order; an error if their number does not fit the shape.
+    pub fn from_vec<T: Element>(shape: impl Into<Vec<usize>>, data: Vec<T>) -> Result<Tensor> {
+        Tensor::from_storage(T::DTYPE, shape.into(), Arc::new(Owned(data)))
+    }
+
+    /// A `bool` tensor.
+    pub fn from_bools(
+        shape: impl Into<Vec<usize>>,
+        data: impl IntoIterator<Item = bool>,
+    ) -> Result<Tensor> {
+        let bytes: Vec<u8> = data.into_iter().map(u8::from).collect();
+        Tensor::from_storage(DType::Bool, shape.into(), Arc::new(Owned(bytes)))
+    }
+
+    /// A tensor over shared bytes; an error if their number does not fit dtype and shape.
+    pub fn from_storage(dtype: DType, shape: Vec<usize>, data: Arc<dyn Storage>) -> Result<Tensor> {
+        let expected = checked_numel(&shape).and_then(|numel| numel.checked_mul(dtype.size()));
+        let found = data.bytes().len();
+        if expected != Some(found) {
+            return Err(Error::format(format!(
+                "{dtype}{shape:?} does not fit {found} bytes"
+            )));
+        }
+        Ok(Tensor { dtype, shape, data })
+    }
+
+    /// A tensor from little-endian bytes, copied so that they are aligned.
+    pub fn from_bytes(dtype: DType, shape: impl Into<Vec<usize>>, bytes: &[u8]) -> Result<Tensor> {
+        let shape = shape.into();
+        if bytes.len() % dtype.size() != 0 {
+            return Err(Error::format(format!(
+                "{} bytes are no whole number of {dtype} elements",
+                bytes.len()
+            )));
+        }
+        let data: Arc<dyn Storage> = match dtype {
+            DType::Bool => Arc::new(Owned(
+                bytes.iter().map(|byte| u8::from(*byte != 0)).collect(),
+            )),
+            DType::U8 => Arc::new(Owned(bytes.to_vec())),
+            DType::I8 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, i8>(bytes))),
+            DType::I16 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, i16>(bytes))),
+            DType::I32 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, i32>(bytes))),
+            DType::I64 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, i64>(bytes))),
+            DType::F16 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, f16>(bytes))),
+            DType::BF16 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, bf16>(bytes))),
+            DType::F32 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, f32>(bytes))),
+            DType::F64 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, f64>(bytes))),
+        };
+        Tensor::from_storage(dtype, shape, data)
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Sizes, outermost first.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Number of elements.
+    pub fn numel(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The type, with every size a number.
+    pub fn tensor_type(&self) -> TensorType {
+        TensorType::new(self.dtype, self.shape.iter().copied())
+    }
+
+    /// The bytes, little-endian and row-major.
+    pub fn bytes(&self) -> &[u8] {
+        self.data.bytes()
+    }
+
+    /// The elements; an error if `T` is not their type. `bool` is read as `u8`.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        let same = T::DTYPE == self.dtype || (T::DTYPE == DType::U8 && self.dtype == DType::Bool);
+        if !same {
+            return Err(Error::input(format!(
+                "the tensor is {}, not {}",
+                self.dtype,
+                T::DTYPE
+            )));
+        }
+        bytemuck::try_cast_slice(self.bytes())
+            .map_err(|_| Error::format("tensor data is not aligned"))
+    }
+
+    /// The same data under another shape of as many elements.
+    pub fn reshape(&self, shape: impl Into<Vec<usize>>) -> Result<Tensor> {
+        Tensor::from_storage(self.dtype, shape.into(), self.data.clone())
+    }
+
+    /// Elements as `f64`; exact except for large 64-bit integers.
+    pub fn to_f64(&self) -> Vec<f64> {
+        match self.dtype {
+            DType::Bool | DType::U8 => self.map::<u8, _>(f64::from),
+            DType::I8 => self.map::<i8, _>(f64::from),
+            DType::I16 => self.map::<i16, _>(f64::from),
+            DType::I32 => self.map::<i32, _>(f64::from),
+            DType::I64 => self.map::<i64, _>(|value| value as f64),
+            DType::F16 => self.map::<f16, _>(f64::from),
+            DType::BF16 => self.map::<bf16, _>(f64::from),
+            DType::F32 => self.map::<f32, _>(f64::from),
+            DType::F64 => self.map::<f64, _>(|value| value),
+        }
+    }
+
+    /// Elements as `i64`; floats are truncated towards zero and saturate.
+    pub fn to_i64(&self) -> Vec<i64> {
+        match self.dtype {
+            DType::Bool | DType::U8 => self.map::<u8, _>(i64::from),
+            DType::I8 => self.map::<i8, _>(i64::from),
+            DType::I16 => self.map::<i16, _>(i64::from),
+            DType::I32 => self.map::<i32, _>(i64::from),
+            DType::I64 => self.map::<i64, _>(|value| value),
+            DType::F16 => self.map::<f16, _>(|value| f32::from(value) as i64),
+            DType::BF16 => self.map::<bf16, _>(|value| f32::from(value) as i64),
+            DType::F32 => self.map::<f32, _>(|value| value as i64),
+            DType::F64 => self.map::<f64, _>(|value| value as i64),
+        }
+    }
+
+    /// Elements as `f32`.
+    pub fn to_f32(&self) -> Vec<f32> {
+        match self.dtype {
+            DType::F32 => self.map::<f32, _>(|value| value),
+            DType::F16 => self.map::<f16, _>(f32::from),
+            _ => self
+                .to_f64()
+                .into_iter()
+                .map(|value| value as f32)
+                .collect(),
+        }
+    }
+
+    fn map<T: Element, U>(&self, function: impl Fn(T) -> U) -> Vec<U> {
+        // Every element is read by itself, so that mapped data need not be aligned.
+        self.bytes()
+            .chunks_exact(size_of::<T>())
+            .map(|bytes| function(bytemuck::pod_read_unaligned(bytes)))
+            .collect()
+    }
+
+    /// A tensor of a dtype from wide floats, rounded to nearest; integers are truncated and wrap, `bool` is "not zero".
+    pub fn from_f64(dtype: DType, shape: impl Into<Vec<usize>>, data: Vec<f64>) -> Result<Tensor> {
+        let shape = shape.into();
+        match dtype {
+            DType::F64 => Tensor::from_vec(shape, data),
+            DType::F32 => Tensor::from_vec(shape, collect(data, |value| value as f32)),
+            DType::F16 => Tensor::from_vec(shape, collect(data, f16::from_f64)),
+            DType::BF16 => Tensor::from_vec(shape, collect(data, bf16::from_f64)),
+            DType::Bool => Tensor::from_bools(shape, data.into_iter().map(|value| value != 0.0)),
+            _ => Tensor::from_i64(dtype, shape, collect(data, |value| value as i64)),
+        }
+    }
+
+    /// A tensor of a dtype from wide integers, which wrap as in PyTorch; `bool` is "not zero".
+    pub fn from_i64(dtype: DType, shape: impl Into<Vec<usize>>, data: Vec<i64>) -> Result<Tensor> {
+        let shape = shape.into();
+        match dtype {
+            DType::Bool => Tensor::from_bools(shape, data.into_iter().map(|value| value != 0)),
+            DType::U8 => Tensor::from_vec(shape, collect(data, |value| value as u8)),
+            DType::I8 => Tensor::from_vec(shape, collect(data, |value| value as i8)),
+            DType::I16 => Tensor::from_vec(shape, collect(data, |value| value as i16)),
+            DType::I32 => Tensor::from_vec(shape, collect(data, |value| value as i32)),
+            DType::I64 => Tensor::from_vec(shape, data),
+            _ => Tensor::from_f64(dtype, shape, collect(data, |value| value as f64)),
+        }
+    }
+
+    /// The tensor converted as `Tensor.to(dtype)` does.
+    pub fn cast(&self, dtype: DType) -> Result<Tensor> {
+        if dtype == self.dtype {
+            return Ok(self.clone());
+        }
+        if self.dtype.is_float() {
+            Tensor::from_f64(dtype, self.shape.clone(), self.to_f64())
+        } else {
+            Tensor::from_i64(dtype, self.shape.clone(), self.to_i64())
+        }
+    }
+
+    /// A tensor with every element the same.
+    pub fn full(dtype: DType, shape: impl Into<Vec<usize>>, value: f64) -> Result<Tensor> {
+        let shape = shape.into();
+        let numel =
+            checked_numel(&shape).ok_or_else(|| Error::operator("the tensor is too large"))?;
+        Tensor::from_f64(dtype, shape, vec![value; numel])
+    }
+}
+
+fn collect<T, U>(data: Vec<T>, function: impl Fn(T) -> U) -> Vec<U> {
+    data.into_iter().map(function).collect()
+}
+
+fn checked_numel(shape: &[usize]) -> Option<usize> {
+    shape
+        .iter()
+        .try_fold(1usize, |product, size| product.checked_mul(*size))
+}
+
+/// Row-major strides in elements.
+pub fn strides(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis].max(1);
+    }
+    strides
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", self.dtype, self.shape)?;
+        if self.numel() <= 16 {
+            write!(f, " {:?}", self.to_f64())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Same dtype, shape and bits.
+impl PartialEq for Tensor {
+    fn eq(&self, other: &Tensor) -> bool {
+        self.dtype == other.dtype && self.shape == other.shape && self.bytes() == other.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_checked() {
+        assert!(Tensor::from_vec([2, 2], vec![1f32; 3]).is_err());
+        assert!(Tensor::from_bytes(DType::F32, [1], &[0; 3]).is_err());
+        assert!(Tensor::from_bytes(DType::F32, [usize::MAX, 2], &[0; 8]).is_err());
+    }
+
+    #[test]
+    fn casts_follow_torch() {
+        let x = Tensor::from_vec([4], vec![-1.5f32, 0.0, 2.7, 300.0]).expect("fits");
+        assert_eq!(
+            x.cast(DType::I32).map(|t| t.to_i64()).ok(),
+            Some(vec![-1, 0, 2, 300])
+        );
+        assert_eq!(
+            x.cast(DType::Bool).map(|t| t.to_i64()).ok(),
+            Some(vec![1, 0, 1, 1])
+        );
+        assert_eq!(
+            x.cast(DType::U8).map(|t| t.to_i64()).ok(),
+            Some(vec![255, 0, 2, 44])
+        );
+    }
+}
