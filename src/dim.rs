@@ -192,6 +192,23 @@ impl Dim {
         }
     }
 
+    /// The smallest possible value, given that symbols are at least 1; `None` if that is not plain to see.
+    pub fn smallest(&self) -> Option<i64> {
+        match &self.0 {
+            Repr::Const(value) => Some(*value),
+            Repr::Sum(sum) => {
+                sum.terms
+                    .iter()
+                    .try_fold(sum.constant, |total, (product, coefficient)| {
+                        let only_symbols =
+                            product.iter().all(|atom| matches!(atom, Atom::Symbol(_)));
+                        (only_symbols && *coefficient > 0)
+                            .then(|| total.saturating_add(*coefficient))
+                    })
+            }
+        }
+    }
+
     /// The symbols that occur.
     pub fn symbols(&self) -> BTreeSet<Symbol> {
         let mut found = BTreeSet::new();

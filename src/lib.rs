@@ -5,5 +5,8 @@
 pub mod dim;
 pub mod dtype;
 pub mod error;
+pub mod op;
+pub mod scalar;
 pub mod shape;
+pub mod symbols;
 pub mod tensor;

@@ -1,0 +1,258 @@
+use serde::{Deserialize, Serialize};
+
+use super::{Operand, Rules, operands};
+use crate::dim::{Bindings, floor_div};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::TensorType;
+use crate::symbols::Symbols;
+use crate::tensor::Tensor;
+
+/// A scalar function of two operands of one dtype and shape, element by element. Either operand may be a number or a size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Binary {
+    /// Which function.
+    pub function: BinaryFunction,
+}
+
+/// What a scalar function does on the host.
+#[derive(Clone, Copy)]
+enum Oracle {
+    /// Floats only, computed in double precision and rounded.
+    Float(fn(f64, f64) -> f64),
+    /// Floats and integers.
+    Number(fn(f64, f64) -> f64, fn(i64, i64) -> i64),
+    /// Integers and `bool`.
+    Integer(fn(i64, i64) -> i64),
+    /// `bool` operands.
+    Bool(fn(bool, bool) -> bool),
+    /// Any operands, `bool` result.
+    Compare(fn(f64, f64) -> bool, fn(i64, i64) -> bool),
+}
+
+/// Declares the table: variant, name, oracle, WGSL of operands `x` and `y`.
+macro_rules! binary_functions {
+    ($($variant:ident $name:literal $oracle:expr, $wgsl:literal;)*) => {
+        /// Scalar functions of two operands, named as in PyTorch.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum BinaryFunction {
+            $(#[doc = concat!("`", $name, "`")] #[serde(rename = $name)] $variant,)*
+        }
+
+        impl BinaryFunction {
+            /// Every function, in table order.
+            pub const ALL: &'static [BinaryFunction] = &[$(BinaryFunction::$variant),*];
+
+            /// Name in the text form and in PyTorch.
+            pub fn name(self) -> &'static str {
+                match self { $(BinaryFunction::$variant => $name,)* }
+            }
+
+            /// WGSL expression of operands `x` and `y` in the compute type; functions that WGSL lacks stand in `shaders/lib`.
+            pub fn wgsl(self) -> &'static str {
+                match self { $(BinaryFunction::$variant => $wgsl,)* }
+            }
+
+            fn oracle(self) -> Oracle {
+                match self { $(BinaryFunction::$variant => $oracle,)* }
+            }
+        }
+    };
+}
+
+use Oracle::{Bool, Compare, Float, Integer, Number};
+
+binary_functions! {
+    Add "add" Number(|x, y| x + y, i64::wrapping_add), "x + y";
+    Sub "sub" Number(|x, y| x - y, i64::wrapping_sub), "x - y";
+    Mul "mul" Number(|x, y| x * y, i64::wrapping_mul), "x * y";
+    Div "div" Float(|x, y| x / y), "divide(x, y)";
+    FloorDivide "floor_divide" Number(floor_divide, floor_div), "floor_divide(x, y)";
+    TruncDivide "trunc_divide" Number(|x, y| (x / y).trunc(), trunc_divide), "trunc_divide(x, y)";
+    Remainder "remainder" Number(remainder, |x, y| x.wrapping_sub(y.wrapping_mul(floor_div(x, y)))), "remainder_of(x, y)";
+    Fmod "fmod" Number(|x, y| x % y, |x, y| if y == 0 { 0 } else { x.wrapping_rem(y) }), "fmod_of(x, y)";
+    Pow "pow" Number(f64::powf, integer_power), "power(x, y)";
+    Maximum "maximum" Number(maximum, i64::max), "maximum(x, y)";
+    Minimum "minimum" Number(minimum, i64::min), "minimum(x, y)";
+    Atan2 "atan2" Float(f64::atan2), "atan2_of(x, y)";
+    Copysign "copysign" Float(f64::copysign), "copy_sign(x, y)";
+    NextAfter "nextafter" Float(nextafter), "next_after(x, y)";
+    Eq "eq" Compare(|x, y| x == y, |x, y| x == y), "x == y";
+    Ne "ne" Compare(|x, y| x != y, |x, y| x != y), "x != y";
+    Lt "lt" Compare(|x, y| x < y, |x, y| x < y), "x < y";
+    Le "le" Compare(|x, y| x <= y, |x, y| x <= y), "x <= y";
+    Gt "gt" Compare(|x, y| x > y, |x, y| x > y), "x > y";
+    Ge "ge" Compare(|x, y| x >= y, |x, y| x >= y), "x >= y";
+    LogicalAnd "logical_and" Bool(|x, y| x && y), "x && y";
+    LogicalOr "logical_or" Bool(|x, y| x || y), "x || y";
+    LogicalXor "logical_xor" Bool(|x, y| x != y), "x != y";
+    BitwiseAnd "bitwise_and" Integer(|x, y| x & y), "x & y";
+    BitwiseOr "bitwise_or" Integer(|x, y| x | y), "x | y";
+    BitwiseXor "bitwise_xor" Integer(|x, y| x ^ y), "x ^ y";
+    ShiftLeft "bitwise_left_shift" Integer(|x, y| if (0..64).contains(&y) { x << y } else { 0 }), "shift_left(x, y)";
+    ShiftRight "bitwise_right_shift" Integer(|x, y| x >> y.clamp(0, 63)), "shift_right(x, y)";
+}
+
+impl Rules for Binary {
+    fn infer(&self, symbols: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
+        let [a, b] = operands::<_, 2>(found)?;
+        let result = match (a.value(), b.value()) {
+            (Some(x), Some(y)) => {
+                let complain = || format!("{x} and {y} differ in dtype or shape");
+                if x.dtype != y.dtype || x.rank() != y.rank() {
+                    return Err(Error::operator(complain()));
+                }
+                for (left, right) in x.shape.iter().zip(&y.shape) {
+                    symbols.require_equal(left, right, complain)?;
+                }
+                x
+            }
+            (Some(x), None) | (None, Some(x)) => x,
+            (None, None) => return Err(Error::operator("combines two numbers")),
+        };
+        let dtype = self
+            .result(result.dtype)
+            .ok_or_else(|| Error::operator(format!("is not defined for {}", result.dtype)))?;
+        Ok(vec![TensorType {
+            dtype,
+            shape: result.shape.clone(),
+        }])
+    }
+
+    fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
+        let [x, y] = operands::<_, 2>(found)?;
+        let (dtype, is_float) = (x.dtype(), x.dtype().is_float());
+        // A number arrives as a scalar beside an operand of any shape.
+        let shape = if x.shape().is_empty() {
+            y.shape()
+        } else {
+            x.shape()
+        };
+        let numel = shape.iter().product();
+        Ok(vec![match self.function.oracle() {
+            Float(function) => {
+                Tensor::from_f64(dtype, shape, zip(x.to_f64(), y.to_f64(), numel, function))?
+            }
+            Number(function, _) if is_float => {
+                Tensor::from_f64(dtype, shape, zip(x.to_f64(), y.to_f64(), numel, function))?
+            }
+            Number(_, function) | Integer(function) => {
+                Tensor::from_i64(dtype, shape, zip(x.to_i64(), y.to_i64(), numel, function))?
+            }
+            Bool(function) => {
+                let function = |x: i64, y: i64| function(x != 0, y != 0);
+                Tensor::from_bools(shape, zip(x.to_i64(), y.to_i64(), numel, function))?
+            }
+            Compare(function, _) if is_float => {
+                Tensor::from_bools(shape, zip(x.to_f64(), y.to_f64(), numel, function))?
+            }
+            Compare(_, function) => {
+                Tensor::from_bools(shape, zip(x.to_i64(), y.to_i64(), numel, function))?
+            }
+        }])
+    }
+}
+
+impl Binary {
+    fn result(&self, dtype: DType) -> Option<DType> {
+        match self.function.oracle() {
+            Float(_) => dtype.is_float().then_some(dtype),
+            Number(..) => (dtype != DType::Bool).then_some(dtype),
+            Integer(_) => (!dtype.is_float()).then_some(dtype),
+            Bool(_) => (dtype == DType::Bool).then_some(dtype),
+            Compare(..) => Some(DType::Bool),
+        }
+    }
+}
+
+impl BinaryFunction {
+    /// True if the function is defined for floats only, so that PyTorch computes it in `f32` for integers.
+    pub fn is_float_only(self) -> bool {
+        matches!(self.oracle(), Float(_))
+    }
+}
+
+/// Combines elements; a vector of one element is repeated.
+fn zip<T: Copy, U>(x: Vec<T>, y: Vec<T>, numel: usize, function: impl Fn(T, T) -> U) -> Vec<U> {
+    let pick = |values: &[T], index: usize| {
+        if values.len() == 1 {
+            values.first().copied()
+        } else {
+            values.get(index).copied()
+        }
+    };
+    (0..numel)
+        .filter_map(|index| Some(function(pick(&x, index)?, pick(&y, index)?)))
+        .collect()
+}
+
+fn maximum(x: f64, y: f64) -> f64 {
+    if x.is_nan() || y.is_nan() {
+        f64::NAN
+    } else {
+        x.max(y)
+    }
+}
+
+fn minimum(x: f64, y: f64) -> f64 {
+    if x.is_nan() || y.is_nan() {
+        f64::NAN
+    } else {
+        x.min(y)
+    }
+}
+
+/// As PyTorch's `div_floor_floating` (`c10/util/generic_math.h`).
+fn floor_divide(x: f64, y: f64) -> f64 {
+    if y == 0.0 {
+        return x / y;
+    }
+    let modulus = x % y;
+    let mut quotient = (x - modulus) / y;
+    if modulus != 0.0 && (y < 0.0) != (modulus < 0.0) {
+        quotient -= 1.0;
+    }
+    if quotient == 0.0 {
+        return (0.0f64).copysign(x / y);
+    }
+    let floor = quotient.floor();
+    if quotient - floor > 0.5 {
+        floor + 1.0
+    } else {
+        floor
+    }
+}
+
+fn remainder(x: f64, y: f64) -> f64 {
+    let modulus = x % y;
+    if modulus != 0.0 && (y < 0.0) != (modulus < 0.0) {
+        modulus + y
+    } else {
+        modulus
+    }
+}
+
+fn trunc_divide(x: i64, y: i64) -> i64 {
+    if y == 0 { 0 } else { x.wrapping_div(y) }
+}
+
+/// Negative exponents give 0 except for bases 1 and -1, as in PyTorch.
+fn integer_power(base: i64, exponent: i64) -> i64 {
+    match (base, exponent) {
+        (_, 0..) => base.wrapping_pow(u32::try_from(exponent).unwrap_or(u32::MAX)),
+        (1, _) => 1,
+        (-1, _) => {
+            if exponent % 2 == 0 {
+                1
+            } else {
+                -1
+            }
+        }
+        _ => 0,
+    }
+}
+
+/// The next single precision number after `x` towards `y`.
+fn nextafter(x: f64, y: f64) -> f64 {
+    f64::from(libm::nextafterf(x as f32, y as f32))
+}

@@ -1,0 +1,125 @@
+use serde::{Deserialize, Serialize};
+
+use super::{Operand, Rules, operands, values};
+use crate::dim::Bindings;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::TensorType;
+use crate::symbols::Symbols;
+use crate::tensor::Tensor;
+
+/// Matrix product of the last two axes, `[.., M, K] × [.., K, N] -> [.., M, N]`; the axes in front are equal.
+/// `f16` and `bf16` accumulate in `f32`; integers wrap.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dot {}
+
+impl Rules for Dot {
+    fn infer(&self, symbols: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
+        let [a, b] = values(found)?;
+        let complain = || format!("{a} and {b} do not multiply as matrices");
+        let ([batch_a @ .., m, inner_a], [batch_b @ .., inner_b, n]) =
+            (a.shape.as_slice(), b.shape.as_slice())
+        else {
+            return Err(Error::operator(complain()));
+        };
+        if a.dtype != b.dtype || a.rank() != b.rank() || a.dtype == DType::Bool {
+            return Err(Error::operator(complain()));
+        }
+        for (left, right) in batch_a.iter().zip(batch_b).chain([(inner_a, inner_b)]) {
+            symbols.require_equal(left, right, complain)?;
+        }
+        Ok(vec![TensorType {
+            dtype: a.dtype,
+            shape: batch_a.iter().chain([m, n]).cloned().collect(),
+        }])
+    }
+
+    fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
+        let [a, b] = operands::<_, 2>(found)?;
+        let ([batch @ .., m, k], [.., n]) = (a.shape(), b.shape()) else {
+            return Err(Error::internal("operands of dot have too few axes"));
+        };
+        let shape: Vec<usize> = batch.iter().chain([m, n]).copied().collect();
+        let size = Size {
+            batch: batch.iter().product(),
+            m: *m,
+            k: *k,
+            n: *n,
+        };
+        let result = match a.dtype() {
+            DType::F64 => Tensor::from_vec(shape, product_f64(&a.to_f64(), &b.to_f64(), size))?,
+            dtype if dtype.is_float() => {
+                let product = product_f32(&a.to_f32(), &b.to_f32(), size);
+                Tensor::from_vec(shape, product)?.cast(dtype)?
+            }
+            dtype => Tensor::from_i64(dtype, shape, product_i64(&a.to_i64(), &b.to_i64(), size))?,
+        };
+        Ok(vec![result])
+    }
+}
+
+/// Extents of a batch of matrix products.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    pub batch: usize,
+    pub m: usize,
+    pub k: usize,
+    pub n: usize,
+}
+
+/// Calls a GEMM routine of `matrixmultiply` for each matrix of a batch.
+macro_rules! batched_gemm {
+    ($name:ident, $type:ty, $gemm:path) => {
+        #[expect(
+            unsafe_code,
+            reason = "the GEMM library takes raw pointers; lengths are checked here"
+        )]
+        pub(super) fn $name(a: &[$type], b: &[$type], size: Size) -> Vec<$type> {
+            let Size { batch, m, k, n } = size;
+            let mut out: Vec<$type> = vec![0.0; batch * m * n];
+            if out.is_empty() || k == 0 {
+                return out;
+            }
+            let operands = a.chunks_exact(m * k).zip(b.chunks_exact(k * n));
+            for (c, (a, b)) in out.chunks_exact_mut(m * n).zip(operands) {
+                // SAFETY: the slices hold m·k, k·n and m·n elements, and the strides are those of row-major matrices.
+                unsafe {
+                    $gemm(
+                        m,
+                        k,
+                        n,
+                        1.0,
+                        a.as_ptr(),
+                        k as isize,
+                        1,
+                        b.as_ptr(),
+                        n as isize,
+                        1,
+                        0.0,
+                        c.as_mut_ptr(),
+                        n as isize,
+                        1,
+                    );
+                }
+            }
+            out
+        }
+    };
+}
+
+batched_gemm!(product_f32, f32, matrixmultiply::sgemm);
+batched_gemm!(product_f64, f64, matrixmultiply::dgemm);
+
+fn product_i64(a: &[i64], b: &[i64], size: Size) -> Vec<i64> {
+    let Size { batch, m, k, n } = size;
+    let mut out = vec![0i64; batch * m * n];
+    for (index, slot) in out.iter_mut().enumerate() {
+        let (matrix, row, column) = (index / (m * n), index / n % m, index % n);
+        *slot = (0..k).fold(0i64, |sum, inner| {
+            let left = a[(matrix * m + row) * k + inner];
+            let right = b[(matrix * k + inner) * n + column];
+            sum.wrapping_add(left.wrapping_mul(right))
+        });
+    }
+    out
+}

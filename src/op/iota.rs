@@ -1,0 +1,43 @@
+use serde::{Deserialize, Serialize};
+
+use super::{Operand, Rules, check_axis, operands};
+use crate::dim::Bindings;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::shape::{Shape, TensorType, sizes};
+use crate::symbols::Symbols;
+use crate::tensor::Tensor;
+
+/// Every element is its own index along an axis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Iota {
+    /// Element type.
+    pub dtype: DType,
+    /// Result shape.
+    pub shape: Shape,
+    /// The axis that is counted.
+    pub axis: usize,
+}
+
+impl Rules for Iota {
+    fn infer(&self, _: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
+        operands::<_, 0>(found)?;
+        check_axis(self.axis, self.shape.len())?;
+        Ok(vec![TensorType {
+            dtype: self.dtype,
+            shape: self.shape.clone(),
+        }])
+    }
+
+    fn eval(&self, _: &[Tensor], bindings: &Bindings) -> Result<Vec<Tensor>> {
+        let shape = sizes(&self.shape, bindings)?;
+        let (before, size, after) = super::strided::around(&shape, self.axis)?;
+        let data = (0..before)
+            .flat_map(|_| (0..size).flat_map(|index| std::iter::repeat_n(index as i64, after)));
+        Ok(vec![Tensor::from_i64(
+            self.dtype,
+            shape.clone(),
+            data.collect(),
+        )?])
+    }
+}

@@ -1,0 +1,201 @@
+//! The closed language: some twenty primitives, a file each.
+//!
+//! A primitive says its result type ([`Primitive::infer`], the only shape and dtype rule, symbolic sizes included), what it
+//! computes on the host ([`Primitive::eval`], the oracle), and how a device computes it (a view, a pointwise expression,
+//! or a kernel). Everything else, PyTorch's operators included, is written in terms of these.
+//!
+//! Operands of pointwise primitives have equal shapes: broadcasting is an explicit [`Expand`]. Promotion is an explicit
+//! [`Cast`]. Both are put in by the builder's methods ([`crate::ir::Value`]).
+
+use serde::{Deserialize, Serialize};
+
+use crate::dim::{Bindings, Dim};
+use crate::error::{Error, Result};
+use crate::scalar::Scalar;
+use crate::shape::TensorType;
+use crate::symbols::Symbols;
+use crate::tensor::Tensor;
+
+mod binary;
+mod cast;
+mod concat;
+mod conv;
+mod dot;
+mod expand;
+mod full;
+mod gather;
+mod iota;
+mod pad;
+mod permute;
+mod reduce;
+mod reshape;
+mod scan;
+mod scatter;
+mod select;
+mod slice;
+mod sort;
+mod strided;
+mod unary;
+mod unfold;
+
+pub use binary::{Binary, BinaryFunction};
+pub use cast::Cast;
+pub use concat::Concat;
+pub use conv::{Conv, ConvAxis};
+pub use dot::Dot;
+pub use expand::Expand;
+pub use full::Full;
+pub use gather::Gather;
+pub use iota::Iota;
+pub use pad::Pad;
+pub use permute::Permute;
+pub use reduce::{ArgReduce, ArgReduceFunction, Reduce, ReduceFunction};
+pub use reshape::Reshape;
+pub use scan::{Scan, ScanFunction};
+pub use scatter::{Scatter, ScatterFunction};
+pub use select::Select;
+pub use slice::Slice;
+pub use sort::Sort;
+pub use unary::{Unary, UnaryFunction};
+pub use unfold::Unfold;
+
+/// What an operand is, as the shape rule sees it.
+#[derive(Clone, Copy, Debug)]
+pub enum Operand<'a> {
+    /// A value of this type.
+    Value(&'a TensorType),
+    /// A number written in place.
+    Number(Scalar),
+    /// A symbolic size.
+    Size(&'a Dim),
+}
+
+impl<'a> Operand<'a> {
+    fn value(self) -> Option<&'a TensorType> {
+        match self {
+            Operand::Value(tensor_type) => Some(tensor_type),
+            _ => None,
+        }
+    }
+}
+
+/// The rules of one primitive.
+trait Rules {
+    /// Result types, or what does not fit together.
+    fn infer(&self, symbols: &Symbols, operands: &[Operand]) -> Result<Vec<TensorType>>;
+
+    /// Results on the host. Numbers and sizes arrive as scalars of the dtype that the operator computes in.
+    fn eval(&self, operands: &[Tensor], bindings: &Bindings) -> Result<Vec<Tensor>>;
+}
+
+/// Declares the language: the enum, its names, and the forwarding to each primitive's rules.
+macro_rules! primitives {
+    ($($variant:ident = $name:literal),* $(,)?) => {
+        /// A primitive with its attributes.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "op")]
+        pub enum Primitive {
+            $(
+                #[doc = concat!("See [`", stringify!($variant), "`].")]
+                #[serde(rename = $name)]
+                $variant($variant),
+            )*
+        }
+
+        impl Primitive {
+            /// Names of the primitives, in the order of their declaration.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+
+            fn kind(&self) -> &'static str {
+                match self { $(Primitive::$variant(_) => $name,)* }
+            }
+
+            fn rules(&self) -> &dyn Rules {
+                match self { $(Primitive::$variant(primitive) => primitive,)* }
+            }
+        }
+
+        $(
+            impl From<$variant> for Primitive {
+                fn from(primitive: $variant) -> Primitive { Primitive::$variant(primitive) }
+            }
+        )*
+    };
+}
+
+primitives! {
+    Full = "full",
+    Iota = "iota",
+    Reshape = "reshape",
+    Permute = "permute",
+    Expand = "expand",
+    Slice = "slice",
+    Pad = "pad",
+    Concat = "concat",
+    Unfold = "unfold",
+    Unary = "unary",
+    Binary = "binary",
+    Select = "select",
+    Cast = "cast",
+    Reduce = "reduce",
+    ArgReduce = "arg_reduce",
+    Dot = "dot",
+    Conv = "conv",
+    Gather = "gather",
+    Scatter = "scatter",
+    Scan = "scan",
+    Sort = "sort",
+}
+
+impl Primitive {
+    /// Name in the text form: the function's for pointwise primitives (`tanh`, `add`), else the primitive's.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Primitive::Unary(unary) => unary.function.name(),
+            Primitive::Binary(binary) => binary.function.name(),
+            _ => self.kind(),
+        }
+    }
+
+    /// Result types for operands, or what does not fit together. Questions about symbolic sizes are answered, and the
+    /// answers recorded, by `symbols`.
+    pub fn infer(&self, symbols: &Symbols, operands: &[Operand]) -> Result<Vec<TensorType>> {
+        self.rules()
+            .infer(symbols, operands)
+            .map_err(|error| error.at(self.name()))
+    }
+
+    /// Results on the host for operands as [`Primitive::infer`] accepts them. Numbers and sizes arrive as scalars.
+    pub fn eval(&self, operands: &[Tensor], bindings: &Bindings) -> Result<Vec<Tensor>> {
+        self.rules()
+            .eval(operands, bindings)
+            .map_err(|error| error.at(self.name()))
+    }
+}
+
+/// Exactly `N` operands.
+fn operands<'a, T, const N: usize>(found: &'a [T]) -> Result<&'a [T; N]> {
+    found
+        .try_into()
+        .map_err(|_| Error::operator(format!("takes {N} operands, not {}", found.len())))
+}
+
+/// Exactly `N` operands, all values.
+fn values<'a, const N: usize>(found: &[Operand<'a>]) -> Result<[&'a TensorType; N]> {
+    let types: Option<Vec<&TensorType>> = found.iter().map(|operand| operand.value()).collect();
+    let types = types.ok_or_else(|| Error::operator("takes values, not numbers"))?;
+    types
+        .try_into()
+        .map_err(|_| Error::operator(format!("takes {N} operands, not {}", found.len())))
+}
+
+/// An axis that must lie within the rank.
+fn check_axis(axis: usize, rank: usize) -> Result<()> {
+    if axis < rank {
+        Ok(())
+    } else {
+        Err(Error::operator(format!(
+            "axis {axis} is out of range for rank {rank}"
+        )))
+    }
+}

@@ -1,0 +1,45 @@
+use serde::{Deserialize, Serialize};
+
+use super::{Operand, Rules, operands, strided, values};
+use crate::dim::Bindings;
+use crate::error::{Error, Result};
+use crate::shape::TensorType;
+use crate::symbols::Symbols;
+use crate::tensor::Tensor;
+
+/// Axes in another order: result axis `i` is operand axis `axes[i]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Permute {
+    /// Each axis of the operand once.
+    pub axes: Vec<usize>,
+}
+
+impl Rules for Permute {
+    fn infer(&self, _: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
+        let [x] = values(found)?;
+        let mut sorted = self.axes.clone();
+        sorted.sort_unstable();
+        if !sorted.into_iter().eq(0..x.rank()) {
+            return Err(Error::operator(format!(
+                "{:?} is no order of the axes of {x}",
+                self.axes
+            )));
+        }
+        Ok(vec![TensorType {
+            dtype: x.dtype,
+            shape: self
+                .axes
+                .iter()
+                .map(|axis| x.shape[*axis].clone())
+                .collect(),
+        }])
+    }
+
+    fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
+        let [x] = operands::<_, 1>(found)?;
+        let strides = strided::strides(x.shape());
+        let shape: Vec<usize> = self.axes.iter().map(|axis| x.shape()[*axis]).collect();
+        let order: Vec<i64> = self.axes.iter().map(|axis| strides[*axis]).collect();
+        Ok(vec![strided::gather(x, &shape, &order, 0)?])
+    }
+}

@@ -1,0 +1,229 @@
+use serde::{Deserialize, Serialize};
+
+use super::{Operand, Rules, check_axis, operands, strided, values};
+use crate::dim::Bindings;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::TensorType;
+use crate::symbols::Symbols;
+use crate::tensor::Tensor;
+
+/// Combines all elements along axes, which disappear. Sums and products of `f16` and `bf16` accumulate in `f32`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reduce {
+    /// How elements are combined.
+    pub function: ReduceFunction,
+    /// The axes that disappear, in rising order.
+    pub axes: Vec<usize>,
+}
+
+/// An associative function and its value for no elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReduceFunction {
+    /// Sum; 0. Not for `bool`.
+    Sum,
+    /// Product; 1. Not for `bool`.
+    Prod,
+    /// Largest element, not-a-number if one is; the lowest value of the dtype. For `bool`: any.
+    Max,
+    /// Smallest element, not-a-number if one is; the highest value of the dtype. For `bool`: all.
+    Min,
+}
+
+/// The index of an element along an axis, which disappears. The first of equals; not-a-number beats everything.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArgReduce {
+    /// Which element.
+    pub function: ArgReduceFunction,
+    /// The axis that disappears; not empty.
+    pub axis: usize,
+}
+
+/// Which element's index is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ArgReduceFunction {
+    /// The largest.
+    Max,
+    /// The smallest.
+    Min,
+}
+
+impl ReduceFunction {
+    /// The result for no elements, as a float.
+    pub fn identity(self, dtype: DType) -> f64 {
+        let (low, high) = match dtype.integer_range() {
+            Some((low, high)) => (low as f64, high as f64),
+            None => (f64::NEG_INFINITY, f64::INFINITY),
+        };
+        match self {
+            ReduceFunction::Sum => 0.0,
+            ReduceFunction::Prod => 1.0,
+            ReduceFunction::Max => low,
+            ReduceFunction::Min => high,
+        }
+    }
+
+    fn on_floats(self, x: f64, y: f64) -> f64 {
+        match self {
+            ReduceFunction::Sum => x + y,
+            ReduceFunction::Prod => x * y,
+            ReduceFunction::Max => {
+                if x.is_nan() || y.is_nan() {
+                    f64::NAN
+                } else {
+                    x.max(y)
+                }
+            }
+            ReduceFunction::Min => {
+                if x.is_nan() || y.is_nan() {
+                    f64::NAN
+                } else {
+                    x.min(y)
+                }
+            }
+        }
+    }
+
+    fn on_integers(self, x: i64, y: i64) -> i64 {
+        match self {
+            ReduceFunction::Sum => x.wrapping_add(y),
+            ReduceFunction::Prod => x.wrapping_mul(y),
+            ReduceFunction::Max => x.max(y),
+            ReduceFunction::Min => x.min(y),
+        }
+    }
+}
+
+impl Rules for Reduce {
+    fn infer(&self, _: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
+        let [x] = values(found)?;
+        if !self.axes.is_sorted_by(|a, b| a < b)
+            || self.axes.last().is_some_and(|axis| *axis >= x.rank())
+        {
+            return Err(Error::operator(format!(
+                "{:?} are no rising axes of {x}",
+                self.axes
+            )));
+        }
+        let adds = matches!(self.function, ReduceFunction::Sum | ReduceFunction::Prod);
+        if adds && x.dtype == DType::Bool {
+            return Err(Error::operator("is not defined for bool"));
+        }
+        let kept = x
+            .shape
+            .iter()
+            .enumerate()
+            .filter(|(axis, _)| !self.axes.contains(axis));
+        Ok(vec![TensorType {
+            dtype: x.dtype,
+            shape: kept.map(|(_, size)| size.clone()).collect(),
+        }])
+    }
+
+    fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
+        let [x] = operands::<_, 1>(found)?;
+        let kept: Vec<usize> = (0..x.shape().len())
+            .filter(|axis| !self.axes.contains(axis))
+            .collect();
+        let shape: Vec<usize> = kept.iter().map(|axis| x.shape()[*axis]).collect();
+        // The result as seen from the operand: kept axes step through it, reduced axes stay.
+        let mut strides = vec![0i64; x.shape().len()];
+        for (axis, stride) in kept.iter().zip(strided::strides(&shape)) {
+            strides[*axis] = stride;
+        }
+        let numel = shape.iter().product();
+        let result = if x.dtype().is_float() {
+            let start = self.function.identity(x.dtype());
+            let folded = fold(x.shape(), &strides, numel, x.to_f64(), start, |x, y| {
+                self.function.on_floats(x, y)
+            })?;
+            Tensor::from_f64(x.dtype(), shape, folded)?
+        } else {
+            let start = self.function.identity_integer(x.dtype());
+            let folded = fold(x.shape(), &strides, numel, x.to_i64(), start, |x, y| {
+                self.function.on_integers(x, y)
+            })?;
+            Tensor::from_i64(x.dtype(), shape, folded)?
+        };
+        Ok(vec![result])
+    }
+}
+
+impl ReduceFunction {
+    /// The result for no elements of an integer dtype.
+    pub fn identity_integer(self, dtype: DType) -> i64 {
+        let (low, high) = dtype.integer_range().unwrap_or((0, 0));
+        match self {
+            ReduceFunction::Sum => 0,
+            ReduceFunction::Prod => 1,
+            ReduceFunction::Max => low,
+            ReduceFunction::Min => high,
+        }
+    }
+}
+
+fn fold<T: Copy>(
+    shape: &[usize],
+    strides: &[i64],
+    numel: usize,
+    data: Vec<T>,
+    start: T,
+    function: impl Fn(T, T) -> T,
+) -> Result<Vec<T>> {
+    let mut out = vec![start; numel];
+    let mut data = data.into_iter();
+    strided::for_each_offset(shape, strides, 0, |offset| {
+        if let (Some(slot), Some(value)) = (out.get_mut(offset as usize), data.next()) {
+            *slot = function(*slot, value);
+        }
+        Ok(())
+    })?;
+    Ok(out)
+}
+
+impl Rules for ArgReduce {
+    fn infer(&self, symbols: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
+        let [x] = values(found)?;
+        check_axis(self.axis, x.rank())?;
+        let mut shape = x.shape.clone();
+        if symbols.hint(&shape.remove(self.axis))? == 0 {
+            return Err(Error::operator(format!(
+                "axis {} of {x} is empty",
+                self.axis
+            )));
+        }
+        Ok(vec![TensorType {
+            dtype: DType::I64,
+            shape,
+        }])
+    }
+
+    fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
+        let [x] = operands::<_, 1>(found)?;
+        let (before, size, after) = strided::around(x.shape(), self.axis)?;
+        let data = x.to_f64();
+        let better = |x: f64, y: f64| match self.function {
+            _ if y.is_nan() => false,
+            _ if x.is_nan() => true,
+            ArgReduceFunction::Max => x > y,
+            ArgReduceFunction::Min => x < y,
+        };
+        let best = |row: usize, column: usize| {
+            let at = |index: usize| data[(row * size + index) * after + column];
+            (1..size).fold(0, |best, index| {
+                if better(at(index), at(best)) {
+                    index
+                } else {
+                    best
+                }
+            })
+        };
+        let out = (0..before).flat_map(|row| (0..after).map(move |column| (row, column)));
+        let out = out.map(|(row, column)| best(row, column) as i64).collect();
+        let mut shape = x.shape().to_vec();
+        shape.remove(self.axis);
+        Ok(vec![Tensor::from_vec(shape, out)?])
+    }
+}

@@ -1,0 +1,37 @@
+use serde::{Deserialize, Serialize};
+
+use super::{Operand, Rules, operands, values};
+use crate::dim::{Bindings, Dim};
+use crate::error::Result;
+use crate::shape::{Shape, TensorType, sizes};
+use crate::symbols::Symbols;
+use crate::tensor::Tensor;
+
+/// The same elements in the same row-major order under another shape.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reshape {
+    /// Result shape, of as many elements.
+    pub shape: Shape,
+}
+
+impl Rules for Reshape {
+    fn infer(&self, symbols: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
+        let [x] = values(found)?;
+        let result = TensorType {
+            dtype: x.dtype,
+            shape: self.shape.clone(),
+        };
+        let complain = || format!("{x} has not as many elements as {result}");
+        symbols.require_equal(
+            &Dim::product(&x.shape),
+            &Dim::product(&self.shape),
+            complain,
+        )?;
+        Ok(vec![result])
+    }
+
+    fn eval(&self, found: &[Tensor], bindings: &Bindings) -> Result<Vec<Tensor>> {
+        let [x] = operands::<_, 1>(found)?;
+        Ok(vec![x.reshape(sizes(&self.shape, bindings)?)?])
+    }
+}

@@ -1,0 +1,90 @@
+use std::cmp::Ordering;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Operand, Rules, check_axis, operands, strided, values};
+use crate::dim::Bindings;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::shape::TensorType;
+use crate::symbols::Symbols;
+use crate::tensor::Tensor;
+
+/// Sorts along an axis, stably; not-a-number counts as the largest. Results: the sorted values and their `i64` indices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sort {
+    /// The axis along which elements are ordered.
+    pub axis: usize,
+    /// Largest first.
+    pub descending: bool,
+}
+
+impl Rules for Sort {
+    fn infer(&self, _: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
+        let [x] = values(found)?;
+        check_axis(self.axis, x.rank())?;
+        Ok(vec![
+            x.clone(),
+            TensorType {
+                dtype: DType::I64,
+                shape: x.shape.clone(),
+            },
+        ])
+    }
+
+    fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
+        let [x] = operands::<_, 1>(found)?;
+        let (before, size, after) = strided::around(x.shape(), self.axis)?;
+        let keys = Keys::of(x);
+        let mut indices = vec![0i64; x.numel()];
+        for row in 0..before {
+            for column in 0..after {
+                let at = |index: usize| (row * size + index) * after + column;
+                let mut order: Vec<usize> = (0..size).collect();
+                order.sort_by(|a, b| {
+                    let ordering = keys.compare(at(*a), at(*b));
+                    if self.descending {
+                        ordering.reverse()
+                    } else {
+                        ordering
+                    }
+                });
+                for (rank, index) in order.into_iter().enumerate() {
+                    indices[at(rank)] = index as i64;
+                }
+            }
+        }
+        let indices = Tensor::from_vec(x.shape(), indices)?;
+        let gather = super::Gather { axis: self.axis };
+        let mut results = gather.eval(&[x.clone(), indices.clone()], &Bindings::new())?;
+        results.push(indices);
+        Ok(results)
+    }
+}
+
+/// What elements are compared by: floats in PyTorch's order, integers exactly.
+enum Keys {
+    Float(Vec<f64>),
+    Integer(Vec<i64>),
+}
+
+impl Keys {
+    fn of(x: &Tensor) -> Keys {
+        if x.dtype().is_float() {
+            Keys::Float(x.to_f64())
+        } else {
+            Keys::Integer(x.to_i64())
+        }
+    }
+
+    fn compare(&self, a: usize, b: usize) -> Ordering {
+        match self {
+            Keys::Float(keys) => {
+                let (x, y) = (keys[a], keys[b]);
+                x.partial_cmp(&y)
+                    .unwrap_or_else(|| x.is_nan().cmp(&y.is_nan()))
+            }
+            Keys::Integer(keys) => keys[a].cmp(&keys[b]),
+        }
+    }
+}

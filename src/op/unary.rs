@@ -1,0 +1,268 @@
+use serde::{Deserialize, Serialize};
+
+use super::{Operand, Rules, operands, values};
+use crate::dim::Bindings;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::TensorType;
+use crate::symbols::Symbols;
+use crate::tensor::Tensor;
+
+/// A scalar function of one operand, element by element.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unary {
+    /// Which function.
+    pub function: UnaryFunction,
+}
+
+/// What a scalar function does on the host.
+#[derive(Clone, Copy)]
+enum Oracle {
+    /// Floats only, computed in double precision and rounded.
+    Float(fn(f64) -> f64),
+    /// Floats and integers.
+    Number(fn(f64) -> f64, fn(i64) -> i64),
+    /// Integers and `bool`.
+    Integer(fn(i64) -> i64),
+    /// `bool` to `bool`.
+    Bool(fn(bool) -> bool),
+    /// Floats to `bool`.
+    Test(fn(f64) -> bool),
+}
+
+/// Declares the table: variant, name, oracle, WGSL of an operand `x`, and the range of its sample operands.
+macro_rules! unary_functions {
+    ($($variant:ident $name:literal $oracle:expr, $wgsl:literal, $domain:expr;)*) => {
+        /// Scalar functions of one operand, named as in PyTorch.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum UnaryFunction {
+            $(#[doc = concat!("`", $name, "`")] #[serde(rename = $name)] $variant,)*
+        }
+
+        impl UnaryFunction {
+            /// Every function, in table order.
+            pub const ALL: &'static [UnaryFunction] = &[$(UnaryFunction::$variant),*];
+
+            /// Name in the text form and in PyTorch.
+            pub fn name(self) -> &'static str {
+                match self { $(UnaryFunction::$variant => $name,)* }
+            }
+
+            /// WGSL expression of an operand `x` in the compute type; functions that WGSL lacks stand in `shaders/lib`.
+            pub fn wgsl(self) -> &'static str {
+                match self { $(UnaryFunction::$variant => $wgsl,)* }
+            }
+
+            /// Range from which sample operands are drawn.
+            pub fn domain(self) -> (f64, f64) {
+                match self { $(UnaryFunction::$variant => $domain,)* }
+            }
+
+            fn oracle(self) -> Oracle {
+                match self { $(UnaryFunction::$variant => $oracle,)* }
+            }
+        }
+    };
+}
+
+use Oracle::{Bool, Float, Integer, Number, Test};
+
+unary_functions! {
+    Neg "neg" Number(|x| -x, i64::wrapping_neg), "-x", (-9.0, 9.0);
+    Abs "abs" Number(f64::abs, i64::wrapping_abs), "abs(x)", (-9.0, 9.0);
+    Sign "sign" Number(sign, i64::signum), "sign_of(x)", (-9.0, 9.0);
+    Floor "floor" Float(f64::floor), "floor(x)", (-9.0, 9.0);
+    Ceil "ceil" Float(f64::ceil), "ceil(x)", (-9.0, 9.0);
+    Round "round" Float(f64::round_ties_even), "round(x)", (-9.0, 9.0);
+    Trunc "trunc" Float(f64::trunc), "trunc(x)", (-9.0, 9.0);
+    Sqrt "sqrt" Float(f64::sqrt), "sqrt(x)", (0.0, 9.0);
+    Rsqrt "rsqrt" Float(|x| 1.0 / x.sqrt()), "inverseSqrt(x)", (0.1, 9.0);
+    Exp "exp" Float(f64::exp), "exp(x)", (-9.0, 9.0);
+    Exp2 "exp2" Float(f64::exp2), "exp2(x)", (-9.0, 9.0);
+    Expm1 "expm1" Float(f64::exp_m1), "expm1_of(x)", (-3.0, 3.0);
+    Log "log" Float(f64::ln), "log(x)", (0.01, 99.0);
+    Log2 "log2" Float(f64::log2), "log2(x)", (0.01, 99.0);
+    Log10 "log10" Float(f64::log10), "log10_of(x)", (0.01, 99.0);
+    Log1p "log1p" Float(f64::ln_1p), "log1p_of(x)", (-0.9, 9.0);
+    Sin "sin" Float(f64::sin), "sin_of(x)", (-99.0, 99.0);
+    Cos "cos" Float(f64::cos), "cos_of(x)", (-99.0, 99.0);
+    Tan "tan" Float(f64::tan), "tan_of(x)", (-1.5, 1.5);
+    Asin "asin" Float(f64::asin), "asin_of(x)", (-1.0, 1.0);
+    Acos "acos" Float(f64::acos), "acos_of(x)", (-1.0, 1.0);
+    Atan "atan" Float(f64::atan), "atan_of(x)", (-9.0, 9.0);
+    Sinh "sinh" Float(f64::sinh), "sinh_of(x)", (-5.0, 5.0);
+    Cosh "cosh" Float(f64::cosh), "cosh_of(x)", (-5.0, 5.0);
+    Tanh "tanh" Float(f64::tanh), "tanh_of(x)", (-20.0, 20.0);
+    Asinh "asinh" Float(f64::asinh), "asinh_of(x)", (-9.0, 9.0);
+    Acosh "acosh" Float(f64::acosh), "acosh_of(x)", (1.0, 9.0);
+    Atanh "atanh" Float(f64::atanh), "atanh_of(x)", (-0.99, 0.99);
+    Sigmoid "sigmoid" Float(|x| 1.0 / (1.0 + (-x).exp())), "sigmoid_of(x)", (-20.0, 20.0);
+    Erf "erf" Float(libm::erf), "erf_of(x)", (-4.0, 4.0);
+    Erfc "erfc" Float(libm::erfc), "erfc_of(x)", (-4.0, 4.0);
+    Erfinv "erfinv" Float(erfinv), "erfinv_of(x)", (-0.99, 0.99);
+    Lgamma "lgamma" Float(lgamma), "lgamma_of(x)", (0.1, 20.0);
+    Digamma "digamma" Float(digamma), "digamma_of(x)", (0.1, 20.0);
+    BitwiseNot "bitwise_not" Integer(|x| !x), "~x", (-9.0, 9.0);
+    LogicalNot "logical_not" Bool(|x| !x), "!x", (0.0, 1.0);
+    IsNan "isnan" Test(f64::is_nan), "is_nan(x)", (-9.0, 9.0);
+    SignBit "signbit" Test(f64::is_sign_negative), "sign_bit(x)", (-9.0, 9.0);
+}
+
+impl Rules for Unary {
+    fn infer(&self, _: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
+        let [x] = values(found)?;
+        let dtype = self
+            .result(x.dtype)
+            .ok_or_else(|| Error::operator(format!("is not defined for {}", x.dtype)))?;
+        Ok(vec![TensorType {
+            dtype,
+            shape: x.shape.clone(),
+        }])
+    }
+
+    fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
+        let [x] = operands::<_, 1>(found)?;
+        let (dtype, shape) = (x.dtype(), x.shape());
+        let floats = |function: fn(f64) -> f64| {
+            Tensor::from_f64(dtype, shape, x.to_f64().into_iter().map(function).collect())
+        };
+        let integers = |function: fn(i64) -> i64| {
+            Tensor::from_i64(dtype, shape, x.to_i64().into_iter().map(function).collect())
+        };
+        Ok(vec![match self.function.oracle() {
+            Float(function) => floats(function)?,
+            Number(function, _) if dtype.is_float() => floats(function)?,
+            Number(_, function) | Integer(function) if dtype != DType::Bool => integers(function)?,
+            Number(..) | Integer(_) => {
+                Tensor::from_bools(shape, x.to_i64().into_iter().map(|value| value == 0))?
+            }
+            Bool(function) => Tensor::from_bools(
+                shape,
+                x.to_i64().into_iter().map(|value| function(value != 0)),
+            )?,
+            Test(function) => Tensor::from_bools(shape, x.to_f64().into_iter().map(function))?,
+        }])
+    }
+}
+
+impl Unary {
+    fn result(&self, dtype: DType) -> Option<DType> {
+        match self.function.oracle() {
+            Float(_) => dtype.is_float().then_some(dtype),
+            Number(..) => (dtype != DType::Bool).then_some(dtype),
+            Integer(_) => (!dtype.is_float()).then_some(dtype),
+            Bool(_) => (dtype == DType::Bool).then_some(dtype),
+            Test(_) => dtype.is_float().then_some(DType::Bool),
+        }
+    }
+}
+
+impl UnaryFunction {
+    /// True if the function is defined for floats only, so that PyTorch computes it in `f32` for integers.
+    pub fn is_float_only(self) -> bool {
+        matches!(self.oracle(), Float(_) | Test(_))
+    }
+}
+
+fn sign(x: f64) -> f64 {
+    if x > 0.0 {
+        1.0
+    } else if x < 0.0 {
+        -1.0
+    } else if x.is_nan() {
+        x
+    } else {
+        0.0
+    }
+}
+
+fn lgamma(x: f64) -> f64 {
+    if x == f64::NEG_INFINITY {
+        f64::INFINITY
+    } else {
+        libm::lgamma(x)
+    }
+}
+
+/// Inverse error function: Giles' single precision approximation as a start, two Newton steps to double precision.
+fn erfinv(y: f64) -> f64 {
+    if y.abs() >= 1.0 {
+        return if y.abs() == 1.0 {
+            y * f64::INFINITY
+        } else {
+            f64::NAN
+        };
+    }
+    let w = -((1.0 - y) * (1.0 + y)).ln();
+    let start = if w < 5.0 {
+        central(w - 2.5)
+    } else {
+        tail(w.sqrt() - 3.0)
+    } * y;
+    (0..2).fold(start, |x, _| {
+        let slope = 2.0 / std::f64::consts::PI.sqrt() * (-x * x).exp();
+        if slope == 0.0 {
+            x
+        } else {
+            x - (libm::erf(x) - y) / slope
+        }
+    })
+}
+
+/// M. Giles, "Approximating the erfinv function" (2010), polynomial for w < 5.
+fn central(w: f64) -> f64 {
+    const C: [f64; 9] = [
+        2.810_226_36e-8,
+        3.432_739_39e-7,
+        -3.523_387_7e-6,
+        -4.391_506_54e-6,
+        0.000_218_580_87,
+        -0.001_253_725_03,
+        -0.004_177_681_64,
+        0.246_640_727,
+        1.501_409_41,
+    ];
+    C.into_iter().fold(0.0, |sum, c| sum * w + c)
+}
+
+/// The same paper's polynomial for w >= 5.
+fn tail(w: f64) -> f64 {
+    const C: [f64; 9] = [
+        -0.000_200_214_257,
+        0.000_100_950_558,
+        0.001_349_343_22,
+        -0.003_673_428_44,
+        0.005_739_507_73,
+        -0.007_622_461_3,
+        0.009_438_870_47,
+        1.001_674_06,
+        2.832_976_82,
+    ];
+    C.into_iter().fold(0.0, |sum, c| sum * w + c)
+}
+
+/// Logarithmic derivative of the gamma function: reflection, recurrence up to 6, asymptotic series
+/// (Abramowitz and Stegun 6.3.7, 6.3.5, 6.3.18).
+fn digamma(x: f64) -> f64 {
+    use std::f64::consts::PI;
+    if x == 0.0 {
+        return f64::NEG_INFINITY.copysign(-x);
+    }
+    if x < 0.0 {
+        let fraction = x - x.floor();
+        return if fraction == 0.0 {
+            f64::NAN
+        } else {
+            digamma(1.0 - x) - PI / (PI * fraction).tan()
+        };
+    }
+    let (mut x, mut sum) = (x, 0.0);
+    while x < 10.0 {
+        sum -= 1.0 / x;
+        x += 1.0;
+    }
+    let y = 1.0 / (x * x);
+    let series =
+        y * (1.0 / 12.0 - y * (1.0 / 120.0 - y * (1.0 / 252.0 - y * (1.0 / 240.0 - y / 132.0))));
+    sum + x.ln() - 0.5 / x - series
+}
