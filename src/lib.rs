@@ -2,10 +2,14 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
+pub mod aten;
 pub mod dim;
 pub mod dtype;
 pub mod error;
+pub mod interp;
+pub mod ir;
 pub mod op;
+pub mod pass;
 pub mod scalar;
 pub mod shape;
 pub mod symbols;

@@ -165,6 +165,26 @@ impl Primitive {
             .map_err(|error| error.at(self.name()))
     }
 
+    /// Replaces the sizes in the attributes.
+    pub fn map_sizes(&mut self, map: &mut impl FnMut(&Dim) -> Dim) {
+        let mut all = |dims: &mut Vec<Dim>| dims.iter_mut().for_each(|dim| *dim = map(dim));
+        match self {
+            Primitive::Full(Full { shape, .. }) | Primitive::Iota(Iota { shape, .. }) => all(shape),
+            Primitive::Reshape(Reshape { shape }) | Primitive::Expand(Expand { shape }) => {
+                all(shape)
+            }
+            Primitive::Pad(Pad { low, high }) => {
+                all(low);
+                all(high);
+            }
+            Primitive::Slice(Slice { start, length, .. }) => {
+                *start = map(start);
+                *length = map(length);
+            }
+            _ => {}
+        }
+    }
+
     /// Results on the host for operands as [`Primitive::infer`] accepts them. Numbers and sizes arrive as scalars.
     pub fn eval(&self, operands: &[Tensor], bindings: &Bindings) -> Result<Vec<Tensor>> {
         self.rules()

@@ -1,0 +1,202 @@
+//! The open dictionary: PyTorch's operators, a row each.
+//!
+//! A row is one or more schemas as PyTorch writes them (`torch/…/native_functions.yaml`), a body in terms of the builder's
+//! methods, and sample cases. Shape rule, oracle, device code, text and JSON form, import and the operator list follow.
+//! A schema's alias annotations say which operators are views (`Tensor(a) self … -> Tensor(a)`); in-place and `out=`
+//! variants have no rows: importers rewrite them.
+
+mod args;
+mod schema;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+pub use args::Args;
+pub use schema::{ArgumentType, Default, Parameter, Schema};
+
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Builder, Value};
+use crate::shape::TensorType;
+
+mod activation;
+
+/// The families of rows.
+const FAMILIES: &[&[Composite]] = &[activation::ROWS];
+
+/// An operator: its overloads and what they compute.
+pub struct Composite {
+    /// Schemas as PyTorch writes them, in the order in which PyTorch tries them; all share the body.
+    pub schemas: &'static [&'static str],
+    /// The result in terms of other operators.
+    pub body: Body,
+    /// Arguments of sample calls: `f32[4, 8], dim=1`. The first schema is meant unless a case begins with an overload's
+    /// name and a colon (`Scalar: f32[3], 2`).
+    pub cases: &'static [&'static str],
+}
+
+/// The result of an operator, by the number of its results.
+#[derive(Clone, Copy)]
+pub enum Body {
+    /// Exactly one tensor.
+    One(for<'g> fn(&Args<'g>) -> Result<Value<'g>>),
+    /// A tuple or list of tensors.
+    Many(for<'g> fn(&Args<'g>) -> Result<Vec<Value<'g>>>),
+}
+
+impl Composite {
+    /// An operator with one result.
+    pub const fn one(
+        schemas: &'static [&'static str],
+        body: for<'g> fn(&Args<'g>) -> Result<Value<'g>>,
+        cases: &'static [&'static str],
+    ) -> Composite {
+        Composite {
+            schemas,
+            body: Body::One(body),
+            cases,
+        }
+    }
+
+    /// An operator whose result is a tuple or list.
+    pub const fn many(
+        schemas: &'static [&'static str],
+        body: for<'g> fn(&Args<'g>) -> Result<Vec<Value<'g>>>,
+        cases: &'static [&'static str],
+    ) -> Composite {
+        Composite {
+            schemas,
+            body: Body::Many(body),
+            cases,
+        }
+    }
+}
+
+/// An overload of a row.
+pub struct Operator {
+    /// Name in the text form: `aten.add.Tensor`, without the dot of an empty overload name.
+    pub name: Arc<str>,
+    /// Parameters and results.
+    pub schema: Schema,
+    /// The row.
+    pub row: &'static Composite,
+}
+
+struct Dictionary {
+    operators: BTreeMap<Arc<str>, Operator>,
+    /// Overloads by base name (`aten::add`), in the order in which they are tried.
+    overloads: BTreeMap<String, Vec<Arc<str>>>,
+}
+
+fn dictionary() -> &'static Dictionary {
+    static DICTIONARY: OnceLock<Dictionary> = OnceLock::new();
+    DICTIONARY.get_or_init(|| {
+        let mut dictionary = Dictionary {
+            operators: BTreeMap::new(),
+            overloads: BTreeMap::new(),
+        };
+        for row in FAMILIES.iter().copied().flatten() {
+            // A schema that does not parse is found by a test of the table, and is missing here.
+            for schema in row
+                .schemas
+                .iter()
+                .filter_map(|text| Schema::parse(text).ok())
+            {
+                let name: Arc<str> = schema.text_name().into();
+                dictionary
+                    .overloads
+                    .entry(schema.base_name())
+                    .or_default()
+                    .push(name.clone());
+                dictionary
+                    .operators
+                    .insert(name.clone(), Operator { name, schema, row });
+            }
+        }
+        dictionary
+    })
+}
+
+/// Every operator, by name.
+pub fn operators() -> impl Iterator<Item = &'static Operator> {
+    dictionary().operators.values()
+}
+
+/// The rows of all families, in table order.
+pub fn rows() -> impl Iterator<Item = &'static Composite> {
+    FAMILIES.iter().copied().flatten()
+}
+
+/// The operator of a name in the text form, `aten.add.Tensor`.
+pub fn operator(name: &str) -> Result<&'static Operator> {
+    let found = dictionary().operators.get(name);
+    found.ok_or_else(|| Error::unsupported(format!("there is no operator {name}")))
+}
+
+/// The overloads of a base name, `aten::add`, in the order in which they are tried; empty if there is no such operator.
+pub fn overloads(base_name: &str) -> impl Iterator<Item = &'static Operator> {
+    let names = dictionary()
+        .overloads
+        .get(base_name)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    names
+        .iter()
+        .filter_map(|name| dictionary().operators.get(name))
+}
+
+impl Operator {
+    /// Writes the body into the graph: primitives only.
+    pub fn expand<'g>(
+        &'static self,
+        builder: &'g Builder,
+        arguments: &[Argument],
+    ) -> Result<Vec<Value<'g>>> {
+        let args = Args::new(builder, self, arguments);
+        let results = match self.row.body {
+            Body::One(body) => body(&args).map(|value| vec![value]),
+            Body::Many(body) => body(&args),
+        };
+        let results = results.and_then(|results| builder.check().map(|()| results));
+        // What a body leaves behind when it fails must not fail the next one.
+        results.map_err(|error| {
+            let _ = builder.check();
+            error.at(&self.name)
+        })
+    }
+
+    /// Result types for arguments of a graph under construction.
+    pub fn infer(
+        &'static self,
+        builder: &Builder,
+        arguments: &[Argument],
+    ) -> Result<Vec<TensorType>> {
+        let scratch = builder.scratch();
+        let arguments = scratch.import(builder, arguments);
+        let results = self.expand(&scratch, &arguments)?;
+        Ok(results.into_iter().map(Value::ty).collect())
+    }
+
+    /// Adds a call to the graph: one node that keeps the operator's name.
+    pub fn call<'g>(
+        &'static self,
+        builder: &'g Builder,
+        arguments: Vec<Argument>,
+    ) -> Result<Vec<Value<'g>>> {
+        let types = self.infer(builder, &arguments)?;
+        Ok(builder.call(&self.name, arguments, types))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_schema_parses_and_is_unique() {
+        let mut names = std::collections::BTreeSet::new();
+        for text in rows().flat_map(|row| row.schemas) {
+            let schema = Schema::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert!(names.insert(schema.text_name()), "{text} stands twice");
+        }
+    }
+}

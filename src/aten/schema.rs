@@ -1,0 +1,248 @@
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Argument;
+use crate::scalar::Scalar;
+use crate::shape::split_top_level;
+
+/// A parsed operator signature.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schema {
+    /// `aten`
+    pub namespace: String,
+    /// `add`
+    pub name: String,
+    /// `Tensor`; empty for the only or default overload.
+    pub overload: String,
+    /// In order; keyword-only ones last.
+    pub parameters: Vec<Parameter>,
+    /// True if a result shares memory with a parameter.
+    pub is_view: bool,
+}
+
+/// A parameter of an operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Name as PyTorch writes it.
+    pub name: String,
+    /// Type.
+    pub ty: ArgumentType,
+    /// Default; `None` if the argument is required.
+    pub default: Option<Default>,
+    /// Must be given by name.
+    pub keyword_only: bool,
+}
+
+/// A default value.
+pub type Default = Argument;
+
+/// The type of a parameter, as far as it matters here.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ArgumentType {
+    /// `Tensor`
+    Tensor,
+    /// `int` or `SymInt`
+    Int,
+    /// `float`
+    Float,
+    /// `bool`
+    Bool,
+    /// `str`
+    Str,
+    /// `Scalar`: any number
+    Scalar,
+    /// `ScalarType`: a dtype, passed as PyTorch's integer code
+    DType,
+    /// `Layout`, `Device`, `MemoryFormat`, `Generator`: accepted and ignored
+    Ignored,
+    /// `T[]` or `T[n]`; with a size, a single element stands for the list
+    List(Box<ArgumentType>, bool),
+    /// `T?`
+    Optional(Box<ArgumentType>),
+}
+
+impl Schema {
+    /// Parses `aten::name.overload(Type name=default, *, …) -> …`.
+    pub fn parse(text: &str) -> Result<Schema> {
+        let bad = |what: &str| Error::format(format!("{what} in the schema {text:?}"));
+        let (head, rest) = text.split_once('(').ok_or_else(|| bad("no parameters"))?;
+        let (namespace, full) = head.split_once("::").ok_or_else(|| bad("no namespace"))?;
+        let (name, overload) = full.split_once('.').unwrap_or((full, ""));
+        let (inside, results) = rest.rsplit_once(" -> ").ok_or_else(|| bad("no results"))?;
+        let inside = inside
+            .trim()
+            .strip_suffix(')')
+            .ok_or_else(|| bad("unclosed parameters"))?;
+        let mut keyword_only = false;
+        let mut parameters = Vec::new();
+        for part in split_top_level(inside).into_iter().map(str::trim) {
+            match part {
+                "*" => keyword_only = true,
+                part => {
+                    parameters.push(Parameter::parse(part, keyword_only).ok_or_else(|| bad(part))?)
+                }
+            }
+        }
+        Ok(Schema {
+            namespace: namespace.into(),
+            name: name.into(),
+            overload: overload.into(),
+            parameters,
+            is_view: results.contains("(a"),
+        })
+    }
+
+    /// `aten.add.Tensor`, `aten.relu`
+    pub fn text_name(&self) -> String {
+        let dot = if self.overload.is_empty() { "" } else { "." };
+        format!("{}.{}{dot}{}", self.namespace, self.name, self.overload)
+    }
+
+    /// `aten::add`
+    pub fn base_name(&self) -> String {
+        format!("{}::{}", self.namespace, self.name)
+    }
+
+    /// Position of a parameter.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.parameters
+            .iter()
+            .position(|parameter| parameter.name == name)
+    }
+}
+
+impl Parameter {
+    fn parse(text: &str, keyword_only: bool) -> Option<Parameter> {
+        let (declaration, default) = match text.split_once('=') {
+            Some((declaration, default)) => (declaration, Some(default)),
+            None => (text, None),
+        };
+        let (ty, name) = declaration.trim().rsplit_once(' ')?;
+        let ty = ArgumentType::parse(&without_alias(ty))?;
+        let default = match default {
+            Some(default) => Some(parse_default(default.trim(), &ty)?),
+            None => None,
+        };
+        Some(Parameter {
+            name: name.into(),
+            ty,
+            default,
+            keyword_only,
+        })
+    }
+}
+
+impl ArgumentType {
+    fn parse(text: &str) -> Option<ArgumentType> {
+        if let Some(inner) = text.strip_suffix('?') {
+            return Some(ArgumentType::Optional(Box::new(ArgumentType::parse(
+                inner,
+            )?)));
+        }
+        if let Some(list) = text.strip_suffix(']') {
+            let (inner, size) = list.rsplit_once('[')?;
+            return Some(ArgumentType::List(
+                Box::new(ArgumentType::parse(inner)?),
+                !size.is_empty(),
+            ));
+        }
+        Some(match text {
+            "Tensor" => ArgumentType::Tensor,
+            "int" | "SymInt" => ArgumentType::Int,
+            "float" => ArgumentType::Float,
+            "bool" => ArgumentType::Bool,
+            "str" => ArgumentType::Str,
+            "Scalar" | "number" => ArgumentType::Scalar,
+            "ScalarType" => ArgumentType::DType,
+            "Layout" | "Device" | "MemoryFormat" | "Generator" => ArgumentType::Ignored,
+            _ => return None,
+        })
+    }
+
+    /// Whether an argument of a call has this type, as PyTorch's overload resolution sees it.
+    pub fn accepts(&self, argument: &Argument) -> bool {
+        match (self, argument) {
+            (ArgumentType::Ignored, _) => true,
+            (ArgumentType::Optional(_), Argument::None) => true,
+            (ArgumentType::Optional(inner), argument) => inner.accepts(argument),
+            (ArgumentType::Tensor, Argument::Value(_)) => true,
+            (ArgumentType::Int, Argument::Number(Scalar::Int(_)) | Argument::Size(_)) => true,
+            (ArgumentType::DType, Argument::Number(Scalar::Int(_))) => true,
+            (
+                ArgumentType::Float,
+                Argument::Number(Scalar::Float(_) | Scalar::Int(_)) | Argument::Size(_),
+            ) => true,
+            (ArgumentType::Bool, Argument::Number(Scalar::Bool(_))) => true,
+            (ArgumentType::Scalar, Argument::Number(_) | Argument::Size(_)) => true,
+            (ArgumentType::Str, Argument::Str(_)) => true,
+            (ArgumentType::List(inner, _), Argument::List(items)) => {
+                items.iter().all(|item| inner.accepts(item))
+            }
+            (ArgumentType::List(inner, true), argument) => inner.accepts(argument),
+            _ => false,
+        }
+    }
+}
+
+/// `Tensor(a!)` is `Tensor`.
+fn without_alias(text: &str) -> String {
+    match (text.find('('), text.find(')')) {
+        (Some(open), Some(close)) if open < close => {
+            format!("{}{}", &text[..open], &text[close + 1..])
+        }
+        _ => text.to_string(),
+    }
+}
+
+fn parse_default(text: &str, ty: &ArgumentType) -> Option<Default> {
+    if let Some(inner) = text.strip_prefix('[') {
+        let items = split_top_level(inner.strip_suffix(']')?)
+            .into_iter()
+            .map(|item| parse_default(item.trim(), ty));
+        return Some(Argument::List(items.collect::<Option<_>>()?));
+    }
+    let is_float = matches!(ty, ArgumentType::Float)
+        || matches!(ty, ArgumentType::Optional(inner) if **inner == ArgumentType::Float);
+    Some(match text {
+        "None" | "contiguous_format" | "preserve_format" | "strided" => Argument::None,
+        "True" => Argument::Number(Scalar::Bool(true)),
+        "False" => Argument::Number(Scalar::Bool(false)),
+        "Mean" => Argument::Number(Scalar::Int(1)),
+        "Sum" => Argument::Number(Scalar::Int(2)),
+        "inf" => Argument::Number(Scalar::Float(f64::INFINITY)),
+        "-inf" => Argument::Number(Scalar::Float(f64::NEG_INFINITY)),
+        "long" => Argument::Number(Scalar::Int(DType::I64.torch_code())),
+        _ if text.starts_with(['\'', '"']) => {
+            Argument::Str(text.trim_matches(['\'', '"']).to_string())
+        }
+        _ => match text.parse::<i64>() {
+            Ok(number) if !is_float => Argument::Number(Scalar::Int(number)),
+            _ => Argument::Number(Scalar::Float(text.parse().ok()?)),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_parse() {
+        let schema = Schema::parse(
+            "aten::conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding=\"valid\", *, Scalar? x=1.5) -> Tensor",
+        )
+        .expect("parses");
+        assert_eq!(schema.text_name(), "aten.conv2d.padding");
+        assert_eq!(schema.parameters.len(), 6);
+        assert_eq!(
+            schema.parameters[4].default,
+            Some(Argument::Str("valid".into()))
+        );
+        assert!(schema.parameters[5].keyword_only);
+        assert!(!schema.is_view);
+        assert!(
+            Schema::parse("aten::t(Tensor(a) self) -> Tensor(a)")
+                .expect("parses")
+                .is_view
+        );
+    }
+}

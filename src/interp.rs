@@ -1,0 +1,259 @@
+//! The oracle: runs a graph on host tensors, node by node. It is also the device of machines without an adapter.
+
+use std::collections::HashMap;
+
+use crate::aten;
+use crate::dim::{Bindings, Dim};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::{
+    Argument, Builder, Definition, Graph, Node, Op, Primitive, Region, Value, ValueId, Weights,
+};
+use crate::scalar::Scalar;
+
+use crate::tensor::Tensor;
+
+/// Runs a graph on inputs of the types that its signature says.
+pub fn run(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    run_watched(graph, weights, inputs, &mut |_, _| Ok(()))
+}
+
+/// Runs a graph and shows every node's results to `watch`, in execution order.
+pub fn run_watched(
+    graph: &Graph,
+    weights: &Weights,
+    inputs: &[Tensor],
+    watch: &mut dyn FnMut(&Node, &[Tensor]) -> Result<()>,
+) -> Result<Vec<Tensor>> {
+    let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+    let bindings = graph.bind(&shapes)?;
+    let mut run = Run {
+        graph,
+        weights,
+        bindings,
+        values: HashMap::new(),
+        left: graph.uses(),
+    };
+    for (id, tensor) in graph.inputs.iter().zip(inputs) {
+        let info = graph.value(*id);
+        if tensor.dtype() != info.ty.dtype {
+            return Err(Error::input(format!(
+                "input {} is {}, not {}",
+                info.name,
+                info.ty.dtype,
+                tensor.dtype()
+            )));
+        }
+        run.values.insert(*id, tensor.clone());
+    }
+    for node in &graph.nodes {
+        let results = run
+            .node(node)
+            .map_err(|error| error.at_place(&node.place))?;
+        watch(node, &results)?;
+        run.values.extend(node.results.iter().copied().zip(results));
+        run.release(node);
+    }
+    graph
+        .outputs
+        .iter()
+        .map(|output| run.value(*output))
+        .collect()
+}
+
+struct Run<'a> {
+    graph: &'a Graph,
+    weights: &'a Weights,
+    bindings: Bindings,
+    values: HashMap<ValueId, Tensor>,
+    /// Reads that are still to come; a value without any is dropped.
+    left: Vec<usize>,
+}
+
+impl Run<'_> {
+    fn value(&self, id: ValueId) -> Result<Tensor> {
+        if let Some(tensor) = self.values.get(&id) {
+            return Ok(tensor.clone());
+        }
+        let info = self.graph.value(id);
+        match &info.definition {
+            Definition::Weight(name) => self
+                .weights
+                .get(name)
+                .cloned()
+                .ok_or_else(|| Error::input(format!("there is no weight {name}"))),
+            _ => Err(Error::internal(format!("{} has no value", info.name))),
+        }
+    }
+
+    fn node(&self, node: &Node) -> Result<Vec<Tensor>> {
+        match &node.op {
+            Op::Primitive(primitive) => self.primitive(primitive, node),
+            Op::Call(name) => self.call(name, node),
+            Op::Region(region) => self.region(region, node),
+        }
+    }
+
+    fn primitive(&self, primitive: &Primitive, node: &Node) -> Result<Vec<Tensor>> {
+        let dtype = self.number_dtype(primitive, node);
+        let operands: Vec<Tensor> = node
+            .arguments
+            .iter()
+            .map(|argument| self.operand(argument, dtype))
+            .collect::<Result<_>>()?;
+        primitive.eval(&operands, &self.bindings)
+    }
+
+    /// The dtype of numbers among the operands: that of the values beside them.
+    fn number_dtype(&self, primitive: &Primitive, node: &Node) -> Option<DType> {
+        let skip = usize::from(matches!(primitive, Primitive::Select(_)));
+        let value = node
+            .arguments
+            .iter()
+            .skip(skip)
+            .flat_map(Argument::values)
+            .next()?;
+        Some(self.graph.ty(value).dtype)
+    }
+
+    fn operand(&self, argument: &Argument, dtype: Option<DType>) -> Result<Tensor> {
+        match argument {
+            Argument::Value(id) => self.value(*id),
+            Argument::Number(number) => scalar_tensor(*number, dtype),
+            Argument::Size(dim) => scalar_tensor(Scalar::Int(dim.eval(&self.bindings)?), dtype),
+            _ => Err(Error::internal(
+                "a primitive has an operand that is no value, number or size",
+            )),
+        }
+    }
+
+    /// A call is run as its body, made for the sizes at hand.
+    fn call(&self, name: &str, node: &Node) -> Result<Vec<Tensor>> {
+        let builder = Builder::new(name);
+        let mut tensors = Vec::new();
+        let mut known: HashMap<ValueId, ValueId> = HashMap::new();
+        for id in node.operands() {
+            if let std::collections::hash_map::Entry::Vacant(slot) = known.entry(id) {
+                let tensor = self.value(id)?;
+                slot.insert(builder.input("x", tensor.tensor_type()).id());
+                tensors.push(tensor);
+            }
+        }
+        let mut unknown = None;
+        let mut size = |dim: &Dim| match dim.eval(&self.bindings) {
+            Ok(size) => Dim::from(size),
+            Err(error) => {
+                unknown = Some(error);
+                Dim::ZERO
+            }
+        };
+        let mut value = |id: ValueId| known.get(&id).copied().unwrap_or(id);
+        let arguments: Vec<Argument> = node
+            .arguments
+            .iter()
+            .map(|argument| argument.map(&mut value, &mut size))
+            .collect();
+        if let Some(error) = unknown {
+            return Err(error);
+        }
+        let results: Vec<ValueId> = aten::operator(name)?
+            .expand(&builder, &arguments)?
+            .into_iter()
+            .map(Value::id)
+            .collect();
+        run(
+            &builder.finish(&results, Vec::new(), None)?,
+            &Weights::new(),
+            &tensors,
+        )
+    }
+
+    fn region(&self, region: &Region, node: &Node) -> Result<Vec<Tensor>> {
+        let arguments: Vec<Tensor> = node
+            .arguments
+            .iter()
+            .map(|argument| self.operand(argument, None))
+            .collect::<Result<_>>()?;
+        let truth = |tensor: &Tensor| tensor.to_i64().first().is_some_and(|value| *value != 0);
+        match (region, arguments.as_slice()) {
+            (Region::If { then, otherwise }, [condition, inputs @ ..]) => run(
+                if truth(condition) { then } else { otherwise },
+                self.weights,
+                inputs,
+            ),
+            (Region::Loop { body, carried }, [trips, condition, inputs @ ..]) => {
+                let (mut state, constants) = (inputs[..*carried].to_vec(), &inputs[*carried..]);
+                let (mut again, trips) = (
+                    truth(condition),
+                    trips.to_i64().first().copied().unwrap_or(0),
+                );
+                for trip in 0..trips {
+                    if !again {
+                        break;
+                    }
+                    let count = Tensor::from_vec(Vec::new(), vec![trip])?;
+                    let inputs: Vec<Tensor> = [&[count], state.as_slice(), constants].concat();
+                    let mut results = run(body, self.weights, &inputs)?;
+                    again = truth(&results.remove(0));
+                    state = results;
+                }
+                Ok(state)
+            }
+            _ => Err(Error::internal("a region has too few arguments")),
+        }
+    }
+
+    fn release(&mut self, node: &Node) {
+        for id in node.operands() {
+            if let Some(left) = self.left.get_mut(id.index()) {
+                *left -= 1;
+                if *left == 0 {
+                    self.values.remove(&id);
+                }
+            }
+        }
+    }
+}
+
+fn scalar_tensor(number: Scalar, dtype: Option<DType>) -> Result<Tensor> {
+    let dtype = dtype.unwrap_or(match number {
+        // A number on its own keeps all its digits until the operator says its dtype.
+        Scalar::Float(_) => DType::F64,
+        other => other.dtype(),
+    });
+    match number.cast(dtype) {
+        Scalar::Float(value) => Tensor::from_f64(dtype, [], vec![value]),
+        other => Tensor::from_i64(dtype, [], vec![other.to_i64()]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pass;
+
+    #[test]
+    fn a_call_runs_as_itself_and_as_its_body() {
+        let builder = Builder::with_symbols("f", Bindings::from([("B".into(), 2)]), Vec::new());
+        let x = builder.input("x", "f32[B, 3]".parse().unwrap());
+        let gelu = aten::operator("aten.gelu").unwrap();
+        let results = gelu
+            .call(&builder, vec![x.into(), Argument::Str("tanh".into())])
+            .unwrap();
+        let id = results[0].id();
+        let graph = builder.finish(&[id], Vec::new(), None).unwrap();
+        assert_eq!(graph.ty(graph.outputs[0]).to_string(), "f32[B, 3]");
+        let body = pass::decompose(&graph).unwrap();
+        assert!(
+            body.nodes
+                .iter()
+                .all(|node| matches!(node.op, Op::Primitive(_)))
+        );
+        let input =
+            Tensor::from_vec([4, 3], (0..12).map(|i| i as f32 / 4.0 - 1.0).collect()).unwrap();
+        let called = run(&graph, &Weights::new(), &[input.clone()]).unwrap();
+        let expanded = run(&body, &Weights::new(), &[input]).unwrap();
+        assert_eq!(called, expanded);
+        assert!((called[0].to_f64()[0] + 0.158_808).abs() < 1e-5);
+    }
+}

@@ -1,0 +1,426 @@
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::dim::Bindings;
+use crate::dtype::DType;
+use crate::error::{Error, Place, Result};
+use crate::op::{Full, Iota, Operand, Primitive};
+use crate::scalar::Scalar;
+use crate::shape::{Shape, TensorType};
+use crate::symbols::{Guard, Symbols};
+
+use super::graph::{Argument, Definition, Graph, Node, Op, Region, ValueId, ValueInfo};
+use super::tree::{Input, Tree};
+use super::value::{Number, Value};
+
+/// Makes a graph, node by node, through [`Value`] handles that read like tensors.
+///
+/// A rule that is broken is remembered, not returned: the handle stays usable, later steps are ignored, and
+/// [`Builder::finish`] (or [`Builder::check`]) returns the first error. So formulas read as formulas.
+pub struct Builder {
+    symbols: Rc<Symbols>,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    graph: Graph,
+    place: Place,
+    error: Option<Error>,
+    weights: BTreeMap<String, ValueId>,
+    names: BTreeSet<String>,
+    counters: BTreeMap<String, usize>,
+}
+
+impl Builder {
+    /// A builder for a graph of this name.
+    pub fn new(name: &str) -> Builder {
+        Builder::with_symbols(name, Bindings::new(), Vec::new())
+    }
+
+    /// A builder that knows symbols by example values, and guards that already hold.
+    pub fn with_symbols(name: &str, hints: Bindings, guards: Vec<Guard>) -> Builder {
+        let state = State {
+            graph: Graph {
+                name: name.to_string(),
+                ..Graph::default()
+            },
+            ..State::default()
+        };
+        Builder {
+            symbols: Rc::new(Symbols::new(hints, guards)),
+            state: RefCell::new(state),
+        }
+    }
+
+    /// A builder for a graph that is thrown away, whose questions about symbolic sizes count for this one.
+    pub fn scratch(&self) -> Builder {
+        Builder {
+            symbols: self.symbols.clone(),
+            state: RefCell::default(),
+        }
+    }
+
+    /// Arguments of another builder's graph as inputs of this one.
+    pub fn import(&self, other: &Builder, arguments: &[Argument]) -> Vec<Argument> {
+        let mut known = BTreeMap::new();
+        let mut value = |id: ValueId| {
+            *known
+                .entry(id)
+                .or_insert_with(|| self.input("x", other.ty(id)).id())
+        };
+        arguments
+            .iter()
+            .map(|argument| argument.map(&mut value, &mut |dim| self.symbols.resolve(dim)))
+            .collect()
+    }
+
+    /// The symbolic sizes: asking them records the answers as guards of the graph.
+    pub fn symbols(&self) -> &Symbols {
+        &self.symbols
+    }
+
+    /// Nodes made from here on belong to this place in the user's model.
+    pub fn set_place(&self, place: &Place) {
+        self.symbols.set_place(place.clone());
+        self.state.borrow_mut().place = place.clone();
+    }
+
+    /// Adds an input.
+    pub fn input(&self, name: &str, ty: TensorType) -> Value<'_> {
+        let index = self.state.borrow().graph.inputs.len();
+        let id = self.add_value(name, ty, Definition::Input(index));
+        self.state.borrow_mut().graph.inputs.push(id);
+        self.value(id)
+    }
+
+    /// The weight of a name; the same handle every time.
+    pub fn weight(&self, name: &str, ty: TensorType) -> Value<'_> {
+        if let Some(id) = self.state.borrow().weights.get(name) {
+            return self.value(*id);
+        }
+        let id = self.add_value(name, ty, Definition::Weight(name.to_string()));
+        self.state.borrow_mut().weights.insert(name.to_string(), id);
+        self.value(id)
+    }
+
+    /// A handle for a value of this builder.
+    pub fn value(&self, id: ValueId) -> Value<'_> {
+        Value::new(self, id)
+    }
+
+    /// Applies a primitive; an error if the operands do not fit it.
+    pub fn try_apply(
+        &self,
+        primitive: impl Into<Primitive>,
+        arguments: Vec<Argument>,
+    ) -> Result<Vec<Value<'_>>> {
+        let primitive = primitive.into();
+        let types = self.operand_types(&arguments);
+        let operands: Vec<Operand> = arguments
+            .iter()
+            .zip(&types)
+            .map(|(argument, ty)| operand(argument, ty))
+            .collect::<Result<_>>()?;
+        let results = primitive.infer(&self.symbols, &operands)?;
+        Ok(self.push(Op::Primitive(primitive), arguments, results))
+    }
+
+    /// Applies a primitive with one result. An error is remembered.
+    pub fn apply(&self, primitive: impl Into<Primitive>, arguments: Vec<Argument>) -> Value<'_> {
+        let results = self.apply_many(primitive, arguments);
+        results.first().copied().unwrap_or_else(|| self.poison())
+    }
+
+    /// Applies a primitive with several results. An error is remembered, and the list is then empty.
+    pub fn apply_many(
+        &self,
+        primitive: impl Into<Primitive>,
+        arguments: Vec<Argument>,
+    ) -> Vec<Value<'_>> {
+        if self.has_failed() {
+            return Vec::new();
+        }
+        self.try_apply(primitive, arguments)
+            .unwrap_or_else(|error| {
+                self.fail(error);
+                Vec::new()
+            })
+    }
+
+    /// Adds a call of a dictionary row whose result types are known.
+    pub fn call(
+        &self,
+        name: &Arc<str>,
+        arguments: Vec<Argument>,
+        results: Vec<TensorType>,
+    ) -> Vec<Value<'_>> {
+        self.push(Op::Call(name.clone()), arguments, results)
+    }
+
+    /// Adds a region whose result types are known.
+    pub fn region(
+        &self,
+        region: Region,
+        arguments: Vec<Argument>,
+        results: Vec<TensorType>,
+    ) -> Vec<Value<'_>> {
+        self.push(Op::Region(Box::new(region)), arguments, results)
+    }
+
+    /// A value of one repeated number or size.
+    pub fn full<'g>(
+        &'g self,
+        dtype: DType,
+        shape: impl Into<Shape>,
+        number: impl Into<Number<'g>>,
+    ) -> Value<'g> {
+        match number.into() {
+            Number::Value(value) => value.to(dtype).expand(shape),
+            Number::Scalar(scalar) => self.apply(
+                Full {
+                    dtype,
+                    shape: shape.into(),
+                },
+                vec![scalar.cast(dtype).into()],
+            ),
+            Number::Size(dim) => self.apply(
+                Full {
+                    dtype,
+                    shape: shape.into(),
+                },
+                vec![dim.into()],
+            ),
+        }
+    }
+
+    /// A value whose elements count along an axis.
+    pub fn iota(&self, dtype: DType, shape: impl Into<Shape>, axis: usize) -> Value<'_> {
+        self.apply(
+            Iota {
+                dtype,
+                shape: shape.into(),
+                axis,
+            },
+            Vec::new(),
+        )
+    }
+
+    /// Remembers an error, unless there is one already.
+    pub fn fail(&self, error: Error) {
+        let mut state = self.state.borrow_mut();
+        if state.error.is_none() {
+            let place = state.place.clone();
+            state.error = Some(error.at_place(&place));
+        }
+    }
+
+    /// True if an error is remembered.
+    pub fn has_failed(&self) -> bool {
+        self.state.borrow().error.is_some()
+    }
+
+    /// Takes the remembered error, after which the builder goes on as before it.
+    pub fn check(&self) -> Result<()> {
+        self.state.borrow_mut().error.take().map_or(Ok(()), Err)
+    }
+
+    /// A value's type, with what has been learnt about symbols.
+    pub fn ty(&self, id: ValueId) -> TensorType {
+        let state = self.state.borrow();
+        let Some(info) = state.graph.values.get(id.index()) else {
+            return TensorType {
+                dtype: DType::F32,
+                shape: Shape::new(),
+            };
+        };
+        TensorType {
+            dtype: info.ty.dtype,
+            shape: info
+                .ty
+                .shape
+                .iter()
+                .map(|dim| self.symbols.resolve(dim))
+                .collect(),
+        }
+    }
+
+    /// Gives a value a name that is unique, as close to the wanted one as possible.
+    pub fn set_name(&self, id: ValueId, wanted: &str) {
+        let mut state = self.state.borrow_mut();
+        let name = state.unique(wanted);
+        if let Some(info) = state.graph.values.get_mut(id.index()) {
+            info.name = name;
+        }
+    }
+
+    /// Gives a value a name unless a user gave it one: names of results that a pass replaces live on.
+    pub(super) fn name_if_new(&self, id: ValueId, wanted: &str) {
+        let is_result = self
+            .state
+            .borrow()
+            .graph
+            .values
+            .get(id.index())
+            .is_some_and(|info| {
+                matches!(info.definition, Definition::Node(..)) && info.name != wanted
+            });
+        if is_result {
+            self.set_name(id, wanted);
+        }
+    }
+
+    /// Ends the graph with these outputs; the remembered error, if there is one.
+    pub fn finish(
+        self,
+        outputs: &[ValueId],
+        input_trees: Vec<Input>,
+        output_tree: Option<Tree>,
+    ) -> Result<Graph> {
+        self.check()?;
+        let Builder { symbols, state } = self;
+        let mut graph = state.into_inner().graph;
+        graph.outputs = outputs.to_vec();
+        graph.input_trees = input_trees;
+        graph.output_tree = output_tree.map(|tree| resolve_tree(tree, &symbols));
+        for info in &mut graph.values {
+            info.ty
+                .shape
+                .iter_mut()
+                .for_each(|dim| *dim = symbols.resolve(dim));
+        }
+        for node in &mut graph.nodes {
+            let resolved = node
+                .arguments
+                .iter()
+                .map(|argument| argument.map(&mut |id| id, &mut |dim| symbols.resolve(dim)));
+            node.arguments = resolved.collect();
+            if let Op::Primitive(primitive) = &mut node.op {
+                primitive.map_sizes(&mut |dim| symbols.resolve(dim));
+            }
+        }
+        graph.hints = symbols.hints();
+        graph.guards = symbols.guards();
+        Ok(graph)
+    }
+
+    /// The value that stands for the result of a failed step.
+    pub(super) fn poison(&self) -> Value<'_> {
+        self.value(ValueId(u32::MAX))
+    }
+
+    fn operand_types(&self, arguments: &[Argument]) -> Vec<Option<TensorType>> {
+        arguments
+            .iter()
+            .map(|argument| match argument {
+                Argument::Value(id) => Some(self.ty(*id)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn push(&self, op: Op, arguments: Vec<Argument>, results: Vec<TensorType>) -> Vec<Value<'_>> {
+        let node = self.state.borrow().graph.nodes.len();
+        let place = self.state.borrow().place.clone();
+        let base = op
+            .name()
+            .rsplit_once("aten.")
+            .map_or(op.name(), |(_, name)| name)
+            .to_string();
+        let base = base.split('.').next().unwrap_or("v").to_string();
+        let ids = results
+            .into_iter()
+            .enumerate()
+            .map(|(index, ty)| self.add_value(&base, ty, Definition::Node(node, index)));
+        let ids: Vec<ValueId> = ids.collect();
+        self.state.borrow_mut().graph.nodes.push(Node {
+            op,
+            arguments,
+            results: ids.clone(),
+            place,
+        });
+        ids.into_iter().map(|id| self.value(id)).collect()
+    }
+
+    fn add_value(&self, name: &str, ty: TensorType, definition: Definition) -> ValueId {
+        let mut state = self.state.borrow_mut();
+        let id = ValueId(u32::try_from(state.graph.values.len()).unwrap_or(u32::MAX));
+        let name = state.unique(name);
+        state.graph.values.push(ValueInfo {
+            name,
+            ty,
+            definition,
+        });
+        id
+    }
+}
+
+fn operand<'a>(argument: &'a Argument, ty: &'a Option<TensorType>) -> Result<Operand<'a>> {
+    match (argument, ty) {
+        (Argument::Value(_), Some(ty)) => Ok(Operand::Value(ty)),
+        (Argument::Number(number), _) => Ok(Operand::Number(*number)),
+        (Argument::Size(dim), _) => Ok(Operand::Size(dim)),
+        _ => Err(Error::operator(
+            "operands of primitives are values, numbers and sizes",
+        )),
+    }
+}
+
+impl State {
+    /// A name that is not taken yet: the wanted one, or with the next free number.
+    fn unique(&mut self, wanted: &str) -> String {
+        let legal = |c: char| {
+            if c.is_alphanumeric() || c == '_' || c == '.' {
+                c
+            } else {
+                '_'
+            }
+        };
+        let mut clean: String = wanted.chars().map(legal).collect();
+        if !clean.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+            clean.insert(0, '_');
+        }
+        let mut name = clean.clone();
+        while !self.names.insert(name.clone()) {
+            let counter = self.counters.entry(clean.clone()).or_insert(0);
+            *counter += 1;
+            name = format!("{clean}_{counter}");
+        }
+        name
+    }
+}
+
+fn resolve_tree(tree: Tree, symbols: &Symbols) -> Tree {
+    let fields = |items: Vec<(String, Tree)>| {
+        items
+            .into_iter()
+            .map(|(key, item)| (key, resolve_tree(item, symbols)))
+            .collect()
+    };
+    match tree {
+        Tree::Size(dim) => {
+            let dim = symbols.resolve(&dim);
+            match dim.as_const() {
+                Some(number) => Tree::Constant(super::tree::Constant::Number(Scalar::Int(number))),
+                None => Tree::Size(dim),
+            }
+        }
+        Tree::Tuple(items) => Tree::Tuple(
+            items
+                .into_iter()
+                .map(|item| resolve_tree(item, symbols))
+                .collect(),
+        ),
+        Tree::List(items) => Tree::List(
+            items
+                .into_iter()
+                .map(|item| resolve_tree(item, symbols))
+                .collect(),
+        ),
+        Tree::Dict(items) => Tree::Dict(fields(items)),
+        Tree::NamedTuple(name, items) => Tree::NamedTuple(name, fields(items)),
+        leaf => leaf,
+    }
+}

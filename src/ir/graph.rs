@@ -1,0 +1,360 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::dim::{Bindings, Dim};
+use crate::error::{Error, Place, Result};
+use crate::op::Primitive;
+use crate::scalar::Scalar;
+use crate::shape::TensorType;
+use crate::symbols::Guard;
+use crate::tensor::Tensor;
+
+use super::tree::{Input, Tree};
+
+/// Index of a value in its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub(crate) u32);
+
+impl ValueId {
+    /// Position in [`Graph::values`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Weights by state-dict name, shared between the graphs of a module.
+pub type Weights = BTreeMap<String, Tensor>;
+
+/// Entry graphs (`forward`, `encode` …) over one set of weights.
+#[derive(Clone, Debug, Default)]
+pub struct Module {
+    /// The graphs, in the order in which they were made.
+    pub graphs: Vec<Graph>,
+    /// Every weight that a graph names.
+    pub weights: Weights,
+}
+
+impl Module {
+    /// The graph of a name; an error lists the names there are.
+    pub fn graph(&self, name: &str) -> Result<&Graph> {
+        self.graphs
+            .iter()
+            .find(|graph| graph.name == name)
+            .ok_or_else(|| {
+                let names: Vec<&str> = self
+                    .graphs
+                    .iter()
+                    .map(|graph| graph.name.as_str())
+                    .collect();
+                Error::usage(format!(
+                    "there is no entry graph {name}; there is {}",
+                    names.join(", ")
+                ))
+            })
+    }
+}
+
+/// A traced function.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// `forward`, or the method's name.
+    pub name: String,
+    /// Example values of the symbolic sizes.
+    pub hints: Bindings,
+    /// Conditions on the symbolic sizes under which the graph holds.
+    pub guards: Vec<Guard>,
+    /// Every value: inputs, weights and results of nodes.
+    pub values: Vec<ValueInfo>,
+    /// The tensor inputs, flattened.
+    pub inputs: Vec<ValueId>,
+    /// In execution order.
+    pub nodes: Vec<Node>,
+    /// The tensor outputs, flattened.
+    pub outputs: Vec<ValueId>,
+    /// How the user's arguments are made of the inputs.
+    pub input_trees: Vec<Input>,
+    /// How the user's result is made of the outputs.
+    pub output_tree: Option<Tree>,
+}
+
+/// A value's name, type and origin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueInfo {
+    /// Name in the text form, unique in the graph.
+    pub name: String,
+    /// Element type and shape.
+    pub ty: TensorType,
+    /// Where it comes from.
+    pub definition: Definition,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Definition {
+    /// The input of this index.
+    Input(usize),
+    /// The weight of this name.
+    Weight(String),
+    /// A result of a node: node index and result index.
+    Node(usize, usize),
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// What is computed.
+    pub op: Op,
+    /// Of what: for primitives values, numbers and sizes; for calls one argument for each of the schema's.
+    pub arguments: Vec<Argument>,
+    /// The values it defines.
+    pub results: Vec<ValueId>,
+    /// Module path and the user's source line.
+    pub place: Place,
+}
+
+/// What a node computes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// A word of the closed language.
+    Primitive(Primitive),
+    /// A row of the dictionary, by name and overload: `aten.conv2d`, `aten.add.Tensor`.
+    Call(Arc<str>),
+    /// Structured control flow.
+    Region(Box<Region>),
+}
+
+/// Structured control flow. Bodies are closed graphs: what they use of the surroundings is passed as an argument.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Region {
+    /// Arguments: a `bool` scalar, then the inputs of both branches. Results: the outputs of the branch taken.
+    If {
+        /// Taken if the condition is true.
+        then: Graph,
+        /// Taken otherwise; same input and output types.
+        otherwise: Graph,
+    },
+    /// Arguments: the trip count (`i64` scalar or size), the first condition (`bool` scalar), the loop-carried values,
+    /// then constants of the loop. The body takes the iteration number (`i64`), carried values and constants, and returns
+    /// the next condition and the carried values. Results: the carried values after the last iteration.
+    Loop {
+        /// One iteration.
+        body: Graph,
+        /// How many of the arguments are carried.
+        carried: usize,
+    },
+}
+
+impl PartialEq for Graph {
+    fn eq(&self, other: &Graph) -> bool {
+        (&self.name, &self.hints, &self.guards, &self.values)
+            == (&other.name, &other.hints, &other.guards, &other.values)
+            && (&self.inputs, &self.nodes, &self.outputs)
+                == (&other.inputs, &other.nodes, &other.outputs)
+            && (&self.input_trees, &self.output_tree) == (&other.input_trees, &other.output_tree)
+    }
+}
+
+/// An argument of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Argument {
+    /// A value.
+    Value(ValueId),
+    /// A number written in place.
+    Number(Scalar),
+    /// A symbolic size.
+    Size(Dim),
+    /// Text; calls only.
+    Str(String),
+    /// A list; calls only.
+    List(Vec<Argument>),
+    /// An absent optional argument; calls only.
+    None,
+}
+
+impl Argument {
+    /// The values in the argument, from left to right.
+    pub fn values(&self) -> Vec<ValueId> {
+        match self {
+            Argument::Value(value) => vec![*value],
+            Argument::List(items) => items.iter().flat_map(Argument::values).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The argument with every value and size replaced.
+    pub fn map(
+        &self,
+        value: &mut impl FnMut(ValueId) -> ValueId,
+        size: &mut impl FnMut(&Dim) -> Dim,
+    ) -> Argument {
+        match self {
+            Argument::Value(id) => Argument::Value(value(*id)),
+            Argument::Size(dim) => {
+                let dim = size(dim);
+                dim.as_const().map_or(Argument::Size(dim), |number| {
+                    Argument::Number(Scalar::Int(number))
+                })
+            }
+            Argument::List(items) => {
+                Argument::List(items.iter().map(|item| item.map(value, size)).collect())
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+impl From<Scalar> for Argument {
+    fn from(number: Scalar) -> Argument {
+        Argument::Number(number)
+    }
+}
+
+impl From<Dim> for Argument {
+    fn from(dim: Dim) -> Argument {
+        dim.as_const().map_or(Argument::Size(dim), |number| {
+            Argument::Number(Scalar::Int(number))
+        })
+    }
+}
+
+impl Node {
+    /// The values that the node reads, in order, repeated ones included.
+    pub fn operands(&self) -> Vec<ValueId> {
+        self.arguments.iter().flat_map(Argument::values).collect()
+    }
+}
+
+impl Op {
+    /// Name in the text form.
+    pub fn name(&self) -> &str {
+        match self {
+            Op::Primitive(primitive) => primitive.name(),
+            Op::Call(name) => name,
+            Op::Region(region) => match **region {
+                Region::If { .. } => "if",
+                Region::Loop { .. } => "loop",
+            },
+        }
+    }
+}
+
+impl Graph {
+    /// What is known of a value. Values of a verified graph are always known.
+    pub fn value(&self, id: ValueId) -> &ValueInfo {
+        &self.values[id.index()]
+    }
+
+    /// A value's type.
+    pub fn ty(&self, id: ValueId) -> &TensorType {
+        &self.value(id).ty
+    }
+
+    /// The weights that the graph uses, by name, with their values.
+    pub fn weights(&self) -> impl Iterator<Item = (&str, ValueId)> {
+        (0u32..)
+            .zip(&self.values)
+            .filter_map(|(index, value)| match &value.definition {
+                Definition::Weight(name) => Some((name.as_str(), ValueId(index))),
+                _ => None,
+            })
+    }
+
+    /// How often each value is read, as an operand or an output.
+    pub fn uses(&self) -> Vec<usize> {
+        let mut uses = vec![0; self.values.len()];
+        let read = self
+            .nodes
+            .iter()
+            .flat_map(Node::operands)
+            .chain(self.outputs.iter().copied());
+        for value in read {
+            uses[value.index()] += 1;
+        }
+        uses
+    }
+
+    /// Sizes of the symbols for given input shapes; an error says which input does not fit, or which guard fails.
+    pub fn bind(&self, shapes: &[&[usize]]) -> Result<Bindings> {
+        if shapes.len() != self.inputs.len() {
+            return Err(Error::input(format!(
+                "{} inputs given, the graph takes {}",
+                shapes.len(),
+                self.inputs.len()
+            )));
+        }
+        let mut bindings = Bindings::new();
+        let pairs = self.inputs.iter().zip(shapes);
+        for (input, shape) in pairs.clone() {
+            let info = self.value(*input);
+            if info.ty.rank() != shape.len() {
+                return Err(Error::input(format!(
+                    "input {} is {}, not of shape {shape:?}",
+                    info.name, info.ty
+                )));
+            }
+            for (dim, size) in info.ty.shape.iter().zip(*shape) {
+                if let Some(symbol) = dim.as_symbol() {
+                    bindings.entry(symbol.clone()).or_insert(*size as i64);
+                }
+            }
+        }
+        solve_rest(
+            pairs
+                .clone()
+                .flat_map(|(input, shape)| self.ty(*input).shape.iter().zip(*shape)),
+            &mut bindings,
+        );
+        for (input, shape) in pairs {
+            let info = self.value(*input);
+            for (dim, size) in info.ty.shape.iter().zip(*shape) {
+                if dim.eval(&bindings)? != *size as i64 {
+                    return Err(Error::input(format!(
+                        "input {} is {}, not of shape {shape:?}",
+                        info.name, info.ty
+                    ))
+                    .help(format!(
+                        "with {bindings:?} the size {dim} would be {}",
+                        dim.eval(&bindings)?
+                    )));
+                }
+            }
+        }
+        for guard in &self.guards {
+            if !guard.holds(&bindings)? {
+                let message =
+                    format!("the graph was made for sizes with {guard}, which {bindings:?} breaks");
+                return Err(Error::input(message).at_place(&guard.place));
+            }
+        }
+        Ok(bindings)
+    }
+}
+
+/// Symbols that stand in no input alone are solved for in the expressions that contain them.
+fn solve_rest<'a>(
+    pairs: impl Iterator<Item = (&'a Dim, &'a usize)> + Clone,
+    bindings: &mut Bindings,
+) {
+    let unknown = |dim: &Dim, bindings: &Bindings| {
+        dim.symbols()
+            .iter()
+            .filter(|name| !bindings.contains_key(*name))
+            .count()
+    };
+    while let Some((dim, size)) = pairs.clone().find(|(dim, _)| unknown(dim, bindings) == 1) {
+        let known = bindings
+            .iter()
+            .map(|(name, value)| (name.clone(), Dim::from(*value)))
+            .collect();
+        let solved = dim.substitute(&known).solve(&Dim::from(*size));
+        let name = dim
+            .symbols()
+            .into_iter()
+            .find(|name| !bindings.contains_key(name));
+        let value = solved.and_then(|(_, value)| value.as_const());
+        // A size that cannot be solved for is set to 0, so that the check that follows reports it.
+        if let Some(name) = name {
+            bindings.insert(name, value.unwrap_or(0));
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The intermediate representation: what every front end produces and every pass rewrites.
+//!
+//! A [`Graph`] is functional, statically typed, in static single assignment form. A node is a [`Primitive`], a call of an
+//! ATen operator (a row of [`crate::aten`], kept by name until the `decompose` pass), or a [`Region`] of structured control
+//! flow. An argument is a value, a number written in place, a symbolic size, or, for calls, a list, text or `none`.
+//! A [`Module`] is one or more graphs over one set of weights.
+
+mod builder;
+mod graph;
+pub mod rewrite;
+mod tree;
+mod value;
+
+pub use builder::Builder;
+pub use graph::{
+    Argument, Definition, Graph, Module, Node, Op, Region, ValueId, ValueInfo, Weights,
+};
+pub use tree::{Constant, Input, Tree};
+pub use value::{Number, Value};
+
+pub use crate::op::Primitive;

@@ -1,0 +1,119 @@
+//! Replaying a graph into a fresh builder: what every pass is made of.
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Result};
+
+use super::builder::Builder;
+use super::graph::{Argument, Definition, Graph, Node, Op, ValueId};
+use super::value::Value;
+
+/// A replay in progress: the new builder and where each old value went.
+pub struct Replay<'a, 'g> {
+    /// The graph that is replayed.
+    pub graph: &'a Graph,
+    /// The builder that receives the nodes.
+    pub builder: &'g Builder,
+    values: HashMap<ValueId, Value<'g>>,
+}
+
+/// Replays a graph. For each node, `step` says which values replace its results; [`Replay::copy`] keeps the node.
+pub fn replay(
+    graph: &Graph,
+    mut step: impl for<'g> FnMut(&mut Replay<'_, 'g>, &Node) -> Result<Vec<Value<'g>>>,
+) -> Result<Graph> {
+    let builder = Builder::with_symbols(&graph.name, graph.hints.clone(), graph.guards.clone());
+    let mut outputs = Vec::new();
+    {
+        let mut replay = Replay {
+            graph,
+            builder: &builder,
+            values: HashMap::new(),
+        };
+        for input in &graph.inputs {
+            let info = graph.value(*input);
+            replay
+                .values
+                .insert(*input, builder.input(&info.name, info.ty.clone()));
+        }
+        for node in &graph.nodes {
+            builder.set_place(&node.place);
+            let results =
+                step(&mut replay, node).and_then(|results| builder.check().map(|()| results));
+            let results = results.map_err(|error| error.at_place(&node.place))?;
+            if results.len() != node.results.len() {
+                return Err(Error::internal(format!(
+                    "{} has {} results, not {}",
+                    node.op.name(),
+                    node.results.len(),
+                    results.len()
+                )));
+            }
+            for (old, new) in node.results.iter().zip(results) {
+                replay.define(*old, new);
+            }
+        }
+        for output in &graph.outputs {
+            outputs.push(replay.value(*output).id());
+        }
+    }
+    builder.finish(
+        &outputs,
+        graph.input_trees.clone(),
+        graph.output_tree.clone(),
+    )
+}
+
+impl<'g> Replay<'_, 'g> {
+    /// The new value of an old one. Weights appear when they are first used.
+    pub fn value(&mut self, old: ValueId) -> Value<'g> {
+        if let Some(value) = self.values.get(&old) {
+            return *value;
+        }
+        let info = self.graph.value(old);
+        let value = match &info.definition {
+            Definition::Weight(name) => self.builder.weight(name, info.ty.clone()),
+            _ => {
+                self.builder.fail(Error::internal(format!(
+                    "{} is used before it is defined",
+                    info.name
+                )));
+                self.builder.value(ValueId(u32::MAX))
+            }
+        };
+        self.values.insert(old, value);
+        value
+    }
+
+    /// A node's arguments in terms of new values.
+    pub fn arguments(&mut self, node: &Node) -> Vec<Argument> {
+        let builder = self.builder;
+        let map = |argument: &Argument| {
+            argument.map(&mut |old| self.value(old).id(), &mut |dim| {
+                builder.symbols().resolve(dim)
+            })
+        };
+        node.arguments.iter().map(map).collect()
+    }
+
+    /// The same node on new values.
+    pub fn copy(&mut self, node: &Node) -> Result<Vec<Value<'g>>> {
+        let arguments = self.arguments(node);
+        let types = node
+            .results
+            .iter()
+            .map(|result| self.graph.ty(*result).clone())
+            .collect();
+        match &node.op {
+            Op::Primitive(primitive) => self.builder.try_apply(primitive.clone(), arguments),
+            Op::Call(name) => Ok(self.builder.call(name, arguments, types)),
+            Op::Region(region) => Ok(self.builder.region((**region).clone(), arguments, types)),
+        }
+    }
+
+    fn define(&mut self, old: ValueId, new: Value<'g>) {
+        let name = &self.graph.value(old).name;
+        self.builder.name_if_new(new.id(), name);
+        self.values.insert(old, new);
+    }
+}

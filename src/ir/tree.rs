@@ -1,0 +1,74 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dim::Dim;
+use crate::scalar::Scalar;
+
+/// A nested structure of inputs or outputs, as the user's `forward` takes or returns it. Leaves that are tensors number the
+/// graph's inputs or outputs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tree {
+    /// The tensor with this index among the graph's inputs or outputs.
+    Tensor(usize),
+    /// A value that was fixed when the graph was made.
+    Constant(Constant),
+    /// An `int` output that is a symbolic size.
+    Size(Dim),
+    /// A tuple.
+    Tuple(Vec<Tree>),
+    /// A list.
+    List(Vec<Tree>),
+    /// A dictionary with its keys in order.
+    Dict(Vec<(String, Tree)>),
+    /// A named tuple: type name and fields.
+    NamedTuple(String, Vec<(String, Tree)>),
+}
+
+/// A leaf that is no tensor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Constant {
+    /// `None`
+    None,
+    /// A number.
+    Number(Scalar),
+    /// A string.
+    Str(String),
+}
+
+/// A named input of the user's `forward`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Input {
+    /// The argument's name.
+    pub name: String,
+    /// Its structure.
+    pub tree: Tree,
+}
+
+impl Tree {
+    /// Indices of the tensors, from left to right.
+    pub fn tensors(&self) -> Vec<usize> {
+        match self {
+            Tree::Tensor(index) => vec![*index],
+            Tree::Constant(_) | Tree::Size(_) => Vec::new(),
+            Tree::Tuple(items) | Tree::List(items) => {
+                items.iter().flat_map(Tree::tensors).collect()
+            }
+            Tree::Dict(items) | Tree::NamedTuple(_, items) => {
+                items.iter().flat_map(|(_, item)| item.tensors()).collect()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Constant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Constant::None => f.write_str("none"),
+            Constant::Number(number) => write!(f, "{number}"),
+            Constant::Str(text) => write!(f, "{text:?}"),
+        }
+    }
+}

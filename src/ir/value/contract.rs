@@ -1,0 +1,141 @@
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::op::{Conv, ConvAxis, Dot, Gather, Scatter, ScatterFunction};
+use crate::shape::Shape;
+
+use super::Value;
+
+impl<'g> Value<'g> {
+    /// Product of matrices with equal batch axes.
+    pub fn dot(self, other: Value<'g>) -> Value<'g> {
+        self.builder.apply(Dot {}, vec![self.into(), other.into()])
+    }
+
+    /// `torch.matmul`: vectors count as matrices, batch axes broadcast.
+    pub fn matmul(self, other: Value<'g>) -> Value<'g> {
+        self.try_matmul(other)
+            .unwrap_or_else(|error| self.failed(error))
+    }
+
+    fn try_matmul(self, other: Value<'g>) -> Result<Value<'g>> {
+        self.builder.check()?;
+        if self.rank() == 0 || other.rank() == 0 {
+            return Err(Error::operator(format!(
+                "matmul of {} and {}",
+                self.ty(),
+                other.ty()
+            )));
+        }
+        let left = if self.rank() == 1 {
+            self.unsqueeze(0)
+        } else {
+            self
+        };
+        let right = if other.rank() == 1 {
+            other.unsqueeze(1)
+        } else {
+            other
+        };
+        let product = left.batched_dot(right)?;
+        let mut shape = product.shape();
+        if other.rank() == 1 {
+            shape.pop();
+        }
+        if self.rank() == 1 {
+            shape.remove(shape.len() - usize::from(other.rank() != 1) - 1);
+        }
+        Ok(product.reshape(shape))
+    }
+
+    /// Batch axes that only the left operand has are folded into its rows, so that one matrix product remains.
+    fn batched_dot(self, other: Value<'g>) -> Result<Value<'g>> {
+        let (left, right) = (self.shape(), other.shape());
+        let (Some((rows, batch_left)), Some((_, batch_right))) =
+            (split_matrix(&left), split_matrix(&right))
+        else {
+            return Err(Error::operator("matmul of scalars"));
+        };
+        let columns = right.last().cloned().unwrap_or(Dim::ONE);
+        if right.len() == 2 {
+            let inner = left.last().cloned().unwrap_or(Dim::ONE);
+            let flat = self
+                .reshape(vec![&Dim::product(batch_left) * &rows, inner])
+                .dot(other);
+            return Ok(flat.reshape([batch_left, &[rows, columns]].concat()));
+        }
+        let batch = self
+            .builder
+            .symbols()
+            .broadcast_shapes(&[batch_left.to_vec(), batch_right.to_vec()])?;
+        let expand = |value: Value<'g>, shape: &Shape| {
+            value.expand([batch.as_slice(), &shape[shape.len() - 2..]].concat())
+        };
+        Ok(expand(self, &left).dot(expand(other, &right)))
+    }
+
+    /// Convolution with a filter; see [`Conv`].
+    pub fn conv(self, filter: Value<'g>, axes: Vec<ConvAxis>, groups: i64) -> Value<'g> {
+        self.builder
+            .apply(Conv { axes, groups }, vec![self.into(), filter.into()])
+    }
+
+    /// `torch.gather` along an axis; see [`Gather`].
+    pub fn gather(self, dim: i64, index: Value<'g>) -> Value<'g> {
+        let Some(axis) = self.axis(dim) else {
+            return self;
+        };
+        self.builder
+            .apply(Gather { axis }, vec![self.into(), index.into()])
+    }
+
+    /// Whole slices along an axis by a vector of indices: `torch.index_select`.
+    pub fn index_select(self, dim: i64, index: Value<'g>) -> Value<'g> {
+        let Some(axis) = self.axis(dim) else {
+            return self;
+        };
+        let (mut shape, mut lined_up) = (self.shape(), vec![Dim::ONE; self.rank()]);
+        let (Some(size), Some(place)) = (shape.get_mut(axis), lined_up.get_mut(axis)) else {
+            return self.failed(Error::operator("cannot index a scalar"));
+        };
+        *size = index.numel();
+        *place = index.numel();
+        self.gather(dim, index.reshape(lined_up).expand(shape))
+    }
+
+    /// `torch.scatter` along an axis; see [`Scatter`].
+    pub fn scatter(
+        self,
+        dim: i64,
+        index: Value<'g>,
+        source: Value<'g>,
+        function: ScatterFunction,
+    ) -> Value<'g> {
+        let Some(axis) = self.axis(dim) else {
+            return self;
+        };
+        let source = source.to(self.dtype());
+        self.builder.apply(
+            Scatter { axis, function },
+            vec![self.into(), index.into(), source.into()],
+        )
+    }
+
+    /// Positions `0..size` of an axis, shaped so that they broadcast against the value.
+    pub fn positions(self, dim: i64) -> Value<'g> {
+        let Some(axis) = self.axis(dim) else {
+            return self;
+        };
+        let mut shape = vec![Dim::ONE; self.rank().max(1)];
+        if let Some(size) = shape.get_mut(axis) {
+            *size = self.size(dim);
+        }
+        self.builder.iota(DType::I64, shape, axis)
+    }
+}
+
+/// Rows of the matrices and the batch axes in front of them.
+fn split_matrix(shape: &[Dim]) -> Option<(Dim, &[Dim])> {
+    let (rows_and_columns, batch) = (shape.len().checked_sub(2)?, shape.get(..shape.len() - 2)?);
+    Some((shape.get(rows_and_columns)?.clone(), batch))
+}

@@ -1,0 +1,180 @@
+//! Handles of values in a graph under construction, with methods that read like PyTorch's tensors.
+//!
+//! The methods put in what the primitives want explicit: broadcasting, type promotion, casts.
+
+mod contract;
+mod pointwise;
+mod reduce;
+mod shape;
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::scalar::Scalar;
+use crate::shape::{Shape, TensorType, wrap_dim};
+
+use super::builder::Builder;
+use super::graph::{Argument, ValueId};
+
+/// A value of a graph that is being built.
+#[derive(Clone, Copy)]
+pub struct Value<'g> {
+    builder: &'g Builder,
+    id: ValueId,
+}
+
+/// An operand of arithmetic: a value, a number or a symbolic size.
+#[derive(Clone, Debug)]
+pub enum Number<'g> {
+    /// A tensor.
+    Value(Value<'g>),
+    /// A number written in place.
+    Scalar(Scalar),
+    /// A symbolic size, an `int` to type promotion.
+    Size(Dim),
+}
+
+impl<'g> Value<'g> {
+    pub(super) fn new(builder: &'g Builder, id: ValueId) -> Value<'g> {
+        Value { builder, id }
+    }
+
+    /// The builder of the graph.
+    pub fn builder(self) -> &'g Builder {
+        self.builder
+    }
+
+    /// The value's index in its graph.
+    pub fn id(self) -> ValueId {
+        self.id
+    }
+
+    /// Element type and shape.
+    pub fn ty(self) -> TensorType {
+        self.builder.ty(self.id)
+    }
+
+    /// Element type.
+    pub fn dtype(self) -> DType {
+        self.ty().dtype
+    }
+
+    /// Sizes.
+    pub fn shape(self) -> Shape {
+        self.ty().shape
+    }
+
+    /// Number of dimensions.
+    pub fn rank(self) -> usize {
+        self.ty().rank()
+    }
+
+    /// Number of elements.
+    pub fn numel(self) -> Dim {
+        self.ty().numel()
+    }
+
+    /// The size of a dimension, counted from the end if negative. Out of range is remembered as an error.
+    pub fn size(self, dim: i64) -> Dim {
+        let shape = self.shape();
+        self.axis(dim)
+            .and_then(|axis| shape.get(axis).cloned())
+            .unwrap_or(Dim::ONE)
+    }
+
+    /// All sizes of a value that must have exactly `N` dimensions.
+    pub fn sizes<const N: usize>(self) -> Result<[Dim; N]> {
+        let ty = self.ty();
+        self.builder.check()?;
+        ty.shape
+            .clone()
+            .try_into()
+            .map_err(|_| Error::operator(format!("expected {N} dimensions, found {ty}")))
+    }
+
+    /// A dimension as an axis; out of range is remembered as an error.
+    pub fn axis(self, dim: i64) -> Option<usize> {
+        match wrap_dim(dim, self.rank()) {
+            Ok(axis) => Some(axis),
+            Err(error) => {
+                self.builder.fail(error);
+                None
+            }
+        }
+    }
+
+    fn unary(self, primitive: impl Into<crate::op::Primitive>) -> Value<'g> {
+        self.builder.apply(primitive, vec![self.into()])
+    }
+
+    fn failed(self, error: Error) -> Value<'g> {
+        self.builder.fail(error);
+        self.builder.poison()
+    }
+}
+
+impl std::fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "%{}: {}", self.id.0, self.ty())
+    }
+}
+
+impl From<Value<'_>> for Argument {
+    fn from(value: Value<'_>) -> Argument {
+        Argument::Value(value.id)
+    }
+}
+
+impl From<Number<'_>> for Argument {
+    fn from(number: Number<'_>) -> Argument {
+        match number {
+            Number::Value(value) => value.into(),
+            Number::Scalar(scalar) => scalar.into(),
+            Number::Size(dim) => dim.into(),
+        }
+    }
+}
+
+impl<'g> From<Value<'g>> for Number<'g> {
+    fn from(value: Value<'g>) -> Number<'g> {
+        Number::Value(value)
+    }
+}
+
+impl From<Scalar> for Number<'_> {
+    fn from(scalar: Scalar) -> Self {
+        Number::Scalar(scalar)
+    }
+}
+
+impl From<f64> for Number<'_> {
+    fn from(number: f64) -> Self {
+        Number::Scalar(Scalar::Float(number))
+    }
+}
+
+impl From<i64> for Number<'_> {
+    fn from(number: i64) -> Self {
+        Number::Scalar(Scalar::Int(number))
+    }
+}
+
+impl From<bool> for Number<'_> {
+    fn from(number: bool) -> Self {
+        Number::Scalar(Scalar::Bool(number))
+    }
+}
+
+impl From<Dim> for Number<'_> {
+    fn from(dim: Dim) -> Self {
+        dim.as_const().map_or(Number::Size(dim), |number| {
+            Number::Scalar(Scalar::Int(number))
+        })
+    }
+}
+
+impl From<&Dim> for Number<'_> {
+    fn from(dim: &Dim) -> Self {
+        dim.clone().into()
+    }
+}

@@ -1,0 +1,364 @@
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::op::{Concat, Expand, Pad, Permute, Reshape, Slice, Unfold};
+use crate::scalar::Scalar;
+use crate::shape::{Shape, wrap_dim};
+
+use super::Value;
+use crate::ir::builder::Builder;
+
+impl<'g> Value<'g> {
+    /// The same elements under another shape of as many; `-1` must have been worked out (see [`Value::view`]).
+    pub fn reshape(self, shape: impl Into<Shape>) -> Value<'g> {
+        let shape = shape.into();
+        if shape == self.shape() {
+            self
+        } else {
+            self.unary(Reshape { shape })
+        }
+    }
+
+    /// `Tensor.view`: one size may be `-1` and is then what is left.
+    pub fn view(self, sizes: &[Dim]) -> Value<'g> {
+        let known = Dim::product(sizes.iter().filter(|size| !size.is(-1)));
+        let rest = self.numel().floor_div(&known);
+        self.reshape(
+            sizes
+                .iter()
+                .map(|size| {
+                    if size.is(-1) {
+                        rest.clone()
+                    } else {
+                        size.clone()
+                    }
+                })
+                .collect::<Shape>(),
+        )
+    }
+
+    /// Axes in another order.
+    pub fn permute(self, axes: impl Into<Vec<usize>>) -> Value<'g> {
+        let axes = axes.into();
+        if axes.iter().copied().eq(0..self.rank()) {
+            self
+        } else {
+            self.unary(Permute { axes })
+        }
+    }
+
+    /// Two axes exchanged.
+    pub fn transpose(self, a: i64, b: i64) -> Value<'g> {
+        let (Some(a), Some(b)) = (self.axis(a), self.axis(b)) else {
+            return self;
+        };
+        let mut axes: Vec<usize> = (0..self.rank()).collect();
+        if a < axes.len() && b < axes.len() {
+            axes.swap(a, b);
+        }
+        self.permute(axes)
+    }
+
+    /// An axis moved to another place, the others keep their order.
+    pub fn move_axis(self, from: i64, to: i64) -> Value<'g> {
+        let (Some(from), Some(to)) = (self.axis(from), self.axis(to)) else {
+            return self;
+        };
+        let mut axes: Vec<usize> = (0..self.rank()).filter(|axis| *axis != from).collect();
+        if from < self.rank() {
+            axes.insert(to.min(axes.len()), from);
+        }
+        self.permute(axes)
+    }
+
+    /// Broadcasts to a shape of all sizes known; itself if it has it.
+    pub fn expand(self, shape: impl Into<Shape>) -> Value<'g> {
+        let shape = shape.into();
+        if shape == self.shape() {
+            self
+        } else {
+            self.unary(Expand { shape })
+        }
+    }
+
+    /// `Tensor.expand`: `-1` keeps a size.
+    pub fn expand_sizes(self, sizes: &[Dim]) -> Value<'g> {
+        let own = self.shape();
+        let new = sizes.len().saturating_sub(own.len());
+        let keep = |axis: usize| {
+            axis.checked_sub(new)
+                .and_then(|axis| own.get(axis))
+                .cloned()
+                .unwrap_or(Dim::ONE)
+        };
+        let shape = sizes.iter().enumerate().map(|(axis, size)| {
+            if size.is(-1) {
+                keep(axis)
+            } else {
+                size.clone()
+            }
+        });
+        self.expand(shape.collect::<Shape>())
+    }
+
+    /// A new axis of size 1; `dim` counts in the result.
+    pub fn unsqueeze(self, dim: i64) -> Value<'g> {
+        let mut shape = self.shape();
+        match wrap_dim(dim, shape.len() + 1) {
+            Ok(axis) => shape.insert(axis, Dim::ONE),
+            Err(error) => return self.failed(error),
+        }
+        self.reshape(shape)
+    }
+
+    /// The axes without those given that have size 1; whether a symbolic size is 1 is answered by its example.
+    pub fn squeeze(self, dims: &[i64]) -> Value<'g> {
+        let axes: Vec<usize> = dims.iter().filter_map(|dim| self.axis(*dim)).collect();
+        let is_one = |size: &Dim| {
+            self.builder
+                .symbols()
+                .equal(size, &Dim::ONE)
+                .unwrap_or(false)
+        };
+        let kept = self
+            .shape()
+            .into_iter()
+            .enumerate()
+            .filter(|(axis, size)| !(axes.contains(axis) && is_one(size)));
+        self.reshape(kept.map(|(_, size)| size).collect::<Shape>())
+    }
+
+    /// Axes `from..=to` joined into one; a scalar becomes a vector.
+    pub fn flatten(self, from: i64, to: i64) -> Value<'g> {
+        let shape = self.shape();
+        let (Some(from), Some(to)) = (self.axis(from), self.axis(to)) else {
+            return self;
+        };
+        if shape.is_empty() {
+            return self.reshape(vec![Dim::ONE]);
+        }
+        if from > to {
+            return self.failed(Error::operator(format!("flatten from axis {from} to {to}")));
+        }
+        let joined = Dim::product(&shape[from..=to]);
+        self.reshape([&shape[..from], &[joined], &shape[to + 1..]].concat())
+    }
+
+    /// `length` indices along an axis from `start` on.
+    pub fn narrow(self, dim: i64, start: impl Into<Dim>, length: impl Into<Dim>) -> Value<'g> {
+        let Some(axis) = self.axis(dim) else {
+            return self;
+        };
+        let (start, length) = (start.into(), length.into());
+        if start.is(0) && self.shape().get(axis) == Some(&length) {
+            return self;
+        }
+        self.unary(Slice {
+            axis,
+            start,
+            length,
+            step: 1,
+        })
+    }
+
+    /// Python's slice: absent bounds are the ends, negative ones count from the end, all are clamped.
+    pub fn slice(self, dim: i64, start: Option<Dim>, end: Option<Dim>, step: i64) -> Value<'g> {
+        self.try_slice(dim, start, end, step)
+            .unwrap_or_else(|error| self.failed(error))
+    }
+
+    fn try_slice(
+        self,
+        dim: i64,
+        start: Option<Dim>,
+        end: Option<Dim>,
+        step: i64,
+    ) -> Result<Value<'g>> {
+        if step < 1 {
+            return Err(Error::operator(format!("slice with step {step}")));
+        }
+        let axis = wrap_dim(dim, self.rank())?;
+        let size = self.size(dim);
+        let start = start.map_or(Ok(Dim::ZERO), |bound| self.clamp_bound(bound, &size))?;
+        let end = end.map_or(Ok(size.clone()), |bound| self.clamp_bound(bound, &size))?;
+        let symbols = self.builder.symbols();
+        let end = if symbols.less_equal(&start, &end)? {
+            end
+        } else {
+            start.clone()
+        };
+        let length = (&end - &start).ceil_div(&Dim::from(step));
+        if start.is(0) && step == 1 && length == size {
+            return Ok(self);
+        }
+        Ok(self.unary(Slice {
+            axis,
+            start,
+            length,
+            step,
+        }))
+    }
+
+    /// A slice bound in `0..=size`.
+    fn clamp_bound(self, bound: Dim, size: &Dim) -> Result<Dim> {
+        let symbols = self.builder.symbols();
+        if bound
+            .as_const()
+            .is_some_and(|bound| bound >= i64::from(i32::MAX))
+        {
+            return Ok(size.clone());
+        }
+        let bound = if symbols.less_equal(&Dim::ZERO, &bound)? {
+            bound
+        } else {
+            &bound + size
+        };
+        if !symbols.less_equal(&Dim::ZERO, &bound)? {
+            return Ok(Dim::ZERO);
+        }
+        Ok(if symbols.less_equal(&bound, size)? {
+            bound
+        } else {
+            size.clone()
+        })
+    }
+
+    /// One index along an axis, which disappears; a negative index counts from the end.
+    pub fn select(self, dim: i64, index: impl Into<Dim>) -> Value<'g> {
+        let index = index.into();
+        let Some(axis) = self.axis(dim) else {
+            return self;
+        };
+        let symbols = self.builder.symbols();
+        let index = match symbols.less_equal(&Dim::ZERO, &index) {
+            Ok(true) => index,
+            Ok(false) => &index + &self.size(dim),
+            Err(error) => return self.failed(error),
+        };
+        let mut shape = self.shape();
+        if axis >= shape.len() {
+            return self.failed(Error::operator("cannot select from a scalar"));
+        }
+        shape.remove(axis);
+        self.unary(Slice {
+            axis,
+            start: index,
+            length: Dim::ONE,
+            step: 1,
+        })
+        .reshape(shape)
+    }
+
+    /// Axes read backwards.
+    pub fn flip(self, dims: &[i64]) -> Value<'g> {
+        dims.iter()
+            .filter_map(|dim| self.axis(*dim))
+            .fold(self, |value, axis| match value.shape().get(axis) {
+                Some(size) => value.unary(Slice {
+                    axis,
+                    start: size - 1,
+                    length: size.clone(),
+                    step: -1,
+                }),
+                None => value,
+            })
+    }
+
+    /// Numbers around the value: for each axis how many in front and behind; negative ones cut.
+    pub fn pad(self, low: &[Dim], high: &[Dim], number: impl Into<Scalar>) -> Value<'g> {
+        let zero_or = |dim: &Dim| {
+            if dim.as_const().is_some_and(|number| number < 0) {
+                Dim::ZERO
+            } else {
+                dim.clone()
+            }
+        };
+        let mut value = self;
+        for (axis, (low, high)) in low.iter().zip(high).enumerate() {
+            let (cut_low, cut_high) = (&zero_or(low) - low, &zero_or(high) - high);
+            if !cut_low.is(0) || !cut_high.is(0) {
+                let length = value
+                    .shape()
+                    .get(axis)
+                    .map_or(Dim::ZERO, |size| size - &cut_low - &cut_high);
+                value = value.narrow(axis as i64, cut_low, length);
+            }
+        }
+        let (low, high): (Shape, Shape) = (
+            low.iter().map(zero_or).collect(),
+            high.iter().map(zero_or).collect(),
+        );
+        if low.iter().chain(&high).all(|dim| dim.is(0)) {
+            return value;
+        }
+        let number = number.into().cast(value.dtype());
+        value
+            .builder
+            .apply(Pad { low, high }, vec![value.into(), number.into()])
+    }
+
+    /// Windows along an axis, whose elements become a new last axis.
+    pub fn unfold(self, dim: i64, size: i64, stride: i64, dilation: i64) -> Value<'g> {
+        let Some(axis) = self.axis(dim) else {
+            return self;
+        };
+        self.unary(Unfold {
+            axis,
+            size,
+            stride,
+            dilation,
+        })
+    }
+
+    /// Repeats along each axis, in the manner of `Tensor.repeat`; missing axes are put in front.
+    pub fn repeat(self, repeats: &[Dim]) -> Value<'g> {
+        let rank = repeats.len().max(self.rank());
+        let own: Shape = std::iter::repeat_n(Dim::ONE, rank - self.rank())
+            .chain(self.shape())
+            .collect();
+        let times: Shape = std::iter::repeat_n(Dim::ONE, rank - repeats.len())
+            .chain(repeats.iter().cloned())
+            .collect();
+        let pairs = |first: &Shape| -> Shape {
+            first
+                .iter()
+                .zip(&own)
+                .flat_map(|(a, b)| [a.clone(), b.clone()])
+                .collect()
+        };
+        let ones = vec![Dim::ONE; rank];
+        let result: Shape = own
+            .iter()
+            .zip(&times)
+            .map(|(size, times)| size * times)
+            .collect();
+        self.reshape(pairs(&ones))
+            .expand(pairs(&times))
+            .reshape(result)
+    }
+}
+
+impl Builder {
+    /// Joins values of one dtype along an axis.
+    pub fn concat<'g>(&'g self, values: &[Value<'g>], dim: i64) -> Value<'g> {
+        match values {
+            [] => {
+                self.fail(Error::operator("cannot join an empty list"));
+                self.poison()
+            }
+            [single] => *single,
+            [first, ..] => match first.axis(dim) {
+                Some(axis) => self.apply(
+                    Concat { axis },
+                    values.iter().map(|value| (*value).into()).collect(),
+                ),
+                None => self.poison(),
+            },
+        }
+    }
+
+    /// Joins values of one shape along a new axis; `dim` counts in the result.
+    pub fn stack<'g>(&'g self, values: &[Value<'g>], dim: i64) -> Value<'g> {
+        let rows: Vec<Value<'g>> = values.iter().map(|value| value.unsqueeze(dim)).collect();
+        self.concat(&rows, dim)
+    }
+}
