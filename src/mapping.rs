@@ -1,0 +1,111 @@
+//! Files as bytes without reading them, and parts of them as tensor storage.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::tensor::Storage;
+
+/// The bytes of a whole file, mapped, or a vector in its place.
+pub struct Mapping {
+    source: Source,
+}
+
+enum Source {
+    File(memmap2::Mmap),
+    Memory(Vec<u8>),
+}
+
+impl Mapping {
+    /// Maps a file. Its content must not change while the mapping lives.
+    pub fn open(path: &Path) -> Result<Arc<Mapping>> {
+        let file = File::open(path).map_err(|error| Error::io(path, error))?;
+        let source = Source::File(map(&file).map_err(|error| Error::io(path, error))?);
+        Ok(Arc::new(Mapping { source }))
+    }
+
+    /// Bytes in memory in the place of a file.
+    pub fn from_bytes(bytes: Vec<u8>) -> Arc<Mapping> {
+        let source = Source::Memory(bytes);
+        Arc::new(Mapping { source })
+    }
+
+    /// All bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.source {
+            Source::File(file) => file,
+            Source::Memory(bytes) => bytes,
+        }
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "weights are used where they lie; a file that another process cuts short is the user's fault, as with every mapped model"
+)]
+fn map(file: &File) -> std::io::Result<memmap2::Mmap> {
+    // SAFETY: the mapping is private and only read; `Mapping::open` passes on that the file must not change.
+    unsafe { memmap2::Mmap::map(file) }
+}
+
+/// A part of a mapping, which it keeps alive. Clones share the bytes.
+#[derive(Clone)]
+pub struct MappedRange {
+    mapping: Arc<Mapping>,
+    range: Range<usize>,
+}
+
+impl MappedRange {
+    /// All of a mapping.
+    pub fn whole(mapping: Arc<Mapping>) -> MappedRange {
+        let range = 0..mapping.bytes().len();
+        MappedRange { mapping, range }
+    }
+
+    /// A part of this part; none if it does not lie within.
+    pub fn slice(&self, range: Range<usize>) -> Option<MappedRange> {
+        self.bytes().get(range.clone())?;
+        let range = self.range.start + range.start..self.range.start + range.end;
+        let mapping = self.mapping.clone();
+        Some(MappedRange { mapping, range })
+    }
+}
+
+impl Storage for MappedRange {
+    fn bytes(&self) -> &[u8] {
+        // The range was checked when it was made, so the fallback is never taken.
+        self.mapping
+            .bytes()
+            .get(self.range.clone())
+            .unwrap_or_default()
+    }
+}
+
+impl AsRef<[u8]> for MappedRange {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_stay_within() {
+        let whole = MappedRange::whole(Mapping::from_bytes(vec![1, 2, 3, 4]));
+        let middle = whole.slice(1..3).unwrap();
+        assert_eq!(middle.bytes(), [2, 3]);
+        assert_eq!(middle.slice(1..2).unwrap().bytes(), [3]);
+        assert!(middle.slice(1..3).is_none());
+        assert!(whole.slice(3..usize::MAX).is_none());
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = Mapping::open(Path::new("no/such.pt")).err().unwrap();
+        assert!(error.message().starts_with("no/such.pt: "), "{error}");
+    }
+}

@@ -1,0 +1,3 @@
+//! The tracing front end: programs that others recorded, and programs that record themselves.
+
+pub mod torchscript;

@@ -1,0 +1,244 @@
+//! A whole archive: the root module, the program, and the tensors that both refer to.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::{Error, Location, Result, Trail};
+use crate::shape::TensorType;
+use crate::tensor::{Storage, Tensor};
+use crate::trace::torchscript::container::Container;
+use crate::trace::torchscript::pickle::unpickle;
+use crate::trace::torchscript::source::Source;
+use crate::trace::torchscript::storage::TensorRecord;
+use crate::trace::torchscript::value::Pickled;
+
+/// An archive that `torch.jit.save` wrote.
+///
+/// Opening reads the pickles and nothing else: source files are parsed and tensors read when they are asked for.
+pub struct Archive {
+    container: Arc<Container>,
+    source: Source,
+    root: Pickled,
+    constants: Vec<Pickled>,
+    traced_inputs: Option<Pickled>,
+    version: u32,
+}
+
+impl Archive {
+    /// Opens a file, which must not change while the archive or tensors of it are in use.
+    pub fn open(path: impl AsRef<Path>) -> Result<Archive> {
+        let path = path.as_ref();
+        let container = Container::open(path)?;
+        Archive::from_container(container).at(|| path.display().to_string())
+    }
+
+    /// Opens an archive in memory.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Archive> {
+        Archive::from_container(Container::from_bytes(bytes)?)
+    }
+
+    /// The archive in a ZIP file that is open already.
+    pub fn from_container(container: Container) -> Result<Archive> {
+        check_kind(&container)?;
+        let container = Arc::new(container);
+        let constants = match container.contains("constants.pkl") {
+            true => constants(&container)?,
+            false => Vec::new(),
+        };
+        Ok(Archive {
+            source: Source::new(container.clone()),
+            root: pickle(&container, "data")?,
+            constants,
+            // They are hints, and may hold what no importer needs to understand.
+            traced_inputs: pickle(&container, "traced_inputs").ok(),
+            version: version(&container)?,
+            container,
+        })
+    }
+
+    /// The root module with all its attributes.
+    pub fn root(&self) -> &Pickled {
+        &self.root
+    }
+
+    /// What the source calls `CONSTANTS.c0`, `CONSTANTS.c1` and so on.
+    pub fn constants(&self) -> &[Pickled] {
+        &self.constants
+    }
+
+    /// The program.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The line of the user's own source that a byte of a source file (`code/__torch__.py`) comes from.
+    pub fn debug_location(&self, file: &str, offset: usize) -> Option<Location> {
+        self.source.location(file, offset)
+    }
+
+    /// The inputs that a module was traced with: a dict from method name to a list of arguments. Their tensors have
+    /// types but no data.
+    pub fn traced_inputs(&self) -> Option<&Pickled> {
+        self.traced_inputs.as_ref()
+    }
+
+    /// Types of the tensors that a method was traced with, those within tuples, lists and dicts included, in order.
+    pub fn traced_input_types(&self, method: &str) -> Option<Vec<TensorType>> {
+        let mut types = Vec::new();
+        collect_types(self.traced_inputs()?.as_dict()?.get(method)?, &mut types);
+        Some(types)
+    }
+
+    /// A tensor of the archive on the host. Contiguous ones share the bytes of the file.
+    pub fn tensor(&self, record: &TensorRecord) -> Result<Tensor> {
+        record.read(&self.container)
+    }
+
+    /// Version of the file format: the lowest that has all the operators used, at least 1.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The ZIP file.
+    pub fn container(&self) -> &Container {
+        &self.container
+    }
+}
+
+/// Tells other files of PyTorch apart, and bytes in an order that is not ours.
+fn check_kind(container: &Container) -> Result<()> {
+    if !container.contains("data.pkl") {
+        return Err(Error::format(
+            "not a TorchScript archive: there is no data.pkl",
+        ));
+    }
+    if !container.names().any(|name| name.starts_with("code/")) {
+        return Err(Error::format("not a TorchScript archive: there is no code in it")
+            .help("this file holds tensors only (torch.save): save the module with torch.jit.trace(…).save(…)"));
+    }
+    check_byte_order(container)
+}
+
+/// Refuses big-endian files; those without a byte order are little-endian.
+pub(super) fn check_byte_order(container: &Container) -> Result<()> {
+    match container.text("byteorder").as_deref().map(str::trim) {
+        Ok("little") | Err(_) => Ok(()),
+        Ok(other) => Err(Error::unsupported(format!("{other:?} as order of bytes"))),
+    }
+}
+
+/// The pickle `NAME.pkl`, whose storages are the records `NAME/…`.
+pub(super) fn pickle(container: &Container, name: &str) -> Result<Pickled> {
+    let record = format!("{name}.pkl");
+    unpickle(container.record(&record)?.bytes(), name).at(|| record)
+}
+
+fn constants(container: &Container) -> Result<Vec<Pickled>> {
+    let constants = pickle(container, "constants")?;
+    let items = constants.as_items().map(<[Pickled]>::to_vec);
+    items.ok_or_else(|| Error::format("constants.pkl holds no tuple"))
+}
+
+fn version(container: &Container) -> Result<u32> {
+    let modern = container.contains(".data/version");
+    let text = container.text(if modern { ".data/version" } else { "version" })?;
+    let number = text.trim().parse().ok().filter(|version| *version > 0);
+    number.ok_or_else(|| Error::format(format!("{text:?} is no version")))
+}
+
+fn collect_types(value: &Pickled, types: &mut Vec<TensorType>) {
+    match value {
+        Pickled::Tensor(record) => types.push(record.tensor_type()),
+        Pickled::Tuple(items) => items.iter().for_each(|item| collect_types(item, types)),
+        Pickled::List(list) => list
+            .items
+            .iter()
+            .for_each(|item| collect_types(item, types)),
+        Pickled::Dict(dict) => {
+            let values = dict.entries.iter().map(|(_, value)| value);
+            values.for_each(|value| collect_types(value, types));
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixture(name: &str) -> Result<Archive> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/archives");
+        Archive::open(Path::new(folder).join(name))
+    }
+
+    fn attribute<'a>(module: &'a Pickled, path: &str) -> &'a Pickled {
+        path.split('.').fold(module, |value, name| {
+            value
+                .as_object()
+                .and_then(|object| object.get(name))
+                .unwrap()
+        })
+    }
+
+    #[test]
+    fn a_trace() {
+        let archive = fixture("two_layers.pt").unwrap();
+        assert_eq!(
+            &*archive.root().as_object().unwrap().class,
+            "__torch__.TwoLayers"
+        );
+        assert!(archive.version() >= 1);
+        let types = archive.traced_input_types("forward").unwrap();
+        assert_eq!(
+            types.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["f32[2, 4]"]
+        );
+        let constant = archive.constants()[0].as_tensor().unwrap();
+        assert_eq!(archive.tensor(constant).unwrap().to_f64(), [0.5]);
+    }
+
+    #[test]
+    fn strided_and_tied_weights() {
+        let archive = fixture("two_layers.pt").unwrap();
+        let record = |path| attribute(archive.root(), path).as_tensor().unwrap();
+        let weight = record("first.weight");
+        assert!(!weight.is_contiguous());
+        let expected = [0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11];
+        assert_eq!(archive.tensor(weight).unwrap().to_i64(), expected);
+        assert_eq!(record("second.weight"), record("tied.weight"));
+        let bias = archive.tensor(record("first.bias")).unwrap();
+        let mapped = archive.container().record("data/2").unwrap();
+        assert_eq!(bias.bytes().as_ptr(), mapped.bytes().as_ptr());
+        assert_eq!(
+            archive.tensor(record("offset")).unwrap().to_f64(),
+            [1.0, 1.0]
+        );
+    }
+
+    #[test]
+    fn a_script() {
+        let archive = fixture("scripted.pt").unwrap();
+        let names = attribute(archive.root(), "names");
+        assert!(
+            matches!(names, Pickled::List(list) if list.type_tag.as_deref() == Some("List[str]"))
+        );
+        let table = attribute(archive.root(), "table").as_dict().unwrap();
+        assert_eq!(table.get("b").and_then(Pickled::as_int), Some(-70000));
+        assert_eq!(archive.constants()[0].as_str(), Some("é"));
+        assert!(archive.traced_inputs().is_none());
+        assert!(
+            attribute(archive.root(), "layers.0.weight")
+                .as_tensor()
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn other_files_are_told_apart() {
+        let error = fixture("state_dict.pt").err().unwrap();
+        assert_eq!(
+            error.message(),
+            "not a TorchScript archive: there is no code in it"
+        );
+    }
+}

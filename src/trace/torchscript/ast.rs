@@ -1,0 +1,331 @@
+//! The program of an archive as a tree: what the serialiser of TorchScript can write, and no more.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A class: a module, a named tuple, an enumeration or a plain script class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// Qualified name, `__torch__.torch.nn.modules.linear.Linear`.
+    pub name: String,
+    /// What the class extends.
+    pub base: Base,
+    /// Attributes with their types in order: those of an instance, or the fields of a named tuple.
+    pub attributes: Vec<(String, Type)>,
+    /// Constants of the class (`Final`), and the members of an enumeration, whose type is [`Type::Any`].
+    pub constants: Vec<Constant>,
+    /// Names of the attributes that are parameters.
+    pub parameters: Vec<String>,
+    /// Names of the attributes that are buffers.
+    pub buffers: Vec<String>,
+    /// Methods in order; their names are not qualified.
+    pub methods: Vec<Function>,
+    /// The record that the class stands in, `code/__torch__.py`.
+    pub file: Arc<str>,
+    /// Where the class starts in its file, in bytes.
+    pub offset: usize,
+}
+
+/// What a class extends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// `Module`.
+    Module,
+    /// `NamedTuple`: the class has nothing but fields.
+    NamedTuple,
+    /// `Enum`: the class has nothing but members.
+    Enum,
+    /// Nothing: a script class, with `__init__` and other methods.
+    None,
+}
+
+/// A constant of a class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Constant {
+    /// Name.
+    pub name: String,
+    /// Static type.
+    pub ty: Type,
+    /// A literal.
+    pub value: Expr,
+}
+
+/// A free function or a method.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// The name; qualified for free functions.
+    pub name: String,
+    /// Parameters; for methods the first one is the receiver.
+    pub parameters: Vec<Parameter>,
+    /// Type of the result; [`Type::Any`] where none is written.
+    pub returns: Type,
+    /// The statements.
+    pub body: Vec<Statement>,
+    /// The record that the function stands in, `code/__torch__.py`.
+    pub file: Arc<str>,
+    /// Where the function starts in its file, in bytes.
+    pub offset: usize,
+}
+
+/// A parameter of a function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Name.
+    pub name: String,
+    /// Static type; [`Type::Any`] where none is written.
+    pub ty: Type,
+    /// Default, a literal.
+    pub default: Option<Expr>,
+}
+
+/// A statement and where it starts in its file, in bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statement {
+    /// Byte offset of the first token.
+    pub offset: usize,
+    /// What it does.
+    pub kind: StatementKind,
+}
+
+/// What a statement does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StatementKind {
+    /// `name = value`, or `name : T = value`.
+    Assign {
+        /// The variable.
+        name: String,
+        /// The type where one is written.
+        ty: Option<Type>,
+        /// The value.
+        value: Expr,
+    },
+    /// `a, b, = value`: the parts of a tuple or list.
+    Unpack {
+        /// The variables.
+        names: Vec<String>,
+        /// The value, whose number of parts must be that of the variables.
+        value: Expr,
+    },
+    /// `a, b = x, y`: all values are computed before any variable changes. As many names as values.
+    AssignAll {
+        /// The variables.
+        names: Vec<String>,
+        /// Their values.
+        values: Vec<Expr>,
+    },
+    /// `object.attribute = value`.
+    SetAttribute {
+        /// The object.
+        object: Expr,
+        /// The attribute's name.
+        attribute: String,
+        /// Its new value.
+        value: Expr,
+    },
+    /// `if condition:` and `else:`.
+    If {
+        /// A bool.
+        condition: Expr,
+        /// Statements if true.
+        then: Vec<Statement>,
+        /// Statements if false.
+        otherwise: Vec<Statement>,
+    },
+    /// `while condition:`.
+    While {
+        /// A bool, computed before every round.
+        condition: Expr,
+        /// Statements of a round.
+        body: Vec<Statement>,
+    },
+    /// `for variable in range(count):`.
+    For {
+        /// Counts from 0.
+        variable: String,
+        /// Number of rounds.
+        count: Expr,
+        /// Statements of a round.
+        body: Vec<Statement>,
+    },
+    /// `with context:`.
+    With {
+        /// The context manager.
+        context: Expr,
+        /// Statements within.
+        body: Vec<Statement>,
+    },
+    /// `return value`.
+    Return(Expr),
+    /// A value computed for its effects only.
+    Evaluate(Expr),
+    /// `def name():` within a body, for `fork(name)`.
+    Define(Function),
+    /// `pass`.
+    Pass,
+}
+
+/// An expression and where it starts in its file, in bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expr {
+    /// Byte offset of the first token, parentheses around it not counted.
+    pub offset: usize,
+    /// What it is.
+    pub kind: ExprKind,
+}
+
+/// What an expression is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExprKind {
+    /// A variable.
+    Name(String),
+    /// A qualified name that is not called: a function that is bound to a variable, or a member of an enumeration
+    /// (`__torch__.Color.RED`).
+    Qualified(String),
+    /// `CONSTANTS.c3`: an element of the archive's constants.
+    Constant(usize),
+    /// `object.name`, or `getattr(object, "name")`.
+    Attribute(Box<Expr>, String),
+    /// `value[index]`.
+    Subscript(Box<Expr>, Box<Expr>),
+    /// A call.
+    Call(Box<Call>),
+    /// `None`.
+    None,
+    /// `True` or `False`.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A float; also `inf` and `nan`.
+    Float(f64),
+    /// A string.
+    Str(String),
+    /// `[a, b]`.
+    List(Vec<Expr>),
+    /// `(a, b)`.
+    Tuple(Vec<Expr>),
+    /// `{k: v}`.
+    Dict(Vec<(Expr, Expr)>),
+    /// `annotate(T, value)`: the value, with a type that it does not show.
+    Annotate(Type, Box<Expr>),
+    /// `unchecked_cast(T, value)`: the value, known to be of a narrower type.
+    UncheckedCast(Type, Box<Expr>),
+    /// `uninitialized(T)`: a value that is never read.
+    Uninitialized(Type),
+    /// `isinstance(value, T)`, true if any of the types fits.
+    IsInstance(Box<Expr>, Vec<Type>),
+}
+
+/// A call with its arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// What is called.
+    pub callee: Callee,
+    /// Arguments by position, the receiver of a method not among them.
+    pub arguments: Vec<Expr>,
+    /// Arguments by name.
+    pub keywords: Vec<(String, Expr)>,
+}
+
+/// What is called.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Callee {
+    /// An operator with its namespace and without an overload: `torch.add` is `aten::add`, `ops.prim.device` is
+    /// `prim::device`.
+    Operator(String),
+    /// A function or class of the archive: `__torch__.models.Pt`; also `__torch__.Box.__new__`.
+    Qualified(String),
+    /// A method of a value: `(x).forward(…)`.
+    Method(Expr, String),
+    /// A variable that holds a function, or a builtin: `int`, `float`, `bool`, `str`, `print`, `fork` …
+    Name(String),
+}
+
+/// A static type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// `Tensor`.
+    Tensor,
+    /// `int`.
+    Int,
+    /// `float`.
+    Float,
+    /// `bool`.
+    Bool,
+    /// `str`.
+    Str,
+    /// `number`: an int, a float or a complex number.
+    Number,
+    /// `NoneType`.
+    None,
+    /// `Device`.
+    Device,
+    /// `Any`.
+    Any,
+    /// `Optional[T]`.
+    Optional(Box<Type>),
+    /// `List[T]`.
+    List(Box<Type>),
+    /// `Dict[K, V]`.
+    Dict(Box<Type>, Box<Type>),
+    /// `Tuple[A, B]`.
+    Tuple(Vec<Type>),
+    /// `Union[A, B]`.
+    Union(Vec<Type>),
+    /// `Future[T]`.
+    Future(Box<Type>),
+    /// A class of the archive by its qualified name.
+    Class(String),
+    /// Anything else by name: `complex`, `Generator`, `Storage` …
+    Other(String),
+}
+
+impl Class {
+    /// A method by name.
+    pub fn method(&self, name: &str) -> Option<&Function> {
+        self.methods.iter().find(|method| method.name == name)
+    }
+
+    /// The type of an attribute or field by name.
+    pub fn attribute(&self, name: &str) -> Option<&Type> {
+        let mut attributes = self.attributes.iter();
+        let found = attributes.find(|(attribute, _)| attribute == name);
+        found.map(|(_, ty)| ty)
+    }
+
+    /// A constant or member of an enumeration by name.
+    pub fn constant(&self, name: &str) -> Option<&Constant> {
+        self.constants.iter().find(|constant| constant.name == name)
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Type::Tensor => f.write_str("Tensor"),
+            Type::Int => f.write_str("int"),
+            Type::Float => f.write_str("float"),
+            Type::Bool => f.write_str("bool"),
+            Type::Str => f.write_str("str"),
+            Type::Number => f.write_str("number"),
+            Type::None => f.write_str("NoneType"),
+            Type::Device => f.write_str("Device"),
+            Type::Any => f.write_str("Any"),
+            Type::Optional(inner) => write!(f, "Optional[{inner}]"),
+            Type::List(inner) => write!(f, "List[{inner}]"),
+            Type::Dict(key, value) => write!(f, "Dict[{key}, {value}]"),
+            Type::Tuple(parts) if parts.is_empty() => f.write_str("Tuple[()]"),
+            Type::Tuple(parts) => write_list(f, "Tuple", parts),
+            Type::Union(parts) => write_list(f, "Union", parts),
+            Type::Future(inner) => write!(f, "Future[{inner}]"),
+            Type::Class(name) | Type::Other(name) => f.write_str(name),
+        }
+    }
+}
+
+fn write_list(f: &mut fmt::Formatter<'_>, name: &str, parts: &[Type]) -> fmt::Result {
+    write!(f, "{name}[")?;
+    for (index, part) in parts.iter().enumerate() {
+        write!(f, "{}{part}", if index > 0 { ", " } else { "" })?;
+    }
+    f.write_str("]")
+}

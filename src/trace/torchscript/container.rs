@@ -1,0 +1,180 @@
+//! The ZIP file around everything that PyTorch saves: records below one top folder.
+
+use std::collections::HashMap;
+use std::io::{Cursor, Read};
+use std::path::Path;
+
+use zip::{CompressionMethod, ZipArchive};
+
+use crate::error::{Error, Result, Trail};
+use crate::mapping::{MappedRange, Mapping};
+use crate::tensor::Storage;
+
+/// No deflated record grows beyond this when inflated: weights are stored, what is deflated is source text.
+const MAX_INFLATED: u64 = 1 << 30;
+
+/// The records of a saved file. Cheap to open: nothing but the central directory is read.
+pub struct Container {
+    bytes: MappedRange,
+    zip: ZipArchive<Cursor<MappedRange>>,
+    top: String,
+    names: Vec<String>,
+    indices: HashMap<String, usize>,
+}
+
+impl Container {
+    /// Maps a file and reads its directory.
+    pub fn open(path: &Path) -> Result<Container> {
+        Container::new(Mapping::open(path)?).at(|| path.display().to_string())
+    }
+
+    /// Reads the directory of a file that is already in memory.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Container> {
+        Container::new(Mapping::from_bytes(bytes))
+    }
+
+    fn new(mapping: std::sync::Arc<Mapping>) -> Result<Container> {
+        let bytes = MappedRange::whole(mapping);
+        let zip = ZipArchive::new(Cursor::new(bytes.clone())).map_err(|error| {
+            Error::format(format!("not a ZIP archive: {error}"))
+                .help("files of torch.save from before PyTorch 1.6 are no ZIP archives: load and save them again with a newer one")
+        })?;
+        let top = top_folder(&zip);
+        let mut names = Vec::new();
+        let mut indices = HashMap::new();
+        for index in 0..zip.len() {
+            let name = zip.name_for_index(index);
+            let Some(name) = name.and_then(|name| name.strip_prefix(top.as_str())) else {
+                continue;
+            };
+            names.push(name.to_owned());
+            indices.insert(name.to_owned(), index);
+        }
+        Ok(Container {
+            bytes,
+            zip,
+            top,
+            names,
+            indices,
+        })
+    }
+
+    /// Names of all records without the top folder, in the order of the directory.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// The top folder that all names lie below, with a slash at its end; empty if there is none.
+    pub fn top(&self) -> &str {
+        &self.top
+    }
+
+    /// True if there is a record of a name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.indices.contains_key(name)
+    }
+
+    /// The bytes of a record: a part of the file if it is stored, else inflated.
+    pub fn record(&self, name: &str) -> Result<MappedRange> {
+        let index = *self
+            .indices
+            .get(name)
+            .ok_or_else(|| Error::format(format!("the archive has no record {name:?}")))?;
+        self.read(index).at(|| format!("record {name:?}"))
+    }
+
+    /// A record as text.
+    pub fn text(&self, name: &str) -> Result<String> {
+        String::from_utf8(self.record(name)?.bytes().to_vec())
+            .map_err(|_| Error::format(format!("record {name:?} is not UTF-8 text")))
+    }
+
+    fn read(&self, index: usize) -> Result<MappedRange> {
+        // Reading moves the cursor; a clone shares the directory and the bytes.
+        let mut zip = self.zip.clone();
+        let file = zip.by_index_raw(index).map_err(malformed)?;
+        if file.encrypted() {
+            return Err(Error::unsupported("the record is encrypted"));
+        }
+        if file.compression() == CompressionMethod::Stored {
+            let start = file.data_start();
+            let end = start.and_then(|start| start.checked_add(file.compressed_size()));
+            return self
+                .slice(start, end)
+                .ok_or_else(|| Error::format("the record reaches beyond the end of the file"));
+        }
+        drop(file);
+        inflate(zip.by_index(index).map_err(malformed)?)
+    }
+
+    fn slice(&self, start: Option<u64>, end: Option<u64>) -> Option<MappedRange> {
+        let start = usize::try_from(start?).ok()?;
+        self.bytes.slice(start..usize::try_from(end?).ok()?)
+    }
+}
+
+fn top_folder(zip: &ZipArchive<Cursor<MappedRange>>) -> String {
+    let first = zip.name_for_index(0).unwrap_or_default();
+    let length = first.find('/').map_or(0, |slash| slash + 1);
+    first.get(..length).unwrap_or_default().to_owned()
+}
+
+fn malformed(error: zip::result::ZipError) -> Error {
+    Error::format(error.to_string())
+}
+
+fn inflate<R: Read>(file: zip::read::ZipFile<'_, R>) -> Result<MappedRange> {
+    let size = file.size();
+    if size > MAX_INFLATED {
+        let message = format!("{size} bytes when inflated, more than {MAX_INFLATED}");
+        return Err(Error::unsupported(message));
+    }
+    let mut bytes = Vec::new();
+    // The size in the directory may be a lie, so that reading stops right behind it.
+    file.take(size + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Error::format(error.to_string()))?;
+    if bytes.len() as u64 != size {
+        return Err(Error::format(format!(
+            "inflates to other than {size} bytes"
+        )));
+    }
+    Ok(MappedRange::whole(Mapping::from_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixture(name: &str) -> Container {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/archives");
+        Container::open(&Path::new(folder).join(name)).unwrap()
+    }
+
+    #[test]
+    fn records_lie_below_the_top_folder() {
+        let container = fixture("scripted.pt");
+        assert_eq!(container.top(), "archive/");
+        assert_eq!(container.text("byteorder").unwrap(), "little");
+        assert!(container.contains("data.pkl") && !container.contains("archive/data.pkl"));
+        assert!(container.names().any(|name| name == "code/__torch__.py"));
+    }
+
+    #[test]
+    fn stored_records_are_not_copied() {
+        let container = fixture("two_layers.pt");
+        let file = container.bytes.bytes().as_ptr_range();
+        assert!(file.contains(&container.record("data/0").unwrap().bytes().as_ptr()));
+        let source = container.record("code/__torch__.py").unwrap();
+        assert!(!file.contains(&source.bytes().as_ptr()));
+        assert!(source.bytes().starts_with(b"class TwoLayers"));
+    }
+
+    #[test]
+    fn faults_are_named() {
+        let error = fixture("two_layers.pt").record("data/99").err().unwrap();
+        assert_eq!(error.message(), "the archive has no record \"data/99\"");
+        assert!(Container::from_bytes(b"PK\x03\x04".to_vec()).is_err());
+        assert!(Container::from_bytes(Vec::new()).is_err());
+    }
+}

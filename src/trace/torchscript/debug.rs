@@ -1,0 +1,213 @@
+//! `.debug_pkl` records: which line of the user's own source each byte of a source file comes from.
+//!
+//! A record is `("FORMAT_WITH_STRING_TABLE", strings, entries)` with entries in order of offset, each
+//! `(offset, ((text, file, line), start, end), tag)`: from that byte on, the code comes from bytes `start` to `end`
+//! of a text, which is a list of indices into the strings. For scripts the text is Python source whose first line
+//! is `line` of `file`. For traces it is the stack, innermost frame first, one `file(line): function` a line.
+
+use crate::error::{Error, Location, Result};
+use crate::trace::torchscript::pickle::unpickle;
+use crate::trace::torchscript::value::Pickled;
+
+/// The origins of one source file.
+pub struct DebugMap {
+    /// Start of each piece, in order, and where it comes from.
+    entries: Vec<(usize, Option<Location>)>,
+}
+
+impl DebugMap {
+    /// Reads a record.
+    pub fn read(bytes: &[u8]) -> Result<DebugMap> {
+        let record = unpickle(bytes, "debug")?;
+        let malformed = || Error::format("this is no record of source ranges");
+        let (strings, entries) = match record.as_items() {
+            Some([format, strings, entries]) if format.as_str() == Some(FORMAT) => {
+                (strings.as_items().ok_or_else(malformed)?, entries)
+            }
+            // Before the table, strings were written in place and the entries were the whole record.
+            _ => (&[][..], &record),
+        };
+        let entries = entries.as_items().ok_or_else(malformed)?;
+        let entries = entries.iter().map(|entry| Origin::read(entry, strings));
+        let entries: Option<Vec<_>> = entries.collect();
+        let mut entries = entries.ok_or_else(malformed)?;
+        entries.sort_by_key(|(offset, _)| *offset);
+        Ok(DebugMap { entries })
+    }
+
+    /// Where a byte of the source file comes from; none for code that has no counterpart in the user's source.
+    pub fn location(&self, offset: usize) -> Option<Location> {
+        let after = self.entries.partition_point(|(start, _)| *start <= offset);
+        let (_, location) = self.entries.get(after.checked_sub(1)?)?;
+        location.clone()
+    }
+}
+
+/// True for files of PyTorch itself, which a user's stack leads through but does not end in.
+pub fn is_library(file: &str) -> bool {
+    const PARTS: [&str; 7] = [
+        "nn/",
+        "jit/",
+        "_",
+        "functional.py",
+        "overrides.py",
+        "autograd/",
+        "utils/",
+    ];
+    let file = file.replace('\\', "/");
+    let below = file.rsplit_once("/torch/").map(|(_, below)| below);
+    let below = below.or_else(|| file.strip_prefix("torch/"));
+    below.is_some_and(|below| PARTS.iter().any(|part| below.starts_with(part)))
+}
+
+const FORMAT: &str = "FORMAT_WITH_STRING_TABLE";
+
+/// A piece of text that code comes from.
+struct Origin<'a> {
+    text: Vec<&'a str>,
+    file: Option<&'a str>,
+    line: usize,
+    start: usize,
+}
+
+impl<'a> Origin<'a> {
+    fn read(entry: &'a Pickled, strings: &'a [Pickled]) -> Option<(usize, Option<Location>)> {
+        let [offset, range, ..] = entry.as_items()? else {
+            return None;
+        };
+        let [source, start, _] = range.as_items()? else {
+            return None;
+        };
+        let [text, file, line] = source.as_items()? else {
+            return None;
+        };
+        let origin = Origin {
+            text: pieces(text, strings)?,
+            file: string(file, strings).filter(|file| !file.is_empty()),
+            line: number(line)?,
+            start: number(start)?,
+        };
+        Some((number(offset)?, origin.location()))
+    }
+
+    fn location(&self) -> Option<Location> {
+        let frames: Vec<Location> = self.lines().map_while(frame).collect();
+        if frames.is_empty() {
+            return self.line_in_text();
+        }
+        let own = frames.iter().find(|frame| !is_library(&frame.file));
+        own.or(frames.first()).cloned()
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &'a str> {
+        let lines = self.text.iter().flat_map(|piece| piece.lines());
+        lines.filter(|line| !line.is_empty())
+    }
+
+    /// The line of the file that the range starts in.
+    fn line_in_text(&self) -> Option<Location> {
+        let mut left = self.start;
+        let mut newlines = 0;
+        for piece in &self.text {
+            let before = piece.as_bytes().get(..left).unwrap_or(piece.as_bytes());
+            newlines += before.iter().filter(|byte| **byte == b'\n').count();
+            left = left.saturating_sub(piece.len());
+        }
+        Some(Location {
+            file: self.file?.to_owned(),
+            line: u32::try_from(self.line.checked_add(newlines)?).ok()?,
+        })
+    }
+}
+
+/// A frame of a stack, `model.py(12): forward`.
+fn frame(line: &str) -> Option<Location> {
+    let (place, _function) = line.rsplit_once("): ")?;
+    let (file, line) = place.rsplit_once('(')?;
+    let line = line.parse().ok()?;
+    let file = file.to_owned();
+    Some(Location { file, line })
+}
+
+fn number(value: &Pickled) -> Option<usize> {
+    usize::try_from(value.as_int()?).ok()
+}
+
+fn string<'a>(value: &'a Pickled, strings: &'a [Pickled]) -> Option<&'a str> {
+    match value {
+        Pickled::Str(text) => Some(text),
+        value => strings.get(number(value)?)?.as_str(),
+    }
+}
+
+fn pieces<'a>(text: &'a Pickled, strings: &'a [Pickled]) -> Option<Vec<&'a str>> {
+    match text.as_items() {
+        Some(indices) => indices.iter().map(|index| string(index, strings)).collect(),
+        None => Some(vec![text.as_str()?]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin<'a>(text: &[&'a str], start: usize) -> Origin<'a> {
+        let text = text.to_vec();
+        let file = Some("model.py");
+        Origin {
+            text,
+            file,
+            line: 57,
+            start,
+        }
+    }
+
+    fn shown(origin: Origin) -> Option<String> {
+        origin.location().map(|location| location.to_string())
+    }
+
+    #[test]
+    fn scripts_count_lines() {
+        let text = ["def f(x):\n", "    y = x\n", "    return y\n"];
+        assert_eq!(shown(origin(&text, 0)).as_deref(), Some("model.py:57"));
+        assert_eq!(shown(origin(&text, 10)).as_deref(), Some("model.py:58"));
+        assert_eq!(shown(origin(&text, 31)).as_deref(), Some("model.py:59"));
+        assert_eq!(
+            shown(origin(&text, usize::MAX)).as_deref(),
+            Some("model.py:60")
+        );
+    }
+
+    #[test]
+    fn traces_give_the_innermost_frame_of_the_user() {
+        let text = [
+            "lib/torch/nn/modules/linear.py(134): forward\n",
+            "a (1)/net.py(7): forward\n",
+            "main.py(1): <module>\n",
+        ];
+        assert_eq!(shown(origin(&text, 0)).as_deref(), Some("a (1)/net.py:7"));
+        assert_eq!(
+            shown(origin(&text[..1], 0)).as_deref(),
+            Some("lib/torch/nn/modules/linear.py:134")
+        );
+    }
+
+    #[test]
+    fn code_without_origin_has_none() {
+        let none = Origin {
+            file: None,
+            ..origin(&[""], 0)
+        };
+        assert_eq!(shown(none), None);
+    }
+
+    #[test]
+    fn library_files() {
+        assert!(is_library("C:\\env\\torch\\nn\\functional.py"));
+        assert!(is_library("torch/_tensor.py"));
+        assert!(!is_library("/home/torch/model.py"));
+        assert!(!is_library(
+            "/env/transformers/models/bert/modeling_bert.py"
+        ));
+    }
+}

@@ -1,0 +1,361 @@
+//! Tokens of the serialised source: Python's, as far as TorchScript writes them.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// A token and where it starts, in bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Token<'a> {
+    /// Byte offset.
+    pub offset: usize,
+    /// What it is.
+    pub kind: TokenKind<'a>,
+}
+
+/// What a token is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TokenKind<'a> {
+    /// An identifier or keyword.
+    Name(&'a str),
+    /// A name below `__torch__.`, as a whole: its parts may hold characters that identifiers may not.
+    Qualified(&'a str),
+    /// A number without sign, as written.
+    Number(&'a str),
+    /// A string, its escapes resolved.
+    Str(String),
+    /// One of `()[]{},:.=-`.
+    Punctuation(char),
+    /// `->`.
+    Arrow,
+    /// End of a line outside of brackets.
+    Newline,
+    /// The following lines are indented further.
+    Indent,
+    /// The following lines are indented less, by one level.
+    Dedent,
+    /// End of the text.
+    End,
+}
+
+/// Splits a file into tokens; `file` is its name for messages. The last token is [`TokenKind::End`].
+pub fn tokens<'a>(file: &str, text: &'a str) -> Result<Vec<Token<'a>>> {
+    let mut lexer = Lexer {
+        file,
+        text,
+        position: 0,
+        indents: vec![0],
+        brackets: 0,
+        tokens: Vec::with_capacity(text.len() / 4),
+    };
+    lexer.run()?;
+    Ok(lexer.tokens)
+}
+
+/// An error in a file, with the line and a mark below the place.
+pub fn error_at(file: &str, text: &str, offset: usize, message: impl Into<String>) -> Error {
+    let before = text.get(..offset).unwrap_or(text);
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let line = text.get(start..).unwrap_or_default();
+    let line = line.lines().next().unwrap_or_default();
+    let number = before.matches('\n').count() + 1;
+    let column = before.get(start..).unwrap_or_default().chars().count();
+    let margin = number.to_string().len();
+    let mark = format!("{:margin$} | {:column$}^", "", "");
+    Error::source(message)
+        .at(format!("{file}:{number}:{}", column + 1))
+        .help(format!("the line is\n{number} | {line}\n{mark}"))
+}
+
+struct Lexer<'a, 'b> {
+    file: &'b str,
+    text: &'a str,
+    position: usize,
+    indents: Vec<usize>,
+    brackets: usize,
+    tokens: Vec<Token<'a>>,
+}
+
+impl<'a> Lexer<'a, '_> {
+    fn run(&mut self) -> Result<()> {
+        self.indentation()?;
+        while let Some(byte) = self.peek() {
+            self.token(byte)?;
+        }
+        if !matches!(
+            self.tokens.last(),
+            None | Some(Token {
+                kind: TokenKind::Newline,
+                ..
+            })
+        ) {
+            self.push(self.position, TokenKind::Newline);
+        }
+        for _ in 1..self.indents.len() {
+            self.push(self.position, TokenKind::Dedent);
+        }
+        self.push(self.position, TokenKind::End);
+        Ok(())
+    }
+
+    fn token(&mut self, byte: u8) -> Result<()> {
+        let start = self.position;
+        match byte {
+            b' ' | b'\t' | b'\r' => self.position += 1,
+            b'#' => self.skip(|byte| byte != b'\n'),
+            b'\n' => return self.newline(),
+            b'"' | b'\'' => return self.string(byte),
+            b'0'..=b'9' => self.number(),
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => self.name(),
+            b'-' if self
+                .text
+                .get(start..)
+                .is_some_and(|rest| rest.starts_with("->")) =>
+            {
+                self.position += 2;
+                self.push(start, TokenKind::Arrow);
+            }
+            _ => return self.punctuation(byte),
+        }
+        Ok(())
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.position).copied()
+    }
+
+    fn push(&mut self, offset: usize, kind: TokenKind<'a>) {
+        self.tokens.push(Token { offset, kind });
+    }
+
+    fn skip(&mut self, while_true: impl Fn(u8) -> bool) {
+        let rest = self
+            .text
+            .as_bytes()
+            .get(self.position..)
+            .unwrap_or_default();
+        self.position += rest.iter().take_while(|byte| while_true(**byte)).count();
+    }
+
+    fn slice_from(&self, start: usize) -> &'a str {
+        self.text.get(start..self.position).unwrap_or_default()
+    }
+
+    fn error<T>(&self, offset: usize, message: impl Into<String>) -> Result<T> {
+        Err(error_at(self.file, self.text, offset, message))
+    }
+
+    fn newline(&mut self) -> Result<()> {
+        let offset = self.position;
+        self.position += 1;
+        if self.brackets > 0 {
+            return Ok(());
+        }
+        self.push(offset, TokenKind::Newline);
+        self.indentation()
+    }
+
+    /// Measures the first line that is not blank, and skips those that are.
+    fn indentation(&mut self) -> Result<()> {
+        let mut start = self.position;
+        loop {
+            self.skip(|byte| byte == b' ');
+            match self.peek() {
+                Some(b'\n') => self.position += 1,
+                Some(b'\r') if self.text.as_bytes().get(self.position + 1) == Some(&b'\n') => {
+                    self.position += 2;
+                }
+                Some(b'#') => self.skip(|byte| byte != b'\n'),
+                Some(_) => break,
+                None => return Ok(()),
+            }
+            if self.text.as_bytes().get(self.position.wrapping_sub(1)) == Some(&b'\n') {
+                start = self.position;
+            }
+        }
+        self.indent(self.position - start)
+    }
+
+    fn indent(&mut self, width: usize) -> Result<()> {
+        let offset = self.position;
+        if self.indents.last().is_some_and(|last| *last < width) {
+            self.indents.push(width);
+            self.push(offset, TokenKind::Indent);
+        }
+        while self.indents.last().is_some_and(|last| *last > width) {
+            self.indents.pop();
+            self.push(offset, TokenKind::Dedent);
+        }
+        if self.indents.last() != Some(&width) {
+            return self.error(offset, "this line is indented like none before it");
+        }
+        Ok(())
+    }
+
+    fn name(&mut self) {
+        let start = self.position;
+        self.skip(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80);
+        let name = self.slice_from(start);
+        if name == "__torch__" && self.peek() == Some(b'.') {
+            self.skip(|byte| !b" ,()[]{}:=\"'\r\n\t".contains(&byte));
+            return self.push(start, TokenKind::Qualified(self.slice_from(start)));
+        }
+        self.push(start, TokenKind::Name(name));
+    }
+
+    fn number(&mut self) {
+        let start = self.position;
+        self.skip(|byte| byte.is_ascii_digit() || byte == b'.');
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.position += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.position += 1;
+            }
+        }
+        // Letters are taken along, so that `1j` is one wrong number rather than two tokens.
+        self.skip(|byte| byte.is_ascii_alphanumeric());
+        self.push(start, TokenKind::Number(self.slice_from(start)));
+    }
+
+    fn punctuation(&mut self, byte: u8) -> Result<()> {
+        match byte {
+            b'(' | b'[' | b'{' => self.brackets += 1,
+            b')' | b']' | b'}' => self.brackets = self.brackets.saturating_sub(1),
+            b',' | b':' | b'.' | b'=' | b'-' => {}
+            _ => {
+                let message = format!("unexpected character {:?}", char::from(byte));
+                return self.error(self.position, message);
+            }
+        }
+        self.push(self.position, TokenKind::Punctuation(char::from(byte)));
+        self.position += 1;
+        Ok(())
+    }
+
+    fn string(&mut self, quote: u8) -> Result<()> {
+        let start = self.position;
+        self.position += 1;
+        let mut bytes = Vec::new();
+        loop {
+            let run = self.position;
+            self.skip(|byte| byte != quote && byte != b'\\' && byte != b'\n');
+            bytes.extend_from_slice(self.slice_from(run).as_bytes());
+            match self.peek() {
+                Some(b'\\') => bytes.push(self.escape()?),
+                Some(byte) if byte == quote => break,
+                _ => return self.error(start, "this string does not end"),
+            }
+        }
+        self.position += 1;
+        match String::from_utf8(bytes) {
+            Ok(text) => self.push(start, TokenKind::Str(text)),
+            Err(_) => return self.error(start, "this string is not UTF-8"),
+        }
+        Ok(())
+    }
+
+    fn escape(&mut self) -> Result<u8> {
+        let start = self.position;
+        self.position += 2;
+        let letter = self.text.as_bytes().get(start + 1).copied();
+        Ok(match letter {
+            Some(b'n') => b'\n',
+            Some(b't') => b'\t',
+            Some(b'r') => b'\r',
+            Some(b'a') => 7,
+            Some(b'b') => 8,
+            Some(b'v') => 11,
+            Some(b'f') => 12,
+            Some(byte @ (b'\\' | b'"' | b'\'')) => byte,
+            Some(b'x') => return self.code(start, 16, 2),
+            Some(b'0'..=b'7') => {
+                self.position -= 1;
+                return self.code(start, 8, 3);
+            }
+            _ => return self.error(start, "unknown escape"),
+        })
+    }
+
+    /// A byte by its number: at most some digits of a base.
+    fn code(&mut self, start: usize, base: u32, digits: usize) -> Result<u8> {
+        let first = self.position;
+        while self.position < first + digits
+            && self
+                .peek()
+                .is_some_and(|byte| char::from(byte).is_digit(base))
+        {
+            self.position += 1;
+        }
+        match u8::from_str_radix(self.slice_from(first), base) {
+            Ok(code) => Ok(code),
+            Err(_) => self.error(start, "this escape is no byte"),
+        }
+    }
+}
+
+impl fmt::Display for TokenKind<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TokenKind::Name(name) | TokenKind::Qualified(name) => write!(f, "`{name}`"),
+            TokenKind::Number(number) => write!(f, "`{number}`"),
+            TokenKind::Str(text) => write!(f, "{text:?}"),
+            TokenKind::Punctuation(sign) => write!(f, "`{sign}`"),
+            TokenKind::Arrow => f.write_str("`->`"),
+            TokenKind::Newline => f.write_str("the end of the line"),
+            TokenKind::Indent => f.write_str("an indented line"),
+            TokenKind::Dedent => f.write_str("the end of the block"),
+            TokenKind::End => f.write_str("the end of the file"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(text: &str) -> String {
+        let kinds = tokens("t.py", text).unwrap();
+        let names: Vec<_> = kinds.iter().map(|token| token.kind.to_string()).collect();
+        names.join(" ").replace('`', "")
+    }
+
+    #[test]
+    fn blocks_and_brackets() {
+        let text = "a:\n  b = (1,\n    -2.)\n\n  # note\nc";
+        let expected = "a : the end of the line an indented line b = ( 1 , - 2. ) the end of the line \
+            the end of the block c the end of the line the end of the file";
+        assert_eq!(show(text), expected);
+    }
+
+    #[test]
+    fn qualified_names_may_hold_odd_characters() {
+        let list = tokens("t.py", "x = __torch__.<run_path>.f").unwrap();
+        assert_eq!(list[2].kind, TokenKind::Qualified("__torch__.<run_path>.f"));
+        let list = tokens("t.py", "__torch__.<eval>.a-b.C(x)").unwrap();
+        assert_eq!(list[0].kind, TokenKind::Qualified("__torch__.<eval>.a-b.C"));
+    }
+
+    #[test]
+    fn escapes() {
+        let list = tokens("t.py", r#""a\n\"\\\x41\101\0é""#).unwrap();
+        assert_eq!(list[0].kind, TokenKind::Str("a\n\"\\AA\0é".into()));
+    }
+
+    #[test]
+    fn errors_show_the_line() {
+        let error = tokens("t.py", "ab\nx = $").unwrap_err();
+        assert_eq!(error.to_string(), "unexpected character '$' — at t.py:2:5");
+        assert_eq!(error.advice(), Some("the line is\n2 | x = $\n  |     ^"));
+        for text in [
+            "\"",
+            "\"\\",
+            "\"\\q\"",
+            "\"\\x\"",
+            "\"\\777\"",
+            "a:\n   b\n  c",
+            "\"\\xff\"",
+        ] {
+            assert!(tokens("t.py", text).is_err(), "{text}");
+        }
+    }
+}

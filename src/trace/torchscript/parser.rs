@@ -1,0 +1,491 @@
+//! From the source of one file to its classes and functions.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::trace::torchscript::ast::{
+    Base, Class, Constant, Expr, ExprKind, Function, Parameter, Statement, StatementKind, Type,
+};
+use crate::trace::torchscript::lexer::{self, Token, TokenKind};
+
+mod expression;
+mod types;
+
+/// Blocks, expressions and types may lie this deep in each other.
+const MAX_DEPTH: usize = 200;
+
+/// What a file declares.
+#[derive(Debug, Default)]
+pub struct File {
+    /// Classes in order, with qualified names.
+    pub classes: Vec<Class>,
+    /// Free functions in order, with qualified names.
+    pub functions: Vec<Function>,
+}
+
+/// Parses a file of a module, `__torch__.torch.nn.modules.linear`; `file` is its name for messages.
+pub fn parse_file(file: &str, module: &str, text: &str) -> Result<File> {
+    Parser::new(file, text)?.file(module)
+}
+
+/// Parses a static type on its own, as the type tags of a pickle are written: `Dict[str, int]`.
+pub fn parse_type(text: &str) -> Result<Type> {
+    let mut parser = Parser::new("type", text)?;
+    let ty = parser.ty()?;
+    parser.end_of_line()?;
+    match parser.peek() {
+        TokenKind::End => Ok(ty),
+        _ => parser.expected("the end of the type"),
+    }
+}
+
+struct Parser<'a> {
+    file: Arc<str>,
+    text: &'a str,
+    tokens: Vec<Token<'a>>,
+    position: usize,
+    depth: usize,
+    /// Levels of the tallest expression among the parts of the one being parsed. Depth alone does not bound the
+    /// tree: chains such as `x[0][0]` grow it without recursion.
+    tallest: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn new(file: &str, text: &'a str) -> Result<Parser<'a>> {
+        Ok(Parser {
+            file: file.into(),
+            text,
+            tokens: lexer::tokens(file, text)?,
+            position: 0,
+            depth: 0,
+            tallest: 0,
+        })
+    }
+
+    fn peek(&self) -> &TokenKind<'a> {
+        self.peek_at(0)
+    }
+
+    fn peek_at(&self, ahead: usize) -> &TokenKind<'a> {
+        let token = self.tokens.get(self.position + ahead);
+        token.map_or(&TokenKind::End, |token| &token.kind)
+    }
+
+    fn offset(&self) -> usize {
+        let token = self.tokens.get(self.position);
+        token.map_or(self.text.len(), |token| token.offset)
+    }
+
+    /// Moves on; the kind left behind may be taken out by the caller, as no token is read twice.
+    fn advance(&mut self) -> TokenKind<'a> {
+        let token = self.tokens.get_mut(self.position);
+        self.position += 1;
+        token.map_or(TokenKind::End, |token| {
+            std::mem::replace(&mut token.kind, TokenKind::Newline)
+        })
+    }
+
+    fn error_at<T>(&self, offset: usize, message: impl Into<String>) -> Result<T> {
+        Err(lexer::error_at(&self.file, self.text, offset, message))
+    }
+
+    fn expected<T>(&self, what: &str) -> Result<T> {
+        let message = format!("expected {what}, found {}", self.peek());
+        self.error_at(self.offset(), message)
+    }
+
+    fn is(&self, sign: char) -> bool {
+        *self.peek() == TokenKind::Punctuation(sign)
+    }
+
+    fn is_word(&self, word: &str) -> bool {
+        *self.peek() == TokenKind::Name(word)
+    }
+
+    fn eat(&mut self, sign: char) -> bool {
+        let found = self.is(sign);
+        self.position += usize::from(found);
+        found
+    }
+
+    fn eat_word(&mut self, word: &str) -> bool {
+        let found = self.is_word(word);
+        self.position += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, sign: char) -> Result<()> {
+        if self.eat(sign) {
+            return Ok(());
+        }
+        self.expected(&format!("`{sign}`"))
+    }
+
+    fn expect_word(&mut self, word: &str) -> Result<()> {
+        if self.eat_word(word) {
+            return Ok(());
+        }
+        self.expected(&format!("`{word}`"))
+    }
+
+    fn name(&mut self) -> Result<String> {
+        match *self.peek() {
+            TokenKind::Name(name) => {
+                self.position += 1;
+                Ok(name.to_owned())
+            }
+            _ => self.expected("a name"),
+        }
+    }
+
+    fn string(&mut self) -> Result<String> {
+        if !matches!(self.peek(), TokenKind::Str(_)) {
+            return self.expected("a string");
+        }
+        match self.advance() {
+            TokenKind::Str(text) => Ok(text),
+            _ => Ok(String::new()),
+        }
+    }
+
+    fn end_of_line(&mut self) -> Result<()> {
+        if *self.peek() == TokenKind::Newline {
+            self.position += 1;
+            return Ok(());
+        }
+        self.expected("the end of the line")
+    }
+
+    /// Parses something one level deeper.
+    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth >= MAX_DEPTH {
+            return self.error_at(self.offset(), "nested too deeply");
+        }
+        self.depth += 1;
+        let result = parse(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Items up to a closing sign, separated by commas of which one may stand at the end.
+    fn list<T>(
+        &mut self,
+        close: char,
+        mut item: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut items = Vec::new();
+        while !self.eat(close) {
+            items.push(item(self)?);
+            if !self.eat(',') && !self.is(close) {
+                return self.expected(&format!("`,` or `{close}`"));
+            }
+        }
+        Ok(items)
+    }
+
+    fn file(&mut self, module: &str) -> Result<File> {
+        let mut file = File::default();
+        loop {
+            match self.peek() {
+                TokenKind::Name("class") => file.classes.push(self.class(module)?),
+                TokenKind::Name("def") => {
+                    let mut function = self.nested(Self::function)?;
+                    function.name = format!("{module}.{}", function.name);
+                    file.functions.push(function);
+                }
+                TokenKind::Newline => self.position += 1,
+                TokenKind::End => return Ok(file),
+                _ => return self.expected("`class` or `def`"),
+            }
+        }
+    }
+
+    fn class(&mut self, module: &str) -> Result<Class> {
+        let offset = self.offset();
+        self.expect_word("class")?;
+        let name = format!("{module}.{}", self.name()?);
+        let base = self.base()?;
+        let mut class = Class {
+            name,
+            base,
+            attributes: Vec::new(),
+            constants: Vec::new(),
+            parameters: Vec::new(),
+            buffers: Vec::new(),
+            methods: Vec::new(),
+            file: self.file.clone(),
+            offset,
+        };
+        self.block(|parser| parser.member(&mut class))?;
+        Ok(class)
+    }
+
+    fn base(&mut self) -> Result<Base> {
+        if !self.eat('(') {
+            return Ok(Base::None);
+        }
+        let base = match self.peek() {
+            TokenKind::Punctuation(')') => Base::None,
+            TokenKind::Name("Module") => Base::Module,
+            TokenKind::Name("NamedTuple") => Base::NamedTuple,
+            TokenKind::Name("Enum") => Base::Enum,
+            _ => return self.expected("`Module`, `NamedTuple` or `Enum`"),
+        };
+        self.position += usize::from(base != Base::None);
+        self.expect(')')?;
+        Ok(base)
+    }
+
+    fn member(&mut self, class: &mut Class) -> Result<()> {
+        if self.is_word("def") {
+            let method = self.nested(Self::function)?;
+            class.methods.push(method);
+            return Ok(());
+        }
+        if !self.eat_word("pass") {
+            let name = self.name()?;
+            self.declaration(class, name)?;
+        }
+        self.end_of_line()
+    }
+
+    /// What follows the name in the body of a class: a list of names, an attribute, a constant or a member.
+    fn declaration(&mut self, class: &mut Class, name: String) -> Result<()> {
+        match name.as_str() {
+            "__parameters__" => class.parameters = self.names_list()?,
+            "__buffers__" => class.buffers = self.names_list()?,
+            "__annotations__" => {
+                self.expect('[')?;
+                let name = self.string()?;
+                self.expect(']')?;
+                self.expect('=')?;
+                class.attributes.push((name, self.ty()?));
+            }
+            _ if self.eat(':') => return self.typed_member(class, name),
+            _ => {
+                self.expect('=')?;
+                let value = self.expression()?;
+                let ty = Type::Any;
+                class.constants.push(Constant { name, ty, value });
+            }
+        }
+        Ok(())
+    }
+
+    fn names_list(&mut self) -> Result<Vec<String>> {
+        self.expect('=')?;
+        self.expect('[')?;
+        self.list(']', Self::string)
+    }
+
+    fn typed_member(&mut self, class: &mut Class, name: String) -> Result<()> {
+        if !self.eat_word("Final") {
+            let ty = self.ty()?;
+            class.attributes.push((name, ty));
+            return Ok(());
+        }
+        self.expect('[')?;
+        let ty = self.ty()?;
+        self.expect(']')?;
+        self.expect('=')?;
+        let value = self.expression()?;
+        class.constants.push(Constant { name, ty, value });
+        Ok(())
+    }
+
+    fn function(&mut self) -> Result<Function> {
+        let offset = self.offset();
+        self.expect_word("def")?;
+        let name = self.name()?;
+        self.expect('(')?;
+        let parameters = self.list(')', Self::parameter)?;
+        let arrow = *self.peek() == TokenKind::Arrow;
+        self.position += usize::from(arrow);
+        let returns = if arrow { self.ty()? } else { Type::Any };
+        Ok(Function {
+            name,
+            parameters,
+            returns,
+            body: self.body()?,
+            file: self.file.clone(),
+            offset,
+        })
+    }
+
+    fn parameter(&mut self) -> Result<Parameter> {
+        let name = self.name()?;
+        let ty = if self.eat(':') { self.ty()? } else { Type::Any };
+        let default = self.eat('=').then(|| self.expression()).transpose()?;
+        Ok(Parameter { name, ty, default })
+    }
+
+    /// `:` and an indented block of lines.
+    fn block(&mut self, mut line: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+        self.expect(':')?;
+        self.end_of_line()?;
+        if *self.peek() != TokenKind::Indent {
+            return self.expected("an indented line");
+        }
+        self.position += 1;
+        while *self.peek() != TokenKind::Dedent {
+            line(self)?;
+        }
+        self.position += 1;
+        Ok(())
+    }
+
+    fn body(&mut self) -> Result<Vec<Statement>> {
+        let mut statements = Vec::new();
+        self.block(|parser| {
+            statements.push(parser.nested(Self::statement)?);
+            Ok(())
+        })?;
+        Ok(statements)
+    }
+
+    fn statement(&mut self) -> Result<Statement> {
+        let offset = self.offset();
+        let kind = match self.peek() {
+            TokenKind::Name("if") => self.branch()?,
+            TokenKind::Name("while") => self.while_loop()?,
+            TokenKind::Name("for") => self.for_loop()?,
+            TokenKind::Name("with") => self.with()?,
+            TokenKind::Name("def") => StatementKind::Define(self.function()?),
+            _ => {
+                let kind = self.simple_statement()?;
+                self.end_of_line()?;
+                kind
+            }
+        };
+        Ok(Statement { offset, kind })
+    }
+
+    fn branch(&mut self) -> Result<StatementKind> {
+        self.expect_word("if")?;
+        let condition = self.expression()?;
+        let then = self.body()?;
+        let otherwise = self.eat_word("else").then(|| self.body()).transpose()?;
+        Ok(StatementKind::If {
+            condition,
+            then,
+            otherwise: otherwise.unwrap_or_default(),
+        })
+    }
+
+    fn while_loop(&mut self) -> Result<StatementKind> {
+        self.expect_word("while")?;
+        let condition = self.expression()?;
+        let body = self.body()?;
+        Ok(StatementKind::While { condition, body })
+    }
+
+    fn for_loop(&mut self) -> Result<StatementKind> {
+        self.expect_word("for")?;
+        let variable = self.name()?;
+        self.expect_word("in")?;
+        self.expect_word("range")?;
+        self.expect('(')?;
+        let count = self.expression()?;
+        self.expect(')')?;
+        Ok(StatementKind::For {
+            variable,
+            count,
+            body: self.body()?,
+        })
+    }
+
+    fn with(&mut self) -> Result<StatementKind> {
+        self.expect_word("with")?;
+        let context = self.expression()?;
+        let body = self.body()?;
+        Ok(StatementKind::With { context, body })
+    }
+
+    fn simple_statement(&mut self) -> Result<StatementKind> {
+        if self.eat_word("pass") {
+            return Ok(StatementKind::Pass);
+        }
+        if self.eat_word("return") {
+            let value = self.expressions()?;
+            return Ok(StatementKind::Return(value));
+        }
+        if matches!(self.peek(), TokenKind::Name(_)) {
+            match self.peek_at(1) {
+                TokenKind::Punctuation(',') => return self.assign_names(),
+                TokenKind::Punctuation(':') => return self.assign_typed(),
+                _ => {}
+            }
+        }
+        let target = self.expression()?;
+        if !self.eat('=') {
+            return Ok(StatementKind::Evaluate(target));
+        }
+        self.assign(target)
+    }
+
+    /// One expression, or several without parentheses as a tuple.
+    fn expressions(&mut self) -> Result<Expr> {
+        let first = self.expression()?;
+        if !self.is(',') {
+            return Ok(first);
+        }
+        let offset = first.offset;
+        let mut items = vec![first];
+        while self.eat(',') && *self.peek() != TokenKind::Newline {
+            items.push(self.expression()?);
+        }
+        let kind = ExprKind::Tuple(items);
+        Ok(Expr { offset, kind })
+    }
+
+    fn assign(&mut self, target: Expr) -> Result<StatementKind> {
+        match target.kind {
+            ExprKind::Name(name) => {
+                let value = self.expressions()?;
+                let ty = None;
+                Ok(StatementKind::Assign { name, ty, value })
+            }
+            ExprKind::Attribute(object, attribute) => Ok(StatementKind::SetAttribute {
+                object: *object,
+                attribute,
+                value: self.expressions()?,
+            }),
+            _ => self.error_at(target.offset, "nothing can be assigned to this"),
+        }
+    }
+
+    fn assign_typed(&mut self) -> Result<StatementKind> {
+        let name = self.name()?;
+        self.expect(':')?;
+        let ty = Some(self.ty()?);
+        self.expect('=')?;
+        let value = self.expressions()?;
+        Ok(StatementKind::Assign { name, ty, value })
+    }
+
+    /// `a, b, = value` takes a value apart; `a, b = x, y` assigns one by one.
+    fn assign_names(&mut self) -> Result<StatementKind> {
+        let offset = self.offset();
+        let mut names = vec![self.name()?];
+        while self.eat(',') && !self.is('=') {
+            names.push(self.name()?);
+        }
+        self.expect('=')?;
+        let value = self.expression()?;
+        if !self.is(',') {
+            return Ok(StatementKind::Unpack { names, value });
+        }
+        let mut values = vec![value];
+        while self.eat(',') && *self.peek() != TokenKind::Newline {
+            values.push(self.expression()?);
+        }
+        if names.len() != values.len() {
+            let message = format!("{} names for {} values", names.len(), values.len());
+            return self.error_at(offset, message);
+        }
+        Ok(StatementKind::AssignAll { names, values })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+//! Expressions: literals, names, calls and indexing; there are no infix operators.
+
+use super::*;
+use crate::trace::torchscript::ast::{Call, Callee};
+
+type Arguments = (Vec<Expr>, Vec<(String, Expr)>);
+
+impl<'a> Parser<'a> {
+    pub(super) fn expression(&mut self) -> Result<Expr> {
+        let siblings = std::mem::take(&mut self.tallest);
+        let value = self.nested(Self::postfix)?;
+        self.tallest = siblings.max(self.tallest + 1);
+        Ok(value)
+    }
+
+    /// An atom and what follows it: attributes, calls, indices. Each of them is a level on top of the others.
+    fn postfix(&mut self) -> Result<Expr> {
+        let mut value = self.atom()?;
+        while self.tallest < MAX_DEPTH {
+            let offset = value.offset;
+            let kind = if self.eat('.') {
+                self.member_of(value)?
+            } else if self.eat('[') {
+                let index = self.expression()?;
+                self.expect(']')?;
+                ExprKind::Subscript(Box::new(value), Box::new(index))
+            } else if self.is('(') {
+                self.call_of(value)?
+            } else {
+                return Ok(value);
+            };
+            value = Expr { offset, kind };
+            self.tallest += 1;
+        }
+        self.error_at(value.offset, "nested too deeply")
+    }
+
+    fn member_of(&mut self, object: Expr) -> Result<ExprKind> {
+        let name = self.name()?;
+        if self.is('(') {
+            return self.call(Callee::Method(object, name));
+        }
+        Ok(ExprKind::Attribute(Box::new(object), name))
+    }
+
+    fn call_of(&mut self, callee: Expr) -> Result<ExprKind> {
+        match callee.kind {
+            ExprKind::Name(name) => self.call(Callee::Name(name)),
+            ExprKind::Qualified(name) => self.call(Callee::Qualified(name)),
+            _ => self.error_at(callee.offset, "this can't be called"),
+        }
+    }
+
+    fn call(&mut self, callee: Callee) -> Result<ExprKind> {
+        let (arguments, keywords) = self.arguments()?;
+        Ok(ExprKind::Call(Box::new(Call {
+            callee,
+            arguments,
+            keywords,
+        })))
+    }
+
+    fn arguments(&mut self) -> Result<Arguments> {
+        self.expect('(')?;
+        let mut arguments = Vec::new();
+        let mut keywords = Vec::new();
+        self.list(')', |parser| {
+            if *parser.peek_at(1) == TokenKind::Punctuation('=') {
+                let name = parser.name()?;
+                parser.expect('=')?;
+                keywords.push((name, parser.expression()?));
+            } else if keywords.is_empty() {
+                arguments.push(parser.expression()?);
+            } else {
+                return parser.expected("an argument with its name");
+            }
+            Ok(())
+        })?;
+        Ok((arguments, keywords))
+    }
+
+    fn atom(&mut self) -> Result<Expr> {
+        let offset = self.offset();
+        let kind = match *self.peek() {
+            TokenKind::Name(name) => {
+                self.position += 1;
+                self.named(name)?
+            }
+            TokenKind::Qualified(name) => {
+                self.position += 1;
+                ExprKind::Qualified(name.to_owned())
+            }
+            TokenKind::Number(number) => {
+                self.position += 1;
+                self.number(number, offset)?
+            }
+            TokenKind::Str(_) => ExprKind::Str(self.string()?),
+            TokenKind::Punctuation('-') => {
+                self.position += 1;
+                self.negative(offset)?
+            }
+            TokenKind::Punctuation('(') => return self.parenthesised(),
+            TokenKind::Punctuation('[') => {
+                self.position += 1;
+                ExprKind::List(self.list(']', Self::expression)?)
+            }
+            TokenKind::Punctuation('{') => {
+                self.position += 1;
+                ExprKind::Dict(self.list('}', Self::entry)?)
+            }
+            _ => return self.expected("an expression"),
+        };
+        Ok(Expr { offset, kind })
+    }
+
+    fn entry(&mut self) -> Result<(Expr, Expr)> {
+        let key = self.expression()?;
+        self.expect(':')?;
+        Ok((key, self.expression()?))
+    }
+
+    /// `(a)` is `a` itself; `()`, `(a,)` and `(a, b)` are tuples.
+    fn parenthesised(&mut self) -> Result<Expr> {
+        let offset = self.offset();
+        self.expect('(')?;
+        let mut commas = 0;
+        let mut items = Vec::new();
+        while !self.eat(')') {
+            items.push(self.expression()?);
+            if self.eat(',') {
+                commas += 1;
+            } else if !self.is(')') {
+                return self.expected("`,` or `)`");
+            }
+        }
+        match (commas, items.pop()) {
+            (0, Some(single)) if items.is_empty() => Ok(single),
+            (_, last) => {
+                items.extend(last);
+                let kind = ExprKind::Tuple(items);
+                Ok(Expr { offset, kind })
+            }
+        }
+    }
+
+    fn negative(&mut self, offset: usize) -> Result<ExprKind> {
+        match *self.peek() {
+            TokenKind::Number(number) => {
+                self.position += 1;
+                self.number(&format!("-{number}"), offset)
+            }
+            TokenKind::Name("inf") => {
+                self.position += 1;
+                Ok(ExprKind::Float(f64::NEG_INFINITY))
+            }
+            TokenKind::Name("nan") => {
+                self.position += 1;
+                Ok(ExprKind::Float(f64::NAN))
+            }
+            _ => self.expected("a number"),
+        }
+    }
+
+    fn number(&self, number: &str, offset: usize) -> Result<ExprKind> {
+        let digits = number.strip_prefix('-').unwrap_or(number);
+        if digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return match number.parse() {
+                Ok(value) => Ok(ExprKind::Int(value)),
+                Err(_) => self.error_at(offset, "this integer has more than 64 bits"),
+            };
+        }
+        match number.parse() {
+            Ok(value) => Ok(ExprKind::Float(value)),
+            Err(_) if number.ends_with('j') => {
+                self.error_at(offset, "complex numbers are not supported")
+            }
+            Err(_) => self.error_at(offset, "this is no number"),
+        }
+    }
+
+    /// What a name at the start of an expression stands for; the serialiser never uses these names for variables.
+    fn named(&mut self, name: &str) -> Result<ExprKind> {
+        match name {
+            "None" => Ok(ExprKind::None),
+            "True" => Ok(ExprKind::Bool(true)),
+            "False" => Ok(ExprKind::Bool(false)),
+            "inf" => Ok(ExprKind::Float(f64::INFINITY)),
+            "nan" => Ok(ExprKind::Float(f64::NAN)),
+            "torch" => self.operator("aten"),
+            "ops" => {
+                self.expect('.')?;
+                let namespace = self.name()?;
+                self.operator(&namespace)
+            }
+            "CONSTANTS" => self.constant(),
+            "annotate" | "unchecked_cast" | "uninitialized" if self.is('(') => self.typed(name),
+            "isinstance" if self.is('(') => self.is_instance(),
+            "getattr" if self.is('(') => self.get_attribute(),
+            _ => Ok(ExprKind::Name(name.to_owned())),
+        }
+    }
+
+    fn operator(&mut self, namespace: &str) -> Result<ExprKind> {
+        self.expect('.')?;
+        let mut name = format!("{namespace}::{}", self.name()?);
+        // An overload is never written, but nested names of namespaces like `torch.linalg.norm` would be.
+        while self.eat('.') {
+            name = format!("{name}.{}", self.name()?);
+        }
+        self.call(Callee::Operator(name))
+    }
+
+    fn constant(&mut self) -> Result<ExprKind> {
+        self.expect('.')?;
+        let offset = self.offset();
+        let name = self.name()?;
+        let index = name.strip_prefix('c').and_then(|index| index.parse().ok());
+        match index {
+            Some(index) => Ok(ExprKind::Constant(index)),
+            None => self.error_at(offset, "constants are named `c0`, `c1` and so on"),
+        }
+    }
+
+    fn typed(&mut self, form: &str) -> Result<ExprKind> {
+        self.expect('(')?;
+        let ty = self.ty()?;
+        if form == "uninitialized" {
+            self.expect(')')?;
+            return Ok(ExprKind::Uninitialized(ty));
+        }
+        self.expect(',')?;
+        let value = Box::new(self.expression()?);
+        self.expect(')')?;
+        Ok(match form {
+            "annotate" => ExprKind::Annotate(ty, value),
+            _ => ExprKind::UncheckedCast(ty, value),
+        })
+    }
+
+    fn is_instance(&mut self) -> Result<ExprKind> {
+        self.expect('(')?;
+        let value = Box::new(self.expression()?);
+        self.expect(',')?;
+        let types = if self.eat('(') {
+            self.list(')', Self::ty)?
+        } else if self.eat('[') {
+            self.list(']', Self::ty)?
+        } else {
+            vec![self.ty()?]
+        };
+        self.expect(')')?;
+        Ok(ExprKind::IsInstance(value, types))
+    }
+
+    fn get_attribute(&mut self) -> Result<ExprKind> {
+        self.expect('(')?;
+        let object = Box::new(self.expression()?);
+        self.expect(',')?;
+        let name = self.string()?;
+        self.expect(')')?;
+        Ok(ExprKind::Attribute(object, name))
+    }
+}

@@ -1,0 +1,518 @@
+//! A restricted unpickler: the opcodes that PyTorch writes, and no call of anything but a short list of names.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::{Error, Result, Trail};
+use crate::trace::torchscript::storage::TensorRecord;
+use crate::trace::torchscript::value::{Dict, List, Object, Pickled};
+
+mod globals;
+
+/// Values may lie this deep in each other.
+const MAX_DEPTH: usize = 256;
+
+/// Reads a pickle of protocol 2 to 5. Storages become references to the records `folder/key`.
+pub fn unpickle(bytes: &[u8], folder: &str) -> Result<Pickled> {
+    let mut machine = Machine {
+        input: bytes,
+        position: 0,
+        folder,
+        nodes: Vec::new(),
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: HashMap::new(),
+    };
+    let root = machine.run().at(|| format!("byte {}", machine.position))?;
+    let mut freezer = Freezer {
+        frozen: vec![Progress::Untouched; machine.nodes.len()],
+        heights: vec![0; machine.nodes.len()],
+        nodes: machine.nodes,
+    };
+    freezer.freeze(root, 0)
+}
+
+/// Index of a node.
+type Id = usize;
+
+/// A value under construction. The memo and the stack refer to nodes by index, so that a container can still grow
+/// after others refer to it.
+enum Node {
+    Leaf(Pickled),
+    Tuple(Vec<Id>),
+    List(Vec<Id>, Option<Arc<str>>),
+    Dict(Vec<(Id, Id)>, Option<Arc<str>>),
+    Object(Arc<str>, Vec<(Id, Id)>),
+    /// A name such as `torch.FloatStorage`, which is no value by itself.
+    Global(String),
+    /// A storage: a tensor record over all of it.
+    Storage(TensorRecord),
+}
+
+impl Node {
+    fn parts(&self) -> Vec<Id> {
+        match self {
+            Node::Tuple(items) | Node::List(items, _) => items.clone(),
+            Node::Dict(entries, _) | Node::Object(_, entries) => entries
+                .iter()
+                .flat_map(|(key, value)| [*key, *value])
+                .collect(),
+            Node::Leaf(_) | Node::Global(_) | Node::Storage(_) => Vec::new(),
+        }
+    }
+}
+
+struct Machine<'a> {
+    input: &'a [u8],
+    position: usize,
+    folder: &'a str,
+    nodes: Vec<Node>,
+    stack: Vec<Id>,
+    marks: Vec<usize>,
+    memo: HashMap<usize, Id>,
+}
+
+impl Machine<'_> {
+    fn run(&mut self) -> Result<Id> {
+        loop {
+            match self.u8()? {
+                b'.' => return self.pop(),
+                opcode => self.step(opcode)?,
+            }
+        }
+    }
+
+    fn step(&mut self, opcode: u8) -> Result<()> {
+        match opcode {
+            0x80 => self.protocol(),
+            // A frame only says how many bytes follow.
+            0x95 => self.take(8).map(drop),
+            b'(' => {
+                self.marks.push(self.stack.len());
+                Ok(())
+            }
+            b'N' => self.leaf(Pickled::None),
+            0x88 => self.leaf(Pickled::Bool(true)),
+            0x89 => self.leaf(Pickled::Bool(false)),
+            b'J' => self.integer(4),
+            b'K' => self.unsigned(1),
+            b'M' => self.unsigned(2),
+            0x8a => self.long(),
+            b'G' => self.float(),
+            0x8c => self.string(1),
+            b'X' => self.string(4),
+            0x8d => self.string(8),
+            b')' => self.push(Node::Tuple(Vec::new())),
+            0x85..=0x87 => self.short_tuple(usize::from(opcode - 0x84)),
+            b't' => self.tuple(),
+            b']' => self.push(Node::List(Vec::new(), None)),
+            b'a' => self.append(),
+            b'e' => self.appends(),
+            b'}' => self.push(Node::Dict(Vec::new(), None)),
+            b's' => self.set_item(),
+            b'u' => self.set_items(),
+            b'q' => self.put(1),
+            b'r' => self.put(4),
+            0x94 => self.memoize(),
+            b'h' => self.get(1),
+            b'j' => self.get(4),
+            b'c' => self.global(),
+            0x93 => self.stack_global(),
+            b'Q' => self.persistent(),
+            b'R' => self.reduce(),
+            0x81 => self.new_object(),
+            b'b' => self.build(),
+            _ => Err(Error::unsupported(format!("pickle opcode {opcode:#04x}"))),
+        }
+    }
+
+    fn protocol(&mut self) -> Result<()> {
+        match self.u8()? {
+            2..=5 => Ok(()),
+            version => Err(Error::unsupported(format!("pickle protocol {version}"))),
+        }
+    }
+
+    fn take(&mut self, length: usize) -> Result<&[u8]> {
+        let end = self.position.checked_add(length);
+        let bytes = end.and_then(|end| self.input.get(self.position..end));
+        let bytes = bytes.ok_or_else(|| Error::format("the pickle ends early"))?;
+        self.position += length;
+        Ok(bytes)
+    }
+
+    fn u8(&mut self) -> Result<u8> {
+        self.take(1)
+            .map(|bytes| bytes.first().copied().unwrap_or(0))
+    }
+
+    /// A little-endian number of at most eight bytes, with its sign.
+    fn number(&mut self, length: usize) -> Result<i64> {
+        let bytes = self.take(length)?;
+        let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+        let mut wide = [if negative { 0xff } else { 0 }; 8];
+        let low = wide.get_mut(..length);
+        low.ok_or_else(|| Error::unsupported("an integer of more than 64 bits"))?
+            .copy_from_slice(bytes);
+        Ok(i64::from_le_bytes(wide))
+    }
+
+    /// A little-endian number without sign.
+    fn length(&mut self, length: usize) -> Result<usize> {
+        let digits = self.take(length)?.iter().rev();
+        let value = digits.fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+        usize::try_from(value).map_err(|_| Error::format("a length of more than the address space"))
+    }
+
+    fn integer(&mut self, length: usize) -> Result<()> {
+        let value = self.number(length)?;
+        self.leaf(Pickled::Int(value))
+    }
+
+    fn unsigned(&mut self, length: usize) -> Result<()> {
+        let value = self.length(length)?;
+        self.leaf(Pickled::Int(i64::try_from(value).unwrap_or(i64::MAX)))
+    }
+
+    fn long(&mut self) -> Result<()> {
+        let length = self.length(1)?;
+        self.integer(length)
+    }
+
+    fn float(&mut self) -> Result<()> {
+        let bytes = self.take(8)?.try_into().unwrap_or_default();
+        self.leaf(Pickled::Float(f64::from_be_bytes(bytes)))
+    }
+
+    fn string(&mut self, width: usize) -> Result<()> {
+        let length = self.length(width)?;
+        let text = std::str::from_utf8(self.take(length)?);
+        let text = text
+            .map_err(|_| Error::format("a string is not UTF-8"))?
+            .into();
+        self.leaf(Pickled::Str(text))
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let rest = self.input.get(self.position..).unwrap_or_default();
+        let length = rest.iter().position(|byte| *byte == b'\n');
+        let length = length.ok_or_else(|| Error::format("the pickle ends early"))?;
+        let line = String::from_utf8_lossy(self.take(length)?).into_owned();
+        self.position += 1;
+        Ok(line)
+    }
+
+    fn push(&mut self, node: Node) -> Result<()> {
+        self.stack.push(self.nodes.len());
+        self.nodes.push(node);
+        Ok(())
+    }
+
+    fn leaf(&mut self, value: Pickled) -> Result<()> {
+        self.push(Node::Leaf(value))
+    }
+
+    /// Takes the topmost value; values below the last mark are out of reach.
+    fn pop(&mut self) -> Result<Id> {
+        if self.stack.len() <= self.marks.last().copied().unwrap_or(0) {
+            return Err(underflow());
+        }
+        self.stack.pop().ok_or_else(underflow)
+    }
+
+    fn top(&self) -> Result<Id> {
+        self.stack.last().copied().ok_or_else(underflow)
+    }
+
+    /// Takes everything above the last mark.
+    fn pop_mark(&mut self) -> Result<Vec<Id>> {
+        let mark = self.marks.pop().ok_or_else(underflow)?;
+        Ok(self.stack.split_off(mark.min(self.stack.len())))
+    }
+
+    fn short_tuple(&mut self, length: usize) -> Result<()> {
+        let mut items = Vec::with_capacity(length);
+        for _ in 0..length {
+            items.push(self.pop()?);
+        }
+        items.reverse();
+        self.push(Node::Tuple(items))
+    }
+
+    fn tuple(&mut self) -> Result<()> {
+        let items = self.pop_mark()?;
+        self.push(Node::Tuple(items))
+    }
+
+    fn append(&mut self) -> Result<()> {
+        let item = self.pop()?;
+        self.extend_list(vec![item])
+    }
+
+    fn appends(&mut self) -> Result<()> {
+        let items = self.pop_mark()?;
+        self.extend_list(items)
+    }
+
+    fn extend_list(&mut self, new: Vec<Id>) -> Result<()> {
+        let list = self.top()?;
+        match &mut self.nodes[list] {
+            Node::List(items, _) => items.extend(new),
+            _ => return Err(Error::format("elements are appended to what is no list")),
+        }
+        Ok(())
+    }
+
+    fn set_item(&mut self) -> Result<()> {
+        let value = self.pop()?;
+        let key = self.pop()?;
+        self.extend_dict(vec![key, value])
+    }
+
+    fn set_items(&mut self) -> Result<()> {
+        let items = self.pop_mark()?;
+        self.extend_dict(items)
+    }
+
+    fn extend_dict(&mut self, new: Vec<Id>) -> Result<()> {
+        let dict = self.top()?;
+        let (pairs, rest) = new.as_chunks::<2>();
+        match &mut self.nodes[dict] {
+            Node::Dict(entries, _) if rest.is_empty() => {
+                entries.extend(pairs.iter().map(|[key, value]| (*key, *value)));
+            }
+            _ => return Err(Error::format("items are set where there is no dict")),
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, width: usize) -> Result<()> {
+        let slot = self.length(width)?;
+        let top = self.top()?;
+        self.memo.insert(slot, top);
+        Ok(())
+    }
+
+    fn memoize(&mut self) -> Result<()> {
+        let top = self.top()?;
+        self.memo.insert(self.memo.len(), top);
+        Ok(())
+    }
+
+    fn get(&mut self, width: usize) -> Result<()> {
+        let slot = self.length(width)?;
+        let id = self.memo.get(&slot);
+        let id = id.ok_or_else(|| Error::format(format!("memo {slot} was never put")))?;
+        self.stack.push(*id);
+        Ok(())
+    }
+
+    fn global(&mut self) -> Result<()> {
+        let module = self.line()?;
+        let name = self.line()?;
+        self.push(Node::Global(format!("{module}.{name}")))
+    }
+
+    fn stack_global(&mut self) -> Result<()> {
+        let name = self.pop()?;
+        let module = self.pop()?;
+        let global = format!("{}.{}", self.str(module)?, self.str(name)?);
+        self.push(Node::Global(global))
+    }
+
+    fn str(&self, id: Id) -> Result<&Arc<str>> {
+        match &self.nodes[id] {
+            Node::Leaf(Pickled::Str(text)) => Ok(text),
+            _ => Err(Error::format(
+                "something else stands where a string belongs",
+            )),
+        }
+    }
+}
+
+fn underflow() -> Error {
+    Error::format("the pickle takes more values than it has")
+}
+
+fn too_deep() -> Error {
+    Error::unsupported("values nested too deeply")
+}
+
+#[derive(Clone)]
+enum Progress {
+    Untouched,
+    Started,
+    Done(Pickled),
+}
+
+/// Turns nodes into values, every node once, so that what was shared stays shared.
+struct Freezer {
+    nodes: Vec<Node>,
+    frozen: Vec<Progress>,
+    /// How many values lie in each other from a node downwards. Recursion meets a shared value only once, so that
+    /// its own depth does not bound that of the result.
+    heights: Vec<usize>,
+}
+
+impl Freezer {
+    fn freeze(&mut self, id: Id, depth: usize) -> Result<Pickled> {
+        match &self.frozen[id] {
+            Progress::Done(value) => return Ok(value.clone()),
+            Progress::Started => return Err(Error::unsupported("a value that contains itself")),
+            Progress::Untouched if depth > MAX_DEPTH => return Err(too_deep()),
+            Progress::Untouched => self.frozen[id] = Progress::Started,
+        }
+        let node = std::mem::replace(&mut self.nodes[id], Node::Tuple(Vec::new()));
+        let parts = node.parts();
+        let value = self.value(node, depth + 1)?;
+        let tallest = parts.iter().map(|part| self.heights[*part]).max();
+        self.heights[id] = 1 + tallest.unwrap_or(0);
+        if self.heights[id] > MAX_DEPTH {
+            return Err(too_deep());
+        }
+        self.frozen[id] = Progress::Done(value.clone());
+        Ok(value)
+    }
+
+    fn value(&mut self, node: Node, depth: usize) -> Result<Pickled> {
+        Ok(match node {
+            Node::Leaf(value) => value,
+            Node::Tuple(items) => Pickled::Tuple(self.items(items, depth)?.into()),
+            Node::List(items, type_tag) => {
+                let items = self.items(items, depth)?;
+                Pickled::List(Arc::new(List { items, type_tag }))
+            }
+            Node::Dict(entries, type_tag) => {
+                let entries = self.entries(entries, depth)?;
+                Pickled::Dict(Arc::new(Dict { entries, type_tag }))
+            }
+            Node::Object(class, attributes) => self.object(class, attributes, depth)?,
+            Node::Global(name) => return Err(globals::refuse(&name)),
+            Node::Storage(record) => Pickled::Tensor(Arc::new(record)),
+        })
+    }
+
+    fn items(&mut self, items: Vec<Id>, depth: usize) -> Result<Vec<Pickled>> {
+        items.into_iter().map(|id| self.freeze(id, depth)).collect()
+    }
+
+    fn entries(&mut self, ids: Vec<(Id, Id)>, depth: usize) -> Result<Vec<(Pickled, Pickled)>> {
+        let mut entries = Vec::with_capacity(ids.len());
+        for (key, value) in ids {
+            entries.push((self.freeze(key, depth)?, self.freeze(value, depth)?));
+        }
+        Ok(entries)
+    }
+
+    fn object(&mut self, class: Arc<str>, ids: Vec<(Id, Id)>, depth: usize) -> Result<Pickled> {
+        let mut attributes = Vec::with_capacity(ids.len());
+        for (name, value) in ids {
+            let Pickled::Str(name) = self.freeze(name, depth)? else {
+                return Err(Error::format("an attribute's name is not a string").at(class));
+            };
+            let value = self.freeze(value, depth).at(|| format!("{class}.{name}"))?;
+            attributes.push((name, value));
+        }
+        Ok(Pickled::Object(Arc::new(Object { class, attributes })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &[u8]) -> Result<Pickled> {
+        unpickle(&[b"\x80\x02", body, b"."].concat(), "data")
+    }
+
+    #[test]
+    fn plain_values() {
+        let show = |body: &[u8]| format!("{:?}", read(body).unwrap());
+        assert_eq!(show(b"K\xff"), "Int(255)");
+        assert_eq!(show(b"J\xff\xff\xff\xff"), "Int(-1)");
+        assert_eq!(show(b"\x8a\x00"), "Int(0)");
+        assert_eq!(show(b"\x8a\x02\xff\x7f"), "Int(32767)");
+        assert_eq!(show(b"G\x3f\xf8\0\0\0\0\0\0"), "Float(1.5)");
+        assert_eq!(show(b"X\x02\0\0\0\xc3\xa9"), "Str(\"é\")");
+        assert_eq!(show(b"(K\x01\x88Nt"), "Tuple([Int(1), Bool(true), None])");
+    }
+
+    #[test]
+    fn shared_values_stay_shared() {
+        let value = read(b"]q\x00(K\x01eh\x00\x86").unwrap();
+        let [Pickled::List(left), Pickled::List(right)] = value.as_items().unwrap() else {
+            panic!("{value:?}");
+        };
+        assert!(Arc::ptr_eq(left, right));
+    }
+
+    #[test]
+    fn type_tags_are_kept() {
+        let tagged = read(b"ctorch.jit._pickle\nrestore_type_tag\n(]X\x03\0\0\0Any\x86R");
+        assert!(tagged.is_err(), "the mark is never closed");
+        let tagged = read(b"ctorch.jit._pickle\nrestore_type_tag\n]X\x03\0\0\0Any\x86R").unwrap();
+        assert!(matches!(&tagged, Pickled::List(list) if list.type_tag.as_deref() == Some("Any")));
+        let ints = read(b"ctorch.jit._pickle\nbuild_intlist\n](K\x05e\x85R").unwrap();
+        assert_eq!(ints.as_items().unwrap()[0].as_int(), Some(5));
+    }
+
+    #[test]
+    fn objects_and_enumeration_members() {
+        let object = read(b"c__torch__.a\nB\n)\x81}X\x01\0\0\0xK\x07sb").unwrap();
+        let object = object.as_object().unwrap().clone();
+        assert_eq!(&*object.class, "__torch__.a.B");
+        assert_eq!(object.get("x").and_then(Pickled::as_int), Some(7));
+        let member = read(b"c__torch__\nColor\nK\x01\x85R").unwrap();
+        assert_eq!(
+            member
+                .as_object()
+                .unwrap()
+                .get("value")
+                .and_then(Pickled::as_int),
+            Some(1)
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_by_name() {
+        let message = |body: &[u8]| read(body).unwrap_err().message().to_owned();
+        assert!(message(b"cos\nsystem\nX\x02\0\0\0ls\x85R").contains("os.system"));
+        assert!(message(b"cnumpy\ndtype\n").contains("numpy.dtype"));
+        assert_eq!(message(b"\x90"), "pickle opcode 0x90");
+        assert_eq!(message(b"]q\x00h\x00a"), "a value that contains itself");
+        assert_eq!(
+            message(b"\x8a\x09123456789"),
+            "an integer of more than 64 bits"
+        );
+    }
+
+    #[test]
+    fn malformed_pickles_are_errors() {
+        for body in [
+            &b"a"[..],
+            b"(",
+            b"t",
+            b"h\x05",
+            b"X\xff\xff\xff\xff",
+            b"K",
+            b"R",
+            b"}K\x01s",
+            b"Q",
+            b"(K\x01R",
+        ] {
+            assert!(read(body).is_err(), "{body:?}");
+        }
+        let deep = [&[b')'][..], &vec![0x85; 100_000]].concat();
+        assert_eq!(
+            read(&deep).unwrap_err().message(),
+            "values nested too deeply"
+        );
+        // Every rung is shallow above the one before, which has been seen already.
+        let rung = [&b"h\x00"[..], &[0x85; 100], b"q\x00"].concat();
+        let ladder = [b"()q\x00", rung.repeat(1000).as_slice(), b"t"].concat();
+        assert_eq!(
+            read(&ladder).unwrap_err().message(),
+            "values nested too deeply"
+        );
+    }
+}

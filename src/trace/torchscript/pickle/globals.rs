@@ -1,0 +1,198 @@
+//! What the names in a pickle mean: the only calls that are made.
+
+use super::*;
+use crate::dtype::DType;
+
+impl Machine<'_> {
+    /// `BINPERSID`: a storage, written as `("storage", class, key, device, number of elements)`.
+    pub(super) fn persistent(&mut self) -> Result<()> {
+        let id = self.pop()?;
+        let malformed = || Error::format("a persistent id is not that of a storage");
+        let [tag, class, key, _, numel] = *self.tuple_items(id)? else {
+            return Err(malformed());
+        };
+        let Node::Global(class) = &self.nodes[class] else {
+            return Err(malformed());
+        };
+        if &**self.str(tag)? != "storage" {
+            return Err(malformed());
+        }
+        let storage_numel = self.usize(numel)?;
+        let record = TensorRecord {
+            storage: format!("{}/{}", self.folder, self.str(key)?),
+            storage_numel,
+            dtype: storage_dtype(class)?,
+            offset: 0,
+            sizes: vec![storage_numel],
+            strides: vec![1],
+        };
+        self.push(Node::Storage(record))
+    }
+
+    /// `REDUCE`: the call of a name with a tuple of arguments.
+    pub(super) fn reduce(&mut self) -> Result<()> {
+        let arguments = self.pop()?;
+        let function = self.pop()?;
+        let arguments = self.tuple_items(arguments)?.to_vec();
+        let Node::Global(name) = &self.nodes[function] else {
+            return Err(Error::format("something is called that is no name"));
+        };
+        let name = name.clone();
+        match (name.as_str(), arguments.as_slice()) {
+            ("collections.OrderedDict", []) => self.push(Node::Dict(Vec::new(), None)),
+            ("torch._utils._rebuild_tensor_v2" | "torch._utils._rebuild_tensor", arguments) => {
+                self.tensor(arguments)
+            }
+            ("torch._utils._rebuild_parameter" | "torch.Size", [value, ..]) => self.again(*value),
+            ("torch.jit._pickle.restore_type_tag", [value, tag]) => {
+                let tag = self.str(*tag)?.clone();
+                self.tagged(*value, tag)
+            }
+            ("torch.jit._pickle.build_intlist", [list]) => self.tagged(*list, "List[int]".into()),
+            ("torch.jit._pickle.build_doublelist", [list]) => {
+                self.tagged(*list, "List[float]".into())
+            }
+            ("torch.jit._pickle.build_boollist", [list]) => self.tagged(*list, "List[bool]".into()),
+            ("torch.jit._pickle.build_tensorlist", [list]) => {
+                self.tagged(*list, "List[Tensor]".into())
+            }
+            ("torch.device", arguments) => self.device(arguments),
+            // A member of an enumeration is written as a call of its class with the value.
+            (class, [value]) if is_class(class) => self.member(class.into(), *value),
+            (name, _) => Err(refuse(name)),
+        }
+    }
+
+    /// `NEWOBJ`: an instance without attributes yet.
+    pub(super) fn new_object(&mut self) -> Result<()> {
+        let arguments = self.pop()?;
+        let class = self.pop()?;
+        self.tuple_items(arguments)?;
+        match &self.nodes[class] {
+            Node::Global(name) if is_class(name) => {
+                let class = name.as_str().into();
+                self.push(Node::Object(class, Vec::new()))
+            }
+            Node::Global(name) => Err(refuse(name)),
+            _ => Err(Error::format("something is instantiated that is no class")),
+        }
+    }
+
+    /// `BUILD`: gives an instance its attributes.
+    pub(super) fn build(&mut self) -> Result<()> {
+        let state = self.pop()?;
+        let object = self.top()?;
+        let state = match &self.nodes[state] {
+            Node::Dict(entries, _) => Some(entries.clone()),
+            _ => None,
+        };
+        match (&mut self.nodes[object], state) {
+            (Node::Object(_, attributes), Some(state)) => attributes.extend(state),
+            (Node::Object(class, _), None) => {
+                let message = format!("{class} restores itself from a state of its own making");
+                return Err(Error::unsupported(message));
+            }
+            // A state dict carries `_metadata` as an attribute, which is about loading old versions.
+            (Node::Dict(..), Some(_)) => {}
+            _ => return Err(Error::format("a state is given to what is no object")),
+        }
+        Ok(())
+    }
+
+    fn tuple_items(&self, id: Id) -> Result<&[Id]> {
+        match &self.nodes[id] {
+            Node::Tuple(items) => Ok(items),
+            _ => Err(Error::format("something else stands where a tuple belongs")),
+        }
+    }
+
+    fn usize(&self, id: Id) -> Result<usize> {
+        match &self.nodes[id] {
+            Node::Leaf(Pickled::Int(value)) => usize::try_from(*value)
+                .map_err(|_| Error::format(format!("{value} stands where a size belongs"))),
+            _ => Err(Error::format("something else stands where a size belongs")),
+        }
+    }
+
+    fn again(&mut self, id: Id) -> Result<()> {
+        self.stack.push(id);
+        Ok(())
+    }
+
+    fn tensor(&mut self, arguments: &[Id]) -> Result<()> {
+        let [storage, offset, sizes, strides, ..] = *arguments else {
+            return Err(Error::format(
+                "a tensor needs storage, offset, sizes and strides",
+            ));
+        };
+        let Node::Storage(storage) = &self.nodes[storage] else {
+            return Err(Error::format("a tensor is built over what is no storage"));
+        };
+        let record = TensorRecord {
+            offset: self.usize(offset)?,
+            sizes: self.sizes(sizes)?,
+            strides: self.sizes(strides)?,
+            ..storage.clone()
+        };
+        if record.sizes.len() != record.strides.len() {
+            return Err(Error::format("a tensor has not as many strides as sizes"));
+        }
+        record.numel()?;
+        self.leaf(Pickled::Tensor(Arc::new(record)))
+    }
+
+    fn sizes(&self, id: Id) -> Result<Vec<usize>> {
+        let items = self.tuple_items(id)?.iter();
+        items.map(|item| self.usize(*item)).collect()
+    }
+
+    fn tagged(&mut self, value: Id, type_tag: Arc<str>) -> Result<()> {
+        if let Node::List(_, tag) | Node::Dict(_, tag) = &mut self.nodes[value] {
+            *tag = Some(type_tag);
+        }
+        self.again(value)
+    }
+
+    fn device(&mut self, arguments: &[Id]) -> Result<()> {
+        let device = match *arguments {
+            [kind] => self.str(kind)?.clone(),
+            [kind, index] => format!("{}:{}", self.str(kind)?, self.usize(index)?).into(),
+            _ => return Err(Error::format("a device is a name and perhaps a number")),
+        };
+        self.leaf(Pickled::Device(device))
+    }
+
+    fn member(&mut self, class: Arc<str>, value: Id) -> Result<()> {
+        let name = self.nodes.len();
+        self.nodes.push(Node::Leaf(Pickled::Str("value".into())));
+        self.push(Node::Object(class, vec![(name, value)]))
+    }
+}
+
+/// The error for a name that is none of those above.
+pub(super) fn refuse(name: &str) -> Error {
+    Error::unsupported(format!(
+        "the pickle needs {name}, which only Python can build"
+    ))
+    .help("save tensors, dicts and lists of them, or a module by torch.jit.save")
+}
+
+fn is_class(name: &str) -> bool {
+    name.starts_with("__torch__.") && !name.starts_with("__torch__.torch.classes.")
+}
+
+fn storage_dtype(class: &str) -> Result<DType> {
+    Ok(match class {
+        "torch.FloatStorage" => DType::F32,
+        "torch.DoubleStorage" => DType::F64,
+        "torch.HalfStorage" => DType::F16,
+        "torch.BFloat16Storage" => DType::BF16,
+        "torch.LongStorage" => DType::I64,
+        "torch.IntStorage" => DType::I32,
+        "torch.ShortStorage" => DType::I16,
+        "torch.CharStorage" => DType::I8,
+        "torch.ByteStorage" => DType::U8,
+        "torch.BoolStorage" => DType::Bool,
+        _ => return Err(Error::unsupported(format!("a tensor of {class}"))),
+    })
+}

@@ -1,0 +1,150 @@
+//! The program of an archive: files that are parsed when something in them is asked for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use crate::error::{Error, Location, Result};
+use crate::tensor::Storage;
+use crate::trace::torchscript::ast::{Class, Function};
+use crate::trace::torchscript::container::Container;
+use crate::trace::torchscript::debug::DebugMap;
+use crate::trace::torchscript::parser::{self, File};
+
+/// All source files of an archive by module name.
+pub struct Source {
+    container: Arc<Container>,
+    modules: BTreeMap<String, Module>,
+}
+
+struct Module {
+    /// Name of the record, `code/__torch__.py`.
+    record: String,
+    file: OnceLock<File>,
+    debug: OnceLock<Option<DebugMap>>,
+}
+
+/// What a qualified name stands for.
+#[derive(Clone, Copy, Debug)]
+pub enum Item<'a> {
+    /// A class.
+    Class(&'a Class),
+    /// A free function.
+    Function(&'a Function),
+}
+
+impl Source {
+    /// The source files of an archive; none of them is read yet.
+    pub fn new(container: Arc<Container>) -> Source {
+        let records = container.names().filter_map(|record| {
+            let module = module_of(record)?;
+            let record = record.to_owned();
+            let (file, debug) = Default::default();
+            Some((
+                module,
+                Module {
+                    record,
+                    file,
+                    debug,
+                },
+            ))
+        });
+        let modules = records.collect();
+        Source { container, modules }
+    }
+
+    /// Names of all modules, `__torch__.torch.nn.modules.linear`.
+    pub fn modules(&self) -> impl Iterator<Item = &str> {
+        self.modules.keys().map(String::as_str)
+    }
+
+    /// What a module declares; none if there is no such module, an error if its file does not parse.
+    pub fn module(&self, name: &str) -> Result<Option<&File>> {
+        let Some(module) = self.modules.get(name) else {
+            return Ok(None);
+        };
+        if let Some(file) = module.file.get() {
+            return Ok(Some(file));
+        }
+        let text = self.container.text(&module.record)?;
+        let file = parser::parse_file(&module.record, name, &text)?;
+        Ok(Some(module.file.get_or_init(|| file)))
+    }
+
+    /// What a qualified name stands for; none if it is not declared.
+    pub fn item(&self, name: &str) -> Result<Option<Item<'_>>> {
+        let Some((module, _)) = name.rsplit_once('.') else {
+            return Ok(None);
+        };
+        let Some(file) = self.module(module)? else {
+            return Ok(None);
+        };
+        let class = file.classes.iter().find(|class| class.name == name);
+        let function = file.functions.iter().find(|function| function.name == name);
+        Ok(class.map(Item::Class).or(function.map(Item::Function)))
+    }
+
+    /// A class by its qualified name.
+    pub fn class(&self, name: &str) -> Result<&Class> {
+        match self.item(name)? {
+            Some(Item::Class(class)) => Ok(class),
+            _ => Err(Error::source(format!(
+                "the archive declares no class {name}"
+            ))),
+        }
+    }
+
+    /// A free function by its qualified name.
+    pub fn function(&self, name: &str) -> Result<&Function> {
+        match self.item(name)? {
+            Some(Item::Function(function)) => Ok(function),
+            _ => Err(Error::source(format!(
+                "the archive declares no function {name}"
+            ))),
+        }
+    }
+
+    /// Where in the user's own source a byte of a source file comes from, as far as it was recorded.
+    pub fn location(&self, record: &str, offset: usize) -> Option<Location> {
+        let module = self.modules.get(&module_of(record)?)?;
+        let debug = module.debug.get_or_init(|| {
+            let bytes = self.container.record(&format!("{record}.debug_pkl")).ok()?;
+            DebugMap::read(bytes.bytes()).ok()
+        });
+        debug.as_ref()?.location(offset)
+    }
+}
+
+fn module_of(record: &str) -> Option<String> {
+    let path = record.strip_prefix("code/")?.strip_suffix(".py")?;
+    Some(path.replace('/', "."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn source() -> Source {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/archives");
+        let container = Container::open(&Path::new(folder).join("scripted.pt")).unwrap();
+        Source::new(Arc::new(container))
+    }
+
+    #[test]
+    fn items_are_found_by_qualified_name() {
+        let source = source();
+        assert_eq!(source.class("__torch__.Scripted").unwrap().methods.len(), 1);
+        assert!(matches!(
+            source.item("__torch__.Point").unwrap(),
+            Some(Item::Class(_))
+        ));
+        assert!(source.item("__torch__.Nothing").unwrap().is_none());
+        let linear = "__torch__.torch.nn.modules.linear.___torch_mangle_6.Linear";
+        assert_eq!(source.class(linear).unwrap().parameters, ["weight", "bias"]);
+        let error = source.function("__torch__.Scripted").unwrap_err();
+        assert_eq!(
+            error.message(),
+            "the archive declares no function __torch__.Scripted"
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! Plain `torch.save` files: tensors, and tuples, lists and dicts of tensors such as state dicts.
+
+use std::path::Path;
+
+use crate::error::{Error, Result, Trail};
+use crate::tensor::Tensor;
+use crate::trace::torchscript::archive::{check_byte_order, pickle};
+use crate::trace::torchscript::container::Container;
+use crate::trace::torchscript::value::Pickled;
+
+/// No file holds more tensors than this: parts that a pickle shares would otherwise multiply without end.
+const MAX_TENSORS: usize = 1 << 20;
+
+/// Reads all tensors of a file in order. A name is the path to the tensor: keys of dicts and places in lists and
+/// tuples, joined by dots; that of a file which is one tensor is `0`. What is no tensor is left out.
+pub fn read_tensors(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
+    let path = path.as_ref();
+    let container = Container::open(path)?;
+    tensors(&container).at(|| path.display().to_string())
+}
+
+/// As [`read_tensors`], for a ZIP file that is open already.
+pub fn tensors(container: &Container) -> Result<Vec<(String, Tensor)>> {
+    check_byte_order(container)?;
+    let mut reader = Reader {
+        container,
+        values: 0,
+        tensors: Vec::new(),
+    };
+    match pickle(container, "data")? {
+        Pickled::Tensor(record) => reader.tensors.push(("0".into(), record.read(container)?)),
+        value => reader.collect("", &value)?,
+    }
+    Ok(reader.tensors)
+}
+
+struct Reader<'a> {
+    container: &'a Container,
+    values: usize,
+    tensors: Vec<(String, Tensor)>,
+}
+
+impl Reader<'_> {
+    fn collect(&mut self, name: &str, value: &Pickled) -> Result<()> {
+        self.values += 1;
+        if self.values > MAX_TENSORS {
+            return Err(Error::unsupported(format!(
+                "more than {MAX_TENSORS} values"
+            )));
+        }
+        if let Pickled::Tensor(record) = value {
+            let tensor = record.read(self.container).at(|| name.to_owned())?;
+            self.tensors.push((name.to_owned(), tensor));
+        }
+        for (index, item) in value.as_items().unwrap_or_default().iter().enumerate() {
+            self.collect(&join(name, &index.to_string()), item)?;
+        }
+        for (key, item) in value.as_dict().map_or(&[][..], |dict| &dict.entries) {
+            self.collect(&join(name, &key_text(key)), item)?;
+        }
+        Ok(())
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    match path {
+        "" => name.to_owned(),
+        path => format!("{path}.{name}"),
+    }
+}
+
+fn key_text(key: &Pickled) -> String {
+    match key {
+        Pickled::Str(text) => text.to_string(),
+        Pickled::Int(number) => number.to_string(),
+        other => other.describe().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(file: &str) -> Vec<String> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/archives");
+        let tensors = read_tensors(Path::new(folder).join(file)).unwrap();
+        let named = tensors
+            .iter()
+            .map(|(name, tensor)| format!("{name}: {}", tensor.tensor_type()));
+        named.collect()
+    }
+
+    #[test]
+    fn state_dicts_and_nested_tensors() {
+        let expected = [
+            "offset: f16[2]",
+            "first.weight: f32[3, 4]",
+            "first.bias: f32[3]",
+            "second.weight: f32[3, 3]",
+            "tied.weight: f32[3, 3]",
+        ];
+        assert_eq!(names("state_dict.pt"), expected);
+        assert_eq!(
+            names("nested_tensors.pt"),
+            ["0: i64[3]", "1.mask: bool[1, 2]", "1.list.0: bf16[]"]
+        );
+    }
+}

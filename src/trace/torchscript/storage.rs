@@ -1,0 +1,169 @@
+//! Tensors of an archive: strided windows onto raw storages.
+
+use std::sync::Arc;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result, Trail};
+use crate::shape::TensorType;
+use crate::tensor::{self, Storage, Tensor};
+use crate::trace::torchscript::container::Container;
+
+/// A tensor larger than its storage (expanded, with strides of zero) may not take more bytes than this.
+const MAX_EXPANDED: usize = 1 << 30;
+
+/// A tensor by reference: which storage, and which elements of it. Two equal records are the same memory, as with
+/// tied weights; records of the same `storage` may overlap.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TensorRecord {
+    /// Name of the record with the bytes, `data/0`.
+    pub storage: String,
+    /// Number of elements of the storage.
+    pub storage_numel: usize,
+    /// Element type.
+    pub dtype: DType,
+    /// The first element, counted in elements from the start of the storage.
+    pub offset: usize,
+    /// Sizes, outermost first.
+    pub sizes: Vec<usize>,
+    /// Distances between neighbours along each dimension, in elements.
+    pub strides: Vec<usize>,
+}
+
+impl TensorRecord {
+    /// Number of elements; an error if it overflows.
+    pub fn numel(&self) -> Result<usize> {
+        let product = |product: usize, size: &usize| product.checked_mul(*size);
+        let numel = self.sizes.iter().try_fold(1, product);
+        numel.ok_or_else(|| Error::format(format!("sizes {:?} overflow", self.sizes)))
+    }
+
+    /// Element type and sizes.
+    pub fn tensor_type(&self) -> TensorType {
+        TensorType::new(self.dtype, self.sizes.iter().copied())
+    }
+
+    /// True if the elements lie in row-major order without gaps.
+    pub fn is_contiguous(&self) -> bool {
+        let dense = tensor::strides(&self.sizes);
+        let dims = self.sizes.iter().zip(self.strides.iter().zip(&dense));
+        let mut wide = dims.filter(|(size, _)| **size != 1);
+        self.sizes.contains(&0) || wide.all(|(_, (stride, dense))| stride == dense)
+    }
+
+    /// The tensor on the host. Contiguous ones share the bytes of the file, others are gathered.
+    pub fn read(&self, container: &Container) -> Result<Tensor> {
+        self.read_unnamed(container)
+            .at(|| format!("tensor {} of {}", self.tensor_type(), self.storage))
+    }
+
+    fn read_unnamed(&self, container: &Container) -> Result<Tensor> {
+        let numel = self.numel()?;
+        if numel == 0 {
+            return Tensor::from_bytes(self.dtype, self.sizes.clone(), &[]);
+        }
+        let storage = container.record(&self.storage)?;
+        let elements = storage.bytes().len() / self.dtype.size();
+        self.check_bounds(elements)?;
+        if !self.is_contiguous() {
+            return self.gather(numel, storage.bytes());
+        }
+        let size = self.dtype.size();
+        let part = storage.slice(self.offset * size..(self.offset + numel) * size);
+        let part = part.ok_or_else(|| Error::internal("a checked range is out of bounds"))?;
+        // Bytes other than 0 and 1 in a bool tensor, and elements across alignment, are put right by copying.
+        let aligned = part.bytes().as_ptr().align_offset(size) == 0;
+        if self.dtype == DType::Bool || !aligned {
+            return Tensor::from_bytes(self.dtype, self.sizes.clone(), part.bytes());
+        }
+        Tensor::from_storage(self.dtype, self.sizes.clone(), Arc::new(part))
+    }
+
+    /// Checks that the last element lies within a storage, so that all others do; no dimension may be empty.
+    fn check_bounds(&self, elements: usize) -> Result<()> {
+        let mut last = Some(self.offset);
+        for (size, stride) in self.sizes.iter().zip(&self.strides) {
+            let reach = (size - 1).checked_mul(*stride);
+            last = last
+                .zip(reach)
+                .and_then(|(last, reach)| last.checked_add(reach));
+        }
+        if last.is_some_and(|last| last < elements) {
+            return Ok(());
+        }
+        let TensorRecord {
+            offset, strides, ..
+        } = self;
+        Err(Error::format(format!(
+            "offset {offset} and strides {strides:?} reach beyond the storage of {elements} elements"
+        )))
+    }
+
+    fn gather(&self, numel: usize, storage: &[u8]) -> Result<Tensor> {
+        let size = self.dtype.size();
+        let bytes = numel.checked_mul(size);
+        let bytes = bytes.filter(|bytes| *bytes <= MAX_EXPANDED.max(storage.len()));
+        let bytes = bytes.ok_or_else(|| Error::unsupported("an expanded tensor of this size"))?;
+        let mut gathered = Vec::with_capacity(bytes);
+        let mut index = vec![0; self.sizes.len()];
+        let mut position = self.offset;
+        for _ in 0..numel {
+            let element = storage.get(position * size..(position + 1) * size);
+            gathered.extend_from_slice(element.unwrap_or_default());
+            self.advance(&mut index, &mut position);
+        }
+        Tensor::from_bytes(self.dtype, self.sizes.clone(), &gathered)
+    }
+
+    /// Moves to the next element in row-major order.
+    fn advance(&self, index: &mut [usize], position: &mut usize) {
+        for axis in (0..index.len()).rev() {
+            index[axis] += 1;
+            *position += self.strides[axis];
+            if index[axis] < self.sizes[axis] {
+                return;
+            }
+            *position -= index[axis] * self.strides[axis];
+            index[axis] = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(offset: usize, sizes: &[usize], strides: &[usize]) -> TensorRecord {
+        TensorRecord {
+            storage: "data/0".into(),
+            storage_numel: 6,
+            dtype: DType::U8,
+            offset,
+            sizes: sizes.to_vec(),
+            strides: strides.to_vec(),
+        }
+    }
+
+    #[test]
+    fn gathers_any_strides() {
+        let bytes = [0, 1, 2, 3, 4, 5];
+        let gather = |record: TensorRecord| {
+            record.check_bounds(6)?;
+            Ok::<_, Error>(record.gather(record.numel()?, &bytes)?.to_i64())
+        };
+        let transposed = gather(record(0, &[3, 2], &[1, 3])).unwrap();
+        assert_eq!(transposed, [0, 3, 1, 4, 2, 5]);
+        assert_eq!(gather(record(2, &[3], &[0])).unwrap(), [2, 2, 2]);
+        assert_eq!(gather(record(1, &[], &[])).unwrap(), [1]);
+        assert!(gather(record(1, &[3, 2], &[1, 3])).is_err());
+        assert!(gather(record(usize::MAX, &[2], &[1])).is_err());
+        assert!(gather(record(0, &[usize::MAX, 2], &[0, 0])).is_err());
+        assert!(gather(record(0, &[1 << 31], &[0])).is_err());
+    }
+
+    #[test]
+    fn contiguity_ignores_sizes_of_one() {
+        assert!(record(0, &[2, 1, 3], &[3, 77, 1]).is_contiguous());
+        assert!(record(0, &[0, 4], &[9, 9]).is_contiguous());
+        assert!(!record(0, &[3, 2], &[1, 3]).is_contiguous());
+    }
+}

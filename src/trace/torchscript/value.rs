@@ -1,0 +1,146 @@
+//! Values of a pickle: a tree in which shared parts stay shared.
+
+use std::sync::Arc;
+
+use crate::trace::torchscript::storage::TensorRecord;
+
+/// A value of a pickle. Clones are cheap; containers, objects and tensors that the pickle shares are one `Arc`,
+/// so that `Arc::ptr_eq` tells whether two places hold the same thing.
+#[derive(Clone, Debug)]
+pub enum Pickled {
+    /// `None`.
+    None,
+    /// `True` or `False`.
+    Bool(bool),
+    /// An integer of at most 64 bits.
+    Int(i64),
+    /// A float.
+    Float(f64),
+    /// A string.
+    Str(Arc<str>),
+    /// `torch.device`, as text: `cpu`, `cuda:0`.
+    Device(Arc<str>),
+    /// A tuple, also `torch.Size`.
+    Tuple(Arc<[Pickled]>),
+    /// A list.
+    List(Arc<List>),
+    /// A dict or ordered dict.
+    Dict(Arc<Dict>),
+    /// A tensor, by reference to its storage.
+    Tensor(Arc<TensorRecord>),
+    /// An instance of a class of the archive.
+    Object(Arc<Object>),
+}
+
+/// A list with its static type.
+#[derive(Debug)]
+pub struct List {
+    /// The elements.
+    pub items: Vec<Pickled>,
+    /// The static type as the archive writes it, `List[str]`, where it does.
+    pub type_tag: Option<Arc<str>>,
+}
+
+/// A dict with its static type.
+#[derive(Debug)]
+pub struct Dict {
+    /// Keys and values in order of insertion; a key that was set twice stands twice.
+    pub entries: Vec<(Pickled, Pickled)>,
+    /// The static type as the archive writes it, `Dict[str, int]`, where it does.
+    pub type_tag: Option<Arc<str>>,
+}
+
+/// An instance of a class of the archive: a module, a script object, or a member of an enumeration.
+#[derive(Debug)]
+pub struct Object {
+    /// Qualified name, `__torch__.torch.nn.modules.linear.Linear`.
+    pub class: Arc<str>,
+    /// Attributes in order. A member of an enumeration has one, `value`.
+    pub attributes: Vec<(Arc<str>, Pickled)>,
+}
+
+impl Object {
+    /// The value of an attribute.
+    pub fn get(&self, name: &str) -> Option<&Pickled> {
+        let mut attributes = self.attributes.iter();
+        let found = attributes.find(|(attribute, _)| &**attribute == name);
+        found.map(|(_, value)| value)
+    }
+}
+
+impl Dict {
+    /// The value of a string key.
+    pub fn get(&self, key: &str) -> Option<&Pickled> {
+        let mut entries = self.entries.iter().rev();
+        let found = entries.find(|(entry, _)| entry.as_str() == Some(key));
+        found.map(|(_, value)| value)
+    }
+}
+
+impl Pickled {
+    /// The string, if it is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Pickled::Str(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The integer, if it is one.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Pickled::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The tensor, if it is one.
+    pub fn as_tensor(&self) -> Option<&Arc<TensorRecord>> {
+        match self {
+            Pickled::Tensor(record) => Some(record),
+            _ => None,
+        }
+    }
+
+    /// The object, if it is one.
+    pub fn as_object(&self) -> Option<&Arc<Object>> {
+        match self {
+            Pickled::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// The dict, if it is one.
+    pub fn as_dict(&self) -> Option<&Arc<Dict>> {
+        match self {
+            Pickled::Dict(dict) => Some(dict),
+            _ => None,
+        }
+    }
+
+    /// The elements of a tuple or list.
+    pub fn as_items(&self) -> Option<&[Pickled]> {
+        match self {
+            Pickled::Tuple(items) => Some(items),
+            Pickled::List(list) => Some(&list.items),
+            _ => None,
+        }
+    }
+
+    /// What it is, for messages: `a tensor`.
+    pub fn describe(&self) -> &'static str {
+        match self {
+            Pickled::None => "None",
+            Pickled::Bool(_) => "a bool",
+            Pickled::Int(_) => "an int",
+            Pickled::Float(_) => "a float",
+            Pickled::Str(_) => "a string",
+            Pickled::Device(_) => "a device",
+            Pickled::Tuple(_) => "a tuple",
+            Pickled::List(_) => "a list",
+            Pickled::Dict(_) => "a dict",
+            Pickled::Tensor(_) => "a tensor",
+            Pickled::Object(_) => "an object",
+        }
+    }
+}

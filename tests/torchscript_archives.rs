@@ -1,0 +1,303 @@
+//! Reads whole TorchScript archives: the fixtures, every archive of the corpus where it is present, and thousands
+//! of fixtures with bytes changed, none of which may panic.
+
+use std::fs;
+use std::io::{Cursor, Read};
+use std::path::{Path, PathBuf};
+
+use onionskin::trace::torchscript::ast::{Function, Statement, StatementKind};
+use onionskin::trace::torchscript::{
+    Archive, Container, Object, Pickled, Source, parser, state_dict,
+};
+
+#[derive(Debug, Default)]
+struct Counts {
+    archives: usize,
+    modules: usize,
+    statements: usize,
+    tensors: usize,
+    located: usize,
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/archives")
+}
+
+fn corpus() -> Option<PathBuf> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/corpus");
+    let path = std::env::var_os("ONIONSKIN_CORPUS").map_or_else(beside, PathBuf::from);
+    path.is_dir().then_some(path)
+}
+
+/// Reads everything that an archive holds.
+fn read_all(archive: &Archive, counts: &mut Counts) -> onionskin::error::Result<()> {
+    counts.archives += 1;
+    archive.version();
+    for value in archive.constants().iter().chain([archive.root()]) {
+        read_value(archive, value, 0, counts)?;
+    }
+    for method in ["forward", "encode"] {
+        archive.traced_input_types(method);
+    }
+    let source = archive.source();
+    for module in source.modules() {
+        counts.modules += 1;
+        let Some(file) = source.module(module)? else {
+            continue;
+        };
+        let methods = file.classes.iter().flat_map(|class| &class.methods);
+        for function in methods.chain(&file.functions) {
+            read_function(source, function, counts);
+        }
+    }
+    Ok(())
+}
+
+fn read_function(source: &Source, function: &Function, counts: &mut Counts) {
+    read_statements(source, &function.file, &function.body, counts);
+}
+
+fn read_statements(source: &Source, file: &str, body: &[Statement], counts: &mut Counts) {
+    for statement in body {
+        counts.statements += 1;
+        counts.located += usize::from(source.location(file, statement.offset).is_some());
+        match &statement.kind {
+            StatementKind::If {
+                then, otherwise, ..
+            } => {
+                read_statements(source, file, then, counts);
+                read_statements(source, file, otherwise, counts);
+            }
+            StatementKind::While { body, .. }
+            | StatementKind::For { body, .. }
+            | StatementKind::With { body, .. } => read_statements(source, file, body, counts),
+            StatementKind::Define(function) => read_function(source, function, counts),
+            _ => {}
+        }
+    }
+}
+
+fn read_value(
+    archive: &Archive,
+    value: &Pickled,
+    depth: usize,
+    counts: &mut Counts,
+) -> onionskin::error::Result<()> {
+    // Mutated pickles may share values in ways that take forever to walk.
+    if depth > 12 {
+        return Ok(());
+    }
+    match value {
+        Pickled::Tensor(record) => {
+            counts.tensors += 1;
+            archive.tensor(record)?;
+        }
+        Pickled::Object(object) => {
+            let Object { class, attributes } = &**object;
+            archive.source().class(class)?;
+            for (_, value) in attributes {
+                read_value(archive, value, depth + 1, counts)?;
+            }
+        }
+        Pickled::Dict(dict) => {
+            check_tag(dict.type_tag.as_deref())?;
+            for (key, value) in &dict.entries {
+                read_value(archive, key, depth + 1, counts)?;
+                read_value(archive, value, depth + 1, counts)?;
+            }
+        }
+        Pickled::List(list) => check_tag(list.type_tag.as_deref())?,
+        _ => {}
+    }
+    for item in value.as_items().unwrap_or_default() {
+        read_value(archive, item, depth + 1, counts)?;
+    }
+    Ok(())
+}
+
+fn check_tag(tag: Option<&str>) -> onionskin::error::Result<()> {
+    tag.map(parser::parse_type).transpose().map(drop)
+}
+
+/// Calls a function with every archive of the corpus, those within ZIP files of cases included.
+fn for_each_archive(corpus: &Path, mut visit: impl FnMut(&str, Vec<u8>)) {
+    for model in list(&corpus.join("models")) {
+        let path = model.join("model.pt");
+        visit(
+            &path.display().to_string(),
+            fs::read(&path).expect("a model"),
+        );
+    }
+    for folder in ["ops", "programs"] {
+        for path in list(&corpus.join(folder)) {
+            let bytes = fs::read(&path).expect("cases");
+            let mut zip = zip::ZipArchive::new(Cursor::new(bytes)).expect("a ZIP file of cases");
+            for index in 0..zip.len() {
+                let mut entry = zip.by_index(index).expect("a case");
+                if entry.name().ends_with("model.pt") {
+                    let name = format!("{}/{}", path.display(), entry.name());
+                    let mut bytes = Vec::new();
+                    entry.read_to_end(&mut bytes).expect("a case");
+                    visit(&name, bytes);
+                }
+            }
+        }
+    }
+}
+
+fn list(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder of the corpus");
+    let mut paths: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    paths.sort();
+    paths
+}
+
+#[test]
+fn every_archive_can_be_read() {
+    let mut counts = Counts::default();
+    for name in ["two_layers.pt", "scripted.pt"] {
+        let archive = Archive::open(fixtures().join(name)).expect("a fixture");
+        read_all(&archive, &mut counts).expect("a fixture");
+    }
+    assert!(counts.located > 10, "{counts:?}");
+    let Some(corpus) = corpus() else {
+        eprintln!("the corpus is absent: read only the fixtures");
+        return;
+    };
+    let mut failures = Vec::new();
+    for_each_archive(&corpus, |name, bytes| {
+        let result = Archive::from_bytes(bytes).and_then(|archive| read_all(&archive, &mut counts));
+        failures.extend(result.err().map(|error| format!("{name}: {error}")));
+    });
+    eprintln!("{counts:?}");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn locations_lead_to_the_users_own_lines() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/make_archives.py");
+    let script = fs::read_to_string(path).expect("the script that made the fixtures");
+    let lines: Vec<&str> = script.lines().map(str::trim).collect();
+    for (archive, class, code, line) in [
+        (
+            "two_layers.pt",
+            "__torch__.TwoLayers",
+            "torch.relu_(",
+            "x.relu_()",
+        ),
+        (
+            "two_layers.pt",
+            "__torch__.torch.nn.modules.linear.Linear",
+            "torch.linear(",
+            "x = self.first(x)",
+        ),
+        (
+            "scripted.pt",
+            "__torch__.Scripted",
+            "torch.mul(x4, scale0)",
+            "x = x * scale",
+        ),
+        (
+            "scripted.pt",
+            "__torch__.Scripted",
+            "ops.prim.RaiseException(",
+            "raise ValueError(\"not plain\")",
+        ),
+    ] {
+        let archive = Archive::open(fixtures().join(archive)).expect("a fixture");
+        let file = &archive.source().class(class).expect("a class").file;
+        let text = archive.container().text(file).expect("its source");
+        let offset = text.find(code).expect("the code");
+        let location = archive.debug_location(file, offset).expect("a location");
+        assert_eq!(location.file, "make_archives.py");
+        assert_eq!(lines[location.line as usize - 1], line, "{code}");
+    }
+}
+
+/// A small generator of reproducible numbers (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound as u64) as usize
+    }
+}
+
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        let position = random.below(bytes.len());
+        match random.below(8) {
+            0 => bytes.truncate(position.max(1)),
+            1 => bytes.insert(position, random.below(256) as u8),
+            2 => drop(bytes.remove(position)),
+            3 => bytes[position] ^= 1 << random.below(8),
+            4 => bytes[position] = [0, 0x7f, 0x80, 0xff, b'(', b'.'][random.below(6)],
+            _ => bytes[position] = random.below(256) as u8,
+        }
+        if bytes.is_empty() {
+            bytes.push(0);
+        }
+    }
+}
+
+#[test]
+fn changed_archives_never_panic() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for name in [
+        "two_layers.pt",
+        "scripted.pt",
+        "state_dict.pt",
+        "nested_tensors.pt",
+    ] {
+        let original = fs::read(fixtures().join(name)).expect("a fixture");
+        for _ in 0..2000 {
+            let mut bytes = original.clone();
+            mutate(&mut bytes, &mut random);
+            let archive = Archive::from_bytes(bytes.clone());
+            let _ = archive.and_then(|archive| read_all(&archive, &mut Counts::default()));
+            let _ = Container::from_bytes(bytes).and_then(|zip| state_dict::tensors(&zip));
+        }
+    }
+}
+
+/// Checksums hide most faults of deflated records, so that their contents are changed by themselves as well.
+#[test]
+fn changed_records_never_panic() {
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    for name in [
+        "two_layers.pt",
+        "scripted.pt",
+        "state_dict.pt",
+        "nested_tensors.pt",
+    ] {
+        let container = Container::open(&fixtures().join(name)).expect("a fixture");
+        for record in container.names().map(str::to_owned).collect::<Vec<_>>() {
+            let original = container.record(&record).expect("a record");
+            let original: &[u8] = original.as_ref();
+            if original.is_empty() {
+                continue;
+            }
+            for _ in 0..500 {
+                let mut bytes = original.to_vec();
+                mutate(&mut bytes, &mut random);
+                read_record(&record, &bytes);
+            }
+        }
+    }
+}
+
+fn read_record(name: &str, bytes: &[u8]) {
+    use onionskin::trace::torchscript::{debug::DebugMap, pickle};
+    if name.ends_with(".debug_pkl") {
+        let _ = DebugMap::read(bytes).map(|map| map.location(100));
+    } else if name.ends_with(".pkl") {
+        let _ = pickle::unpickle(bytes, "data");
+    } else if name.ends_with(".py") {
+        let _ = parser::parse_file(name, "__torch__", &String::from_utf8_lossy(bytes));
+    }
+}
