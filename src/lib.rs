@@ -8,6 +8,7 @@ pub mod dtype;
 pub mod error;
 pub mod interp;
 pub mod ir;
+pub mod kernel;
 pub mod mapping;
 pub mod op;
 pub mod pass;

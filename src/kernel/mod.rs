@@ -1,0 +1,3 @@
+//! WGSL and dispatches as data, without a device: what `gpu/` executes.
+
+pub mod plan;

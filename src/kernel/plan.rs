@@ -1,0 +1,263 @@
+//! A [`Plan`]: kernels, the memory they work on, and the order in which they run. Made on any machine, executed by `gpu/`.
+
+use crate::dim::{Bindings, Dim};
+use crate::dtype::DType;
+use crate::error::{Error, Place, Result};
+use crate::shape::Shape;
+use crate::symbols::Guard;
+
+/// What a device can do, as far as planning needs to know. Taken from an adapter, or made up for tests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Capabilities {
+    /// Largest storage buffer binding in bytes.
+    pub max_binding_size: u64,
+    /// Largest buffer in bytes.
+    pub max_buffer_size: u64,
+    /// Storage buffers that one kernel may bind.
+    pub max_storage_buffers: u32,
+    /// Workgroups along one dimension of a dispatch.
+    pub max_workgroups: u32,
+    /// Invocations of a workgroup.
+    pub max_invocations: u32,
+    /// Bytes of workgroup memory.
+    pub max_workgroup_memory: u32,
+    /// 64-bit integers in shaders; without them `i64` is held in 32 bits, and inputs and constants are checked.
+    pub int64: bool,
+    /// Double precision in shaders; without it `f64` is refused.
+    pub float64: bool,
+    /// Half precision in shaders; without it `f16` is held and computed in `f32`, rounded at each store.
+    pub float16: bool,
+    /// Subgroup operations.
+    pub subgroups: bool,
+    /// The adapter is a software rasteriser.
+    pub software: bool,
+}
+
+/// The type that elements of a buffer have in WGSL. Types narrower than 32 bits that WGSL cannot store are widened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Storage {
+    /// `u32`: `bool` (0 or 1).
+    U32,
+    /// `i32`: `u8`, `i8`, `i16`, `i32`, and `i64` on devices without 64-bit integers.
+    I32,
+    /// `i64`
+    I64,
+    /// `f16`
+    F16,
+    /// `f32`: `f32`, `bf16`, and `f16` on devices without half precision.
+    F32,
+    /// `f64`
+    F64,
+}
+
+impl Storage {
+    /// How a dtype is stored on a device; an error if it cannot be.
+    pub fn of(dtype: DType, capabilities: &Capabilities) -> Result<Storage> {
+        Ok(match dtype {
+            DType::Bool => Storage::U32,
+            DType::U8 | DType::I8 | DType::I16 | DType::I32 => Storage::I32,
+            DType::I64 => {
+                if capabilities.int64 {
+                    Storage::I64
+                } else {
+                    Storage::I32
+                }
+            }
+            DType::F16 => {
+                if capabilities.float16 {
+                    Storage::F16
+                } else {
+                    Storage::F32
+                }
+            }
+            DType::BF16 | DType::F32 => Storage::F32,
+            DType::F64 if capabilities.float64 => Storage::F64,
+            DType::F64 => {
+                return Err(Error::plan("the device has no double precision")
+                    .help("run on the host, or convert the model to f32"));
+            }
+        })
+    }
+
+    /// Name of the type in WGSL.
+    pub fn wgsl(self) -> &'static str {
+        match self {
+            Storage::U32 => "u32",
+            Storage::I32 => "i32",
+            Storage::I64 => "i64",
+            Storage::F16 => "f16",
+            Storage::F32 => "f32",
+            Storage::F64 => "f64",
+        }
+    }
+
+    /// Bytes of an element.
+    pub fn size(self) -> u64 {
+        match self {
+            Storage::F16 => 2,
+            Storage::U32 | Storage::I32 | Storage::F32 => 4,
+            Storage::I64 | Storage::F64 => 8,
+        }
+    }
+}
+
+/// A compute shader: everything about it that does not change from dispatch to dispatch.
+///
+/// Bindings of group 0, in this order: one storage buffer for each entry of `bindings`, then, if `sizes` is not 0, a
+/// uniform buffer `array<vec4<u32>, …>` of `sizes` numbers rounded up to whole vectors. The entry point is `main`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// For people: `reduce_sum`, `dot_gelu`.
+    pub label: String,
+    /// The source.
+    pub wgsl: String,
+    /// How each storage buffer is accessed.
+    pub bindings: Vec<Access>,
+    /// Number of `u32` sizes in the uniform buffer.
+    pub sizes: usize,
+}
+
+/// How a kernel accesses a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// `var<storage, read>`: weights and inputs that no kernel writes.
+    Read,
+    /// `var<storage, read_write>`: everything in the arena, read or written, since a dispatch is one usage scope.
+    ReadWrite,
+}
+
+/// Index of a slot in its plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SlotId(pub usize);
+
+/// A piece of device memory: `numel` elements, contiguous.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slot {
+    /// The graph value's name, for people.
+    pub name: String,
+    /// Element type of the model.
+    pub dtype: DType,
+    /// Element type on the device.
+    pub storage: Storage,
+    /// Shape of the value.
+    pub shape: Shape,
+    /// What the memory is for.
+    pub kind: SlotKind,
+}
+
+/// What a slot's memory is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SlotKind {
+    /// The input of this index, uploaded before a run.
+    Input(usize),
+    /// The weight of this name, uploaded once.
+    Weight(String),
+    /// A value between two kernels. Its memory is free outside of `first..=last`, which are indices of steps.
+    Temporary {
+        /// The step that writes it.
+        first: usize,
+        /// The last step that reads it.
+        last: usize,
+    },
+    /// A value that is read back. The same value may be several outputs.
+    Output,
+}
+
+/// One dispatch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Index into [`Plan::kernels`].
+    pub kernel: usize,
+    /// The slot of each storage binding.
+    pub bindings: Vec<SlotId>,
+    /// The numbers in the uniform buffer.
+    pub sizes: Vec<Dim>,
+    /// Workgroups along x, y and z. Kernels are written so that a one-dimensional count may be folded: see
+    /// [`fold_workgroups`].
+    pub workgroups: Workgroups,
+    /// Where in the user's model the work comes from.
+    pub place: Place,
+    /// The graph nodes that it computes, for messages and profiles.
+    pub nodes: Vec<String>,
+}
+
+/// How many workgroups a step needs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Workgroups {
+    /// So many in all, numbered `x + y·(count of x)`; surplus ones do nothing.
+    Linear(Dim),
+    /// Exactly these.
+    Grid([Dim; 3]),
+}
+
+/// What to run on a device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Distinct kernels.
+    pub kernels: Vec<Kernel>,
+    /// Device memory.
+    pub slots: Vec<Slot>,
+    /// Dispatches in order.
+    pub steps: Vec<Step>,
+    /// The slot of each input that is used.
+    pub inputs: Vec<Option<SlotId>>,
+    /// The slot of each output.
+    pub outputs: Vec<SlotId>,
+    /// Conditions on symbolic sizes.
+    pub guards: Vec<Guard>,
+}
+
+/// Folds a count of workgroups into x and y within a device's limit: as few surplus ones as possible.
+pub fn fold_workgroups(count: u64, limit: u32) -> Result<[u32; 3]> {
+    let limit = u64::from(limit.max(1));
+    let rows = count.div_ceil(limit).max(1);
+    if rows > limit {
+        return Err(Error::plan(format!(
+            "{count} workgroups are more than the device can start at once"
+        )));
+    }
+    let columns = count.div_ceil(rows);
+    let narrow =
+        |number: u64| u32::try_from(number).map_err(|_| Error::plan("too many workgroups"));
+    Ok([narrow(columns)?, narrow(rows)?, 1])
+}
+
+impl Workgroups {
+    /// The dispatch for given sizes. Any zero means that nothing is dispatched.
+    pub fn eval(&self, bindings: &Bindings, limit: u32) -> Result<[u32; 3]> {
+        let count = |dim: &Dim| Ok::<u64, Error>(u64::try_from(dim.eval(bindings)?).unwrap_or(0));
+        match self {
+            Workgroups::Linear(dim) => match count(dim)? {
+                0 => Ok([0, 0, 0]),
+                many => fold_workgroups(many, limit),
+            },
+            Workgroups::Grid(grid) => {
+                let mut counts = [0; 3];
+                for (slot, dim) in counts.iter_mut().zip(grid) {
+                    let many = count(dim)?;
+                    *slot = u32::try_from(many)
+                        .ok()
+                        .filter(|many| *many <= limit)
+                        .ok_or_else(|| {
+                            Error::plan(format!(
+                                "{many} workgroups are more than the device can start at once"
+                            ))
+                        })?;
+                }
+                Ok(counts)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workgroups_fold_at_the_limit() {
+        assert_eq!(fold_workgroups(65_535, 65_535).ok(), Some([65_535, 1, 1]));
+        assert_eq!(fold_workgroups(65_536, 65_535).ok(), Some([32_768, 2, 1]));
+        assert!(fold_workgroups(u64::MAX, 65_535).is_err());
+    }
+}
