@@ -34,7 +34,7 @@ fn read_all(archive: &Archive, counts: &mut Counts) -> onionskin::error::Result<
     counts.archives += 1;
     archive.version();
     for value in archive.constants().iter().chain([archive.root()]) {
-        read_value(archive, value, 0, counts)?;
+        read_value(archive, value, counts)?;
     }
     for method in ["forward", "encode"] {
         archive.traced_input_types(method);
@@ -80,13 +80,8 @@ fn read_statements(source: &Source, file: &str, body: &[Statement], counts: &mut
 fn read_value(
     archive: &Archive,
     value: &Pickled,
-    depth: usize,
     counts: &mut Counts,
 ) -> onionskin::error::Result<()> {
-    // Mutated pickles may share values in ways that take forever to walk.
-    if depth > 12 {
-        return Ok(());
-    }
     match value {
         Pickled::Tensor(record) => {
             counts.tensors += 1;
@@ -96,21 +91,21 @@ fn read_value(
             let Object { class, attributes } = &**object;
             archive.source().class(class)?;
             for (_, value) in attributes {
-                read_value(archive, value, depth + 1, counts)?;
+                read_value(archive, value, counts)?;
             }
         }
         Pickled::Dict(dict) => {
             check_tag(dict.type_tag.as_deref())?;
             for (key, value) in &dict.entries {
-                read_value(archive, key, depth + 1, counts)?;
-                read_value(archive, value, depth + 1, counts)?;
+                read_value(archive, key, counts)?;
+                read_value(archive, value, counts)?;
             }
         }
         Pickled::List(list) => check_tag(list.type_tag.as_deref())?,
         _ => {}
     }
     for item in value.as_items().unwrap_or_default() {
-        read_value(archive, item, depth + 1, counts)?;
+        read_value(archive, item, counts)?;
     }
     Ok(())
 }

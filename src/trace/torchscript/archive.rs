@@ -225,6 +225,9 @@ mod tests {
         let table = attribute(archive.root(), "table").as_dict().unwrap();
         assert_eq!(table.get("b").and_then(Pickled::as_int), Some(-70000));
         assert_eq!(archive.constants()[0].as_str(), Some("é"));
+        let color = attribute(archive.root(), "color").as_object().unwrap();
+        assert_eq!(&*color.class, "__torch__.Color");
+        assert_eq!(color.get("value").and_then(Pickled::as_int), Some(2));
         assert!(archive.traced_inputs().is_none());
         assert!(
             attribute(archive.root(), "layers.0.weight")

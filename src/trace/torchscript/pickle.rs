@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result, Trail};
 use crate::trace::torchscript::storage::TensorRecord;
-use crate::trace::torchscript::value::{Dict, List, Object, Pickled};
+use crate::trace::torchscript::value::Pickled;
 
+mod freeze;
 mod globals;
-
-/// Values may lie this deep in each other.
-const MAX_DEPTH: usize = 256;
 
 /// Reads a pickle of protocol 2 to 5. Storages become references to the records `folder/key`.
 pub fn unpickle(bytes: &[u8], folder: &str) -> Result<Pickled> {
@@ -24,12 +22,7 @@ pub fn unpickle(bytes: &[u8], folder: &str) -> Result<Pickled> {
         memo: HashMap::new(),
     };
     let root = machine.run().at(|| format!("byte {}", machine.position))?;
-    let mut freezer = Freezer {
-        frozen: vec![Progress::Untouched; machine.nodes.len()],
-        heights: vec![0; machine.nodes.len()],
-        nodes: machine.nodes,
-    };
-    freezer.freeze(root, 0)
+    freeze::freeze(machine.nodes, root)
 }
 
 /// Index of a node.
@@ -47,19 +40,6 @@ enum Node {
     Global(String),
     /// A storage: a tensor record over all of it.
     Storage(TensorRecord),
-}
-
-impl Node {
-    fn parts(&self) -> Vec<Id> {
-        match self {
-            Node::Tuple(items) | Node::List(items, _) => items.clone(),
-            Node::Dict(entries, _) | Node::Object(_, entries) => entries
-                .iter()
-                .flat_map(|(key, value)| [*key, *value])
-                .collect(),
-            Node::Leaf(_) | Node::Global(_) | Node::Storage(_) => Vec::new(),
-        }
-    }
 }
 
 struct Machine<'a> {
@@ -334,89 +314,6 @@ fn underflow() -> Error {
     Error::format("the pickle takes more values than it has")
 }
 
-fn too_deep() -> Error {
-    Error::unsupported("values nested too deeply")
-}
-
-#[derive(Clone)]
-enum Progress {
-    Untouched,
-    Started,
-    Done(Pickled),
-}
-
-/// Turns nodes into values, every node once, so that what was shared stays shared.
-struct Freezer {
-    nodes: Vec<Node>,
-    frozen: Vec<Progress>,
-    /// How many values lie in each other from a node downwards. Recursion meets a shared value only once, so that
-    /// its own depth does not bound that of the result.
-    heights: Vec<usize>,
-}
-
-impl Freezer {
-    fn freeze(&mut self, id: Id, depth: usize) -> Result<Pickled> {
-        match &self.frozen[id] {
-            Progress::Done(value) => return Ok(value.clone()),
-            Progress::Started => return Err(Error::unsupported("a value that contains itself")),
-            Progress::Untouched if depth > MAX_DEPTH => return Err(too_deep()),
-            Progress::Untouched => self.frozen[id] = Progress::Started,
-        }
-        let node = std::mem::replace(&mut self.nodes[id], Node::Tuple(Vec::new()));
-        let parts = node.parts();
-        let value = self.value(node, depth + 1)?;
-        let tallest = parts.iter().map(|part| self.heights[*part]).max();
-        self.heights[id] = 1 + tallest.unwrap_or(0);
-        if self.heights[id] > MAX_DEPTH {
-            return Err(too_deep());
-        }
-        self.frozen[id] = Progress::Done(value.clone());
-        Ok(value)
-    }
-
-    fn value(&mut self, node: Node, depth: usize) -> Result<Pickled> {
-        Ok(match node {
-            Node::Leaf(value) => value,
-            Node::Tuple(items) => Pickled::Tuple(self.items(items, depth)?.into()),
-            Node::List(items, type_tag) => {
-                let items = self.items(items, depth)?;
-                Pickled::List(Arc::new(List { items, type_tag }))
-            }
-            Node::Dict(entries, type_tag) => {
-                let entries = self.entries(entries, depth)?;
-                Pickled::Dict(Arc::new(Dict { entries, type_tag }))
-            }
-            Node::Object(class, attributes) => self.object(class, attributes, depth)?,
-            Node::Global(name) => return Err(globals::refuse(&name)),
-            Node::Storage(record) => Pickled::Tensor(Arc::new(record)),
-        })
-    }
-
-    fn items(&mut self, items: Vec<Id>, depth: usize) -> Result<Vec<Pickled>> {
-        items.into_iter().map(|id| self.freeze(id, depth)).collect()
-    }
-
-    fn entries(&mut self, ids: Vec<(Id, Id)>, depth: usize) -> Result<Vec<(Pickled, Pickled)>> {
-        let mut entries = Vec::with_capacity(ids.len());
-        for (key, value) in ids {
-            entries.push((self.freeze(key, depth)?, self.freeze(value, depth)?));
-        }
-        Ok(entries)
-    }
-
-    fn object(&mut self, class: Arc<str>, ids: Vec<(Id, Id)>, depth: usize) -> Result<Pickled> {
-        let mut attributes = Vec::with_capacity(ids.len());
-        for (name, value) in ids {
-            let Pickled::Str(name) = self.freeze(name, depth)? else {
-                return Err(Error::format("an attribute's name is not a string").at(class));
-            };
-            let value = self.freeze(value, depth).at(|| format!("{class}.{name}"))?;
-            attributes.push((name, value));
-        }
-        Ok(Pickled::Object(Arc::new(Object { class, attributes })))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -462,7 +359,7 @@ mod tests {
         let object = object.as_object().unwrap().clone();
         assert_eq!(&*object.class, "__torch__.a.B");
         assert_eq!(object.get("x").and_then(Pickled::as_int), Some(7));
-        let member = read(b"c__torch__\nColor\nK\x01\x85R").unwrap();
+        let member = read(b"c__torch__\nColor\nK\x01R").unwrap();
         assert_eq!(
             member
                 .as_object()
@@ -507,6 +404,9 @@ mod tests {
             read(&deep).unwrap_err().message(),
             "values nested too deeply"
         );
+        let doubled = [&b")"[..], &b"q\x00h\x00\x86".repeat(100)].concat();
+        let message = read(&doubled).unwrap_err().message().to_owned();
+        assert!(message.starts_with("more than"), "{message}");
         // Every rung is shallow above the one before, which has been seen already.
         let rung = [&b"h\x00"[..], &[0x85; 100], b"q\x00"].concat();
         let ladder = [b"()q\x00", rung.repeat(1000).as_slice(), b"t"].concat();

@@ -2,14 +2,11 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Result, Trail};
+use crate::error::{Result, Trail};
 use crate::tensor::Tensor;
 use crate::trace::torchscript::archive::{check_byte_order, pickle};
 use crate::trace::torchscript::container::Container;
 use crate::trace::torchscript::value::Pickled;
-
-/// No file holds more tensors than this: parts that a pickle shares would otherwise multiply without end.
-const MAX_TENSORS: usize = 1 << 20;
 
 /// Reads all tensors of a file in order. A name is the path to the tensor: keys of dicts and places in lists and
 /// tuples, joined by dots; that of a file which is one tensor is `0`. What is no tensor is left out.
@@ -24,7 +21,6 @@ pub fn tensors(container: &Container) -> Result<Vec<(String, Tensor)>> {
     check_byte_order(container)?;
     let mut reader = Reader {
         container,
-        values: 0,
         tensors: Vec::new(),
     };
     match pickle(container, "data")? {
@@ -36,18 +32,11 @@ pub fn tensors(container: &Container) -> Result<Vec<(String, Tensor)>> {
 
 struct Reader<'a> {
     container: &'a Container,
-    values: usize,
     tensors: Vec<(String, Tensor)>,
 }
 
 impl Reader<'_> {
     fn collect(&mut self, name: &str, value: &Pickled) -> Result<()> {
-        self.values += 1;
-        if self.values > MAX_TENSORS {
-            return Err(Error::unsupported(format!(
-                "more than {MAX_TENSORS} values"
-            )));
-        }
         if let Pickled::Tensor(record) = value {
             let tensor = record.read(self.container).at(|| name.to_owned())?;
             self.tensors.push((name.to_owned(), tensor));

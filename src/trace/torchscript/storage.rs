@@ -80,6 +80,9 @@ impl TensorRecord {
 
     /// Checks that the last element lies within a storage, so that all others do; no dimension may be empty.
     fn check_bounds(&self, elements: usize) -> Result<()> {
+        if self.sizes.len() != self.strides.len() {
+            return Err(Error::format("a tensor has not as many strides as sizes"));
+        }
         let mut last = Some(self.offset);
         for (size, stride) in self.sizes.iter().zip(&self.strides) {
             let reach = (size - 1).checked_mul(*stride);

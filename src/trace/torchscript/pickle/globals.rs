@@ -33,11 +33,15 @@ impl Machine<'_> {
     pub(super) fn reduce(&mut self) -> Result<()> {
         let arguments = self.pop()?;
         let function = self.pop()?;
-        let arguments = self.tuple_items(arguments)?.to_vec();
         let Node::Global(name) = &self.nodes[function] else {
             return Err(Error::format("something is called that is no name"));
         };
         let name = name.clone();
+        // A member of an enumeration is written as a call of its class with the bare value.
+        if is_class(&name) {
+            return self.member(name.into(), arguments);
+        }
+        let arguments = self.tuple_items(arguments)?.to_vec();
         match (name.as_str(), arguments.as_slice()) {
             ("collections.OrderedDict", []) => self.push(Node::Dict(Vec::new(), None)),
             ("torch._utils._rebuild_tensor_v2" | "torch._utils._rebuild_tensor", arguments) => {
@@ -57,8 +61,6 @@ impl Machine<'_> {
                 self.tagged(*list, "List[Tensor]".into())
             }
             ("torch.device", arguments) => self.device(arguments),
-            // A member of an enumeration is written as a call of its class with the value.
-            (class, [value]) if is_class(class) => self.member(class.into(), *value),
             (name, _) => Err(refuse(name)),
         }
     }

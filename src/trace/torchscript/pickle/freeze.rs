@@ -1,0 +1,139 @@
+//! From nodes that refer to each other by index to a tree of values.
+
+use super::*;
+use crate::trace::torchscript::value::{Dict, List, Object};
+
+/// Values may lie this deep in each other.
+const MAX_DEPTH: usize = 256;
+
+/// A tree may have this many values when those that are shared count wherever they occur, so that whoever walks it
+/// comes to an end.
+const MAX_VALUES: usize = 1 << 26;
+
+/// Turns nodes into values, every node once, so that what was shared stays shared.
+pub(super) fn freeze(nodes: Vec<Node>, root: Id) -> Result<Pickled> {
+    let mut freezer = Freezer {
+        frozen: vec![Progress::Untouched; nodes.len()],
+        extents: vec![Extent::default(); nodes.len()],
+        nodes,
+    };
+    freezer.freeze(root, 0)
+}
+
+#[derive(Clone)]
+enum Progress {
+    Untouched,
+    Started,
+    Done(Pickled),
+}
+
+struct Freezer {
+    nodes: Vec<Node>,
+    frozen: Vec<Progress>,
+    extents: Vec<Extent>,
+}
+
+/// The tree below a node. Recursion meets a shared value only once, so that its own depth and length do not bound
+/// those of the result.
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    depth: usize,
+    values: usize,
+}
+
+impl Extent {
+    fn above(parts: impl Iterator<Item = Extent>) -> Result<Extent> {
+        let start = Extent {
+            depth: 0,
+            values: 1,
+        };
+        let all = parts.fold(start, |all, part| Extent {
+            depth: all.depth.max(part.depth + 1),
+            values: all.values.saturating_add(part.values),
+        });
+        if all.values > MAX_VALUES {
+            return Err(Error::unsupported(format!("more than {MAX_VALUES} values")));
+        }
+        if all.depth > MAX_DEPTH {
+            Err(too_deep())
+        } else {
+            Ok(all)
+        }
+    }
+}
+
+impl Freezer {
+    fn freeze(&mut self, id: Id, depth: usize) -> Result<Pickled> {
+        match &self.frozen[id] {
+            Progress::Done(value) => return Ok(value.clone()),
+            Progress::Started => return Err(Error::unsupported("a value that contains itself")),
+            Progress::Untouched if depth > MAX_DEPTH => return Err(too_deep()),
+            Progress::Untouched => self.frozen[id] = Progress::Started,
+        }
+        let node = std::mem::replace(&mut self.nodes[id], Node::Tuple(Vec::new()));
+        let parts = node.parts();
+        let value = self.value(node, depth + 1)?;
+        self.extents[id] = Extent::above(parts.iter().map(|part| self.extents[*part]))?;
+        self.frozen[id] = Progress::Done(value.clone());
+        Ok(value)
+    }
+
+    fn value(&mut self, node: Node, depth: usize) -> Result<Pickled> {
+        Ok(match node {
+            Node::Leaf(value) => value,
+            Node::Tuple(items) => Pickled::Tuple(self.items(items, depth)?.into()),
+            Node::List(items, type_tag) => {
+                let items = self.items(items, depth)?;
+                Pickled::List(Arc::new(List { items, type_tag }))
+            }
+            Node::Dict(entries, type_tag) => {
+                let entries = self.entries(entries, depth)?;
+                Pickled::Dict(Arc::new(Dict { entries, type_tag }))
+            }
+            Node::Object(class, attributes) => self.object(class, attributes, depth)?,
+            Node::Global(name) => return Err(globals::refuse(&name)),
+            Node::Storage(record) => Pickled::Tensor(Arc::new(record)),
+        })
+    }
+
+    fn items(&mut self, items: Vec<Id>, depth: usize) -> Result<Vec<Pickled>> {
+        items.into_iter().map(|id| self.freeze(id, depth)).collect()
+    }
+
+    fn entries(&mut self, ids: Vec<(Id, Id)>, depth: usize) -> Result<Vec<(Pickled, Pickled)>> {
+        let mut entries = Vec::with_capacity(ids.len());
+        for (key, value) in ids {
+            entries.push((self.freeze(key, depth)?, self.freeze(value, depth)?));
+        }
+        Ok(entries)
+    }
+
+    fn object(&mut self, class: Arc<str>, ids: Vec<(Id, Id)>, depth: usize) -> Result<Pickled> {
+        let mut attributes = Vec::with_capacity(ids.len());
+        for (name, value) in ids {
+            let Pickled::Str(name) = self.freeze(name, depth)? else {
+                return Err(Error::format("an attribute's name is not a string").at(class));
+            };
+            let value = self.freeze(value, depth).at(|| format!("{class}.{name}"))?;
+            attributes.push((name, value));
+        }
+        Ok(Pickled::Object(Arc::new(Object { class, attributes })))
+    }
+}
+
+impl Node {
+    fn parts(&self) -> Vec<Id> {
+        match self {
+            Node::Tuple(items) | Node::List(items, _) => items.clone(),
+            Node::Dict(entries, _) | Node::Object(_, entries) => entries
+                .iter()
+                .flat_map(|(key, value)| [*key, *value])
+                .collect(),
+            Node::Leaf(_) | Node::Global(_) | Node::Storage(_) => Vec::new(),
+        }
+    }
+}
+
+fn too_deep() -> Error {
+    Error::unsupported("values nested too deeply")
+}
