@@ -6,6 +6,9 @@
 Each folder holds a recorded case (see tests/fixtures/README.md). `model.pt` runs as a TorchScript module without the optimising
 executor, so that every operator is one call of PyTorch's own kernel, as in eager mode. Prints one JSON object a line per input set:
 median, fastest and slowest of `runs` calls in milliseconds, after `warmup` calls. Needs torch and safetensors.
+
+Use a quiet machine: where another process holds a core, two threads wait for each other, and a small model takes a hundred
+times as long.
 """
 
 import argparse
