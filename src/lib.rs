@@ -3,11 +3,14 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 pub mod aten;
+pub mod cases;
+pub mod compare;
 pub mod dim;
 pub mod dtype;
 pub mod error;
 pub mod interp;
 pub mod ir;
+pub mod item;
 pub mod kernel;
 pub mod mapping;
 pub mod op;
@@ -16,4 +19,5 @@ pub mod scalar;
 pub mod shape;
 pub mod symbols;
 pub mod tensor;
+pub mod tensor_file;
 pub mod trace;

@@ -1,0 +1,275 @@
+//! Comparison of outputs with what was expected: `|got - expected| <= atol + rtol * |expected|`, NaN equal to NaN.
+
+use std::fmt;
+
+use crate::item::Item;
+use crate::tensor::Tensor;
+
+/// Relative and absolute tolerance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Times the expected magnitude.
+    pub rtol: f64,
+    /// Added to that.
+    pub atol: f64,
+}
+
+/// How far one output is from what was expected.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Where in the result the output stands; empty if it is the result.
+    pub path: String,
+    /// Why the two cannot be compared: dtype, shape or structure.
+    pub incomparable: Option<String>,
+    /// Largest absolute difference of finite elements.
+    pub max_abs: f64,
+    /// Largest relative difference of finite elements.
+    pub max_rel: f64,
+    /// Index of the element that is furthest beyond its tolerance.
+    pub worst: Vec<usize>,
+    /// That element, and what it should be.
+    pub values: (f64, f64),
+    /// Elements beyond the tolerance.
+    pub wrong: usize,
+    /// Elements in all.
+    pub numel: usize,
+}
+
+impl Difference {
+    /// True if every element is within its tolerance.
+    pub fn passed(&self) -> bool {
+        self.incomparable.is_none() && self.wrong == 0
+    }
+
+    fn incomparable(path: &str, why: String) -> Difference {
+        Difference {
+            path: path.to_string(),
+            incomparable: Some(why),
+            max_abs: f64::NAN,
+            max_rel: f64::NAN,
+            worst: Vec::new(),
+            values: (f64::NAN, f64::NAN),
+            wrong: 0,
+            numel: 0,
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = if self.path.is_empty() {
+            "output"
+        } else {
+            &self.path
+        };
+        if let Some(why) = &self.incomparable {
+            return write!(f, "{path}: {why}");
+        }
+        write!(
+            f,
+            "{path}: max abs {:.3e}, max rel {:.3e}",
+            self.max_abs, self.max_rel
+        )?;
+        if self.wrong > 0 {
+            let (got, expected) = self.values;
+            write!(
+                f,
+                ", {} of {} wrong, worst at {:?}: {got} instead of {expected}",
+                self.wrong, self.numel, self.worst
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Compares every leaf of two results.
+pub fn compare(got: &Item, expected: &Item, tolerance: Tolerance) -> Vec<Difference> {
+    let (left, right) = (got.leaves(), expected.leaves());
+    if left.len() != right.len() {
+        return vec![Difference::incomparable(
+            "",
+            format!("{} values instead of {}", left.len(), right.len()),
+        )];
+    }
+    left.into_iter()
+        .zip(right)
+        .map(|((_, got), (path, expected))| compare_leaf(&path, got, expected, tolerance))
+        .collect()
+}
+
+fn compare_leaf(path: &str, got: &Item, expected: &Item, tolerance: Tolerance) -> Difference {
+    let close = |a: f64, b: f64| {
+        a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-6 * b.abs().max(1.0)
+    };
+    match (got, expected) {
+        (Item::Tensor(got), Item::Tensor(expected)) => {
+            compare_tensors(path, got, expected, tolerance)
+        }
+        (Item::Number(a), Item::Number(b))
+            if a.category() == b.category() && close(a.to_f64(), b.to_f64()) =>
+        {
+            Difference {
+                incomparable: None,
+                max_abs: 0.0,
+                max_rel: 0.0,
+                ..Difference::incomparable(path, String::new())
+            }
+        }
+        (got, expected) if got == expected => Difference {
+            incomparable: None,
+            max_abs: 0.0,
+            max_rel: 0.0,
+            ..Difference::incomparable(path, String::new())
+        },
+        (got, expected) => {
+            Difference::incomparable(path, format!("{got:?} instead of {expected:?}"))
+        }
+    }
+}
+
+/// Compares two tensors; integers and `bool` must be equal.
+pub fn compare_tensors(
+    path: &str,
+    got: &Tensor,
+    expected: &Tensor,
+    tolerance: Tolerance,
+) -> Difference {
+    if (got.dtype(), got.shape()) != (expected.dtype(), expected.shape()) {
+        let why = format!(
+            "{} instead of {}",
+            got.tensor_type(),
+            expected.tensor_type()
+        );
+        return Difference::incomparable(path, why);
+    }
+    let mut difference = Difference {
+        incomparable: None,
+        max_abs: 0.0,
+        max_rel: 0.0,
+        ..Difference::incomparable(path, String::new())
+    };
+    difference.numel = got.numel();
+    if !got.dtype().is_float() {
+        let pairs = got.to_i64().into_iter().zip(expected.to_i64());
+        let distances = pairs.map(|(a, b)| {
+            (
+                a as f64,
+                b as f64,
+                if a == b {
+                    0.0
+                } else {
+                    (a.wrapping_sub(b) as f64).abs().max(1.0)
+                },
+                0.0,
+            )
+        });
+        difference.measure(got.shape(), distances);
+        return difference;
+    }
+    let distances = got
+        .to_f64()
+        .into_iter()
+        .zip(expected.to_f64())
+        .map(|(a, b)| {
+            let same = a == b || (a.is_nan() && b.is_nan());
+            let distance = if same { 0.0 } else { (a - b).abs() };
+            (a, b, distance, tolerance.atol + tolerance.rtol * b.abs())
+        });
+    difference.measure(got.shape(), distances);
+    difference
+}
+
+impl Difference {
+    /// Takes in elements: got, expected, distance, allowed distance.
+    fn measure(&mut self, shape: &[usize], elements: impl Iterator<Item = (f64, f64, f64, f64)>) {
+        let mut furthest = f64::NEG_INFINITY;
+        for (index, (got, expected, distance, allowed)) in elements.enumerate() {
+            // An infinity or not-a-number on one side only makes the distance incomparable, hence wrong.
+            let wrong = !(distance <= allowed) || (distance.is_infinite() && got != expected);
+            let excess = if distance.is_nan() {
+                f64::INFINITY
+            } else {
+                distance - allowed
+            };
+            if distance.is_finite() {
+                self.max_abs = self.max_abs.max(distance);
+                self.max_rel = self.max_rel.max(if expected == 0.0 {
+                    0.0
+                } else {
+                    distance / expected.abs()
+                });
+            } else {
+                self.max_abs = f64::INFINITY;
+            }
+            self.wrong += usize::from(wrong);
+            if (wrong || self.wrong == 0) && excess > furthest {
+                furthest = excess;
+                self.values = (got, expected);
+                self.worst = unravel(index, shape);
+            }
+        }
+    }
+}
+
+fn unravel(mut index: usize, shape: &[usize]) -> Vec<usize> {
+    let mut coordinates = vec![0; shape.len()];
+    for (slot, size) in coordinates.iter_mut().zip(shape).rev() {
+        *slot = index % size.max(&1);
+        index /= size.max(&1);
+    }
+    coordinates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXACT: Tolerance = Tolerance {
+        rtol: 0.0,
+        atol: 0.0,
+    };
+
+    fn floats(data: &[f32]) -> Item {
+        Item::Tensor(Tensor::from_vec([data.len()], data.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn special_values_count() {
+        let expected = floats(&[f32::NAN, f32::INFINITY, 1.0]);
+        assert!(
+            compare(&expected, &expected, EXACT)
+                .iter()
+                .all(Difference::passed)
+        );
+        for wrong in [
+            [0.0, f32::INFINITY, 1.0],
+            [f32::NAN, f32::NEG_INFINITY, 1.0],
+            [f32::NAN, f32::INFINITY, f32::NAN],
+        ] {
+            let tolerance = Tolerance {
+                rtol: 1.0,
+                atol: 1e9,
+            };
+            let found = compare(&floats(&wrong), &expected, tolerance);
+            assert!(
+                found.iter().any(|difference| !difference.passed()),
+                "{wrong:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn structure_dtype_and_shape_count() {
+        let one = floats(&[1.0]);
+        assert!(!compare(&one, &Item::Tuple(vec![one.clone(), one.clone()]), EXACT)[0].passed());
+        assert!(!compare(&one, &floats(&[1.0, 1.0]), EXACT)[0].passed());
+        let integer = Item::Tensor(Tensor::from_vec([1], vec![1i64]).unwrap());
+        assert!(!compare(&one, &integer, EXACT)[0].passed());
+    }
+
+    #[test]
+    fn the_worst_element_is_named() {
+        let found = compare(&floats(&[1.0, 5.0, 2.0]), &floats(&[1.0, 2.0, 2.5]), EXACT);
+        assert_eq!((found[0].worst.clone(), found[0].wrong), (vec![1], 2));
+    }
+}

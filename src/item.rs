@@ -1,0 +1,177 @@
+//! Values as a user's `forward` takes and returns them: tensors in tuples, lists and dictionaries.
+
+use crate::dim::Bindings;
+use crate::error::{Error, Result};
+use crate::ir::{Constant, Input, Tree};
+use crate::scalar::Scalar;
+use crate::tensor::Tensor;
+
+/// A tensor, a plain value, or a structure of such.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// A tensor.
+    Tensor(Tensor),
+    /// A `bool`, `int` or `float`.
+    Number(Scalar),
+    /// A string.
+    Str(String),
+    /// `None`
+    None,
+    /// A tuple; named tuples too.
+    Tuple(Vec<Item>),
+    /// A list.
+    List(Vec<Item>),
+    /// A dictionary with string keys, in order.
+    Dict(Vec<(String, Item)>),
+}
+
+impl From<Tensor> for Item {
+    fn from(tensor: Tensor) -> Item {
+        Item::Tensor(tensor)
+    }
+}
+
+impl Item {
+    /// The tensors, from left to right.
+    pub fn tensors(&self) -> Vec<&Tensor> {
+        match self {
+            Item::Tensor(tensor) => vec![tensor],
+            Item::Tuple(items) | Item::List(items) => {
+                items.iter().flat_map(Item::tensors).collect()
+            }
+            Item::Dict(items) => items.iter().flat_map(|(_, item)| item.tensors()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Every leaf with its path: `[0].mask`.
+    pub fn leaves(&self) -> Vec<(String, &Item)> {
+        let mut found = Vec::new();
+        self.collect("", &mut found);
+        found
+    }
+
+    fn collect<'a>(&'a self, path: &str, found: &mut Vec<(String, &'a Item)>) {
+        match self {
+            Item::Tuple(items) | Item::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    item.collect(&format!("{path}[{index}]"), found);
+                }
+            }
+            Item::Dict(items) => {
+                for (key, item) in items {
+                    item.collect(&format!("{path}[{key:?}]"), found);
+                }
+            }
+            leaf => found.push((path.to_string(), leaf)),
+        }
+    }
+
+    /// The value that a signature describes, made of a graph's output tensors.
+    pub fn build(tree: &Tree, tensors: &[Tensor], bindings: &Bindings) -> Result<Item> {
+        let all = |items: &[Tree]| {
+            items
+                .iter()
+                .map(|item| Item::build(item, tensors, bindings))
+                .collect::<Result<Vec<_>>>()
+        };
+        Ok(match tree {
+            Tree::Tensor(index) => Item::Tensor(
+                tensors
+                    .get(*index)
+                    .cloned()
+                    .ok_or_else(|| Error::internal(format!("there is no output {index}")))?,
+            ),
+            Tree::Constant(Constant::None) => Item::None,
+            Tree::Constant(Constant::Number(number)) => Item::Number(*number),
+            Tree::Constant(Constant::Str(text)) => Item::Str(text.clone()),
+            Tree::Size(dim) => Item::Number(Scalar::Int(dim.eval(bindings)?)),
+            Tree::Tuple(items) => Item::Tuple(all(items)?),
+            Tree::NamedTuple(_, fields) => Item::Tuple(
+                fields
+                    .iter()
+                    .map(|(_, item)| Item::build(item, tensors, bindings))
+                    .collect::<Result<_>>()?,
+            ),
+            Tree::List(items) => Item::List(all(items)?),
+            Tree::Dict(items) => {
+                let entry = |(key, item): &(String, Tree)| {
+                    Ok((key.clone(), Item::build(item, tensors, bindings)?))
+                };
+                Item::Dict(items.iter().map(entry).collect::<Result<_>>()?)
+            }
+        })
+    }
+}
+
+/// The tensors of a call in the order of a graph's inputs; an error names the argument that does not fit the signature.
+pub fn flatten(signature: &[Input], arguments: &[Item]) -> Result<Vec<Tensor>> {
+    if arguments.len() > signature.len() {
+        return Err(Error::input(format!(
+            "{} arguments given, {} taken",
+            arguments.len(),
+            signature.len()
+        )));
+    }
+    let mut found: Vec<(usize, Tensor)> = Vec::new();
+    for (index, input) in signature.iter().enumerate() {
+        let argument = arguments.get(index).unwrap_or(&Item::None);
+        match_tree(&input.tree, argument, &input.name, &mut found)?;
+    }
+    found.sort_by_key(|(index, _)| *index);
+    Ok(found.into_iter().map(|(_, tensor)| tensor).collect())
+}
+
+fn match_tree(
+    tree: &Tree,
+    item: &Item,
+    path: &str,
+    found: &mut Vec<(usize, Tensor)>,
+) -> Result<()> {
+    let mismatch = || Error::input(format!("argument {path} does not fit the signature"));
+    match (tree, item) {
+        (Tree::Tensor(index), Item::Tensor(tensor)) => found.push((*index, tensor.clone())),
+        (Tree::Constant(constant), item) => check_constant(constant, item, path)?,
+        (Tree::Tuple(trees) | Tree::List(trees), Item::Tuple(items) | Item::List(items))
+            if trees.len() == items.len() =>
+        {
+            for (index, (tree, item)) in trees.iter().zip(items).enumerate() {
+                match_tree(tree, item, &format!("{path}[{index}]"), found)?;
+            }
+        }
+        (Tree::NamedTuple(_, fields), Item::Tuple(items)) if fields.len() == items.len() => {
+            for ((name, tree), item) in fields.iter().zip(items) {
+                match_tree(tree, item, &format!("{path}.{name}"), found)?;
+            }
+        }
+        (Tree::Dict(trees), Item::Dict(items)) => {
+            for (key, tree) in trees {
+                let known: Vec<&str> = items.iter().map(|(key, _)| key.as_str()).collect();
+                let entry = items.iter().find(|(name, _)| name == key);
+                let (_, item) = entry.ok_or_else(|| {
+                    Error::input(format!("missing key {key:?} in {path}, got {known:?}"))
+                })?;
+                match_tree(tree, item, &format!("{path}[{key:?}]"), found)?;
+            }
+        }
+        _ => return Err(mismatch()),
+    }
+    Ok(())
+}
+
+/// A value that was fixed when the graph was made must be the same again; an argument left out keeps it.
+fn check_constant(constant: &Constant, item: &Item, path: &str) -> Result<()> {
+    let same = match (constant, item) {
+        (_, Item::None) => true,
+        (Constant::Number(fixed), Item::Number(given)) => fixed.to_f64() == given.to_f64(),
+        (Constant::Str(fixed), Item::Str(given)) => fixed == given,
+        _ => false,
+    };
+    if same {
+        return Ok(());
+    }
+    Err(Error::input(format!(
+        "argument {path} is fixed to {constant} in this graph"
+    ))
+    .help("import the archive again with the other value"))
+}

@@ -1,0 +1,74 @@
+//! Files of tensors: safetensors, NumPy's `.npy` and `.npz`, `torch.save` files.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+pub mod npy;
+pub mod safetensors;
+
+/// Named tensors in file order.
+pub type NamedTensors = Vec<(String, Tensor)>;
+
+/// Reads all tensors of a file; the format follows from its extension. A file of one tensor without a name gives it the
+/// file's stem.
+pub fn read(path: &Path) -> Result<NamedTensors> {
+    let stem = path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_string();
+    let bytes = || std::fs::read(path).map_err(|error| Error::io(path, error));
+    let found = match extension(path).as_str() {
+        "safetensors" => safetensors::parse(&bytes()?),
+        "npy" => npy::parse(&bytes()?).map(|tensor| vec![(stem, tensor)]),
+        "npz" => npy::parse_archive(&bytes()?),
+        "pt" | "pth" | "bin" => crate::trace::torchscript::read_tensors(path),
+        other => Err(Error::usage(format!(
+            "{other:?} is no tensor file: use .npy, .npz, .safetensors or .pt"
+        ))),
+    };
+    found.map_err(|error| error.at(path.display()))
+}
+
+/// Writes tensors to a file whole or not at all; the format follows from its extension.
+pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
+    let bytes = match (extension(path).as_str(), tensors) {
+        ("safetensors", _) => safetensors::serialize(tensors)?,
+        ("npy", [(_, tensor)]) => npy::serialize(tensor)?,
+        ("npy", _) => {
+            return Err(Error::usage(
+                "a .npy file holds one tensor; use .npz or .safetensors",
+            ));
+        }
+        ("npz", _) => npy::serialize_archive(tensors)?,
+        (other, _) => {
+            return Err(Error::usage(format!(
+                "cannot write {other:?}: use .npy, .npz or .safetensors"
+            )));
+        }
+    };
+    write_whole(path, &bytes)
+}
+
+/// Writes a file under a temporary name beside it and renames it, so that no reader ever sees a part of it.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
+    let written = std::fs::File::create(&temporary)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&temporary, path));
+    written.map_err(|error| {
+        let _ = std::fs::remove_file(&temporary);
+        Error::io(path, error)
+    })
+}
+
+fn extension(path: &Path) -> String {
+    path.extension()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_lowercase()
+}

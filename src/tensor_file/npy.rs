@@ -1,0 +1,151 @@
+//! NumPy's `.npy` and `.npz` (`numpy/lib/format.py`): the header by the `npyz` crate, the elements as bytes.
+
+use std::io::{Cursor, Read, Write};
+
+use npyz::{DType as NpyDType, NpyHeader, Order, TypeStr};
+
+use super::NamedTensors;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+/// Reads one array.
+pub fn parse(bytes: &[u8]) -> Result<Tensor> {
+    let mut cursor = Cursor::new(bytes);
+    let header = NpyHeader::from_reader(&mut cursor).map_err(bad)?;
+    let NpyDType::Plain(ty) = header.dtype() else {
+        return Err(Error::unsupported("structured NumPy arrays"));
+    };
+    if header.order() == Order::Fortran && header.shape().len() > 1 {
+        return Err(Error::unsupported("Fortran-ordered NumPy arrays")
+            .help("save numpy.ascontiguousarray(array)"));
+    }
+    let shape: Vec<usize> = header
+        .shape()
+        .iter()
+        .map(|size| usize::try_from(*size).unwrap_or(usize::MAX))
+        .collect();
+    let dtype = dtype(&ty)?;
+    let data = bytes
+        .get(usize::try_from(cursor.position()).unwrap_or(usize::MAX)..)
+        .unwrap_or_default();
+    Tensor::from_bytes(dtype, shape, data)
+}
+
+/// Reads every array of a `.npz` file.
+pub fn parse_archive(bytes: &[u8]) -> Result<NamedTensors> {
+    let mut zip = zip::ZipArchive::new(Cursor::new(bytes))
+        .map_err(|error| Error::format(format!("npz: {error}")))?;
+    (0..zip.len())
+        .map(|index| {
+            let mut entry = zip
+                .by_index(index)
+                .map_err(|error| Error::format(format!("npz: {error}")))?;
+            let name = entry.name().trim_end_matches(".npy").to_string();
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes).map_err(bad)?;
+            Ok((name, parse(&bytes)?))
+        })
+        .collect()
+}
+
+/// Writes one array.
+pub fn serialize(tensor: &Tensor) -> Result<Vec<u8>> {
+    let header = format!(
+        "{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
+        descriptor(tensor.dtype())?,
+        tensor
+            .shape()
+            .iter()
+            .map(|size| format!("{size},"))
+            .collect::<String>(),
+    );
+    // Magic, version 1.0 and length make 10 bytes; the data start at a multiple of 64 after a newline.
+    let length = (10 + header.len() + 1).next_multiple_of(64) - 10;
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend(
+        u16::try_from(length)
+            .map_err(|_| Error::format("too many dimensions for .npy"))?
+            .to_le_bytes(),
+    );
+    bytes.extend(header.as_bytes());
+    bytes.resize(10 + length - 1, b' ');
+    bytes.push(b'\n');
+    bytes.extend(tensor.bytes());
+    Ok(bytes)
+}
+
+/// Writes a `.npz` file.
+pub fn serialize_archive(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
+    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    let options =
+        zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    let failed = |error: zip::result::ZipError| Error::format(format!("npz: {error}"));
+    for (name, tensor) in tensors {
+        zip.start_file(format!("{name}.npy"), options)
+            .map_err(failed)?;
+        zip.write_all(&serialize(tensor)?).map_err(bad)?;
+    }
+    Ok(zip.finish().map_err(failed)?.into_inner())
+}
+
+fn bad(error: std::io::Error) -> Error {
+    Error::format(format!("npy: {error}"))
+}
+
+fn dtype(ty: &TypeStr) -> Result<DType> {
+    let text = ty.to_string();
+    if text.starts_with('>') {
+        return Err(Error::unsupported(format!(
+            "big-endian NumPy arrays ({text})"
+        )));
+    }
+    Ok(match text.trim_start_matches(['<', '|', '=']) {
+        "b1" => DType::Bool,
+        "u1" => DType::U8,
+        "i1" => DType::I8,
+        "i2" => DType::I16,
+        "i4" => DType::I32,
+        "i8" => DType::I64,
+        "f2" => DType::F16,
+        "f4" => DType::F32,
+        "f8" => DType::F64,
+        _ => return Err(Error::unsupported(format!("NumPy arrays of {text}"))),
+    })
+}
+
+fn descriptor(dtype: DType) -> Result<&'static str> {
+    Ok(match dtype {
+        DType::Bool => "|b1",
+        DType::U8 => "|u1",
+        DType::I8 => "|i1",
+        DType::I16 => "<i2",
+        DType::I32 => "<i4",
+        DType::I64 => "<i8",
+        DType::F16 => "<f2",
+        DType::F32 => "<f4",
+        DType::F64 => "<f8",
+        DType::BF16 => {
+            return Err(Error::unsupported("NumPy has no bf16").help("write .safetensors instead"));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_round_trip() {
+        for dtype in DType::ALL.into_iter().filter(|dtype| *dtype != DType::BF16) {
+            let tensor = Tensor::from_i64(dtype, [2, 3], vec![0, 1, 2, 3, 4, 5]).unwrap();
+            assert_eq!(parse(&serialize(&tensor).unwrap()).unwrap(), tensor);
+            let named = vec![("a".to_string(), tensor.clone()), ("b".to_string(), tensor)];
+            assert_eq!(
+                parse_archive(&serialize_archive(&named).unwrap()).unwrap(),
+                named
+            );
+        }
+        assert!(parse(b"\x93NUMPY\x01\x00\xff\xff").is_err());
+    }
+}

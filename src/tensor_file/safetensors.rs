@@ -1,0 +1,112 @@
+//! The safetensors format, by the crate of its authors.
+
+use std::sync::Arc;
+
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+
+use super::NamedTensors;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::tensor::{Storage, Tensor};
+
+/// Reads tensors, copied from the bytes; sorted by name.
+pub fn parse(bytes: &[u8]) -> Result<NamedTensors> {
+    let file = SafeTensors::deserialize(bytes).map_err(bad)?;
+    let mut names = file.names();
+    names.sort_unstable();
+    names
+        .into_iter()
+        .map(|name| {
+            let view = file.tensor(name).map_err(bad)?;
+            Ok((
+                name.to_string(),
+                Tensor::from_bytes(dtype(view.dtype())?, view.shape(), view.data())?,
+            ))
+        })
+        .collect()
+}
+
+/// A part of shared bytes, such as a mapped file.
+struct Part {
+    whole: Arc<dyn Storage>,
+    range: std::ops::Range<usize>,
+}
+
+impl Storage for Part {
+    fn bytes(&self) -> &[u8] {
+        self.whole
+            .bytes()
+            .get(self.range.clone())
+            .unwrap_or_default()
+    }
+}
+
+/// Reads tensors that share the bytes; sorted by name.
+pub fn parse_shared(whole: Arc<dyn Storage>) -> Result<NamedTensors> {
+    let bytes = whole.bytes();
+    let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(bad)?;
+    let start = header + 8;
+    let mut tensors = NamedTensors::new();
+    for (name, info) in metadata.tensors() {
+        let (from, to) = info.data_offsets;
+        let part = Part {
+            whole: whole.clone(),
+            range: start + from..start + to,
+        };
+        tensors.push((
+            name,
+            Tensor::from_storage(dtype(info.dtype)?, info.shape.clone(), Arc::new(part))?,
+        ));
+    }
+    tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(tensors)
+}
+
+/// Writes tensors; the same tensors give the same bytes.
+pub fn serialize(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
+    let views = tensors.iter().map(|(name, tensor)| {
+        let view = TensorView::new(
+            code(tensor.dtype()),
+            tensor.shape().to_vec(),
+            tensor.bytes(),
+        )
+        .map_err(bad)?;
+        Ok((name.as_str(), view))
+    });
+    safetensors::serialize(views.collect::<Result<Vec<_>>>()?, None).map_err(bad)
+}
+
+fn bad(error: safetensors::SafeTensorError) -> Error {
+    Error::format(format!("safetensors: {error}"))
+}
+
+fn dtype(code: Dtype) -> Result<DType> {
+    Ok(match code {
+        Dtype::BOOL => DType::Bool,
+        Dtype::U8 => DType::U8,
+        Dtype::I8 => DType::I8,
+        Dtype::I16 => DType::I16,
+        Dtype::I32 => DType::I32,
+        Dtype::I64 => DType::I64,
+        Dtype::F16 => DType::F16,
+        Dtype::BF16 => DType::BF16,
+        Dtype::F32 => DType::F32,
+        Dtype::F64 => DType::F64,
+        other => return Err(Error::unsupported(format!("safetensors of {other:?}"))),
+    })
+}
+
+fn code(dtype: DType) -> Dtype {
+    match dtype {
+        DType::Bool => Dtype::BOOL,
+        DType::U8 => Dtype::U8,
+        DType::I8 => Dtype::I8,
+        DType::I16 => Dtype::I16,
+        DType::I32 => Dtype::I32,
+        DType::I64 => Dtype::I64,
+        DType::F16 => Dtype::F16,
+        DType::BF16 => Dtype::BF16,
+        DType::F32 => Dtype::F32,
+        DType::F64 => Dtype::F64,
+    }
+}
