@@ -27,7 +27,16 @@ pub enum CaseKind {
 }
 
 impl CaseKind {
-    /// Name in reports, and the folder of such cases.
+    /// Name of one in reports.
+    pub fn singular(self) -> &'static str {
+        match self {
+            CaseKind::Operator => "op",
+            CaseKind::Program => "program",
+            CaseKind::Model => "model",
+        }
+    }
+
+    /// The folder of such cases.
     pub fn name(self) -> &'static str {
         match self {
             CaseKind::Operator => "ops",

@@ -185,7 +185,8 @@ impl Difference {
         let mut furthest = f64::NEG_INFINITY;
         for (index, (got, expected, distance, allowed)) in elements.enumerate() {
             // An infinity or not-a-number on one side only makes the distance incomparable, hence wrong.
-            let wrong = !(distance <= allowed) || (distance.is_infinite() && got != expected);
+            let within = distance <= allowed && (distance.is_finite() || got == expected);
+            let wrong = !within;
             let excess = if distance.is_nan() {
                 f64::INFINITY
             } else {

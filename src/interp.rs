@@ -27,6 +27,7 @@ pub fn run_watched(
 ) -> Result<Vec<Tensor>> {
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
     let bindings = graph.bind(&shapes)?;
+    graph.check_dtypes(inputs)?;
     let mut run = Run {
         graph,
         weights,
@@ -35,15 +36,6 @@ pub fn run_watched(
         left: graph.uses(),
     };
     for (id, tensor) in graph.inputs.iter().zip(inputs) {
-        let info = graph.value(*id);
-        if tensor.dtype() != info.ty.dtype {
-            return Err(Error::input(format!(
-                "input {} is {}, not {}",
-                info.name,
-                info.ty.dtype,
-                tensor.dtype()
-            )));
-        }
         run.values.insert(*id, tensor.clone());
     }
     for node in &graph.nodes {
@@ -251,7 +243,7 @@ mod tests {
         );
         let input =
             Tensor::from_vec([4, 3], (0..12).map(|i| i as f32 / 4.0 - 1.0).collect()).unwrap();
-        let called = run(&graph, &Weights::new(), &[input.clone()]).unwrap();
+        let called = run(&graph, &Weights::new(), std::slice::from_ref(&input)).unwrap();
         let expanded = run(&body, &Weights::new(), &[input]).unwrap();
         assert_eq!(called, expanded);
         assert!((called[0].to_f64()[0] + 0.158_808).abs() < 1e-5);

@@ -75,7 +75,7 @@ impl Tensor {
     /// A tensor from little-endian bytes, copied so that they are aligned.
     pub fn from_bytes(dtype: DType, shape: impl Into<Vec<usize>>, bytes: &[u8]) -> Result<Tensor> {
         let shape = shape.into();
-        if bytes.len() % dtype.size() != 0 {
+        if !bytes.len().is_multiple_of(dtype.size()) {
             return Err(Error::format(format!(
                 "{} bytes are no whole number of {dtype} elements",
                 bytes.len()

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Argument;
@@ -7,6 +9,8 @@ use crate::shape::split_top_level;
 /// A parsed operator signature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schema {
+    /// As PyTorch writes it.
+    pub text: String,
     /// `aten`
     pub namespace: String,
     /// `add`
@@ -83,6 +87,7 @@ impl Schema {
             }
         }
         Ok(Schema {
+            text: text.into(),
             namespace: namespace.into(),
             name: name.into(),
             overload: overload.into(),
@@ -180,6 +185,12 @@ impl ArgumentType {
             (ArgumentType::List(inner, true), argument) => inner.accepts(argument),
             _ => false,
         }
+    }
+}
+
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 

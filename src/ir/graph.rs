@@ -125,6 +125,10 @@ pub enum Op {
 
 /// Structured control flow. Bodies are closed graphs: what they use of the surroundings is passed as an argument.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "regions are few, and boxed in their node"
+)]
 pub enum Region {
     /// Arguments: a `bool` scalar, then the inputs of both branches. Results: the outputs of the branch taken.
     If {
@@ -271,6 +275,23 @@ impl Graph {
             uses[value.index()] += 1;
         }
         uses
+    }
+
+    /// Checks the inputs' element types; an error names the first that differs.
+    pub fn check_dtypes(&self, inputs: &[Tensor]) -> Result<()> {
+        for (id, tensor) in self.inputs.iter().zip(inputs) {
+            let info = self.value(*id);
+            if tensor.dtype() != info.ty.dtype {
+                let message = format!(
+                    "input {} is {}, not {}",
+                    info.name,
+                    info.ty.dtype,
+                    tensor.dtype()
+                );
+                return Err(Error::input(message));
+            }
+        }
+        Ok(())
     }
 
     /// Sizes of the symbols for given input shapes; an error says which input does not fit, or which guard fails.

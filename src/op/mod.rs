@@ -194,7 +194,7 @@ impl Primitive {
 }
 
 /// Exactly `N` operands.
-fn operands<'a, T, const N: usize>(found: &'a [T]) -> Result<&'a [T; N]> {
+fn operands<T, const N: usize>(found: &[T]) -> Result<&[T; N]> {
     found
         .try_into()
         .map_err(|_| Error::operator(format!("takes {N} operands, not {}", found.len())))

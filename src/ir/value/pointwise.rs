@@ -137,7 +137,7 @@ macro_rules! unary_methods {
 }
 
 unary_methods! {
-    neg => Neg, abs => Abs, sign => Sign, sqrt => Sqrt, rsqrt => Rsqrt, exp => Exp, exp2 => Exp2, expm1 => Expm1, log => Log,
+    abs => Abs, sign => Sign, sqrt => Sqrt, rsqrt => Rsqrt, exp => Exp, exp2 => Exp2, expm1 => Expm1, log => Log,
     log2 => Log2, log10 => Log10, log1p => Log1p, sin => Sin, cos => Cos, tan => Tan, asin => Asin, acos => Acos, atan => Atan,
     sinh => Sinh, cosh => Cosh, tanh => Tanh, asinh => Asinh, acosh => Acosh, atanh => Atanh, sigmoid => Sigmoid, erf => Erf,
     erfc => Erfc, erfinv => Erfinv, lgamma => Lgamma, digamma => Digamma, isnan => IsNan, signbit => SignBit,
@@ -343,6 +343,6 @@ operators!(Add add Add, Sub sub Sub, Mul mul Mul, Div div Div);
 impl<'g> ops::Neg for Value<'g> {
     type Output = Value<'g>;
     fn neg(self) -> Value<'g> {
-        Value::neg(self)
+        self.function(UnaryFunction::Neg)
     }
 }
