@@ -6,6 +6,7 @@
 //! variants have no rows: importers rewrite them.
 
 mod args;
+mod forms;
 mod schema;
 
 use std::collections::BTreeMap;

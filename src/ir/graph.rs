@@ -226,6 +226,17 @@ impl Node {
     pub fn operands(&self) -> Vec<ValueId> {
         self.arguments.iter().flat_map(Argument::values).collect()
     }
+
+    /// The graphs nested in the node.
+    pub fn bodies(&self) -> Vec<&Graph> {
+        match &self.op {
+            Op::Region(region) => match &**region {
+                Region::If { then, otherwise } => vec![then, otherwise],
+                Region::Loop { body, .. } => vec![body],
+            },
+            _ => Vec::new(),
+        }
+    }
 }
 
 impl Op {
@@ -261,6 +272,34 @@ impl Graph {
                 Definition::Weight(name) => Some((name.as_str(), ValueId(index))),
                 _ => None,
             })
+    }
+
+    /// True if each input is an argument of its own, of its name.
+    pub fn has_plain_inputs(&self) -> bool {
+        self.input_trees.is_empty() || self.input_trees == self.plain_inputs()
+    }
+
+    /// Arguments that are the inputs, by their names.
+    pub fn plain_inputs(&self) -> Vec<Input> {
+        let input = |(index, id): (usize, &ValueId)| Input {
+            name: self.value(*id).name.clone(),
+            tree: Tree::Tensor(index),
+        };
+        self.inputs.iter().enumerate().map(input).collect()
+    }
+
+    /// True if the result is the output, or the tuple of the outputs.
+    pub fn has_plain_outputs(&self) -> bool {
+        let plain = self.plain_outputs();
+        self.output_tree.as_ref().is_none_or(|tree| *tree == plain)
+    }
+
+    /// The result that is the output, or the tuple of the outputs.
+    pub fn plain_outputs(&self) -> Tree {
+        match self.outputs.len() {
+            1 => Tree::Tensor(0),
+            count => Tree::Tuple((0..count).map(Tree::Tensor).collect()),
+        }
     }
 
     /// How often each value is read, as an operand or an output.

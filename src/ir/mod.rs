@@ -6,12 +6,15 @@
 //! A [`Module`] is one or more graphs over one set of weights.
 
 mod builder;
+mod dictionary;
 mod graph;
 pub mod rewrite;
+pub mod text;
 mod tree;
 mod value;
 
 pub use builder::Builder;
+pub use dictionary::{Dictionary, Parameter, Style};
 pub use graph::{
     Argument, Definition, Graph, Module, Node, Op, Region, ValueId, ValueInfo, Weights,
 };

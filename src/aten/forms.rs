@@ -1,0 +1,101 @@
+//! What a graph needs the dictionary for: its written forms and its proof.
+
+use std::fmt;
+
+use crate::error::Result;
+use crate::ir::text;
+use crate::ir::{Argument, Builder, Dictionary, Graph, Module, Parameter, Style};
+use crate::shape::TensorType;
+
+use super::{ArgumentType, operator};
+
+/// The operators of this module, as the IR asks for them.
+struct Aten;
+
+impl Dictionary for Aten {
+    fn parameters(&self, name: &str) -> Option<Vec<Parameter<'_>>> {
+        let schema = &operator(name).ok()?.schema;
+        let parameter = |parameter: &'static super::Parameter| Parameter {
+            name: &parameter.name,
+            default: parameter.default.as_ref(),
+            style: style(parameter),
+        };
+        Some(schema.parameters.iter().map(parameter).collect())
+    }
+
+    fn infer(
+        &self,
+        name: &str,
+        builder: &Builder,
+        arguments: &[Argument],
+    ) -> Result<Vec<TensorType>> {
+        operator(name)?.infer(builder, arguments)
+    }
+}
+
+fn style(parameter: &super::Parameter) -> Style {
+    fn is(ty: &ArgumentType, wanted: &ArgumentType) -> bool {
+        match ty {
+            ArgumentType::Optional(inner) => is(inner, wanted),
+            ArgumentType::List(inner, _) => is(inner, wanted),
+            ty => ty == wanted,
+        }
+    }
+    if is(&parameter.ty, &ArgumentType::DType) {
+        Style::DType
+    } else if is(&parameter.ty, &ArgumentType::Tensor) && !parameter.keyword_only {
+        Style::Positional
+    } else {
+        Style::Named
+    }
+}
+
+/// The text form; see [`crate::ir::text`].
+impl fmt::Display for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text::print_graph(self, &Aten))
+    }
+}
+
+/// The text form; see [`crate::ir::text`].
+impl fmt::Display for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text::print_module(self, &Aten))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dim::Bindings;
+    use crate::ir::{Argument, Builder};
+
+    #[test]
+    fn a_graph_prints_as_it_reads() {
+        let builder = Builder::with_symbols("f", Bindings::from([("B".into(), 2)]), Vec::new());
+        let x = builder.input("x", "f32[B, 3]".parse().unwrap());
+        let gelu = crate::aten::operator("aten.gelu").unwrap();
+        let called = gelu
+            .call(&builder, vec![x.into(), Argument::Str("tanh".into())])
+            .unwrap();
+        let w = builder.weight("fc.weight", "f32[3]".parse().unwrap());
+        let y = (called[0] * 2.0 + w).sum(&[0], false);
+        let y = y.id();
+        let graph = builder.finish(&[y], Vec::new(), None).unwrap();
+        assert_eq!(
+            graph.to_string(),
+            "\
+weight fc.weight: f32[3]
+
+graph f(x: f32[B, 3]) -> f32[3] {
+  size B = 2
+  gelu: f32[B, 3] = aten.gelu x, approximate=\"tanh\"
+  mul: f32[B, 3] = mul gelu, 2.0
+  expand: f32[B, 3] = expand $fc.weight, shape=[B, 3]
+  add: f32[B, 3] = add mul, expand
+  reduce: f32[3] = reduce add, function=sum, axes=[0]
+  return reduce
+}
+"
+        );
+    }
+}

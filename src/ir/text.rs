@@ -1,0 +1,49 @@
+//! The text form of graphs.
+//!
+//! ```text
+//! weight fc1.weight: f32[128, 784]
+//! weight fc1.bias: f32[128]
+//!
+//! graph mlp(x: f32[B, 784]) -> f32[B, 1] {
+//!   size B = 2
+//!   guard B <= 4*S  @ model.py:9 (mlp)
+//!   argument pair = (#0, none)
+//!   result {"out": #0}
+//!   h: f32[B, 128] = aten.linear x, $fc1.weight, $fc1.bias  @ model.py:12 (mlp.fc1)
+//!   y: f32[B, 1] = reduce h, function=sum, axes=[1]
+//!   z: f32[B, 1] = if c, y {
+//!     graph then(…) -> … { … }
+//!     graph otherwise(…) -> … { … }
+//!   }
+//!   return z
+//! }
+//! ```
+//!
+//! - `size` gives a symbol its example value, `guard` is a condition under which the graph holds, `argument` and `result` say
+//!   how the user's arguments and result are made of the graph's inputs and outputs, numbered `#0`, `#1`. Without such lines
+//!   every input is an argument of its name, and the outputs are the result.
+//! - Arguments of a call stand in the order of its schema without names, or are `name=value`; absent ones are defaults.
+//!   Attributes of a primitive are `name=value`.
+//! - `x` is a value, `$x` a weight, `2`, `-0.5`, `nan`, `inf` and `true` are numbers, `2*B + 1` is a size, `"x"` is text.
+//!   `%nan` is a value whose name means something else, `size(B)` a size that a value is named like.
+//! - Names with other characters than letters, digits, `_` and `.` are quoted as in JSON. `//` begins a comment.
+//! - Types of results may be left out where a graph is written by hand; they are inferred.
+
+mod print;
+
+pub use print::{print_graph, print_module, print_node};
+
+/// Words that are arguments themselves.
+const KEYWORDS: [&str; 5] = ["none", "true", "false", "nan", "inf"];
+
+/// True for names that are written without quotes.
+fn is_plain(name: &str) -> bool {
+    let legal = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+    name.starts_with(|c: char| c.is_alphabetic() || c == '_') && name.chars().all(legal)
+}
+
+/// True for paths of files and modules that are written without quotes in a place.
+fn is_plain_path(path: &str) -> bool {
+    let odd = |c: char| c.is_whitespace() || c.is_control() || "\"(){}@".contains(c);
+    !path.is_empty() && !path.contains(odd)
+}

@@ -1,0 +1,369 @@
+use std::collections::{BTreeMap, HashSet};
+
+use serde_json::Value as Json;
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Place;
+use crate::op::Primitive;
+use crate::scalar::Scalar;
+use crate::shape::TensorType;
+
+use super::{KEYWORDS, is_plain, is_plain_path};
+use crate::ir::dictionary::{Dictionary, Parameter, Style};
+use crate::ir::graph::{Argument, Definition, Graph, Module, Node, Op, Region, ValueId};
+use crate::ir::tree::{Constant, Tree};
+
+/// The text form of a module: the types of its weights, then its graphs.
+pub fn print_module(module: &Module, dictionary: &dyn Dictionary) -> String {
+    let mut weights: BTreeMap<&str, TensorType> = module
+        .weights
+        .iter()
+        .map(|(name, tensor)| (name.as_str(), tensor.tensor_type()))
+        .collect();
+    for graph in &module.graphs {
+        collect_weights(graph, &mut weights);
+    }
+    let graphs = module.graphs.iter().map(|graph| entry(graph, dictionary));
+    [weight_lines(&weights)]
+        .into_iter()
+        .chain(graphs)
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The text form of a graph, with the types of its weights in front.
+pub fn print_graph(graph: &Graph, dictionary: &dyn Dictionary) -> String {
+    let mut weights = BTreeMap::new();
+    collect_weights(graph, &mut weights);
+    let mut text = weight_lines(&weights);
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text + &entry(graph, dictionary)
+}
+
+/// One node as its line in the text form, without nested graphs.
+pub fn print_node(graph: &Graph, node: &Node, dictionary: &dyn Dictionary) -> String {
+    Printer::new(graph, dictionary, String::new()).node_line(node)
+}
+
+fn entry(graph: &Graph, dictionary: &dyn Dictionary) -> String {
+    Printer::new(graph, dictionary, String::new()).graph(true)
+}
+
+fn collect_weights<'a>(graph: &'a Graph, weights: &mut BTreeMap<&'a str, TensorType>) {
+    for (name, id) in graph.weights() {
+        weights.insert(name, graph.ty(id).clone());
+    }
+    for body in graph.nodes.iter().flat_map(Node::bodies) {
+        collect_weights(body, weights);
+    }
+}
+
+fn weight_lines(weights: &BTreeMap<&str, TensorType>) -> String {
+    let line = |(name, ty): (&&str, &TensorType)| format!("weight {}: {ty}\n", quoted(name));
+    weights.iter().map(line).collect()
+}
+
+/// Prints one graph; nested graphs have printers of their own.
+struct Printer<'a> {
+    graph: &'a Graph,
+    dictionary: &'a dyn Dictionary,
+    indent: String,
+    /// Sizes of these names would be taken for values.
+    names: HashSet<&'a str>,
+}
+
+impl<'a> Printer<'a> {
+    fn new(graph: &'a Graph, dictionary: &'a dyn Dictionary, indent: String) -> Printer<'a> {
+        let names = graph.values.iter().map(|info| info.name.as_str());
+        Printer {
+            graph,
+            dictionary,
+            indent,
+            names: names.collect(),
+        }
+    }
+
+    /// An entry graph's plain signature goes without saying; a nested graph has none.
+    fn graph(&self, is_entry: bool) -> String {
+        let graph = self.graph;
+        let inputs: Vec<String> = graph.inputs.iter().map(|id| self.definition(*id)).collect();
+        let outputs: Vec<String> = graph
+            .outputs
+            .iter()
+            .map(|id| graph.ty(*id).to_string())
+            .collect();
+        let outputs = match outputs.as_slice() {
+            [single] => single.clone(),
+            several => format!("({})", several.join(", ")),
+        };
+        let head = format!(
+            "graph {}({}) -> {outputs} {{\n",
+            quoted(&graph.name),
+            inputs.join(", ")
+        );
+        let mut lines = self.properties(is_entry);
+        for node in &graph.nodes {
+            lines.push(self.node(node));
+        }
+        let returned: Vec<String> = graph.outputs.iter().map(|id| self.value(*id)).collect();
+        lines.push(format!("return {}", returned.join(", ")).trim_end().into());
+        let indent = &self.indent;
+        let body: String = lines
+            .into_iter()
+            .map(|line| format!("{indent}  {line}\n"))
+            .collect();
+        format!("{indent}{head}{body}{indent}}}\n")
+    }
+
+    /// Lines in front of the nodes: sizes, guards, signature.
+    fn properties(&self, is_entry: bool) -> Vec<String> {
+        let graph = self.graph;
+        let sizes = graph
+            .hints
+            .iter()
+            .map(|(name, hint)| format!("size {name} = {hint}"));
+        let guards = graph
+            .guards
+            .iter()
+            .map(|guard| format!("guard {guard}{}", place(&guard.place)));
+        let mut lines: Vec<String> = sizes.chain(guards).collect();
+        if !(is_entry && graph.has_plain_inputs()) {
+            lines.extend(
+                graph.input_trees.iter().map(|input| {
+                    format!("argument {} = {}", quoted(&input.name), tree(&input.tree))
+                }),
+            );
+        }
+        if let Some(output) = &graph.output_tree
+            && !(is_entry && graph.has_plain_outputs())
+        {
+            lines.push(format!("result {}", tree(output)));
+        }
+        lines
+    }
+
+    fn node(&self, node: &Node) -> String {
+        let mut text = self.node_line(node);
+        if let Op::Region(_) = node.op {
+            text.push_str(" {\n");
+            for body in node.bodies() {
+                let indent = format!("{}    ", self.indent);
+                text += &Printer::new(body, self.dictionary, indent).graph(false);
+            }
+            text += &format!("{}  }}", self.indent);
+        }
+        text
+    }
+
+    fn node_line(&self, node: &Node) -> String {
+        let results: Vec<String> = node
+            .results
+            .iter()
+            .map(|result| self.definition(*result))
+            .collect();
+        let mut parts: Vec<String> = Vec::new();
+        match &node.op {
+            Op::Primitive(primitive) => {
+                parts.extend(
+                    node.arguments
+                        .iter()
+                        .map(|argument| self.argument(argument)),
+                );
+                parts.extend(attributes(primitive));
+            }
+            Op::Call(name) => parts.extend(self.call(name, &node.arguments)),
+            Op::Region(region) => {
+                parts.extend(
+                    node.arguments
+                        .iter()
+                        .map(|argument| self.argument(argument)),
+                );
+                if let Region::Loop { carried, .. } = &**region {
+                    parts.push(format!("carried={carried}"));
+                }
+            }
+        }
+        let line = format!(
+            "{} = {} {}",
+            results.join(", "),
+            quoted(node.op.name()),
+            parts.join(", ")
+        );
+        format!("{}{}", line.trim_end(), place(&node.place))
+    }
+
+    /// Leading tensors without names, then what differs from its default, by name.
+    fn call(&self, name: &str, arguments: &[Argument]) -> Vec<String> {
+        let parameters = self.dictionary.parameters(name).unwrap_or_default();
+        let mut by_name = false;
+        let mut parts = Vec::new();
+        for (index, argument) in arguments.iter().enumerate() {
+            let Some(parameter) = parameters.get(index) else {
+                parts.push(self.argument(argument));
+                continue;
+            };
+            let is_default = parameter.default == Some(argument);
+            by_name |= is_default || parameter.style != Style::Positional;
+            if is_default {
+                continue;
+            }
+            let value = self.call_argument(parameter, argument);
+            parts.push(if by_name {
+                format!("{}={value}", parameter.name)
+            } else {
+                value
+            });
+        }
+        parts
+    }
+
+    fn call_argument(&self, parameter: &Parameter, argument: &Argument) -> String {
+        match argument {
+            Argument::Number(Scalar::Int(code)) if parameter.style == Style::DType => {
+                DType::from_torch_code(*code)
+                    .map_or_else(|_| code.to_string(), |dtype| dtype.to_string())
+            }
+            _ => self.argument(argument),
+        }
+    }
+
+    fn argument(&self, argument: &Argument) -> String {
+        match argument {
+            Argument::Value(id) => self.value(*id),
+            Argument::Number(number) => number.to_string(),
+            Argument::Size(dim) => size(dim, &|name| self.names.contains(name)),
+            Argument::Str(text) => json_string(text),
+            Argument::List(items) => {
+                let items: Vec<String> = items.iter().map(|item| self.argument(item)).collect();
+                format!("[{}]", items.join(", "))
+            }
+            Argument::None => "none".into(),
+        }
+    }
+
+    fn definition(&self, id: ValueId) -> String {
+        let ty = self.graph.values.get(id.index()).map(|info| &info.ty);
+        let ty = ty.map_or("?".to_string(), ToString::to_string);
+        format!("{}: {ty}", self.value(id))
+    }
+
+    fn value(&self, id: ValueId) -> String {
+        match self.graph.values.get(id.index()) {
+            None => format!("%{}", json_string(&id.index().to_string())),
+            Some(info) => match &info.definition {
+                Definition::Weight(name) => format!("${}", quoted(name)),
+                _ if KEYWORDS.contains(&info.name.as_str()) || !is_plain(&info.name) => {
+                    format!("%{}", quoted(&info.name))
+                }
+                _ => info.name.clone(),
+            },
+        }
+    }
+}
+
+/// A size as an argument; a symbol that reads as something else is marked.
+fn size(dim: &Dim, is_taken: &dyn Fn(&str) -> bool) -> String {
+    match dim.as_symbol() {
+        Some(name) if KEYWORDS.contains(&&**name) || is_taken(name) => format!("size({name})"),
+        _ => dim.to_string(),
+    }
+}
+
+/// A primitive's attributes as they are in JSON, without those that its name tells.
+fn attributes(primitive: &Primitive) -> Vec<String> {
+    let told: &[&str] = match primitive {
+        Primitive::Unary(_) | Primitive::Binary(_) => &["op", "function"],
+        _ => &["op"],
+    };
+    let Ok(Json::Object(fields)) = serde_json::to_value(primitive) else {
+        return Vec::new();
+    };
+    fields
+        .iter()
+        .filter(|(key, _)| !told.contains(&key.as_str()))
+        .map(|(key, value)| format!("{key}={}", attribute(value)))
+        .collect()
+}
+
+fn attribute(value: &Json) -> String {
+    match value {
+        Json::String(text) => text.clone(),
+        Json::Array(items) => {
+            let items: Vec<String> = items.iter().map(attribute).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Json::Object(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(key, value)| format!("{key}={}", attribute(value)))
+                .collect();
+            format!("{{{}}}", fields.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn tree(tree: &Tree) -> String {
+    let list = |items: &[Tree]| items.iter().map(self::tree).collect::<Vec<_>>().join(", ");
+    let fields = |items: &[(String, Tree)], separator: &str, name: fn(&str) -> String| {
+        let field =
+            |(key, item): &(String, Tree)| format!("{}{separator}{}", name(key), self::tree(item));
+        items.iter().map(field).collect::<Vec<_>>().join(", ")
+    };
+    match tree {
+        Tree::Tensor(index) => format!("#{index}"),
+        Tree::Constant(Constant::Str(text)) => json_string(text),
+        Tree::Constant(constant) => constant.to_string(),
+        Tree::Size(dim) => size(dim, &|name| name == "namedtuple"),
+        Tree::Tuple(items) if items.len() == 1 => format!("({},)", list(items)),
+        Tree::Tuple(items) => format!("({})", list(items)),
+        Tree::List(items) => format!("[{}]", list(items)),
+        Tree::Dict(items) => format!("{{{}}}", fields(items, ": ", json_string)),
+        Tree::NamedTuple(name, items) => {
+            format!(
+                "namedtuple {}({})",
+                quoted(name),
+                fields(items, "=", quoted)
+            )
+        }
+    }
+}
+
+/// `  @ file:line (module)`, or nothing.
+fn place(place: &Place) -> String {
+    let path = |path: &str| {
+        if is_plain_path(path) {
+            path.to_string()
+        } else {
+            json_string(path)
+        }
+    };
+    let mut text = String::new();
+    if let Some(location) = &place.location {
+        text += &format!(" {}:{}", path(&location.file), location.line);
+    }
+    if !place.module.is_empty() {
+        text += &format!(" ({})", path(&place.module));
+    }
+    if text.is_empty() {
+        text
+    } else {
+        format!("  @{text}")
+    }
+}
+
+fn quoted(name: &str) -> String {
+    if is_plain(name) {
+        name.to_string()
+    } else {
+        json_string(name)
+    }
+}
+
+fn json_string(text: &str) -> String {
+    Json::String(text.to_string()).to_string()
+}
