@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::dot::{Size, product_f32, product_f64};
+use super::dot::{Size, product};
 use super::{Operand, Rules, operands, values};
 use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
@@ -101,16 +101,10 @@ impl Rules for Conv {
             .copied()
             .collect();
         Ok(vec![if x.dtype() == DType::F64 {
-            Tensor::from_vec(
-                shape,
-                geometry.run(&x.to_f64(), &filter.to_f64(), product_f64),
-            )?
+            Tensor::from_vec(shape, geometry.run(&x.to_f64(), &filter.to_f64(), product))?
         } else {
-            Tensor::from_vec(
-                shape,
-                geometry.run(&x.to_f32(), &filter.to_f32(), product_f32),
-            )?
-            .cast(x.dtype())?
+            Tensor::from_vec(shape, geometry.run(&x.to_f32(), &filter.to_f32(), product))?
+                .cast(x.dtype())?
         }])
     }
 }

@@ -1,3 +1,5 @@
+use ndarray::linalg::general_mat_mul;
+use ndarray::{ArrayView2, ArrayViewMut2, LinalgScalar};
 use serde::{Deserialize, Serialize};
 
 use super::{Operand, Rules, operands, values};
@@ -47,9 +49,9 @@ impl Rules for Dot {
             n: *n,
         };
         let result = match a.dtype() {
-            DType::F64 => Tensor::from_vec(shape, product_f64(&a.to_f64(), &b.to_f64(), size))?,
+            DType::F64 => Tensor::from_vec(shape, product(&a.to_f64(), &b.to_f64(), size))?,
             dtype if dtype.is_float() => {
-                let product = product_f32(&a.to_f32(), &b.to_f32(), size);
+                let product = product(&a.to_f32(), &b.to_f32(), size);
                 Tensor::from_vec(shape, product)?.cast(dtype)?
             }
             dtype => Tensor::from_i64(dtype, shape, product_i64(&a.to_i64(), &b.to_i64(), size))?,
@@ -67,48 +69,25 @@ pub(super) struct Size {
     pub n: usize,
 }
 
-/// Calls a GEMM routine of `matrixmultiply` for each matrix of a batch.
-macro_rules! batched_gemm {
-    ($name:ident, $type:ty, $gemm:path) => {
-        #[expect(
-            unsafe_code,
-            reason = "the GEMM library takes raw pointers; lengths are checked here"
-        )]
-        pub(super) fn $name(a: &[$type], b: &[$type], size: Size) -> Vec<$type> {
-            let Size { batch, m, k, n } = size;
-            let mut out: Vec<$type> = vec![0.0; batch * m * n];
-            if out.is_empty() || k == 0 {
-                return out;
-            }
-            let operands = a.chunks_exact(m * k).zip(b.chunks_exact(k * n));
-            for (c, (a, b)) in out.chunks_exact_mut(m * n).zip(operands) {
-                // SAFETY: the slices hold m·k, k·n and m·n elements, and the strides are those of row-major matrices.
-                unsafe {
-                    $gemm(
-                        m,
-                        k,
-                        n,
-                        1.0,
-                        a.as_ptr(),
-                        k as isize,
-                        1,
-                        b.as_ptr(),
-                        n as isize,
-                        1,
-                        0.0,
-                        c.as_mut_ptr(),
-                        n as isize,
-                        1,
-                    );
-                }
-            }
-            out
+/// Products of row-major matrices by `ndarray`'s GEMM; an operand of the wrong length gives zeros.
+pub(super) fn product<T: LinalgScalar>(a: &[T], b: &[T], size: Size) -> Vec<T> {
+    let Size { batch, m, k, n } = size;
+    let mut out = vec![T::zero(); batch * m * n];
+    if out.is_empty() || k == 0 {
+        return out;
+    }
+    let operands = a.chunks_exact(m * k).zip(b.chunks_exact(k * n));
+    for (c, (a, b)) in out.chunks_exact_mut(m * n).zip(operands) {
+        let views = (
+            ArrayView2::from_shape((m, k), a),
+            ArrayView2::from_shape((k, n), b),
+        );
+        if let ((Ok(a), Ok(b)), Ok(mut c)) = (views, ArrayViewMut2::from_shape((m, n), c)) {
+            general_mat_mul(T::one(), &a, &b, T::zero(), &mut c);
         }
-    };
+    }
+    out
 }
-
-batched_gemm!(product_f32, f32, matrixmultiply::sgemm);
-batched_gemm!(product_f64, f64, matrixmultiply::dgemm);
 
 fn product_i64(a: &[i64], b: &[i64], size: Size) -> Vec<i64> {
     let Size { batch, m, k, n } = size;
