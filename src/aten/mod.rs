@@ -20,9 +20,28 @@ use crate::ir::{Argument, Builder, Value};
 use crate::shape::TensorType;
 
 mod activation;
+mod attention;
+mod contraction;
+mod convolution;
+mod linear;
+mod normalization;
+mod pooling;
+mod resample;
+mod resize;
+mod softmax;
+mod windows;
 
 /// The families of rows.
-const FAMILIES: &[&[Composite]] = &[activation::ROWS];
+const FAMILIES: &[&[Composite]] = &[
+    activation::ROWS,
+    convolution::ROWS,
+    pooling::ROWS,
+    normalization::ROWS,
+    softmax::ROWS,
+    linear::ROWS,
+    attention::ROWS,
+    resize::ROWS,
+];
 
 /// An operator: its overloads and what they compute.
 pub struct Composite {

@@ -1,0 +1,283 @@
+//! Attention, from the bare product to a whole encoder layer.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+
+use super::linear::linear;
+use super::softmax::safe_softmax;
+use super::{Args, Composite};
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
+        ],
+        |a| Ok(Attention::of(a, "attn_mask")?.output),
+        &[
+            "f32[B, 2, T, 4], f32[B, 2, S, 4], f32[B, 2, S, 3]",
+            "f32[B, 2, T, 4], f32[B, 2, T, 4], f32[B, 2, T, 4], is_causal=True, scale=0.3",
+            "f32[2, 4, 3, 8], f32[2, 2, 5, 8], f32[2, 2, 5, 8], bool[3, 5], enable_gqa=True",
+            "f16[2, 3, 8], f16[2, 5, 8], f16[2, 5, 8], f16[3, 5]",
+        ],
+    ),
+    Composite::many(
+        &[
+            "aten::_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, Tensor? dropout_mask=None, *, float? scale=None, bool enable_gqa=False) -> (Tensor, Tensor)",
+        ],
+        |a| {
+            let attention = Attention::of(a, "attn_mask")?;
+            Ok(vec![attention.output, attention.weights])
+        },
+        &["f32[2, 2, 3, 4], f32[2, 2, 5, 4], f32[2, 2, 5, 4]"],
+    ),
+    Composite::many(
+        &[
+            "aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)",
+        ],
+        |a| {
+            let attention = Attention::of(a, "attn_mask")?;
+            Ok(vec![attention.output, attention.log_sum_exp()])
+        },
+        &["f32[2, 2, 3, 4], f32[2, 2, 5, 4], f32[2, 2, 5, 4]"],
+    ),
+    Composite::many(
+        &[
+            "aten::_native_multi_head_attention(Tensor query, Tensor key, Tensor value, int embed_dim, int num_head, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, Tensor? mask=None, bool need_weights=True, bool average_attn_weights=True, int? mask_type=None) -> (Tensor, Tensor)",
+        ],
+        |a| {
+            let mask = Mask::of(a)?;
+            let heads = Heads::of(a, a.int("num_head"))?;
+            let (output, weights) =
+                heads.attend(["query", "key", "value"].map(|name| a.tensor(name)), mask)?;
+            Ok(vec![
+                output,
+                match (a.bool("need_weights"), a.bool("average_attn_weights")) {
+                    (false, _) => a.builder().full(output.dtype(), vec![Dim::ZERO], 0),
+                    (true, true) => weights.mean(&[1], false),
+                    (true, false) => weights,
+                },
+            ])
+        },
+        &["f32[2, 3, 4], f32[2, 3, 4], f32[2, 3, 4], 4, 2, f32[12, 4], f32[12], f32[4, 4], f32[4]"],
+    ),
+    Composite::one(
+        &[
+            "aten::_transformer_encoder_layer_fwd(Tensor src, int embed_dim, int num_heads, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, bool use_gelu, bool norm_first, float eps, Tensor norm_weight_1, Tensor norm_bias_1, Tensor norm_weight_2, Tensor norm_bias_2, Tensor ffn_weight_1, Tensor ffn_bias_1, Tensor ffn_weight_2, Tensor ffn_bias_2, Tensor? mask=None, int? mask_type=None) -> Tensor",
+        ],
+        encoder_layer,
+        &[
+            "f32[2, 3, 4], 4, 2, f32[12, 4], f32[12], f32[4, 4], f32[4], True, False, 1e-5, f32[4], f32[4], f32[4], f32[4], f32[6, 4], f32[6], f32[4, 6], f32[4]",
+        ],
+    ),
+];
+
+/// `softmax(scale · query · keyᵀ + mask) · value`.
+struct Attention<'g> {
+    output: Value<'g>,
+    weights: Value<'g>,
+    scores: Value<'g>,
+}
+
+impl<'g> Attention<'g> {
+    fn of(a: &Args<'g>, mask: &str) -> Result<Attention<'g>> {
+        let [query, key, value] = ["query", "key", "value"].map(|name| a.tensor(name));
+        a.builder().check()?;
+        if query.rank() < 2 || key.rank() < 2 || value.rank() < 2 {
+            return a.reject("attention wants at least two dimensions");
+        }
+        if 0.0 < a.float("dropout_p") {
+            return a.reject("dropout in attention");
+        }
+        let shared = a.bool("enable_gqa");
+        let (key, value) = if shared {
+            (repeated_heads(key, query)?, repeated_heads(value, query)?)
+        } else {
+            (key, value)
+        };
+        let masks = [
+            a.optional_tensor(mask),
+            a.bool("is_causal").then(|| causal(query, key)),
+        ];
+        Ok(Attention::new(
+            query,
+            key,
+            value,
+            a.optional_float("scale"),
+            masks,
+        ))
+    }
+
+    /// A row whose every key is masked gives zeros.
+    fn new(
+        query: Value<'g>,
+        key: Value<'g>,
+        value: Value<'g>,
+        scale: Option<f64>,
+        masks: [Option<Value<'g>>; 2],
+    ) -> Attention<'g> {
+        let dtype = query.dtype();
+        let (wide, keys) = (query.to_compute(), key.to_compute().transpose(-2, -1));
+        let scaled = match (scale, query.size(-1).as_const()) {
+            (Some(scale), _) => wide * scale,
+            (None, Some(width)) => wide * (1.0 / (width as f64).sqrt()),
+            (None, None) => {
+                let width = query.builder().full(wide.dtype(), vec![], query.size(-1));
+                wide * width.rsqrt()
+            }
+        };
+        let mut scores = scaled.matmul(keys);
+        let is_masked = masks.iter().any(Option::is_some);
+        for mask in masks.into_iter().flatten() {
+            scores = if mask.dtype() == DType::Bool {
+                mask.where_(scores, f64::NEG_INFINITY)
+            } else {
+                scores + mask.to_compute()
+            };
+        }
+        let weights = if is_masked {
+            safe_softmax(scores, -1)
+        } else {
+            scores.softmax(-1)
+        };
+        Attention {
+            output: weights.matmul(value.to_compute()).to(dtype),
+            weights: weights.to(dtype),
+            scores,
+        }
+    }
+
+    fn log_sum_exp(&self) -> Value<'g> {
+        let largest = self.scores.amax(&[-1], true);
+        let sum = (self.scores - largest).exp().sum(&[-1], true);
+        (sum.log() + largest).squeeze(&[-1])
+    }
+}
+
+/// Query `i` sees keys `0..=i`.
+fn causal<'g>(query: Value<'g>, key: Value<'g>) -> Value<'g> {
+    let builder = query.builder();
+    let rows = builder.iota(DType::I64, vec![query.size(-2), Dim::ONE], 0);
+    let columns = builder.iota(DType::I64, vec![Dim::ONE, key.size(-2)], 1);
+    columns.le(rows)
+}
+
+/// Every head of keys or values as often as there are query heads for it.
+fn repeated_heads<'g>(x: Value<'g>, query: Value<'g>) -> Result<Value<'g>> {
+    if x.rank() < 3 || query.rank() < 3 {
+        return Err(Error::operator("enable_gqa wants an axis of heads"));
+    }
+    let heads = x.size(-3);
+    let times = query.size(-3).floor_div(&heads);
+    if times.is(1) {
+        return Ok(x);
+    }
+    let (mut spread, mut joined) = (x.unsqueeze(-3).shape(), x.shape());
+    let axis = x.rank() - 3;
+    if let (Some(repeat), Some(size)) = (spread.get_mut(axis + 1), joined.get_mut(axis)) {
+        *size = &heads * &times;
+        *repeat = times;
+    }
+    Ok(x.unsqueeze(-3).expand(spread).reshape(joined))
+}
+
+/// A mask of PyTorch's fused encoder layers: what is true is left out.
+struct Mask<'g>(Option<Value<'g>>);
+
+impl<'g> Mask<'g> {
+    /// Type 0 is a mask of queries and keys, type 1 one of each image's keys, type 2 has all axes.
+    fn of(a: &Args<'g>) -> Result<Mask<'g>> {
+        let Some(mask) = a.optional_tensor("mask") else {
+            return Ok(Mask(None));
+        };
+        let mask = match a.optional_int("mask_type") {
+            Some(1) => mask.unsqueeze(1).unsqueeze(1),
+            _ => mask,
+        };
+        Ok(Mask(Some(mask.logical_not())))
+    }
+}
+
+/// The projections of a multi-head attention over `[batch, time, channel]`.
+struct Heads<'g> {
+    count: i64,
+    input_weight: Value<'g>,
+    input_bias: Value<'g>,
+    output_weight: Value<'g>,
+    output_bias: Value<'g>,
+}
+
+impl<'g> Heads<'g> {
+    fn of(a: &Args<'g>, count: i64) -> Result<Heads<'g>> {
+        if count < 1 {
+            return a.reject(format!("{count} heads"));
+        }
+        Ok(Heads {
+            count,
+            input_weight: a.tensor("qkv_weight"),
+            input_bias: a.tensor("qkv_bias"),
+            output_weight: a.tensor("proj_weight"),
+            output_bias: a.tensor("proj_bias"),
+        })
+    }
+
+    /// The result and the weights of each head.
+    fn attend(&self, inputs: [Value<'g>; 3], mask: Mask<'g>) -> Result<(Value<'g>, Value<'g>)> {
+        let width = self.input_weight.size(0).floor_div(&Dim::from(3));
+        let count = Dim::from(self.count);
+        let project = |part: usize| -> Result<Value<'g>> {
+            let x = inputs[part];
+            let start = &width * (part as i64);
+            let weight = self.input_weight.narrow(0, start.clone(), width.clone());
+            let bias = self.input_bias.narrow(0, start, width.clone());
+            let shape = [x.size(0), x.size(1), count.clone(), width.floor_div(&count)];
+            Ok(linear(x, weight, Some(bias))?
+                .reshape(shape)
+                .transpose(1, 2))
+        };
+        let attention = Attention::new(project(0)?, project(1)?, project(2)?, None, [mask.0, None]);
+        let joined = attention.output.transpose(1, 2).flatten(2, 3);
+        let output = linear(joined, self.output_weight, Some(self.output_bias))?;
+        Ok((output, attention.weights))
+    }
+}
+
+/// `aten/src/ATen/native/transformers/transformer.cpp`
+fn encoder_layer<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (x, eps) = (a.tensor("src"), a.float("eps"));
+    let norm_first = a.bool("norm_first");
+    let norm = |x: Value<'g>, weight: &str, bias: &str| {
+        let wide = x.to_compute();
+        let centred = wide - wide.mean(&[-1], true);
+        let factor = ((centred * centred).mean(&[-1], true) + eps).rsqrt();
+        let scaled = centred * factor * a.tensor(weight).to_compute();
+        (scaled + a.tensor(bias).to_compute()).to(x.dtype())
+    };
+    let first = |x| norm(x, "norm_weight_1", "norm_bias_1");
+    let second = |x| norm(x, "norm_weight_2", "norm_bias_2");
+    let attend = |x: Value<'g>| -> Result<Value<'g>> {
+        let heads = Heads::of(a, a.int("num_heads"))?;
+        Ok(heads.attend([x; 3], Mask::of(a)?)?.0)
+    };
+    let feed_forward = |x: Value<'g>| -> Result<Value<'g>> {
+        let hidden = linear(x, a.tensor("ffn_weight_1"), a.optional_tensor("ffn_bias_1"))?;
+        let active = if a.bool("use_gelu") {
+            hidden * 0.5 * (1.0 + (hidden * std::f64::consts::FRAC_1_SQRT_2).erf())
+        } else {
+            hidden.relu()
+        };
+        linear(
+            active,
+            a.tensor("ffn_weight_2"),
+            a.optional_tensor("ffn_bias_2"),
+        )
+    };
+    if norm_first {
+        let x = x + attend(first(x))?;
+        Ok(x + feed_forward(second(x))?)
+    } else {
+        let x = first(x + attend(x)?);
+        Ok(second(x + feed_forward(x)?))
+    }
+}

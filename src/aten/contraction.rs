@@ -1,0 +1,337 @@
+//! Sums over shared axes: `tensordot` and `einsum`, as matrix products.
+
+use std::collections::BTreeSet;
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+
+/// Sums over pairs of axes of two values; the other axes stay, the first value's in front.
+pub(super) fn contract<'g>(
+    x: Value<'g>,
+    y: Value<'g>,
+    dims_x: &[i64],
+    dims_y: &[i64],
+) -> Result<Value<'g>> {
+    x.builder().check()?;
+    if dims_x.len() != dims_y.len() {
+        return Err(Error::operator(format!(
+            "{} axes of {} against {} of {}",
+            dims_x.len(),
+            x.ty(),
+            dims_y.len(),
+            y.ty()
+        )));
+    }
+    let labels = |value: Value<'g>, dims: &[i64], offset: usize| -> Result<Vec<Label>> {
+        let mut labels: Vec<Label> = (0..value.rank()).map(|axis| offset + axis).collect();
+        for (pair, dim) in dims.iter().enumerate() {
+            let axis = value.axis(*dim);
+            value.builder().check()?;
+            if let Some(label) = axis.and_then(|axis| labels.get_mut(axis)) {
+                *label = pair;
+            }
+        }
+        Ok(labels)
+    };
+    let pairs = dims_x.len();
+    let left = Term {
+        labels: labels(x, dims_x, pairs)?,
+        value: x,
+    };
+    let right = Term {
+        labels: labels(y, dims_y, pairs + x.rank())?,
+        value: y,
+    };
+    let kept = |term: &Term| -> Vec<Label> {
+        let labels = term.labels.iter().copied();
+        labels.filter(|label| pairs <= *label).collect()
+    };
+    let result = [kept(&left), kept(&right)].concat();
+    Ok(multiply(left, right, &result)?.ordered(&result))
+}
+
+/// `torch.einsum` of an equation with letters, `...` and `->`.
+pub(super) fn einsum<'g>(equation: &str, operands: &[Value<'g>]) -> Result<Value<'g>> {
+    let Some(first) = operands.first() else {
+        return Err(Error::operator("einsum of no tensors"));
+    };
+    first.builder().check()?;
+    let dtype = first.dtype();
+    let equation = Equation::parse(equation, operands)?;
+    let mut terms = operands
+        .iter()
+        .zip(equation.inputs)
+        .map(|(value, labels)| Term {
+            value: value.to_compute(),
+            labels,
+        })
+        .map(Term::without_repeats)
+        .collect::<Result<Vec<Term>>>()?;
+    equate_sizes(&mut terms)?;
+    terms.reverse();
+    let mut product = terms
+        .pop()
+        .ok_or_else(|| Error::operator("einsum of no tensors"))?;
+    while let Some(next) = terms.pop() {
+        let later = terms.iter().flat_map(|term| &term.labels);
+        let wanted: Vec<Label> = later.chain(&equation.output).copied().collect();
+        product = multiply(product, next, &wanted)?;
+    }
+    Ok(product
+        .summed(&equation.output)
+        .ordered(&equation.output)
+        .to(dtype))
+}
+
+/// An index of the formula.
+type Label = usize;
+
+/// A factor: a value and the label of each of its axes.
+struct Term<'g> {
+    value: Value<'g>,
+    labels: Vec<Label>,
+}
+
+impl<'g> Term<'g> {
+    /// Takes diagonals until every label stands once.
+    fn without_repeats(mut self) -> Result<Term<'g>> {
+        while let Some((first, second)) = self.repeated() {
+            let size = self.value.size(first as i64);
+            let complain = || format!("an index stands for different sizes of {}", self.value.ty());
+            let symbols = self.value.builder().symbols();
+            symbols.require_equal(&size, &self.value.size(second as i64), complain)?;
+            let mut shape = self.value.shape();
+            if let Some(size) = shape.get_mut(second) {
+                *size = Dim::ONE;
+            }
+            let place = self.value.builder().iota(DType::I64, shape.clone(), first);
+            shape.remove(second);
+            self.value = self.value.gather(second as i64, place).reshape(shape);
+            self.labels.remove(second);
+        }
+        Ok(self)
+    }
+
+    fn repeated(&self) -> Option<(usize, usize)> {
+        self.labels.iter().enumerate().find_map(|(second, label)| {
+            let first = self.labels.iter().position(|other| other == label)?;
+            (first < second).then_some((first, second))
+        })
+    }
+
+    /// Sums over the axes whose labels are not wanted.
+    fn summed(self, wanted: &[Label]) -> Term<'g> {
+        let (kept, gone): (Vec<usize>, Vec<usize>) =
+            (0..self.labels.len()).partition(|axis| wanted.contains(&self.labels[*axis]));
+        if gone.is_empty() {
+            return self;
+        }
+        let dims: Vec<i64> = gone.into_iter().map(|axis| axis as i64).collect();
+        let dtype = self.value.dtype();
+        Term {
+            value: self.value.sum(&dims, false).to(dtype),
+            labels: kept.into_iter().map(|axis| self.labels[axis]).collect(),
+        }
+    }
+
+    /// The value with its axes in the order of labels; those it lacks have size 1.
+    fn ordered(&self, labels: &[Label]) -> Value<'g> {
+        let axis_of = |label: &Label| self.labels.iter().position(|other| other == label);
+        let axes: Vec<usize> = labels.iter().filter_map(axis_of).collect();
+        let shape = self.value.shape();
+        let size = |label: &Label| axis_of(label).map_or(Dim::ONE, |axis| shape[axis].clone());
+        let sizes: Vec<Dim> = labels.iter().map(size).collect();
+        self.value.permute(axes).reshape(sizes)
+    }
+
+    fn sizes(&self, labels: &[Label]) -> Vec<Dim> {
+        labels
+            .iter()
+            .filter_map(|label| self.labels.iter().position(|other| other == label))
+            .map(|axis| self.value.size(axis as i64))
+            .collect()
+    }
+}
+
+/// Product of two terms, summed over the labels that are not wanted, as one matrix product: labels of both that are wanted
+/// are its batch, labels of both that are not its inner axis.
+fn multiply<'g>(x: Term<'g>, y: Term<'g>, wanted: &[Label]) -> Result<Term<'g>> {
+    let in_one = |one: &Term, other: &Term| -> Vec<Label> {
+        let is_kept = |label: &Label| wanted.contains(label) || other.labels.contains(label);
+        one.labels.iter().copied().filter(is_kept).collect()
+    };
+    let (kept_x, kept_y) = (in_one(&x, &y), in_one(&y, &x));
+    let (x, y) = (x.summed(&kept_x), y.summed(&kept_y));
+    let shared: Vec<Label> = x
+        .labels
+        .iter()
+        .copied()
+        .filter(|l| y.labels.contains(l))
+        .collect();
+    let (batch, inner): (Vec<Label>, Vec<Label>) =
+        shared.iter().partition(|label| wanted.contains(label));
+    let own = |term: &Term| -> Vec<Label> {
+        let labels = term.labels.iter().copied();
+        labels.filter(|label| !shared.contains(label)).collect()
+    };
+    let (rows, columns) = (own(&x), own(&y));
+    let (batch_sizes, inner_sizes) = (x.sizes(&batch), x.sizes(&inner));
+    require_same(&x, &y, &shared)?;
+    let (row_sizes, column_sizes) = (x.sizes(&rows), y.sizes(&columns));
+    let merged = |sizes: [&[Dim]; 2]| {
+        let [first, second] = sizes.map(Dim::product);
+        vec![Dim::product(&batch_sizes), first, second]
+    };
+    let left = x
+        .ordered(&[batch.as_slice(), &rows, &inner].concat())
+        .reshape(merged([&row_sizes, &inner_sizes]));
+    let right = y
+        .ordered(&[batch.as_slice(), &inner, &columns].concat())
+        .reshape(merged([&inner_sizes, &column_sizes]));
+    Ok(Term {
+        value: left
+            .dot(right)
+            .reshape([batch_sizes, row_sizes, column_sizes].concat()),
+        labels: [batch, rows, columns].concat(),
+    })
+}
+
+fn require_same(x: &Term, y: &Term, labels: &[Label]) -> Result<()> {
+    for (left, right) in x.sizes(labels).iter().zip(&y.sizes(labels)) {
+        let complain = || {
+            format!(
+                "{} and {} differ in a shared axis",
+                x.value.ty(),
+                y.value.ty()
+            )
+        };
+        x.value
+            .builder()
+            .symbols()
+            .require_equal(left, right, complain)?;
+    }
+    Ok(())
+}
+
+/// An axis of size 1 whose label has another size elsewhere broadcasts: it is dropped, as if its term did not have it.
+fn equate_sizes(terms: &mut [Term]) -> Result<()> {
+    let mut sizes: Vec<(Label, Dim)> = Vec::new();
+    for term in terms.iter() {
+        for (label, size) in term.labels.iter().zip(term.value.shape()) {
+            if !size.is(1) && !sizes.iter().any(|(known, _)| known == label) {
+                sizes.push((*label, size));
+            }
+        }
+    }
+    for term in terms {
+        let shape = term.value.shape();
+        let stays = |(label, size): &(&Label, &Dim)| {
+            !size.is(1) || !sizes.iter().any(|(known, _)| known == *label)
+        };
+        let kept: Vec<(Label, Dim)> = term
+            .labels
+            .iter()
+            .zip(&shape)
+            .filter(stays)
+            .map(|(label, size)| (*label, size.clone()))
+            .collect();
+        let (labels, shape): (Vec<Label>, Vec<Dim>) = kept.into_iter().unzip();
+        term.value = term.value.reshape(shape);
+        term.labels = labels;
+    }
+    Ok(())
+}
+
+/// The labels of an equation. The axes of `...` get labels of their own, counted from the last.
+struct Equation {
+    inputs: Vec<Vec<Label>>,
+    output: Vec<Label>,
+}
+
+/// Labels of letters are their code points; those of `...` axes lie behind.
+const ELLIPSIS: Label = 0x11_0000;
+
+impl Equation {
+    fn parse(text: &str, operands: &[Value]) -> Result<Equation> {
+        let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let (left, right) = match text.split_once("->") {
+            Some((left, right)) => (left, Some(right)),
+            None => (text.as_str(), None),
+        };
+        let parts: Vec<&str> = left.split(',').collect();
+        if parts.len() != operands.len() {
+            return Err(Error::operator(format!(
+                "{text:?} has {} operands, not {}",
+                parts.len(),
+                operands.len()
+            )));
+        }
+        let mut inputs = Vec::new();
+        let mut hidden = 0;
+        for (part, operand) in parts.iter().zip(operands) {
+            let letters = part.replacen("...", "", 1).chars().count();
+            let free = operand.rank().checked_sub(letters);
+            let free = match free {
+                Some(0) => 0,
+                Some(free) if part.contains("...") => free,
+                _ => return Err(Error::operator(format!("{part:?} for {}", operand.ty()))),
+            };
+            hidden = hidden.max(free);
+            inputs.push(labels(part, free)?);
+        }
+        let output = match right {
+            Some(right) => labels(right, hidden)?,
+            None => implicit_output(&inputs, hidden),
+        };
+        let known = |label: &Label| inputs.iter().flatten().any(|other| other == label);
+        let unique: BTreeSet<Label> = output.iter().copied().collect();
+        if unique.len() != output.len() || !output.iter().all(known) {
+            return Err(Error::operator(format!(
+                "the output of {text:?} is not one of its inputs'"
+            )));
+        }
+        Ok(Equation { inputs, output })
+    }
+}
+
+/// The labels of one operand, of which `...` stands for `free` axes.
+fn labels(part: &str, free: usize) -> Result<Vec<Label>> {
+    let letters = |text: &str| -> Result<Vec<Label>> {
+        let letter = |c: char| {
+            if c.is_ascii_alphabetic() {
+                Ok(c as Label)
+            } else {
+                Err(Error::operator(format!("{c:?} is no index of einsum")))
+            }
+        };
+        text.chars().map(letter).collect()
+    };
+    match part.split_once("...") {
+        None => letters(part),
+        Some((before, after)) => {
+            let hidden = (0..free).rev().map(|place| ELLIPSIS + place);
+            let mut found = letters(before)?;
+            found.extend(hidden);
+            found.extend(letters(after)?);
+            Ok(found)
+        }
+    }
+}
+
+/// Without `->` the result has the axes of `...`, then the labels that stand once, upper case first.
+fn implicit_output(inputs: &[Vec<Label>], hidden: usize) -> Vec<Label> {
+    let all: Vec<Label> = inputs.iter().flatten().copied().collect();
+    let once = |label: &Label| all.iter().filter(|other| *other == label).count() == 1;
+    let letters: BTreeSet<Label> = all
+        .iter()
+        .copied()
+        .filter(|label| *label < ELLIPSIS && once(label))
+        .collect();
+    (0..hidden)
+        .rev()
+        .map(|place| ELLIPSIS + place)
+        .chain(letters)
+        .collect()
+}

@@ -1,0 +1,349 @@
+//! Convolutions and transposed convolutions over one to three spatial axes.
+
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Value};
+use crate::op::ConvAxis;
+
+use super::{Args, Composite};
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor",
+            "aten::_convolution.deprecated(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, int[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled) -> Tensor",
+        ],
+        |a| convolution(a, a.bool("transposed")),
+        &[
+            "f32[B, 4, H], f32[6, 2, 3], f32[6], [2], [1], [1], False, [0], 2, False, False, False, False",
+            "f16[2, 4, 5, 5], f16[4, 3, 3, 3], None, [2, 2], [1, 1], [1, 1], True, [1, 1], 1, False, False, False, False",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
+            "aten::convolution_overrideable(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
+        ],
+        |a| convolution(a, a.bool("transposed")),
+        &["f32[2, 3, 8, 8], f32[4, 3, 3, 3], f32[4], [1, 1], [1, 1], [1, 1], False, [0, 0], 1"],
+    ),
+    Composite::one(
+        &[
+            "aten::_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, SymInt[] dilation, SymInt groups) -> Tensor",
+        ],
+        |a| convolution(a, false),
+        &["f32[2, 3, 9], f32[4, 3, 4], f32[4], [1], 'same', [2], 1"],
+    ),
+    Composite::one(
+        &[
+            "aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=[1], SymInt[1] padding=[0], SymInt[1] dilation=[1], SymInt groups=1) -> Tensor",
+            "aten::conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=[1], str padding='valid', SymInt[1] dilation=[1], SymInt groups=1) -> Tensor",
+        ],
+        |a| convolution(a, false),
+        &[
+            "f32[B, 4, L], f32[6, 4, 3], f32[6], stride=2",
+            "padding: f32[4, 9], f32[4, 1, 2], padding='same', groups=4",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1], SymInt[2] padding=[0, 0], SymInt[2] dilation=[1, 1], SymInt groups=1) -> Tensor",
+            "aten::conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1], str padding='valid', SymInt[2] dilation=[1, 1], SymInt groups=1) -> Tensor",
+        ],
+        |a| convolution(a, false),
+        &[
+            "f32[B, 3, H, W], f32[8, 3, 3, 3], f32[8], padding=1",
+            "f32[4, 9, 9], f32[4, 1, 3, 3], stride=[2, 1], dilation=2, groups=4",
+            "f16[1, 3, 8, 8], f16[4, 3, 1, 1], f16[4]",
+            "padding: f32[1, 2, 6, 7], f32[2, 2, 2, 3], padding='same'",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=[1, 1, 1], SymInt[3] padding=[0, 0, 0], SymInt[3] dilation=[1, 1, 1], SymInt groups=1) -> Tensor",
+            "aten::conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=[1, 1, 1], str padding='valid', SymInt[3] dilation=[1, 1, 1], SymInt groups=1) -> Tensor",
+        ],
+        |a| convolution(a, false),
+        &["f32[B, 2, 5, 5, 5], f32[3, 2, 3, 3, 3], f32[3], padding=[1, 0, 1]"],
+    ),
+    Composite::one(
+        &[
+            "aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=[1], SymInt[1] padding=[0], SymInt[1] output_padding=[0], SymInt groups=1, SymInt[1] dilation=[1]) -> Tensor",
+        ],
+        |a| convolution(a, true),
+        &["f32[B, 4, L], f32[4, 3, 3], f32[6], stride=2, padding=1, output_padding=1, groups=2"],
+    ),
+    Composite::one(
+        &[
+            "aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1], SymInt[2] padding=[0, 0], SymInt[2] output_padding=[0, 0], SymInt groups=1, SymInt[2] dilation=[1, 1]) -> Tensor",
+        ],
+        |a| convolution(a, true),
+        &[
+            "f32[B, 4, H, W], f32[4, 3, 2, 2], f32[3], stride=2",
+            "f32[4, 5, 5], f32[4, 1, 3, 3], padding=1, groups=4, dilation=2",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=[1, 1, 1], SymInt[3] padding=[0, 0, 0], SymInt[3] output_padding=[0, 0, 0], SymInt groups=1, SymInt[3] dilation=[1, 1, 1]) -> Tensor",
+        ],
+        |a| convolution(a, true),
+        &["f32[2, 2, 3, 3, 3], f32[2, 2, 3, 3, 3], stride=2, output_padding=1"],
+    ),
+    Composite::one(
+        &["aten::conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor"],
+        time_batch_channel,
+        &["f32[T, B, 4], f32[3, 4, 5], f32[5], 1"],
+    ),
+];
+
+/// How the filter moves along each spatial axis.
+struct Movement {
+    stride: Vec<i64>,
+    dilation: Vec<i64>,
+    padding: Padding,
+    output_padding: Vec<i64>,
+    groups: i64,
+}
+
+enum Padding {
+    Sizes(Vec<i64>),
+    /// As many zeros as keep the size; an odd one stands behind.
+    Same,
+}
+
+fn convolution<'g>(a: &Args<'g>, transposed: bool) -> Result<Value<'g>> {
+    let (x, filter) = (a.tensor("input"), a.tensor("weight"));
+    let axes = filter.rank().saturating_sub(2);
+    let per_axis = |name| spread(a.ints(name), axes);
+    let padding = match a.get("padding") {
+        Argument::Str(text) if text == "valid" => Padding::Sizes(vec![0; axes]),
+        Argument::Str(text) if text == "same" => Padding::Same,
+        Argument::Str(text) => return a.reject(format!("padding = {text:?}")),
+        _ => Padding::Sizes(per_axis("padding")?),
+    };
+    let output_padding = if a.has("output_padding") {
+        per_axis("output_padding")?
+    } else {
+        vec![0; axes]
+    };
+    let movement = Movement {
+        stride: per_axis("stride")?,
+        dilation: per_axis("dilation")?,
+        padding,
+        output_padding,
+        groups: a.int("groups"),
+    };
+    movement.apply(x, filter, a.optional_tensor("bias"), transposed)
+}
+
+impl Movement {
+    /// Convolves, adds the bias and rounds once; an input without a batch axis gets one for the time being.
+    fn apply<'g>(
+        &self,
+        x: Value<'g>,
+        filter: Value<'g>,
+        bias: Option<Value<'g>>,
+        transposed: bool,
+    ) -> Result<Value<'g>> {
+        x.builder().check()?;
+        let dtype = x.dtype();
+        let is_single = x.rank() + 1 == filter.rank();
+        let batch = if is_single { x.unsqueeze(0) } else { x };
+        let axes = self.axes(filter, transposed)?;
+        let filter = if transposed {
+            flipped(filter, self.groups)?
+        } else {
+            filter
+        };
+        let mut y = if dtype.is_float() {
+            batch
+                .to_compute()
+                .conv(filter.to_compute(), axes, self.groups)
+        } else {
+            integer_convolution(batch, filter, &axes, self.groups)?
+        };
+        if let Some(bias) = bias {
+            let mut shape = vec![Dim::ONE; y.rank()];
+            if let Some(channels) = shape.get_mut(1) {
+                *channels = bias.numel();
+            }
+            y = y + bias.to_compute().reshape(shape);
+        }
+        let y = y.to(dtype);
+        Ok(if is_single { y.select(0, 0) } else { y })
+    }
+
+    fn axes(&self, filter: Value, transposed: bool) -> Result<Vec<ConvAxis>> {
+        let symbols = filter.builder().symbols();
+        let mut axes = Vec::new();
+        for (axis, taps) in filter.shape().iter().skip(2).enumerate() {
+            let at = |list: &[i64]| list.get(axis).copied().unwrap_or(1);
+            let (stride, dilation) = (at(&self.stride), at(&self.dilation));
+            let reach = dilation.saturating_mul(symbols.concrete(taps)? - 1);
+            let (low, high) = match &self.padding {
+                Padding::Sizes(sizes) => (at(sizes), at(sizes)),
+                Padding::Same if stride != 1 => {
+                    return Err(Error::operator("padding = \"same\" wants stride 1"));
+                }
+                Padding::Same => (reach / 2, reach - reach / 2),
+            };
+            axes.push(if transposed {
+                ConvAxis {
+                    stride: 1,
+                    low: reach.saturating_sub(low),
+                    high: reach
+                        .saturating_sub(high)
+                        .saturating_add(at(&self.output_padding)),
+                    dilation,
+                    base_dilation: stride,
+                }
+            } else {
+                ConvAxis {
+                    stride,
+                    low,
+                    high,
+                    dilation,
+                    base_dilation: 1,
+                }
+            });
+        }
+        Ok(axes)
+    }
+}
+
+/// One number for each axis; a single one stands for all.
+fn spread(numbers: Vec<i64>, axes: usize) -> Result<Vec<i64>> {
+    match numbers.as_slice() {
+        [single] => Ok(vec![*single; axes]),
+        several if several.len() == axes => Ok(numbers),
+        _ => Err(Error::operator(format!(
+            "{numbers:?} does not fit {axes} spatial axes"
+        ))),
+    }
+}
+
+/// The filter `[inputs, outputs / groups, taps..]` of a transposed convolution as that of the ordinary one over the spread
+/// input: `[outputs, inputs / groups, taps..]`, taps backwards.
+fn flipped(filter: Value, groups: i64) -> Result<Value> {
+    let shape = filter.shape();
+    let [inputs, outputs, taps @ ..] = shape.as_slice() else {
+        return Err(Error::operator("the filter has too few dimensions"));
+    };
+    let groups = Dim::from(groups.max(1));
+    let spatial: Vec<i64> = (2..).zip(taps).map(|(axis, _)| axis).collect();
+    let split = [
+        &[groups.clone(), inputs.floor_div(&groups), outputs.clone()],
+        taps,
+    ]
+    .concat();
+    let joined = [&[outputs * &groups, inputs.floor_div(&groups)], taps].concat();
+    Ok(filter
+        .flip(&spatial)
+        .reshape(split)
+        .transpose(1, 2)
+        .reshape(joined))
+}
+
+/// The primitive convolves floats; integers are a matrix product over the windows.
+fn integer_convolution<'g>(
+    x: Value<'g>,
+    filter: Value<'g>,
+    axes: &[ConvAxis],
+    groups: i64,
+) -> Result<Value<'g>> {
+    let groups = Dim::from(groups.max(1));
+    let mut windows = x;
+    for (axis, geometry) in (2i64..).zip(axes) {
+        let taps = x.builder().symbols().concrete(&filter.size(axis))?;
+        windows = surround(
+            spread_apart(windows, axis, geometry.base_dilation),
+            axis,
+            geometry,
+        )
+        .unfold(axis, taps, geometry.stride, geometry.dilation);
+    }
+    let shape = windows.shape();
+    let (Some([batch, channels]), Some(space)) = (shape.get(..2), shape.get(2..2 + axes.len()))
+    else {
+        return Err(Error::operator("the input has too few dimensions"));
+    };
+    let (positions, taps) = (
+        Dim::product(space),
+        Dim::product(filter.shape().iter().skip(2)),
+    );
+    let depth = &channels.floor_div(&groups) * &taps;
+    let outputs = filter.size(0);
+    // [N, C, Y.., K..] -> [N, G, Y, (C / G) K]
+    let patches = windows
+        .reshape(vec![
+            batch.clone(),
+            groups.clone(),
+            channels.floor_div(&groups),
+            positions.clone(),
+            taps,
+        ])
+        .transpose(2, 3)
+        .reshape(vec![
+            batch.clone(),
+            groups.clone(),
+            positions,
+            depth.clone(),
+        ]);
+    let filters = filter.reshape(vec![groups.clone(), outputs.floor_div(&groups), depth]);
+    let product = patches.matmul(filters.transpose(1, 2)).transpose(2, 3);
+    Ok(product.reshape([&[batch.clone(), outputs], space].concat()))
+}
+
+/// Zeros between the elements of an axis.
+fn spread_apart(x: Value, axis: i64, distance: i64) -> Value {
+    if distance == 1 {
+        return x;
+    }
+    let mut shape = x.shape();
+    let (mut low, mut high) = (
+        vec![Dim::ZERO; shape.len() + 1],
+        vec![Dim::ZERO; shape.len() + 1],
+    );
+    let place = usize::try_from(axis).unwrap_or(0);
+    if let (Some(size), Some(high)) = (shape.get_mut(place), high.get_mut(place + 1)) {
+        *size = &*size * distance;
+        *high = Dim::from(distance.saturating_sub(1));
+    }
+    low.truncate(high.len());
+    let length = (x.size(axis) - 1) * distance + 1;
+    x.unsqueeze(axis + 1)
+        .pad(&low, &high, 0)
+        .reshape(shape)
+        .narrow(axis, 0, length)
+}
+
+fn surround<'g>(x: Value<'g>, axis: i64, geometry: &ConvAxis) -> Value<'g> {
+    let on_axis = |number: i64| -> Vec<Dim> {
+        (0..x.rank() as i64)
+            .map(|other| {
+                if other == axis {
+                    Dim::from(number)
+                } else {
+                    Dim::ZERO
+                }
+            })
+            .collect()
+    };
+    x.pad(&on_axis(geometry.low), &on_axis(geometry.high), 0)
+}
+
+/// `torch.conv_tbc`: time, batch, channel, with a filter `[taps, inputs, outputs]`.
+fn time_batch_channel<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let movement = Movement {
+        stride: vec![1],
+        dilation: vec![1],
+        padding: Padding::Sizes(vec![a.int("pad")]),
+        output_padding: vec![0],
+        groups: 1,
+    };
+    let x = a.tensor("self").permute([1, 2, 0]);
+    let filter = a.tensor("weight").permute([2, 1, 0]);
+    let y = movement.apply(x, filter, a.optional_tensor("bias"), false)?;
+    Ok(y.permute([2, 0, 1]))
+}

@@ -1,0 +1,398 @@
+//! Products of matrices and vectors.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::{Number, Value};
+use crate::op::ScanFunction;
+use crate::scalar::Scalar;
+
+use super::contraction::{contract, einsum};
+use super::{Args, Composite};
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &["aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"],
+        |a| {
+            let (x, weight) = (a.tensor("input"), a.tensor("weight"));
+            linear(x, weight, a.optional_tensor("bias"))
+        },
+        &[
+            "f32[B, T, 6], f32[4, 6], f32[4]",
+            "f16[6], f16[6]",
+            "f32[B, 6], f32[4, 6]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::matmul(Tensor self, Tensor other) -> Tensor",
+            "aten::linalg_matmul(Tensor self, Tensor other) -> Tensor",
+        ],
+        |a| Ok(a.tensor("self").matmul(a.tensor("other"))),
+        &[
+            "f32[B, 3, 4], f32[4, 5]",
+            "f32[4], f32[2, 4, 5]",
+            "f32[2, 1, 3, 4], f32[B, 4, 2]",
+            "i64[3, 4], i64[4]",
+            "f16[3, 4], f16[4, 5]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::mm(Tensor self, Tensor mat2) -> Tensor",
+            "aten::mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor",
+        ],
+        |a| product(a, "self", "mat2", [2, 2]),
+        &["f32[B, 4], f32[4, 3]", "i64[2, 3], i64[3, 4]"],
+    ),
+    Composite::one(
+        &[
+            "aten::bmm(Tensor self, Tensor mat2) -> Tensor",
+            "aten::bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor",
+        ],
+        |a| product(a, "self", "mat2", [3, 3]),
+        &["f32[B, 4, T], f32[B, T, 3]", "f16[2, 2, 3], f16[2, 3, 4]"],
+    ),
+    Composite::one(
+        &["aten::_int_mm(Tensor self, Tensor mat2) -> Tensor"],
+        |a| {
+            Ok(a.tensor("self")
+                .to(DType::I32)
+                .dot(a.tensor("mat2").to(DType::I32)))
+        },
+        &["i8[3, 4], i8[4, 5]"],
+    ),
+    Composite::one(
+        &["aten::mv(Tensor self, Tensor vec) -> Tensor"],
+        |a| product(a, "self", "vec", [2, 1]),
+        &["f32[B, 4], f32[4]"],
+    ),
+    Composite::one(
+        &["aten::dot(Tensor self, Tensor tensor) -> Tensor"],
+        |a| product(a, "self", "tensor", [1, 1]),
+        &["f32[N], f32[N]", "i64[3], i64[3]"],
+    ),
+    Composite::one(
+        &["aten::vdot(Tensor self, Tensor other) -> Tensor"],
+        |a| product(a, "self", "other", [1, 1]),
+        &["f32[N], f32[N]"],
+    ),
+    Composite::one(
+        &["aten::inner(Tensor self, Tensor other) -> Tensor"],
+        |a| {
+            let (x, y) = (a.tensor("self"), a.tensor("other"));
+            if x.rank() == 0 || y.rank() == 0 {
+                return Ok(x * y);
+            }
+            contract(x, y, &[-1], &[-1])
+        },
+        &["f32[B, 4], f32[3, 4]", "f32[], f32[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::outer(Tensor self, Tensor vec2) -> Tensor",
+            "aten::ger(Tensor self, Tensor vec2) -> Tensor",
+        ],
+        |a| Ok(a.tensor("self").unsqueeze(1) * a.tensor("vec2").unsqueeze(0)),
+        &["f32[N], f32[3]", "i64[2], f32[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+            "aten::addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        ],
+        |a| added(a, "mat1", "mat2"),
+        &[
+            "f32[4], f32[B, 3], f32[3, 4]",
+            "f32[2, 4], f32[2, 3], f32[3, 4], beta=0.5, alpha=2",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        ],
+        |a| added(a, "mat", "vec"),
+        &[
+            "f32[B], f32[B, 3], f32[3], beta=2, alpha=0.5",
+            "i64[2], i64[2, 3], i64[3]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+            "aten::baddbmm.dtype(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        ],
+        |a| added(a, "batch1", "batch2"),
+        &["f32[1, 1, 4], f32[B, 2, 3], f32[B, 3, 4], beta=0"],
+    ),
+    Composite::one(
+        &[
+            "aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        ],
+        |a| {
+            let sum = contract(wide(a, "batch1"), wide(a, "batch2"), &[0, 2], &[0, 1])?;
+            weighted(a, sum)
+        },
+        &["f32[2, 4], f32[B, 2, 3], f32[B, 3, 4], alpha=2"],
+    ),
+    Composite::one(
+        &[
+            "aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        ],
+        |a| {
+            weighted(
+                a,
+                wide(a, "vec1").unsqueeze(1) * wide(a, "vec2").unsqueeze(0),
+            )
+        },
+        &[
+            "f32[2, 3], f32[2], f32[3]",
+            "i64[2, 3], i64[2], i64[3], beta=2, alpha=3",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
+        ],
+        bilinear,
+        &[
+            "f32[B, 3], f32[B, 4], f32[5, 3, 4], f32[5]",
+            "f32[3], f32[4], f32[5, 3, 4]",
+        ],
+    ),
+    Composite::one(
+        &["aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor"],
+        |a| einsum(&a.str("equation"), &a.tensors("tensors")),
+        &[
+            "'bij,bjk->bik', [f32[B, 2, 3], f32[B, 3, 4]]",
+            "'...ii->...i', [f32[2, 3, 3]]",
+            "'i,j,k', [f32[2], f32[3], f32[4]]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
+        ],
+        |a| {
+            let (x, y) = (a.tensor("self"), a.tensor("other"));
+            contract(x, y, &a.ints("dims_self"), &a.ints("dims_other"))
+        },
+        &[
+            "f32[3, 4, 5], f32[4, 3, 2], [1, 0], [0, 1]",
+            "f32[2], f32[3], [], []",
+        ],
+    ),
+    Composite::one(
+        &["aten::kron(Tensor self, Tensor other) -> Tensor"],
+        |a| Ok(kronecker(a.tensor("self"), a.tensor("other"))),
+        &["f32[2, 3], f32[4, 5]", "i64[2], i64[3, 2]"],
+    ),
+    Composite::one(
+        &["aten::linalg_multi_dot(Tensor[] tensors) -> Tensor"],
+        |a| chain(&a.tensors("tensors")),
+        &[
+            "[f32[3], f32[3, 4], f32[4, 2], f32[2]]",
+            "[f32[2, 3], f32[3, 4]]",
+        ],
+    ),
+    Composite::one(
+        &["aten::chain_matmul(Tensor[] matrices) -> Tensor"],
+        |a| chain(&a.tensors("matrices")),
+        &["[f32[2, 3], f32[3, 4], f32[4, 5]]"],
+    ),
+    Composite::one(
+        &["aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor"],
+        |a| {
+            let (x, y) = (a.tensor("x").to_compute(), a.tensor("y").to_compute());
+            Ok((x * y)
+                .sum(&[a.int("dim")], false)
+                .to(a.tensor("x").dtype()))
+        },
+        &["f32[B, 3], f32[3]", "f32[3, 1], f32[3, 2], dim=0"],
+    ),
+    Composite::one(
+        &["aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor"],
+        |a| Ok(cross(a.tensor("self"), a.tensor("other"), a.int("dim"))),
+        &["f32[B, 3], f32[1, 3]", "i64[3, 2], i64[3, 2], dim=0"],
+    ),
+    Composite::one(
+        &["aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor"],
+        |a| {
+            let (x, y) = (a.tensor("self"), a.tensor("other"));
+            let first = x.shape().iter().position(|size| size.is(3)).unwrap_or(0);
+            Ok(cross(x, y, a.optional_int("dim").unwrap_or(first as i64)))
+        },
+        &["f32[2, 3, 4], f32[2, 3, 4]"],
+    ),
+    Composite::one(
+        &["aten::vander(Tensor x, int? N=None, bool increasing=False) -> Tensor"],
+        |a| {
+            let powers = powers(a.tensor("x"), a.optional_size("N"));
+            Ok(if a.bool("increasing") {
+                powers
+            } else {
+                powers.flip(&[-1])
+            })
+        },
+        &["f32[4]", "i64[3], 2, True"],
+    ),
+    Composite::one(
+        &["aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor"],
+        |a| Ok(powers(a.tensor("x"), a.optional_size("N"))),
+        &["f32[2, 4]", "i64[3], N=5"],
+    ),
+];
+
+/// `x · weightᵀ + bias`; the weight may be a vector.
+pub(super) fn linear<'g>(
+    x: Value<'g>,
+    weight: Value<'g>,
+    bias: Option<Value<'g>>,
+) -> Result<Value<'g>> {
+    x.builder().check()?;
+    let transposed = if weight.rank() == 2 {
+        weight.transpose(0, 1)
+    } else {
+        weight
+    };
+    let Some(bias) = bias else {
+        return Ok(x.matmul(transposed));
+    };
+    let product = x.to_compute().matmul(transposed.to_compute());
+    Ok((product + bias.to_compute()).to(x.dtype()))
+}
+
+fn wide<'g>(a: &Args<'g>, name: &str) -> Value<'g> {
+    a.tensor(name).to_compute()
+}
+
+/// A product of operands of exactly these ranks.
+fn product<'g>(a: &Args<'g>, left: &str, right: &str, ranks: [usize; 2]) -> Result<Value<'g>> {
+    let (x, y) = (a.tensor(left), a.tensor(right));
+    a.builder().check()?;
+    if [x.rank(), y.rank()] != ranks {
+        return Err(Error::operator(format!(
+            "operands are {} and {}, not of {} and {} dimensions",
+            x.ty(),
+            y.ty(),
+            ranks[0],
+            ranks[1]
+        )));
+    }
+    let out = a.dtype("out_dtype").unwrap_or(x.dtype());
+    Ok(wide(a, left).matmul(wide(a, right)).to(out))
+}
+
+/// `beta · self + alpha · (left · right)`, rounded once.
+fn added<'g>(a: &Args<'g>, left: &str, right: &str) -> Result<Value<'g>> {
+    weighted(a, wide(a, left).matmul(wide(a, right)))
+}
+
+/// `beta · self + alpha · product`. With `beta = 0` even infinities in `self` do not count.
+fn weighted<'g>(a: &Args<'g>, product: Value<'g>) -> Result<Value<'g>> {
+    let (x, beta, alpha) = (a.tensor("self"), a.scalar("beta"), a.scalar("alpha"));
+    let dtype = a.dtype("out_dtype").unwrap_or(x.dtype());
+    let times = |value: Value<'g>, factor: Scalar| {
+        if factor.to_f64() == 1.0 {
+            value
+        } else {
+            value * factor
+        }
+    };
+    let product = times(product, alpha);
+    let shape = product.shape();
+    let sum = if beta.to_f64() == 0.0 {
+        product
+    } else {
+        times(x.to_compute(), beta).expand(shape) + product
+    };
+    Ok(sum.to(dtype))
+}
+
+/// `output[.., o] = Σ input1[.., i] · weight[o, i, j] · input2[.., j] + bias[o]`
+fn bilinear<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (x, y, weight) = (wide(a, "input1"), wide(a, "input2"), wide(a, "weight"));
+    let [outputs, first, second] = weight.sizes()?;
+    let lead: Vec<Dim> = x.shape().into_iter().rev().skip(1).rev().collect();
+    let rows = Dim::product(&lead);
+    // [rows, i] · [i, o j] -> [rows, o, j] · [rows, j, 1]
+    let left = x.reshape(vec![rows.clone(), first.clone()]);
+    let by_first = weight
+        .permute([1, 0, 2])
+        .reshape(vec![first, &outputs * &second]);
+    let half = left
+        .dot(by_first)
+        .reshape(vec![rows.clone(), outputs.clone(), second.clone()]);
+    let sum = half.dot(y.reshape(vec![rows, second, Dim::ONE]));
+    let mut result = sum.reshape([lead, vec![outputs]].concat());
+    if a.optional_tensor("bias").is_some() {
+        result = result + wide(a, "bias");
+    }
+    Ok(result.to(a.tensor("input1").dtype()))
+}
+
+/// Every element of the first times the second: axes of both, in turn, joined in pairs.
+fn kronecker<'g>(x: Value<'g>, y: Value<'g>) -> Value<'g> {
+    let rank = x.rank().max(y.rank());
+    let padded = |value: Value<'g>| -> Vec<Dim> {
+        let missing = rank - value.rank();
+        std::iter::repeat_n(Dim::ONE, missing)
+            .chain(value.shape())
+            .collect()
+    };
+    let (left, right) = (padded(x), padded(y));
+    let spread = |shape: &[Dim], first: bool| -> Vec<Dim> {
+        let pair = |size: &Dim| {
+            if first {
+                [size.clone(), Dim::ONE]
+            } else {
+                [Dim::ONE, size.clone()]
+            }
+        };
+        shape.iter().flat_map(pair).collect()
+    };
+    let product = x.reshape(spread(&left, true)) * y.reshape(spread(&right, false));
+    product.reshape(
+        left.iter()
+            .zip(&right)
+            .map(|(a, b)| a * b)
+            .collect::<Vec<_>>(),
+    )
+}
+
+/// Matrices multiplied from the left; the first and the last may be vectors.
+fn chain<'g>(factors: &[Value<'g>]) -> Result<Value<'g>> {
+    let mut factors = factors.iter().copied();
+    let first = factors
+        .next()
+        .ok_or_else(|| Error::operator("multiplies at least one matrix"))?;
+    let product = factors.fold(first.to_compute(), |product, next| {
+        product.matmul(next.to_compute())
+    });
+    Ok(product.to(first.dtype()))
+}
+
+/// The cross product along a dimension of size 3.
+fn cross<'g>(x: Value<'g>, y: Value<'g>, dim: i64) -> Value<'g> {
+    let rotated = |value: Value<'g>, by: i64| {
+        let head = value.narrow(dim, by, 3 - by);
+        value
+            .builder()
+            .concat(&[head, value.narrow(dim, 0, by)], dim)
+    };
+    rotated(x, 1) * rotated(y, 2) - rotated(x, 2) * rotated(y, 1)
+}
+
+/// Powers `0..count` of every element along a new last axis.
+fn powers<'g>(x: Value<'g>, count: Option<Dim>) -> Value<'g> {
+    let count = count.unwrap_or(x.size(-1));
+    let x = x.to(x.dtype().to_sum()).unsqueeze(-1);
+    let (mut ones, mut repeated) = (x.shape(), x.shape());
+    if let (Some(one), Some(rest)) = (ones.last_mut(), repeated.last_mut()) {
+        *one = Dim::ONE;
+        *rest = &count - 1;
+    }
+    let one = x.builder().full(x.dtype(), ones, Number::from(1));
+    let factors = x.builder().concat(&[one, x.expand(repeated)], -1);
+    factors.scan(ScanFunction::Prod, -1)
+}

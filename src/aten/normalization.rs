@@ -1,0 +1,385 @@
+//! Normalization by statistics: of the batch, of a group, of the last dimensions.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+
+use super::{Args, Composite};
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+        ],
+        |a| Ok(batch_norm(a, a.bool("training"))?.output),
+        &[
+            "f32[B, 3, H, W], f32[3], f32[3], f32[3], f32[3], False, 0.1, 1e-5, True",
+            "f16[2, 4, 5], None, None, None, None, True, 0.1, 1e-5, True",
+        ],
+    ),
+    Composite::many(
+        &[
+            "aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+            "aten::_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+            "aten::_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+        ],
+        |a| Ok(batch_norm(a, a.bool("training"))?.with_statistics()),
+        &["f32[B, 3, H, W], f32[3], f32[3], f32[3], f32[3], True, 0.1, 1e-5"],
+    ),
+    Composite::many(
+        &[
+            "aten::_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+        ],
+        |a| Ok(batch_norm(a, false)?.with_statistics()),
+        &["f32[B, 3, H, W], f32[3], f32[3], f32[3], f32[3], 0.1, 1e-5"],
+    ),
+    Composite::many(
+        &[
+            "aten::_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
+        ],
+        |a| Ok(batch_norm(a, true)?.with_reserve(a)),
+        &["f32[B, 3, 4], f32[3], f32[3], f32[3], f32[3], 0.1, 1e-5"],
+    ),
+    Composite::many(
+        &[
+            "aten::_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
+        ],
+        |a| Ok(batch_norm(a, false)?.with_reserve(a)),
+        &["f32[B, 3, 4], f32[3], f32[3], f32[3], f32[3], 0.1, 1e-5"],
+    ),
+    Composite::many(
+        &[
+            "aten::_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
+        ],
+        |a| batch_norm(a, a.bool("training"))?.with_update(a),
+        &["f32[B, 3, 4], f32[3], f32[3], f32[3], f32[3], True, 0.1, 1e-5"],
+    ),
+    Composite::one(
+        &[
+            "aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+        ],
+        instance_norm,
+        &[
+            "f32[B, 3, H, W], f32[3], f32[3], None, None, True, 0.1, 1e-5, True",
+            "f16[2, 3, 8], None, None, f16[3], f16[3], False, 0.1, 1e-5, True",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1.0000000000000001e-05, bool cudnn_enable=True) -> Tensor",
+        ],
+        |a| Ok(layer_norm(a)?.output),
+        &[
+            "f32[B, T, 8], [8], f32[8], f32[8]",
+            "f16[3, 4, 5], [4, 5], f16[4, 5]",
+        ],
+    ),
+    Composite::many(
+        &[
+            "aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
+        ],
+        |a| Ok(layer_norm(a)?.with_statistics()),
+        &["f32[B, T, 8], [8], f32[8], f32[8], 1e-5"],
+    ),
+    Composite::one(
+        &[
+            "aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1.0000000000000001e-05, bool cudnn_enabled=True) -> Tensor",
+        ],
+        |a| Ok(group_norm(a, a.int("num_groups"))?.output),
+        &["f32[B, 6, H, W], 3, f32[6], f32[6]", "f16[2, 4], 2"],
+    ),
+    Composite::many(
+        &[
+            "aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
+        ],
+        |a| Ok(group_norm(a, a.int("group"))?.with_statistics()),
+        &["f32[2, 6, 5], f32[6], f32[6], 2, 6, 5, 3, 1e-5"],
+    ),
+    Composite::one(
+        &[
+            "aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+        ],
+        |a| Ok(rms_norm(a)?.0),
+        &["f32[B, T, 8], [8], f32[8], 1e-6", "f16[3, 4, 5], [4, 5]"],
+    ),
+    Composite::many(
+        &[
+            "aten::_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
+        ],
+        |a| rms_norm(a).map(|(output, factor)| vec![output, factor]),
+        &["f32[B, T, 8], [8], f32[8], 1e-6"],
+    ),
+    Composite::one(
+        &["aten::_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor"],
+        |a| {
+            let v = a.tensor("v");
+            Ok(v * (a.tensor("g") / norm_except(v, 2.0, a.int("dim"))))
+        },
+        &["f32[4, 3, 2], f32[4, 1, 1]", "f32[4, 3], f32[1, 3], 1"],
+    ),
+    Composite::many(
+        &["aten::_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)"],
+        |a| {
+            let v = a.tensor("v");
+            let norm = norm_except(v, 2.0, a.int("dim"));
+            Ok(vec![v * (a.tensor("g") / norm), norm])
+        },
+        &["f32[4, 3, 2], f32[4, 1, 1]"],
+    ),
+    Composite::one(
+        &["aten::norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor"],
+        |a| Ok(norm_except(a.tensor("v"), a.float("pow"), a.int("dim"))),
+        &["f32[4, 3, 2], 2, 1", "f32[4, 3], dim=-1"],
+    ),
+];
+
+/// What a normalization gives, in the dtypes of its results.
+struct Normalized<'g> {
+    output: Value<'g>,
+    /// Mean and reciprocal standard deviation as PyTorch returns them.
+    mean: Value<'g>,
+    factor: Value<'g>,
+    /// Mean and variance of the batch in the type computed in, if they were worked out.
+    batch: Option<(Value<'g>, Value<'g>)>,
+}
+
+impl<'g> Normalized<'g> {
+    fn with_statistics(self) -> Vec<Value<'g>> {
+        vec![self.output, self.mean, self.factor]
+    }
+
+    /// PyTorch's fourth result is memory that only the backward pass of some device uses.
+    fn with_reserve(self, a: &Args<'g>) -> Vec<Value<'g>> {
+        let reserve = a.builder().full(DType::U8, vec![Dim::ZERO], 0);
+        vec![self.output, self.mean, self.factor, reserve]
+    }
+
+    /// The running statistics moved towards the batch's; the variance is unbiased there.
+    fn with_update(self, a: &Args<'g>) -> Result<Vec<Value<'g>>> {
+        let (old_mean, old_var) = (a.tensor("running_mean"), a.tensor("running_var"));
+        let momentum = a.float("momentum");
+        let (mean, var) = match self.batch {
+            None => (old_mean, old_var),
+            Some((mean, var)) => {
+                let x = a.tensor("input");
+                let count = x.numel().floor_div(&x.size(1));
+                let count = a.builder().full(mean.dtype(), vec![], count);
+                let unbiased = var * (count / (count - 1));
+                let moved = |old: Value<'g>, new: Value<'g>| {
+                    (new * momentum + old.to_compute() * (1.0 - momentum)).to(old.dtype())
+                };
+                (moved(old_mean, mean), moved(old_var, unbiased))
+            }
+        };
+        Ok(vec![self.output, self.mean, self.factor, mean, var])
+    }
+}
+
+/// `(x - mean) / √(var + eps) · weight + bias` over all dimensions but the second, with the statistics of the batch or
+/// the running ones.
+fn batch_norm<'g>(a: &Args<'g>, training: bool) -> Result<Normalized<'g>> {
+    let input = a.tensor("input");
+    a.builder().check()?;
+    let (x, eps) = (input.to_compute(), a.float("eps"));
+    let channels = if x.rank() < 2 { 0 } else { 1 };
+    let dims: Vec<i64> = (0..x.rank() as i64)
+        .filter(|dim| *dim != channels)
+        .collect();
+    let running = a
+        .optional_tensor("running_mean")
+        .zip(a.optional_tensor("running_var"));
+    let dtype = ["weight", "bias", "running_mean"]
+        .into_iter()
+        .find_map(|name| a.optional_tensor(name))
+        .map_or(input.dtype(), Value::dtype);
+    let batch = (training || running.is_none()).then(|| {
+        if dims.is_empty() {
+            (x, x * 0.0)
+        } else {
+            (x.mean(&dims, false), x.var(&dims, 0.0, false))
+        }
+    });
+    let (mean, var) = match (batch, running) {
+        (Some(batch), _) => batch,
+        (None, Some((mean, var))) => (mean.to_compute(), var.to_compute()),
+        (None, None) => return Err(Error::operator("has no running statistics")),
+    };
+    let factor = (var + eps).rsqrt();
+    let scale = scaled(factor, a.optional_tensor("weight"));
+    let output = (x - beside(mean, x, channels)) * beside(scale, x, channels);
+    let output = shifted(output, a, |bias| beside(bias, x, channels));
+    let statistics = match batch {
+        Some((mean, _)) => (mean.to(dtype), factor.to(dtype)),
+        None => {
+            let none = a.builder().full(dtype, vec![Dim::ZERO], 0);
+            (none, none)
+        }
+    };
+    Ok(Normalized {
+        output: output.to(input.dtype()),
+        mean: statistics.0,
+        factor: statistics.1,
+        batch,
+    })
+}
+
+/// Every image and channel by its own statistics, or by the running ones as a batch norm does.
+fn instance_norm<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    if !a.bool("use_input_stats") {
+        return Ok(batch_norm(a, false)?.output);
+    }
+    let input = a.tensor("input");
+    a.builder().check()?;
+    let dims: Vec<i64> = (2..input.rank() as i64).collect();
+    if dims.is_empty() {
+        return a.reject(format!("{} has no spatial dimensions", input.ty()));
+    }
+    let (x, eps) = (input.to_compute(), a.float("eps"));
+    let factor = (x.var(&dims, 0.0, true) + eps).rsqrt();
+    let mut y = (x - x.mean(&dims, true)) * factor;
+    if let Some(weight) = a.optional_tensor("weight") {
+        y = y * beside(weight.to_compute(), x, 1);
+    }
+    Ok(shifted(y, a, |bias| beside(bias, x, 1)).to(input.dtype()))
+}
+
+fn layer_norm<'g>(a: &Args<'g>) -> Result<Normalized<'g>> {
+    let input = a.tensor("input");
+    let dims = last_dims(a, input)?;
+    let (x, eps) = (input.to_compute(), a.float("eps"));
+    let mean = x.mean(&dims, true);
+    let centred = x - mean;
+    let factor = ((centred * centred).mean(&dims, true) + eps).rsqrt();
+    let mut y = centred * factor;
+    if let Some(weight) = a.optional_tensor("weight") {
+        y = y * weight.to_compute();
+    }
+    Ok(Normalized {
+        output: shifted(y, a, |bias| bias).to(input.dtype()),
+        mean: mean.to(statistics_dtype(a)),
+        factor: factor.to(statistics_dtype(a)),
+        batch: None,
+    })
+}
+
+fn group_norm<'g>(a: &Args<'g>, groups: i64) -> Result<Normalized<'g>> {
+    let input = a.tensor("input");
+    a.builder().check()?;
+    let shape = input.shape();
+    let [batch, channels, space @ ..] = shape.as_slice() else {
+        return Err(Error::operator(format!("normalizes no {}", input.ty())));
+    };
+    if groups < 1 {
+        return a.reject(format!("{groups} groups"));
+    }
+    let (x, eps) = (input.to_compute(), a.float("eps"));
+    let of_group = &channels.floor_div(&Dim::from(groups)) * &Dim::product(space);
+    let grouped = x.reshape(vec![batch.clone(), Dim::from(groups), of_group]);
+    let mean = grouped.mean(&[-1], true);
+    let factor = (grouped.var(&[-1], 0.0, true) + eps).rsqrt();
+    let mut y = ((grouped - mean) * factor).reshape(shape.clone());
+    if let Some(weight) = a.optional_tensor("weight") {
+        y = y * beside(weight.to_compute(), x, 1);
+    }
+    let dtype = statistics_dtype(a);
+    let statistic = |value: Value<'g>| {
+        value
+            .reshape(vec![batch.clone(), Dim::from(groups)])
+            .to(dtype)
+    };
+    Ok(Normalized {
+        output: shifted(y, a, |bias| beside(bias, x, 1)).to(input.dtype()),
+        mean: statistic(mean),
+        factor: statistic(factor),
+        batch: None,
+    })
+}
+
+/// Output and reciprocal root of the mean square. The default `eps` is that of the type computed in.
+fn rms_norm<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
+    let input = a.tensor("input");
+    let dims = last_dims(a, input)?;
+    let x = input.to_compute();
+    let eps = a
+        .optional_float("eps")
+        .or(x.dtype().epsilon())
+        .unwrap_or(0.0);
+    let factor = ((x * x).mean(&dims, true) + eps).rsqrt();
+    let mut y = x * factor;
+    if let Some(weight) = a.optional_tensor("weight") {
+        y = y * weight.to_compute();
+    }
+    Ok((y.to(input.dtype()), factor))
+}
+
+/// The last dimensions, as many as `normalized_shape` has, which must be those sizes.
+fn last_dims(a: &Args, x: Value) -> Result<Vec<i64>> {
+    a.builder().check()?;
+    let (wanted, shape) = (a.sizes("normalized_shape"), x.shape());
+    let complain = || format!("normalized_shape = {wanted:?} is not the end of {}", x.ty());
+    let end = x
+        .rank()
+        .checked_sub(wanted.len())
+        .and_then(|first| shape.get(first..));
+    let Some(end) = end.filter(|end| !end.is_empty()) else {
+        return Err(Error::operator(complain()));
+    };
+    for (size, wanted) in end.iter().zip(&wanted) {
+        a.builder()
+            .symbols()
+            .require_equal(size, wanted, complain)?;
+    }
+    Ok((1..=wanted.len() as i64).map(|dim| -dim).collect())
+}
+
+/// Statistics of half precision inputs are kept in the dtype of the parameters, if there are any.
+fn statistics_dtype(a: &Args) -> DType {
+    let parameter = a.optional_tensor("weight").or(a.optional_tensor("bias"));
+    parameter.unwrap_or(a.tensor("input")).dtype()
+}
+
+/// `‖v‖` over all dimensions but one, which keep size 1; `dim = -1` leaves none out.
+fn norm_except(v: Value, power: f64, dim: i64) -> Value {
+    let dims: Vec<i64> = (0..v.rank() as i64).filter(|other| *other != dim).collect();
+    let wide = v.to_compute();
+    if dim == -1 {
+        return wide
+            .abs()
+            .pow(power)
+            .sum(&[], false)
+            .pow(1.0 / power)
+            .to(v.dtype());
+    }
+    if dims.is_empty() {
+        return v.abs();
+    }
+    wide.abs()
+        .pow(power)
+        .sum(&dims, true)
+        .pow(1.0 / power)
+        .to(v.dtype())
+}
+
+fn scaled<'g>(factor: Value<'g>, weight: Option<Value<'g>>) -> Value<'g> {
+    weight.map_or(factor, |weight| factor * weight.to_compute())
+}
+
+fn shifted<'g>(y: Value<'g>, a: &Args<'g>, shape: impl Fn(Value<'g>) -> Value<'g>) -> Value<'g> {
+    match a.optional_tensor("bias") {
+        Some(bias) => y + shape(bias.to_compute()),
+        None => y,
+    }
+}
+
+/// A vector with an element for each index of a dimension, shaped to broadcast against `x`.
+fn beside<'g>(vector: Value<'g>, x: Value<'g>, dim: i64) -> Value<'g> {
+    let mut shape = vec![Dim::ONE; x.rank()];
+    if let Some(size) = usize::try_from(dim)
+        .ok()
+        .and_then(|axis| shape.get_mut(axis))
+    {
+        *size = vector.numel();
+    }
+    vector.reshape(shape)
+}

@@ -1,0 +1,294 @@
+//! Pooling over one to three spatial axes: windows, then a reduction over them.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+use crate::op::{ReduceFunction, ScatterFunction};
+use crate::scalar::Scalar;
+
+use super::windows::{Axis, Windows};
+use super::{Args, Composite};
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor",
+        ],
+        |a| max_pool(a, 1),
+        &[
+            "f32[B, 3, L], [3], [2], [1]",
+            "f32[3, 9], [2], ceil_mode=True",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor",
+        ],
+        |a| max_pool(a, 2),
+        &[
+            "f32[B, 3, H, W], [3, 3], [2, 2], [1, 1]",
+            "f16[2, 8, 8], 3, 2, ceil_mode=True, dilation=2",
+            "i64[1, 2, 5, 6], [2, 3], padding=1",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor",
+        ],
+        |a| max_pool(a, 3),
+        &["f32[2, 2, 5, 6, 7], [2, 3, 2], padding=1"],
+    ),
+    Composite::many(
+        &[
+            "aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)",
+        ],
+        |a| max_pool_with_indices(a, 1),
+        &["f32[2, 3, 9], [3], [2], [1]"],
+    ),
+    Composite::many(
+        &[
+            "aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
+        ],
+        |a| max_pool_with_indices(a, 2),
+        &[
+            "f32[B, 3, H, W], [2, 2]",
+            "f32[3, 7, 8], [3, 2], 2, 1, 2, True",
+        ],
+    ),
+    Composite::many(
+        &[
+            "aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
+        ],
+        |a| max_pool_with_indices(a, 3),
+        &["f32[2, 2, 5, 6, 7], [2, 3, 2], padding=1"],
+    ),
+    Composite::one(
+        &[
+            "aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
+        ],
+        |a| average_pool(a, 1),
+        &[
+            "f32[B, 3, L], [3], [2], [1]",
+            "f32[3, 9], [2], ceil_mode=True",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+        ],
+        |a| average_pool(a, 2),
+        &[
+            "f32[B, 3, H, W], [3, 3], [2, 2], [1, 1]",
+            "f32[2, 8, 8], [3, 2], 2, 1, ceil_mode=True, count_include_pad=False",
+            "f16[1, 2, 6, 6], 2, divisor_override=3",
+            "i64[1, 2, 6, 6], 2",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+        ],
+        |a| average_pool(a, 3),
+        &["f32[2, 2, 5, 6, 7], [2, 3, 2], padding=1, count_include_pad=False"],
+    ),
+    Composite::one(
+        &["aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor"],
+        |a| adaptive_average_pool(a, 1),
+        &["f32[B, 3, L], [1]", "f32[3, 10], [4]"],
+    ),
+    Composite::one(
+        &[
+            "aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
+            "aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
+        ],
+        |a| adaptive_average_pool(a, 2),
+        &[
+            "f32[B, 3, H, W], [1, 1]",
+            "f32[B, 3, H, W], [3, 2]",
+            "f16[2, 6, 8], [3, 3]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
+            "aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
+        ],
+        |a| adaptive_average_pool(a, 3),
+        &["f32[1, 2, 5, 6, 7], [2, 3, 1]"],
+    ),
+    Composite::many(
+        &["aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)"],
+        |a| adaptive_max_pool(a, 1),
+        &["f32[B, 3, L], [3]"],
+    ),
+    Composite::many(
+        &["aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"],
+        |a| adaptive_max_pool(a, 2),
+        &["f32[B, 3, H, W], [1, 1]", "f32[3, 7, 8], [3, 4]"],
+    ),
+    Composite::many(
+        &["aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)"],
+        |a| adaptive_max_pool(a, 3),
+        &["f32[1, 2, 5, 6, 7], [2, 3, 1]"],
+    ),
+    Composite::one(
+        &["aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"],
+        |a| max_unpool(a, 2),
+        &["f32[1, 2, 3, 3], i64[1, 2, 3, 3], [6, 6]"],
+    ),
+    Composite::one(
+        &[
+            "aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor",
+        ],
+        |a| max_unpool(a, 3),
+        &["f32[2, 2, 2, 2], i64[2, 2, 2, 2], [4, 4, 4], [2, 2, 2], [0, 0, 0]"],
+    ),
+];
+
+/// The geometry of an ordinary pool; an empty stride is the window's size.
+fn axes(a: &Args, count: usize) -> Result<Vec<Axis>> {
+    let per_axis = |name: &str, default: &[i64]| -> Result<Vec<i64>> {
+        let numbers = if a.has(name) {
+            a.ints(name)
+        } else {
+            Vec::new()
+        };
+        let numbers = if numbers.is_empty() {
+            default
+        } else {
+            &numbers
+        };
+        match numbers {
+            [single] => Ok(vec![*single; count]),
+            several if several.len() == count => Ok(several.to_vec()),
+            _ => Err(Error::operator(format!(
+                "{name} = {numbers:?} does not fit {count} spatial axes"
+            ))),
+        }
+    };
+    let size = per_axis("kernel_size", &[])?;
+    let stride = per_axis("stride", &size)?;
+    let padding = per_axis("padding", &[0])?;
+    let dilation = per_axis("dilation", &[1])?;
+    let numbers = size.into_iter().zip(stride).zip(padding).zip(dilation);
+    numbers
+        .map(|(((size, stride), padding), dilation)| {
+            let reach = dilation.saturating_mul(size.saturating_sub(1)).saturating_add(1);
+            let largest = size.max(stride).max(padding).max(dilation);
+            if largest > i64::from(i32::MAX) || size < 1 || stride < 1 || dilation < 1 || padding < 0 || padding > reach / 2 {
+                return Err(Error::operator(format!(
+                    "a window of {size} with stride {stride}, padding {padding}, dilation {dilation}"
+                )));
+            }
+            Ok(Axis {
+                size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode: a.bool("ceil_mode"),
+            })
+        })
+        .collect()
+}
+
+fn max_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
+    let x = a.tensor("self");
+    let windows = Windows::sliding(x, &axes(a, count)?, lowest(x.dtype()))?;
+    Ok(windows.reduce(ReduceFunction::Max))
+}
+
+fn max_pool_with_indices<'g>(a: &Args<'g>, count: usize) -> Result<Vec<Value<'g>>> {
+    let x = a.tensor("self");
+    let windows = Windows::sliding(x, &axes(a, count)?, lowest(x.dtype()))?;
+    Ok(vec![windows.reduce(ReduceFunction::Max), windows.argmax()])
+}
+
+fn adaptive_max_pool<'g>(a: &Args<'g>, count: usize) -> Result<Vec<Value<'g>>> {
+    let x = a.tensor("self");
+    let windows = Windows::adaptive(x, &outputs(a, x, count)?, lowest(x.dtype()))?;
+    Ok(vec![windows.reduce(ReduceFunction::Max), windows.argmax()])
+}
+
+/// The sum over windows of a zero-padded input by how many elements count, which only depends on the place of the window.
+fn average_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
+    let x = a.tensor("self");
+    let axes = axes(a, count)?;
+    let sums = Windows::sliding(x.to_compute(), &axes, 0.0)?.reduce(ReduceFunction::Sum);
+    let divide = |sums: Value<'g>, by: Value<'g>| {
+        if x.dtype().is_float() {
+            (sums / by.to(sums.dtype())).to(x.dtype())
+        } else {
+            sums.trunc_divide(by.to(x.dtype()))
+        }
+    };
+    let number = |number: i64| a.builder().full(DType::I64, vec![], number);
+    if let Some(divisor) = a.optional_int("divisor_override") {
+        if divisor == 0 {
+            return a.reject("divisor_override = 0");
+        }
+        return Ok(divide(sums, number(divisor)));
+    }
+    let with_padding = a.bool("count_include_pad");
+    let first = x.rank().saturating_sub(count) as i64;
+    let mut divisor = number(1);
+    for (axis, geometry) in (first..).zip(&axes) {
+        divisor = divisor * geometry.counted(x, sums, axis, with_padding);
+    }
+    Ok(divide(sums, divisor))
+}
+
+fn adaptive_average_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
+    let x = a.tensor("self");
+    let windows = Windows::adaptive(x.to_compute(), &outputs(a, x, count)?, 0.0)?;
+    let sums = windows.reduce(ReduceFunction::Sum);
+    Ok((sums / windows.counts()).to(x.dtype()))
+}
+
+fn outputs(a: &Args, x: Value, count: usize) -> Result<Vec<Dim>> {
+    let sizes = a.sizes("output_size");
+    let sizes = match sizes.as_slice() {
+        [single] => vec![single.clone(); count],
+        _ => sizes,
+    };
+    if sizes.len() != count || x.rank() < count + 1 {
+        return Err(Error::operator(format!(
+            "{} output sizes for {}",
+            sizes.len(),
+            x.ty()
+        )));
+    }
+    Ok(sizes)
+}
+
+/// Writes each element to where its index says, in an output of zeros.
+fn max_unpool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
+    let (x, indices) = (a.tensor("self"), a.tensor("indices"));
+    let sizes = outputs(a, x, count)?;
+    let shape = x.shape();
+    let Some(planes) = x
+        .rank()
+        .checked_sub(count)
+        .and_then(|rank| shape.get(..rank))
+    else {
+        return Err(Error::operator(format!("unpools no {}", x.ty())));
+    };
+    let flat = |spatial: &[Dim]| vec![Dim::product(planes), Dim::product(spatial)];
+    let inner = flat(shape.get(planes.len()..).unwrap_or_default());
+    let zeros = a.builder().full(x.dtype(), flat(&sizes), 0);
+    let filled = zeros.scatter(
+        1,
+        indices.reshape(inner.clone()),
+        x.reshape(inner),
+        ScatterFunction::Set,
+    );
+    Ok(filled.reshape([planes, &sizes].concat()))
+}
+
+/// What padding must hold so that it is never the largest.
+fn lowest(dtype: DType) -> Scalar {
+    match dtype.integer_range() {
+        Some((low, _)) => Scalar::Int(low),
+        None => Scalar::Float(f64::NEG_INFINITY),
+    }
+}

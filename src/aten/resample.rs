@@ -1,0 +1,299 @@
+//! Resampling along one axis: where an output element lies in the input, and how the elements around it are blended.
+//!
+//! Source positions are computed from indices, so that sizes may be symbolic, and in `f32` as PyTorch does
+//! (`aten/src/ATen/native/UpSample.h`), `f64` for `f64` inputs.
+
+use std::f64::consts::PI;
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::{Number, Value};
+use crate::scalar::round;
+
+/// How the elements around a source position make an output element.
+#[derive(Clone, Copy)]
+pub(super) enum Kernel {
+    /// The one at or before it.
+    Nearest,
+    /// The one whose centre is nearest.
+    NearestCentre,
+    /// Two neighbours.
+    Linear,
+    /// Four neighbours; Keys' cubic with -0.75.
+    Cubic,
+    /// A triangle as wide as the output's elements.
+    SmoothLinear,
+    /// Keys' cubic with -0.5, as wide as four of the output's elements.
+    SmoothCubic,
+    /// A windowed sinc, as wide as six of the output's elements.
+    SmoothLanczos,
+}
+
+/// An axis that is resampled.
+pub(super) struct Line<'g> {
+    x: Value<'g>,
+    dim: i64,
+    input: Dim,
+    output: Dim,
+    /// Input elements per output element.
+    ratio: Number<'g>,
+    /// What the caller gave in place of the sizes' quotient.
+    scale: Option<f64>,
+    align_corners: bool,
+}
+
+impl Kernel {
+    pub fn apply<'g>(self, x: Value<'g>, line: &Line<'g>) -> Result<Value<'g>> {
+        Ok(match self {
+            Kernel::Nearest => x.index_select(line.dim, line.nearest()),
+            Kernel::NearestCentre => {
+                let place = ((line.outputs() + 0.5) * line.ratio.clone()).floor();
+                x.index_select(line.dim, line.inside(place))
+            }
+            Kernel::Linear => line.linear(x),
+            Kernel::Cubic => line.cubic(x),
+            Kernel::SmoothLinear => line.smooth(x, 2, triangle)?,
+            Kernel::SmoothCubic => line.smooth(x, 4, keys)?,
+            Kernel::SmoothLanczos => line.smooth(x, 6, lanczos)?,
+        })
+    }
+}
+
+impl<'g> Line<'g> {
+    pub fn new(
+        x: Value<'g>,
+        dim: i64,
+        output: &Dim,
+        scale: Option<f64>,
+        align_corners: bool,
+    ) -> Line<'g> {
+        let input = x.size(dim);
+        let dtype = compute_dtype(x);
+        let ratio = match scale {
+            _ if align_corners => quotient(x, dtype, &(&input - 1), &(output - 1)),
+            Some(scale) => Number::from(round(1.0 / scale, dtype)),
+            None => quotient(x, dtype, &input, output),
+        };
+        Line {
+            x,
+            dim,
+            input,
+            output: output.clone(),
+            ratio,
+            scale,
+            align_corners,
+        }
+    }
+
+    fn outputs(&self) -> Value<'g> {
+        let shape = vec![self.output.clone()];
+        self.x.builder().iota(compute_dtype(self.x), shape, 0)
+    }
+
+    /// A place as an index that is not behind the end.
+    fn inside(&self, place: Value<'g>) -> Value<'g> {
+        place.to(DType::I64).minimum(&self.input - 1)
+    }
+
+    fn nearest(&self) -> Value<'g> {
+        let index = self
+            .x
+            .builder()
+            .iota(DType::I64, vec![self.output.clone()], 0);
+        if self.output == self.input {
+            index
+        } else if (&self.output - &(&self.input * 2)).is(0) {
+            index.floor_divide(2)
+        } else {
+            self.inside((self.outputs() * self.ratio.clone()).floor())
+        }
+    }
+
+    /// Source positions, of elements' centres unless the corners are aligned.
+    fn places(&self) -> Value<'g> {
+        if self.align_corners {
+            self.outputs() * self.ratio.clone()
+        } else {
+            (self.outputs() + 0.5) * self.ratio.clone() - 0.5
+        }
+    }
+
+    /// The element at or before each place, and how far behind it the place is.
+    fn split(&self, places: Value<'g>) -> (Value<'g>, Value<'g>) {
+        let index = self.inside(places.floor());
+        let rest = places - index.to(places.dtype());
+        (index, rest.clamp(Some(0.0.into()), Some(1.0.into())))
+    }
+
+    fn linear(&self, x: Value<'g>) -> Value<'g> {
+        if self.output == self.input && (self.scale.is_some() || !self.align_corners) {
+            return x;
+        }
+        let places = if self.align_corners {
+            self.places()
+        } else {
+            self.places().maximum(0.0)
+        };
+        let (index, rest) = self.split(places);
+        let next = (index + 1).minimum(&self.input - 1);
+        let rest = self.along(rest);
+        let (before, behind) = (
+            x.index_select(self.dim, index),
+            x.index_select(self.dim, next),
+        );
+        before * rest.rsub(1.0) + behind * rest
+    }
+
+    fn cubic(&self, x: Value<'g>) -> Value<'g> {
+        let (index, rest) = self.split(self.places());
+        let weights = cubic_weights(rest);
+        let taps = (-1i64..).zip(weights).map(|(offset, weight)| {
+            let index = (index + offset).maximum(0).minimum(&self.input - 1);
+            x.index_select(self.dim, index) * self.along(weight)
+        });
+        taps.reduce(|sum, tap| sum + tap).unwrap_or(x)
+    }
+
+    /// Every input element within reach, weighted by its distance in output elements (or in input elements where the
+    /// output is the finer one). `width` is that of the filter.
+    fn smooth(
+        &self,
+        x: Value<'g>,
+        width: i64,
+        filter: fn(Value<'g>) -> Value<'g>,
+    ) -> Result<Value<'g>> {
+        let builder = x.builder();
+        let dtype = compute_dtype(x);
+        let ratio = builder.full(dtype, vec![], self.ratio.clone());
+        let coarse = ratio.maximum(1.0);
+        let reach = coarse * (width as f64 / 2.0);
+        let centre = (self.outputs() + 0.5) * ratio;
+        let low = (centre - reach + 0.5).trunc().maximum(0.0);
+        let high = (centre + reach + 0.5).trunc().minimum(&self.input);
+        let taps = self.taps(width)?;
+        let place = low.unsqueeze(1) + builder.iota(dtype, vec![taps.clone()], 0);
+        let distance = (place - centre.unsqueeze(1) + 0.5) / coarse;
+        let weights = place.lt(high.unsqueeze(1)).where_(filter(distance), 0.0);
+        let total = weights.sum(&[1], true);
+        let weights = weights / total.eq(0.0).where_(1.0, total);
+
+        let mut shape = x.shape();
+        let axis = x.axis(self.dim).unwrap_or(0);
+        shape.splice(axis..=axis, [self.output.clone(), taps]);
+        let picked = x
+            .index_select(self.dim, self.inside(place).flatten(0, 1))
+            .reshape(shape);
+        let mut beside = weights.shape();
+        beside.resize(x.rank() - axis + 1, Dim::ONE);
+        Ok((picked * weights.reshape(beside)).sum(&[axis as i64 + 1], false))
+    }
+
+    /// How many input elements a filter of `width` can touch: `2·ceil(reach) + 1`.
+    fn taps(&self, width: i64) -> Result<Dim> {
+        let half = width / 2;
+        let reach = match &self.ratio {
+            Number::Scalar(ratio) => {
+                Dim::from((ratio.to_f64().max(1.0) * half as f64).ceil() as i64)
+            }
+            _ => {
+                let (above, beneath) = if self.align_corners {
+                    (&self.input - 1, (&self.output - 1).maximum(&Dim::ONE))
+                } else {
+                    (self.input.clone(), self.output.clone())
+                };
+                (above * half).ceil_div(&beneath).maximum(&Dim::from(half))
+            }
+        };
+        Ok(reach * 2 + 1)
+    }
+
+    /// A number for each output element, shaped to broadcast along the axis.
+    fn along(&self, numbers: Value<'g>) -> Value<'g> {
+        let mut shape = vec![Dim::ONE; self.x.rank()];
+        if let Some(size) = self.x.axis(self.dim).and_then(|axis| shape.get_mut(axis)) {
+            *size = self.output.clone();
+        }
+        numbers.reshape(shape)
+    }
+}
+
+fn compute_dtype(x: Value) -> DType {
+    if x.dtype() == DType::F64 {
+        DType::F64
+    } else {
+        DType::F32
+    }
+}
+
+/// A quotient of sizes, 0 if the divisor is not positive: a number if it does not depend on symbols, else worked out when
+/// the graph runs.
+fn quotient<'g>(x: Value<'g>, dtype: DType, above: &Dim, beneath: &Dim) -> Number<'g> {
+    let builder = x.builder();
+    let number = |above: i64, beneath: i64| {
+        let exact = if 0 < beneath {
+            above as f64 / beneath as f64
+        } else {
+            0.0
+        };
+        Number::from(round(exact, dtype))
+    };
+    if let (Some(above), Some(beneath)) = (above.as_const(), beneath.as_const()) {
+        return number(above, beneath);
+    }
+    let symbols = builder.symbols();
+    if let (Ok(a), Ok(b)) = (symbols.hint(above), symbols.hint(beneath)) {
+        // Sizes in a fixed proportion, such as H and 2·H.
+        if 0 < b && (above * b - beneath * a).is(0) {
+            return number(a, b);
+        }
+    }
+    let value = |dim: &Dim| builder.full(dtype, vec![], dim);
+    let divisor = value(beneath);
+    let exact = value(above) / divisor.maximum(1.0);
+    Number::Value(divisor.gt(0.0).where_(exact, 0.0))
+}
+
+/// Weights of the elements at -1, 0, 1 and 2 for a place between 0 and 1: Keys' cubic convolution with -0.75.
+pub(super) fn cubic_weights(place: Value) -> [Value; 4] {
+    const A: f64 = -0.75;
+    [
+        keys_far(place + 1.0, A),
+        keys_near(place, A),
+        keys_near(place.rsub(1.0), A),
+        keys_far(place.rsub(2.0), A),
+    ]
+}
+
+/// Keys' kernel up to a distance of 1.
+fn keys_near(x: Value, a: f64) -> Value {
+    (x * (a + 2.0) - (a + 3.0)) * x * x + 1.0
+}
+
+/// Keys' kernel at a distance between 1 and 2.
+fn keys_far(x: Value, a: f64) -> Value {
+    ((x * a - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
+}
+
+fn triangle(x: Value) -> Value {
+    x.abs().rsub(1.0).maximum(0.0)
+}
+
+fn keys(x: Value) -> Value {
+    const A: f64 = -0.5;
+    let x = x.abs();
+    let far = x.lt(2.0).where_(keys_far(x, A), 0.0);
+    x.lt(1.0).where_(keys_near(x, A), far)
+}
+
+fn lanczos(x: Value) -> Value {
+    let inside = x.ge(-3.0).logical_and(x.lt(3.0));
+    inside.where_(sinc(x) * sinc(x / 3.0), 0.0)
+}
+
+/// `sin πx / πx`
+fn sinc(x: Value) -> Value {
+    let angle = x * PI;
+    let is_zero = angle.eq(0.0);
+    is_zero.where_(1.0, angle.sin() / is_zero.where_(1.0, angle))
+}

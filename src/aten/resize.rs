@@ -1,0 +1,221 @@
+//! Resampling of the spatial axes to another size.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+
+use super::resample::{Kernel, Line};
+use super::{Args, Composite};
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
+            "aten::upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+        ],
+        |a| resize(a, 1, Kernel::Nearest),
+        &[
+            "f32[B, 3, L], [7]",
+            "vec: f32[B, 3, L], None, [2.0]",
+            "i64[1, 2, 5], [3]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor",
+            "aten::upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+        ],
+        |a| resize(a, 2, Kernel::Nearest),
+        &[
+            "f32[B, 3, H, W], [7, 5]",
+            "vec: f32[B, 3, H, W], None, [2.0, 0.5]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
+            "aten::upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+        ],
+        |a| resize(a, 3, Kernel::Nearest),
+        &["f32[1, 2, 3, 4, 5], [2, 5, 10]"],
+    ),
+    Composite::one(
+        &[
+            "aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
+            "aten::_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+        ],
+        |a| resize(a, 1, Kernel::NearestCentre),
+        &["f32[B, 3, L], [7]"],
+    ),
+    Composite::one(
+        &[
+            "aten::_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor",
+            "aten::_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+        ],
+        |a| resize(a, 2, Kernel::NearestCentre),
+        &[
+            "f32[B, 3, H, W], [7, 5]",
+            "vec: f32[1, 2, 4, 4], None, [1.6, 0.7]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
+            "aten::_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+        ],
+        |a| resize(a, 3, Kernel::NearestCentre),
+        &["f32[1, 2, 3, 4, 5], [2, 5, 10]"],
+    ),
+    Composite::one(
+        &[
+            "aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor",
+            "aten::upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+        ],
+        |a| resize(a, 1, Kernel::Linear),
+        &["f32[B, 3, L], [7], False", "f16[1, 3, 5], [9], True"],
+    ),
+    Composite::one(
+        &[
+            "aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
+            "aten::upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+        ],
+        |a| resize(a, 2, Kernel::Linear),
+        &[
+            "f32[B, 3, H, W], [7, 5], False",
+            "f32[B, 3, H, W], [7, 5], True",
+            "vec: f32[B, 3, H, W], None, False, [2.0, 1.5]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
+            "aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+        ],
+        |a| resize(a, 3, Kernel::Linear),
+        &["f32[1, 2, 3, 4, 5], [2, 5, 10], False"],
+    ),
+    Composite::one(
+        &[
+            "aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
+            "aten::upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+        ],
+        |a| resize(a, 2, Kernel::Cubic),
+        &[
+            "f32[B, 3, H, W], [7, 5], False",
+            "f16[1, 1, 4, 5], [3, 8], True",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
+            "aten::_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+        ],
+        |a| resize(a, 2, Kernel::SmoothLinear),
+        &[
+            "f32[B, 3, H, W], [3, 5], False",
+            "vec: f32[1, 1, 8, 9], None, False, [0.4, 1.5]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
+            "aten::_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+        ],
+        |a| resize(a, 2, Kernel::SmoothCubic),
+        &["f32[B, 3, H, W], [3, 5], False"],
+    ),
+    Composite::one(
+        &[
+            "aten::_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
+            "aten::_upsample_lanczos2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+        ],
+        |a| resize(a, 2, Kernel::SmoothLanczos),
+        &["f32[B, 3, H, W], [3, 5], False"],
+    ),
+];
+
+/// Resamples the last axes, from the last to the first.
+fn resize<'g>(a: &Args<'g>, count: usize, kernel: Kernel) -> Result<Value<'g>> {
+    let x = a.tensor(if a.has("input") { "input" } else { "self" });
+    a.builder().check()?;
+    let Some(first) = x.rank().checked_sub(count) else {
+        return a.reject(format!("resizes {count} axes, not {}", x.ty()));
+    };
+    let scales = scales(a, count);
+    let sizes = if a.is_none("output_size") {
+        let scaled = |(axis, scale): (usize, &Option<f64>)| {
+            let scale = scale.ok_or_else(|| Error::operator("has neither sizes nor scales"))?;
+            scaled_size(x, &x.size((first + axis) as i64), scale)
+        };
+        scales
+            .iter()
+            .enumerate()
+            .map(scaled)
+            .collect::<Result<_>>()?
+    } else {
+        a.sizes("output_size")
+    };
+    if sizes.len() != count {
+        return a.reject(format!("{} sizes for {count} axes", sizes.len()));
+    }
+    let is_blend = !matches!(kernel, Kernel::Nearest | Kernel::NearestCentre);
+    let mut y = if is_blend && x.dtype() == DType::U8 {
+        x.to(DType::F32)
+    } else if is_blend {
+        x.to_compute()
+    } else {
+        x
+    };
+    for (axis, (size, scale)) in sizes.iter().zip(&scales).enumerate().rev() {
+        let line = Line::new(
+            y,
+            (first + axis) as i64,
+            size,
+            *scale,
+            a.bool("align_corners"),
+        );
+        y = kernel.apply(y, &line)?;
+        if is_blend && x.dtype() == DType::U8 {
+            // PyTorch stores bytes after each axis.
+            y = (y + 0.5)
+                .floor()
+                .clamp(Some(0.0.into()), Some(255.0.into()));
+        }
+    }
+    Ok(y.to(x.dtype()))
+}
+
+/// The scale of each axis, if the caller gave them.
+fn scales(a: &Args, count: usize) -> Vec<Option<f64>> {
+    let usable = |scale: Option<f64>| scale.filter(|scale| 0.0 < *scale);
+    if a.has("scale_factors") {
+        let given = a.optional_floats("scale_factors").unwrap_or_default();
+        return (0..count)
+            .map(|axis| usable(given.get(axis).copied()))
+            .collect();
+    }
+    let names: &[&str] = match count {
+        1 => &["scales"],
+        2 => &["scales_h", "scales_w"],
+        _ => &["scales_d", "scales_h", "scales_w"],
+    };
+    names
+        .iter()
+        .map(|name| usable(a.optional_float(name)))
+        .collect()
+}
+
+/// `floor(size · scale)`; symbolic if the scale is a fraction with a small power of two beneath.
+fn scaled_size(x: Value, size: &Dim, scale: f64) -> Result<Dim> {
+    if size.as_const().is_none() {
+        for beneath in (0..16).map(|power| 1i64 << power) {
+            let above = scale * beneath as f64;
+            if above.fract() == 0.0 && above.abs() < f64::from(1 << 24) {
+                return Ok((size * (above as i64)).floor_div(&Dim::from(beneath)));
+            }
+        }
+    }
+    let size = x.builder().symbols().concrete(size)?;
+    Ok(Dim::from((size as f64 * scale) as i64))
+}

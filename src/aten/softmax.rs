@@ -1,0 +1,94 @@
+//! Softmax and its relatives. Half precision computes in `f32`.
+
+use crate::error::Result;
+use crate::ir::Value;
+
+use super::{Args, Composite};
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+            "aten::special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+        ],
+        |a| Ok(operand(a).softmax(a.int("dim"))),
+        &[
+            "f32[B, T, 7], -1",
+            "f16[3, 4], 0",
+            "i64[5], 0, f32",
+            "f32[], 0",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+            "aten::special_log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+        ],
+        |a| Ok(log_softmax(operand(a), a.int("dim"))),
+        &["f32[B, T, 7], -1", "f16[3, 4], 0"],
+    ),
+    Composite::one(
+        &["aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"],
+        |a| Ok(half_to_float(a).softmax(a.int("dim"))),
+        &["f32[B, 7], 1, False", "f16[3, 4], 0, True"],
+    ),
+    Composite::one(
+        &["aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"],
+        |a| Ok(log_softmax(half_to_float(a), a.int("dim"))),
+        &["f32[B, 7], 1, False"],
+    ),
+    Composite::one(
+        &["aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"],
+        |a| Ok(safe_softmax(operand(a), a.int("dim"))),
+        &["f32[B, 7], 1"],
+    ),
+    Composite::one(
+        &[
+            "aten::_masked_softmax(Tensor self, Tensor mask, int? dim=None, int? mask_type=None) -> Tensor",
+        ],
+        masked_softmax,
+        &[
+            "f32[2, 3, 4, 4], bool[4, 4], -1, 0",
+            "f32[2, 3, 4, 5], bool[2, 5], 3, 1",
+        ],
+    ),
+];
+
+fn operand<'g>(a: &Args<'g>) -> Value<'g> {
+    let x = a.tensor("self");
+    x.to(a.dtype("dtype").unwrap_or(x.dtype().to_float()))
+}
+
+fn half_to_float<'g>(a: &Args<'g>) -> Value<'g> {
+    let x = a.tensor("self");
+    if a.bool("half_to_float") {
+        x.to_compute()
+    } else {
+        x
+    }
+}
+
+/// `x - log Σ exp x`, shifted by the largest element so that nothing overflows.
+pub(super) fn log_softmax(x: Value, dim: i64) -> Value {
+    let wide = x.to_compute();
+    let shifted = wide - wide.amax(&[dim], true);
+    (shifted - shifted.exp().sum(&[dim], true).log()).to(x.dtype())
+}
+
+/// Softmax that gives zeros, not not-a-number, where every element is minus infinity.
+pub(super) fn safe_softmax(x: Value, dim: i64) -> Value {
+    let nothing_left = x.eq(f64::NEG_INFINITY).all(&[dim], true);
+    nothing_left.where_(0.0, x.softmax(dim))
+}
+
+/// `aten/src/ATen/native/SoftMax.cpp`: true in the mask means left out. Type 0 is a mask `[L, L]` of queries and keys,
+/// type 1 one `[B, L]` of keys, type 2 has the operand's shape.
+fn masked_softmax<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (x, mask) = (a.tensor("self"), a.tensor("mask").to_bool());
+    let mask = match a.optional_int("mask_type") {
+        Some(1) => mask.unsqueeze(1).unsqueeze(1),
+        _ => mask,
+    };
+    let dim = a.optional_int("dim").unwrap_or(-1);
+    Ok(safe_softmax(mask.where_(f64::NEG_INFINITY, x), dim))
+}

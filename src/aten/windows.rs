@@ -1,0 +1,280 @@
+//! Windows over the last axes of a value: what pooling reduces over.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+use crate::op::ReduceFunction;
+use crate::scalar::Scalar;
+
+/// How windows slide along one axis.
+pub(super) struct Axis {
+    pub size: i64,
+    pub stride: i64,
+    pub padding: i64,
+    pub dilation: i64,
+    /// A last window may reach over the end.
+    pub ceil_mode: bool,
+}
+
+impl Axis {
+    /// Number of windows: `aten/src/ATen/native/Pool.h`. A window that the ceiling adds starts inside the input or its
+    /// padding in front.
+    fn outputs(&self, size: &Dim) -> Dim {
+        let stride = Dim::from(self.stride);
+        let free = size + (2 * self.padding - self.reach());
+        if self.ceil_mode {
+            let starts = (size + (self.padding - 1)).floor_div(&stride) + 1;
+            let reaching = free.ceil_div(&stride) + 1;
+            if self.stride + self.padding <= self.reach() {
+                reaching
+            } else {
+                reaching.minimum(&starts)
+            }
+        } else {
+            free.floor_div(&stride) + 1
+        }
+    }
+
+    fn reach(&self) -> i64 {
+        self.dilation * (self.size - 1) + 1
+    }
+
+    /// How many elements of each window along an axis an average counts: those of the input, or also those of the padding
+    /// (but nothing behind it, where a window of the ceiling reaches).
+    pub fn counted<'g>(
+        &self,
+        x: Value<'g>,
+        pooled: Value<'g>,
+        axis: i64,
+        with_padding: bool,
+    ) -> Value<'g> {
+        if !self.ceil_mode && (with_padding || self.padding == 0) {
+            return x.builder().full(DType::I64, vec![], self.size);
+        }
+        let start = pooled.positions(axis) * self.stride - self.padding;
+        let size = x.size(axis);
+        if with_padding {
+            (start + self.size).minimum(size + self.padding) - start
+        } else {
+            (start + self.size).minimum(size) - start.maximum(0)
+        }
+    }
+}
+
+/// Windows of a value: `[.., windows of each axis.., elements of each window..]`.
+pub(super) struct Windows<'g> {
+    value: Value<'g>,
+    lines: Vec<Line>,
+}
+
+/// Where the windows of one axis lie.
+struct Line {
+    place: Place,
+    /// Size of the input along the axis.
+    size: Dim,
+    /// Number of windows.
+    windows: Dim,
+    /// Elements of a window.
+    taps: Dim,
+}
+
+enum Place {
+    /// Window `i` begins at `i·stride - padding`, its elements are `dilation` apart.
+    Sliding {
+        stride: i64,
+        padding: i64,
+        dilation: i64,
+    },
+    /// Window `i` of `n` begins at `floor(i·size / n)` and ends before `ceil((i + 1)·size / n)`.
+    Adaptive,
+}
+
+impl<'g> Windows<'g> {
+    /// Windows of one size over the last axes, with `fill` around the value.
+    pub fn sliding(x: Value<'g>, axes: &[Axis], fill: impl Into<Scalar>) -> Result<Windows<'g>> {
+        let first = first_axis(x, axes.len())?;
+        let (mut low, mut high) = (vec![Dim::ZERO; first], vec![Dim::ZERO; first]);
+        for axis in axes {
+            let over = if axis.ceil_mode { axis.stride - 1 } else { 0 };
+            low.push(Dim::from(axis.padding));
+            high.push(Dim::from(axis.padding + over));
+        }
+        let mut value = x.pad(&low, &high, fill);
+        let mut lines = Vec::new();
+        for (dim, axis) in (first as i64..).zip(axes) {
+            let windows = axis.outputs(&x.size(dim));
+            value = value
+                .unfold(dim, axis.size, axis.stride, axis.dilation)
+                .narrow(dim, 0, windows.clone());
+            let place = Place::Sliding {
+                stride: axis.stride,
+                padding: axis.padding,
+                dilation: axis.dilation,
+            };
+            lines.push(Line {
+                place,
+                size: x.size(dim),
+                windows,
+                taps: Dim::from(axis.size),
+            });
+        }
+        Ok(Windows { value, lines })
+    }
+
+    /// As many windows as wanted over the last axes, which share the elements as evenly as possible. Where their sizes
+    /// differ, `fill` makes up for it.
+    pub fn adaptive(x: Value<'g>, outputs: &[Dim], fill: impl Into<Scalar>) -> Result<Windows<'g>> {
+        let first = first_axis(x, outputs.len())?;
+        let (mut value, fill) = (x, fill.into());
+        let mut lines = Vec::new();
+        for (index, windows) in outputs.iter().enumerate() {
+            let line = Line::adaptive(x.size((first + index) as i64), windows.clone());
+            value = line.split(value, first + 2 * index, fill);
+            lines.push(line);
+        }
+        let count = outputs.len();
+        let axes = (0..first)
+            .chain((0..count).map(|index| first + 2 * index))
+            .chain((0..count).map(|index| first + 2 * index + 1));
+        let value = value.permute(axes.collect::<Vec<_>>());
+        Ok(Windows { value, lines })
+    }
+
+    /// Every window combined.
+    pub fn reduce(&self, function: ReduceFunction) -> Value<'g> {
+        let dims: Vec<i64> = (1..=self.lines.len() as i64).map(|dim| -dim).collect();
+        self.value.reduce(function, &dims, false)
+    }
+
+    /// How many elements of the input each window holds; for windows within it.
+    pub fn counts(&self) -> Value<'g> {
+        let builder = self.value.builder();
+        let mut counts = builder.full(DType::I64, vec![], 1);
+        for (index, line) in self.lines.iter().enumerate() {
+            if line.is_even() {
+                counts = counts * &line.taps;
+            } else {
+                let count = line.ends(self.value) - line.starts(self.value);
+                counts = counts * along(count, self.lines.len() - index);
+            }
+        }
+        counts
+    }
+
+    /// The place of each window's largest element in the flattened axes of the input; the first of equals.
+    pub fn argmax(&self) -> Value<'g> {
+        let count = self.lines.len() as i64;
+        let mut rest = self.value.flatten(-count, -1).argmax(-1, false);
+        let mut places = Vec::new();
+        for (index, line) in self.lines.iter().enumerate().rev() {
+            let tap = rest.remainder(&line.taps);
+            rest = rest.floor_divide(&line.taps);
+            let start = along(line.starts(self.value), self.lines.len() - index);
+            places.push((line, line.place.element(start, tap)));
+        }
+        let mut flat = self.value.builder().full(DType::I64, vec![], 0);
+        for (line, place) in places.into_iter().rev() {
+            flat = flat * &line.size + place;
+        }
+        flat
+    }
+}
+
+impl Line {
+    fn adaptive(size: Dim, windows: Dim) -> Line {
+        let taps = if size == windows {
+            Dim::ONE
+        } else if size.modulo(&windows).is(0) {
+            size.floor_div(&windows)
+        } else {
+            // A window may touch one element more at either end than its share.
+            size.ceil_div(&windows) + 1
+        };
+        Line {
+            place: Place::Adaptive,
+            size,
+            windows,
+            taps,
+        }
+    }
+
+    /// The windows cover the axis without gaps and overlaps.
+    fn is_even(&self) -> bool {
+        &self.windows * &self.taps == self.size
+    }
+
+    /// The axis as two: windows and their elements.
+    fn split<'g>(&self, x: Value<'g>, axis: usize, fill: Scalar) -> Value<'g> {
+        let mut shape = x.shape();
+        shape.splice(axis..=axis, [self.windows.clone(), self.taps.clone()]);
+        if self.is_even() {
+            return x.reshape(shape);
+        }
+        let element =
+            self.starts(x).unsqueeze(1) + x.builder().iota(DType::I64, vec![self.taps.clone()], 0);
+        let inside = element.lt(self.ends(x).unsqueeze(1));
+        let element = element.minimum(&self.size - 1);
+        // Of the windows' two axes, the elements' is the last of those that stand in front of the rest.
+        let inside = along(inside, shape.len().saturating_sub(axis + 1));
+        let picked = x
+            .index_select(axis as i64, element.flatten(0, 1))
+            .reshape(shape);
+        inside.where_(picked, fill)
+    }
+
+    /// The index of each window's first element.
+    fn starts<'g>(&self, x: Value<'g>) -> Value<'g> {
+        let index = x.builder().iota(DType::I64, vec![self.windows.clone()], 0);
+        match self.place {
+            Place::Sliding {
+                stride, padding, ..
+            } => index * stride - padding,
+            Place::Adaptive => (index * &self.size).floor_divide(&self.windows),
+        }
+    }
+
+    /// The index behind each adaptive window's last element.
+    fn ends<'g>(&self, x: Value<'g>) -> Value<'g> {
+        let next = x.builder().iota(DType::I64, vec![self.windows.clone()], 0) + 1;
+        (next * &self.size + (&self.windows - 1)).floor_divide(&self.windows)
+    }
+}
+
+impl Place {
+    /// The input's index of an element of a window. Padding counts only if the window holds nothing larger, and PyTorch
+    /// names the first element inside then.
+    fn element<'g>(&self, start: Value<'g>, tap: Value<'g>) -> Value<'g> {
+        match self {
+            Place::Adaptive => start + tap,
+            Place::Sliding {
+                padding, dilation, ..
+            } => {
+                let index = start + tap * *dilation;
+                if *padding == 0 {
+                    index
+                } else {
+                    index.lt(0).where_(index.remainder(*dilation), index)
+                }
+            }
+        }
+    }
+}
+
+fn first_axis(x: Value, count: usize) -> Result<usize> {
+    x.builder().check()?;
+    match x.rank().checked_sub(count) {
+        Some(first) if first > 0 => Ok(first),
+        _ => Err(Error::operator(format!(
+            "pools {count} spatial axes, not {}",
+            x.ty()
+        ))),
+    }
+}
+
+/// A value shaped so that its last axis is `place` axes from the end.
+fn along(value: Value, place: usize) -> Value {
+    let mut shape = value.shape();
+    shape.resize(shape.len() + place.saturating_sub(1), Dim::ONE);
+    value.reshape(shape)
+}
