@@ -9,6 +9,7 @@ pub mod archive;
 pub mod ast;
 pub mod container;
 pub mod debug;
+pub mod import;
 pub mod lexer;
 pub mod parser;
 pub mod pickle;
@@ -19,6 +20,7 @@ pub mod value;
 
 pub use archive::Archive;
 pub use container::Container;
+pub use import::{Entry, ImportOptions, InputSpec, Sizes, import};
 pub use source::Source;
 pub use state_dict::read_tensors;
 pub use storage::TensorRecord;

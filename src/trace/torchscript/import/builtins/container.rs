@@ -1,0 +1,399 @@
+//! Lists, tuples and dicts.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::error::{Error, Result};
+use crate::symbols::Symbols;
+
+use crate::trace::torchscript::import::Importer;
+use crate::trace::torchscript::import::call::Arguments;
+use crate::trace::torchscript::import::datum::{Datum, Dict, List};
+use crate::trace::torchscript::import::number::{self, Number};
+
+impl Importer<'_> {
+    pub(in crate::trace::torchscript::import) fn container(
+        &mut self,
+        name: &str,
+        arguments: &Arguments,
+    ) -> Result<Option<Datum>> {
+        match arguments.positional.as_slice() {
+            [Datum::List(list), rest @ ..] => self.on_list(name, &list.clone(), rest),
+            [Datum::Dict(dict), rest @ ..] => self.on_dict(name, &dict.clone(), rest),
+            [tuple @ (Datum::Tuple(_) | Datum::NamedTuple(..)), rest @ ..] => {
+                self.on_tuple(name, tuple, rest)
+            }
+            [a @ Datum::Object(_), b] if name == "eq" || name == "ne" => {
+                let equal = same(self.builder().symbols(), a, b)?;
+                Ok(Some(Datum::bool(equal == (name == "eq"))))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// `value[index]`
+    pub(in crate::trace::torchscript::import) fn subscript(
+        &mut self,
+        value: &Datum,
+        index: &Datum,
+    ) -> Result<Datum> {
+        if value.is_unknown() && value.items().is_none() || index.is_unknown() {
+            return Ok(Datum::Unknown);
+        }
+        if let Datum::Dict(dict) = value {
+            let found = self.lookup(dict, index)?;
+            let missing = || Error::source(format!("a dict has no key {}", self.display(index)));
+            return found.ok_or_else(missing);
+        }
+        let index = self.known_index(index)?;
+        if let Datum::Str(text) = value {
+            return self.character(text, index);
+        }
+        let Some(items) = value.items() else {
+            let message = format!("a {} is indexed", value.describe());
+            return Err(Error::source(message));
+        };
+        let found = position(index, items.len()).and_then(|at| items.get(at));
+        let missing = || Error::source(format!("index {index} of {} elements", items.len()));
+        found.cloned().ok_or_else(missing)
+    }
+
+    fn known_index(&mut self, index: &Datum) -> Result<i64> {
+        match index {
+            Datum::Number(number) => Ok(number.concrete(self.builder().symbols())?.to_i64()),
+            Datum::Tensor(tensor) if tensor.number().is_some() => match tensor.number() {
+                Some(host) => Ok(host.number.concrete(self.builder().symbols())?.to_i64()),
+                None => Ok(0),
+            },
+            _ => Err(Error::unsupported(
+                "a list is indexed by what depends on tensors",
+            )),
+        }
+    }
+
+    fn on_list(&mut self, name: &str, list: &Rc<List>, rest: &[Datum]) -> Result<Option<Datum>> {
+        if CHANGES.contains(&name) {
+            if list.depth < self.depth() {
+                let message =
+                    "a list is changed within a condition or loop that depends on tensors";
+                return Err(Error::unsupported(message));
+            }
+            return self.change_list(name, list, rest);
+        }
+        let items = list.items.borrow().clone();
+        Ok(Some(match (name, rest) {
+            ("len", _) => Datum::int(items.len()),
+            ("copy" | "list", _) => self.list(items),
+            ("add", [other]) => {
+                let more = other.items().unwrap_or_default();
+                self.list([items, more].concat())
+            }
+            ("mul", [Datum::Number(Number::Int(times))]) => {
+                let times = self.builder().symbols().concrete(times)?;
+                let times = usize::try_from(times).unwrap_or(0);
+                if 1 << 20 < items.len().saturating_mul(times) {
+                    return Err(Error::unsupported("a list of more than a million elements"));
+                }
+                let copies = std::iter::repeat_n(items, times);
+                self.list(copies.flatten().collect())
+            }
+            ("eq" | "ne", [other]) => {
+                let equal = same(self.builder().symbols(), &Datum::List(list.clone()), other)?;
+                Datum::bool(equal == (name == "eq"))
+            }
+            ("__contains__", [wanted]) => Datum::bool(self.find(&items, wanted)?.is_some()),
+            ("index", [wanted]) => {
+                let found = self.find(&items, wanted)?;
+                Datum::int(found.ok_or_else(|| Error::source("a list lacks what is looked for"))?)
+            }
+            ("__getitem__", [index]) => self.subscript(&Datum::List(list.clone()), index)?,
+            ("slice", bounds) => {
+                let part = self.slice_items(&items, bounds)?;
+                self.list(part)
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn change_list(
+        &mut self,
+        name: &str,
+        list: &Rc<List>,
+        rest: &[Datum],
+    ) -> Result<Option<Datum>> {
+        match (name, rest) {
+            ("append", [item]) => list.items.borrow_mut().push(item.clone()),
+            ("extend" | "add_", [other]) => {
+                let more = other.items().unwrap_or_default();
+                list.items.borrow_mut().extend(more);
+            }
+            ("reverse", _) => list.items.borrow_mut().reverse(),
+            ("clear", _) => list.items.borrow_mut().clear(),
+            ("insert", [index, item]) => {
+                let length = list.items.borrow().len();
+                let index = self.known_index(index)?;
+                let at = position(index, length).unwrap_or(if index < 0 { 0 } else { length });
+                list.items.borrow_mut().insert(at, item.clone());
+            }
+            ("_set_item", [index, item]) => {
+                let index = self.known_index(index)?;
+                let mut items = list.items.borrow_mut();
+                let at = position(index, items.len());
+                match at.and_then(|at| items.get_mut(at)) {
+                    Some(slot) => *slot = item.clone(),
+                    None => return Err(Error::source(format!("a list has no element {index}"))),
+                }
+            }
+            ("pop" | "Delete", _) => {
+                let index = rest
+                    .first()
+                    .map_or(Ok(-1), |index| self.known_index(index))?;
+                let mut items = list.items.borrow_mut();
+                let missing = || Error::source(format!("a list has no element {index}"));
+                let at = position(index, items.len()).ok_or_else(missing)?;
+                return Ok(Some(items.remove(at)));
+            }
+            ("remove", [wanted]) => {
+                let items = list.items.borrow().clone();
+                if let Some(at) = self.find(&items, wanted)? {
+                    list.items.borrow_mut().remove(at);
+                }
+            }
+            ("sort", _) => {
+                let descending = matches!(rest, [Datum::Number(Number::Bool(true))]);
+                self.sort(list, descending)?;
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(Datum::List(list.clone())))
+    }
+
+    fn sort(&mut self, list: &Rc<List>, descending: bool) -> Result<()> {
+        let mut keyed = Vec::new();
+        for item in list.items.borrow().iter() {
+            let Datum::Number(number) = item else {
+                return Err(Error::unsupported(
+                    "a list of other things than numbers is sorted",
+                ));
+            };
+            keyed.push((
+                number.concrete(self.builder().symbols())?.to_f64(),
+                item.clone(),
+            ));
+        }
+        keyed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        if descending {
+            keyed.reverse();
+        }
+        *list.items.borrow_mut() = keyed.into_iter().map(|(_, item)| item).collect();
+        Ok(())
+    }
+
+    fn find(&mut self, items: &[Datum], wanted: &Datum) -> Result<Option<usize>> {
+        let builder = self.builder();
+        for (index, item) in items.iter().enumerate() {
+            if same(builder.symbols(), item, wanted)? {
+                return Ok(Some(index));
+            }
+        }
+        Ok(None)
+    }
+
+    fn slice_items(&mut self, items: &[Datum], bounds: &[Datum]) -> Result<Vec<Datum>> {
+        let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
+        let mut bound = |index: usize, default: i64| match bounds.get(index) {
+            None | Some(Datum::None) => Ok(default),
+            Some(value) => self.known_index(value),
+        };
+        let clamp = |value: i64| {
+            let value = if value < 0 { value + length } else { value };
+            value.clamp(0, length)
+        };
+        let (start, end) = (clamp(bound(0, 0)?), clamp(bound(1, length)?));
+        let step = usize::try_from(bound(2, 1)?.max(1)).unwrap_or(1);
+        let (start, end) = (usize::try_from(start), usize::try_from(end));
+        let range = start.unwrap_or(0)..end.unwrap_or(0);
+        let part = items.get(range).unwrap_or_default();
+        Ok(part.iter().step_by(step).cloned().collect())
+    }
+
+    fn on_tuple(&mut self, name: &str, tuple: &Datum, rest: &[Datum]) -> Result<Option<Datum>> {
+        let items = tuple.items().unwrap_or_default();
+        Ok(Some(match (name, rest) {
+            ("len", _) => Datum::int(items.len()),
+            ("__getitem__" | "TupleIndex", [index]) => self.subscript(tuple, index)?,
+            ("add", [other]) => Datum::tuple([items, other.items().unwrap_or_default()].concat()),
+            ("slice", bounds) => Datum::tuple(self.slice_items(&items, bounds)?),
+            ("list", _) => self.list(items),
+            ("eq" | "ne", [other]) => {
+                let equal = same(self.builder().symbols(), tuple, other)?;
+                Datum::bool(equal == (name == "eq"))
+            }
+            ("__contains__", [wanted]) => Datum::bool(self.find(&items, wanted)?.is_some()),
+            _ => return Ok(None),
+        }))
+    }
+
+    fn lookup(&mut self, dict: &Rc<Dict>, key: &Datum) -> Result<Option<Datum>> {
+        let builder = self.builder();
+        for (known, value) in dict.entries.borrow().iter() {
+            if same(builder.symbols(), known, key)? {
+                return Ok(Some(value.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn on_dict(&mut self, name: &str, dict: &Rc<Dict>, rest: &[Datum]) -> Result<Option<Datum>> {
+        if DICT_CHANGES.contains(&name) {
+            if dict.depth < self.depth() {
+                let message =
+                    "a dict is changed within a condition or loop that depends on tensors";
+                return Err(Error::unsupported(message));
+            }
+            return self.change_dict(name, dict, rest);
+        }
+        let entries = dict.entries.borrow().clone();
+        Ok(Some(match (name, rest) {
+            ("len", _) => Datum::int(entries.len()),
+            ("keys" | "list", _) => self.list(entries.into_iter().map(|(key, _)| key).collect()),
+            ("values", _) => self.list(entries.into_iter().map(|(_, value)| value).collect()),
+            ("items", _) => {
+                let pairs = entries.into_iter();
+                let pairs = pairs.map(|(key, value)| Datum::tuple(vec![key, value]));
+                self.list(pairs.collect())
+            }
+            ("copy" | "dict", _) => Datum::Dict(Rc::new(Dict {
+                entries: RefCell::new(entries),
+                depth: self.depth(),
+            })),
+            ("__contains__", [key]) => Datum::bool(self.lookup(dict, key)?.is_some()),
+            ("__getitem__", [key]) => self.subscript(&Datum::Dict(dict.clone()), key)?,
+            ("get", [key, rest @ ..]) => {
+                let default = rest.first().cloned().unwrap_or(Datum::None);
+                self.lookup(dict, key)?.unwrap_or(default)
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn change_dict(
+        &mut self,
+        name: &str,
+        dict: &Rc<Dict>,
+        rest: &[Datum],
+    ) -> Result<Option<Datum>> {
+        let mut result = Datum::None;
+        match (name, rest) {
+            ("_set_item", [key, value]) => self.set_entry(dict, key, value)?,
+            ("setdefault", [key, value]) => match self.lookup(dict, key)? {
+                Some(found) => result = found,
+                None => {
+                    self.set_entry(dict, key, value)?;
+                    result = value.clone();
+                }
+            },
+            ("update", [Datum::Dict(other)]) => {
+                let entries = other.entries.borrow().clone();
+                for (key, value) in entries {
+                    self.set_entry(dict, &key, &value)?;
+                }
+            }
+            ("clear", _) => dict.entries.borrow_mut().clear(),
+            ("Delete" | "pop", [key, rest @ ..]) => {
+                let default = rest.first().cloned().unwrap_or(Datum::None);
+                result = self.lookup(dict, key)?.unwrap_or(default);
+                let builder = self.builder();
+                let mut kept = Vec::new();
+                for (known, value) in dict.entries.borrow().iter() {
+                    if !same(builder.symbols(), known, key)? {
+                        kept.push((known.clone(), value.clone()));
+                    }
+                }
+                *dict.entries.borrow_mut() = kept;
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(result))
+    }
+
+    fn set_entry(&mut self, dict: &Rc<Dict>, key: &Datum, value: &Datum) -> Result<()> {
+        let builder = self.builder();
+        let mut entries = dict.entries.borrow_mut();
+        for (known, slot) in entries.iter_mut() {
+            if same(builder.symbols(), known, key)? {
+                *slot = value.clone();
+                return Ok(());
+            }
+        }
+        entries.push((key.clone(), value.clone()));
+        Ok(())
+    }
+}
+
+const CHANGES: [&str; 12] = [
+    "append",
+    "extend",
+    "add_",
+    "reverse",
+    "clear",
+    "insert",
+    "_set_item",
+    "pop",
+    "Delete",
+    "remove",
+    "sort",
+    "sort_",
+];
+
+const DICT_CHANGES: [&str; 6] = [
+    "_set_item",
+    "setdefault",
+    "update",
+    "clear",
+    "Delete",
+    "pop",
+];
+
+/// A Python index as a position.
+fn position(index: i64, length: usize) -> Option<usize> {
+    let length = i64::try_from(length).ok()?;
+    let index = if index < 0 { index + length } else { index };
+    usize::try_from(index).ok().filter(|_| index < length)
+}
+
+/// Whether two values are equal as Python's `==` says. Tensors are equal only to themselves.
+pub fn same(symbols: &Symbols, a: &Datum, b: &Datum) -> Result<bool> {
+    if let (Datum::Number(a), Datum::Number(b)) = (a, b) {
+        let equal = number::binary(symbols, "eq", a, b)?;
+        return Ok(equal == Some(Number::Bool(true)));
+    }
+    if let (Some(a), Some(b)) = (a.items(), b.items()) {
+        if a.len() != b.len() {
+            return Ok(false);
+        }
+        for (a, b) in a.iter().zip(&b) {
+            if !same(symbols, a, b)? {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
+    Ok(match (a, b) {
+        (Datum::None, Datum::None) => true,
+        (Datum::Str(a), Datum::Str(b)) | (Datum::Device(a), Datum::Device(b)) => a == b,
+        (Datum::Tensor(a), Datum::Tensor(b)) => Rc::ptr_eq(a, b),
+        (Datum::Object(a), Datum::Object(b)) => {
+            let value = |object: &Rc<crate::trace::torchscript::import::datum::Instance>| {
+                object.attributes.borrow().get("value").cloned()
+            };
+            Rc::ptr_eq(a, b)
+                || a.class == b.class
+                    && match (value(a), value(b)) {
+                        (Some(a), Some(b)) => same(symbols, &a, &b)?,
+                        _ => false,
+                    }
+        }
+        _ => false,
+    })
+}

@@ -1,0 +1,134 @@
+//! What the program does without tensors: arithmetic on numbers, lists, dicts, strings, and questions about types.
+
+mod container;
+mod creation;
+mod identity;
+mod numeric;
+mod question;
+mod string;
+
+use crate::error::{Error, Result};
+
+use super::Importer;
+use super::call::Arguments;
+use super::datum::{Datum, Kind};
+use super::evaluate::Frame;
+use super::number::Number;
+
+impl Importer<'_> {
+    /// The result of an operator that is worked out on the host; none if the operator is for the graph.
+    pub(super) fn builtin(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
+        if let Some(result) = self.effect(name, arguments)? {
+            return Ok(Some(result));
+        }
+        if let Some(result) = self.question(name, arguments)? {
+            return Ok(Some(result));
+        }
+        if let Some(result) = self.container(name, arguments)? {
+            return Ok(Some(result));
+        }
+        if let Some(result) = self.string(name, arguments)? {
+            return Ok(Some(result));
+        }
+        if let Some(result) = self.numeric(name, arguments)? {
+            return Ok(Some(result));
+        }
+        if let Some(result) = self.identity(name, arguments)? {
+            return Ok(Some(result));
+        }
+        self.creation(name, arguments)
+    }
+
+    /// Functions that are not operators: conversions, `print`, `fork`.
+    pub(super) fn named_builtin(
+        &mut self,
+        frame: &Frame,
+        name: &str,
+        arguments: Arguments,
+    ) -> Result<Datum> {
+        let first = arguments.positional.first().cloned();
+        match (name, first) {
+            (_, Some(Datum::Unknown)) => Ok(Datum::Unknown),
+            ("int", Some(value)) => self.converted(Kind::Int, &value),
+            ("float", Some(value)) => self.converted(Kind::Float, &value),
+            ("bool", Some(value)) => self.converted(Kind::Bool, &value),
+            ("str", Some(value)) => Ok(Datum::str(&self.display(&value))),
+            ("print", _) => Ok(Datum::None),
+            ("fork", Some(function)) => {
+                let mut rest = arguments;
+                rest.positional.remove(0);
+                self.call_datum(&function, rest)
+            }
+            _ => {
+                let module = &frame.module;
+                Err(Error::source(format!(
+                    "{name} is not defined in {module:?}"
+                )))
+            }
+        }
+    }
+
+    /// Operators that are for their effect.
+    fn effect(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
+        let first = arguments.positional.first();
+        Ok(Some(match name {
+            "RaiseException" => {
+                let message = match first {
+                    Some(Datum::Str(text)) => text.to_string(),
+                    _ => "an exception".to_string(),
+                };
+                self.raised = true;
+                let help = "the model refuses these inputs, or sizes that follow from them";
+                return Err(Error::input(format!("the model raises {message:?}")).help(help));
+            }
+            "print" | "warn" | "manual_seed" | "set_grad_enabled" | "_set_deterministic" => {
+                Datum::None
+            }
+            "is_grad_enabled" | "is_scripting" | "is_tracing" | "is_autocast_enabled" => {
+                Datum::bool(false)
+            }
+            "device" => match first {
+                Some(Datum::Str(name)) => Datum::Device(name.clone()),
+                _ => Datum::Device("cpu".into()),
+            },
+            "wait" | "awaitable_wait" | "data" => first.cloned().unwrap_or(Datum::None),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// `int(x)`, `float(x)`, `bool(x)`: known numbers are converted, others when the graph runs.
+    pub(super) fn converted(&mut self, kind: Kind, value: &Datum) -> Result<Datum> {
+        let number = match value {
+            Datum::Number(number) => number.clone(),
+            Datum::Tensor(tensor) if tensor.number().is_some() => match tensor.number() {
+                Some(host) => host.number,
+                None => return Ok(Datum::Unknown),
+            },
+            Datum::Tensor(tensor) | Datum::Dynamic(_, tensor) => {
+                return self.dynamic(kind, &tensor.clone());
+            }
+            Datum::Str(text) => return parsed(kind, text),
+            Datum::Unknown => return Ok(Datum::Unknown),
+            other => {
+                let message = format!("a {} is converted to a number", other.describe());
+                return Err(Error::source(message));
+            }
+        };
+        let builder = self.builder();
+        let symbols = builder.symbols();
+        Ok(Datum::Number(match kind {
+            Kind::Int => Number::Int(number.to_int(symbols)?),
+            Kind::Float => number.to_float(),
+            Kind::Bool => Number::Bool(number.truth(symbols)?),
+        }))
+    }
+}
+
+fn parsed(kind: Kind, text: &str) -> Result<Datum> {
+    let bad = || Error::source(format!("{text:?} is no number"));
+    Ok(Datum::Number(match kind {
+        Kind::Int => Number::int(text.trim().parse::<i64>().map_err(|_| bad())?),
+        Kind::Float => Number::Float(text.trim().parse().map_err(|_| bad())?),
+        Kind::Bool => Number::Bool(!text.is_empty()),
+    }))
+}

@@ -1,0 +1,130 @@
+//! Questions about values: sizes, types, identity.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::wrap_dim;
+
+use crate::trace::torchscript::import::Importer;
+use crate::trace::torchscript::import::call::Arguments;
+use crate::trace::torchscript::import::datum::Datum;
+use crate::trace::torchscript::import::number::Number;
+use crate::trace::torchscript::import::tensor::TensorRef;
+
+impl Importer<'_> {
+    pub(super) fn question(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
+        let answer = match (name, arguments.positional.as_slice()) {
+            ("__is__", [a, b]) => is_same(a, b),
+            ("__isnot__", [a, b]) => !is_same(a, b),
+            (_, [Datum::Tensor(tensor), rest @ ..]) => {
+                return self.question_of_tensor(name, &tensor.clone(), rest);
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Datum::bool(answer)))
+    }
+
+    fn question_of_tensor(
+        &mut self,
+        name: &str,
+        tensor: &TensorRef,
+        rest: &[Datum],
+    ) -> Result<Option<Datum>> {
+        if !QUESTIONS.contains(&name) {
+            return Ok(None);
+        }
+        let ty = self.ty(tensor)?;
+        Ok(Some(match (name, rest) {
+            ("size" | "sym_size" | "shape", []) => {
+                self.list(ty.shape.into_iter().map(Datum::int).collect())
+            }
+            ("stride", []) => {
+                let strides = strides(&ty.shape);
+                self.list(strides.into_iter().map(Datum::int).collect())
+            }
+            ("size" | "sym_size", [axis]) => self.at_axis(&ty.shape, axis)?,
+            ("stride", [axis]) => self.at_axis(&strides(&ty.shape), axis)?,
+            ("len", _) => {
+                let first = ty.shape.first().cloned();
+                Datum::int(first.ok_or_else(|| Error::operator("the length of a scalar tensor"))?)
+            }
+            ("dim" | "ndimension", _) => Datum::int(ty.shape.len()),
+            ("numel", _) => Datum::int(ty.numel()),
+            ("dtype", _) => Datum::int(ty.dtype.torch_code()),
+            ("device", _) => Datum::Device("cpu".into()),
+            ("layout" | "storage_offset" | "get_device", _) => Datum::int(0),
+            ("is_floating_point", _) => Datum::bool(ty.dtype.is_float()),
+            ("is_signed", _) => Datum::bool(!matches!(ty.dtype, DType::Bool | DType::U8)),
+            ("is_contiguous" | "is_cpu" | "is_non_overlapping_and_dense" | "is_leaf", _) => {
+                Datum::bool(true)
+            }
+            ("element_size", _) => Datum::int(ty.dtype.size()),
+            _ => Datum::bool(false),
+        }))
+    }
+
+    fn at_axis(&mut self, sizes: &[Dim], axis: &Datum) -> Result<Datum> {
+        let Datum::Number(axis) = axis else {
+            return Err(Error::unsupported("an axis that depends on tensors"));
+        };
+        let axis = axis.concrete(self.builder().symbols())?.to_i64();
+        let axis = wrap_dim(axis, sizes.len())?;
+        let size = sizes.get(axis).cloned();
+        let size = size.ok_or_else(|| Error::operator("a scalar tensor has no sizes"))?;
+        Ok(Datum::int(size))
+    }
+}
+
+const QUESTIONS: [&str; 28] = [
+    "size",
+    "sym_size",
+    "shape",
+    "stride",
+    "len",
+    "dim",
+    "ndimension",
+    "numel",
+    "dtype",
+    "device",
+    "layout",
+    "storage_offset",
+    "get_device",
+    "is_floating_point",
+    "is_signed",
+    "is_contiguous",
+    "is_cpu",
+    "is_non_overlapping_and_dense",
+    "is_leaf",
+    "element_size",
+    "is_cuda",
+    "is_mps",
+    "is_complex",
+    "is_quantized",
+    "is_sparse",
+    "is_mkldnn",
+    "is_nested",
+    "requires_grad",
+];
+
+fn is_same(a: &Datum, b: &Datum) -> bool {
+    match (a, b) {
+        (Datum::None, Datum::None) => true,
+        (Datum::Tensor(a), Datum::Tensor(b)) => std::rc::Rc::ptr_eq(a, b),
+        (Datum::Number(Number::Bool(a)), Datum::Number(Number::Bool(b))) => a == b,
+        (Datum::Number(Number::Int(a)), Datum::Number(Number::Int(b))) => a == b,
+        (Datum::Object(a), Datum::Object(b)) => std::rc::Rc::ptr_eq(a, b),
+        _ => false,
+    }
+}
+
+/// Strides of a tensor whose elements lie one after the other.
+fn strides(shape: &[Dim]) -> Vec<Dim> {
+    let mut strides: Vec<Dim> = Vec::with_capacity(shape.len());
+    let mut stride = Dim::ONE;
+    for size in shape.iter().rev() {
+        strides.push(stride.clone());
+        stride = &stride * size;
+    }
+    strides.reverse();
+    strides
+}

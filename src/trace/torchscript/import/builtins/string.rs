@@ -1,0 +1,104 @@
+//! Strings.
+
+use crate::error::{Error, Result};
+
+use crate::trace::torchscript::import::Importer;
+use crate::trace::torchscript::import::call::Arguments;
+use crate::trace::torchscript::import::datum::Datum;
+use crate::trace::torchscript::import::number::Number;
+
+impl Importer<'_> {
+    pub(super) fn string(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
+        let [Datum::Str(text), rest @ ..] = arguments.positional.as_slice() else {
+            return Ok(None);
+        };
+        let result = match (name, rest) {
+            ("format", values) => Datum::str(&self.formatted(text, values)),
+            ("percentFormat", _) => Datum::Str(text.clone()),
+            ("len", _) => Datum::int(text.chars().count()),
+            ("lower", _) => Datum::str(&text.to_lowercase()),
+            ("upper", _) => Datum::str(&text.to_uppercase()),
+            ("strip", _) => Datum::str(text.trim()),
+            ("lstrip", _) => Datum::str(text.trim_start()),
+            ("rstrip", _) => Datum::str(text.trim_end()),
+            ("isdigit", _) => Datum::bool(text.chars().all(|c| c.is_ascii_digit())),
+            ("ord", _) => Datum::int(text.chars().next().map_or(0, |c| i64::from(u32::from(c)))),
+            ("add", [Datum::Str(other)]) => Datum::str(&format!("{text}{other}")),
+            ("mul", [Datum::Number(Number::Int(times))]) => {
+                let times = times
+                    .as_const()
+                    .and_then(|times| usize::try_from(times).ok());
+                Datum::str(&text.repeat(times.unwrap_or(0).min(1 << 16)))
+            }
+            ("eq", [Datum::Str(other)]) => Datum::bool(text == other),
+            ("ne", [Datum::Str(other)]) => Datum::bool(text != other),
+            ("startswith", [Datum::Str(other)]) => Datum::bool(text.starts_with(&**other)),
+            ("endswith", [Datum::Str(other)]) => Datum::bool(text.ends_with(&**other)),
+            ("__contains__", [Datum::Str(other)]) => Datum::bool(text.contains(&**other)),
+            ("find", [Datum::Str(other)]) => {
+                let found = text.find(&**other).and_then(|at| i64::try_from(at).ok());
+                Datum::int(found.unwrap_or(-1))
+            }
+            ("replace", [Datum::Str(from), Datum::Str(to)]) => {
+                Datum::str(&text.replace(&**from, to))
+            }
+            ("join", [list]) => {
+                let items = list.items().unwrap_or_default();
+                let items: Vec<String> = items.iter().map(|item| self.display(item)).collect();
+                Datum::str(&items.join(text))
+            }
+            ("split", [Datum::Str(by), ..]) => {
+                self.list(text.split(&**by).map(Datum::str).collect())
+            }
+            ("split", _) => self.list(text.split_whitespace().map(Datum::str).collect()),
+            ("__getitem__", [index]) => {
+                return self.subscript(&Datum::Str(text.clone()), index).map(Some);
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(result))
+    }
+
+    /// `"{} and {}".format(…)`
+    fn formatted(&self, text: &str, values: &[Datum]) -> String {
+        let mut parts = text.split("{}");
+        let mut result = parts.next().unwrap_or_default().to_string();
+        let mut values = values.iter();
+        for part in parts {
+            match values.next() {
+                Some(value) => result.push_str(&self.display(value)),
+                None => result.push_str("{}"),
+            }
+            result.push_str(part);
+        }
+        result
+    }
+
+    /// The value as Python's `str` shows it; numbers that are not known by their kind.
+    pub(super) fn display(&self, value: &Datum) -> String {
+        match value {
+            Datum::None => "None".to_string(),
+            Datum::Number(Number::Bool(true)) => "True".to_string(),
+            Datum::Number(Number::Bool(false)) => "False".to_string(),
+            Datum::Number(Number::Int(dim)) => dim.to_string(),
+            Datum::Number(Number::Float(value)) => format!("{value:?}"),
+            Datum::Number(Number::Ratio(size, by)) => format!("({size}) / {by}"),
+            Datum::Str(text) | Datum::Device(text) => text.to_string(),
+            Datum::List(list) => {
+                let items = list.items.borrow();
+                let items: Vec<String> = items.iter().map(|item| self.display(item)).collect();
+                format!("[{}]", items.join(", "))
+            }
+            other => format!("<{}>", other.describe()),
+        }
+    }
+
+    pub(super) fn character(&self, text: &str, index: i64) -> Result<Datum> {
+        let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+        let index = if index < 0 { index + length } else { index };
+        let found = usize::try_from(index).ok();
+        let found = found.and_then(|index| text.chars().nth(index));
+        let missing = || Error::source(format!("{text:?} has no character {index}"));
+        Ok(Datum::str(&found.ok_or_else(missing)?.to_string()))
+    }
+}

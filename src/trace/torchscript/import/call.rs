@@ -1,0 +1,204 @@
+//! Calls of functions, methods and classes: all are inlined.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::error::{Error, Result};
+use crate::trace::torchscript::ast::{Base, Call, Callee, Class, Function};
+use crate::trace::torchscript::source::Item;
+
+use super::Importer;
+use super::datum::{Datum, Instance};
+use super::evaluate::Frame;
+
+/// Calls within calls beyond this are refused, so that no archive exhausts the stack.
+const DEEPEST: usize = 100;
+
+/// The arguments of a call.
+#[derive(Clone, Debug, Default)]
+pub struct Arguments {
+    /// By position.
+    pub positional: Vec<Datum>,
+    /// By name.
+    pub named: Vec<(String, Datum)>,
+}
+
+impl From<Vec<Datum>> for Arguments {
+    fn from(positional: Vec<Datum>) -> Arguments {
+        Arguments {
+            positional,
+            named: Vec::new(),
+        }
+    }
+}
+
+impl Importer<'_> {
+    pub(super) fn eval_call(&mut self, frame: &Frame, call: &Call, offset: usize) -> Result<Datum> {
+        let object = match &call.callee {
+            Callee::Method(object, _) => Some(self.eval(frame, object)?),
+            _ => None,
+        };
+        let mut arguments = Arguments::from(self.eval_all(frame, &call.arguments)?);
+        for (name, value) in &call.keywords {
+            let value = self.eval(frame, value)?;
+            arguments.named.push((name.clone(), value));
+        }
+        self.return_to(frame, offset);
+        let result = match (&call.callee, object) {
+            (Callee::Operator(name), _) => self.operator(name, arguments),
+            (Callee::Qualified(name), _) => self.call_qualified(name, arguments),
+            (Callee::Method(_, name), Some(object)) => self.method(&object, name, arguments),
+            (Callee::Name(name), _) => match frame.locals.get(name).cloned() {
+                Some(function) => self.call_datum(&function, arguments),
+                None => self.named_builtin(frame, name, arguments),
+            },
+            (Callee::Method(..), None) => Err(Error::internal("a method has no object")),
+        }?;
+        self.return_to(frame, offset);
+        Ok(result)
+    }
+
+    /// Calls what a variable holds.
+    pub(super) fn call_datum(&mut self, function: &Datum, arguments: Arguments) -> Result<Datum> {
+        match function {
+            Datum::Function(name) => self.call_qualified(name, arguments),
+            Datum::Closure(closure) => {
+                let module = self.place.module.clone();
+                self.run_function(
+                    &closure.function,
+                    &module,
+                    closure.locals.clone(),
+                    arguments,
+                )
+            }
+            Datum::Unknown => Ok(Datum::Unknown),
+            other => Err(Error::source(format!("a {} is called", other.describe()))),
+        }
+    }
+
+    fn call_qualified(&mut self, name: &str, arguments: Arguments) -> Result<Datum> {
+        let archive = self.archive;
+        if let Some(class) = name.strip_suffix(".__new__") {
+            return Ok(self.new_instance(class));
+        }
+        match archive.source().item(name)? {
+            Some(Item::Function(function)) => {
+                let module = self.place.module.clone();
+                self.run_function(function, &module, BTreeMap::new(), arguments)
+            }
+            Some(Item::Class(class)) => self.construct(class, arguments),
+            None => Err(Error::source(format!(
+                "the archive declares no function {name}"
+            ))),
+        }
+    }
+
+    fn new_instance(&mut self, class: &str) -> Datum {
+        Datum::Object(Rc::new(Instance {
+            class: class.into(),
+            path: self.place.module.clone(),
+            pickled: None,
+            attributes: RefCell::new(BTreeMap::new()),
+        }))
+    }
+
+    /// A call of a class: a named tuple of its fields, or an object that `__init__` fills.
+    fn construct(&mut self, class: &Class, arguments: Arguments) -> Result<Datum> {
+        if class.base != Base::NamedTuple {
+            let object = self.new_instance(&class.name);
+            self.method(&object, "__init__", arguments)?;
+            return Ok(object);
+        }
+        let names = class.attributes.iter().map(|(name, _)| name.clone());
+        let values = arguments.positional;
+        if values.len() != class.attributes.len() {
+            let message = format!("{} takes {} fields", class.name, class.attributes.len());
+            return Err(Error::source(message));
+        }
+        let fields: Vec<(String, Datum)> = names.zip(values).collect();
+        Ok(Datum::NamedTuple(class.name.as_str().into(), fields.into()))
+    }
+
+    fn method(&mut self, object: &Datum, name: &str, arguments: Arguments) -> Result<Datum> {
+        let archive = self.archive;
+        let instance = match object {
+            Datum::Object(instance) => instance,
+            Datum::Unknown => return Ok(Datum::Unknown),
+            other => {
+                let message = format!("a {} has no method {name}", other.describe());
+                return Err(Error::source(message));
+            }
+        };
+        let class = archive.source().class(&instance.class)?;
+        let Some(function) = class.method(name) else {
+            let message = format!("{} has no method {name}", instance.class);
+            return Err(Error::source(message));
+        };
+        let mut arguments = arguments;
+        arguments.positional.insert(0, object.clone());
+        let path = instance.path.clone();
+        self.run_function(function, &path, BTreeMap::new(), arguments)
+    }
+
+    /// Runs a function of the archive on arguments, as a method of the module at a path.
+    pub(super) fn call_function(
+        &mut self,
+        function: &Function,
+        module: &str,
+        arguments: Vec<Datum>,
+    ) -> Result<Datum> {
+        self.run_function(function, module, BTreeMap::new(), arguments.into())
+    }
+
+    fn run_function(
+        &mut self,
+        function: &Function,
+        module: &str,
+        locals: BTreeMap<String, Datum>,
+        arguments: Arguments,
+    ) -> Result<Datum> {
+        if DEEPEST < self.calls {
+            return Err(Error::unsupported(format!(
+                "more than {DEEPEST} calls within each other"
+            )));
+        }
+        let mut frame = Frame {
+            locals,
+            file: function.file.clone(),
+            module: module.to_string(),
+        };
+        self.bind(&mut frame, function, arguments)?;
+        self.calls += 1;
+        let result = self.block(&mut frame, &function.body)?;
+        self.calls -= 1;
+        Ok(result.unwrap_or(Datum::None))
+    }
+
+    /// Makes the arguments, and defaults where there are none, the function's variables.
+    fn bind(&mut self, frame: &mut Frame, function: &Function, arguments: Arguments) -> Result<()> {
+        let (given, wanted) = (arguments.positional.len(), function.parameters.len());
+        if wanted < given {
+            let message = format!("{} takes {wanted} arguments, not {given}", function.name);
+            return Err(Error::source(message));
+        }
+        let mut positional = arguments.positional.into_iter();
+        for parameter in &function.parameters {
+            let named = arguments.named.iter();
+            let mut named = named.filter(|(name, _)| *name == parameter.name);
+            let given = positional.next();
+            let given = given.or_else(|| named.next().map(|(_, value)| value.clone()));
+            let value = match (given, &parameter.default) {
+                (Some(value), _) => value,
+                (None, Some(default)) => self.literal(default)?,
+                (None, None) => {
+                    let (name, parameter) = (&function.name, &parameter.name);
+                    let message = format!("{name} is called without its argument {parameter}");
+                    return Err(Error::source(message));
+                }
+            };
+            frame.locals.insert(parameter.name.clone(), value);
+        }
+        Ok(())
+    }
+}

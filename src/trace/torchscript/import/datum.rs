@@ -1,0 +1,173 @@
+//! Values of the program while it is read.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::trace::torchscript::ast::Function;
+use crate::trace::torchscript::value::Object;
+
+use super::number::Number;
+use super::tensor::TensorRef;
+
+/// A value of the program.
+#[derive(Clone, Debug)]
+pub enum Datum {
+    /// `None`
+    None,
+    /// A number that is known.
+    Number(Number),
+    /// A number that is known only when the graph runs, as a scalar tensor.
+    Dynamic(Kind, TensorRef),
+    /// A string.
+    Str(Rc<str>),
+    /// A device, which makes no difference.
+    Device(Rc<str>),
+    /// A tensor.
+    Tensor(TensorRef),
+    /// A tuple.
+    Tuple(Rc<[Datum]>),
+    /// A named tuple: class and fields.
+    NamedTuple(Rc<str>, Rc<[(String, Datum)]>),
+    /// A list.
+    List(Rc<List>),
+    /// A dict.
+    Dict(Rc<Dict>),
+    /// A module, an instance of a script class, or a member of an enumeration.
+    Object(Rc<Instance>),
+    /// A function by its qualified name.
+    Function(Rc<str>),
+    /// A function that is defined within a body, with the variables around it.
+    Closure(Rc<Closure>),
+    /// `uninitialized(T)`, which is never read.
+    Uninitialized,
+    /// The result of something that is not supported; the fault is listed already.
+    Unknown,
+}
+
+/// What a number that is known only when the graph runs is to Python.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A `bool`.
+    Bool,
+    /// An `int`.
+    Int,
+    /// A `float`.
+    Float,
+}
+
+/// A list that all who hold it see change.
+#[derive(Debug)]
+pub struct List {
+    /// The elements.
+    pub items: RefCell<Vec<Datum>>,
+    /// How many regions lay around the place where it was made.
+    pub depth: usize,
+}
+
+/// A dict that all who hold it see change.
+#[derive(Debug)]
+pub struct Dict {
+    /// Keys and values in order of insertion.
+    pub entries: RefCell<Vec<(Datum, Datum)>>,
+    /// How many regions lay around the place where it was made.
+    pub depth: usize,
+}
+
+/// An object with attributes.
+#[derive(Debug)]
+pub struct Instance {
+    /// Qualified name of the class.
+    pub class: Rc<str>,
+    /// Where it stands below the root module, `layer1.0.conv1`.
+    pub path: String,
+    /// What the archive holds, for modules and other objects that the archive contains.
+    pub pickled: Option<Arc<Object>>,
+    /// Attributes that have been read or set.
+    pub attributes: RefCell<BTreeMap<String, Datum>>,
+}
+
+/// A local function.
+pub struct Closure {
+    /// The function; its body belongs to the archive.
+    pub function: Function,
+    /// Variables around it.
+    pub locals: BTreeMap<String, Datum>,
+}
+
+impl std::fmt::Debug for Closure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Closure({})", self.function.name)
+    }
+}
+
+impl Datum {
+    /// A Python `bool`.
+    pub fn bool(value: bool) -> Datum {
+        Datum::Number(Number::Bool(value))
+    }
+
+    /// A Python `int`.
+    pub fn int(value: impl Into<crate::dim::Dim>) -> Datum {
+        Datum::Number(Number::int(value))
+    }
+
+    /// A Python `str`.
+    pub fn str(text: &str) -> Datum {
+        Datum::Str(text.into())
+    }
+
+    /// A tuple.
+    pub fn tuple(items: Vec<Datum>) -> Datum {
+        Datum::Tuple(items.into())
+    }
+
+    /// The elements of a list, tuple or named tuple.
+    pub fn items(&self) -> Option<Vec<Datum>> {
+        match self {
+            Datum::Tuple(items) => Some(items.to_vec()),
+            Datum::List(list) => Some(list.items.borrow().clone()),
+            Datum::NamedTuple(_, fields) => {
+                Some(fields.iter().map(|(_, field)| field.clone()).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// True for the result of something unsupported, and for containers with such a thing in them.
+    pub fn is_unknown(&self) -> bool {
+        match self {
+            Datum::Unknown => true,
+            Datum::Tuple(items) => items.iter().any(Datum::is_unknown),
+            Datum::List(list) => list.items.borrow().iter().any(Datum::is_unknown),
+            Datum::NamedTuple(_, fields) => fields.iter().any(|(_, field)| field.is_unknown()),
+            Datum::Dict(dict) => {
+                let entries = dict.entries.borrow();
+                entries.iter().any(|(_, value)| value.is_unknown())
+            }
+            _ => false,
+        }
+    }
+
+    /// What it is, for messages.
+    pub fn describe(&self) -> &'static str {
+        match self {
+            Datum::None => "None",
+            Datum::Number(Number::Bool(_)) | Datum::Dynamic(Kind::Bool, _) => "bool",
+            Datum::Number(Number::Int(_)) | Datum::Dynamic(Kind::Int, _) => "int",
+            Datum::Number(_) | Datum::Dynamic(Kind::Float, _) => "float",
+            Datum::Str(_) => "str",
+            Datum::Device(_) => "Device",
+            Datum::Tensor(_) => "Tensor",
+            Datum::Tuple(_) => "tuple",
+            Datum::NamedTuple(..) => "named tuple",
+            Datum::List(_) => "list",
+            Datum::Dict(_) => "dict",
+            Datum::Object(_) => "object",
+            Datum::Function(_) | Datum::Closure(_) => "function",
+            Datum::Uninitialized => "uninitialized value",
+            Datum::Unknown => "unknown value",
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Statements and expressions.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::trace::torchscript::ast::{Expr, ExprKind, Statement, StatementKind, Type};
+use crate::trace::torchscript::debug::is_library;
+
+use super::Importer;
+use super::datum::{Closure, Datum, Dict, List};
+use super::number::Number;
+
+/// A function that is being run.
+#[derive(Clone)]
+pub struct Frame {
+    /// Its variables.
+    pub locals: BTreeMap<String, Datum>,
+    /// The record that its source stands in.
+    pub file: Arc<str>,
+    /// Module path of the object that it is a method of.
+    pub module: String,
+}
+
+impl Importer<'_> {
+    /// Runs statements; what a `return` among them gives.
+    pub(super) fn block(&mut self, frame: &mut Frame, body: &[Statement]) -> Result<Option<Datum>> {
+        for statement in body {
+            self.visit(frame, statement.offset);
+            if let Some(result) = self.statement(frame, &statement.kind)? {
+                return Ok(Some(result));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Says where the nodes that follow come from. Lines in PyTorch's own files are passed over for the user's line
+    /// that led there.
+    fn visit(&mut self, frame: &Frame, offset: usize) {
+        let location = self.archive.debug_location(&frame.file, offset);
+        let own = location.filter(|location| !is_library(&location.file));
+        if own.is_none() && self.place.module == frame.module {
+            return;
+        }
+        self.place.module.clone_from(&frame.module);
+        self.place.location = own.or(self.place.location.take());
+        self.builder().set_place(&self.place);
+    }
+
+    fn statement(&mut self, frame: &mut Frame, statement: &StatementKind) -> Result<Option<Datum>> {
+        match statement {
+            StatementKind::Assign { name, value, .. } => {
+                let value = self.eval(frame, value)?;
+                self.assign(frame, name, value);
+            }
+            StatementKind::Unpack { names, value } => {
+                let value = self.eval(frame, value)?;
+                self.unpack(frame, names, &value)?;
+            }
+            StatementKind::AssignAll { names, values } => {
+                let values = self.eval_all(frame, values)?;
+                for (name, value) in names.iter().zip(values) {
+                    self.assign(frame, name, value);
+                }
+            }
+            StatementKind::SetAttribute {
+                object,
+                attribute,
+                value,
+            } => {
+                let object = self.eval(frame, object)?;
+                let value = self.eval(frame, value)?;
+                self.set_attribute(&object, attribute, value)?;
+            }
+            StatementKind::If {
+                condition,
+                then,
+                otherwise,
+            } => {
+                let condition = self.eval(frame, condition)?;
+                return self.if_statement(frame, condition, then, otherwise);
+            }
+            StatementKind::While { condition, body } => self.while_loop(frame, condition, body)?,
+            StatementKind::For {
+                variable,
+                count,
+                body,
+            } => self.for_loop(frame, variable, count, body)?,
+            StatementKind::With { context, body } => {
+                self.eval(frame, context)?;
+                return self.block(frame, body);
+            }
+            StatementKind::Return(value) => return self.eval(frame, value).map(Some),
+            StatementKind::Evaluate(value) => {
+                self.eval(frame, value)?;
+            }
+            StatementKind::Define(function) => {
+                let closure = Closure {
+                    function: function.clone(),
+                    locals: frame.locals.clone(),
+                };
+                let name = function.name.clone();
+                let closure = Datum::Closure(Rc::new(closure));
+                frame.locals.insert(name, closure);
+            }
+            StatementKind::Pass => {}
+        }
+        Ok(None)
+    }
+
+    /// Binds a variable; a fresh result takes its name.
+    fn assign(&mut self, frame: &mut Frame, name: &str, value: Datum) {
+        if let Datum::Tensor(tensor) = &value {
+            self.name_value(tensor, name);
+        }
+        frame.locals.insert(name.to_string(), value);
+    }
+
+    fn unpack(&mut self, frame: &mut Frame, names: &[String], value: &Datum) -> Result<()> {
+        if let Datum::Unknown = value {
+            for name in names {
+                frame.locals.insert(name.clone(), Datum::Unknown);
+            }
+            return Ok(());
+        }
+        let Some(items) = value.items() else {
+            let message = format!("a {} is unpacked", value.describe());
+            return Err(Error::source(message));
+        };
+        if items.len() != names.len() {
+            let (found, wanted) = (items.len(), names.len());
+            let message = format!("{found} values are unpacked into {wanted} variables");
+            return Err(Error::source(message));
+        }
+        for (name, item) in names.iter().zip(items) {
+            self.assign(frame, name, item);
+        }
+        Ok(())
+    }
+
+    pub(super) fn eval_all(&mut self, frame: &Frame, values: &[Expr]) -> Result<Vec<Datum>> {
+        values.iter().map(|value| self.eval(frame, value)).collect()
+    }
+
+    /// The value of an expression.
+    pub(super) fn eval(&mut self, frame: &Frame, expr: &Expr) -> Result<Datum> {
+        Ok(match &expr.kind {
+            ExprKind::Name(name) => self.variable(frame, name)?,
+            ExprKind::Qualified(name) => self.qualified(name)?,
+            ExprKind::Constant(index) => self.constant(*index)?,
+            ExprKind::Attribute(object, name) => {
+                let object = self.eval(frame, object)?;
+                self.attribute(&object, name)?
+            }
+            ExprKind::Subscript(value, index) => {
+                let value = self.eval(frame, value)?;
+                let index = self.eval(frame, index)?;
+                self.subscript(&value, &index)?
+            }
+            ExprKind::Call(call) => {
+                self.visit(frame, expr.offset);
+                self.eval_call(frame, call, expr.offset)?
+            }
+            ExprKind::None => Datum::None,
+            ExprKind::Bool(value) => Datum::bool(*value),
+            ExprKind::Int(value) => Datum::int(*value),
+            ExprKind::Float(value) => Datum::Number(Number::Float(*value)),
+            ExprKind::Str(text) => Datum::str(text),
+            ExprKind::List(items) => {
+                let items = self.eval_all(frame, items)?;
+                self.list(items)
+            }
+            ExprKind::Tuple(items) => Datum::tuple(self.eval_all(frame, items)?),
+            ExprKind::Dict(entries) => self.eval_dict(frame, entries)?,
+            ExprKind::Annotate(ty, value) | ExprKind::UncheckedCast(ty, value) => {
+                let value = self.eval(frame, value)?;
+                self.annotated(ty, value)?
+            }
+            ExprKind::Uninitialized(_) => Datum::Uninitialized,
+            ExprKind::IsInstance(value, types) => {
+                let value = self.eval(frame, value)?;
+                Datum::bool(types.iter().any(|ty| self.is_instance(&value, ty)))
+            }
+        })
+    }
+
+    /// Goes back to the place of a call after its arguments or its body were elsewhere.
+    pub(super) fn return_to(&mut self, frame: &Frame, offset: usize) {
+        self.visit(frame, offset);
+    }
+
+    fn variable(&mut self, frame: &Frame, name: &str) -> Result<Datum> {
+        let found = frame.locals.get(name).cloned();
+        found.ok_or_else(|| Error::source(format!("the variable {name} is not defined")))
+    }
+
+    fn qualified(&mut self, name: &str) -> Result<Datum> {
+        if let Some(member) = self.enum_member(name)? {
+            return Ok(member);
+        }
+        Ok(Datum::Function(name.into()))
+    }
+
+    fn eval_dict(&mut self, frame: &Frame, entries: &[(Expr, Expr)]) -> Result<Datum> {
+        let mut items = Vec::new();
+        for (key, value) in entries {
+            items.push((self.eval(frame, key)?, self.eval(frame, value)?));
+        }
+        Ok(Datum::Dict(Rc::new(Dict {
+            entries: RefCell::new(items),
+            depth: self.depth(),
+        })))
+    }
+
+    /// A fresh list.
+    pub(super) fn list(&self, items: Vec<Datum>) -> Datum {
+        Datum::List(Rc::new(List {
+            items: RefCell::new(items),
+            depth: self.depth(),
+        }))
+    }
+
+    /// A literal: a default of a parameter or a constant of a class.
+    pub(super) fn literal(&mut self, value: &Expr) -> Result<Datum> {
+        let frame = Frame {
+            locals: BTreeMap::new(),
+            file: "".into(),
+            module: self.place.module.clone(),
+        };
+        self.eval(&frame, value)
+    }
+
+    /// A known scalar tensor that is used as a number is that number.
+    fn annotated(&mut self, ty: &Type, value: Datum) -> Result<Datum> {
+        let wants_number = matches!(ty, Type::Number | Type::Int | Type::Float | Type::Bool);
+        match &value {
+            Datum::Tensor(tensor) if wants_number => match tensor.number() {
+                Some(host) => Ok(Datum::Number(host.number)),
+                None => Ok(value),
+            },
+            _ => Ok(value),
+        }
+    }
+
+    fn is_instance(&self, value: &Datum, ty: &Type) -> bool {
+        match (ty, value) {
+            (Type::Any, _) => true,
+            (Type::Optional(_), Datum::None) => true,
+            (Type::Optional(inner), value) => self.is_instance(value, inner),
+            (Type::Union(types), value) => types.iter().any(|ty| self.is_instance(value, ty)),
+            (Type::None, Datum::None) => true,
+            (Type::Tensor, Datum::Tensor(_)) => true,
+            (Type::Number, Datum::Number(_) | Datum::Dynamic(..)) => true,
+            (Type::Int | Type::Float | Type::Bool, value) => value.describe() == ty.to_string(),
+            (Type::Str, Datum::Str(_)) | (Type::Device, Datum::Device(_)) => true,
+            (Type::List(inner), Datum::List(list)) => {
+                let items = list.items.borrow();
+                items.iter().all(|item| self.is_instance(item, inner))
+            }
+            (Type::Dict(key, inner), Datum::Dict(dict)) => {
+                let entries = dict.entries.borrow();
+                let mut entries = entries.iter();
+                entries.all(|(k, v)| self.is_instance(k, key) && self.is_instance(v, inner))
+            }
+            (Type::Tuple(types), Datum::Tuple(items)) => {
+                let mut pairs = types.iter().zip(items.iter());
+                types.len() == items.len() && pairs.all(|(ty, item)| self.is_instance(item, ty))
+            }
+            (Type::Class(class), Datum::Object(instance)) => *class == *instance.class,
+            (Type::Class(class), Datum::NamedTuple(name, _)) => **class == **name,
+            _ => false,
+        }
+    }
+}

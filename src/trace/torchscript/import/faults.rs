@@ -1,0 +1,36 @@
+//! What the program needs and the importer lacks, listed all at once.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, Place, Result};
+
+/// Faults by message: the first of each, and how often it occurred.
+#[derive(Default)]
+pub struct Faults {
+    found: BTreeMap<String, (Error, usize)>,
+}
+
+impl Faults {
+    /// Adds a fault, or counts it if it is known already.
+    pub fn add(&mut self, error: Error, place: &Place) {
+        let key = error.message().to_string();
+        let entry = self.found.entry(key);
+        entry.or_insert_with(|| (error.at_place(place), 0)).1 += 1;
+    }
+
+    /// The result, unless there were faults: then all of them, the most frequent first.
+    pub fn conclude<T>(&mut self, result: Result<T>) -> Result<T> {
+        let mut found: Vec<(Error, usize)> =
+            std::mem::take(&mut self.found).into_values().collect();
+        if found.is_empty() {
+            return result;
+        }
+        found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let errors = found.into_iter().map(|(error, count)| match count {
+            1 => error,
+            count => error.at(format!("{} more places", count - 1)),
+        });
+        let errors = errors.chain(result.err()).collect();
+        Err(Error::all(errors).unwrap_or_else(|| Error::internal("there are no faults")))
+    }
+}

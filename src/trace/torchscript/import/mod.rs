@@ -1,0 +1,151 @@
+//! From an archive to a module: the program is run once on symbolic inputs, and what it does to tensors becomes a graph.
+//!
+//! Numbers, lists, strings and conditions on sizes are worked out on the way ([`number`], [`builtins`]); modules and
+//! functions are inlined ([`call`]); writes become new values ([`tensor`], [`view`]); conditions and loops that depend on
+//! tensors become regions ([`control`]). Tensors given as inputs are never changed: a write to one changes its value for
+//! the rest of the program only.
+
+mod builtins;
+mod call;
+mod control;
+mod datum;
+mod evaluate;
+mod faults;
+mod loops;
+mod number;
+mod object;
+mod operator;
+mod options;
+mod overload;
+mod scope;
+mod signature;
+mod tensor;
+mod tree;
+mod view;
+mod write;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::error::{Error, Place, Result};
+use crate::ir::{Graph, Module, Tree, ValueId};
+use crate::trace::torchscript::archive::Archive;
+use crate::trace::torchscript::storage::TensorRecord;
+
+pub use options::{Entry, ImportOptions, InputSpec, Sizes};
+
+use datum::{Datum, Instance};
+use faults::Faults;
+use scope::Scope;
+use tensor::TensorRef;
+
+/// Imports the entry methods of an archive as graphs over its weights.
+///
+/// Everything in the program that is not supported is listed in one error.
+pub fn import(archive: &Archive, options: &ImportOptions) -> Result<Module> {
+    let mut shared = SharedWeights::default();
+    let mut module = Module::default();
+    let forward = [Entry::default()];
+    let entries = match options.entries.as_slice() {
+        [] => &forward,
+        entries => entries,
+    };
+    for entry in entries {
+        let importer = Importer::new(archive, &entry.method, &mut shared);
+        module.graphs.push(importer.run(entry, &options.sizes)?);
+    }
+    for graph in &module.graphs {
+        for (name, _) in graph.weights() {
+            if let Some(record) = shared.records.get(name) {
+                let tensor = archive.tensor(record)?;
+                module.weights.insert(name.to_string(), tensor);
+            }
+        }
+    }
+    Ok(module)
+}
+
+/// Names of weights, the same in all graphs of a module.
+#[derive(Default)]
+struct SharedWeights {
+    names: HashMap<TensorRecord, String>,
+    records: HashMap<String, TensorRecord>,
+}
+
+/// One method on its way to a graph.
+struct Importer<'a> {
+    archive: &'a Archive,
+    shared: &'a mut SharedWeights,
+    /// The graph.
+    root: Scope,
+    /// The regions around the statement that is run, outermost first.
+    regions: Vec<Scope>,
+    next_scope: u32,
+    /// Weights of this graph.
+    tensors: HashMap<TensorRecord, TensorRef>,
+    /// Modules by the address of their pickle.
+    objects: HashMap<usize, Rc<Instance>>,
+    place: Place,
+    faults: Faults,
+    calls: usize,
+    /// Tensor inputs so far.
+    input_count: usize,
+    /// True once the program raised an exception.
+    raised: bool,
+    /// Iterations of loops that were unrolled.
+    unrolled: usize,
+}
+
+impl<'a> Importer<'a> {
+    fn new(archive: &'a Archive, name: &str, shared: &'a mut SharedWeights) -> Importer<'a> {
+        Importer {
+            archive,
+            shared,
+            root: Scope::root(name),
+            regions: Vec::new(),
+            next_scope: 1,
+            tensors: HashMap::new(),
+            objects: HashMap::new(),
+            place: Place::default(),
+            faults: Faults::default(),
+            calls: 0,
+            input_count: 0,
+            raised: false,
+            unrolled: 0,
+        }
+    }
+
+    fn run(mut self, entry: &Entry, sizes: &Sizes) -> Result<Graph> {
+        let result = self.entry(entry, sizes);
+        let place = self.place.clone();
+        let result = result.map_err(|error| error.at_place(&place));
+        let (outputs, input_trees, output_tree) = self.faults.conclude(result)?;
+        let builder = Rc::try_unwrap(self.root.builder)
+            .map_err(|_| Error::internal("a graph is still under construction"))?;
+        builder.finish(&outputs, input_trees, Some(output_tree))
+    }
+
+    fn entry(
+        &mut self,
+        entry: &Entry,
+        sizes: &Sizes,
+    ) -> Result<(Vec<ValueId>, Vec<crate::ir::Input>, Tree)> {
+        let root = self.root_module()?;
+        let (function, arguments, trees) = self.signature(&root, entry, sizes)?;
+        let result = self.call_function(function, &root.path, arguments)?;
+        self.place = Place::default();
+        if result.is_unknown() {
+            return Ok((Vec::new(), trees, Tree::Tuple(Vec::new())));
+        }
+        let mut outputs = Vec::new();
+        let tree = self.output_tree(&result, &mut outputs)?;
+        Ok((outputs, trees, tree))
+    }
+
+    /// A result that stands for something unsupported, which is listed at the end.
+    fn unsupported(&mut self, error: Error) -> Datum {
+        let place = self.place.clone();
+        self.faults.add(error, &place);
+        Datum::Unknown
+    }
+}

@@ -1,0 +1,278 @@
+//! Attributes of modules: weights, numbers, lists and further modules.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::scalar::Scalar;
+use crate::trace::torchscript::ast::Base;
+use crate::trace::torchscript::storage::TensorRecord;
+use crate::trace::torchscript::value::{Object, Pickled};
+
+use super::Importer;
+use super::datum::{Datum, Dict, Instance, List};
+use super::number::Number;
+use super::tensor::{HostNumber, Origin, TensorRef, ValueRef};
+
+impl Importer<'_> {
+    /// The root module.
+    pub(super) fn root_module(&mut self) -> Result<Rc<Instance>> {
+        let root = self.archive.root().as_object().cloned();
+        let root = root.ok_or_else(|| Error::format("data.pkl holds no module"))?;
+        Ok(self.instance(&root, ""))
+    }
+
+    fn instance(&mut self, object: &Arc<Object>, path: &str) -> Rc<Instance> {
+        let address = Arc::as_ptr(object) as usize;
+        let make = || {
+            Rc::new(Instance {
+                class: object.class.as_ref().into(),
+                path: path.to_string(),
+                pickled: Some(object.clone()),
+                attributes: RefCell::new(BTreeMap::new()),
+            })
+        };
+        self.objects.entry(address).or_insert_with(make).clone()
+    }
+
+    /// An attribute of an object, a named tuple's field, or a constant of a class.
+    pub(super) fn attribute(&mut self, object: &Datum, name: &str) -> Result<Datum> {
+        match object {
+            Datum::Unknown => Ok(Datum::Unknown),
+            Datum::Object(instance) => self.instance_attribute(instance, name),
+            Datum::NamedTuple(class, fields) => {
+                let mut fields = fields.iter();
+                let found = fields.find(|(field, _)| field == name);
+                let found = found.map(|(_, value)| value.clone());
+                found.ok_or_else(|| Error::source(format!("{class} has no field {name}")))
+            }
+            Datum::Tensor(_) => self.tensor_attribute(object, name),
+            other => Err(Error::source(format!(
+                "a {} has no attribute {name}",
+                other.describe()
+            ))),
+        }
+    }
+
+    fn instance_attribute(&mut self, instance: &Rc<Instance>, name: &str) -> Result<Datum> {
+        if let Some(known) = instance.attributes.borrow().get(name) {
+            return Ok(known.clone());
+        }
+        let pickled = instance
+            .pickled
+            .as_ref()
+            .and_then(|object| object.get(name));
+        let value = match pickled {
+            Some(value) => self.unpickled(value, &join(&instance.path, name))?,
+            None => self.class_constant(&instance.class, name)?,
+        };
+        let mut attributes = instance.attributes.borrow_mut();
+        attributes.insert(name.to_string(), value.clone());
+        Ok(value)
+    }
+
+    fn class_constant(&mut self, class: &str, name: &str) -> Result<Datum> {
+        let archive = self.archive;
+        let constant = archive.source().class(class)?.constant(name);
+        let missing = || Error::source(format!("{class} has no attribute {name}"));
+        self.literal(&constant.ok_or_else(missing)?.value)
+    }
+
+    /// A value of a pickle; tensors are named by their path.
+    pub(super) fn unpickled(&mut self, value: &Pickled, path: &str) -> Result<Datum> {
+        Ok(match value {
+            Pickled::None => Datum::None,
+            Pickled::Bool(value) => Datum::bool(*value),
+            Pickled::Int(value) => Datum::int(*value),
+            Pickled::Float(value) => Datum::Number(Number::Float(*value)),
+            Pickled::Str(text) => Datum::str(text),
+            Pickled::Device(name) => Datum::Device(name.as_ref().into()),
+            Pickled::Tuple(items) => Datum::tuple(self.unpickled_items(items, path)?),
+            Pickled::List(list) => {
+                let items = self.unpickled_items(&list.items, path)?;
+                self.outermost_list(items)
+            }
+            Pickled::Dict(dict) => self.unpickled_dict(&dict.entries, path)?,
+            Pickled::Tensor(record) => Datum::Tensor(self.weight(record, path)?),
+            Pickled::Object(object) => Datum::Object(self.instance(object, path)),
+        })
+    }
+
+    fn unpickled_items(&mut self, items: &[Pickled], path: &str) -> Result<Vec<Datum>> {
+        let numbered = items.iter().enumerate();
+        numbered
+            .map(|(index, item)| self.unpickled(item, &join(path, &index.to_string())))
+            .collect()
+    }
+
+    fn unpickled_dict(&mut self, entries: &[(Pickled, Pickled)], path: &str) -> Result<Datum> {
+        let mut items: Vec<(Datum, Datum)> = Vec::new();
+        for (key, value) in entries {
+            let name = match key {
+                Pickled::Str(text) => text.to_string(),
+                Pickled::Int(number) => number.to_string(),
+                other => other.describe().to_string(),
+            };
+            let value = self.unpickled(value, &join(path, &name))?;
+            items.push((self.unpickled(key, "")?, value));
+        }
+        Ok(Datum::Dict(Rc::new(Dict {
+            entries: RefCell::new(items),
+            depth: 0,
+        })))
+    }
+
+    /// A list that is older than every region.
+    fn outermost_list(&self, items: Vec<Datum>) -> Datum {
+        Datum::List(Rc::new(List {
+            items: RefCell::new(items),
+            depth: 0,
+        }))
+    }
+
+    /// A weight. Records of the same memory are the same weight, under the name that was met first.
+    fn weight(&mut self, record: &Arc<TensorRecord>, path: &str) -> Result<TensorRef> {
+        if let Some(known) = self.tensors.get(record.as_ref()) {
+            return Ok(known.clone());
+        }
+        let record = record.as_ref();
+        let known = self.shared.names.get(record).cloned();
+        let name = known.unwrap_or_else(|| path.to_string());
+        let number = self.scalar_constant(record, &name)?;
+        self.shared.names.insert(record.clone(), name.clone());
+        self.shared.records.insert(name.clone(), record.clone());
+        let value = match number {
+            Some(_) => None,
+            None => Some(self.weight_value(&name, record)),
+        };
+        let tensor = self.tensor_of(value, number, Origin::Weight(name));
+        self.tensors.insert(record.clone(), tensor.clone());
+        Ok(tensor)
+    }
+
+    fn weight_value(&self, name: &str, record: &TensorRecord) -> ValueRef {
+        let ty = record.tensor_type();
+        ValueRef {
+            scope: self.root.number,
+            id: self.root.builder.weight(name, ty).id(),
+        }
+    }
+
+    /// The number of a constant without dimensions. Those of Python's own types are taken for Python numbers, which they
+    /// were when the program was traced.
+    fn scalar_constant(&self, record: &TensorRecord, name: &str) -> Result<Option<HostNumber>> {
+        if !record.sizes.is_empty() || !name.starts_with("constants.") {
+            return Ok(None);
+        }
+        let tensor = self.archive.tensor(record)?;
+        let dtype = record.dtype;
+        let scalar = match dtype {
+            DType::Bool => tensor
+                .to_i64()
+                .first()
+                .map(|value| Scalar::Bool(*value != 0)),
+            _ if dtype.is_float() => tensor.to_f64().first().map(|value| Scalar::Float(*value)),
+            _ => tensor.to_i64().first().map(|value| Scalar::Int(*value)),
+        };
+        Ok(scalar.map(|scalar| HostNumber {
+            number: scalar.into(),
+            dtype,
+            wrapped: matches!(dtype, DType::F64 | DType::I64 | DType::Bool),
+        }))
+    }
+
+    /// `CONSTANTS.cN`
+    pub(super) fn constant(&mut self, index: usize) -> Result<Datum> {
+        let archive = self.archive;
+        let constant = archive.constants().get(index);
+        let missing = || Error::source(format!("there is no constant c{index}"));
+        self.unpickled(
+            constant.ok_or_else(missing)?,
+            &format!("constants.c{index}"),
+        )
+    }
+
+    /// Sets an attribute. Modules must not change: that would outlive a run.
+    pub(super) fn set_attribute(&mut self, object: &Datum, name: &str, value: Datum) -> Result<()> {
+        match object {
+            Datum::Unknown => Ok(()),
+            Datum::Object(instance) if instance.pickled.is_none() => {
+                let mut attributes = instance.attributes.borrow_mut();
+                attributes.insert(name.to_string(), value);
+                Ok(())
+            }
+            Datum::Object(instance) => {
+                let path = join(&instance.path, name);
+                let message = format!("the module changes its attribute {path}");
+                let help = "state that survives from call to call is not supported: pass it in and return it";
+                self.unsupported(Error::unsupported(message).help(help));
+                let mut attributes = instance.attributes.borrow_mut();
+                attributes.insert(name.to_string(), value);
+                Ok(())
+            }
+            other => Err(Error::source(format!(
+                "an attribute of a {} is set",
+                other.describe()
+            ))),
+        }
+    }
+
+    /// A member of an enumeration.
+    pub(super) fn enum_member(&mut self, qualified: &str) -> Result<Option<Datum>> {
+        let archive = self.archive;
+        let Some((class_name, member)) = qualified.rsplit_once('.') else {
+            return Ok(None);
+        };
+        let Ok(class) = archive.source().class(class_name) else {
+            return Ok(None);
+        };
+        let (Base::Enum, Some(constant)) = (class.base, class.constant(member)) else {
+            return Ok(None);
+        };
+        let attributes = BTreeMap::from([
+            ("name".to_string(), Datum::str(member)),
+            ("value".to_string(), self.literal(&constant.value)?),
+        ]);
+        Ok(Some(Datum::Object(Rc::new(Instance {
+            class: class_name.into(),
+            path: String::new(),
+            pickled: None,
+            attributes: RefCell::new(attributes),
+        }))))
+    }
+
+    fn tensor_attribute(&mut self, tensor: &Datum, name: &str) -> Result<Datum> {
+        let Datum::Tensor(tensor) = tensor else {
+            return Ok(Datum::Unknown);
+        };
+        let ty = self.ty(tensor)?;
+        Ok(match name {
+            "shape" => {
+                let sizes = ty.shape.into_iter();
+                self.list(sizes.map(|size: Dim| Datum::int(size)).collect())
+            }
+            "dtype" => Datum::int(ty.dtype.torch_code()),
+            "ndim" => Datum::int(ty.shape.len()),
+            "device" => Datum::Device("cpu".into()),
+            "requires_grad" => Datum::bool(false),
+            _ => {
+                return Err(Error::unsupported(format!(
+                    "the attribute {name} of tensors"
+                )));
+            }
+        })
+    }
+}
+
+/// A path below a module.
+pub fn join(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_string()
+    } else {
+        format!("{path}.{name}")
+    }
+}

@@ -1,0 +1,77 @@
+use crate::ir::Constant;
+use crate::shape::TensorType;
+use crate::tensor::Tensor;
+
+/// What to import, and with which inputs.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// The methods that become graphs; `forward` with its traced inputs if there are none.
+    pub entries: Vec<Entry>,
+    /// Which sizes of the inputs may differ from the examples.
+    pub sizes: Sizes,
+}
+
+/// A method that becomes a graph of its name.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Name of the method.
+    pub method: String,
+    /// Example inputs in the order of the method's parameters, those with defaults may be left out. Without them, the
+    /// inputs that the archive was traced with.
+    pub inputs: Option<Vec<InputSpec>>,
+}
+
+/// Which sizes become symbols.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Sizes {
+    /// All of them, except those that are 0.
+    #[default]
+    Symbolic,
+    /// None.
+    Static,
+    /// These, by the name of the input and the axis.
+    Only(Vec<(String, usize)>),
+}
+
+/// An example of an argument.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InputSpec {
+    /// A tensor. Its sizes are examples; whether they become symbols is up to [`Sizes`].
+    Tensor(TensorType),
+    /// A value that the graph is made for.
+    Constant(Constant),
+    /// A tuple, or a named tuple if the method wants one.
+    Tuple(Vec<InputSpec>),
+    /// A list.
+    List(Vec<InputSpec>),
+    /// A dict with string keys.
+    Dict(Vec<(String, InputSpec)>),
+}
+
+impl Default for Entry {
+    fn default() -> Entry {
+        Entry {
+            method: "forward".to_string(),
+            inputs: None,
+        }
+    }
+}
+
+impl ImportOptions {
+    /// `forward` with example inputs.
+    pub fn forward(inputs: Vec<InputSpec>) -> ImportOptions {
+        ImportOptions {
+            entries: vec![Entry {
+                inputs: Some(inputs),
+                ..Entry::default()
+            }],
+            ..ImportOptions::default()
+        }
+    }
+}
+
+impl From<&Tensor> for InputSpec {
+    fn from(tensor: &Tensor) -> InputSpec {
+        InputSpec::Tensor(tensor.tensor_type())
+    }
+}

@@ -1,0 +1,192 @@
+//! Which overload a call means, and its arguments as the graph holds them.
+
+use crate::aten::{self, ArgumentType, Operator, Parameter};
+use crate::error::{Error, Result};
+use crate::ir::Argument;
+use crate::scalar::Scalar;
+
+use super::Importer;
+use super::call::Arguments;
+use super::datum::Datum;
+use super::number::Number;
+
+/// What known scalar tensors count as while an overload is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Matching {
+    /// Numbers: `x * tensor(2.)` is `x * 2.`, which saves a tensor.
+    Numbers,
+    /// Tensors.
+    Tensors,
+    /// Whatever fits, and numbers where a tensor is wanted.
+    Anything,
+}
+
+impl Importer<'_> {
+    /// The overload of an operator that takes these arguments, and one argument for each of its parameters; none if
+    /// there is no such overload.
+    pub(super) fn resolve(
+        &mut self,
+        base_name: &str,
+        arguments: &Arguments,
+    ) -> Result<Option<(&'static Operator, Vec<Argument>)>> {
+        for matching in [Matching::Numbers, Matching::Tensors, Matching::Anything] {
+            for operator in aten::overloads(base_name) {
+                if let Some(chosen) = self.assign_parameters(operator, arguments, matching) {
+                    return Ok(Some((operator, self.convert_all(operator, chosen)?)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The argument of each parameter, `None` for a default; none at all if they do not fit.
+    fn assign_parameters(
+        &self,
+        operator: &'static Operator,
+        arguments: &Arguments,
+        matching: Matching,
+    ) -> Option<Vec<Option<Datum>>> {
+        let parameters = &operator.schema.parameters;
+        let mut positional = arguments.positional.iter();
+        let mut chosen = Vec::with_capacity(parameters.len());
+        for parameter in parameters {
+            let next = match parameter.keyword_only {
+                true => None,
+                false => positional.next(),
+            };
+            let mut named = arguments.named.iter();
+            let named = named.find(|(name, _)| *name == parameter.name);
+            let given = next.or(named.map(|(_, value)| value));
+            match given {
+                Some(value) if fits(value, parameter, matching) => chosen.push(Some(value.clone())),
+                Some(_) => return None,
+                None if parameter.default.is_some() => chosen.push(None),
+                None => return None,
+            }
+        }
+        let unknown = |name: &String| {
+            let ignored = [
+                "layout",
+                "device",
+                "pin_memory",
+                "memory_format",
+                "generator",
+            ];
+            operator.schema.position(name).is_none() && !ignored.contains(&name.as_str())
+        };
+        let surplus = positional.next().is_some();
+        let complete = !surplus && !arguments.named.iter().any(|(name, _)| unknown(name));
+        complete.then_some(chosen)
+    }
+
+    fn convert_all(
+        &mut self,
+        operator: &'static Operator,
+        chosen: Vec<Option<Datum>>,
+    ) -> Result<Vec<Argument>> {
+        let pairs = chosen.into_iter().zip(&operator.schema.parameters);
+        pairs
+            .map(|(value, parameter)| match value {
+                Some(value) => self.convert(&value, &parameter.ty),
+                None => Ok(parameter.default.clone().unwrap_or(Argument::None)),
+            })
+            .collect()
+    }
+
+    /// An argument for a parameter that it fits.
+    fn convert(&mut self, value: &Datum, ty: &ArgumentType) -> Result<Argument> {
+        match (ty, value) {
+            (ArgumentType::Optional(_), Datum::None) => Ok(Argument::None),
+            (ArgumentType::Optional(inner), value) => self.convert(value, inner),
+            (ArgumentType::Ignored, _) => Ok(Argument::None),
+            (ArgumentType::List(inner, _), value) => match value.items() {
+                Some(items) => self.convert_list(&items, inner),
+                None => {
+                    let single = self.convert(value, inner)?;
+                    Ok(Argument::List(vec![single]))
+                }
+            },
+            (ArgumentType::Tensor, value) => self.tensor_argument(value),
+            (_, Datum::Str(text)) => Ok(Argument::Str(text.to_string())),
+            (ArgumentType::Bool, Datum::Number(Number::Int(dim))) => {
+                let known = dim.as_const() != Some(0);
+                Ok(Argument::Number(Scalar::Bool(known)))
+            }
+            (ty, Datum::Number(number)) => self.number_argument(number, ty),
+            (ty, Datum::Tensor(tensor)) => match tensor.number() {
+                Some(host) => self.number_argument(&host.number, ty),
+                None => Err(Error::internal("a tensor is taken for a number")),
+            },
+            (_, other) => Err(Error::internal(format!(
+                "a {} is taken for a {ty:?}",
+                other.describe()
+            ))),
+        }
+    }
+
+    fn convert_list(&mut self, items: &[Datum], inner: &ArgumentType) -> Result<Argument> {
+        let items = items.iter().map(|item| self.convert(item, inner));
+        Ok(Argument::List(items.collect::<Result<_>>()?))
+    }
+
+    /// A tensor, or a number that is made one.
+    pub(super) fn tensor_argument(&mut self, value: &Datum) -> Result<Argument> {
+        let tensor = self.as_tensor(value)?;
+        Ok(Argument::Value(self.read(&tensor)?))
+    }
+
+    fn number_argument(&mut self, number: &Number, ty: &ArgumentType) -> Result<Argument> {
+        let builder = self.builder();
+        let symbols = builder.symbols();
+        Ok(match (number, ty) {
+            (Number::Int(dim), _) => symbols.resolve(dim).into(),
+            (Number::Ratio(..), ArgumentType::Int) => number.to_int(symbols)?.into(),
+            (number, ArgumentType::Int) if number.is_float() => number.to_int(symbols)?.into(),
+            (number, _) => Argument::Number(number.concrete(symbols)?),
+        })
+    }
+}
+
+fn fits(value: &Datum, parameter: &Parameter, matching: Matching) -> bool {
+    // A device may stand where a dtype is expected by another overload; only the name tells them apart.
+    if parameter.name == "device" {
+        return matches!(value, Datum::Device(_) | Datum::None);
+    }
+    fits_type(value, &parameter.ty, matching)
+}
+
+fn fits_type(value: &Datum, ty: &ArgumentType, matching: Matching) -> bool {
+    let lenient = matching == Matching::Anything;
+    match (ty, value) {
+        (ArgumentType::Ignored, value) => !matches!(value, Datum::Tensor(_) | Datum::List(_)),
+        (ArgumentType::Optional(_), Datum::None) => true,
+        (ArgumentType::Optional(inner), value) => fits_type(value, inner, matching),
+        (ArgumentType::List(inner, sized), value) => match value.items() {
+            Some(items) => items.iter().all(|item| fits_type(item, inner, matching)),
+            None => *sized && fits_type(value, inner, matching),
+        },
+        (ArgumentType::Tensor, Datum::Tensor(tensor)) => {
+            matching != Matching::Numbers || tensor.number().is_none()
+        }
+        (ArgumentType::Tensor, Datum::Dynamic(..)) => true,
+        (ArgumentType::Tensor, Datum::Number(_)) => lenient,
+        (ArgumentType::Str, Datum::Str(_)) => true,
+        (ty, Datum::Number(number)) => fits_number(number, ty, lenient),
+        (ty, Datum::Tensor(tensor)) if matching != Matching::Tensors => tensor
+            .number()
+            .is_some_and(|host| fits_number(&host.number, ty, lenient)),
+        _ => false,
+    }
+}
+
+fn fits_number(number: &Number, ty: &ArgumentType, lenient: bool) -> bool {
+    match (ty, number) {
+        (ArgumentType::Scalar, _) => true,
+        (ArgumentType::Bool, Number::Bool(_)) => true,
+        (ArgumentType::Bool, Number::Int(dim)) => lenient && dim.as_const().is_some(),
+        (ArgumentType::Int | ArgumentType::DType, Number::Int(_)) => true,
+        (ArgumentType::Int, _) => lenient,
+        (ArgumentType::Float, number) => lenient || !matches!(number, Number::Bool(_)),
+        _ => false,
+    }
+}

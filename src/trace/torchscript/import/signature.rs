@@ -1,0 +1,234 @@
+//! The entry method's parameters as inputs of the graph.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::{Constant, Input, Tree};
+use crate::scalar::Scalar;
+use crate::shape::TensorType;
+use crate::trace::torchscript::ast::{Base, Function, Type};
+use crate::trace::torchscript::value::Pickled;
+
+use super::Importer;
+use super::datum::{Datum, Dict, Instance};
+use super::number::Number;
+use super::options::{Entry, InputSpec, Sizes};
+
+type Signature<'a> = (&'a Function, Vec<Datum>, Vec<Input>);
+
+impl<'a> Importer<'a> {
+    /// The method, its arguments with inputs of the graph in them, and how the inputs make up the arguments.
+    pub(super) fn signature(
+        &mut self,
+        root: &Rc<Instance>,
+        entry: &Entry,
+        sizes: &Sizes,
+    ) -> Result<Signature<'a>> {
+        let archive = self.archive;
+        let class = archive.source().class(&root.class)?;
+        let method = entry.method.as_str();
+        let Some(function) = class.method(method) else {
+            let names: Vec<&str> = class.methods.iter().map(|m| m.name.as_str()).collect();
+            let message = format!("the module has no method {method}");
+            return Err(Error::usage(message).help(format!("it has {}", names.join(", "))));
+        };
+        let examples = self.examples(function, entry)?;
+        let parameters = function.parameters.iter().skip(1);
+        let mut arguments = vec![Datum::Object(root.clone())];
+        let mut inputs = Vec::new();
+        for (parameter, example) in parameters.zip(&examples) {
+            let name = parameter.name.as_str();
+            let (datum, tree) = self.input(name, &parameter.ty, example, sizes)?;
+            arguments.push(datum);
+            let name = name.to_string();
+            inputs.push(Input { name, tree });
+        }
+        Ok((function, arguments, inputs))
+    }
+
+    /// Examples from the caller, else from the archive.
+    fn examples(&self, function: &Function, entry: &Entry) -> Result<Vec<InputSpec>> {
+        let mut parameters = function.parameters.iter().skip(1);
+        let count = parameters.len();
+        if let Some(given) = &entry.inputs {
+            if count < given.len() {
+                let method = &entry.method;
+                let message = format!("{} inputs given, {method} takes {count}", given.len());
+                return Err(Error::input(message));
+            }
+            if let Some(missing) = parameters.skip(given.len()).find(|p| p.default.is_none()) {
+                return Err(Error::input(format!(
+                    "no input is given for {}",
+                    missing.name
+                )));
+            }
+            return Ok(given.clone());
+        }
+        let traced = self.archive.traced_inputs().and_then(Pickled::as_dict);
+        let traced = traced.and_then(|dict| dict.get(&entry.method));
+        if let Some(items) = traced.and_then(Pickled::as_items) {
+            return items.iter().map(spec_of).collect();
+        }
+        if parameters.all(|parameter| parameter.default.is_some()) {
+            return Ok(Vec::new());
+        }
+        let names = function.parameters.iter().skip(1);
+        let names: Vec<&str> = names.map(|parameter| parameter.name.as_str()).collect();
+        Err(
+            Error::input("the archive does not say for which inputs it was made")
+                .help(format!("give --shape for {}", names.join(", "))),
+        )
+    }
+
+    fn input(
+        &mut self,
+        name: &str,
+        ty: &Type,
+        example: &InputSpec,
+        sizes: &Sizes,
+    ) -> Result<(Datum, Tree)> {
+        Ok(match example {
+            InputSpec::Tensor(example) => {
+                let index = self.input_count;
+                self.input_count += 1;
+                let ty = self.input_type(name, example, sizes)?;
+                let id = self.root.builder.input(name, ty).id();
+                (Datum::Tensor(self.new_tensor(id)), Tree::Tensor(index))
+            }
+            InputSpec::Constant(constant) => (
+                constant_datum(constant, ty),
+                Tree::Constant(constant.clone()),
+            ),
+            InputSpec::Tuple(items) => self.input_tuple(name, ty, items, sizes)?,
+            InputSpec::List(items) => {
+                let (data, trees) = self.input_items(name, items, sizes)?;
+                (self.list(data), Tree::List(trees))
+            }
+            InputSpec::Dict(entries) => {
+                let (mut data, mut trees) = (Vec::new(), Vec::new());
+                for (key, item) in entries {
+                    let name = format!("{name}_{key}");
+                    let (datum, tree) = self.input(&name, &Type::Any, item, sizes)?;
+                    data.push((Datum::str(key), datum));
+                    trees.push((key.clone(), tree));
+                }
+                let dict = Dict {
+                    entries: RefCell::new(data),
+                    depth: 0,
+                };
+                (Datum::Dict(Rc::new(dict)), Tree::Dict(trees))
+            }
+        })
+    }
+
+    fn input_items(
+        &mut self,
+        name: &str,
+        items: &[InputSpec],
+        sizes: &Sizes,
+    ) -> Result<(Vec<Datum>, Vec<Tree>)> {
+        let numbered = items.iter().enumerate();
+        let pairs = numbered
+            .map(|(index, item)| self.input(&format!("{name}_{index}"), &Type::Any, item, sizes));
+        let pairs: Vec<(Datum, Tree)> = pairs.collect::<Result<_>>()?;
+        Ok(pairs.into_iter().unzip())
+    }
+
+    fn input_tuple(
+        &mut self,
+        name: &str,
+        ty: &Type,
+        items: &[InputSpec],
+        sizes: &Sizes,
+    ) -> Result<(Datum, Tree)> {
+        let (data, trees) = self.input_items(name, items, sizes)?;
+        let archive = self.archive;
+        if let Type::Class(class) = ty
+            && let Ok(class) = archive.source().class(class)
+            && class.base == Base::NamedTuple
+        {
+            let names = || class.attributes.iter().map(|(name, _)| name.clone());
+            let fields: Vec<(String, Datum)> = names().zip(data).collect();
+            let class_name = class.name.as_str();
+            let datum = Datum::NamedTuple(class_name.into(), fields.into());
+            let fields = names().zip(trees).collect();
+            return Ok((datum, Tree::NamedTuple(class_name.to_string(), fields)));
+        }
+        Ok((Datum::tuple(data), Tree::Tuple(trees)))
+    }
+
+    /// The type with symbols for the sizes that may vary; sizes of 0 are fixed, since symbols stand for positive sizes.
+    fn input_type(&mut self, name: &str, ty: &TensorType, sizes: &Sizes) -> Result<TensorType> {
+        let symbols = self.root.builder.symbols();
+        let mut shape = Vec::with_capacity(ty.shape.len());
+        for (axis, size) in ty.shape.iter().enumerate() {
+            let Some(hint) = size.as_const() else {
+                let message = format!("the example of {name} is {ty}: sizes must be numbers");
+                return Err(Error::usage(message));
+            };
+            let varies = match sizes {
+                Sizes::Symbolic => true,
+                Sizes::Static => false,
+                Sizes::Only(list) => list.iter().any(|(n, a)| n == name && *a == axis),
+            };
+            if !varies || hint == 0 {
+                shape.push(size.clone());
+                continue;
+            }
+            let symbol = Dim::symbol(format!("{name}_{axis}"));
+            if let Some(symbol) = symbol.as_symbol() {
+                symbols.declare(symbol, hint);
+            }
+            shape.push(symbol);
+        }
+        let dtype = ty.dtype;
+        Ok(TensorType { dtype, shape })
+    }
+}
+
+/// A constant input; an int where the method wants a float is one.
+fn constant_datum(constant: &Constant, ty: &Type) -> Datum {
+    let wants_float = match ty {
+        Type::Float => true,
+        Type::Optional(inner) => **inner == Type::Float,
+        _ => false,
+    };
+    match constant {
+        Constant::None => Datum::None,
+        Constant::Number(Scalar::Int(value)) if wants_float => {
+            Datum::Number(Number::Float(*value as f64))
+        }
+        Constant::Number(scalar) => Datum::Number((*scalar).into()),
+        Constant::Str(text) => Datum::str(text),
+    }
+}
+
+/// An example from the inputs that the archive was traced with.
+fn spec_of(value: &Pickled) -> Result<InputSpec> {
+    let number = |scalar: Scalar| InputSpec::Constant(Constant::Number(scalar));
+    let all = |items: &[Pickled]| items.iter().map(spec_of).collect::<Result<Vec<_>>>();
+    Ok(match value {
+        Pickled::None => InputSpec::Constant(Constant::None),
+        Pickled::Bool(value) => number(Scalar::Bool(*value)),
+        Pickled::Int(value) => number(Scalar::Int(*value)),
+        Pickled::Float(value) => number(Scalar::Float(*value)),
+        Pickled::Str(text) | Pickled::Device(text) => {
+            InputSpec::Constant(Constant::Str(text.to_string()))
+        }
+        Pickled::Tensor(record) => InputSpec::Tensor(record.tensor_type()),
+        Pickled::Tuple(items) => InputSpec::Tuple(all(items)?),
+        Pickled::List(list) => InputSpec::List(all(&list.items)?),
+        Pickled::Dict(dict) => {
+            let entries = dict.entries.iter().map(|(key, value)| {
+                let key = key.as_str().unwrap_or_default().to_string();
+                Ok((key, spec_of(value)?))
+            });
+            InputSpec::Dict(entries.collect::<Result<_>>()?)
+        }
+        Pickled::Object(_) => {
+            return Err(Error::unsupported("an input that is an object of a class"));
+        }
+    })
+}

@@ -1,0 +1,80 @@
+//! The method's result as outputs of the graph.
+
+use crate::error::{Error, Result};
+use crate::ir::{Constant, Tree, ValueId};
+use crate::scalar::Scalar;
+
+use super::Importer;
+use super::datum::Datum;
+use super::number::Number;
+
+impl Importer<'_> {
+    /// How the result is made of outputs, which are added to the list. A number that only the graph knows is a scalar
+    /// tensor.
+    pub(super) fn output_tree(
+        &mut self,
+        value: &Datum,
+        outputs: &mut Vec<ValueId>,
+    ) -> Result<Tree> {
+        Ok(match value {
+            Datum::None => Tree::Constant(Constant::None),
+            Datum::Number(number) => self.number_tree(number)?,
+            Datum::Str(text) | Datum::Device(text) => {
+                Tree::Constant(Constant::Str(text.to_string()))
+            }
+            Datum::Tensor(tensor) | Datum::Dynamic(_, tensor) => {
+                outputs.push(self.read(tensor)?);
+                Tree::Tensor(outputs.len() - 1)
+            }
+            Datum::Tuple(items) => Tree::Tuple(self.trees(items, outputs)?),
+            Datum::List(list) => {
+                let items = list.items.borrow().clone();
+                Tree::List(self.trees(&items, outputs)?)
+            }
+            Datum::NamedTuple(class, fields) => {
+                let mut trees = Vec::new();
+                for (name, value) in fields.iter() {
+                    trees.push((name.clone(), self.output_tree(value, outputs)?));
+                }
+                let name = class.rsplit('.').next().unwrap_or(class);
+                Tree::NamedTuple(name.to_string(), trees)
+            }
+            Datum::Dict(dict) => {
+                let entries = dict.entries.borrow().clone();
+                let mut trees = Vec::new();
+                for (key, value) in &entries {
+                    trees.push((self.key(key), self.output_tree(value, outputs)?));
+                }
+                Tree::Dict(trees)
+            }
+            other => {
+                let message = format!("a result that is a {}", other.describe());
+                return Err(Error::unsupported(message));
+            }
+        })
+    }
+
+    fn trees(&mut self, items: &[Datum], outputs: &mut Vec<ValueId>) -> Result<Vec<Tree>> {
+        let trees = items.iter().map(|item| self.output_tree(item, outputs));
+        trees.collect()
+    }
+
+    fn number_tree(&mut self, number: &Number) -> Result<Tree> {
+        let builder = self.builder();
+        Ok(match number {
+            Number::Int(dim) if dim.as_const().is_none() => Tree::Size(dim.clone()),
+            other => {
+                let scalar: Scalar = other.concrete(builder.symbols())?;
+                Tree::Constant(Constant::Number(scalar))
+            }
+        })
+    }
+
+    fn key(&self, key: &Datum) -> String {
+        match key {
+            Datum::Str(text) => text.to_string(),
+            Datum::Number(Number::Int(dim)) => dim.to_string(),
+            other => other.describe().to_string(),
+        }
+    }
+}
