@@ -8,6 +8,7 @@ pub mod compare;
 pub mod dim;
 pub mod dtype;
 pub mod error;
+pub mod gpu;
 pub mod interp;
 pub mod ir;
 pub mod item;

@@ -65,6 +65,41 @@ impl fmt::Display for Guard {
     }
 }
 
+/// The symbols' sizes for which every size has the value beside it.
+///
+/// A symbol that stands alone somewhere gets its value from there, others are solved for. A symbol that cannot be solved
+/// for is 0, so that whoever compares the sizes afterwards finds the one that does not fit.
+pub fn solve<'a>(pairs: impl Iterator<Item = (&'a Dim, usize)> + Clone) -> Bindings {
+    let mut bindings = Bindings::new();
+    for (dim, size) in pairs.clone() {
+        if let Some(symbol) = dim.as_symbol() {
+            bindings.entry(symbol.clone()).or_insert(size as i64);
+        }
+    }
+    let unknown = |dim: &Dim, bindings: &Bindings| {
+        let mut symbols = dim.symbols();
+        symbols.retain(|name| !bindings.contains_key(name));
+        symbols
+    };
+    let next = |bindings: &Bindings| {
+        pairs
+            .clone()
+            .find(|(dim, _)| unknown(dim, bindings).len() == 1)
+    };
+    while let Some((dim, size)) = next(&bindings) {
+        let known = bindings
+            .iter()
+            .map(|(name, value)| (name.clone(), Dim::from(*value)))
+            .collect();
+        let solved = dim.substitute(&known).solve(&Dim::from(size));
+        let value = solved.and_then(|(_, value)| value.as_const()).unwrap_or(0);
+        for name in unknown(dim, &bindings) {
+            bindings.insert(name, value);
+        }
+    }
+    bindings
+}
+
 /// Hints, replacements and guards. Answers are recorded through a shared reference while a graph is built.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {

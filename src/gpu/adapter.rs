@@ -1,0 +1,286 @@
+//! The adapters of this machine, and the choice of one.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+
+use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Features, Instance, Limits};
+
+use crate::error::{Error, Result};
+use crate::kernel::plan::Capabilities;
+
+/// Which device to use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The best GPU, else the software rasteriser.
+    #[default]
+    Auto,
+    /// The best GPU, never a software rasteriser.
+    Gpu,
+    /// A software rasteriser such as lavapipe or WARP.
+    Software,
+    /// No adapter at all: the host interpreter, which is chosen before a device is opened.
+    Cpu,
+    /// The adapter at this place in [`adapters`].
+    Index(usize),
+    /// The first adapter whose name contains this text, in any case.
+    Name(String),
+}
+
+/// What kind of device an adapter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AdapterKind {
+    /// A GPU with memory of its own.
+    Discrete,
+    /// A GPU that shares memory with the CPU.
+    Integrated,
+    /// A GPU of a virtual machine.
+    Virtual,
+    /// A kind that the driver does not tell.
+    Other,
+    /// A software rasteriser.
+    Software,
+}
+
+/// What is known of an adapter before it is opened.
+#[derive(Clone, Debug)]
+pub struct AdapterReport {
+    /// Place in the list, for [`DeviceChoice::Index`].
+    pub index: usize,
+    /// Name as the driver gives it.
+    pub name: String,
+    /// `vulkan`, `metal` or `dx12`.
+    pub backend: String,
+    /// Kind of device.
+    pub kind: AdapterKind,
+    /// Driver and its version.
+    pub driver: String,
+    /// What planning needs to know.
+    pub capabilities: Capabilities,
+    /// Optional features that Onionskin uses and the adapter has, by wgpu's names.
+    pub features: Vec<String>,
+}
+
+/// Every adapter of this machine, in the driver's order.
+pub fn adapters() -> Vec<AdapterReport> {
+    enumerate()
+        .iter()
+        .enumerate()
+        .map(|(index, adapter)| report(index, adapter))
+        .collect()
+}
+
+/// The adapter for a choice; an error lists what was found and says what to do.
+pub(super) fn select(choice: &DeviceChoice) -> Result<Adapter> {
+    let adapters = enumerate();
+    match position(choice, &adapters) {
+        Some(index) => adapters
+            .into_iter()
+            .nth(index)
+            .ok_or_else(|| Error::internal("the chosen adapter is not in the list")),
+        None => Err(none_found(choice, &adapters)),
+    }
+}
+
+/// Optional features that are used where an adapter has them.
+pub(super) fn wanted() -> Features {
+    Features::SHADER_F16
+        | Features::SHADER_INT64
+        | Features::SHADER_F64
+        | Features::SUBGROUP
+        | Features::IMMEDIATES
+        | Features::TIMESTAMP_QUERY
+        | Features::MAPPABLE_PRIMARY_BUFFERS
+        | Features::PIPELINE_CACHE
+        | Features::TEXTURE_ADAPTER_SPECIFIC_FORMAT_FEATURES
+}
+
+/// What a device with these features and limits can do.
+pub(super) fn capabilities(
+    features: Features,
+    limits: &Limits,
+    info: &AdapterInfo,
+) -> Capabilities {
+    // Metal counts two more arguments of a kernel as buffers: the uniform sizes and the lengths of runtime arrays.
+    let hidden = if info.backend == wgpu::Backend::Metal {
+        2
+    } else {
+        0
+    };
+    Capabilities {
+        max_binding_size: limits
+            .max_storage_buffer_binding_size
+            .min(limits.max_buffer_size),
+        max_buffer_size: limits.max_buffer_size,
+        max_storage_buffers: limits
+            .max_storage_buffers_per_shader_stage
+            .saturating_sub(hidden),
+        max_workgroups: limits.max_compute_workgroups_per_dimension,
+        max_invocations: limits.max_compute_invocations_per_workgroup,
+        max_workgroup_memory: limits.max_compute_workgroup_storage_size,
+        int64: features.contains(Features::SHADER_INT64),
+        float64: features.contains(Features::SHADER_F64),
+        float16: features.contains(Features::SHADER_F16),
+        subgroups: features.contains(Features::SUBGROUP),
+        software: info.device_type == DeviceType::Cpu,
+    }
+}
+
+impl AdapterKind {
+    pub(super) fn of(info: &AdapterInfo) -> AdapterKind {
+        match info.device_type {
+            DeviceType::DiscreteGpu => AdapterKind::Discrete,
+            DeviceType::IntegratedGpu => AdapterKind::Integrated,
+            DeviceType::VirtualGpu => AdapterKind::Virtual,
+            DeviceType::Cpu => AdapterKind::Software,
+            DeviceType::Other => AdapterKind::Other,
+        }
+    }
+}
+
+/// Driver and version as one text.
+pub(super) fn driver(info: &AdapterInfo) -> String {
+    format!("{} {}", info.driver, info.driver_info)
+        .trim()
+        .to_owned()
+}
+
+fn enumerate() -> Vec<Adapter> {
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
+    // Validation layers are for those who ask by environment, not for every debug build of an application.
+    descriptor.flags = wgpu::InstanceFlags::empty().with_env();
+    let instance = Instance::new(descriptor);
+    let backends = Backends::VULKAN | Backends::METAL | Backends::DX12;
+    pollster::block_on(instance.enumerate_adapters(backends))
+}
+
+fn report(index: usize, adapter: &Adapter) -> AdapterReport {
+    let info = adapter.get_info();
+    let used = adapter.features() & wanted();
+    AdapterReport {
+        index,
+        name: info.name.clone(),
+        backend: info.backend.to_string(),
+        kind: AdapterKind::of(&info),
+        driver: driver(&info),
+        capabilities: capabilities(used, &adapter.limits(), &info),
+        features: used.iter_names().map(|(name, _)| name.to_owned()).collect(),
+    }
+}
+
+fn position(choice: &DeviceChoice, adapters: &[Adapter]) -> Option<usize> {
+    let infos: Vec<AdapterInfo> = adapters.iter().map(Adapter::get_info).collect();
+    let best = |fits: &dyn Fn(AdapterKind) -> bool| {
+        (0..infos.len())
+            .filter(|index| fits(AdapterKind::of(&infos[*index])))
+            .min_by_key(|index| AdapterKind::of(&infos[*index]))
+    };
+    match choice {
+        DeviceChoice::Auto => best(&|_| true),
+        DeviceChoice::Gpu => best(&|kind| kind != AdapterKind::Software),
+        DeviceChoice::Software => best(&|kind| kind == AdapterKind::Software),
+        DeviceChoice::Cpu => None,
+        DeviceChoice::Index(index) => (*index < infos.len()).then_some(*index),
+        DeviceChoice::Name(part) => {
+            let part = part.to_lowercase();
+            infos
+                .iter()
+                .position(|info| info.name.to_lowercase().contains(&part))
+        }
+    }
+}
+
+fn none_found(choice: &DeviceChoice, adapters: &[Adapter]) -> Error {
+    if *choice == DeviceChoice::Cpu {
+        return Error::usage("the host has no adapter to open");
+    }
+    let found: Vec<String> = adapters
+        .iter()
+        .enumerate()
+        .map(|(index, adapter)| report(index, adapter).to_string())
+        .collect();
+    let message = if found.is_empty() {
+        "no GPU adapter was found, nor a software rasteriser".to_owned()
+    } else {
+        format!(
+            "no adapter fits the choice {choice}; there is {}",
+            found.join("; ")
+        )
+    };
+    Error::device(message).help(if found.is_empty() {
+        "install the GPU's Vulkan driver, or the software rasteriser lavapipe (Debian, Ubuntu, Fedora: \
+         mesa-vulkan-drivers; Arch: vulkan-swrast); the device cpu runs on the host without any adapter"
+    } else {
+        "choose one of these by number or by a part of its name, or auto, gpu, software, cpu"
+    })
+}
+
+impl fmt::Display for AdapterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AdapterKind::Discrete => "discrete GPU",
+            AdapterKind::Integrated => "integrated GPU",
+            AdapterKind::Virtual => "virtual GPU",
+            AdapterKind::Other => "GPU",
+            AdapterKind::Software => "software rasteriser",
+        })
+    }
+}
+
+impl fmt::Display for AdapterReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AdapterReport {
+            index,
+            name,
+            backend,
+            kind,
+            driver,
+            ..
+        } = self;
+        write!(f, "{index}: {name} ({kind}, {backend}, {driver})")
+    }
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceChoice::Auto => f.write_str("auto"),
+            DeviceChoice::Gpu => f.write_str("gpu"),
+            DeviceChoice::Software => f.write_str("software"),
+            DeviceChoice::Cpu => f.write_str("cpu"),
+            DeviceChoice::Index(index) => write!(f, "{index}"),
+            DeviceChoice::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Any text is a choice: a word for a kind, a number, or else a part of a name.
+impl FromStr for DeviceChoice {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<DeviceChoice, Infallible> {
+        Ok(match text.trim().to_lowercase().as_str() {
+            "" | "auto" => DeviceChoice::Auto,
+            "gpu" => DeviceChoice::Gpu,
+            "software" => DeviceChoice::Software,
+            "cpu" | "host" => DeviceChoice::Cpu,
+            other => match other.parse() {
+                Ok(index) => DeviceChoice::Index(index),
+                Err(_) => DeviceChoice::Name(text.trim().to_owned()),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_round_trip() {
+        for text in ["auto", "gpu", "software", "cpu", "3", "NVIDIA H200"] {
+            let choice: DeviceChoice = text.parse().unwrap();
+            assert_eq!(choice.to_string(), text);
+        }
+    }
+}

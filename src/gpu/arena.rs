@@ -1,0 +1,178 @@
+//! Places in memory for values that do not live all the time.
+
+use std::ops::RangeInclusive;
+
+/// A value to be placed.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    /// Bytes that it takes.
+    pub(super) bytes: u64,
+    /// The steps during which its memory is its own.
+    pub(super) live: RangeInclusive<usize>,
+}
+
+/// Where a value is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Spot {
+    /// Which buffer.
+    pub(super) buffer: usize,
+    /// Bytes from its start.
+    pub(super) offset: u64,
+}
+
+/// Where all values are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layout {
+    /// A place for each item.
+    pub(super) spots: Vec<Spot>,
+    /// Bytes of each buffer.
+    pub(super) buffers: Vec<u64>,
+}
+
+/// A buffer while it is filled.
+#[derive(Default)]
+struct Filled {
+    items: Vec<(u64, usize)>,
+    bytes: u64,
+}
+
+/// Places items so that none share memory while both live, in as little memory as a greedy choice finds: largest first,
+/// each at the lowest place that is free. Offsets are multiples of `alignment`, no buffer exceeds `limit` unless a single
+/// item does.
+pub(super) fn arrange(items: &[Item], alignment: u64, limit: u64) -> Layout {
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by_key(|index| {
+        (
+            std::cmp::Reverse(items[*index].bytes),
+            *items[*index].live.start(),
+        )
+    });
+    let mut spots = vec![Spot::default(); items.len()];
+    let mut buffers: Vec<Filled> = Vec::new();
+    for index in order {
+        let fit = buffers.iter().enumerate().find_map(|(number, buffer)| {
+            let offset = buffer.lowest(items, index, alignment);
+            (offset + items[index].bytes <= limit).then_some((number, offset))
+        });
+        let (number, offset) = fit.unwrap_or_else(|| {
+            buffers.push(Filled::default());
+            (buffers.len() - 1, 0)
+        });
+        buffers[number].insert(offset, index, items[index].bytes);
+        spots[index] = Spot {
+            buffer: number,
+            offset,
+        };
+    }
+    Layout {
+        spots,
+        buffers: buffers.iter().map(|buffer| buffer.bytes).collect(),
+    }
+}
+
+/// Places every item in a buffer of its own.
+pub(super) fn separate(items: &[u64]) -> Layout {
+    let spot = |buffer| Spot { buffer, offset: 0 };
+    Layout {
+        spots: (0..items.len()).map(spot).collect(),
+        buffers: items.to_vec(),
+    }
+}
+
+impl Filled {
+    /// The lowest offset at which an item is in no other's way.
+    fn lowest(&self, items: &[Item], index: usize, alignment: u64) -> u64 {
+        let item = &items[index];
+        let mut offset = 0;
+        for (start, other) in &self.items {
+            let other = &items[*other];
+            if !overlap(&item.live, &other.live) {
+                continue;
+            }
+            if offset + item.bytes <= *start {
+                break;
+            }
+            offset = offset.max((start + other.bytes).next_multiple_of(alignment));
+        }
+        offset
+    }
+
+    /// Keeps the items in the order of their offsets.
+    fn insert(&mut self, offset: u64, index: usize, bytes: u64) {
+        let position = self.items.partition_point(|(start, _)| *start <= offset);
+        self.items.insert(position, (offset, index));
+        self.bytes = self.bytes.max(offset + bytes);
+    }
+}
+
+fn overlap(a: &RangeInclusive<usize>, b: &RangeInclusive<usize>) -> bool {
+    a.start() <= b.end() && b.start() <= a.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A small generator of numbers, so that a failure can be repeated.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % limit
+        }
+    }
+
+    fn items(random: &mut Random) -> Vec<Item> {
+        let steps = 1 + random.below(40);
+        (0..random.below(60))
+            .map(|_| {
+                let first = random.below(steps);
+                let last = first + random.below(steps - first);
+                Item {
+                    bytes: 4 * (1 + random.below(1000)),
+                    live: first as usize..=last as usize,
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn live_items_never_share_memory() {
+        let mut random = Random(1);
+        for round in 0..300 {
+            let items = items(&mut random);
+            let alignment = [4, 32, 256][round % 3];
+            let limit = [5000, 20_000, u64::MAX][round / 3 % 3];
+            let layout = arrange(&items, alignment, limit);
+            for (a, first) in items.iter().enumerate() {
+                let spot = layout.spots[a];
+                assert_eq!(spot.offset % alignment, 0);
+                assert!(spot.offset + first.bytes <= layout.buffers[spot.buffer]);
+                assert!(layout.buffers[spot.buffer] <= limit);
+                for (b, second) in items.iter().enumerate().skip(a + 1) {
+                    let other = layout.spots[b];
+                    let apart = spot.buffer != other.buffer
+                        || spot.offset + first.bytes <= other.offset
+                        || other.offset + second.bytes <= spot.offset;
+                    assert!(apart || !overlap(&first.live, &second.live), "{a} and {b}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_takes_two_places() {
+        let items: Vec<Item> = (0..10)
+            .map(|step| Item {
+                bytes: 1024,
+                live: step..=step + 1,
+            })
+            .collect();
+        assert_eq!(arrange(&items, 256, u64::MAX).buffers, [2048]);
+        assert_eq!(arrange(&items, 256, 1024).buffers, [1024, 1024]);
+    }
+}

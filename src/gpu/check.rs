@@ -1,0 +1,131 @@
+//! What must hold of a plan before it runs on a device. Everything that does not is reported at once.
+
+use crate::error::{Error, Result};
+use crate::kernel::plan::{Capabilities, Plan, Slot, SlotId, SlotKind, Step, Storage};
+use crate::tensor::Tensor;
+
+use super::sizing::of_step;
+use super::weights::Weights;
+
+/// Checks a plan against a device and the weights that it names.
+pub(super) fn check(
+    plan: &Plan,
+    capabilities: &Capabilities,
+    uniform_limit: u64,
+    weights: &Weights,
+) -> Result<()> {
+    let mut errors = Vec::new();
+    errors.extend(unknown_slots(plan));
+    // What follows looks up slots and kernels by their indices.
+    if let Some(error) = Error::all(std::mem::take(&mut errors)) {
+        return Err(error);
+    }
+    for slot in &plan.slots {
+        errors.extend(check_slot(slot, capabilities, weights));
+    }
+    for (index, step) in plan.steps.iter().enumerate() {
+        let found = check_step(plan, index, step, capabilities, uniform_limit);
+        errors.extend(found.map(|error| of_step(error, step)));
+    }
+    Error::all(errors).map_or(Ok(()), Err)
+}
+
+fn unknown_slots(plan: &Plan) -> Option<Error> {
+    let known = |slot: &SlotId| slot.0 < plan.slots.len();
+    let steps = plan.steps.iter();
+    let fine = steps
+        .clone()
+        .all(|step| step.kernel < plan.kernels.len() && step.bindings.iter().all(known))
+        && plan.inputs.iter().flatten().all(known)
+        && plan.outputs.iter().all(known);
+    (!fine).then(|| Error::internal("the plan names a kernel or slot that it does not have"))
+}
+
+fn check_slot(slot: &Slot, capabilities: &Capabilities, weights: &Weights) -> Option<Error> {
+    let missing = match slot.storage {
+        Storage::F16 => !capabilities.float16,
+        Storage::I64 => !capabilities.int64,
+        Storage::F64 => !capabilities.float64,
+        Storage::U32 | Storage::I32 | Storage::F32 => false,
+    };
+    if missing {
+        let (name, storage) = (&slot.name, slot.storage.wgsl());
+        return Some(Error::plan(format!(
+            "{name} is planned as {storage}, which the device does not have"
+        )));
+    }
+    let SlotKind::Weight(name) = &slot.kind else {
+        return None;
+    };
+    match weights.get(name) {
+        None => Some(Error::input(format!("the weight {name} is missing"))),
+        Some(weight) if !fits(slot, weight) => Some(Error::input(format!(
+            "the weight {name} is {}, the plan expects {}[{}]",
+            weight.tensor_type(),
+            slot.dtype,
+            join(&slot.shape)
+        ))),
+        Some(_) => None,
+    }
+}
+
+fn fits(slot: &Slot, weight: &Tensor) -> bool {
+    let same_size =
+        |(dim, size): (&crate::dim::Dim, &usize)| dim.as_const() == i64::try_from(*size).ok();
+    slot.dtype == weight.dtype()
+        && slot.shape.len() == weight.shape().len()
+        && slot.shape.iter().zip(weight.shape()).all(same_size)
+}
+
+fn join(shape: &[crate::dim::Dim]) -> String {
+    let sizes: Vec<String> = shape.iter().map(ToString::to_string).collect();
+    sizes.join(", ")
+}
+
+fn check_step(
+    plan: &Plan,
+    index: usize,
+    step: &Step,
+    capabilities: &Capabilities,
+    uniform_limit: u64,
+) -> Option<Error> {
+    let kernel = &plan.kernels[step.kernel];
+    let label = &kernel.label;
+    if step.bindings.len() != kernel.bindings.len() || step.sizes.len() != kernel.sizes {
+        return Some(Error::internal(format!(
+            "kernel {label} takes {} buffers and {} sizes, the step has {} and {}",
+            kernel.bindings.len(),
+            kernel.sizes,
+            step.bindings.len(),
+            step.sizes.len()
+        )));
+    }
+    let limit = capabilities.max_storage_buffers;
+    if kernel.bindings.len() as u64 > u64::from(limit) {
+        return Some(Error::plan(format!(
+            "kernel {label} binds {} buffers, the device has {limit}",
+            kernel.bindings.len()
+        )));
+    }
+    if kernel.sizes as u64 * 4 > uniform_limit {
+        return Some(Error::plan(format!(
+            "kernel {label} takes {} sizes, more than fit {uniform_limit} bytes",
+            kernel.sizes
+        )));
+    }
+    let dead = step
+        .bindings
+        .iter()
+        .find(|slot| !lives(&plan.slots[slot.0].kind, index))?;
+    Some(Error::internal(format!(
+        "step {index} ({label}) uses {} outside of its lifetime",
+        plan.slots[dead.0].name
+    )))
+}
+
+fn lives(kind: &SlotKind, step: usize) -> bool {
+    match kind {
+        SlotKind::Temporary { first, last } => (*first..=*last).contains(&step),
+        _ => true,
+    }
+}

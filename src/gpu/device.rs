@@ -1,0 +1,244 @@
+//! An open device.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use wgpu::{AdapterInfo, Features, Limits, PollType, SubmissionIndex};
+
+use crate::error::{Error, Result};
+use crate::kernel::plan::Capabilities;
+
+use super::adapter::{self, AdapterKind, DeviceChoice};
+use super::pipeline::Pipelines;
+
+/// How much of what an adapter can do is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// All limits, and every optional feature that is of use.
+    #[default]
+    Whole,
+    /// WebGPU's default limits and no optional feature: what any device can do.
+    Portable,
+}
+
+/// How to open a device.
+#[derive(Clone, Debug)]
+pub struct DeviceOptions {
+    /// Which one.
+    pub choice: DeviceChoice,
+    /// How much of it.
+    pub reach: Reach,
+    /// Folder for compiled pipelines, where the driver hands them out; by default that of `ONIONSKIN_CACHE`, else none.
+    /// Its contents are handed to the driver: nobody else may be able to write there.
+    pub cache: Option<PathBuf>,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> DeviceOptions {
+        DeviceOptions {
+            choice: DeviceChoice::Auto,
+            reach: Reach::Whole,
+            cache: std::env::var_os("ONIONSKIN_CACHE")
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
+        }
+    }
+}
+
+impl From<DeviceChoice> for DeviceOptions {
+    fn from(choice: DeviceChoice) -> DeviceOptions {
+        DeviceOptions {
+            choice,
+            ..DeviceOptions::default()
+        }
+    }
+}
+
+/// An open device. Clones are the same device.
+#[derive(Clone)]
+pub struct Device {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    raw: wgpu::Device,
+    queue: wgpu::Queue,
+    info: AdapterInfo,
+    limits: Limits,
+    features: Features,
+    capabilities: Capabilities,
+    lost: Arc<OnceLock<String>>,
+    pipelines: Pipelines,
+}
+
+impl Device {
+    /// Opens a device; an error says which adapters there are.
+    pub fn open(options: impl Into<DeviceOptions>) -> Result<Device> {
+        let options = options.into();
+        let adapter = adapter::select(&options.choice)?;
+        let (features, limits) = match options.reach {
+            Reach::Whole => (adapter.features() & adapter::wanted(), adapter.limits()),
+            Reach::Portable => (Features::empty(), Limits::defaults()),
+        };
+        let descriptor = wgpu::DeviceDescriptor {
+            label: Some("onionskin"),
+            required_features: features,
+            required_limits: limits,
+            experimental_features: wgpu::ExperimentalFeatures::disabled(),
+            memory_hints: wgpu::MemoryHints::Performance,
+            trace: wgpu::Trace::Off,
+        };
+        let (raw, queue) =
+            pollster::block_on(adapter.request_device(&descriptor)).map_err(|error| {
+                Error::device(format!(
+                    "{} does not open: {error}",
+                    adapter.get_info().name
+                ))
+            })?;
+        let lost = Arc::new(OnceLock::new());
+        watch(&raw, &lost);
+        Ok(Device::new(raw, queue, lost, options.cache))
+    }
+
+    /// Runs inside of an application's own wgpu device, with whatever features and limits it was opened.
+    ///
+    /// The application's callbacks for errors and device loss stay in place.
+    pub fn from_wgpu(device: wgpu::Device, queue: wgpu::Queue) -> Device {
+        Device::new(device, queue, Arc::default(), None)
+    }
+
+    fn new(
+        raw: wgpu::Device,
+        queue: wgpu::Queue,
+        lost: Arc<OnceLock<String>>,
+        cache: Option<PathBuf>,
+    ) -> Device {
+        let (info, limits, features) = (raw.adapter_info(), raw.limits(), raw.features());
+        let capabilities = adapter::capabilities(features, &limits, &info);
+        let pipelines = Pipelines::new(&raw, &info, cache);
+        Device {
+            inner: Arc::new(Inner {
+                raw,
+                queue,
+                info,
+                limits,
+                features,
+                capabilities,
+                lost,
+                pipelines,
+            }),
+        }
+    }
+
+    /// What the device can do.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.inner.capabilities
+    }
+
+    /// The adapter's name.
+    pub fn name(&self) -> &str {
+        &self.inner.info.name
+    }
+
+    /// The adapter's kind.
+    pub fn kind(&self) -> AdapterKind {
+        AdapterKind::of(&self.inner.info)
+    }
+
+    /// The adapter as wgpu describes it.
+    pub fn info(&self) -> &AdapterInfo {
+        &self.inner.info
+    }
+
+    /// The wgpu device, to share buffers with.
+    pub fn wgpu(&self) -> &wgpu::Device {
+        &self.inner.raw
+    }
+
+    /// The wgpu queue.
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.inner.queue
+    }
+
+    /// Pipelines that exist on this device, made by any of its programs.
+    pub fn pipeline_count(&self) -> usize {
+        self.inner.pipelines.count()
+    }
+
+    pub(super) fn pipelines(&self) -> &Pipelines {
+        &self.inner.pipelines
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.inner.limits
+    }
+
+    pub(super) fn has(&self, feature: Features) -> bool {
+        self.inner.features.contains(feature)
+    }
+
+    /// True if the host may map the very buffers that kernels use, and that this is no slower: memory is the host's own.
+    pub(super) fn maps_directly(&self) -> bool {
+        self.has(Features::MAPPABLE_PRIMARY_BUFFERS) && self.inner.capabilities.software
+    }
+
+    /// An error if the device was lost.
+    pub(super) fn alive(&self) -> Result<()> {
+        match self.inner.lost.get() {
+            None => Ok(()),
+            Some(reason) => Err(lost(reason)),
+        }
+    }
+
+    /// Waits until a submission is done, or else lets the device make progress without waiting.
+    pub(super) fn poll(&self, submission: Option<&SubmissionIndex>) -> Result<()> {
+        let poll = match submission {
+            Some(index) => PollType::Wait {
+                submission_index: Some(index.clone()),
+                timeout: None,
+            },
+            None => PollType::Poll,
+        };
+        // wgpu panics if the device is lost while it waits.
+        match catch_unwind(AssertUnwindSafe(|| self.inner.raw.poll(poll))) {
+            Ok(Ok(_)) => self.alive(),
+            Ok(Err(error)) => Err(Error::device(error.to_string())),
+            Err(_) => Err(lost(
+                self.inner
+                    .lost
+                    .get()
+                    .map_or("while waiting for it", String::as_str),
+            )),
+        }
+    }
+}
+
+fn watch(device: &wgpu::Device, lost: &Arc<OnceLock<String>>) {
+    // Every call that can fail is made in an error scope. Should an error escape, dropping it is better than wgpu's
+    // default, a panic: what follows it fails in a scope.
+    device.on_uncaptured_error(Arc::new(|_| {}));
+    let lost = lost.clone();
+    device.set_device_lost_callback(move |reason, message| {
+        let _ = lost.set(format!("{reason:?} {message}").trim().to_owned());
+    });
+}
+
+fn lost(reason: &str) -> Error {
+    Error::device(format!("the device was lost: {reason}"))
+        .help("open the device again; if it happens again, the driver resets it because a kernel runs too long or faults")
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let info = &self.inner.info;
+        write!(
+            f,
+            "Device({}, {}, {})",
+            info.name,
+            info.backend,
+            adapter::driver(info)
+        )
+    }
+}

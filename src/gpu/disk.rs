@@ -1,0 +1,124 @@
+//! Compiled pipelines on disk. Whatever is in doubt about a file, it is as if there were none.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use wgpu::AdapterInfo;
+
+use super::adapter;
+use super::fault::lock;
+use super::trusted;
+
+/// First bytes of a file. Rises with every change of wgpu's major version or of this format.
+const MAGIC: &[u8; 16] = b"onionskin/30/1\r\n";
+
+/// The driver's pipeline cache and the file that keeps it.
+pub(super) struct DiskCache {
+    raw: wgpu::PipelineCache,
+    path: PathBuf,
+    key: u64,
+    /// Checksum of what the file contains.
+    saved: Mutex<u64>,
+}
+
+impl DiskCache {
+    /// Opens the cache of an adapter in a folder; `None` if the device has no such thing.
+    pub(super) fn open(
+        device: &wgpu::Device,
+        info: &AdapterInfo,
+        folder: &Path,
+    ) -> Option<DiskCache> {
+        if !device.features().contains(wgpu::Features::PIPELINE_CACHE) {
+            return None;
+        }
+        let key = key(info);
+        let path = folder.join(format!("pipelines-{key:016x}.bin"));
+        let file = std::fs::read(&path).unwrap_or_default();
+        let data = unpack(&file, key);
+        Some(DiskCache {
+            raw: trusted::pipeline_cache(device, data),
+            saved: Mutex::new(data.map_or(0, checksum)),
+            path,
+            key,
+        })
+    }
+
+    /// What pipelines are created with.
+    pub(super) fn raw(&self) -> &wgpu::PipelineCache {
+        &self.raw
+    }
+
+    /// Writes the file if there is anything new. A failure is of no consequence: pipelines are made again next time.
+    pub(super) fn save(&self) {
+        let Some(data) = self.raw.get_data() else {
+            return;
+        };
+        let mut saved = lock(&self.saved);
+        let sum = checksum(&data);
+        if *saved != sum && write(&self.path, &pack(&data, self.key)).is_ok() {
+            *saved = sum;
+        }
+    }
+}
+
+/// Everything that a compiled pipeline may depend on.
+fn key(info: &AdapterInfo) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&info.name, info.vendor, info.device, adapter::driver(info)).hash(&mut hasher);
+    info.backend.to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
+fn checksum(data: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    data.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn pack(data: &[u8], key: u64) -> Vec<u8> {
+    let mut file = MAGIC.to_vec();
+    file.extend(key.to_le_bytes());
+    file.extend(checksum(data).to_le_bytes());
+    file.extend(data);
+    file
+}
+
+fn unpack(file: &[u8], key: u64) -> Option<&[u8]> {
+    let rest = file.strip_prefix(MAGIC)?;
+    let rest = rest.strip_prefix(&key.to_le_bytes())?;
+    let (sum, data) = rest.split_at_checked(8)?;
+    (sum == checksum(data).to_le_bytes()).then_some(data)
+}
+
+/// Writes beside the file and renames, so that no reader ever sees half of it.
+fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    std::fs::write(&temporary, bytes)?;
+    std::fs::rename(&temporary, path).inspect_err(|_| {
+        let _ = std::fs::remove_file(&temporary);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_doubt_is_a_miss() {
+        let file = pack(b"pipelines", 7);
+        assert_eq!(unpack(&file, 7), Some(&b"pipelines"[..]));
+        assert_eq!(unpack(&file, 8), None);
+        for length in 0..file.len() {
+            assert_eq!(unpack(&file[..length], 7), None);
+        }
+        for index in 0..file.len() {
+            let mut broken = file.clone();
+            broken[index] ^= 1;
+            assert_eq!(unpack(&broken, 7), None, "byte {index}");
+        }
+    }
+}

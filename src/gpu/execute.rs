@@ -1,0 +1,447 @@
+//! One run of a program.
+
+use std::sync::Arc;
+
+use wgpu::{Buffer, CommandEncoder, ComputePassDescriptor, MapMode, SubmissionIndex};
+
+use crate::dim::Bindings;
+use crate::dtype::DType;
+use crate::error::{Error, Result, Trail};
+use crate::kernel::plan::{Slot, SlotId, SlotKind, Storage};
+use crate::shape::TensorType;
+use crate::tensor::Tensor;
+
+use super::convert;
+use super::fault::guarded;
+use super::lane::{Binding, HostSide, Lane};
+use super::program::{Inner, Keep, Program};
+use super::statistics::add;
+use super::transfer::Mapped;
+
+/// A tensor in a buffer on the device: an output of a run, or an input made by the application.
+#[derive(Clone, Debug)]
+pub struct DeviceTensor {
+    /// The buffer. As an input it needs the usage `COPY_SRC`.
+    pub buffer: Buffer,
+    /// Bytes from the buffer's start; a multiple of 4.
+    pub offset: u64,
+    /// Element type of the model.
+    pub dtype: DType,
+    /// Element type in the buffer.
+    pub storage: Storage,
+    /// Sizes, outermost first; elements are contiguous.
+    pub shape: Vec<usize>,
+}
+
+/// An input of a run.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// Uploaded.
+    Host(&'a Tensor),
+    /// Copied on the device.
+    Device(&'a DeviceTensor),
+}
+
+/// A run that was submitted. Its outputs stay in place until it is dropped; then their memory serves another run.
+pub struct Run {
+    program: Program,
+    binding: Arc<Binding>,
+    /// Gone only while the run is dropped.
+    lane: Option<Lane>,
+    submission: SubmissionIndex,
+    /// True if the outputs were copied to where the host reads them.
+    staged: bool,
+}
+
+impl Input<'_> {
+    /// Sizes, outermost first.
+    pub fn shape(&self) -> &[usize] {
+        match self {
+            Input::Host(tensor) => tensor.shape(),
+            Input::Device(tensor) => &tensor.shape,
+        }
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Input::Host(tensor) => tensor.dtype(),
+            Input::Device(tensor) => tensor.dtype,
+        }
+    }
+}
+
+impl<'a> From<&'a Tensor> for Input<'a> {
+    fn from(tensor: &'a Tensor) -> Input<'a> {
+        Input::Host(tensor)
+    }
+}
+
+impl<'a> From<&'a DeviceTensor> for Input<'a> {
+    fn from(tensor: &'a DeviceTensor) -> Input<'a> {
+        Input::Device(tensor)
+    }
+}
+
+impl Run {
+    pub(super) fn start(
+        program: &Program,
+        sizes: &Bindings,
+        inputs: &[Input],
+        staged: bool,
+    ) -> Result<Run> {
+        let record = |encoder: &mut CommandEncoder, binding: &Binding| {
+            record_steps(&program.inner, encoder, binding);
+            if staged {
+                record_downloads(encoder, binding);
+            }
+        };
+        Run::submit(program, sizes, inputs, staged, record)
+    }
+
+    /// Uploads inputs, records what `record` does, and submits it.
+    pub(super) fn submit(
+        program: &Program,
+        sizes: &Bindings,
+        inputs: &[Input],
+        staged: bool,
+        record: impl FnOnce(&mut CommandEncoder, &Binding),
+    ) -> Result<Run> {
+        let inner = &program.inner;
+        inner.device.alive()?;
+        let mut lane = inner.check_out();
+        let bound = lane.bind(inner, sizes);
+        let checked = bound.and_then(|binding| {
+            check_inputs(inner, &binding, inputs)?;
+            Ok(binding)
+        });
+        let binding = match checked {
+            Ok(binding) => binding,
+            Err(error) => {
+                inner.check_in(lane);
+                return Err(error);
+            }
+        };
+        write_inputs(inner, &lane, &binding, inputs)?;
+        let submission = guarded(inner.device.wgpu(), || {
+            let mut encoder = inner
+                .device
+                .wgpu()
+                .create_command_encoder(&Default::default());
+            record_uploads(inner, &mut encoder, &binding, inputs);
+            record(&mut encoder, &binding);
+            Ok(inner.device.queue().submit([encoder.finish()]))
+        })?;
+        add(&inner.counters.runs, 1);
+        lane.submission = Some(submission.clone());
+        Ok(Run {
+            program: program.clone(),
+            binding,
+            lane: Some(lane),
+            submission,
+            staged,
+        })
+    }
+
+    /// The outputs where they are. They may be used in commands that are submitted to the same queue while the run lives.
+    pub fn outputs(&self) -> Vec<DeviceTensor> {
+        let outputs = &self.program.inner.plan.outputs;
+        outputs.iter().map(|slot| self.tensor(*slot)).collect()
+    }
+
+    /// Waits until the device is done.
+    pub fn wait(&self) -> Result<()> {
+        self.program.inner.device.poll(Some(&self.submission))
+    }
+
+    /// Reads the outputs back.
+    pub fn read(&self) -> Result<Vec<Tensor>> {
+        let (mapped, submission) = self.begin_read()?;
+        mapped.wait(Some(&submission))?;
+        self.decode_outputs()
+    }
+
+    /// Reads the outputs back without blocking the thread.
+    pub async fn read_async(&self) -> Result<Vec<Tensor>> {
+        let (mapped, submission) = self.begin_read()?;
+        mapped.wait_async(&submission).await?;
+        self.decode_outputs()
+    }
+
+    /// Reads the slot of a name back, of whatever kind. A value between kernels can only be read if the program keeps
+    /// everything.
+    pub fn slot(&self, name: &str) -> Result<Tensor> {
+        let inner = &self.program.inner;
+        let slots = &inner.plan.slots;
+        let index = slots
+            .iter()
+            .position(|slot| slot.name == name)
+            .ok_or_else(|| Error::usage(format!("the plan has no slot {name}")))?;
+        let temporary = matches!(slots[index].kind, SlotKind::Temporary { .. });
+        if temporary && inner.options.keep == Keep::Outputs {
+            return Err(
+                Error::usage(format!("the memory of {name} was used for other values"))
+                    .help("make the program with Keep::Everything"),
+            );
+        }
+        let (side, submission) = guarded(inner.device.wgpu(), || Ok(self.copy_slot(index)))?;
+        let mapped = Mapped::begin(&inner.device, vec![side.buffer.clone()], MapMode::Read)?;
+        mapped.wait(Some(&submission))?;
+        self.decode(SlotId(index), &side)
+    }
+
+    fn tensor(&self, slot: SlotId) -> DeviceTensor {
+        let info = &self.program.inner.plan.slots[slot.0];
+        DeviceTensor {
+            buffer: self.binding.buffers[slot.0].clone(),
+            offset: self.binding.sizing.places[slot.0].spot.offset,
+            dtype: info.dtype,
+            storage: info.storage,
+            shape: self.binding.sizing.shapes[slot.0].clone(),
+        }
+    }
+
+    /// Begins to map where the host reads the outputs, after copying them there if that was not done.
+    fn begin_read(&self) -> Result<(Mapped, SubmissionIndex)> {
+        let device = &self.program.inner.device;
+        let copied = self.staged || self.binding.downloads.iter().all(|(_, side)| !side.staged);
+        let submission = if copied {
+            self.submission.clone()
+        } else {
+            guarded(device.wgpu(), || {
+                let mut encoder = device.wgpu().create_command_encoder(&Default::default());
+                record_downloads(&mut encoder, &self.binding);
+                Ok(device.queue().submit([encoder.finish()]))
+            })?
+        };
+        let sides = self.binding.downloads.iter().map(|(_, side)| side);
+        let mapped = Mapped::begin(device, distinct(sides), MapMode::Read)?;
+        Ok((mapped, submission))
+    }
+
+    fn decode_outputs(&self) -> Result<Vec<Tensor>> {
+        let downloads = self.binding.downloads.iter();
+        let read: Vec<(SlotId, Tensor)> = downloads
+            .map(|(slot, side)| Ok((*slot, self.decode(*slot, side)?)))
+            .collect::<Result<_>>()?;
+        let find = |slot: &SlotId| {
+            let found = read.iter().find(|(other, _)| other == slot);
+            found
+                .map(|(_, tensor)| tensor.clone())
+                .ok_or_else(|| Error::internal("an output was not read"))
+        };
+        self.program.inner.plan.outputs.iter().map(find).collect()
+    }
+
+    fn decode(&self, slot: SlotId, side: &HostSide) -> Result<Tensor> {
+        let inner = &self.program.inner;
+        let info = &inner.plan.slots[slot.0];
+        let shape = &self.binding.sizing.shapes[slot.0];
+        let bytes = self.binding.sizing.places[slot.0].bytes;
+        let result = if bytes == 0 {
+            convert::receive(info.dtype, info.storage, shape, &[])
+        } else {
+            let end = side.offset + bytes.next_multiple_of(4);
+            let view = side.buffer.get_mapped_range(side.offset..end);
+            let view = view.map_err(|error| Error::device(error.to_string()))?;
+            let bytes = view.get(..bytes as usize).unwrap_or_default();
+            convert::receive(info.dtype, info.storage, shape, bytes)
+        };
+        add(&inner.counters.downloaded, bytes);
+        result.at(|| info.name.clone())
+    }
+
+    /// Copies a slot to a new buffer that the host can read.
+    fn copy_slot(&self, slot: usize) -> (HostSide, SubmissionIndex) {
+        let inner = &self.program.inner;
+        let (device, queue) = (inner.device.wgpu(), inner.device.queue());
+        let place = &self.binding.sizing.places[slot];
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let buffer = inner.counters.buffer(device, "slot", place.bound, usage);
+        let mut encoder = device.create_command_encoder(&Default::default());
+        let source = &self.binding.buffers[slot];
+        encoder.copy_buffer_to_buffer(source, place.spot.offset, &buffer, 0, place.bound);
+        let side = HostSide {
+            buffer,
+            offset: 0,
+            staged: true,
+        };
+        (side, queue.submit([encoder.finish()]))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Some(lane) = self.lane.take() {
+            self.program.inner.check_in(lane);
+        }
+    }
+}
+
+fn check_inputs(program: &Inner, binding: &Binding, inputs: &[Input]) -> Result<()> {
+    if inputs.len() != program.plan.inputs.len() {
+        return Err(Error::input(format!(
+            "{} inputs given, the program takes {}",
+            inputs.len(),
+            program.plan.inputs.len()
+        )));
+    }
+    let mut errors = Vec::new();
+    for (input, slot) in inputs.iter().zip(&program.plan.inputs) {
+        let Some(slot) = slot else { continue };
+        let (info, shape) = (&program.plan.slots[slot.0], &binding.sizing.shapes[slot.0]);
+        let same_storage = match input {
+            Input::Host(_) => true,
+            Input::Device(tensor) => tensor.storage == info.storage,
+        };
+        if input.dtype() != info.dtype || input.shape() != shape.as_slice() || !same_storage {
+            let error = mismatch(input, info);
+            errors.push(if info.shape.iter().all(|dim| dim.as_const().is_some()) {
+                error
+            } else {
+                error.help(format!(
+                    "the sizes of the inputs make it {}{shape:?}",
+                    info.dtype
+                ))
+            });
+        }
+    }
+    Error::all(errors).map_or(Ok(()), Err)
+}
+
+/// The error of an input that does not fit its slot.
+pub(super) fn mismatch(input: &Input, slot: &Slot) -> Error {
+    let expected = TensorType {
+        dtype: slot.dtype,
+        shape: slot.shape.clone(),
+    };
+    let found = TensorType::new(input.dtype(), input.shape().iter().copied());
+    let storage = |storage: Storage| format!(" stored as {}", storage.wgsl());
+    let (found_as, expected_as) = match input {
+        Input::Host(_) => (String::new(), String::new()),
+        Input::Device(tensor) => (storage(tensor.storage), storage(slot.storage)),
+    };
+    Error::input(format!(
+        "input {} is {found}{found_as}, the program takes {expected}{expected_as}",
+        slot.name
+    ))
+}
+
+/// Writes the inputs that are on the host to where the device gets them from.
+fn write_inputs(program: &Inner, lane: &Lane, binding: &Binding, inputs: &[Input]) -> Result<()> {
+    let uploads = host_inputs(program, binding, inputs);
+    if uploads.is_empty() {
+        return Ok(());
+    }
+    let buffers = distinct(uploads.iter().map(|(_, _, side)| *side));
+    let mapped = Mapped::begin(&program.device, buffers, MapMode::Write)?;
+    mapped.wait(lane.submission.as_ref())?;
+    for (slot, tensor, side) in uploads {
+        let info = &program.plan.slots[slot.0];
+        convert::send(tensor, info.storage, |start, bytes| {
+            let start = side.offset + start;
+            let end = start + (bytes.len() as u64).next_multiple_of(4);
+            let view = side.buffer.get_mapped_range_mut(start..end);
+            let mut view = view.map_err(|error| Error::device(error.to_string()))?;
+            view.slice(..bytes.len()).copy_from_slice(bytes);
+            Ok(())
+        })
+        .at(|| format!("input {}", info.name))?;
+        add(
+            &program.counters.uploaded,
+            binding.sizing.places[slot.0].bytes,
+        );
+    }
+    Ok(())
+}
+
+/// The inputs that are on the host, used and not empty.
+fn host_inputs<'a>(
+    program: &Inner,
+    binding: &'a Binding,
+    inputs: &[Input<'a>],
+) -> Vec<(SlotId, &'a Tensor, &'a HostSide)> {
+    let mut uploads = Vec::new();
+    for ((input, slot), side) in inputs
+        .iter()
+        .zip(&program.plan.inputs)
+        .zip(&binding.uploads)
+    {
+        if let (Input::Host(tensor), Some(slot), Some(side)) = (input, slot, side)
+            && binding.sizing.places[slot.0].bytes > 0
+        {
+            uploads.push((*slot, *tensor, side));
+        }
+    }
+    uploads
+}
+
+fn record_uploads(
+    program: &Inner,
+    encoder: &mut CommandEncoder,
+    binding: &Binding,
+    inputs: &[Input],
+) {
+    for ((input, slot), side) in inputs
+        .iter()
+        .zip(&program.plan.inputs)
+        .zip(&binding.uploads)
+    {
+        let (Some(slot), Some(side)) = (slot, side) else {
+            continue;
+        };
+        let place = &binding.sizing.places[slot.0];
+        let (source, from) = match input {
+            Input::Host(_) if !side.staged => continue,
+            Input::Host(_) => (&side.buffer, side.offset),
+            Input::Device(tensor) => (&tensor.buffer, tensor.offset),
+        };
+        let bytes = place.bytes.next_multiple_of(4);
+        if bytes > 0 {
+            let target = &binding.buffers[slot.0];
+            encoder.copy_buffer_to_buffer(source, from, target, place.spot.offset, bytes);
+        }
+    }
+}
+
+fn record_steps(program: &Inner, encoder: &mut CommandEncoder, binding: &Binding) {
+    let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
+    let mut current = None;
+    for (index, step) in program.plan.steps.iter().enumerate() {
+        let Some(group) = &binding.groups[index] else {
+            continue;
+        };
+        if current != Some(step.kernel) {
+            pass.set_pipeline(&program.pipelines[step.kernel].raw);
+            current = Some(step.kernel);
+        }
+        let [x, y, z] = binding.sizing.workgroups[index];
+        pass.set_bind_group(0, group, &[]);
+        pass.dispatch_workgroups(x, y, z);
+    }
+    let dispatched = binding.groups.iter().flatten().count();
+    add(&program.counters.dispatches, dispatched as u64);
+}
+
+pub(super) fn record_downloads(encoder: &mut CommandEncoder, binding: &Binding) {
+    for (slot, side) in &binding.downloads {
+        let place = &binding.sizing.places[slot.0];
+        let bytes = place.bytes.next_multiple_of(4);
+        if side.staged && bytes > 0 {
+            let source = &binding.buffers[slot.0];
+            let from = place.spot.offset;
+            encoder.copy_buffer_to_buffer(source, from, &side.buffer, side.offset, bytes);
+        }
+    }
+}
+
+/// The buffers, each once.
+fn distinct<'a>(sides: impl Iterator<Item = &'a HostSide>) -> Vec<Buffer> {
+    let mut buffers: Vec<Buffer> = Vec::new();
+    for side in sides {
+        if !buffers.contains(&side.buffer) {
+            buffers.push(side.buffer.clone());
+        }
+    }
+    buffers
+}

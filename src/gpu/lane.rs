@@ -1,0 +1,314 @@
+//! The memory of one run at a time, and the bindings to it that are kept for sizes seen before.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use wgpu::{
+    BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, Buffer, BufferBinding,
+    BufferSize, BufferUsages, SubmissionIndex,
+};
+
+use crate::dim::Bindings;
+use crate::error::{Error, Result};
+use crate::kernel::plan::{Plan, SlotId, Step};
+
+use super::arena::{Item, arrange};
+use super::fault::guarded;
+use super::program::Inner;
+use super::sizing::{Place, Region, Sizing, size};
+use super::statistics::add;
+
+/// Memory that one run uses at a time. It only grows.
+#[derive(Default)]
+pub(super) struct Lane {
+    inputs: Pool,
+    temporaries: Pool,
+    outputs: Pool,
+    upload: Pool,
+    download: Pool,
+    /// Most recently used first.
+    kept: VecDeque<Arc<Binding>>,
+    /// The last submission that uses the memory.
+    pub(super) submission: Option<SubmissionIndex>,
+}
+
+/// Everything that a run with certain sizes needs besides its inputs.
+pub(super) struct Binding {
+    sizes: Bindings,
+    pub(super) sizing: Sizing,
+    /// The buffer of each slot.
+    pub(super) buffers: Vec<Buffer>,
+    /// The bind group of each step; `None` if it dispatches nothing.
+    pub(super) groups: Vec<Option<BindGroup>>,
+    /// Where the host writes each input.
+    pub(super) uploads: Vec<Option<HostSide>>,
+    /// Where the host reads each slot that is an output.
+    pub(super) downloads: Vec<(SlotId, HostSide)>,
+}
+
+/// Where the host accesses a slot.
+#[derive(Clone)]
+pub(super) struct HostSide {
+    pub(super) buffer: Buffer,
+    pub(super) offset: u64,
+    /// True if this is a copy, false if it is the memory of the slot itself.
+    pub(super) staged: bool,
+}
+
+/// Buffers of one use.
+#[derive(Default)]
+struct Pool {
+    buffers: Vec<Buffer>,
+}
+
+impl Lane {
+    /// The binding for given sizes, kept or new.
+    pub(super) fn bind(&mut self, program: &Inner, sizes: &Bindings) -> Result<Arc<Binding>> {
+        let known = self.kept.iter().position(|kept| kept.sizes == *sizes);
+        let binding = match known.and_then(|index| self.kept.remove(index)) {
+            Some(binding) => binding,
+            None => {
+                check_guards(&program.plan, sizes)?;
+                let sizing = size(&program.plan, sizes, &program.rules)?;
+                guarded(program.device.wgpu(), || {
+                    self.create(program, sizes.clone(), sizing)
+                })?
+            }
+        };
+        self.kept.push_front(binding.clone());
+        self.kept.truncate(program.options.cached_sizes.max(1));
+        Ok(binding)
+    }
+
+    fn create(&mut self, program: &Inner, sizes: Bindings, sizing: Sizing) -> Result<Arc<Binding>> {
+        let storage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+        let direct = program.device.maps_directly();
+        let [write, read] = if direct {
+            [
+                storage | BufferUsages::MAP_WRITE,
+                storage | BufferUsages::MAP_READ,
+            ]
+        } else {
+            [storage; 2]
+        };
+        let mut grown = self.inputs.fit(program, "inputs", &sizing.inputs, write);
+        grown |= self.outputs.fit(program, "outputs", &sizing.outputs, read);
+        let temporaries = &sizing.temporaries;
+        grown |= self.temporaries.fit(program, "arena", temporaries, storage);
+        if grown {
+            // Bindings to smaller buffers would keep them alive.
+            self.kept.clear();
+        }
+        let buffers = self.slot_buffers(program, &sizing)?;
+        let uploads = self.uploads(program, &sizing, &buffers, direct);
+        let downloads = self.downloads(program, &sizing, &buffers, direct);
+        let groups = bind_groups(program, &sizing, &buffers);
+        Ok(Arc::new(Binding {
+            sizes,
+            sizing,
+            buffers,
+            groups,
+            uploads,
+            downloads,
+        }))
+    }
+
+    fn slot_buffers(&self, program: &Inner, sizing: &Sizing) -> Result<Vec<Buffer>> {
+        let find = |(index, place): (usize, &Place)| {
+            let pool = match place.region {
+                Region::Weights => return program.weights.get(&SlotId(index)),
+                Region::Inputs => &self.inputs,
+                Region::Temporaries => &self.temporaries,
+                Region::Outputs => &self.outputs,
+            };
+            pool.buffers.get(place.spot.buffer)
+        };
+        let buffers = sizing.places.iter().enumerate().map(find);
+        buffers
+            .map(|buffer| {
+                buffer
+                    .cloned()
+                    .ok_or_else(|| Error::internal("a slot has no buffer"))
+            })
+            .collect()
+    }
+
+    fn uploads(
+        &mut self,
+        program: &Inner,
+        sizing: &Sizing,
+        buffers: &[Buffer],
+        direct: bool,
+    ) -> Vec<Option<HostSide>> {
+        let slots: Vec<SlotId> = program.plan.inputs.iter().flatten().copied().collect();
+        let staged: Vec<bool> = slots.iter().map(|_| !direct).collect();
+        let usage = BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC;
+        let pool = &mut self.upload;
+        let sides = host_sides(program, sizing, buffers, &slots, &staged, pool, usage);
+        let mut sides = sides.into_iter();
+        let inputs = program.plan.inputs.iter();
+        inputs.map(|slot| slot.and_then(|_| sides.next())).collect()
+    }
+
+    fn downloads(
+        &mut self,
+        program: &Inner,
+        sizing: &Sizing,
+        buffers: &[Buffer],
+        direct: bool,
+    ) -> Vec<(SlotId, HostSide)> {
+        let mut slots = program.plan.outputs.clone();
+        slots.sort_unstable();
+        slots.dedup();
+        // An output may also be an input or a weight, whose memory the host cannot read.
+        let staged: Vec<bool> = slots
+            .iter()
+            .map(|slot| !direct || sizing.places[slot.0].region != Region::Outputs)
+            .collect();
+        let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+        let pool = &mut self.download;
+        let sides = host_sides(program, sizing, buffers, &slots, &staged, pool, usage);
+        slots.into_iter().zip(sides).collect()
+    }
+}
+
+fn check_guards(plan: &Plan, sizes: &Bindings) -> Result<()> {
+    for guard in &plan.guards {
+        if !guard.holds(sizes)? {
+            let message =
+                format!("the model was made for sizes with {guard}, which {sizes:?} breaks");
+            return Err(Error::input(message).at_place(&guard.place));
+        }
+    }
+    Ok(())
+}
+
+/// Where the host accesses slots: in a staging buffer, or in their own memory.
+fn host_sides(
+    program: &Inner,
+    sizing: &Sizing,
+    buffers: &[Buffer],
+    slots: &[SlotId],
+    staged: &[bool],
+    pool: &mut Pool,
+    usage: BufferUsages,
+) -> Vec<HostSide> {
+    let items: Vec<Item> = slots
+        .iter()
+        .zip(staged)
+        .filter(|(_, staged)| **staged)
+        .map(|(slot, _)| Item {
+            bytes: sizing.places[slot.0].bound,
+            live: 0..=0,
+        })
+        .collect();
+    let limit = program.rules.capabilities.max_buffer_size;
+    let layout = arrange(&items, program.rules.alignment, limit);
+    // Bindings for other sizes keep the smaller buffers that they have.
+    pool.fit(program, "staging", &layout.buffers, usage);
+    let mut spots = layout.spots.into_iter();
+    let side = |(slot, staged): (&SlotId, &bool)| {
+        let spot = if *staged { spots.next() } else { None };
+        match spot.and_then(|spot| pool.buffers.get(spot.buffer).map(|buffer| (buffer, spot))) {
+            Some((buffer, spot)) => HostSide {
+                buffer: buffer.clone(),
+                offset: spot.offset,
+                staged: true,
+            },
+            None => HostSide {
+                buffer: buffers[slot.0].clone(),
+                offset: sizing.places[slot.0].spot.offset,
+                staged: false,
+            },
+        }
+    };
+    slots.iter().zip(staged).map(side).collect()
+}
+
+impl Pool {
+    /// Makes every buffer as large as needed; true if one was replaced. A buffer that grows does so by half at least, so
+    /// that sizes that rise from run to run seldom replace it.
+    fn fit(&mut self, program: &Inner, label: &str, needed: &[u64], usage: BufferUsages) -> bool {
+        let limit = program.rules.capabilities.max_buffer_size;
+        let mut replaced = false;
+        for (index, bytes) in needed.iter().enumerate() {
+            let old = self.buffers.get(index).map_or(0, Buffer::size);
+            if old >= *bytes {
+                continue;
+            }
+            let spare = (old + old / 2).min(limit) / 4 * 4;
+            let size = spare.max(*bytes);
+            let buffer = program
+                .counters
+                .buffer(program.device.wgpu(), label, size, usage);
+            match self.buffers.get_mut(index) {
+                Some(smaller) => *smaller = buffer,
+                None => self.buffers.push(buffer),
+            }
+            replaced |= old > 0;
+        }
+        replaced
+    }
+}
+
+fn bind_groups(program: &Inner, sizing: &Sizing, buffers: &[Buffer]) -> Vec<Option<BindGroup>> {
+    let uniforms = uniform_buffer(program, &sizing.uniforms);
+    let steps = program.plan.steps.iter().enumerate();
+    steps
+        .map(|(index, step)| {
+            let runs = !sizing.workgroups[index].contains(&0);
+            runs.then(|| bind_group(program, sizing, buffers, uniforms.as_ref(), index, step))
+        })
+        .collect()
+}
+
+fn uniform_buffer(program: &Inner, bytes: &[u8]) -> Option<Buffer> {
+    if bytes.is_empty() {
+        return None;
+    }
+    let usage = BufferUsages::UNIFORM | BufferUsages::COPY_DST;
+    let size = bytes.len() as u64;
+    let buffer = program
+        .counters
+        .buffer(program.device.wgpu(), "sizes", size, usage);
+    program.device.queue().write_buffer(&buffer, 0, bytes);
+    Some(buffer)
+}
+
+fn bind_group(
+    program: &Inner,
+    sizing: &Sizing,
+    buffers: &[Buffer],
+    uniforms: Option<&Buffer>,
+    index: usize,
+    step: &Step,
+) -> BindGroup {
+    let storage = step.bindings.iter().map(|slot| {
+        let place = &sizing.places[slot.0];
+        (&buffers[slot.0], place.spot.offset, place.bound)
+    });
+    let sizes = (step.sizes.len() as u64 * 4).next_multiple_of(16);
+    let uniform = uniforms
+        .filter(|_| !step.sizes.is_empty())
+        .map(|buffer| (buffer, sizing.uniform_offsets[index], sizes));
+    let entries: Vec<BindGroupEntry> = (0..)
+        .zip(storage.chain(uniform))
+        .map(|(binding, (buffer, offset, size))| BindGroupEntry {
+            binding,
+            resource: BindingResource::Buffer(BufferBinding {
+                buffer,
+                offset,
+                size: BufferSize::new(size),
+            }),
+        })
+        .collect();
+    add(&program.counters.bind_groups, 1);
+    program
+        .device
+        .wgpu()
+        .create_bind_group(&BindGroupDescriptor {
+            label: Some(&program.plan.kernels[step.kernel].label),
+            layout: &program.pipelines[step.kernel].layout,
+            entries: &entries,
+        })
+}

@@ -1,0 +1,52 @@
+//! Executes a [`Plan`](crate::kernel::plan::Plan) with wgpu. Nothing here knows of graphs, and nothing else of wgpu.
+//!
+//! A [`Device`] is opened once. A [`Program`] is a plan on a device: pipelines made, weights uploaded. A [`Run`] is one
+//! execution of it, whose results are read back or left on the device.
+//!
+//! ```no_run
+//! # fn example(plan: onionskin::kernel::plan::Plan, x: onionskin::tensor::Tensor) -> onionskin::error::Result<()> {
+//! use onionskin::gpu::{Device, DeviceChoice, Program, ProgramOptions};
+//!
+//! let device = Device::open(DeviceChoice::Auto)?;
+//! let program = Program::new(&device, plan, &Default::default(), ProgramOptions::default())?;
+//! let outputs = program.run(&[x])?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What holds for every run:
+//!
+//! - All dispatches are recorded in one pass and submitted once; nothing is read back between kernels.
+//! - What depends on the symbolic sizes (places in memory, bind groups, uniforms) is kept for the sizes used last. A run
+//!   with sizes that were seen before creates no buffer, no bind group and no pipeline.
+//! - Concurrent runs of one program each have their own memory and need no lock while they run.
+//! - A device error is an [`Error`](crate::error::Error) of kind `Device`, never a panic.
+
+mod adapter;
+mod arena;
+mod check;
+mod convert;
+mod device;
+mod disk;
+mod execute;
+mod fault;
+mod lane;
+mod pipeline;
+mod profile;
+mod program;
+mod selftest;
+mod sizing;
+mod statistics;
+mod transfer;
+mod trusted;
+mod weights;
+
+pub use adapter::{AdapterKind, AdapterReport, DeviceChoice, adapters};
+pub use device::{Device, DeviceOptions, Reach};
+pub use execute::{DeviceTensor, Input, Run};
+pub use profile::{Clock, Profile, StepTime};
+pub use program::{Keep, Program, ProgramOptions, Progress};
+pub use selftest::SelfTest;
+pub use sizing::Footprint;
+pub use statistics::Statistics;
+pub use weights::{SharedWeights, Weights};

@@ -1,0 +1,215 @@
+//! Pipelines, made in parallel and never twice for the same kernel.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use wgpu::{
+    AdapterInfo, BindGroupLayout, BindGroupLayoutEntry, BindingType, BufferBindingType,
+    ComputePipelineDescriptor, PipelineCompilationOptions, ShaderStages,
+};
+
+use crate::error::{Error, Result};
+use crate::kernel::plan::{Access, Kernel};
+
+use super::disk::DiskCache;
+use super::fault::{guarded, lock};
+use super::trusted;
+
+/// A compiled kernel.
+pub(super) struct Pipeline {
+    pub(super) raw: wgpu::ComputePipeline,
+    pub(super) layout: BindGroupLayout,
+}
+
+/// All pipelines of a device.
+pub(super) struct Pipelines {
+    entries: Mutex<HashMap<Key, Entry>>,
+    layouts: Mutex<HashMap<Signature, BindGroupLayout>>,
+    disk: Option<DiskCache>,
+}
+
+/// Locked while its pipeline is made: whoever wants the same kernel meanwhile waits for it instead of making it again.
+type Entry = Arc<Mutex<Option<Arc<Pipeline>>>>;
+
+/// What makes two kernels the same; the label is not part of it.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    wgsl: String,
+    signature: Signature,
+}
+
+/// The storage buffers, and whether there is a uniform buffer of sizes.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Signature {
+    bindings: Vec<Access>,
+    sizes: bool,
+}
+
+impl Pipelines {
+    pub(super) fn new(
+        device: &wgpu::Device,
+        info: &AdapterInfo,
+        cache: Option<PathBuf>,
+    ) -> Pipelines {
+        Pipelines {
+            entries: Mutex::default(),
+            layouts: Mutex::default(),
+            disk: cache.and_then(|folder| DiskCache::open(device, info, &folder)),
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        let made = |entry: &Entry| lock(entry).is_some();
+        let entries: Vec<Entry> = lock(&self.entries).values().cloned().collect();
+        entries.iter().filter(|entry| made(entry)).count()
+    }
+
+    /// The pipelines of kernels and how many had to be made. `made` is told after each one; errors are collected, so that
+    /// all kernels that do not compile are known at once.
+    pub(super) fn get_all(
+        &self,
+        device: &wgpu::Device,
+        kernels: &[Kernel],
+        made: &(dyn Fn() + Sync),
+    ) -> Result<(Vec<Arc<Pipeline>>, usize)> {
+        let next = AtomicUsize::new(0);
+        let worker = || {
+            let mut done = Vec::new();
+            while let Some((index, kernel)) = claim(&next, kernels) {
+                done.push((index, self.get(device, kernel)));
+                made();
+            }
+            done
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut done = std::thread::scope(|scope| {
+            let helpers: Vec<_> = (1..threads.min(kernels.len()))
+                .map(|_| scope.spawn(worker))
+                .collect();
+            let mut done = worker();
+            for helper in helpers {
+                done.extend(helper.join().unwrap_or_default());
+            }
+            done
+        });
+        done.sort_by_key(|(index, _)| *index);
+        if done.len() != kernels.len() {
+            return Err(Error::device("the driver failed while compiling kernels"));
+        }
+        let (mut pipelines, mut created, mut errors) = (Vec::new(), 0, Vec::new());
+        for (_, result) in done {
+            match result {
+                Ok((pipeline, new)) => {
+                    created += usize::from(new);
+                    pipelines.push(pipeline);
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        if created > 0
+            && let Some(disk) = &self.disk
+        {
+            disk.save();
+        }
+        match Error::all(errors) {
+            Some(error) => Err(error),
+            None => Ok((pipelines, created)),
+        }
+    }
+
+    /// The pipeline of a kernel, and whether it had to be made.
+    fn get(&self, device: &wgpu::Device, kernel: &Kernel) -> Result<(Arc<Pipeline>, bool)> {
+        let signature = Signature {
+            bindings: kernel.bindings.clone(),
+            sizes: kernel.sizes > 0,
+        };
+        let key = Key {
+            wgsl: kernel.wgsl.clone(),
+            signature: signature.clone(),
+        };
+        let entry = lock(&self.entries).entry(key).or_default().clone();
+        let mut entry = lock(&entry);
+        if let Some(pipeline) = &*entry {
+            return Ok((pipeline.clone(), false));
+        }
+        let pipeline = Arc::new(self.create(device, kernel, &signature)?);
+        *entry = Some(pipeline.clone());
+        Ok((pipeline, true))
+    }
+
+    fn create(
+        &self,
+        device: &wgpu::Device,
+        kernel: &Kernel,
+        signature: &Signature,
+    ) -> Result<Pipeline> {
+        let failed = |error: Error| {
+            Error::device(format!(
+                "kernel {} does not compile: {}",
+                kernel.label,
+                error.message()
+            ))
+        };
+        guarded(device, || {
+            let module = trusted::shader(device, &kernel.label, &kernel.wgsl);
+            let layout = self.layout(device, signature);
+            let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label: Some(&kernel.label),
+                bind_group_layouts: &[Some(&layout)],
+                immediate_size: 0,
+            });
+            let raw = device.create_compute_pipeline(&ComputePipelineDescriptor {
+                label: Some(&kernel.label),
+                layout: Some(&pipeline_layout),
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: PipelineCompilationOptions::default(),
+                cache: self.disk.as_ref().map(DiskCache::raw),
+            });
+            Ok(Pipeline { raw, layout })
+        })
+        .map_err(failed)
+    }
+
+    fn layout(&self, device: &wgpu::Device, signature: &Signature) -> BindGroupLayout {
+        lock(&self.layouts)
+            .entry(signature.clone())
+            .or_insert_with(|| create_layout(device, signature))
+            .clone()
+    }
+}
+
+fn claim<'a>(next: &AtomicUsize, kernels: &'a [Kernel]) -> Option<(usize, &'a Kernel)> {
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    kernels.get(index).map(|kernel| (index, kernel))
+}
+
+fn create_layout(device: &wgpu::Device, signature: &Signature) -> BindGroupLayout {
+    let storage = signature
+        .bindings
+        .iter()
+        .map(|access| BufferBindingType::Storage {
+            read_only: *access == Access::Read,
+        });
+    let uniform = signature.sizes.then_some(BufferBindingType::Uniform);
+    let entries: Vec<BindGroupLayoutEntry> = (0..)
+        .zip(storage.chain(uniform))
+        .map(|(binding, ty)| BindGroupLayoutEntry {
+            binding,
+            visibility: ShaderStages::COMPUTE,
+            ty: BindingType::Buffer {
+                ty,
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        })
+        .collect();
+    device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        label: None,
+        entries: &entries,
+    })
+}

@@ -1,0 +1,278 @@
+//! Everything about a run that follows from the symbolic sizes alone: shapes, places in memory, uniforms, dispatches.
+
+use std::ops::RangeInclusive;
+
+use crate::dim::{Bindings, Dim};
+use crate::error::{Error, Result, Trail};
+use crate::kernel::plan::{Capabilities, Plan, Slot, SlotId, SlotKind, Step};
+use crate::shape::sizes;
+
+use super::arena::{Item, Layout, Spot, arrange, separate};
+use super::program::Keep;
+
+/// Binding sizes are multiples of this, so that a kernel may access the last elements as part of a whole vector.
+const GRAIN: u64 = 32;
+
+/// What memory is laid out by.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    pub(super) capabilities: Capabilities,
+    /// Offsets of storage bindings are multiples of this.
+    pub(super) alignment: u64,
+    /// Offsets of uniform bindings are multiples of this.
+    pub(super) uniform_alignment: u64,
+    pub(super) keep: Keep,
+}
+
+/// The memory that a slot is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Region {
+    /// A buffer for each weight, made when the program is made.
+    Weights,
+    /// A buffer for each input.
+    Inputs,
+    /// The arena.
+    Temporaries,
+    /// A buffer for each output.
+    Outputs,
+}
+
+/// Where a slot is and how large it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) region: Region,
+    pub(super) spot: Spot,
+    /// Bytes of the elements.
+    pub(super) bytes: u64,
+    /// Bytes of a binding to it.
+    pub(super) bound: u64,
+}
+
+/// Sizes of everything for given sizes of the symbols.
+#[derive(Debug, Default)]
+pub(super) struct Sizing {
+    /// Shape of each slot.
+    pub(super) shapes: Vec<Vec<usize>>,
+    /// Place of each slot.
+    pub(super) places: Vec<Place>,
+    pub(super) inputs: Vec<u64>,
+    pub(super) temporaries: Vec<u64>,
+    pub(super) outputs: Vec<u64>,
+    /// The sizes of all steps.
+    pub(super) uniforms: Vec<u8>,
+    /// Where in them those of each step are.
+    pub(super) uniform_offsets: Vec<u64>,
+    /// Workgroups of each step; a zero means that nothing is dispatched.
+    pub(super) workgroups: Vec<[u32; 3]>,
+}
+
+/// Bytes of device memory that a plan needs for given sizes of its symbols.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Weights.
+    pub weights: u64,
+    /// Inputs.
+    pub inputs: u64,
+    /// Values between kernels, which share memory when they do not live at the same time.
+    pub temporaries: u64,
+    /// The same if they shared no memory.
+    pub temporaries_unshared: u64,
+    /// Outputs.
+    pub outputs: u64,
+}
+
+impl Footprint {
+    /// What a plan needs on a device, found without the device; an error if something is too large for it.
+    pub fn of(plan: &Plan, capabilities: &Capabilities, bindings: &Bindings) -> Result<Footprint> {
+        let rules = Rules {
+            capabilities: capabilities.clone(),
+            alignment: 256,
+            uniform_alignment: 256,
+            keep: Keep::Outputs,
+        };
+        Ok(size(plan, bindings, &rules)?.footprint())
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.weights + self.inputs + self.temporaries + self.outputs
+    }
+}
+
+impl Sizing {
+    pub(super) fn footprint(&self) -> Footprint {
+        let bound = |region| {
+            let of_region = self
+                .places
+                .iter()
+                .filter(move |place| place.region == region);
+            of_region.map(|place| place.bound).sum()
+        };
+        Footprint {
+            weights: bound(Region::Weights),
+            inputs: bound(Region::Inputs),
+            temporaries: self.temporaries.iter().sum(),
+            temporaries_unshared: bound(Region::Temporaries),
+            outputs: bound(Region::Outputs),
+        }
+    }
+}
+
+/// Evaluates a plan for given sizes; an error lists every slot that is too large for the device.
+pub(super) fn size(plan: &Plan, bindings: &Bindings, rules: &Rules) -> Result<Sizing> {
+    let mut sizing = Sizing::default();
+    let mut errors = Vec::new();
+    for (index, slot) in plan.slots.iter().enumerate() {
+        match measure(slot, bindings, rules) {
+            Ok((shape, place)) => {
+                sizing.shapes.push(shape);
+                sizing.places.push(place);
+            }
+            Err(error) => errors.push(locate(error, plan, SlotId(index))),
+        }
+    }
+    if let Some(error) = Error::all(errors) {
+        return Err(error);
+    }
+    place(plan, rules, &mut sizing);
+    for step in &plan.steps {
+        let workgroups = step
+            .workgroups
+            .eval(bindings, rules.capabilities.max_workgroups)
+            .map_err(|error| of_step(error, step))?;
+        sizing.workgroups.push(workgroups);
+        push_uniforms(&mut sizing, step, bindings, rules).map_err(|error| of_step(error, step))?;
+    }
+    Ok(sizing)
+}
+
+fn measure(slot: &Slot, bindings: &Bindings, rules: &Rules) -> Result<(Vec<usize>, Place)> {
+    let shape = sizes(&slot.shape, bindings).at(|| slot.name.clone())?;
+    let limit = rules.capabilities.max_binding_size;
+    let bytes = shape
+        .iter()
+        .try_fold(slot.storage.size(), |bytes, size| {
+            bytes.checked_mul(*size as u64)
+        })
+        .unwrap_or(u64::MAX);
+    let bound = bytes
+        .max(1)
+        .checked_next_multiple_of(GRAIN)
+        .unwrap_or(u64::MAX)
+        .min(limit - limit % 4);
+    if bytes > bound {
+        return Err(Error::plan(format!(
+            "{} would take {bytes} bytes as {}{shape:?}, the device binds at most {limit}",
+            slot.name,
+            slot.storage.wgsl(),
+        ))
+        .help("use smaller inputs, a device with larger buffers, or run on the host"));
+    }
+    let place = Place {
+        region: region(&slot.kind),
+        spot: Spot::default(),
+        bytes,
+        bound,
+    };
+    Ok((shape, place))
+}
+
+/// The size of a weight, whose shape has no symbols.
+pub(super) fn weight_place(slot: &Slot, rules: &Rules) -> Result<Place> {
+    measure(slot, &Bindings::new(), rules).map(|(_, place)| place)
+}
+
+fn region(kind: &SlotKind) -> Region {
+    match kind {
+        SlotKind::Input(_) => Region::Inputs,
+        SlotKind::Weight(_) => Region::Weights,
+        SlotKind::Temporary { .. } => Region::Temporaries,
+        SlotKind::Output => Region::Outputs,
+    }
+}
+
+fn place(plan: &Plan, rules: &Rules, sizing: &mut Sizing) {
+    let of_region = |places: &[Place], region| -> Vec<usize> {
+        (0..places.len())
+            .filter(|slot| places[*slot].region == region)
+            .collect()
+    };
+    let mut assign = |region, layout: &dyn Fn(&[usize], &[Place]) -> Layout| {
+        let slots = of_region(&sizing.places, region);
+        let layout = layout(&slots, &sizing.places);
+        for (slot, spot) in slots.iter().zip(&layout.spots) {
+            sizing.places[*slot].spot = *spot;
+        }
+        layout.buffers
+    };
+    let apart = |slots: &[usize], places: &[Place]| {
+        let bytes: Vec<u64> = slots.iter().map(|slot| places[*slot].bound).collect();
+        separate(&bytes)
+    };
+    let shared = |slots: &[usize], places: &[Place]| {
+        let item = |slot: &usize| Item {
+            bytes: places[*slot].bound,
+            live: lifetime(&plan.slots[*slot].kind, rules.keep),
+        };
+        let items: Vec<Item> = slots.iter().map(item).collect();
+        arrange(&items, rules.alignment, rules.capabilities.max_buffer_size)
+    };
+    let inputs = assign(Region::Inputs, &apart);
+    let outputs = assign(Region::Outputs, &apart);
+    let temporaries = assign(Region::Temporaries, &shared);
+    (sizing.inputs, sizing.outputs, sizing.temporaries) = (inputs, outputs, temporaries);
+}
+
+fn lifetime(kind: &SlotKind, keep: Keep) -> RangeInclusive<usize> {
+    match kind {
+        SlotKind::Temporary { first, last } if keep == Keep::Outputs => *first..=*last.max(first),
+        _ => 0..=usize::MAX,
+    }
+}
+
+fn push_uniforms(
+    sizing: &mut Sizing,
+    step: &Step,
+    bindings: &Bindings,
+    rules: &Rules,
+) -> Result<()> {
+    let aligned = |bytes: &mut Vec<u8>, to: u64| {
+        let length = (bytes.len() as u64).next_multiple_of(to);
+        bytes.resize(length as usize, 0);
+        length
+    };
+    let offset = aligned(&mut sizing.uniforms, rules.uniform_alignment);
+    sizing.uniform_offsets.push(offset);
+    for dim in &step.sizes {
+        let number = uniform(dim, bindings)?;
+        sizing.uniforms.extend(number.to_le_bytes());
+    }
+    aligned(&mut sizing.uniforms, 16);
+    Ok(())
+}
+
+/// A size as a kernel gets it; negative ones are the bits of an `i32`.
+fn uniform(dim: &Dim, bindings: &Bindings) -> Result<u32> {
+    let value = dim.eval(bindings)?;
+    u32::try_from(value)
+        .or_else(|_| i32::try_from(value).map(i32::cast_unsigned))
+        .map_err(|_| Error::plan(format!("the size {dim} is {value}, too large for 32 bits")))
+}
+
+/// Adds the first step that uses a slot to an error's trail.
+pub(super) fn locate(error: Error, plan: &Plan, slot: SlotId) -> Error {
+    match plan.steps.iter().find(|step| step.bindings.contains(&slot)) {
+        Some(step) => of_step(error, step),
+        None => error,
+    }
+}
+
+/// Adds a step to an error's trail.
+pub(super) fn of_step(error: Error, step: &Step) -> Error {
+    let error = if step.nodes.is_empty() {
+        error
+    } else {
+        error.at(step.nodes.join(" + "))
+    };
+    error.at_place(&step.place)
+}

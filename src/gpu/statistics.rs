@@ -1,0 +1,86 @@
+//! What a program has created and done so far.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Counts since a program was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Runs started.
+    pub runs: u64,
+    /// Dispatches recorded.
+    pub dispatches: u64,
+    /// Pipelines compiled for this program; those that the device had already are not counted.
+    pub pipelines_created: u64,
+    /// Buffers created: weights, memory of runs, uniforms, staging.
+    pub buffers_created: u64,
+    /// Bytes of those buffers.
+    pub bytes_created: u64,
+    /// Bind groups created.
+    pub bind_groups_created: u64,
+    /// Bytes of inputs and weights sent to the device.
+    pub bytes_uploaded: u64,
+    /// Bytes of outputs read back.
+    pub bytes_downloaded: u64,
+}
+
+impl Statistics {
+    /// What has been created: buffers, bind groups and pipelines. The same after every run with sizes seen before.
+    pub fn created(&self) -> [u64; 3] {
+        [
+            self.buffers_created,
+            self.bind_groups_created,
+            self.pipelines_created,
+        ]
+    }
+}
+
+/// The counters behind [`Statistics`].
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) runs: AtomicU64,
+    pub(super) dispatches: AtomicU64,
+    pub(super) pipelines: AtomicU64,
+    pub(super) buffers: AtomicU64,
+    pub(super) buffer_bytes: AtomicU64,
+    pub(super) bind_groups: AtomicU64,
+    pub(super) uploaded: AtomicU64,
+    pub(super) downloaded: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn statistics(&self) -> Statistics {
+        Statistics {
+            runs: self.runs.load(Relaxed),
+            dispatches: self.dispatches.load(Relaxed),
+            pipelines_created: self.pipelines.load(Relaxed),
+            buffers_created: self.buffers.load(Relaxed),
+            bytes_created: self.buffer_bytes.load(Relaxed),
+            bind_groups_created: self.bind_groups.load(Relaxed),
+            bytes_uploaded: self.uploaded.load(Relaxed),
+            bytes_downloaded: self.downloaded.load(Relaxed),
+        }
+    }
+
+    /// Creates a buffer and counts it.
+    pub(super) fn buffer(
+        &self,
+        device: &wgpu::Device,
+        label: &str,
+        size: u64,
+        usage: wgpu::BufferUsages,
+    ) -> wgpu::Buffer {
+        add(&self.buffers, 1);
+        add(&self.buffer_bytes, size);
+        device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(label),
+            size,
+            usage,
+            mapped_at_creation: false,
+        })
+    }
+}
+
+/// Adds to a counter.
+pub(super) fn add(counter: &AtomicU64, amount: u64) {
+    counter.fetch_add(amount, Relaxed);
+}

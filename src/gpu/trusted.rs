@@ -1,0 +1,38 @@
+//! The only unsafe calls of the crate: two functions of wgpu that trust their caller.
+#![expect(
+    unsafe_code,
+    reason = "wgpu marks both calls unsafe; each says below why it is sound"
+)]
+
+use wgpu::{PipelineCache, PipelineCacheDescriptor, ShaderModule, ShaderModuleDescriptor};
+use wgpu::{ShaderRuntimeChecks, ShaderSource};
+
+/// Compiles WGSL without loop bounding: a counter in every loop, which costs real devices far more than the loop itself.
+///
+/// Bounds checks stay: kernels are made from templates and from the user's sizes, so that no kernel is proved to stay
+/// within its buffers, and the checks cost next to nothing on storage buffers.
+pub(super) fn shader(device: &wgpu::Device, label: &str, wgsl: &str) -> ShaderModule {
+    let checks = ShaderRuntimeChecks {
+        force_loop_bounding: false,
+        ..ShaderRuntimeChecks::checked()
+    };
+    let descriptor = ShaderModuleDescriptor {
+        label: Some(label),
+        source: ShaderSource::Wgsl(wgsl.into()),
+    };
+    // SAFETY: a shader without loop bounding must not loop for ever. Loops in kernels run to bounds that are constants
+    // or uniform sizes and are not changed within the loop.
+    unsafe { device.create_shader_module_trusted(descriptor, checks) }
+}
+
+/// A pipeline cache, filled with what an earlier one contained.
+pub(super) fn pipeline_cache(device: &wgpu::Device, data: Option<&[u8]>) -> PipelineCache {
+    let descriptor = PipelineCacheDescriptor {
+        label: Some("onionskin"),
+        data,
+        fallback: true,
+    };
+    // SAFETY: the data must come from `PipelineCache::get_data`. It is read from a file that `disk` has written, and
+    // whose checksum, adapter, driver and wgpu version agree.
+    unsafe { device.create_pipeline_cache(&descriptor) }
+}

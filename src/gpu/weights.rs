@@ -1,0 +1,162 @@
+//! Weights: uploaded once, possibly shared between programs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use wgpu::{Buffer, BufferUsages};
+
+use crate::error::{Error, Result, Trail};
+use crate::kernel::plan::{Plan, Slot, SlotId, SlotKind, Storage};
+use crate::tensor::Tensor;
+
+use super::convert;
+use super::device::Device;
+use super::fault::{guarded, lock};
+use super::sizing::{Place, Rules, locate, weight_place};
+use super::statistics::{Counters, add};
+
+/// Weights by state-dict name.
+pub type Weights = BTreeMap<String, Tensor>;
+
+/// Bytes that one write hands to the device.
+const CHUNK: usize = 16 << 20;
+
+/// Bytes in flight: what uploading takes in addition to the weights themselves.
+const IN_FLIGHT: u64 = 4 * CHUNK as u64;
+
+/// Weights on a device, to be used by several programs: those of one name and storage are uploaded once.
+#[derive(Clone, Default)]
+pub struct SharedWeights {
+    buffers: Arc<Mutex<HashMap<(String, Storage), Buffer>>>,
+}
+
+impl fmt::Debug for SharedWeights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedWeights({})", lock(&self.buffers).len())
+    }
+}
+
+/// Uploads the weights of a plan. `progress` is told the bytes done so far and all of them.
+pub(super) fn upload(
+    device: &Device,
+    plan: &Plan,
+    weights: &Weights,
+    rules: &Rules,
+    shared: &SharedWeights,
+    counters: &Counters,
+    progress: &dyn Fn(u64, u64),
+) -> Result<HashMap<SlotId, Buffer>> {
+    let wanted = wanted(plan, weights, rules)?;
+    let total = wanted.iter().map(|weight| weight.place.bytes).sum();
+    let mut writer = Writer {
+        device,
+        counters,
+        in_flight: 0,
+    };
+    let mut done = 0;
+    let mut buffers = HashMap::new();
+    for weight in &wanted {
+        let key = (weight.name.to_owned(), weight.slot.storage);
+        let known = lock(&shared.buffers).get(&key).cloned();
+        let buffer = match known {
+            Some(buffer) => buffer,
+            None => {
+                let buffer = guarded(device.wgpu(), || writer.upload(weight))
+                    .at(|| format!("weight {}", weight.name))?;
+                lock(&shared.buffers).insert(key, buffer.clone());
+                buffer
+            }
+        };
+        buffers.insert(weight.id, buffer);
+        done += weight.place.bytes;
+        progress(done, total);
+    }
+    writer.flush()?;
+    Ok(buffers)
+}
+
+struct Wanted<'a> {
+    id: SlotId,
+    name: &'a str,
+    slot: &'a Slot,
+    tensor: &'a Tensor,
+    place: Place,
+}
+
+fn wanted<'a>(plan: &'a Plan, weights: &'a Weights, rules: &Rules) -> Result<Vec<Wanted<'a>>> {
+    let mut wanted = Vec::new();
+    let mut errors = Vec::new();
+    for (index, slot) in plan.slots.iter().enumerate() {
+        let SlotKind::Weight(name) = &slot.kind else {
+            continue;
+        };
+        let tensor = weights
+            .get(name)
+            .ok_or_else(|| Error::input(format!("the weight {name} is missing")))?;
+        let id = SlotId(index);
+        match weight_place(slot, rules) {
+            Ok(place) => wanted.push(Wanted {
+                id,
+                name,
+                slot,
+                tensor,
+                place,
+            }),
+            Err(error) => errors.push(locate(error, plan, id)),
+        }
+    }
+    match Error::all(errors) {
+        Some(error) => Err(error),
+        None => Ok(wanted),
+    }
+}
+
+/// Writes to buffers through the queue and bounds what is in flight.
+struct Writer<'a> {
+    device: &'a Device,
+    counters: &'a Counters,
+    in_flight: u64,
+}
+
+impl Writer<'_> {
+    fn upload(&mut self, weight: &Wanted) -> Result<Buffer> {
+        let usage = BufferUsages::STORAGE | BufferUsages::COPY_DST | BufferUsages::COPY_SRC;
+        let bytes = weight.place.bound;
+        let buffer = self
+            .counters
+            .buffer(self.device.wgpu(), weight.name, bytes, usage);
+        convert::send(weight.tensor, weight.slot.storage, |start, bytes| {
+            for (index, piece) in bytes.chunks(CHUNK).enumerate() {
+                self.write(&buffer, start + (index * CHUNK) as u64, piece)?;
+            }
+            Ok(())
+        })?;
+        add(&self.counters.uploaded, weight.place.bytes);
+        Ok(buffer)
+    }
+
+    fn write(&mut self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
+        let length = bytes.len().next_multiple_of(4);
+        let Some(size) = wgpu::BufferSize::new(length as u64) else {
+            return Ok(());
+        };
+        let queue = self.device.queue();
+        // Without a view there is an error in the scope around this.
+        if let Some(mut view) = queue.write_buffer_with(buffer, offset, size) {
+            view.slice(..bytes.len()).copy_from_slice(bytes);
+            view.slice(bytes.len()..).fill(0);
+        }
+        self.in_flight += length as u64;
+        if self.in_flight >= IN_FLIGHT {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.in_flight = 0;
+        let submission = self.device.queue().submit([]);
+        self.device.poll(Some(&submission))
+    }
+}

@@ -1,0 +1,63 @@
+//! Adapters, limits and choices.
+
+use onionskin::dtype::DType;
+use onionskin::error::Kind;
+use onionskin::gpu::{Device, DeviceChoice, adapters};
+use onionskin::kernel::plan::Storage;
+
+use super::plans::*;
+
+#[test]
+fn adapters_are_listed_and_open_by_index_and_name() {
+    for adapter in adapters() {
+        println!("{adapter} {:?}", adapter.features);
+        let device = Device::open(DeviceChoice::Index(adapter.index)).unwrap();
+        assert_eq!(device.capabilities(), &adapter.capabilities);
+        let name = adapter.name.to_uppercase();
+        Device::open(DeviceChoice::Name(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_an_error_with_advice() {
+    let error = Device::open(DeviceChoice::Name("no such device".into())).unwrap_err();
+    assert_eq!(error.kind(), Kind::Device);
+    assert!(error.advice().unwrap().contains("cpu"), "{error}");
+    for adapter in adapters() {
+        assert!(error.message().contains(&adapter.name), "{error}");
+    }
+    assert!(Device::open(DeviceChoice::Cpu).is_err());
+}
+
+#[test]
+fn the_self_test_passes() {
+    for device in [device(), portable_device()].into_iter().flatten() {
+        println!("{device:?}: {:?}", device.self_test().unwrap());
+    }
+}
+
+#[test]
+fn default_limits_can_be_forced() {
+    let Some(device) = portable_device() else {
+        return;
+    };
+    let capabilities = device.capabilities();
+    assert_eq!(capabilities.max_binding_size, 128 << 20);
+    assert_eq!(capabilities.max_storage_buffers, 8);
+    assert!(!capabilities.int64 && !capabilities.float16 && !capabilities.float64);
+    let program = program(&device, chain(4, &[symbol("B")]));
+    assert_eq!(program.run(&[floats([1.0])]).unwrap(), [floats([31.0])]);
+}
+
+#[test]
+fn an_applications_own_device_serves() {
+    let Some(device) = device() else { return };
+    let (wgpu, queue) = (device.wgpu().clone(), device.queue().clone());
+    let own = Device::from_wgpu(wgpu, queue);
+    assert_eq!(own.capabilities(), device.capabilities());
+    let plan = single(DType::F32, Storage::F32, &[symbol("B")], 2, 0);
+    assert_eq!(
+        program(&own, plan).run(&[floats([4.0])]).unwrap(),
+        [floats([8.0])]
+    );
+}
