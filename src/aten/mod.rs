@@ -30,6 +30,17 @@ mod resample;
 mod resize;
 mod softmax;
 mod windows;
+mod convert;
+mod create;
+mod diagonal;
+mod join;
+mod pad;
+mod parts;
+mod positions;
+mod rearrange;
+mod slice;
+mod view;
+mod write;
 
 /// The families of rows.
 const FAMILIES: &[&[Composite]] = &[
@@ -41,6 +52,15 @@ const FAMILIES: &[&[Composite]] = &[
     linear::ROWS,
     attention::ROWS,
     resize::ROWS,
+    convert::ROWS,
+    create::ROWS,
+    diagonal::ROWS,
+    join::ROWS,
+    pad::ROWS,
+    rearrange::ROWS,
+    slice::ROWS,
+    view::ROWS,
+    write::ROWS,
 ];
 
 /// An operator: its overloads and what they compute.

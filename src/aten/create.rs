@@ -1,0 +1,352 @@
+//! Values from nothing: constants, ranges, and values like others.
+
+use super::positions::above_diagonal;
+use super::{Args, Composite};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Number, Value};
+use crate::op::{BinaryFunction, ScanFunction};
+use crate::scalar::Scalar;
+use crate::shape::Shape;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+            "aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+            "aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+            "aten::empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+            "aten::_efficientzerotensor(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        ],
+        |a| {
+            Ok(a.builder().full(
+                a.dtype("dtype").unwrap_or(DType::F32),
+                a.sizes("size"),
+                false,
+            ))
+        },
+        &["[2, 3]", "[], dtype=i64", "[0, 2], dtype=bool"],
+    ),
+    Composite::one(
+        &[
+            "aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        ],
+        |a| {
+            Ok(a.builder().full(
+                a.dtype("dtype").unwrap_or(DType::F32),
+                a.sizes("size"),
+                true,
+            ))
+        },
+        &["[2, 3]", "[], dtype=i64", "[2], dtype=bool"],
+    ),
+    Composite::one(
+        &[
+            "aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        ],
+        |a| {
+            let value = a.number("fill_value");
+            let dtype = a.dtype("dtype").unwrap_or(number_dtype(&value));
+            Ok(a.builder().full(dtype, a.sizes("size"), value))
+        },
+        &["[2, 3], 1.5", "[2], 7", "[2], True", "[2], 2.5, dtype=i32"],
+    ),
+    Composite::one(
+        &[
+            "aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        ],
+        |a| {
+            Ok(a.builder().full(
+                a.dtype("dtype").unwrap_or(DType::F32),
+                Shape::new(),
+                a.number("s"),
+            ))
+        },
+        &["2.5", "3, dtype=i64"],
+    ),
+    Composite::one(
+        &[
+            "aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+            "aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+            "aten::zero(Tensor self) -> Tensor",
+        ],
+        |a| Ok(like(a, a.tensor("self").shape(), false)),
+        &["f32[B, 3]", "f32[2], dtype=i64"],
+    ),
+    Composite::one(
+        &[
+            "aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        ],
+        |a| Ok(like(a, a.tensor("self").shape(), true)),
+        &["f32[B, 3]", "bool[2]"],
+    ),
+    Composite::one(
+        &[
+            "aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        ],
+        |a| Ok(like(a, a.tensor("self").shape(), a.number("fill_value"))),
+        &["f32[B, 3], 2", "i64[2], 1.5"],
+    ),
+    Composite::one(
+        &[
+            "aten::fill.Scalar(Tensor self, Scalar value) -> Tensor",
+            "aten::fill.Tensor(Tensor self, Tensor value) -> Tensor",
+        ],
+        |a| Ok(like(a, a.tensor("self").shape(), a.number("value"))),
+        &["f32[B, 3], 2", "Tensor: f32[2], i64[]"],
+    ),
+    Composite::one(
+        &[
+            "aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+            "aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+            "aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        ],
+        |a| Ok(like(a, a.sizes("size"), false)),
+        &["i64[B], [2, 3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        ],
+        |a| Ok(like(a, a.sizes("size"), true)),
+        &["i64[B], [2, 3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        ],
+        |a| Ok(like(a, a.sizes("size"), a.number("fill_value"))),
+        &["i64[B], [2, 3], 7"],
+    ),
+    Composite::one(
+        &[
+            "aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+            "aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        ],
+        |a| {
+            let rows = a.size("n");
+            let columns = if a.has("m") {
+                a.size("m")
+            } else {
+                rows.clone()
+            };
+            let on = above_diagonal(a.builder(), &rows, &columns).eq(0);
+            Ok(on.to(a.dtype("dtype").unwrap_or(DType::F32)))
+        },
+        &["3", "m: 2, 3, dtype=i64", "0"],
+    ),
+    Composite::one(
+        &[
+            "aten::arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+            "aten::arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+            "aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        ],
+        arange,
+        &[
+            "5",
+            "start: 2, 9, dtype=f32",
+            "start_step: 9, 0, -2",
+            "0.0",
+            "start_step: 0.5, 3, 0.4",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+            "aten::linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+            "aten::linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+            "aten::linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        ],
+        |a| Ok(linspace(a)?.to(a.dtype("dtype").unwrap_or(DType::F32))),
+        &["0.0, 1.0, 5", "-2, 2, 4, dtype=i64", "1, 2, 1", "1, 2, 0"],
+    ),
+    Composite::one(
+        &[
+            "aten::logspace(Scalar start, Scalar end, int steps, float base=10., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+            "aten::logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+            "aten::logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+            "aten::logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        ],
+        |a| {
+            let exponents = linspace(a)?;
+            let powers = a
+                .builder()
+                .combine(BinaryFunction::Pow, a.float("base"), exponents);
+            Ok(powers.to(a.dtype("dtype").unwrap_or(DType::F32)))
+        },
+        &["0, 2, 3", "1.0, 2.0, 4, 2.0"],
+    ),
+    Composite::one(
+        &["aten::vander(Tensor x, int? N=None, bool increasing=False) -> Tensor"],
+        |a| {
+            let powers = vander(a.tensor("x"), a.optional_size("N"));
+            Ok(if a.bool("increasing") {
+                powers
+            } else {
+                powers.flip(&[-1])
+            })
+        },
+        &["f32[4]", "i64[3], 2, True", "f32[3], 0"],
+    ),
+    Composite::one(
+        &["aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor"],
+        |a| Ok(vander(a.tensor("x"), a.optional_size("N"))),
+        &["f32[B, 4]", "f32[3], N=5"],
+    ),
+    Composite::one(
+        &[
+            "aten::tensor.float(float t, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor",
+            "aten::tensor.int(int t, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor",
+            "aten::tensor.bool(bool t, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor",
+        ],
+        |a| {
+            let value = a.number("t");
+            let dtype = a.dtype("dtype").unwrap_or(number_dtype(&value));
+            Ok(a.builder().full(dtype, Shape::new(), value))
+        },
+        &["2.5", "int: 3"],
+    ),
+];
+
+/// The dtype that a number has on its own; a tensor's own.
+fn number_dtype(number: &Number) -> DType {
+    match number {
+        Number::Value(value) => value.dtype(),
+        Number::Scalar(scalar) => scalar.dtype(),
+        Number::Size(_) => DType::I64,
+    }
+}
+
+/// A value of the argument `dtype`, or of `self`'s.
+fn like<'g>(a: &Args<'g>, shape: Shape, number: impl Into<Number<'g>>) -> Value<'g> {
+    let dtype = a.dtype("dtype").unwrap_or(a.tensor("self").dtype());
+    a.builder().full(dtype, shape, number)
+}
+
+/// `torch.arange`: sizes may be symbolic if every number is an integer.
+fn arange<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let is_float = |name: &str| matches!(a.get(name), Argument::Number(Scalar::Float(_)));
+    if ["start", "end", "step"].into_iter().any(is_float) {
+        return arange_float(a);
+    }
+    let start = if a.has("start") {
+        integer(a, "start")?
+    } else {
+        Dim::ZERO
+    };
+    let step = if a.has("step") { a.int("step") } else { 1 };
+    if step == 0 {
+        return Err(Error::operator("a range with step 0"));
+    }
+    let distance = &integer(a, "end")? - &start;
+    let length = distance.ceil_div(&Dim::from(step));
+    if !a.builder().symbols().less_equal(&Dim::ZERO, &length)? {
+        return Err(Error::operator(format!(
+            "a range over {distance} by steps of {step}"
+        )));
+    }
+    let count = a.builder().iota(DType::I64, vec![length], 0);
+    let scaled = if step == 1 { count } else { count * step };
+    let range = if start.is(0) { scaled } else { scaled + &start };
+    Ok(range.to(a.dtype("dtype").unwrap_or(DType::I64)))
+}
+
+fn integer(a: &Args, name: &str) -> Result<Dim> {
+    match a.get(name) {
+        Argument::Size(dim) => Ok(dim),
+        Argument::Number(scalar) => Ok(Dim::from(scalar.to_i64())),
+        _ => a.reject(format!(
+            "{name} is an element of a tensor, so that the size depends on data"
+        )),
+    }
+}
+
+fn arange_float<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let start = if a.has("start") {
+        a.float("start")
+    } else {
+        0.0
+    };
+    let step = if a.has("step") { a.float("step") } else { 1.0 };
+    let dtype = a.dtype("dtype").unwrap_or(DType::F32);
+    let end = a.float("end");
+    let length = if dtype.is_float() {
+        ((end - start) / step).ceil()
+    } else {
+        // PyTorch counts the elements of an integer range after its bounds were truncated.
+        ((end.trunc() - start.trunc()) / step.trunc()).ceil()
+    };
+    if !(0.0..=f64::from(i32::MAX)).contains(&length) {
+        return Err(Error::operator(format!(
+            "a range from {start} to {end} by steps of {step}"
+        )));
+    }
+    let wide = if dtype.is_float() {
+        wide_of(dtype)
+    } else {
+        DType::I64
+    };
+    let count = a.builder().iota(wide, vec![Dim::from(length as i64)], 0);
+    if dtype.is_float() {
+        Ok((count * step + start).to(dtype))
+    } else {
+        Ok((count * (step as i64) + start as i64).to(dtype))
+    }
+}
+
+/// The float type in which values of a dtype are computed: at least single precision.
+fn wide_of(dtype: DType) -> DType {
+    if dtype == DType::F64 {
+        DType::F64
+    } else {
+        DType::F32
+    }
+}
+
+/// Evenly spaced numbers, counted from both ends as PyTorch does, in a float type.
+fn linspace<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (builder, dtype) = (a.builder(), a.dtype("dtype").unwrap_or(DType::F32));
+    let wide = wide_of(dtype);
+    let bound = |name: &str| -> Value<'g> {
+        let whole = |number: Number<'g>| {
+            if dtype.is_float() {
+                number
+            } else {
+                builder.full(DType::I64, Shape::new(), number).into()
+            }
+        };
+        builder.full(wide, Shape::new(), whole(a.number(name)))
+    };
+    let steps = a.int("steps");
+    if steps < 0 {
+        return Err(Error::operator(format!("{steps} steps")));
+    }
+    let shape = vec![Dim::from(steps)];
+    let (start, end) = (bound("start"), bound("end"));
+    if steps < 2 {
+        return Ok(start.expand(shape));
+    }
+    let step = (end - start) / (steps - 1);
+    let index = builder.iota(wide, shape, 0);
+    let from_start = start + step * index;
+    let from_end = end - step * index.rsub((steps - 1) as f64);
+    Ok(index.lt((steps / 2) as f64).where_(from_start, from_end))
+}
+
+/// Powers 0, 1, … of each element along a new last axis.
+fn vander(x: Value<'_>, count: Option<Dim>) -> Value<'_> {
+    let count = count.unwrap_or_else(|| x.size(-1));
+    let x = x.to(x.dtype().to_sum()).unsqueeze(-1);
+    let mut shape = x.shape();
+    if let Some(last) = shape.last_mut() {
+        *last = count;
+    }
+    let factors = x.expand(shape);
+    let one = x.builder().full(x.dtype(), Shape::new(), 1);
+    factors
+        .positions(-1)
+        .eq(0)
+        .where_(one, factors)
+        .scan(ScanFunction::Prod, -1)
+}

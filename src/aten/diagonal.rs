@@ -1,0 +1,232 @@
+//! Triangles and diagonals of matrices.
+
+use super::Composite;
+use super::parts::{check_axis, diagonal, diagonal_length};
+use super::positions::{above_diagonal, where_true};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::{Builder, Value};
+use crate::shape::wrap_dim;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &["aten::tril(Tensor self, SymInt diagonal=0) -> Tensor"],
+        |a| {
+            let x = a.tensor("self");
+            let [rows, columns] = matrix_sizes(x)?;
+            let kept = above_diagonal(a.builder(), &rows, &columns).le(a.size("diagonal"));
+            Ok(kept.where_(x, false))
+        },
+        &["f32[B, 3]", "i64[2, 3, 4], 1", "bool[3, 3], -1"],
+    ),
+    Composite::one(
+        &["aten::triu(Tensor self, SymInt diagonal=0) -> Tensor"],
+        |a| {
+            let x = a.tensor("self");
+            let [rows, columns] = matrix_sizes(x)?;
+            let kept = above_diagonal(a.builder(), &rows, &columns).ge(a.size("diagonal"));
+            Ok(kept.where_(x, false))
+        },
+        &["f32[B, 3]", "i64[2, 3, 4], 1", "bool[3, 3], -1"],
+    ),
+    Composite::one(
+        &["aten::diag(Tensor self, int diagonal=0) -> Tensor"],
+        |a| match a.tensor("self") {
+            x if x.rank() == 1 => embed(x, a.int("diagonal"), -2, -1),
+            x if x.rank() == 2 => diagonal(x, a.int("diagonal"), 0, 1),
+            x => Err(Error::operator(format!(
+                "expected a vector or a matrix, found {}",
+                x.ty()
+            ))),
+        },
+        &["f32[B]", "f32[3, 4], 1", "f32[3], -2"],
+    ),
+    Composite::one(
+        &["aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor"],
+        |a| {
+            embed(
+                a.tensor("self"),
+                a.int("offset"),
+                a.int("dim1"),
+                a.int("dim2"),
+            )
+        },
+        &["f32[B, 3]", "f32[2, 3], 1, 0, 2", "f32[3], -1"],
+    ),
+    Composite::one(
+        &["aten::diagflat(Tensor self, int offset=0) -> Tensor"],
+        |a| embed(a.tensor("self").flatten(0, -1), a.int("offset"), -2, -1),
+        &["f32[2, 2]", "f32[], 1"],
+    ),
+    Composite::one(
+        &["aten::trace(Tensor self) -> Tensor"],
+        |a| {
+            let x = a.tensor("self");
+            x.sizes::<2>()?;
+            Ok(diagonal(x, 0, 0, 1)?.sum(&[0], false))
+        },
+        &["f32[3, 4]", "i64[B, 3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+        ],
+        |a| {
+            let (offset, dim1, dim2) = (a.int("offset"), a.int("dim1"), a.int("dim2"));
+            set_diagonal(a.tensor("self"), a.tensor("src"), offset, dim1, dim2)
+        },
+        &["f32[3, 4], f32[3]", "f32[B, 3, 4], f32[B, 2], -1, 1, 2"],
+    ),
+    Composite::one(
+        &[
+            "aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        ],
+        |a| {
+            let shape = [a.int("row"), a.int("col"), a.int("offset")];
+            triangle(
+                a.builder(),
+                shape,
+                false,
+                a.dtype("dtype").unwrap_or(DType::I64),
+            )
+        },
+        &["3, 4", "4, 3, -1", "2, 3, 1", "0, 3"],
+    ),
+    Composite::one(
+        &[
+            "aten::triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        ],
+        |a| {
+            let shape = [a.int("row"), a.int("col"), a.int("offset")];
+            triangle(
+                a.builder(),
+                shape,
+                true,
+                a.dtype("dtype").unwrap_or(DType::I64),
+            )
+        },
+        &["3, 4", "4, 3, -1", "2, 3, 1", "0, 3"],
+    ),
+];
+
+fn matrix_sizes(x: Value) -> Result<[Dim; 2]> {
+    if x.rank() < 2 {
+        return Err(Error::operator(format!(
+            "expected at least 2 dimensions, found {}",
+            x.ty()
+        )));
+    }
+    Ok([x.size(-2), x.size(-1)])
+}
+
+/// The last axis as the diagonal of matrices of zeros.
+fn embed(x: Value, offset: i64, dim1: i64, dim2: i64) -> Result<Value> {
+    check_axis(x, -1)?;
+    let size = &x.size(-1) + offset.saturating_abs();
+    let rank = x.rank() + 1;
+    let places = [wrap_dim(dim1, rank)?, wrap_dim(dim2, rank)?];
+    let mut shape: Vec<Dim> = x.shape().into_iter().take(x.rank() - 1).collect();
+    let mut sorted = places;
+    sorted.sort_unstable();
+    for place in sorted {
+        shape.insert(place.min(shape.len()), size.clone());
+    }
+    let zeros = x.builder().full(x.dtype(), shape, false);
+    set_diagonal(zeros, x, offset, dim1, dim2)
+}
+
+/// The matrices with `diagonal`, whose last axis runs along it, in place of their own.
+pub(super) fn set_diagonal<'g>(
+    x: Value<'g>,
+    diagonal: Value<'g>,
+    offset: i64,
+    dim1: i64,
+    dim2: i64,
+) -> Result<Value<'g>> {
+    let (first, second) = (check_axis(x, dim1)?, check_axis(x, dim2)?);
+    if first == second {
+        return Err(Error::operator(format!(
+            "the diagonal of axes {dim1} and {dim2}"
+        )));
+    }
+    let order: Vec<usize> = (0..x.rank())
+        .filter(|axis| ![first, second].contains(axis))
+        .chain([first, second])
+        .collect();
+    let matrices = x.permute(order.clone());
+    let (rows, columns) = (x.size(dim1), x.size(dim2));
+    let length = diagonal_length(x.builder(), &rows, &columns, offset)?;
+    let mut expected: Vec<Dim> = matrices.shape().into_iter().take(x.rank() - 2).collect();
+    expected.push(length.clone());
+    // Row `down + i` holds element `i`, wherever the diagonal begins.
+    let down = Dim::from((-offset).max(0));
+    let (mut low, mut high) = (
+        vec![Dim::ZERO; expected.len()],
+        vec![Dim::ZERO; expected.len()],
+    );
+    if let (Some(low), Some(high)) = (low.last_mut(), high.last_mut()) {
+        *high = &(&rows - &down) - &length;
+        *low = down;
+    }
+    if length.is(0) {
+        return Ok(x);
+    }
+    let by_row = diagonal
+        .to(x.dtype())
+        .expand(expected)
+        .pad(&low, &high, 0)
+        .unsqueeze(-1);
+    let on = above_diagonal(x.builder(), &rows, &columns).eq(offset);
+    let inverse: Vec<usize> = (0..x.rank())
+        .filter_map(|axis| order.iter().position(|place| *place == axis))
+        .collect();
+    Ok(on.where_(by_row, matrices).permute(inverse))
+}
+
+/// Row and column indices of the elements of the lower or upper triangle of a matrix, as a matrix of two rows.
+fn triangle(
+    builder: &Builder,
+    [rows, columns, offset]: [i64; 3],
+    upper: bool,
+    dtype: DType,
+) -> Result<Value<'_>> {
+    if rows < 0 || columns < 0 || rows.saturating_mul(columns) > i64::from(i32::MAX) {
+        return Err(Error::operator(format!(
+            "a triangle of {rows} rows and {columns} columns"
+        )));
+    }
+    let left_of = |row: i64| {
+        row.saturating_add(offset)
+            .saturating_add(i64::from(!upper))
+            .clamp(0, columns)
+    };
+    let in_row = |row: i64| {
+        if upper {
+            columns - left_of(row)
+        } else {
+            left_of(row)
+        }
+    };
+    let total: i64 = if columns == 0 {
+        0
+    } else {
+        (0..rows).map(in_row).sum()
+    };
+    if total == 0 {
+        return Ok(builder.full(dtype, vec![Dim::from(2), Dim::ZERO], 0));
+    }
+    let above = above_diagonal(builder, &Dim::from(rows), &Dim::from(columns));
+    let kept = if upper {
+        above.ge(offset)
+    } else {
+        above.le(offset)
+    };
+    let places = where_true(kept.flatten(0, -1), Dim::from(total));
+    Ok(builder
+        .stack(
+            &[places.floor_divide(columns), places.remainder(columns)],
+            0,
+        )
+        .to(dtype))
+}

@@ -1,0 +1,323 @@
+//! Values joined and repeated.
+
+use super::Composite;
+use super::parts::check_axis;
+use super::view::at_least;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::{Builder, Value};
+use crate::op::ScanFunction;
+use crate::shape::Shape;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::cat(Tensor[] tensors, int dim=0) -> Tensor",
+            "aten::concat(Tensor[] tensors, int dim=0) -> Tensor",
+            "aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor",
+        ],
+        |a| Ok(cat(a.builder(), &a.tensors("tensors"), a.int("dim"))),
+        &[
+            "[f32[B, 2], f32[B, 3]], 1",
+            "[f32[2], i64[3]]",
+            "[f32[0], f32[2, 3]], -1",
+            "[f32[0, 3], f32[2, 3]]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::stack(Tensor[] tensors, int dim=0) -> Tensor",
+            "aten::_stack(Tensor[] tensors, int dim=0) -> Tensor",
+        ],
+        |a| {
+            let rows = promoted(&a.tensors("tensors"));
+            Ok(a.builder().stack(&rows, a.int("dim")))
+        },
+        &["[f32[B, 2], f32[B, 2]], -1", "[f32[], i64[]]"],
+    ),
+    Composite::one(
+        &["aten::hstack(Tensor[] tensors) -> Tensor"],
+        |a| Ok(hstack(a.builder(), &a.tensors("tensors"))),
+        &[
+            "[f32[3], f32[2]]",
+            "[f32[B, 2], f32[B, 3]]",
+            "[f32[], f32[]]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::vstack(Tensor[] tensors) -> Tensor",
+            "aten::row_stack(Tensor[] tensors) -> Tensor",
+        ],
+        |a| {
+            let rows: Vec<Value> = a
+                .tensors("tensors")
+                .into_iter()
+                .map(|x| at_least(x, 2))
+                .collect();
+            Ok(cat(a.builder(), &rows, 0))
+        },
+        &["[f32[3], f32[2, 3]]"],
+    ),
+    Composite::one(
+        &["aten::dstack(Tensor[] tensors) -> Tensor"],
+        |a| {
+            let blocks: Vec<Value> = a
+                .tensors("tensors")
+                .into_iter()
+                .map(|x| at_least(x, 3))
+                .collect();
+            Ok(cat(a.builder(), &blocks, 2))
+        },
+        &["[f32[B, 3], f32[B, 3, 2]]", "[f32[3], f32[3]]"],
+    ),
+    Composite::one(
+        &["aten::column_stack(Tensor[] tensors) -> Tensor"],
+        |a| {
+            let columns: Vec<Value> = a
+                .tensors("tensors")
+                .into_iter()
+                .map(|x| {
+                    if x.rank() <= 1 {
+                        x.reshape(vec![x.numel(), Dim::ONE])
+                    } else {
+                        x
+                    }
+                })
+                .collect();
+            Ok(hstack(a.builder(), &columns))
+        },
+        &["[f32[B], f32[B, 3]]"],
+    ),
+    Composite::one(
+        &["aten::_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor"],
+        |a| {
+            let (dim, chunks) = (a.int("dim"), Dim::from(a.int("num_chunks").max(1)));
+            let parts: Vec<Value> = a
+                .tensors("tensors")
+                .into_iter()
+                .map(|x| chunked(x, dim, &chunks))
+                .collect();
+            Ok(cat(a.builder(), &parts, dim + 1))
+        },
+        &["[f32[5, 2], f32[3]], 0, 2"],
+    ),
+    Composite::one(
+        &["aten::block_diag(Tensor[] tensors) -> Tensor"],
+        |a| {
+            let blocks: Vec<Value> = a
+                .tensors("tensors")
+                .into_iter()
+                .map(|x| at_least(x, 2))
+                .collect();
+            block_diag(a.builder(), &promoted(&blocks))
+        },
+        &["[f32[2, 3], f32[], f32[B]]"],
+    ),
+    Composite::one(
+        &["aten::repeat(Tensor self, SymInt[] repeats) -> Tensor"],
+        |a| {
+            let (x, repeats) = (a.tensor("self"), a.sizes("repeats"));
+            if repeats.len() < x.rank() {
+                return Err(Error::operator(format!(
+                    "{} repeats for {}",
+                    repeats.len(),
+                    x.ty()
+                )));
+            }
+            Ok(x.repeat(&repeats))
+        },
+        &["f32[B, 3], [2, 1, 2]", "f32[2], [0]", "f32[], [3]"],
+    ),
+    Composite::one(
+        &["aten::tile(Tensor self, SymInt[] dims) -> Tensor"],
+        |a| Ok(a.tensor("self").repeat(&a.sizes("dims"))),
+        &["f32[B, 3], [2]", "f32[3], [2, 2]"],
+    ),
+    Composite::one(
+        &[
+            "aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
+        ],
+        |a| {
+            let x = a.tensor("self");
+            let (x, dim) = match a.optional_int("dim") {
+                Some(dim) => (x, dim),
+                None => (x.flatten(0, -1), 0),
+            };
+            Ok(interleave(x, dim, a.size("repeats")))
+        },
+        &[
+            "self_int: f32[B, 3], 2, 1",
+            "self_int: f32[2, 3], 2",
+            "self_int: f32[2, 3], 0, -1",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
+        ],
+        |a| {
+            let (x, repeats) = (a.tensor("self"), a.tensor("repeats"));
+            let (x, dim) = match a.optional_int("dim") {
+                Some(dim) => (x, dim),
+                None => (x.flatten(0, -1), 0),
+            };
+            let times = repeats.flatten(0, -1).expand(vec![x.size(dim)]);
+            Ok(x.index_select(dim, sources(times, a.optional_size("output_size"))?))
+        },
+        &[],
+    ),
+    Composite::one(
+        &["aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor"],
+        |a| {
+            Ok(
+                sources(a.tensor("repeats"), a.optional_size("output_size"))?
+                    .to(a.tensor("repeats").dtype()),
+            )
+        },
+        &[],
+    ),
+    Composite::many(
+        &["aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]"],
+        |a| broadcast(a.builder(), &a.tensors("tensors")),
+        &["[f32[B, 1], f32[3]]"],
+    ),
+];
+
+/// Values in their common dtype.
+pub(super) fn promoted<'g>(values: &[Value<'g>]) -> Vec<Value<'g>> {
+    let dtype = common_dtype(values);
+    values.iter().map(|value| value.to(dtype)).collect()
+}
+
+/// The dtype of several tensors: those with dimensions win over scalars of the same category.
+pub(super) fn common_dtype(values: &[Value]) -> DType {
+    let of = |scalar: bool| {
+        let some = values.iter().filter(|value| (value.rank() == 0) == scalar);
+        some.map(|value| value.dtype()).reduce(DType::promote)
+    };
+    match (of(false), of(true)) {
+        (Some(high), Some(low)) if high.category() < low.category() => high.promote(low),
+        (Some(high), _) => high,
+        (None, low) => low.unwrap_or(DType::F32),
+    }
+}
+
+/// `torch.cat`: promotes, and passes over vectors of no elements whatever the others' rank.
+pub(super) fn cat<'g>(builder: &'g Builder, values: &[Value<'g>], dim: i64) -> Value<'g> {
+    let promoted = promoted(values);
+    let is_void = |value: &Value| value.rank() == 1 && value.size(0).is(0);
+    let full: Vec<Value> = promoted
+        .iter()
+        .copied()
+        .filter(|value| !is_void(value))
+        .collect();
+    builder.concat(
+        if full.is_empty() {
+            promoted.get(..1).unwrap_or_default()
+        } else {
+            &full
+        },
+        dim,
+    )
+}
+
+fn hstack<'g>(builder: &'g Builder, values: &[Value<'g>]) -> Value<'g> {
+    let parts: Vec<Value> = values.iter().map(|value| at_least(*value, 1)).collect();
+    let dim = i64::from(parts.first().is_some_and(|first| first.rank() > 1));
+    cat(builder, &parts, dim)
+}
+
+/// The axis cut into chunks, the last one filled up with zeros, and everything in a chunk in one row.
+fn chunked<'g>(x: Value<'g>, dim: i64, chunks: &Dim) -> Value<'g> {
+    let Some(axis) = x.axis(dim) else { return x };
+    let size = x.size(dim);
+    let mut high = vec![Dim::ZERO; x.rank()];
+    if let Some(place) = high.get_mut(axis) {
+        *place = &(&size.ceil_div(chunks) * chunks) - &size;
+    }
+    let padded = x.pad(&vec![Dim::ZERO; x.rank()], &high, 0);
+    let mut shape: Shape = x.shape().into_iter().take(axis).collect();
+    shape.push(chunks.clone());
+    let row = padded.numel().floor_div(&Dim::product(&shape));
+    shape.push(row);
+    padded.reshape(shape)
+}
+
+/// Matrices along the diagonal of a matrix of zeros.
+fn block_diag<'g>(builder: &'g Builder, blocks: &[Value<'g>]) -> Result<Value<'g>> {
+    let mut width = Dim::ZERO;
+    let mut places = Vec::new();
+    for block in blocks {
+        let [_, columns] = block.sizes()?;
+        places.push(width.clone());
+        width = &width + &columns;
+    }
+    let rows: Vec<Value> = blocks
+        .iter()
+        .zip(places)
+        .map(|(block, left)| {
+            let right = &width - &(&left + &block.size(1));
+            block.pad(&[Dim::ZERO, left], &[Dim::ZERO, right], 0)
+        })
+        .collect();
+    if rows.is_empty() {
+        return Ok(builder.full(DType::F32, vec![Dim::ONE, Dim::ZERO], 0));
+    }
+    Ok(builder.concat(&rows, 0))
+}
+
+/// Each element of an axis several times in a row.
+fn interleave(x: Value<'_>, dim: i64, times: Dim) -> Value<'_> {
+    let Some(axis) = x.axis(dim) else { return x };
+    let x = if x.rank() == 0 { x.unsqueeze(0) } else { x };
+    let (mut wide, mut shape) = (x.shape(), x.shape());
+    if let Some(size) = shape.get_mut(axis) {
+        *size = &*size * &times;
+    }
+    wide.insert((axis + 1).min(wide.len()), times);
+    x.unsqueeze(axis as i64 + 1).expand(wide).reshape(shape)
+}
+
+/// Which element of a vector of counts each place of the repetition comes from.
+fn sources<'g>(times: Value<'g>, output_size: Option<Dim>) -> Result<Value<'g>> {
+    let Some(length) = output_size else {
+        return Err(Error::unsupported(
+            "the result's size depends on the elements of repeats; pass output_size",
+        ));
+    };
+    let ends = times.to(DType::I64).scan(ScanFunction::Sum, 0).unsqueeze(0);
+    let places = times.builder().iota(DType::I64, vec![length, Dim::ONE], 0);
+    Ok(ends.le(places).sum(&[1], false))
+}
+
+/// Values expanded to their common shape.
+pub(super) fn broadcast<'g>(builder: &'g Builder, values: &[Value<'g>]) -> Result<Vec<Value<'g>>> {
+    let shapes: Vec<Shape> = values.iter().map(|value| value.shape()).collect();
+    let shape = builder.symbols().broadcast_shapes(&shapes)?;
+    Ok(values
+        .iter()
+        .map(|value| value.expand(shape.clone()))
+        .collect())
+}
+
+/// Joins pieces of one axis, leaving out those that are empty.
+pub(super) fn join<'g>(builder: &'g Builder, pieces: &[Value<'g>], dim: i64) -> Result<Value<'g>> {
+    for piece in pieces {
+        check_axis(*piece, dim)?;
+    }
+    let full: Vec<Value> = pieces
+        .iter()
+        .copied()
+        .filter(|piece| !piece.size(dim).is(0))
+        .collect();
+    Ok(builder.concat(
+        if full.is_empty() {
+            pieces.get(..1).unwrap_or_default()
+        } else {
+            &full
+        },
+        dim,
+    ))
+}

@@ -1,0 +1,165 @@
+//! Padding.
+
+use super::Composite;
+use super::parts::check_axis;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+use crate::scalar::Scalar;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor",
+        ],
+        |a| {
+            let (x, pad) = (a.tensor("self"), a.sizes("pad"));
+            match (a.str("mode").as_str(), a.optional_scalar("value")) {
+                ("constant", value) => constant(x, &pad, value.unwrap_or(Scalar::Int(0))),
+                (_, Some(value)) if value.to_f64() != 0.0 => {
+                    a.reject("only constant padding takes a value")
+                }
+                ("reflect", _) => around(x, &pad, Mode::Reflect),
+                ("replicate", _) => around(x, &pad, Mode::Replicate),
+                ("circular", _) => around(x, &pad, Mode::Circular),
+                (mode, _) => a.reject(format!("mode = {mode:?}")),
+            }
+        },
+        &[
+            "f32[B, 3], [1, 2]",
+            "f32[2, 3], [-1, 2, 0, 1], value=2.5",
+            "f32[B, 2, 4], [2, 1], mode='reflect'",
+            "f32[2, 3, 4], [1, 2, 0, 1], mode='replicate'",
+            "f32[2, 3, 4], [4, 2], mode='circular'",
+            "f32[0, 3], [1, 1, 2, 0]",
+        ],
+    ),
+    Composite::one(
+        &["aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"],
+        |a| constant(a.tensor("self"), &a.sizes("pad"), a.scalar("value")),
+        &[
+            "f32[B, 3], [1, 2], 1.5",
+            "i64[2, 3], [-1, 0, 1, 1], 7",
+            "bool[3], [1, 0]",
+        ],
+    ),
+    Composite::one(
+        &["aten::_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor"],
+        |a| {
+            let (x, pad) = (a.tensor("self"), a.sizes("pad"));
+            match a.int("mode") {
+                0 => around(x, &pad, Mode::Reflect),
+                1 => around(x, &pad, Mode::Replicate),
+                2 => around(x, &pad, Mode::Circular),
+                3 => constant(
+                    x,
+                    &pad,
+                    a.optional_scalar("value").unwrap_or(Scalar::Int(0)),
+                ),
+                mode => a.reject(format!("mode = {mode}")),
+            }
+        },
+        &["f32[B, 2, 4], [1, 2], 0"],
+    ),
+    Composite::one(
+        &["aten::_pad_circular(Tensor self, SymInt[] pad) -> Tensor"],
+        |a| around(a.tensor("self"), &a.sizes("pad"), Mode::Circular),
+        &["f32[B, 2, 4], [1, 2]"],
+    ),
+    Composite::one(
+        &[
+            "aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
+            "aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
+            "aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
+        ],
+        |a| around(a.tensor("self"), &a.sizes("padding"), Mode::Reflect),
+        &["f32[B, 2, 4], [1, 2]"],
+    ),
+    Composite::one(
+        &[
+            "aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
+            "aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
+            "aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
+        ],
+        |a| around(a.tensor("self"), &a.sizes("padding"), Mode::Replicate),
+        &["f32[B, 2, 4], [1, 2]"],
+    ),
+];
+
+/// Elements added in front and behind by axis, from PyTorch's list of pairs that begins with the last axis.
+fn by_axis(pad: &[Dim], rank: usize) -> Result<(Vec<Dim>, Vec<Dim>)> {
+    let pairs: Vec<(&Dim, &Dim)> = pad
+        .chunks_exact(2)
+        .filter_map(|pair| Some((pair.first()?, pair.last()?)))
+        .collect();
+    if pad.len() % 2 != 0 || pairs.len() > rank {
+        return Err(Error::operator(format!(
+            "{} paddings for {rank} dimensions",
+            pad.len()
+        )));
+    }
+    let untouched = std::iter::repeat_n((Dim::ZERO, Dim::ZERO), rank - pairs.len());
+    let padded = pairs
+        .into_iter()
+        .rev()
+        .map(|(low, high)| (low.clone(), high.clone()));
+    Ok(untouched.chain(padded).unzip())
+}
+
+pub(super) fn constant<'g>(x: Value<'g>, pad: &[Dim], value: Scalar) -> Result<Value<'g>> {
+    let (low, high) = by_axis(pad, x.rank())?;
+    Ok(x.pad(&low, &high, value))
+}
+
+/// What stands outside of an axis.
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    /// The axis mirrored at its end elements.
+    Reflect,
+    /// The end elements.
+    Replicate,
+    /// The axis again.
+    Circular,
+}
+
+/// Padding with the value's own elements: each padded axis reads where its mode says. Negative padding cuts.
+fn around<'g>(x: Value<'g>, pad: &[Dim], mode: Mode) -> Result<Value<'g>> {
+    let (low, high) = by_axis(pad, x.rank())?;
+    let pairs = low.iter().zip(&high);
+    (0i64..).zip(pairs).try_fold(x, |x, (dim, (low, high))| {
+        if low.is(0) && high.is(0) {
+            return Ok(x);
+        }
+        check_axis(x, dim)?;
+        let size = x.size(dim);
+        check_width(x, dim, low, mode)?;
+        check_width(x, dim, high, mode)?;
+        let length = &(&size + low) + high;
+        let place = x.builder().iota(DType::I64, vec![length], 0) - low;
+        let last = &size - 1;
+        let source = match mode {
+            // Symmetric about 0 and about the last element: |p| and then last - |last - p|.
+            Mode::Reflect => (place.abs().rsub(&last)).abs().rsub(&last),
+            Mode::Replicate => place.clamp(Some(0.into()), Some(last.into())),
+            Mode::Circular => place.remainder(&size),
+        };
+        Ok(x.index_select(dim, source))
+    })
+}
+
+fn check_width(x: Value, dim: i64, width: &Dim, mode: Mode) -> Result<()> {
+    let symbols = x.builder().symbols();
+    let limit = match mode {
+        Mode::Reflect => &x.size(dim) - 1,
+        Mode::Circular => x.size(dim),
+        Mode::Replicate => return Ok(()),
+    };
+    if !symbols.less_equal(width, &limit)? {
+        return Err(Error::operator(format!(
+            "padding {width} is wider than axis {dim} of {} allows",
+            x.ty()
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,273 @@
+//! Elements in another order.
+
+use super::Composite;
+use super::join::{broadcast, cat, common_dtype, join};
+use super::parts::check_axis;
+use super::positions::where_true;
+use super::view::unflatten;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::{Builder, Value};
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &["aten::flip(Tensor self, int[] dims) -> Tensor"],
+        |a| Ok(a.tensor("self").flip(&a.ints("dims"))),
+        &["f32[B, 3, 4], [0, -1]", "f32[0, 2], [0]", "f32[], [0]"],
+    ),
+    Composite::one(
+        &["aten::fliplr(Tensor self) -> Tensor"],
+        |a| Ok(a.tensor("self").flip(&[1])),
+        &["f32[B, 3]"],
+    ),
+    Composite::one(
+        &["aten::flipud(Tensor self) -> Tensor"],
+        |a| Ok(a.tensor("self").flip(&[0])),
+        &["f32[B, 3]"],
+    ),
+    Composite::one(
+        &["aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"],
+        |a| {
+            let (x, shifts, dims) = (a.tensor("self"), a.sizes("shifts"), a.ints("dims"));
+            match shifts.as_slice() {
+                [shift] if dims.is_empty() => {
+                    Ok(roll(x.flatten(0, -1), shift, 0)?.reshape(x.shape()))
+                }
+                _ if shifts.len() == dims.len() => shifts
+                    .iter()
+                    .zip(&dims)
+                    .try_fold(x, |x, (shift, dim)| roll(x, shift, *dim)),
+                _ => Err(Error::operator(format!(
+                    "{} shifts for {} dimensions",
+                    shifts.len(),
+                    dims.len()
+                ))),
+            }
+        },
+        &[
+            "f32[B, 5], [2, -1], [0, 1]",
+            "f32[3, 4], 1",
+            "f32[4], 9, 0",
+            "f32[0, 2], 1, 0",
+        ],
+    ),
+    Composite::one(
+        &["aten::rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor"],
+        |a| {
+            let (x, dims) = (a.tensor("self"), a.ints("dims"));
+            let [first, second] = dims.as_slice() else {
+                return Err(Error::operator(format!(
+                    "rotates two dimensions, not {}",
+                    dims.len()
+                )));
+            };
+            Ok(match a.int("k").rem_euclid(4) {
+                1 => x.flip(&[*second]).transpose(*first, *second),
+                2 => x.flip(&dims),
+                3 => x.flip(&[*first]).transpose(*first, *second),
+                _ => x,
+            })
+        },
+        &["f32[B, 3]", "f32[2, 3, 4], 2, [1, 2]", "f32[2, 3], -1"],
+    ),
+    Composite::one(
+        &["aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor"],
+        |a| shift_halves(a.tensor("self"), a.optional_ints("dim"), 0),
+        &["f32[4, 5]", "f32[B, 4], 1"],
+    ),
+    Composite::one(
+        &["aten::fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor"],
+        |a| shift_halves(a.tensor("self"), a.optional_ints("dim"), 1),
+        &["f32[4, 5]", "f32[B, 4], 1"],
+    ),
+    Composite::one(
+        &["aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor"],
+        |a| {
+            let (x, factor) = (a.tensor("self"), Dim::from(a.int("upscale_factor")));
+            let split = unflatten(x, -3, &[Dim::from(-1), factor.clone(), factor])?;
+            let lead = x.rank().saturating_sub(3);
+            let order = [0, 3, 1, 4, 2].map(|axis| lead + axis);
+            let mixed = split.permute((0..lead).chain(order).collect::<Vec<_>>());
+            Ok(mixed.flatten(-2, -1).flatten(-3, -2))
+        },
+        &["f32[B, 8, 3, 4], 2", "f32[9, 2, 2], 3"],
+    ),
+    Composite::one(
+        &["aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor"],
+        |a| {
+            let (x, factor) = (a.tensor("self"), Dim::from(a.int("downscale_factor")));
+            let split = unflatten(x, -1, &[Dim::from(-1), factor.clone()])?;
+            let split = unflatten(split, -3, &[Dim::from(-1), factor])?;
+            let lead = x.rank().saturating_sub(3);
+            let order = [0, 2, 4, 1, 3].map(|axis| lead + axis);
+            let mixed = split.permute((0..lead).chain(order).collect::<Vec<_>>());
+            Ok(mixed.flatten(-5, -3))
+        },
+        &["f32[B, 2, 6, 4], 2"],
+    ),
+    Composite::one(
+        &[
+            "aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor",
+            "aten::native_channel_shuffle(Tensor self, SymInt groups) -> Tensor",
+        ],
+        |a| {
+            let x = a.tensor("self");
+            let split = unflatten(x, 1, &[a.size("groups"), Dim::from(-1)])?;
+            Ok(split.transpose(1, 2).flatten(1, 2))
+        },
+        &["f32[B, 6, 2, 2], 3"],
+    ),
+    Composite::many(
+        &[
+            "aten::meshgrid(Tensor[] tensors) -> Tensor[]",
+            "aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]",
+        ],
+        |a| {
+            meshgrid(
+                a.builder(),
+                &a.tensors("tensors"),
+                a.str("indexing") == "xy",
+            )
+        },
+        &[
+            "[f32[B], f32[3]]",
+            "indexing: [f32[2], f32[3], f32[4]], indexing='xy'",
+        ],
+    ),
+    Composite::one(
+        &["aten::cartesian_prod(Tensor[] tensors) -> Tensor"],
+        |a| {
+            let tensors = a.tensors("tensors");
+            if let [single] = tensors.as_slice() {
+                return Ok(*single);
+            }
+            let columns = meshgrid(a.builder(), &tensors, false)?;
+            let columns: Vec<Value> = columns
+                .into_iter()
+                .map(|grid| grid.flatten(0, -1))
+                .collect();
+            Ok(a.builder().stack(&columns, 1))
+        },
+        &["[f32[B], f32[3]]", "[f32[3]]"],
+    ),
+    Composite::one(
+        &["aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor"],
+        |a| combinations(a.tensor("self"), a.int("r"), a.bool("with_replacement")),
+        &[
+            "f32[4]",
+            "f32[4], 3",
+            "f32[3], 2, True",
+            "f32[3], 0",
+            "f32[2], 3",
+        ],
+    ),
+];
+
+/// An axis rotated by `shift` places to the right.
+pub(super) fn roll<'g>(x: Value<'g>, shift: &Dim, dim: i64) -> Result<Value<'g>> {
+    if x.numel().is(0) || x.rank() == 0 {
+        return Ok(x);
+    }
+    check_axis(x, dim)?;
+    let (size, symbols) = (x.size(dim), x.builder().symbols());
+    let (left, right) = (-shift, &size - shift);
+    // Within one turn the first place is plain to see; beyond it is a remainder.
+    let within = |start: &Dim| -> Result<bool> {
+        Ok(symbols.hint(start)? >= 0 && symbols.hint(start)? < symbols.hint(&size)?)
+    };
+    let start = match (within(&right)?, within(&left)?) {
+        (true, _) => right,
+        (_, true) => left,
+        _ => left.modulo(&size),
+    };
+    let length = &size - &start;
+    join(
+        x.builder(),
+        &[
+            x.narrow(dim, start.clone(), length),
+            x.narrow(dim, 0, start),
+        ],
+        dim,
+    )
+}
+
+/// The first half of each axis behind the second; the middle of an odd axis belongs to the second if `extra` is 0.
+fn shift_halves<'g>(x: Value<'g>, dims: Option<Vec<i64>>, extra: i64) -> Result<Value<'g>> {
+    let dims = dims.unwrap_or_else(|| (0i64..).take(x.rank()).collect());
+    dims.iter().try_fold(x, |x, dim| {
+        let half = (&x.size(*dim) + extra).floor_div(&Dim::from(2));
+        roll(x, &half, *dim)
+    })
+}
+
+/// Coordinate grids of vectors; with `transposed` the first two vectors count columns and rows instead of rows and columns.
+fn meshgrid<'g>(
+    builder: &'g Builder,
+    values: &[Value<'g>],
+    transposed: bool,
+) -> Result<Vec<Value<'g>>> {
+    let swaps = transposed && values.len() > 1;
+    let place = |index: usize| if swaps && index < 2 { 1 - index } else { index };
+    let lined_up: Vec<Value> = values
+        .iter()
+        .enumerate()
+        .map(|(index, value)| {
+            let mut shape = vec![Dim::ONE; values.len()];
+            if let Some(size) = shape.get_mut(place(index)) {
+                *size = value.numel();
+            }
+            value.reshape(shape)
+        })
+        .collect();
+    if values
+        .iter()
+        .any(|value| value.dtype() != common_dtype(values))
+    {
+        return Err(Error::operator("grids are made of vectors of one dtype"));
+    }
+    broadcast(builder, &lined_up)
+}
+
+/// Every choice of `r` elements in order, as rows; their number must be known.
+fn combinations(x: Value, r: i64, with_replacement: bool) -> Result<Value> {
+    let builder = x.builder();
+    let n = builder.symbols().concrete(&x.numel())?;
+    let (Ok(width), true) = (usize::try_from(r), x.rank() == 1) else {
+        return Err(Error::operator(format!(
+            "choices of {r} elements of {}",
+            x.ty()
+        )));
+    };
+    let pool = if with_replacement { n + r - 1 } else { n };
+    let total = (0..r).fold(1i64, |total, index| {
+        total.saturating_mul((pool - index).max(0)) / (index + 1)
+    });
+    if width == 0 || total == 0 || n == 0 {
+        let shape = vec![Dim::ZERO, Dim::from(if width == 0 { 0 } else { r })];
+        return Ok(builder.full(
+            x.dtype(),
+            if width == 0 { vec![Dim::ZERO] } else { shape },
+            0,
+        ));
+    }
+    let grid = vec![Dim::from(n); width];
+    let index = |axis: usize| builder.iota(DType::I64, grid.clone(), axis);
+    let rising = (1..width).map(|axis| {
+        let (before, here) = (index(axis - 1), index(axis));
+        if with_replacement {
+            before.le(here)
+        } else {
+            before.lt(here)
+        }
+    });
+    let all = builder.full(DType::Bool, grid.clone(), true);
+    let chosen = rising.fold(all, Value::logical_and);
+    let places = where_true(chosen.flatten(0, -1), Dim::from(total));
+    let columns = (0..width).map(|axis| {
+        let stride = n.saturating_pow(u32::try_from(width - 1 - axis).unwrap_or(0));
+        let at = places.floor_divide(stride).remainder(n);
+        x.index_select(0, at).unsqueeze(1)
+    });
+    Ok(cat(builder, &columns.collect::<Vec<_>>(), 1))
+}

@@ -1,0 +1,230 @@
+//! Values with a part of their elements replaced, and windows laid over one another.
+
+use super::Composite;
+use super::join::join;
+use super::parts::{check_axis, strided_index};
+use super::slice::from_end;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::{Builder, Value};
+use crate::op::ScatterFunction;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
+        ],
+        |a| {
+            let range = (a.optional_size("start"), a.optional_size("end"));
+            set_slice(
+                a.tensor("self"),
+                a.tensor("src"),
+                a.int("dim"),
+                range,
+                a.int("step"),
+            )
+        },
+        &[
+            "f32[B, 6], f32[B, 2], 1, 1, 3",
+            "f32[6], f32[2], 0, 1, None, 3",
+            "f32[6], i64[6]",
+        ],
+    ),
+    Composite::one(
+        &["aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"],
+        |a| {
+            let (x, dim) = (a.tensor("self"), a.int("dim"));
+            let start = from_end(x, dim, a.size("index"))?;
+            let source = a.tensor("src").unsqueeze(dim);
+            let end = &start + 1;
+            set_slice(x, source, dim, (Some(start), Some(end)), 1)
+        },
+        &["f32[B, 3], f32[B], 1, -1", "f32[4, 3], f32[3], 0, 2"],
+    ),
+    Composite::one(
+        &[
+            "aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
+        ],
+        |a| {
+            let (x, size) = (a.tensor("self"), a.sizes("size"));
+            let offset = a.optional_size("storage_offset").unwrap_or(Dim::ZERO);
+            let index = strided_index(a.builder(), &size, &a.sizes("stride"), &offset)?;
+            let source = a.tensor("src").expand(size).reshape(vec![index.numel()]);
+            let index = index.reshape(vec![index.numel()]);
+            let flat = x.reshape(vec![x.numel()]);
+            Ok(flat
+                .scatter(0, index, source, ScatterFunction::Set)
+                .reshape(x.shape()))
+        },
+        &["f32[3, 4], f32[2, 2], [2, 2], [4, 1], 1"],
+    ),
+    Composite::one(
+        &[
+            "aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",
+        ],
+        |a| im2col(a.tensor("self"), &Windows::of(a)?),
+        &[
+            "f32[B, 2, 5, 6], [2, 3], [1, 1], [0, 1], [1, 2]",
+            "f32[2, 4, 4], [2], [2], [1], [1]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",
+        ],
+        |a| {
+            let size = match a.sizes("output_size").as_slice() {
+                [single] => [single.clone(), single.clone()],
+                [height, width] => [height.clone(), width.clone()],
+                _ => return Err(Error::operator("output_size has two numbers")),
+            };
+            col2im(a.tensor("self"), size, &Windows::of(a)?)
+        },
+        &["f32[B, 12, 20], [5, 6], [2, 3], [1, 1], [0, 1], [1, 1]"],
+    ),
+];
+
+/// The value with a slice along an axis replaced.
+pub(super) fn set_slice<'g>(
+    x: Value<'g>,
+    source: Value<'g>,
+    dim: i64,
+    (start, end): (Option<Dim>, Option<Dim>),
+    step: i64,
+) -> Result<Value<'g>> {
+    let axis = check_axis(x, dim)?;
+    let size = x.size(dim);
+    let first = start.clone().unwrap_or(Dim::ZERO);
+    let replaced = x.slice(dim, start, end, step);
+    let length = replaced.size(dim);
+    x.builder().check()?;
+    let source = source.to(x.dtype()).expand(replaced.shape());
+    if length.is(0) {
+        return Ok(x);
+    }
+    if length == size {
+        return Ok(source);
+    }
+    let start = clamped(x, dim, first)?;
+    if step == 1 {
+        let after = &start + &length;
+        let behind = x.narrow(dim, after.clone(), &size - &after);
+        return join(x.builder(), &[x.narrow(dim, 0, start), source, behind], dim);
+    }
+    let index = x.builder().iota(DType::I64, replaced.shape(), axis) * step + &start;
+    Ok(x.scatter(dim, index, source, ScatterFunction::Set))
+}
+
+/// The first index of Python's slice: from the end if negative, at least 0.
+fn clamped(x: Value, dim: i64, start: Dim) -> Result<Dim> {
+    let start = from_end(x, dim, start)?;
+    let inside = x.builder().symbols().less_equal(&Dim::ZERO, &start)?;
+    Ok(if inside { start } else { Dim::ZERO })
+}
+
+/// Two-dimensional windows, as `torch.nn.Unfold` describes them.
+struct Windows {
+    kernel: [i64; 2],
+    dilation: [i64; 2],
+    padding: [i64; 2],
+    stride: [i64; 2],
+}
+
+impl Windows {
+    fn of(a: &super::Args) -> Result<Windows> {
+        let pair = |name: &str| -> Result<[i64; 2]> {
+            a.int_array(name)
+                .ok_or_else(|| Error::operator(format!("{name} has two numbers")))
+        };
+        Ok(Windows {
+            kernel: pair("kernel_size")?,
+            dilation: pair("dilation")?,
+            padding: pair("padding")?,
+            stride: pair("stride")?,
+        })
+    }
+
+    /// How many windows fit along an axis of two.
+    fn count(&self, axis: usize, size: &Dim) -> Dim {
+        let [kernel, dilation, padding, stride] =
+            [self.kernel, self.dilation, self.padding, self.stride]
+                .map(|pair| if axis == 0 { pair[0] } else { pair[1] });
+        let reach = dilation.saturating_mul(kernel - 1).saturating_add(1);
+        (size + (padding.saturating_mul(2) - reach)).floor_div(&Dim::from(stride)) + 1
+    }
+}
+
+fn batched(x: Value<'_>, rank: usize) -> Result<(Value<'_>, bool)> {
+    match x {
+        x if x.rank() == rank => Ok((x, true)),
+        x if x.rank() + 1 == rank => Ok((x.unsqueeze(0), false)),
+        x => Err(Error::operator(format!(
+            "expected {rank} dimensions, or one fewer, found {}",
+            x.ty()
+        ))),
+    }
+}
+
+fn unbatched(x: Value<'_>, batched: bool) -> Value<'_> {
+    if batched {
+        x
+    } else {
+        x.reshape(x.shape().split_off(1))
+    }
+}
+
+fn im2col<'g>(x: Value<'g>, windows: &Windows) -> Result<Value<'g>> {
+    let (x, has_batch) = batched(x, 4)?;
+    let border = [0, 0, windows.padding[0], windows.padding[1]].map(Dim::from);
+    let (kernel, stride, dilation) = (windows.kernel, windows.stride, windows.dilation);
+    let rows = x
+        .pad(&border, &border, 0)
+        .unfold(2, kernel[0], stride[0], dilation[0]);
+    let both = rows.unfold(3, kernel[1], stride[1], dilation[1]);
+    let columns = both
+        .permute(vec![0, 1, 4, 5, 2, 3])
+        .flatten(1, 3)
+        .flatten(2, 3);
+    Ok(unbatched(columns, has_batch))
+}
+
+fn col2im<'g>(x: Value<'g>, size: [Dim; 2], windows: &Windows) -> Result<Value<'g>> {
+    let (x, has_batch) = batched(x, 3)?;
+    let [batch, rows, columns] = x.sizes()?;
+    let builder: &Builder = x.builder();
+    let [height, width] = &size;
+    let counts = [windows.count(0, height), windows.count(1, width)];
+    let kernel = windows.kernel.map(Dim::from);
+    let area = &kernel[0] * &kernel[1];
+    let found = &counts[0] * &counts[1];
+    builder.symbols().require_equal(&columns, &found, || {
+        format!("{found} windows, {columns} columns")
+    })?;
+    let channels = rows.floor_div(&area);
+    let shape = [&kernel[..], &counts[..]].concat();
+    let place = |axis: usize| {
+        let along = |axis: usize| builder.iota(DType::I64, shape.clone(), axis);
+        along(axis) * windows.dilation[axis] + along(axis + 2) * windows.stride[axis]
+    };
+    let padded = [
+        height + 2 * windows.padding[0],
+        width + 2 * windows.padding[1],
+    ];
+    let index = (place(0) * &padded[1] + place(1)).flatten(0, -1);
+    let elements = x.reshape(vec![batch.clone(), channels.clone(), index.numel()]);
+    let canvas = builder.full(
+        x.dtype(),
+        vec![batch.clone(), channels.clone(), &padded[0] * &padded[1]],
+        0,
+    );
+    let summed = canvas.scatter(
+        2,
+        index.expand(elements.shape()),
+        elements,
+        ScatterFunction::Add,
+    );
+    let image = summed.reshape([&[batch, channels][..], &padded[..]].concat());
+    let border = [0, 0, -windows.padding[0], -windows.padding[1]].map(Dim::from);
+    Ok(unbatched(image.pad(&border, &border, 0), has_batch))
+}
