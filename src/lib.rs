@@ -4,6 +4,8 @@
 
 pub mod aten;
 pub mod cases;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod compare;
 pub mod dim;
 pub mod dtype;
@@ -14,6 +16,7 @@ pub mod ir;
 pub mod item;
 pub mod kernel;
 pub mod mapping;
+pub mod model;
 pub mod op;
 pub mod pass;
 pub mod scalar;
@@ -22,3 +25,6 @@ pub mod symbols;
 pub mod tensor;
 pub mod tensor_file;
 pub mod trace;
+
+pub use model::{CompileOptions, Device, Model, Session};
+pub use tensor::Tensor;

@@ -1,3 +1,5 @@
-//! The command line.
+//! The command line; see `onionskin --help`.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    onionskin::cli::main()
+}

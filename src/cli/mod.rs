@@ -1,0 +1,71 @@
+//! The command line, a file per command.
+//!
+//! Exit codes: 0 success; 1 the command ran and the answer is no (outputs differ, cases failed); 2 wrong usage; 3 anything
+//! else that went wrong, such as a malformed file or an unsupported operator.
+
+mod inputs;
+mod ops;
+mod output;
+mod run;
+mod show;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::{Error, Kind, Result};
+
+/// Traces of neural networks on any GPU.
+#[derive(Parser)]
+#[command(name = "onionskin", version, about, long_about = None, propagate_version = true)]
+#[command(
+    after_help = "Exit codes: 0 success, 1 outputs differ or cases failed, 2 wrong usage, 3 any other error."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Show(show::Show),
+    Run(run::Run),
+    Test(test::Test),
+    Ops(ops::Ops),
+}
+
+/// What a command that ran to its end answers.
+pub(crate) enum Outcome {
+    /// Exit code 0.
+    Yes,
+    /// Exit code 1.
+    No,
+}
+
+/// Runs the command that the process's arguments ask for.
+pub fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Show(command) => command.run(),
+        Command::Run(command) => command.run(),
+        Command::Test(command) => command.run(),
+        Command::Ops(command) => command.run(),
+    };
+    exit_code(outcome)
+}
+
+fn exit_code(outcome: Result<Outcome>) -> ExitCode {
+    match outcome {
+        Ok(Outcome::Yes) => ExitCode::SUCCESS,
+        Ok(Outcome::No) => ExitCode::from(1),
+        Err(error) => {
+            output::report(&error);
+            ExitCode::from(if error.kind() == Kind::Usage { 2 } else { 3 })
+        }
+    }
+}
+
+/// The error of JSON that could not be made.
+pub(crate) fn json_failed(error: serde_json::Error) -> Error {
+    Error::internal(format!("JSON: {error}"))
+}

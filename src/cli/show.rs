@@ -1,0 +1,109 @@
+//! `onionskin show`: the graph as text, its signature, weights and operators.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::inputs::Inputs;
+use super::{Outcome, output};
+use crate::Model;
+use crate::error::Result;
+use crate::ir::{Graph, Module};
+
+/// Show a model: its graph as text.
+#[derive(Args)]
+pub(super) struct Show {
+    /// A TorchScript archive or a JSON graph.
+    model: PathBuf,
+    #[command(flatten)]
+    inputs: Inputs,
+    /// The signature only.
+    #[arg(long)]
+    signature: bool,
+    /// The weights only: name, type and size.
+    #[arg(long)]
+    weights: bool,
+    /// The operators only: how often each occurs.
+    #[arg(long)]
+    operators: bool,
+}
+
+impl Show {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let module = import(&self.model, &self.inputs)?;
+        let all = !(self.signature || self.weights || self.operators);
+        for graph in &module.graphs {
+            if self.signature {
+                output::line(&signature(graph));
+            }
+            if self.operators {
+                operators(graph);
+            }
+            if all {
+                output::line(&graph.to_string());
+            }
+        }
+        if self.weights {
+            weights(&module);
+        }
+        Ok(Outcome::Yes)
+    }
+}
+
+/// Opens a model and imports it for the inputs that were given, or for those that the archive remembers.
+pub(super) fn import(path: &std::path::Path, inputs: &Inputs) -> Result<Module> {
+    let model = Model::open(path)?;
+    if inputs.is_empty() {
+        model.import()
+    } else {
+        model.import_for(&inputs.read()?)
+    }
+}
+
+/// `forward(x: f32[B, 3]) -> f32[B, 10]`
+pub(super) fn signature(graph: &Graph) -> String {
+    let name = |id| &graph.value(id).name;
+    let inputs: Vec<String> = graph
+        .inputs
+        .iter()
+        .map(|id| format!("{}: {}", name(*id), graph.ty(*id)))
+        .collect();
+    let outputs: Vec<String> = graph
+        .outputs
+        .iter()
+        .map(|id| graph.ty(*id).to_string())
+        .collect();
+    let mut text = format!(
+        "{}({}) -> {}",
+        graph.name,
+        inputs.join(", "),
+        outputs.join(", ")
+    );
+    for guard in &graph.guards {
+        text.push_str(&format!("\n  where {guard}"));
+        if !guard.place.is_unknown() {
+            text.push_str(&format!("  @ {}", guard.place));
+        }
+    }
+    text
+}
+
+fn operators(graph: &Graph) {
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for node in &graph.nodes {
+        *counts.entry(node.op.name()).or_default() += 1;
+    }
+    for (name, count) in counts {
+        output::line(&format!("{count:>6}  {name}"));
+    }
+}
+
+fn weights(module: &Module) {
+    let mut bytes = 0;
+    for (name, tensor) in &module.weights {
+        output::line(&format!("{:<24} {name}", tensor.tensor_type().to_string()));
+        bytes += tensor.bytes().len();
+    }
+    output::line(&format!("{} weights, {bytes} bytes", module.weights.len()));
+}

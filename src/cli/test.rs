@@ -1,0 +1,383 @@
+//! `onionskin test`: replays recorded cases and counts.
+//!
+//! Cases run in worker processes, so that one that crashes or hangs fails alone. A worker reads the number of a case from
+//! its standard input and answers with a line of JSON.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::{Outcome, json_failed, output};
+use crate::cases::{self, CaseArchive, CaseRef, CaseSet};
+use crate::compare::{Difference, compare};
+use crate::error::{Error, Result};
+use crate::{CompileOptions, Device, Model};
+
+/// Replay recorded cases and count how many agree with PyTorch.
+#[derive(Args)]
+pub(super) struct Test {
+    /// A folder of cases (with ops/, programs/ and models/, or one of these), or one case.
+    folder: PathBuf,
+    /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
+    #[arg(long, default_value = "auto")]
+    device: String,
+    /// Only cases whose name contains the pattern; `*` stands for any text.
+    #[arg(long)]
+    only: Option<String>,
+    /// Print one JSON object a line for each case, and last the counts.
+    #[arg(long)]
+    json: bool,
+    /// Worker processes; by default one for each processor.
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Seconds after which a case has failed.
+    #[arg(long, default_value_t = 300)]
+    timeout: u64,
+    #[arg(long, hide = true)]
+    worker: bool,
+}
+
+/// What is said of a case.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Verdict {
+    name: String,
+    kind: String,
+    passed: bool,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    max_abs_error: Option<f64>,
+    ms: f64,
+}
+
+#[derive(Default, Serialize)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+}
+
+impl Test {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let mut cases = cases::find(&self.folder)?;
+        if let Some(pattern) = &self.only {
+            cases.retain(|case| matches(pattern, &case.name));
+        }
+        if cases.is_empty() {
+            return Err(
+                Error::usage(format!("there are no cases in {}", self.folder.display()))
+                    .help("record some with examples/record.py, or loosen --only"),
+            );
+        }
+        if self.worker {
+            return self.work(&cases);
+        }
+        let verdicts = self.supervise(&cases)?;
+        self.summarise(&verdicts)
+    }
+
+    /// Answers case numbers until the input ends.
+    fn work(&self, cases: &[CaseRef]) -> Result<Outcome> {
+        let device = Device::open(&self.device)?;
+        for line in std::io::stdin().lines() {
+            let line = line.map_err(|error| Error::io("standard input", error))?;
+            let case = line
+                .trim()
+                .parse::<usize>()
+                .ok()
+                .and_then(|index| cases.get(index));
+            let case = case.ok_or_else(|| Error::usage(format!("{line:?} is no case number")))?;
+            let verdict = judge(case, &device);
+            output::line(&serde_json::to_string(&verdict).map_err(json_failed)?);
+        }
+        Ok(Outcome::Yes)
+    }
+
+    fn supervise(&self, cases: &[CaseRef]) -> Result<Vec<Verdict>> {
+        Device::open(&self.device)?;
+        let available = std::thread::available_parallelism().map_or(1, usize::from);
+        let jobs = self.jobs.unwrap_or(available).clamp(1, cases.len());
+        let next = Mutex::new(0..cases.len());
+        let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let bar = output::progress(cases.len(), "cases");
+        let verdicts = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..jobs {
+                scope.spawn(|| {
+                    let mut worker = None;
+                    while let Some(index) = take() {
+                        let Some(case) = cases.get(index) else { break };
+                        let verdict = self.ask(&mut worker, index, case);
+                        bar.inc(1);
+                        if self.json {
+                            bar.suspend(|| print_json(&verdict));
+                        }
+                        verdicts
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push((index, verdict));
+                    }
+                });
+            }
+        });
+        bar.finish_and_clear();
+        let mut verdicts = verdicts
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        verdicts.sort_by_key(|(index, _)| *index);
+        Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
+    }
+
+    /// Has a worker judge a case; a worker that dies or hangs is replaced, and the case has failed.
+    fn ask(&self, worker: &mut Option<Worker>, index: usize, case: &CaseRef) -> Verdict {
+        let start = Instant::now();
+        let answer = Worker::alive(worker, self)
+            .and_then(|worker| worker.ask(index, Duration::from_secs(self.timeout)));
+        answer.unwrap_or_else(|error| {
+            *worker = None;
+            Verdict {
+                name: case.name.clone(),
+                kind: kind_name(case).to_string(),
+                passed: false,
+                reason: Some(error.to_string()),
+                max_abs_error: None,
+                ms: start.elapsed().as_secs_f64() * 1e3,
+            }
+        })
+    }
+
+    fn summarise(&self, verdicts: &[Verdict]) -> Result<Outcome> {
+        let mut by_kind = std::collections::BTreeMap::<&str, Counts>::new();
+        let mut total = Counts::default();
+        for verdict in verdicts {
+            for counts in [by_kind.entry(&verdict.kind).or_default(), &mut total] {
+                *(if verdict.passed {
+                    &mut counts.passed
+                } else {
+                    &mut counts.failed
+                }) += 1;
+            }
+        }
+        if self.json {
+            let summary = serde_json::json!({"passed": total.passed, "failed": total.failed, "by_kind": by_kind});
+            output::line(&summary.to_string());
+        } else {
+            for verdict in verdicts.iter().filter(|verdict| !verdict.passed) {
+                output::line(&format!(
+                    "FAILED {}: {}",
+                    verdict.name,
+                    verdict.reason.as_deref().unwrap_or("?")
+                ));
+            }
+            for (kind, counts) in &by_kind {
+                output::line(&format!(
+                    "{kind:>8}: {} of {} passed",
+                    counts.passed,
+                    counts.passed + counts.failed
+                ));
+            }
+            output::line(&format!("{} passed, {} failed", total.passed, total.failed));
+        }
+        Ok(if total.failed == 0 {
+            Outcome::Yes
+        } else {
+            Outcome::No
+        })
+    }
+}
+
+fn print_json(verdict: &Verdict) {
+    if let Ok(line) = serde_json::to_string(verdict) {
+        output::line(&line);
+    }
+}
+
+fn kind_name(case: &CaseRef) -> &'static str {
+    case.kind.singular()
+}
+
+/// Whether a name contains a pattern in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut rest = name;
+    pattern.split('*').all(|part| match rest.find(part) {
+        Some(index) => {
+            rest = rest.get(index + part.len()..).unwrap_or_default();
+            true
+        }
+        None => false,
+    })
+}
+
+/// A process that judges cases.
+struct Worker {
+    child: Child,
+    input: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Worker {
+    fn alive<'a>(worker: &'a mut Option<Worker>, test: &Test) -> Result<&'a mut Worker> {
+        match worker {
+            Some(worker) => Ok(worker),
+            None => Ok(worker.insert(Worker::start(test)?)),
+        }
+    }
+
+    fn start(test: &Test) -> Result<Worker> {
+        let failed = |error| Error::io("the worker process", error);
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut command = Command::new(program);
+        command
+            .arg("test")
+            .arg(&test.folder)
+            .args(["--device", &test.device, "--worker"]);
+        if let Some(pattern) = &test.only {
+            command.args(["--only", pattern]);
+        }
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let missing = || Error::internal("a worker process has no pipes");
+        let input = child.stdin.take().ok_or_else(missing)?;
+        let lines = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();
+        let (sender, answers) = channel();
+        std::thread::spawn(move || {
+            lines
+                .map_while(|line| line.ok())
+                .try_for_each(|line| sender.send(line))
+        });
+        Ok(Worker {
+            child,
+            input,
+            answers,
+        })
+    }
+
+    fn ask(&mut self, index: usize, limit: Duration) -> Result<Verdict> {
+        let crashed = || Error::internal("crashed");
+        writeln!(self.input, "{index}")
+            .and_then(|()| self.input.flush())
+            .map_err(|_| crashed())?;
+        let answer = self
+            .answers
+            .recv_timeout(limit)
+            .map_err(|error| match error {
+                RecvTimeoutError::Timeout => {
+                    Error::device(format!("no answer after {} s", limit.as_secs()))
+                }
+                RecvTimeoutError::Disconnected => crashed(),
+            })?;
+        serde_json::from_str(&answer).map_err(json_failed)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a case; a panic is a failure of the case.
+fn judge(case: &CaseRef, device: &Device) -> Verdict {
+    let start = Instant::now();
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| replay(case, device)));
+    let (passed, reason, error) = match result {
+        Ok(Ok(differences)) => summary(&differences),
+        Ok(Err(error)) => (false, Some(format!("{}: {error}", error.kind().id())), None),
+        Err(panic) => (
+            false,
+            Some(format!("panicked: {}", panic_message(&*panic))),
+            None,
+        ),
+    };
+    Verdict {
+        name: case.name.clone(),
+        kind: kind_name(case).to_string(),
+        passed,
+        reason,
+        max_abs_error: error,
+        ms: start.elapsed().as_secs_f64() * 1e3,
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("without a message").to_string()
+}
+
+fn summary(differences: &[(String, Difference)]) -> (bool, Option<String>, Option<f64>) {
+    let wrong = differences
+        .iter()
+        .find(|(_, difference)| !difference.passed());
+    let reason = wrong.map(|(label, difference)| format!("{label}{difference}"));
+    let largest = differences
+        .iter()
+        .map(|(_, difference)| difference.max_abs)
+        .fold(0.0, f64::max);
+    (
+        wrong.is_none(),
+        reason,
+        largest.is_finite().then_some(largest),
+    )
+}
+
+/// Runs every set of a case on one session and compares every output.
+fn replay(case: &CaseRef, device: &Device) -> Result<Vec<(String, Difference)>> {
+    let case = case.load()?;
+    let model = match &case.archive {
+        CaseArchive::Path(path) => Model::open(path)?,
+        CaseArchive::Bytes(bytes) => Model::from_bytes(bytes.to_vec())?,
+    };
+    let session = model.compile(device, &CompileOptions::default())?;
+    let mut differences = Vec::new();
+    for set in &case.sets {
+        refuse_state(set)?;
+        for call in &set.calls {
+            let got = session
+                .call(&call.inputs)
+                .map_err(|error| match set.label.as_str() {
+                    "" => error,
+                    label => error.at(format!("set {label:?}")),
+                })?;
+            let label = if set.label.is_empty() {
+                String::new()
+            } else {
+                format!("set {:?}: ", set.label)
+            };
+            let found = compare(&got, &call.output, set.tolerance);
+            differences.extend(
+                found
+                    .into_iter()
+                    .map(|difference| (label.clone(), difference)),
+            );
+        }
+    }
+    Ok(differences)
+}
+
+/// Sets that need several methods or state between calls are not replayed yet.
+fn refuse_state(set: &CaseSet) -> Result<()> {
+    let other = set
+        .before
+        .iter()
+        .chain(set.calls.iter().map(|call| &call.method))
+        .find(|method| *method != "forward");
+    match other {
+        Some(method) => Err(Error::unsupported(format!(
+            "the case calls {method}; only forward is replayed"
+        ))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,137 @@
+//! What a user reads first: open a model, compile it for a device, run it.
+//!
+//! ```no_run
+//! # fn main() -> onionskin::error::Result<()> {
+//! use onionskin::{CompileOptions, Device, Model, Tensor};
+//!
+//! let model = Model::open("resnet18.pt")?;
+//! let session = model.compile(&Device::auto()?, &CompileOptions::default())?;
+//! let image = Tensor::from_vec([1, 3, 224, 224], vec![0.5f32; 3 * 224 * 224])?;
+//! let logits = session.run(&[image])?;
+//! println!("{:?}", logits[0].shape());
+//! # Ok(())
+//! # }
+//! ```
+
+mod device;
+mod session;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use device::Device;
+pub use session::{CompileOptions, Session};
+
+use crate::error::{Error, Result, Trail};
+use crate::ir::{Constant, Module};
+use crate::item::Item;
+use crate::trace::torchscript::{Archive, ImportOptions, InputSpec, import};
+
+/// A model: an archive that was traced or scripted by PyTorch, or a graph that was imported before.
+///
+/// Clones share the archive and the weights.
+#[derive(Clone)]
+pub struct Model {
+    source: Arc<Source>,
+}
+
+enum Source {
+    /// Imported for the sizes at hand when they are known.
+    Archive(Box<Archive>),
+    /// Ready.
+    Module(Module),
+}
+
+impl Model {
+    /// Opens a `.pt` archive or a `.json` graph. Weights are mapped, not read.
+    ///
+    /// # Errors
+    /// The file cannot be read, or its bytes are not what the format says.
+    pub fn open(path: impl AsRef<Path>) -> Result<Model> {
+        let path = path.as_ref();
+        let source = Archive::open(path).map(|archive| Source::Archive(Box::new(archive)));
+        Ok(Model {
+            source: Arc::new(source.at(|| path.display().to_string())?),
+        })
+    }
+
+    /// A model from the bytes of a `.pt` archive.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Model> {
+        Ok(Model {
+            source: Arc::new(Source::Archive(Box::new(Archive::from_bytes(bytes)?))),
+        })
+    }
+
+    /// A model from graphs.
+    pub fn from_module(module: Module) -> Model {
+        Model {
+            source: Arc::new(Source::Module(module)),
+        }
+    }
+
+    /// The graphs and weights, made with the example inputs that the archive holds.
+    ///
+    /// # Errors
+    /// Everything that is not supported, all at once; or the archive holds no example inputs (see
+    /// [`Model::import_for`]).
+    pub fn import(&self) -> Result<Module> {
+        self.import_with(&ImportOptions::default())
+    }
+
+    /// The graphs and weights for example arguments: their dtypes and ranks are fixed, their sizes become symbols.
+    pub fn import_for(&self, arguments: &[Item]) -> Result<Module> {
+        self.import_with(&ImportOptions::forward(
+            arguments.iter().map(example).collect(),
+        ))
+    }
+
+    /// The graphs and weights.
+    pub fn import_with(&self, options: &ImportOptions) -> Result<Module> {
+        match &*self.source {
+            Source::Archive(archive) => import(archive, options),
+            Source::Module(module) => Ok(module.clone()),
+        }
+    }
+
+    /// True if the graph can be made again for other sizes: the model is an archive.
+    fn can_reimport(&self) -> bool {
+        matches!(*self.source, Source::Archive(_))
+    }
+
+    /// Prepares the model for a device. What depends on sizes that only a call tells is done at the first such call.
+    pub fn compile(&self, device: &Device, options: &CompileOptions) -> Result<Session> {
+        Session::new(self.clone(), device.clone(), options.clone())
+    }
+}
+
+impl From<Archive> for Model {
+    fn from(archive: Archive) -> Model {
+        Model {
+            source: Arc::new(Source::Archive(Box::new(archive))),
+        }
+    }
+}
+
+/// An argument as an example: what the graph is made for.
+fn example(argument: &Item) -> InputSpec {
+    let all = |items: &[Item]| items.iter().map(example).collect();
+    match argument {
+        Item::Tensor(tensor) => InputSpec::from(tensor),
+        Item::Number(number) => InputSpec::Constant(Constant::Number(*number)),
+        Item::Str(text) => InputSpec::Constant(Constant::Str(text.clone())),
+        Item::None => InputSpec::Constant(Constant::None),
+        Item::Tuple(items) => InputSpec::Tuple(all(items)),
+        Item::List(items) => InputSpec::List(all(items)),
+        Item::Dict(items) => InputSpec::Dict(
+            items
+                .iter()
+                .map(|(key, item)| (key.clone(), example(item)))
+                .collect(),
+        ),
+    }
+}
+
+/// The error of a call that fits no graph of a model that cannot be imported again.
+fn no_fit(last: Option<Error>) -> Error {
+    last.unwrap_or_else(|| Error::input("the model has no graph"))
+}
