@@ -6,7 +6,7 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Number, Value};
-use crate::op::{BinaryFunction, ScanFunction};
+use crate::op::BinaryFunction;
 use crate::scalar::Scalar;
 use crate::shape::Shape;
 
@@ -178,23 +178,6 @@ pub(super) const ROWS: &[Composite] = &[
         &["0, 2, 3", "1.0, 2.0, 4, 2.0"],
     ),
     Composite::one(
-        &["aten::vander(Tensor x, int? N=None, bool increasing=False) -> Tensor"],
-        |a| {
-            let powers = vander(a.tensor("x"), a.optional_size("N"));
-            Ok(if a.bool("increasing") {
-                powers
-            } else {
-                powers.flip(&[-1])
-            })
-        },
-        &["f32[4]", "i64[3], 2, True", "f32[3], 0"],
-    ),
-    Composite::one(
-        &["aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor"],
-        |a| Ok(vander(a.tensor("x"), a.optional_size("N"))),
-        &["f32[B, 4]", "f32[3], N=5"],
-    ),
-    Composite::one(
         &[
             "aten::tensor.float(float t, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor",
             "aten::tensor.int(int t, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor",
@@ -332,21 +315,4 @@ fn linspace<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let from_start = start + step * index;
     let from_end = end - step * index.rsub((steps - 1) as f64);
     Ok(index.lt((steps / 2) as f64).where_(from_start, from_end))
-}
-
-/// Powers 0, 1, … of each element along a new last axis.
-fn vander(x: Value<'_>, count: Option<Dim>) -> Value<'_> {
-    let count = count.unwrap_or_else(|| x.size(-1));
-    let x = x.to(x.dtype().to_sum()).unsqueeze(-1);
-    let mut shape = x.shape();
-    if let Some(last) = shape.last_mut() {
-        *last = count;
-    }
-    let factors = x.expand(shape);
-    let one = x.builder().full(x.dtype(), Shape::new(), 1);
-    factors
-        .positions(-1)
-        .eq(0)
-        .where_(one, factors)
-        .scan(ScanFunction::Prod, -1)
 }

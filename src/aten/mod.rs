@@ -20,26 +20,34 @@ use crate::ir::{Argument, Builder, Value};
 use crate::shape::TensorType;
 
 mod activation;
+mod advanced;
 mod attention;
 mod contraction;
-mod convolution;
-mod linear;
-mod normalization;
-mod pooling;
-mod resample;
-mod resize;
-mod softmax;
-mod windows;
 mod convert;
+mod convolution;
 mod create;
+mod cumulative;
 mod diagonal;
+mod index;
 mod join;
+mod linear;
+mod norm;
+mod normalization;
+mod order;
 mod pad;
 mod parts;
+mod pooling;
 mod positions;
 mod rearrange;
+mod reduce;
+mod resample;
+mod resize;
+mod scatter;
 mod slice;
+mod softmax;
+mod statistics;
 mod view;
+mod windows;
 mod write;
 
 /// The families of rows.
@@ -59,6 +67,13 @@ const FAMILIES: &[&[Composite]] = &[
     pad::ROWS,
     rearrange::ROWS,
     slice::ROWS,
+    cumulative::ROWS,
+    index::ROWS,
+    norm::ROWS,
+    order::ROWS,
+    reduce::ROWS,
+    scatter::ROWS,
+    statistics::ROWS,
     view::ROWS,
     write::ROWS,
 ];

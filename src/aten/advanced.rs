@@ -1,0 +1,214 @@
+//! Indexing by tensors, one for each indexed axis: `x[:, i, j]` and its assignment.
+
+use super::index::rank_of_true;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+use crate::op::ScatterFunction;
+use crate::shape::Shape;
+
+/// A value rearranged so that its indexed axes are one, with the linear indices along it.
+struct Plan<'g> {
+    /// Axes of the value: those before the indexed ones, the indexed ones, the rest.
+    order: Vec<usize>,
+    /// How many axes stay in front of the indexed ones.
+    before: usize,
+    /// How many axes are indexed.
+    indexed: usize,
+    /// Linear indices over the indexed axes, of the indices' common shape.
+    index: Value<'g>,
+}
+
+impl<'g> Plan<'g> {
+    /// Indexed axes that stand side by side keep their place; else the indices' shape comes first, as in PyTorch.
+    fn new(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Result<Plan<'g>> {
+        if indices.len() > x.rank() {
+            return Err(Error::operator(format!(
+                "{} indices for {}",
+                indices.len(),
+                x.ty()
+            )));
+        }
+        let given: Vec<(usize, Value<'g>)> = indices
+            .iter()
+            .enumerate()
+            .filter_map(|(axis, index)| Some((axis, (*index)?)))
+            .collect();
+        for (_, index) in &given {
+            if !index.dtype().is_integer() || index.dtype() == DType::U8 {
+                return Err(Error::operator(format!("{} is no index", index.ty())));
+            }
+        }
+        let axes: Vec<usize> = given.iter().map(|(axis, _)| *axis).collect();
+        let first = axes
+            .first()
+            .copied()
+            .ok_or_else(|| Error::operator("no indices"))?;
+        let adjacent = axes.iter().copied().eq(first..first + axes.len());
+        let before = if adjacent { first } else { 0 };
+        let others: Vec<usize> = (0..x.rank()).filter(|axis| !axes.contains(axis)).collect();
+        let order = [
+            others.get(..before).unwrap_or_default(),
+            &axes,
+            others.get(before..).unwrap_or_default(),
+        ]
+        .concat();
+        Ok(Plan {
+            index: linear(x, &given)?,
+            order,
+            before,
+            indexed: axes.len(),
+        })
+    }
+
+    /// The value with the indexed axes joined into one.
+    fn joined(&self, x: Value<'g>) -> Value<'g> {
+        let moved = x.permute(self.order.clone());
+        let shape = moved.shape();
+        let (lead, rest) = shape.split_at(self.before.min(shape.len()));
+        let (indexed, rest) = rest.split_at(self.indexed.min(rest.len()));
+        moved.reshape([lead, &[Dim::product(indexed)], rest].concat())
+    }
+
+    /// The shape of the elements that the indices name.
+    fn result(&self, joined: &Shape) -> Shape {
+        let lead = joined.iter().take(self.before).cloned();
+        let rest = joined.iter().skip(self.before + 1).cloned();
+        lead.chain(self.index.shape()).chain(rest).collect()
+    }
+}
+
+/// Row-major positions over the indexed axes; a single index stays as it is.
+fn linear<'g>(x: Value<'g>, given: &[(usize, Value<'g>)]) -> Result<Value<'g>> {
+    if let [(_, single)] = given {
+        return Ok(*single);
+    }
+    let shapes: Vec<Shape> = given.iter().map(|(_, index)| index.shape()).collect();
+    let shape = x.builder().symbols().broadcast_shapes(&shapes)?;
+    let mut total = x.builder().full(DType::I64, shape.clone(), 0);
+    for (axis, index) in given {
+        let size = x.size(i64::try_from(*axis).unwrap_or(i64::MAX));
+        let index = index.to(DType::I64).expand(shape.clone());
+        let wrapped = index.lt(0).where_(index + &size, index);
+        total = total * &size + wrapped;
+    }
+    Ok(total)
+}
+
+/// `x[indices]`; an absent index takes a whole axis.
+pub(super) fn indexed<'g>(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Result<Value<'g>> {
+    if indices.iter().all(Option::is_none) {
+        return Ok(x);
+    }
+    if indices.iter().flatten().any(|index| is_mask(*index)) {
+        return Err(Error::unsupported(
+            "the size of what a bool mask selects depends on the mask's elements",
+        )
+        .help("use torch.where on whole tensors, or multiply by the mask"));
+    }
+    let plan = Plan::new(x, indices)?;
+    let joined = plan.joined(x);
+    let shape = plan.result(&joined.shape());
+    let dim = i64::try_from(plan.before).unwrap_or(i64::MAX);
+    Ok(joined
+        .index_select(dim, plan.index.flatten(0, -1))
+        .reshape(shape))
+}
+
+/// The value with `x[indices]` set to `values`, or with them added.
+pub(super) fn replaced<'g>(
+    x: Value<'g>,
+    indices: &[Option<Value<'g>>],
+    values: Value<'g>,
+    accumulate: bool,
+) -> Result<Value<'g>> {
+    let given: Vec<Value<'g>> = indices.iter().flatten().copied().collect();
+    if given.is_empty() {
+        let values = values.to(x.dtype()).expand(x.shape());
+        return Ok(if accumulate { x + values } else { values });
+    }
+    if given.iter().any(|index| is_mask(*index)) {
+        let [mask] = given.as_slice() else {
+            return Err(Error::unsupported("a bool mask beside other indices"));
+        };
+        let lead = indices.iter().take_while(|index| index.is_none()).count();
+        return masked(x, *mask, lead, values, accumulate);
+    }
+    let plan = Plan::new(x, indices)?;
+    let joined = plan.joined(x);
+    let values = values.to(x.dtype()).expand(plan.result(&joined.shape()));
+    // One axis of indices where the common shape stood.
+    let mut flat = joined.shape();
+    flat.splice(plan.before..plan.before + 1, [plan.index.numel()]);
+    let values = values.reshape(flat.clone());
+    let mut lined_up = vec![Dim::ONE; joined.rank()];
+    if let Some(place) = lined_up.get_mut(plan.before) {
+        *place = plan.index.numel();
+    }
+    let index = plan.index.reshape(lined_up).expand(flat);
+    let function = if accumulate {
+        ScatterFunction::Add
+    } else {
+        ScatterFunction::Set
+    };
+    let dim = i64::try_from(plan.before).unwrap_or(i64::MAX);
+    let written = joined.scatter(dim, index, values, function);
+    let ordered: Shape = plan
+        .order
+        .iter()
+        .filter_map(|axis| x.shape().get(*axis).cloned())
+        .collect();
+    let back = (0..x.rank()).filter_map(|axis| plan.order.iter().position(|place| *place == axis));
+    Ok(written.reshape(ordered).permute(back.collect::<Vec<_>>()))
+}
+
+fn is_mask(index: Value) -> bool {
+    matches!(index.dtype(), DType::Bool | DType::U8)
+}
+
+/// The value with the elements under a mask, which covers axes from `lead` on, set to `values`.
+fn masked<'g>(
+    x: Value<'g>,
+    mask: Value<'g>,
+    lead: usize,
+    values: Value<'g>,
+    accumulate: bool,
+) -> Result<Value<'g>> {
+    let covered = mask.rank();
+    let rest = x.rank().checked_sub(lead + covered).ok_or_else(|| {
+        Error::operator(format!("the mask {} does not cover {}", mask.ty(), x.ty()))
+    })?;
+    let mut shape = mask.shape();
+    shape.extend(std::iter::repeat_n(Dim::ONE, rest));
+    let wide_mask = mask.to_bool().reshape(shape);
+    let values = values.to(x.dtype());
+    let has_count = values.rank() > rest && !values.size(-1 - rest as i64).is(1);
+    let values = if has_count {
+        if lead != 0 || values.rank() != rest + 1 {
+            return Err(Error::unsupported(
+                "values by number under a mask that does not cover the first axes",
+            ));
+        }
+        // The n-th true place takes the n-th row of the values.
+        let order = rank_of_true(mask.to_bool().flatten(0, -1)) - 1;
+        let last = &values.size(0) - 1;
+        let rows = values.index_select(0, order.clamp(Some(0.into()), Some(last.into())));
+        let shape = [
+            &mask.shape()[..],
+            values.shape().get(1..).unwrap_or_default(),
+        ]
+        .concat();
+        rows.reshape(shape)
+    } else {
+        // The count's axis of size 1, if there is one, gives way to the mask's axes.
+        let mut shape = values.shape();
+        if values.rank() > rest {
+            let at = values.rank() - rest - 1;
+            shape.splice(at..at + 1, std::iter::repeat_n(Dim::ONE, covered));
+        }
+        values.reshape(shape)
+    };
+    let written = if accumulate { x + values } else { values };
+    Ok(wide_mask.where_(written.expand(x.shape()), x))
+}

@@ -1,0 +1,367 @@
+//! Running sums and extremes, differences, integrals by the trapezoidal rule.
+
+use super::Composite;
+use super::join::cat;
+use super::parts::check_axis;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+use crate::op::ScanFunction;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &["aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"],
+        |a| {
+            Ok(running(
+                a.tensor("self"),
+                ScanFunction::Sum,
+                a.int("dim"),
+                a.dtype("dtype"),
+            ))
+        },
+        &[
+            "f32[B, 3], 1",
+            "i32[2, 3], 0",
+            "bool[3], 0",
+            "f16[2, 3], -1, dtype=f32",
+            "f32[], 0",
+            "f32[0], 0",
+        ],
+    ),
+    Composite::one(
+        &["aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"],
+        |a| {
+            Ok(running(
+                a.tensor("self"),
+                ScanFunction::Prod,
+                a.int("dim"),
+                a.dtype("dtype"),
+            ))
+        },
+        &["f32[B, 3], 1", "i32[2, 3], 0"],
+    ),
+    Composite::many(
+        &["aten::cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)"],
+        |a| {
+            Ok(running_extreme(
+                a.tensor("self"),
+                ScanFunction::Max,
+                a.int("dim"),
+            ))
+        },
+        &["f32[B, 3], 1", "bool[2, 3], 0", "i64[], 0"],
+    ),
+    Composite::many(
+        &["aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)"],
+        |a| {
+            Ok(running_extreme(
+                a.tensor("self"),
+                ScanFunction::Min,
+                a.int("dim"),
+            ))
+        },
+        &["f32[B, 3], 1", "bool[2, 3], 0"],
+    ),
+    Composite::one(
+        &["aten::logcumsumexp(Tensor self, int dim) -> Tensor"],
+        |a| {
+            Ok(a.tensor("self")
+                .to_float()
+                .scan(ScanFunction::LogSumExp, a.int("dim")))
+        },
+        &["f32[B, 3], 1", "f16[2, 3], 0"],
+    ),
+    Composite::one(
+        &[
+            "aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+        ],
+        |a| {
+            let (x, dim) = (a.tensor("self"), a.int("dim"));
+            check_axis(x, dim)?;
+            let parts = [
+                a.optional_tensor("prepend"),
+                Some(x),
+                a.optional_tensor("append"),
+            ];
+            let parts: Vec<Value> = parts.into_iter().flatten().collect();
+            let joined = if parts.len() > 1 {
+                cat(a.builder(), &parts, dim)
+            } else {
+                x
+            };
+            difference(joined, a.int("n"), dim)
+        },
+        &[
+            "f32[B, 4]",
+            "i64[4, 3], 2, 0",
+            "bool[4]",
+            "f32[2], 5",
+            "f32[3], 1, 0, f32[1], f32[2]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
+            "aten::trapz.dx(Tensor y, *, float dx=1., int dim=-1) -> Tensor",
+        ],
+        |a| {
+            let (y, dim) = (a.tensor("y"), a.int("dim"));
+            if y.size(dim).is(0) {
+                return Ok((y.sum(&[dim], false) * 0.0).to(y.dtype()));
+            }
+            let [left, right] = neighbours(y, dim)?;
+            Ok((left + right).sum(&[dim], false) * (a.float("dx") / 2.0))
+        },
+        &["f32[B, 4]", "f32[4, 3], dx=0.5, dim=0"],
+    ),
+    Composite::one(
+        &[
+            "aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+            "aten::trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+        ],
+        |a| {
+            let (y, dim) = (a.tensor("y"), a.int("dim"));
+            if y.size(dim).is(0) {
+                return Ok((y.sum(&[dim], false) * 0.0).to(y.dtype()));
+            }
+            Ok(areas(y, a.tensor("x"), dim)?.sum(&[dim], false) / 2.0)
+        },
+        &["x: f32[B, 4], f32[4]", "x: f32[4, 3], f32[4, 3], dim=0"],
+    ),
+    Composite::one(
+        &["aten::cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor"],
+        |a| {
+            let dim = a.int("dim");
+            let [left, right] = neighbours(a.tensor("y"), dim)?;
+            Ok(running(left + right, ScanFunction::Sum, dim, None) * (a.float("dx") / 2.0))
+        },
+        &["dx: f32[B, 4]", "dx: f32[4, 3], dx=0.5, dim=0"],
+    ),
+    Composite::one(
+        &["aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor"],
+        |a| {
+            let dim = a.int("dim");
+            Ok(running(
+                areas(a.tensor("y"), a.tensor("x"), dim)?,
+                ScanFunction::Sum,
+                dim,
+                None,
+            ) / 2.0)
+        },
+        &["x: f32[B, 4], f32[4]"],
+    ),
+    Composite::many(
+        &[
+            "aten::gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]",
+            "aten::gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, int edge_order=1) -> Tensor[]",
+            "aten::gradient.array(Tensor self, *, int[] dim, int edge_order=1) -> Tensor[]",
+            "aten::gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int edge_order=1) -> Tensor[]",
+            "aten::gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int edge_order=1) -> Tensor[]",
+        ],
+        |a| {
+            let (x, dims) = (a.tensor("self"), gradient_dims(a));
+            let given = a.optional_floats("spacing").unwrap_or_default();
+            let spacing = |index: usize| {
+                if given.len() == 1 {
+                    given.first()
+                } else {
+                    given.get(index)
+                }
+            };
+            let along = |(index, dim): (usize, &i64)| {
+                let step = spacing(index).copied().unwrap_or(1.0);
+                gradient_even(x, *dim, step, a.int("edge_order"))
+            };
+            dims.iter().enumerate().map(along).collect()
+        },
+        &[
+            "scalarint: f32[4, 5]",
+            "scalarint: f32[B, 5], spacing=0.5, dim=1, edge_order=2",
+            "scalarrayarray: f32[4, 5], spacing=[1.0, 2.0], dim=[1, 0]",
+        ],
+    ),
+    Composite::many(
+        &[
+            "aten::gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int edge_order=1) -> Tensor[]",
+            "aten::gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[] dim, int edge_order=1) -> Tensor[]",
+        ],
+        |a| {
+            let (x, dims, coordinates) = (a.tensor("self"), gradient_dims(a), a.tensors("spacing"));
+            let pairs = dims.iter().zip(coordinates);
+            pairs
+                .map(|(dim, at)| gradient_at(x, *dim, at, a.int("edge_order")))
+                .collect()
+        },
+        &[
+            "tensorarrayint: f32[B, 5], spacing=[f32[5]], dim=1",
+            "tensorarray: f32[4, 5], spacing=[f32[4], f32[5]], dim=[0, 1], edge_order=2",
+        ],
+    ),
+];
+
+/// A running sum or product in the dtype that the call asks for, `i64` for integers.
+fn running(x: Value<'_>, function: ScanFunction, dim: i64, dtype: Option<DType>) -> Value<'_> {
+    let dtype = dtype.unwrap_or(x.dtype().to_sum());
+    let wide = if dtype == DType::Bool {
+        DType::I64
+    } else {
+        dtype
+    };
+    x.to(dtype).to(wide).scan(function, dim).to(dtype)
+}
+
+/// Running extremes and where they stand: the last place that reached the extreme.
+fn running_extreme(x: Value<'_>, function: ScanFunction, dim: i64) -> Vec<Value<'_>> {
+    let builder = x.builder();
+    if x.rank() == 0 {
+        return vec![x, builder.full(DType::I64, vec![], 0)];
+    }
+    let wide = if x.dtype() == DType::Bool {
+        x.to(DType::I32)
+    } else {
+        x
+    };
+    let best = wide.scan(function, dim);
+    let reached = if x.dtype().is_float() {
+        wide.eq(best).logical_or(wide.isnan())
+    } else {
+        wide.eq(best)
+    };
+    let place = x.positions(dim).expand(x.shape());
+    let index = reached.where_(place, 0).scan(ScanFunction::Max, dim);
+    vec![best.to(x.dtype()), index]
+}
+
+/// Each element of an axis but the last, and each but the first.
+fn neighbours<'g>(x: Value<'g>, dim: i64) -> Result<[Value<'g>; 2]> {
+    check_axis(x, dim)?;
+    let size = x.size(dim);
+    let length = if size.is(0) { Dim::ZERO } else { &size - 1 };
+    let start = &size - &length;
+    Ok([
+        x.narrow(dim, 0, length.clone()),
+        x.narrow(dim, start, length),
+    ])
+}
+
+fn difference(x: Value<'_>, order: i64, dim: i64) -> Result<Value<'_>> {
+    if order < 0 {
+        return Err(Error::operator(format!("the difference of order {order}")));
+    }
+    let mut result = x;
+    for _ in 0..order {
+        if result.size(dim).is(0) {
+            break;
+        }
+        let [left, right] = neighbours(result, dim)?;
+        result = if x.dtype() == DType::Bool {
+            left.logical_xor(right)
+        } else {
+            right - left
+        };
+    }
+    Ok(result)
+}
+
+/// Twice the areas under a line through the elements of `y` at `x`.
+fn areas<'g>(y: Value<'g>, x: Value<'g>, dim: i64) -> Result<Value<'g>> {
+    let axis = check_axis(y, dim)?;
+    let x = if x.rank() == 1 {
+        let mut shape = vec![Dim::ONE; y.rank()];
+        if let Some(size) = shape.get_mut(axis) {
+            *size = x.numel();
+        }
+        x.reshape(shape)
+    } else {
+        let lead = y.rank().saturating_sub(x.rank());
+        x.reshape([vec![Dim::ONE; lead], x.shape()].concat())
+    };
+    let dim = i64::try_from(axis + x.rank() - y.rank()).unwrap_or(0);
+    let [left, right] = neighbours(y, i64::try_from(axis).unwrap_or(0))?;
+    Ok(difference(x, 1, dim)? * (left + right))
+}
+
+fn gradient_dims(a: &super::Args) -> Vec<i64> {
+    let rank = a.tensor("self").rank();
+    a.optional_ints("dim")
+        .unwrap_or_else(|| (0i64..).take(rank).collect())
+}
+
+/// Central differences of evenly spaced elements; at the ends one-sided ones of first or second order.
+fn gradient_even(x: Value<'_>, dim: i64, step: f64, edge_order: i64) -> Result<Value<'_>> {
+    check_axis(x, dim)?;
+    let x = x.to_float();
+    let size = x.size(dim);
+    let at = |index: i64| {
+        x.narrow(
+            dim,
+            if index < 0 {
+                &size + index
+            } else {
+                Dim::from(index)
+            },
+            1,
+        )
+    };
+    let inner = (x.narrow(dim, 2, &size - 2) - x.narrow(dim, 0, &size - 2)) / (2.0 * step);
+    let (first, last) = match edge_order {
+        1 => ((at(1) - at(0)) / step, (at(-1) - at(-2)) / step),
+        2 => (
+            (at(0) * -1.5 + at(1) * 2.0 - at(2) * 0.5) / step,
+            (at(-1) * 1.5 - at(-2) * 2.0 + at(-3) * 0.5) / step,
+        ),
+        other => return Err(Error::operator(format!("edge_order = {other}"))),
+    };
+    super::join::join(x.builder(), &[first, inner, last], dim)
+}
+
+/// Differences of elements at given coordinates, weighted so that parabolas come out exactly.
+fn gradient_at<'g>(
+    x: Value<'g>,
+    dim: i64,
+    coordinates: Value<'g>,
+    edge_order: i64,
+) -> Result<Value<'g>> {
+    let axis = check_axis(x, dim)?;
+    let x = x.to_float();
+    let size = x.size(dim);
+    let mut shape = vec![Dim::ONE; x.rank()];
+    if let Some(place) = shape.get_mut(axis) {
+        *place = &size - 1;
+    }
+    let steps = difference(coordinates.to(x.dtype()), 1, 0)?.reshape(shape);
+    let count = &size - 2;
+    let value = |start: i64| x.narrow(dim, start, count.clone());
+    let (before, after) = (
+        steps.narrow(dim, 0, count.clone()),
+        steps.narrow(dim, 1, count.clone()),
+    );
+    let inner = value(0) * (after * -1.0 / (before * (before + after)))
+        + value(1) * ((after - before) / (before * after))
+        + value(2) * (before / (after * (before + after)));
+    let end = |index: i64, size: &Dim| {
+        if index < 0 {
+            size + index
+        } else {
+            Dim::from(index)
+        }
+    };
+    let at = |index: i64| x.narrow(dim, end(index, &size), 1);
+    let step = |index: i64| steps.narrow(dim, end(index, &(&size - 1)), 1);
+    let edge = |places: [i64; 3], near: Value<'g>, far: Value<'g>, sign: f64| {
+        let slope = at(places[0]) * ((near * -2.0 - far) / (near * (near + far)))
+            + at(places[1]) * ((near + far) / (near * far))
+            - at(places[2]) * (near / (far * (near + far)));
+        slope * sign
+    };
+    let (first, last) = match edge_order {
+        1 => ((at(1) - at(0)) / step(0), (at(-1) - at(-2)) / step(-1)),
+        2 => (
+            edge([0, 1, 2], step(0), step(1), 1.0),
+            edge([-1, -2, -3], step(-1), step(-2), -1.0),
+        ),
+        other => return Err(Error::operator(format!("edge_order = {other}"))),
+    };
+    super::join::join(x.builder(), &[first, inner, last], dim)
+}

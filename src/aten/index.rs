@@ -1,0 +1,311 @@
+//! Elements taken by index.
+
+use super::advanced::{indexed, replaced};
+use super::join::broadcast;
+use super::parts::check_axis;
+use super::positions::where_true;
+use super::{Args, Composite};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+use crate::op::ScanFunction;
+use crate::shape::Shape;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
+            "aten::index.Tensor_hacked_twin(Tensor self, Tensor[] indices) -> Tensor",
+            "aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
+            "aten::_unsafe_index.Tensor_hacked_twin(Tensor self, Tensor[] indices) -> Tensor",
+        ],
+        |a| indexed(a.tensor("self"), &a.optional_tensors("indices")),
+        &[
+            "f32[4, B], [i64[3]]",
+            "f32[B, 4, 5], [None, i64[2], i64[3, 1]]",
+            "f32[4, B, 5], [i64[2], None, i64[2]]",
+            "f32[4], [i64[]]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+            "aten::index_put.hacked_twin(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor",
+            "aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+            "aten::_unsafe_index_put.hacked_twin(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor",
+            "aten::_index_put_impl(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor",
+        ],
+        |a| {
+            replaced(
+                a.tensor("self"),
+                &a.optional_tensors("indices"),
+                a.tensor("values"),
+                a.bool("accumulate"),
+            )
+        },
+        &[
+            "f32[4, B], [i64[3]], f32[3, B], True",
+            "f32[B, 4, 5], [None, i64[2], i64[2]], f32[]",
+            "f32[B, 4], [bool[B, 4]], f32[]",
+            "f32[4, B, 5], [i64[2], None, i64[2]], f32[2, 1], True",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor",
+        ],
+        |a| {
+            let x = a.tensor("self");
+            let kept = indexed(x, &inside(x, &a.optional_tensors("indices")))?;
+            let fill = a.builder().full(x.dtype(), Shape::new(), a.number("fill"));
+            Ok(a.tensor("mask").where_(kept, fill))
+        },
+        &["f32[4], bool[3], [i64[3]], 0"],
+    ),
+    Composite::one(
+        &[
+            "aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor",
+        ],
+        |a| {
+            let x = a.tensor("self");
+            let added = a.tensor("mask").where_(a.tensor("values"), false);
+            replaced(x, &inside(x, &a.optional_tensors("indices")), added, true)
+        },
+        &["f32[4], bool[3], [i64[3]], f32[3]"],
+    ),
+    Composite::one(
+        &["aten::index_select(Tensor self, int dim, Tensor index) -> Tensor"],
+        |a| {
+            let (x, dim) = (a.tensor("self"), a.int("dim"));
+            if x.rank() == 0 {
+                return Ok(x);
+            }
+            check_axis(x, dim)?;
+            Ok(x.index_select(dim, a.tensor("index")))
+        },
+        &["f32[4, B], 0, i64[3]", "f32[B, 4], -1, i32[2]"],
+    ),
+    Composite::one(
+        &["aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"],
+        |a| Ok(gather(a.tensor("self"), a.int("dim"), a.tensor("index"))),
+        &[
+            "f32[B, 4], 1, i64[B, 3]",
+            "f32[4, 3], 0, i64[2, 2]",
+            "f32[], 0, i64[]",
+        ],
+    ),
+    Composite::one(
+        &["aten::take(Tensor self, Tensor index) -> Tensor"],
+        |a| Ok(take(a.tensor("self").flatten(0, -1), a.tensor("index"))),
+        &["f32[4, 3], i64[2, B]", "f32[], i64[1]"],
+    ),
+    Composite::one(
+        &["aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"],
+        |a| {
+            let (x, index) = (a.tensor("self"), a.tensor("indices"));
+            match a.optional_int("dim") {
+                Some(dim) => take_along(x, index, dim),
+                None => Ok(take(x.flatten(0, -1), index.flatten(0, -1))),
+            }
+        },
+        &["f32[B, 4], i64[1, 2], 1", "f32[4, 3], i64[5]"],
+    ),
+    Composite::one(
+        &[
+            "aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
+        ],
+        |a| Ok(rows_of(a.tensor("weight"), a.tensor("indices"))),
+        &["f32[10, 4], i64[B, 3]", "f32[10, 4], i64[]"],
+    ),
+    Composite::one(
+        &["aten::one_hot(Tensor self, int num_classes=-1) -> Tensor"],
+        |a| {
+            let (x, classes) = (a.tensor("self"), a.int("num_classes"));
+            if classes < 0 {
+                return a.reject("the number of classes depends on the elements; pass num_classes");
+            }
+            let class = a.builder().iota(DType::I64, vec![Dim::from(classes)], 0);
+            Ok(x.unsqueeze(-1).eq(class).to(DType::I64))
+        },
+        &["i64[B, 2], 5"],
+    ),
+    Composite::one(
+        &[
+            "aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
+            "aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
+        ],
+        |a| {
+            let sequence = a.tensor("sorted_sequence");
+            let sorted = match a.optional_tensor("sorter") {
+                Some(order) => gather(sequence, -1, order),
+                None => sequence,
+            };
+            let right = a.bool("right") || a.str("side") == "right";
+            search(a, sorted, a.tensor("self"), right)
+        },
+        &[
+            "f32[5], f32[B]",
+            "f32[2, 5], f32[2, 3], right=True",
+            "Scalar: f32[5], 0.5, out_int32=True",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
+            "aten::bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
+        ],
+        |a| search(a, a.tensor("boundaries"), a.tensor("self"), a.bool("right")),
+        &["f32[B, 2], f32[5]", "Scalar: 0.5, f32[5], right=True"],
+    ),
+    Composite::one(
+        &["aten::nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor"],
+        |a| nonzero_static(a.tensor("self"), a.size("size"), a.int("fill_value")),
+        &["f32[2, 3], size=4", "i64[3], size=5, fill_value=7"],
+    ),
+    Composite::one(
+        &[
+            "aten::nonzero(Tensor self) -> Tensor",
+            "aten::argwhere(Tensor self) -> Tensor",
+            "aten::masked_select(Tensor self, Tensor mask) -> Tensor",
+        ],
+        |a| {
+            a.reject("the result's size depends on the elements, which a graph does not know; use torch.where on whole tensors")
+        },
+        &[],
+    ),
+    Composite::many(
+        &[
+            "aten::nonzero_numpy(Tensor self) -> Tensor[]",
+            "aten::_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)",
+            "aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
+            "aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
+            "aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)",
+        ],
+        |a| a.reject("the results' size depends on the elements, which a graph does not know"),
+        &[],
+    ),
+];
+
+/// `torch.gather`, scalars included.
+pub(super) fn gather<'g>(x: Value<'g>, dim: i64, index: Value<'g>) -> Value<'g> {
+    let shape = index.shape();
+    match (x.rank(), shape.len()) {
+        (0, 0) => x.unsqueeze(0).gather(0, index.unsqueeze(0)).reshape(shape),
+        (0, _) => x.unsqueeze(0).gather(dim, index),
+        (1, 0) => x.gather(0, index.unsqueeze(0)).reshape(shape),
+        _ if shape.iter().any(|size| size.is(0)) => x.builder().full(x.dtype(), shape, false),
+        _ => x.gather(dim, index),
+    }
+}
+
+/// Elements of a vector, in the shape of the indices.
+fn take<'g>(x: Value<'g>, index: Value<'g>) -> Value<'g> {
+    x.index_select(0, index.flatten(0, -1))
+        .reshape(index.shape())
+}
+
+/// Rows of a matrix, in the shape of the indices.
+pub(super) fn rows_of<'g>(x: Value<'g>, index: Value<'g>) -> Value<'g> {
+    let mut shape = index.shape();
+    shape.extend(x.shape().into_iter().skip(1));
+    x.index_select(0, index.flatten(0, -1)).reshape(shape)
+}
+
+fn take_along<'g>(x: Value<'g>, index: Value<'g>, dim: i64) -> Result<Value<'g>> {
+    let axis = check_axis(x, dim)?;
+    if x.rank() != index.rank() {
+        return Err(Error::operator(format!(
+            "{} does not index {}",
+            index.ty(),
+            x.ty()
+        )));
+    }
+    // Off the axis the two broadcast; along it each keeps its own size.
+    let without = |value: Value<'g>| {
+        let mut shape = value.shape();
+        shape.splice(axis..axis + 1, [Dim::ONE]);
+        shape
+    };
+    let common = x
+        .builder()
+        .symbols()
+        .broadcast_shapes(&[without(x), without(index)])?;
+    let expanded = |value: Value<'g>| {
+        let mut shape = common.clone();
+        shape.splice(axis..axis + 1, [value.size(dim)]);
+        value.expand(shape)
+    };
+    Ok(gather(expanded(x), dim, expanded(index)))
+}
+
+/// Indices clamped into their axes, for those that a mask covers.
+fn inside<'g>(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Vec<Option<Value<'g>>> {
+    let clamped = |(axis, index): (i64, &Option<Value<'g>>)| {
+        let index = (*index)?;
+        let last = &x.size(axis) - 1;
+        Some(index.clamp(Some((-&x.size(axis)).into()), Some(last.into())))
+    };
+    (0i64..).zip(indices).map(clamped).collect()
+}
+
+/// How many elements of each sorted row lie before each value: less, or with `right` not greater. Not-a-number lies behind
+/// everything.
+fn search<'g>(
+    a: &Args<'g>,
+    sorted: Value<'g>,
+    values: Value<'g>,
+    right: bool,
+) -> Result<Value<'g>> {
+    let rows = if sorted.rank() <= 1 {
+        sorted
+    } else {
+        sorted.unsqueeze(-2)
+    };
+    let wanted = values.unsqueeze(-1);
+    let (rows, wanted) = match broadcast(a.builder(), &[rows, wanted])?.as_slice() {
+        [rows, wanted] => (*rows, *wanted),
+        _ => return Err(Error::internal("two values broadcast to two")),
+    };
+    let behind = if right {
+        rows.gt(wanted)
+    } else {
+        rows.ge(wanted)
+    };
+    let count = behind.logical_not().sum(&[-1], false);
+    Ok(if a.bool("out_int32") {
+        count.to(DType::I32)
+    } else {
+        count
+    })
+}
+
+/// Coordinates of the first `size` elements that are not zero; rows beyond their number hold `fill`.
+fn nonzero_static(x: Value, size: Dim, fill: i64) -> Result<Value> {
+    let builder = x.builder();
+    if x.rank() == 0 {
+        return Err(Error::unsupported("coordinates of a scalar"));
+    }
+    let mask = x.flatten(0, -1).to_bool();
+    let room = builder.symbols().less_equal(&size, &mask.numel())?;
+    let taken = if room { size.clone() } else { mask.numel() };
+    let missing = &size - &taken;
+    let places = where_true(mask, taken.clone()).pad(&[Dim::ZERO], &[missing], 0);
+    let found = builder
+        .iota(DType::I64, vec![size], 0)
+        .lt(mask.sum(&[0], false));
+    let mut stride = Dim::ONE;
+    let mut columns = Vec::new();
+    for extent in x.shape().iter().rev() {
+        let coordinate = places.floor_divide(&stride).remainder(extent);
+        columns.push(found.where_(coordinate, fill));
+        stride = &stride * extent;
+    }
+    columns.reverse();
+    Ok(builder.stack(&columns, 1))
+}
+
+/// Number of true elements up to and including each place of a vector.
+pub(super) fn rank_of_true(mask: Value<'_>) -> Value<'_> {
+    mask.to(DType::I64).scan(ScanFunction::Sum, 0)
+}

@@ -1,0 +1,182 @@
+//! Norms of vectors and matrices.
+
+use super::reduce::{dims, floating};
+use super::{Args, Composite};
+use crate::error::{Error, Result};
+use crate::ir::Value;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        ],
+        |a| vector_norm(operand(a)?, a.float("ord"), &dims(a), a.bool("keepdim")),
+        &[
+            "f32[B, 3]",
+            "f32[2, 3], 1, [1], True",
+            "f32[2, 3], 0",
+            "f32[2, 3], 3.5, [0]",
+            "f16[2, 3], 2, [1]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor",
+            "aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
+            "aten::norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype) -> Tensor",
+            "aten::norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor",
+        ],
+        |a| {
+            vector_norm(
+                operand(a)?,
+                a.optional_float("p").unwrap_or(2.0),
+                &dims(a),
+                a.bool("keepdim"),
+            )
+        },
+        &[
+            "Scalar: f32[B, 3]",
+            "ScalarOpt_dim: f32[2, 3], None, [1]",
+            "ScalarOpt_dim: f32[2, 3], 1, [0], True",
+        ],
+    ),
+    Composite::one(
+        &["aten::frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"],
+        |a| vector_norm(operand(a)?, 2.0, &dims(a), a.bool("keepdim")),
+        &["dim: f32[B, 3], [0, 1]"],
+    ),
+    Composite::one(
+        &[
+            "aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+            "aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        ],
+        |a| {
+            let (x, dims, keepdim) = (operand(a)?, dims(a), a.bool("keepdim"));
+            if a.is_none("ord") {
+                return vector_norm(x, 2.0, &dims, keepdim);
+            }
+            match (dims.as_slice(), x.rank()) {
+                ([_], _) | ([], 0 | 1) => vector_norm(x, a.float("ord"), &dims, keepdim),
+                ([], 2) => matrix_norm(a, x, [0, 1], keepdim),
+                ([rows, columns], _) => matrix_norm(a, x, [*rows, *columns], keepdim),
+                _ => Err(Error::operator(
+                    "a norm with ord is over one or two dimensions",
+                )),
+            }
+        },
+        &[
+            "f32[B, 3]",
+            "f32[2, 3], 1, [0, 1]",
+            "ord_str: f32[2, 3], 'fro'",
+            "f32[3], 3",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+            "aten::linalg_matrix_norm.str_ord(Tensor self, str ord=\"fro\", int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        ],
+        |a| match dims(a).as_slice() {
+            [rows, columns] => matrix_norm(a, operand(a)?, [*rows, *columns], a.bool("keepdim")),
+            _ => Err(Error::operator("a matrix norm is over two dimensions")),
+        },
+        &[
+            "str_ord: f32[B, 3, 4]",
+            "f32[3, 4], 1",
+            "f32[2, 3, 4], -1, [0, 2], True",
+        ],
+    ),
+    Composite::one(
+        &["aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor"],
+        |a| {
+            vector_norm(
+                floating(a.tensor("self") - a.tensor("other"))?,
+                a.float("p"),
+                &[],
+                false,
+            )
+        },
+        &["f32[B, 3], f32[3]", "f32[2, 3], f32[2, 3], 1.5"],
+    ),
+    Composite::one(
+        &["aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor"],
+        |a| {
+            let x = floating(a.tensor("self"))?;
+            let (kept, wide) = (x.axis(a.int("dim")), x.to_compute());
+            let others: Vec<i64> = (0i64..)
+                .take(x.rank())
+                .filter(|dim| usize::try_from(*dim).ok() != kept)
+                .collect();
+            let norm = if others.is_empty() {
+                wide.abs()
+            } else {
+                vector_norm(wide, a.float("p"), &others, true)?
+            };
+            let limit = a.float("maxnorm");
+            // The small number keeps a row that is scaled from exceeding the limit by rounding.
+            let factor = norm.gt(limit).where_((norm + 1e-7).rdiv(limit), 1.0);
+            Ok((wide * factor).to(x.dtype()))
+        },
+        &["f32[B, 3], 2, 0, 1.0", "f32[2, 3, 4], 1, -1, 0.5"],
+    ),
+];
+
+/// The argument `self` in the dtype of the norm.
+fn operand<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let x = a.tensor("self");
+    floating(x.to(a.dtype("dtype").unwrap_or(x.dtype())))
+}
+
+/// `(Σ |x|^order)^(1/order)` along dimensions (all if none are given), and its limits for 0 and infinite orders.
+pub(super) fn vector_norm<'g>(
+    x: Value<'g>,
+    order: f64,
+    dims: &[i64],
+    keepdim: bool,
+) -> Result<Value<'g>> {
+    let size = x.to_compute().abs();
+    let norm = match order {
+        f64::INFINITY => size.amax(dims, keepdim),
+        f64::NEG_INFINITY => size.amin(dims, keepdim),
+        0.0 => size.ne(0).to(size.dtype()).sum(dims, keepdim),
+        1.0 => size.sum(dims, keepdim),
+        2.0 => (size * size).sum(dims, keepdim).sqrt(),
+        order => size.pow(order).sum(dims, keepdim).pow(1.0 / order),
+    };
+    Ok(norm.to(x.dtype()))
+}
+
+/// Norms of matrices that need no singular values.
+fn matrix_norm<'g>(
+    a: &Args<'g>,
+    x: Value<'g>,
+    [rows, columns]: [i64; 2],
+    keepdim: bool,
+) -> Result<Value<'g>> {
+    let needs_svd =
+        |order: String| a.reject(format!("the matrix norm {order} needs singular values"));
+    if let crate::ir::Argument::Str(order) = a.get("ord") {
+        return match order.as_str() {
+            "fro" => vector_norm(x, 2.0, &[rows, columns], keepdim),
+            _ => needs_svd(order),
+        };
+    }
+    let order = a.float("ord");
+    let (summed, chosen) = match order.abs() {
+        1.0 => (rows, columns),
+        f64::INFINITY => (columns, rows),
+        _ => return needs_svd(order.to_string()),
+    };
+    let sums = x.to_compute().abs().sum(&[summed], true);
+    let extreme = if order > 0.0 {
+        sums.amax(&[chosen], true)
+    } else {
+        sums.amin(&[chosen], true)
+    };
+    let extreme = extreme.to(x.dtype());
+    Ok(if keepdim {
+        extreme
+    } else {
+        extreme.squeeze(&[rows, columns])
+    })
+}

@@ -1,0 +1,377 @@
+//! Reductions: sums, means, extremes, tests.
+
+use super::{Args, Composite};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+use crate::shape::Shape;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+            "aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        ],
+        |a| Ok(in_dtype(a, Value::sum)),
+        &[
+            "f32[B, 3]",
+            "dim_IntList: f32[B, 3], [-1], True",
+            "dim_IntList: bool[2, 3], [0]",
+            "dim_IntList: f16[0, 3], [0], dtype=f32",
+            "i32[]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+            "aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        ],
+        |a| Ok(in_dtype(a, Value::prod)),
+        &[
+            "f32[B, 3]",
+            "dim_int: i64[2, 3], 1, True",
+            "dim_int: bool[2, 0], 1",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        ],
+        |a| {
+            let x = a.tensor("self");
+            let x = if x.dtype().is_float() {
+                x.isnan().where_(0, x)
+            } else {
+                x
+            };
+            Ok(sum_as(
+                x,
+                a.dtype("dtype"),
+                &a.ints("dim"),
+                a.bool("keepdim"),
+            ))
+        },
+        &["f32[B, 3]", "f32[2, 3], [1], True", "i64[2, 3], [0]"],
+    ),
+    Composite::one(
+        &[
+            "aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+            "aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        ],
+        |a| {
+            let x = a.tensor("self");
+            let x = floating(x.to(a.dtype("dtype").unwrap_or(x.dtype())))?;
+            Ok(x.mean(&dims(a), a.bool("keepdim")))
+        },
+        &[
+            "f32[B, 3]",
+            "dim: f32[B, 3, 4], [1, -1], True",
+            "dim: f16[2, 3], [1]",
+            "f32[0]",
+            "dim: i64[2, 3], [0], dtype=f32",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        ],
+        |a| {
+            let x = a.tensor("self");
+            let x = floating(x.to(a.dtype("dtype").unwrap_or(x.dtype())))?;
+            let (dims, keepdim) = (dims(a), a.bool("keepdim"));
+            let total = x
+                .to_compute()
+                .isnan()
+                .where_(0, x.to_compute())
+                .sum(&dims, keepdim);
+            let count = x.isnan().logical_not().sum(&dims, keepdim);
+            Ok((total / count).to(x.dtype()))
+        },
+        &["f32[B, 3]", "f16[2, 3], [1], True"],
+    ),
+    Composite::one(
+        &["aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"],
+        |a| Ok(filled(a.tensor("self"), &dims(a))?.amax(&dims(a), a.bool("keepdim"))),
+        &[
+            "f32[B, 3]",
+            "i64[2, 3], [0, 1], True",
+            "bool[2, 3], [1]",
+            "f32[], [0]",
+        ],
+    ),
+    Composite::one(
+        &["aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"],
+        |a| Ok(filled(a.tensor("self"), &dims(a))?.amin(&dims(a), a.bool("keepdim"))),
+        &["f32[B, 3]", "i64[2, 3], [0, 1], True", "bool[2, 3], [1]"],
+    ),
+    Composite::many(
+        &[
+            "aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+            "aten::_aminmax(Tensor self) -> (Tensor, Tensor)",
+            "aten::_aminmax.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor)",
+        ],
+        |a| {
+            let (x, dims) = (filled(a.tensor("self"), &dims(a))?, dims(a));
+            Ok(vec![
+                x.amin(&dims, a.bool("keepdim")),
+                x.amax(&dims, a.bool("keepdim")),
+            ])
+        },
+        &["f32[B, 3]", "i64[2, 3], dim=1, keepdim=True"],
+    ),
+    Composite::one(
+        &["aten::max(Tensor self) -> Tensor"],
+        |a| Ok(filled(a.tensor("self"), &[])?.amax(&[], false)),
+        &["f32[B, 3]", "i64[]", "bool[3]"],
+    ),
+    Composite::one(
+        &["aten::min(Tensor self) -> Tensor"],
+        |a| Ok(filled(a.tensor("self"), &[])?.amin(&[], false)),
+        &["f32[B, 3]", "i64[]", "bool[3]"],
+    ),
+    Composite::many(
+        &[
+            "aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        ],
+        |a| {
+            let (x, dim, keepdim) = (a.tensor("self"), a.int("dim"), a.bool("keepdim"));
+            Ok(vec![x.amax(&[dim], keepdim), x.argmax(dim, keepdim)])
+        },
+        &[
+            "dim: f32[B, 3], 1",
+            "dim: i64[2, 3], 0, True",
+            "dim: bool[2, 3], 1",
+            "dim: f32[], 0",
+        ],
+    ),
+    Composite::many(
+        &[
+            "aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        ],
+        |a| {
+            let (x, dim, keepdim) = (a.tensor("self"), a.int("dim"), a.bool("keepdim"));
+            Ok(vec![x.amin(&[dim], keepdim), x.argmin(dim, keepdim)])
+        },
+        &[
+            "dim: f32[B, 3], 1",
+            "dim: i64[2, 3], 0, True",
+            "dim: bool[2, 3], 1",
+        ],
+    ),
+    Composite::one(
+        &["aten::max.other(Tensor self, Tensor other) -> Tensor"],
+        |a| Ok(extreme(a, Value::maximum)),
+        &[
+            "other: f32[B, 3], f32[3]",
+            "other: bool[2], bool[2]",
+            "other: i64[2], f32[2]",
+        ],
+    ),
+    Composite::one(
+        &["aten::min.other(Tensor self, Tensor other) -> Tensor"],
+        |a| Ok(extreme(a, Value::minimum)),
+        &["other: f32[B, 3], f32[3]", "other: bool[2], bool[2]"],
+    ),
+    Composite::one(
+        &["aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"],
+        |a| Ok(arg_extreme(a, Value::argmax)),
+        &[
+            "f32[B, 3]",
+            "f32[2, 3], 1, True",
+            "i64[2, 3], 0",
+            "f32[2, 3], None, True",
+        ],
+    ),
+    Composite::one(
+        &["aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"],
+        |a| Ok(arg_extreme(a, Value::argmin)),
+        &["f32[B, 3]", "f32[2, 3], 1, True"],
+    ),
+    Composite::one(
+        &[
+            "aten::any(Tensor self) -> Tensor",
+            "aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
+            "aten::any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+        ],
+        |a| Ok(test(a, Value::any)),
+        &[
+            "f32[B, 3]",
+            "dim: bool[2, 3], 1, True",
+            "dims: i64[2, 3], [0, 1]",
+            "u8[3]",
+            "bool[0]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::all(Tensor self) -> Tensor",
+            "aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
+            "aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+        ],
+        |a| Ok(test(a, Value::all)),
+        &[
+            "f32[B, 3]",
+            "dim: bool[2, 3], 1, True",
+            "dims: i64[2, 3], [0, 1]",
+            "u8[3]",
+            "bool[0]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::count_nonzero(Tensor self, int? dim=None) -> Tensor",
+            "aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor",
+        ],
+        |a| Ok(a.tensor("self").to_bool().sum(&dims(a), false)),
+        &[
+            "f32[B, 3]",
+            "i64[2, 3], 1",
+            "dim_IntList: bool[2, 3], [0, 1]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+            "aten::special_logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+        ],
+        |a| {
+            Ok(log_sum_exp(
+                a.tensor("self").to_float(),
+                &dims(a),
+                a.bool("keepdim"),
+            ))
+        },
+        &[
+            "f32[B, 3], [1]",
+            "i64[2, 3], [0, 1], True",
+            "f16[2, 3], [1]",
+            "f32[0, 2], [0]",
+        ],
+    ),
+    Composite::one(
+        &["aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor"],
+        |a| sum_to(a.tensor("self"), a.sizes("size")),
+        &["f32[B, 3, 4], [3, 1]", "f32[2, 3], [2, 3]"],
+    ),
+];
+
+/// The argument `dim` as a list; empty, as PyTorch reads it, for all dimensions.
+pub(super) fn dims(a: &Args) -> Vec<i64> {
+    if a.has("dim") {
+        a.ints("dim")
+    } else {
+        Vec::new()
+    }
+}
+
+/// A sum or product in the dtype that the call asks for.
+fn in_dtype<'g>(a: &Args<'g>, reduce: fn(Value<'g>, &[i64], bool) -> Value<'g>) -> Value<'g> {
+    let x = a.tensor("self");
+    let dtype = a.dtype("dtype");
+    reduce(
+        x.to(dtype.unwrap_or(x.dtype())),
+        &dims(a),
+        a.bool("keepdim"),
+    )
+    .to(dtype.unwrap_or(x.dtype().to_sum()))
+}
+
+fn sum_as<'g>(x: Value<'g>, dtype: Option<DType>, dims: &[i64], keepdim: bool) -> Value<'g> {
+    let result = dtype.unwrap_or(x.dtype().to_sum());
+    x.to(dtype.unwrap_or(x.dtype()))
+        .sum(dims, keepdim)
+        .to(result)
+}
+
+/// A value of a float dtype; PyTorch has no means of integers.
+pub(super) fn floating(x: Value) -> Result<Value> {
+    if x.dtype().is_float() {
+        return Ok(x);
+    }
+    Err(
+        Error::operator(format!("expected a float dtype, found {}", x.ty()))
+            .help("convert with .float() or pass dtype"),
+    )
+}
+
+/// A value with elements along the dimensions: the extreme of none is an error.
+fn filled<'g>(x: Value<'g>, dims: &[i64]) -> Result<Value<'g>> {
+    if x.count(dims).is(0) {
+        return Err(Error::operator(format!(
+            "no elements to choose from in {}",
+            x.ty()
+        )));
+    }
+    Ok(x)
+}
+
+fn extreme<'g>(a: &Args<'g>, function: fn(Value<'g>, Value<'g>) -> Value<'g>) -> Value<'g> {
+    let (x, other) = (a.tensor("self"), a.tensor("other"));
+    let result = function(x, other);
+    if (x.dtype(), other.dtype()) == (DType::Bool, DType::Bool) {
+        result.to_bool()
+    } else {
+        result
+    }
+}
+
+fn arg_extreme<'g>(a: &Args<'g>, function: fn(Value<'g>, i64, bool) -> Value<'g>) -> Value<'g> {
+    let (x, keepdim) = (a.tensor("self"), a.bool("keepdim"));
+    if let Some(dim) = a.optional_int("dim") {
+        return function(x, dim, keepdim);
+    }
+    let index = function(x.flatten(0, -1), 0, false);
+    if keepdim {
+        index.reshape(vec![Dim::ONE; x.rank()])
+    } else {
+        index
+    }
+}
+
+/// `any` and `all`, which answer `bool` except for `uint8`.
+fn test<'g>(a: &Args<'g>, reduce: fn(Value<'g>, &[i64], bool) -> Value<'g>) -> Value<'g> {
+    let x = a.tensor("self");
+    let answer = reduce(x, &dims(a), a.bool("keepdim"));
+    if x.dtype() == DType::U8 {
+        answer.to(DType::U8)
+    } else {
+        answer
+    }
+}
+
+/// `log Σ exp x`, shifted by the largest element so that nothing overflows.
+pub(super) fn log_sum_exp<'g>(x: Value<'g>, dims: &[i64], keepdim: bool) -> Value<'g> {
+    let wide = x.to_compute();
+    let largest = wide.amax(dims, true);
+    let shift = largest.abs().eq(f64::INFINITY).where_(0, largest);
+    let total = (wide - shift).exp().sum(dims, keepdim).log();
+    (total + shift.reshape(total.shape())).to(x.dtype())
+}
+
+/// The sum over the axes that broadcasting to `size` would have made.
+fn sum_to<'g>(x: Value<'g>, size: Shape) -> Result<Value<'g>> {
+    let lead = x.rank().checked_sub(size.len()).ok_or_else(|| {
+        Error::operator(format!(
+            "{} does not sum to {} dimensions",
+            x.ty(),
+            size.len()
+        ))
+    })?;
+    let summed = (0i64..)
+        .zip(x.shape())
+        .enumerate()
+        .filter_map(|(axis, (dim, own))| {
+            let wanted = axis.checked_sub(lead).and_then(|axis| size.get(axis));
+            wanted
+                .is_none_or(|wanted| wanted.is(1) && !own.is(1))
+                .then_some(dim)
+        });
+    let dims: Vec<i64> = summed.collect();
+    Ok(if dims.is_empty() {
+        x
+    } else {
+        x.sum(&dims, true).to(x.dtype())
+    }
+    .reshape(size))
+}

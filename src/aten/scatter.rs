@@ -1,0 +1,322 @@
+//! Elements written by index.
+
+use super::Composite;
+use super::advanced::replaced;
+use super::index::rank_of_true;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+use crate::op::{ReduceFunction, ScatterFunction};
+use crate::shape::{Shape, wrap_dim};
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+            "aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
+        ],
+        |a| {
+            let function = named(&a.str("reduce"))?;
+            scatter(
+                a.tensor("self"),
+                a.int("dim"),
+                a.tensor("index"),
+                a.tensor("src"),
+                function,
+            )
+        },
+        &[
+            "f32[B, 4], 1, i64[B, 2], f32[B, 3]",
+            "reduce: f32[4, 2], 0, i64[3, 2], f32[3, 2], reduce='add'",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+            "aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
+        ],
+        |a| {
+            let (x, index) = (a.tensor("self"), a.tensor("index"));
+            let value = a
+                .builder()
+                .full(x.dtype(), index.shape(), a.number("value"));
+            scatter(x, a.int("dim"), index, value, named(&a.str("reduce"))?)
+        },
+        &[
+            "f32[B, 4], 1, i64[B, 2], 1.5",
+            "value_reduce: f32[4], 0, i64[2], 2, reduce='multiply'",
+        ],
+    ),
+    Composite::one(
+        &["aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"],
+        |a| {
+            scatter(
+                a.tensor("self"),
+                a.int("dim"),
+                a.tensor("index"),
+                a.tensor("src"),
+                ScatterFunction::Add,
+            )
+        },
+        &[
+            "f32[B, 4], 1, i64[B, 2], f32[B, 3]",
+            "f32[], 0, i64[], f32[]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
+        ],
+        |a| {
+            let (dim, index) = (a.int("dim"), a.tensor("index"));
+            scatter_reduce(
+                a.tensor("self"),
+                dim,
+                index,
+                a.tensor("src"),
+                &a.str("reduce"),
+                a.bool("include_self"),
+            )
+        },
+        &[
+            "two: f32[B, 4], 1, i64[B, 5], f32[B, 5], 'sum'",
+            "two: f32[4], 0, i64[5], f32[5], 'mean', include_self=False",
+            "two: i64[4], 0, i64[5], i64[5], 'amax', include_self=False",
+            "two: f32[4, 2], 0, i64[3, 2], f32[3, 2], 'prod'",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+        ],
+        |a| {
+            let (x, source) = (a.tensor("self"), a.tensor("source"));
+            let alpha = a.number("alpha");
+            let scaled = if a
+                .optional_scalar("alpha")
+                .is_some_and(|alpha| alpha.to_f64() == 1.0)
+            {
+                source
+            } else {
+                (source * alpha).to(x.dtype())
+            };
+            let index = along(scaled, a.int("dim"), a.tensor("index"))?;
+            scatter(x, a.int("dim"), index, scaled, ScatterFunction::Add)
+        },
+        &[
+            "f32[4, B], 0, i64[3], f32[3, B], alpha=2",
+            "f32[], 0, i64[1], f32[]",
+        ],
+    ),
+    Composite::one(
+        &["aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"],
+        |a| {
+            let source = a.tensor("source");
+            let index = along(source, a.int("dim"), a.tensor("index"))?;
+            scatter(
+                a.tensor("self"),
+                a.int("dim"),
+                index,
+                source,
+                ScatterFunction::Set,
+            )
+        },
+        &["f32[B, 4], 1, i64[2], f32[B, 2]"],
+    ),
+    Composite::one(
+        &[
+            "aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+            "aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
+        ],
+        |a| {
+            let (x, dim, index) = (a.tensor("self"), a.int("dim"), a.tensor("index"));
+            let mut shape = x.shape();
+            if let Some(size) = shape.get_mut(wrap_dim(dim, x.rank())?) {
+                *size = index.numel();
+            }
+            let value = a.builder().full(x.dtype(), shape, a.number("value"));
+            scatter(
+                x,
+                dim,
+                along(value, dim, index)?,
+                value,
+                ScatterFunction::Set,
+            )
+        },
+        &[
+            "f32[B, 4], 1, i64[2], 1.5",
+            "int_Tensor: i64[4], 0, i64[], i64[]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
+        ],
+        |a| {
+            let (dim, source) = (a.int("dim"), a.tensor("source"));
+            let index = along(source, dim, a.tensor("index"))?;
+            scatter_reduce(
+                a.tensor("self"),
+                dim,
+                index,
+                source,
+                &a.str("reduce"),
+                a.bool("include_self"),
+            )
+        },
+        &[
+            "f32[4, B], 0, i64[3], f32[3, B], 'mean'",
+            "f32[4], 0, i64[3], f32[3], 'amin', include_self=False",
+        ],
+    ),
+    Composite::one(
+        &["aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor"],
+        |a| {
+            let x = a.tensor("self");
+            let (index, source) = (
+                a.tensor("index").flatten(0, -1),
+                a.tensor("source").flatten(0, -1),
+            );
+            let written = replaced(
+                x.flatten(0, -1),
+                &[Some(index)],
+                source,
+                a.bool("accumulate"),
+            )?;
+            Ok(written.reshape(x.shape()))
+        },
+        &["f32[4, 3], i64[2], f32[2]", "f32[4], i64[5], f32[5], True"],
+    ),
+    Composite::one(
+        &["aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor"],
+        |a| {
+            let (x, mask, source) = (a.tensor("self"), a.tensor("mask"), a.tensor("source"));
+            let shape = a
+                .builder()
+                .symbols()
+                .broadcast_shapes(&[x.shape(), mask.shape()])?;
+            let (x, mask) = (
+                x.expand(shape.clone()),
+                mask.to_bool().expand(shape.clone()),
+            );
+            let last = &source.numel() - 1;
+            let order = rank_of_true(mask.flatten(0, -1)) - 1;
+            let taken = source
+                .flatten(0, -1)
+                .index_select(0, order.clamp(Some(0.into()), Some(last.into())));
+            Ok(mask.where_(taken.reshape(shape), x))
+        },
+        &[
+            "f32[B, 3], bool[B, 3], f32[B, 3]",
+            "f32[2, 3], bool[3], f32[6]",
+        ],
+    ),
+];
+
+/// The function that `scatter` calls `reduce`.
+fn named(reduce: &str) -> Result<ScatterFunction> {
+    match reduce {
+        "" => Ok(ScatterFunction::Set),
+        "add" => Ok(ScatterFunction::Add),
+        "multiply" => Ok(ScatterFunction::Mul),
+        other => Err(Error::unsupported(format!("reduce = {other:?}"))),
+    }
+}
+
+/// A vector of indices along an axis of a source, in the source's shape.
+fn along<'g>(source: Value<'g>, dim: i64, index: Value<'g>) -> Result<Value<'g>> {
+    let axis = wrap_dim(dim, source.rank())?;
+    let mut lined_up = vec![Dim::ONE; source.rank()];
+    if let Some(place) = lined_up.get_mut(axis) {
+        *place = index.numel();
+    }
+    Ok(index.reshape(lined_up).expand(source.shape()))
+}
+
+/// `torch.scatter`, scalars included; a source may be larger than its index.
+fn scatter<'g>(
+    x: Value<'g>,
+    dim: i64,
+    index: Value<'g>,
+    source: Value<'g>,
+    function: ScatterFunction,
+) -> Result<Value<'g>> {
+    if x.rank() == 0 {
+        let [index, source] = [index, source].map(|value| value.reshape(vec![value.numel()]));
+        return Ok(scatter(x.unsqueeze(0), dim, index, source, function)?.reshape(Shape::new()));
+    }
+    let (index, source) = if index.rank() == 0 {
+        (index.unsqueeze(0), source.reshape(vec![source.numel()]))
+    } else {
+        (index, source)
+    };
+    if index.shape().iter().any(|size| size.is(0)) {
+        return Ok(x);
+    }
+    if source.rank() != index.rank() {
+        return Err(Error::operator(format!(
+            "{} does not scatter at {}",
+            source.ty(),
+            index.ty()
+        )));
+    }
+    let cut = (0i64..)
+        .zip(index.shape())
+        .fold(source, |source, (dim, size)| source.narrow(dim, 0, size));
+    Ok(x.scatter(dim, index, cut, function))
+}
+
+fn scatter_reduce<'g>(
+    x: Value<'g>,
+    dim: i64,
+    index: Value<'g>,
+    source: Value<'g>,
+    reduce: &str,
+    include_self: bool,
+) -> Result<Value<'g>> {
+    let (function, identity) = match reduce {
+        "sum" | "mean" => (ScatterFunction::Add, ReduceFunction::Sum),
+        "prod" => (ScatterFunction::Mul, ReduceFunction::Prod),
+        "amax" => (ScatterFunction::Max, ReduceFunction::Max),
+        "amin" => (ScatterFunction::Min, ReduceFunction::Min),
+        other => return Err(Error::unsupported(format!("reduce = {other:?}"))),
+    };
+    let builder = x.builder();
+    let constant = |dtype: DType, value: Value<'g>, number: f64, integer: i64| {
+        if dtype.is_float() {
+            builder.full(dtype, value.shape(), number)
+        } else {
+            builder.full(dtype, value.shape(), integer)
+        }
+    };
+    let dtype = x.dtype();
+    let start = if include_self {
+        x
+    } else {
+        let neutral = constant(
+            dtype,
+            index,
+            identity.identity(dtype),
+            identity.identity_integer(dtype),
+        );
+        scatter(x, dim, index, neutral, ScatterFunction::Set)?
+    };
+    let combined = scatter(start, dim, index, source.to(dtype), function)?;
+    if reduce != "mean" {
+        return Ok(combined);
+    }
+    let own = constant(
+        dtype,
+        x,
+        f64::from(u8::from(include_self)),
+        i64::from(include_self),
+    );
+    let ones = constant(dtype, index, 1.0, 1);
+    let count = scatter(own, dim, index, ones, ScatterFunction::Add)?.maximum(1);
+    Ok(if dtype.is_float() {
+        combined / count
+    } else {
+        combined.floor_divide(count)
+    })
+}
