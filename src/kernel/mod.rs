@@ -1,3 +1,7 @@
 //! WGSL and dispatches as data, without a device: what `gpu/` executes.
 
+pub mod emit;
+pub mod expr;
+pub mod index;
 pub mod plan;
+pub mod shader;

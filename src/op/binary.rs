@@ -66,7 +66,7 @@ binary_functions! {
     Add "add" Number(|x, y| x + y, i64::wrapping_add), "x + y";
     Sub "sub" Number(|x, y| x - y, i64::wrapping_sub), "x - y";
     Mul "mul" Number(|x, y| x * y, i64::wrapping_mul), "x * y";
-    Div "div" Float(|x, y| x / y), "divide(x, y)";
+    Div "div" Float(|x, y| x / y), "x / y";
     FloorDivide "floor_divide" Number(floor_divide, floor_div), "floor_divide(x, y)";
     TruncDivide "trunc_divide" Number(|x, y| (x / y).trunc(), trunc_divide), "trunc_divide(x, y)";
     Remainder "remainder" Number(remainder, |x, y| x.wrapping_sub(y.wrapping_mul(floor_div(x, y)))), "remainder_of(x, y)";

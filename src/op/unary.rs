@@ -77,11 +77,11 @@ unary_functions! {
     Trunc "trunc" Float(f64::trunc), "trunc(x)", (-9.0, 9.0);
     Sqrt "sqrt" Float(f64::sqrt), "sqrt(x)", (0.0, 9.0);
     Rsqrt "rsqrt" Float(|x| 1.0 / x.sqrt()), "inverseSqrt(x)", (0.1, 9.0);
-    Exp "exp" Float(f64::exp), "exp(x)", (-9.0, 9.0);
-    Exp2 "exp2" Float(f64::exp2), "exp2(x)", (-9.0, 9.0);
+    Exp "exp" Float(f64::exp), "exp_of(x)", (-9.0, 9.0);
+    Exp2 "exp2" Float(f64::exp2), "exp2_of(x)", (-9.0, 9.0);
     Expm1 "expm1" Float(f64::exp_m1), "expm1_of(x)", (-3.0, 3.0);
-    Log "log" Float(f64::ln), "log(x)", (0.01, 99.0);
-    Log2 "log2" Float(f64::log2), "log2(x)", (0.01, 99.0);
+    Log "log" Float(f64::ln), "log_of(x)", (0.01, 99.0);
+    Log2 "log2" Float(f64::log2), "log2_of(x)", (0.01, 99.0);
     Log10 "log10" Float(f64::log10), "log10_of(x)", (0.01, 99.0);
     Log1p "log1p" Float(f64::ln_1p), "log1p_of(x)", (-0.9, 9.0);
     Sin "sin" Float(f64::sin), "sin_of(x)", (-99.0, 99.0);

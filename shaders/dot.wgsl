@@ -1,0 +1,24 @@
+// Matrix product: one invocation computes a tile of the result in registers. Operands are read through any strides; rows
+// and columns beyond the edge repeat the last ones and are not written.
+
+// <bindings>
+@group(0) @binding(0) var<storage, read_write> y: array<f32>;
+@group(0) @binding(1) var<storage, read> x: array<f32>;
+// </bindings>
+
+@compute @workgroup_size(64)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let index = (workgroup.y * workgroups.x + workgroup.x) * 64u + local;
+    // <body>
+    if index >= arrayLength(&y) { return; }
+    var sum00 = 0.0;
+    for (var k = 0u; k < 16u; k++) {
+        sum00 += x[index * 16u + k] * x[k];
+    }
+    y[index] = sum00;
+    // </body>
+}

@@ -1,0 +1,63 @@
+// Functions of integers. Every function stands for i32 and for i64; divisors of 0 give what the host oracle gives.
+
+fn sign_of_i32(x: i32) -> i32 {
+    return select(select(i32(0), i32(1), x > i32(0)), -i32(1), x < i32(0));
+}
+
+fn maximum_i32(x: i32, y: i32) -> i32 {
+    return select(x, y, x < y);
+}
+
+fn minimum_i32(x: i32, y: i32) -> i32 {
+    return select(x, y, y < x);
+}
+
+// Rounded towards zero; 0 for a divisor of 0. A divisor of -1 negates, so that no quotient overflows.
+fn trunc_divide_i32(x: i32, y: i32) -> i32 {
+    let is_special = y == i32(0) || y == -i32(1);
+    let quotient = x / select(y, i32(1), is_special);
+    return select(select(quotient, -x, y == -i32(1)), i32(0), y == i32(0));
+}
+
+fn fmod_of_i32(x: i32, y: i32) -> i32 {
+    return select(x - y * trunc_divide_i32(x, y), i32(0), y == i32(0));
+}
+
+fn floor_divide_i32(x: i32, y: i32) -> i32 {
+    let quotient = trunc_divide_i32(x, y);
+    let rest = x - y * quotient;
+    let is_above = y != i32(0) && rest != i32(0) && ((x < i32(0)) != (y < i32(0)));
+    return select(quotient, quotient - i32(1), is_above);
+}
+
+fn remainder_of_i32(x: i32, y: i32) -> i32 {
+    return x - y * floor_divide_i32(x, y);
+}
+
+// Negative exponents give 0 except for the bases 1 and -1.
+fn power_i32(x: i32, y: i32) -> i32 {
+    if y < i32(0) {
+        let odd = select(i32(1), -i32(1), (y & i32(1)) == i32(1));
+        return select(select(i32(0), odd, x == -i32(1)), i32(1), x == i32(1));
+    }
+    var result = i32(1);
+    var base = x;
+    var left = y;
+    while left > i32(0) {
+        if (left & i32(1)) == i32(1) {
+            result = result * base;
+        }
+        base = base * base;
+        left = left >> 1u;
+    }
+    return result;
+}
+
+fn shift_left_i32(x: i32, y: i32) -> i32 {
+    let is_valid = y >= i32(0) && y <= i32(31);
+    return select(i32(0), x << (u32(y) & 31u), is_valid);
+}
+
+fn shift_right_i32(x: i32, y: i32) -> i32 {
+    return x >> u32(clamp(y, i32(0), i32(31)));
+}

@@ -1,0 +1,500 @@
+//! Statements of a kernel as readable WGSL: each shared expression once, as early as its variables allow.
+
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+use super::expr::{Expr, Literal, Node, Pool, Type};
+use super::plan::Access;
+use crate::dim::Dim;
+
+/// Expressions whose text is longer get a name.
+const LONGEST: usize = 72;
+
+/// A storage buffer of a kernel.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    /// Name in WGSL.
+    pub name: String,
+    /// Element type.
+    pub element: Type,
+    /// How it is accessed.
+    pub access: Access,
+}
+
+/// What a kernel does.
+#[derive(Clone, Debug)]
+pub enum Statement {
+    /// `if condition { return; }`
+    ReturnIf(Expr),
+    /// `var name = value;`: a variable that [`Statement::Assign`] changes.
+    Declare(Expr, Expr),
+    /// `name = value;`
+    Assign(Expr, Expr),
+    /// From here on the variable no longer changes, under another expression.
+    Freeze(Expr),
+    /// `buffer[index] = value;`
+    Store {
+        /// Index of the buffer among the bindings.
+        buffer: usize,
+        /// Where to.
+        index: Expr,
+        /// What, in the type of the buffer.
+        value: Expr,
+    },
+    /// `for (var name = from; name < to; name += step)`
+    Loop {
+        /// The loop variable.
+        variable: Expr,
+        /// First value.
+        from: Expr,
+        /// End.
+        to: Expr,
+        /// Step.
+        step: u32,
+        /// What is repeated.
+        body: Vec<Statement>,
+    },
+    /// `if condition { … }`
+    If(Expr, Vec<Statement>),
+    /// A block under a head that is written as it is.
+    Block(String, Vec<Statement>),
+    /// A line as it is.
+    Line(String),
+}
+
+/// How tightly a text binds, loosest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    /// Comparisons, logic, shifts and bits: WGSL wants them in parentheses almost everywhere.
+    Loose,
+    Sum,
+    Product,
+    Prefix,
+    Atom,
+}
+
+#[derive(Clone)]
+struct Text {
+    text: String,
+    level: Level,
+}
+
+impl Text {
+    fn atom(text: impl Into<String>) -> Text {
+        Text {
+            text: text.into(),
+            level: Level::Atom,
+        }
+    }
+}
+
+/// Writes the statements of a kernel's `main`.
+pub struct Emitter<'a> {
+    pool: &'a Pool,
+    buffers: &'a [Buffer],
+    lines: Vec<String>,
+    indent: usize,
+    uses: HashMap<Expr, usize>,
+    texts: HashMap<Expr, Text>,
+    variables: HashMap<Expr, Rc<BTreeSet<Expr>>>,
+    defined: BTreeSet<Expr>,
+    names: BTreeSet<String>,
+    sizes: Vec<(Dim, String)>,
+}
+
+impl<'a> Emitter<'a> {
+    /// An emitter; `given` are the variables that the shader around the statements declares.
+    pub fn new(pool: &'a Pool, buffers: &'a [Buffer], given: &[Expr]) -> Emitter<'a> {
+        let mut names: BTreeSet<String> = buffers.iter().map(|b| b.name.clone()).collect();
+        names.extend(["sizes", "main", "workgroup", "workgroups", "local"].map(String::from));
+        Emitter {
+            pool,
+            buffers,
+            lines: Vec::new(),
+            indent: 1,
+            uses: HashMap::new(),
+            texts: HashMap::new(),
+            variables: HashMap::new(),
+            defined: given.iter().copied().collect(),
+            names,
+            sizes: Vec::new(),
+        }
+    }
+
+    /// The lines of the statements, and the sizes that the uniform buffer holds.
+    pub fn run(mut self, statements: &[Statement]) -> (Vec<String>, Vec<Dim>) {
+        let mut seen = BTreeSet::new();
+        for root in roots(statements) {
+            self.count(root, &mut seen);
+        }
+        self.reserve(statements);
+        self.block(statements);
+        let mut lines: Vec<String> = Vec::new();
+        for (index, (dim, name)) in self.sizes.iter().enumerate() {
+            let field = ["x", "y", "z", "w"][index % 4];
+            let comment = if dim.to_string() == *name {
+                String::new()
+            } else {
+                format!(" // {dim}")
+            };
+            lines.push(format!(
+                "    let {name} = sizes[{}].{field};{comment}",
+                index / 4
+            ));
+        }
+        lines.extend(self.lines);
+        (lines, self.sizes.into_iter().map(|(dim, _)| dim).collect())
+    }
+
+    /// Counts how often each expression is an operand.
+    fn count(&mut self, expr: Expr, seen: &mut BTreeSet<Expr>) {
+        *self.uses.entry(expr).or_insert(0) += 1;
+        if seen.insert(expr) {
+            for operand in self.pool.operands(expr).to_vec() {
+                self.count(operand, seen);
+            }
+        }
+    }
+
+    /// Names of variables are taken.
+    fn reserve(&mut self, statements: &[Statement]) {
+        for expr in roots(statements) {
+            for variable in self.variables_of(expr).iter() {
+                if let Node::Variable(name) = self.pool.node(*variable) {
+                    self.names.insert(name.clone());
+                }
+            }
+        }
+    }
+
+    fn block(&mut self, statements: &[Statement]) {
+        for statement in statements {
+            self.statement(statement);
+        }
+    }
+
+    fn statement(&mut self, statement: &Statement) {
+        match statement {
+            Statement::ReturnIf(condition) => {
+                let condition = self.text(*condition).text;
+                self.line(format!("if {condition} {{ return; }}"));
+            }
+            Statement::Declare(variable, value) => {
+                let value = self.text(*value).text;
+                let ty = self.pool.ty(*variable).wgsl();
+                self.line(format!("var {}: {ty} = {value};", self.name(*variable)));
+            }
+            Statement::Assign(variable, value) => self.assign(*variable, *value),
+            Statement::Freeze(variable) => {
+                self.defined.insert(*variable);
+            }
+            Statement::Store {
+                buffer,
+                index,
+                value,
+            } => {
+                let (index, value) = (self.text(*index).text, self.text(*value).text);
+                let name = &self.buffers[*buffer].name;
+                self.line(format!("{name}[{index}] = {value};"));
+            }
+            Statement::Loop {
+                variable,
+                from,
+                to,
+                step,
+                body,
+            } => self.repeat(*variable, (*from, *to, *step), body),
+            Statement::If(condition, body) => {
+                let condition = self.text(*condition).text;
+                self.line(format!("if {condition} {{"));
+                self.nested(body);
+            }
+            Statement::Block(head, body) => {
+                self.line(format!("{head} {{"));
+                self.nested(body);
+            }
+            Statement::Line(line) => self.line(line.clone()),
+        }
+    }
+
+    /// `sum += x` where the value is the variable plus something.
+    fn assign(&mut self, variable: Expr, value: Expr) {
+        let name = self.name(variable);
+        if let Node::Call { template, operands } = self.pool.node(value)
+            && template == "x + y"
+            && operands[0] == variable
+        {
+            let text = self.text(operands[1]).text;
+            return self.line(format!("{name} += {text};"));
+        }
+        let text = self.text(value).text;
+        self.line(format!("{name} = {text};"));
+    }
+
+    fn repeat(&mut self, variable: Expr, (from, to, step): (Expr, Expr, u32), body: &[Statement]) {
+        for root in roots(body) {
+            self.hoist(root);
+        }
+        let (from, to) = (self.text(from).text, self.text(to).text);
+        let name = self.name(variable);
+        let step = match step {
+            1 => format!("{name}++"),
+            many => format!("{name} += {many}u"),
+        };
+        self.line(format!(
+            "for (var {name} = {from}; {name} < {to}; {step}) {{"
+        ));
+        self.defined.insert(variable);
+        self.nested(body);
+        self.defined.remove(&variable);
+    }
+
+    /// A block whose names end with it.
+    fn nested(&mut self, body: &[Statement]) {
+        let outer = (self.texts.clone(), self.defined.clone());
+        self.indent += 1;
+        self.block(body);
+        self.indent -= 1;
+        (self.texts, self.defined) = outer;
+        self.line("}".to_string());
+    }
+
+    /// Computes in front of a loop what does not change in it.
+    fn hoist(&mut self, expr: Expr) {
+        let is_known = self.texts.contains_key(&expr) || self.pool.operands(expr).is_empty();
+        if is_known {
+            return;
+        }
+        if self.variables_of(expr).is_subset(&self.defined) {
+            let text = self.compose(expr);
+            self.bind(expr, text);
+            return;
+        }
+        for operand in self.pool.operands(expr).to_vec() {
+            self.hoist(operand);
+        }
+    }
+
+    fn variables_of(&mut self, expr: Expr) -> Rc<BTreeSet<Expr>> {
+        if let Some(found) = self.variables.get(&expr) {
+            return found.clone();
+        }
+        let mut found = BTreeSet::new();
+        if let Node::Variable(_) = self.pool.node(expr) {
+            found.insert(expr);
+        }
+        for operand in self.pool.operands(expr).to_vec() {
+            found.extend(self.variables_of(operand).iter().copied());
+        }
+        let found = Rc::new(found);
+        self.variables.insert(expr, found.clone());
+        found
+    }
+
+    /// An expression in place, or the name it has been given. A variable that changes keeps its readers from being named.
+    fn text(&mut self, expr: Expr) -> Text {
+        if let Some(text) = self.texts.get(&expr) {
+            return text.clone();
+        }
+        let text = self.compose(expr);
+        let is_simple = self.pool.operands(expr).is_empty();
+        let is_shared = self.uses.get(&expr).is_some_and(|uses| *uses > 1);
+        let is_fixed = self.variables_of(expr).is_subset(&self.defined);
+        if !is_simple && is_fixed && (is_shared || text.text.len() > LONGEST) {
+            self.bind(expr, text)
+        } else {
+            text
+        }
+    }
+
+    fn bind(&mut self, expr: Expr, text: Text) -> Text {
+        let label = self.pool.label(expr).unwrap_or(match self.pool.ty(expr) {
+            Type::U32 => "at",
+            Type::Bool => "inside",
+            _ => "value",
+        });
+        let name = unique(&mut self.names, label);
+        self.line(format!("let {name} = {};", text.text));
+        self.texts.insert(expr, Text::atom(name.clone()));
+        Text::atom(name)
+    }
+
+    fn compose(&mut self, expr: Expr) -> Text {
+        let pool = self.pool;
+        match pool.node(expr) {
+            Node::Literal(literal) => literal_text(*literal, pool.ty(expr)),
+            Node::Variable(name) => Text::atom(name),
+            Node::Size(dim) => Text::atom(self.size(dim)),
+            Node::Load { buffer, index } => {
+                let index = self.text(*index).text;
+                Text::atom(format!("{}[{index}]", self.buffers[*buffer].name))
+            }
+            Node::Call { template, operands } => {
+                let operands: Vec<Text> = operands.iter().map(|x| self.text(*x)).collect();
+                fill(template, &operands)
+            }
+        }
+    }
+
+    fn size(&mut self, dim: &Dim) -> String {
+        if let Some((_, name)) = self.sizes.iter().find(|(known, _)| known == dim) {
+            return name.clone();
+        }
+        let wanted = dim.as_symbol().map_or("size", |symbol| symbol);
+        let name = unique(&mut self.names, wanted);
+        self.sizes.push((dim.clone(), name.clone()));
+        name
+    }
+
+    fn name(&self, variable: Expr) -> String {
+        match self.pool.node(variable) {
+            Node::Variable(name) => name.clone(),
+            _ => String::from("value"),
+        }
+    }
+
+    fn line(&mut self, line: String) {
+        self.lines
+            .push(format!("{}{line}", "    ".repeat(self.indent)));
+    }
+}
+
+/// Expressions that statements read, those inside of loops included.
+fn roots(statements: &[Statement]) -> Vec<Expr> {
+    let mut found = Vec::new();
+    for statement in statements {
+        match statement {
+            Statement::ReturnIf(condition) => found.push(*condition),
+            Statement::Declare(_, value) | Statement::Assign(_, value) => found.push(*value),
+            Statement::Store { index, value, .. } => found.extend([*index, *value]),
+            Statement::Loop { from, to, body, .. } => {
+                found.extend([*from, *to]);
+                found.extend(roots(body));
+            }
+            Statement::If(condition, body) => {
+                found.push(*condition);
+                found.extend(roots(body));
+            }
+            Statement::Block(_, body) => found.extend(roots(body)),
+            Statement::Freeze(_) | Statement::Line(_) => {}
+        }
+    }
+    found
+}
+
+/// A name as close to the wanted one as WGSL and the names taken so far allow.
+pub fn unique(taken: &mut BTreeSet<String>, wanted: &str) -> String {
+    let clean: String = wanted
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect();
+    let clean = clean.trim_matches('_').to_string();
+    let clean = match clean.chars().next() {
+        None => String::from("value"),
+        Some(first) if first.is_ascii_digit() => format!("v{clean}"),
+        Some(_) if super::shader::is_reserved(&clean) => format!("{clean}_"),
+        Some(_) => clean,
+    };
+    let mut name = clean.clone();
+    let mut number = 0;
+    while !taken.insert(name.clone()) {
+        number += 1;
+        name = format!("{clean}_{number}");
+    }
+    name
+}
+
+fn literal_text(literal: Literal, ty: Type) -> Text {
+    let signed = |text: String| Text {
+        level: if text.starts_with('-') {
+            Level::Prefix
+        } else {
+            Level::Atom
+        },
+        text,
+    };
+    match (literal, ty) {
+        (Literal::Bool(value), _) => Text::atom(value.to_string()),
+        (Literal::Integer(value), Type::U32) => Text::atom(format!("{value}u")),
+        (Literal::Integer(i64::MIN), _) => Text::atom("(-9223372036854775807li - 1li)"),
+        (Literal::Integer(value), Type::I64) => signed(format!("{value}li")),
+        (Literal::Integer(value), _) => signed(value.to_string()),
+        (Literal::Float(bits), ty) => signed(float_text(f64::from_bits(bits), ty)),
+    }
+}
+
+/// WGSL has no infinity and no not-a-number: library functions stand for them.
+fn float_text(value: f64, ty: Type) -> String {
+    let suffix = if ty == Type::F64 { "_f64" } else { "" };
+    if value.is_nan() {
+        return format!("not_a_number{suffix}()");
+    }
+    if value.is_infinite() {
+        let sign = if value < 0.0 { "-" } else { "" };
+        return format!("{sign}infinity{suffix}()");
+    }
+    match ty {
+        Type::F64 => format!("{value:?}lf"),
+        _ => format!("{:?}", value as f32),
+    }
+}
+
+/// Puts operands into a template, in parentheses where they must be.
+fn fill(template: &str, operands: &[Text]) -> Text {
+    let level = level_of(template);
+    let mut text = String::with_capacity(template.len() + 16);
+    let mut rest = template;
+    while let Some(first) = rest.chars().next() {
+        let end = rest
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(rest.len());
+        if end == 0 {
+            text.push(first);
+            rest = &rest[first.len_utf8()..];
+            continue;
+        }
+        let (word, after) = rest.split_at(end);
+        let place = ["x", "y", "z"].iter().position(|name| *name == word);
+        match place.and_then(|place| operands.get(place).map(|operand| (place, operand))) {
+            Some((place, operand)) if needs_parentheses(level, place, operand.level) => {
+                text.push('(');
+                text.push_str(&operand.text);
+                text.push(')');
+            }
+            Some((_, operand)) => text.push_str(&operand.text),
+            None => text.push_str(word),
+        }
+        rest = after;
+    }
+    Text { text, level }
+}
+
+fn needs_parentheses(outer: Level, place: usize, inner: Level) -> bool {
+    match outer {
+        Level::Atom => false,
+        Level::Prefix | Level::Loose => inner < Level::Atom,
+        Level::Sum | Level::Product => {
+            inner < outer || inner == Level::Prefix || (place > 0 && inner == outer)
+        }
+    }
+}
+
+fn level_of(template: &str) -> Level {
+    if template.starts_with(['-', '!', '~']) && !template.contains(' ') {
+        return Level::Prefix;
+    }
+    let mut depth = 0;
+    for part in template.split(' ') {
+        if depth == 0 {
+            match part {
+                "*" | "/" | "%" => return Level::Product,
+                "+" | "-" => return Level::Sum,
+                "x" | "y" => {}
+                _ if part.contains('(') => {}
+                _ => return Level::Loose,
+            }
+        }
+        depth += part.matches('(').count() as i32 - part.matches(')').count() as i32;
+    }
+    Level::Atom
+}

@@ -1,0 +1,233 @@
+//! Scalar expressions of a kernel: a graph in which equal expressions are one node.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::plan::Storage;
+use crate::dim::Dim;
+
+/// Types that WGSL computes with. `f16` occurs only where it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Type {
+    /// `bool`
+    Bool,
+    /// `u32`: indices, and `bool` as stored.
+    U32,
+    /// `i32`
+    I32,
+    /// `i64`
+    I64,
+    /// `f16`
+    F16,
+    /// `f32`
+    F32,
+    /// `f64`
+    F64,
+}
+
+impl Type {
+    /// Name in WGSL.
+    pub fn wgsl(self) -> &'static str {
+        match self {
+            Type::Bool => "bool",
+            Type::U32 => "u32",
+            Type::I32 => "i32",
+            Type::I64 => "i64",
+            Type::F16 => "f16",
+            Type::F32 => "f32",
+            Type::F64 => "f64",
+        }
+    }
+}
+
+impl From<Storage> for Type {
+    fn from(storage: Storage) -> Type {
+        match storage {
+            Storage::U32 => Type::U32,
+            Storage::I32 => Type::I32,
+            Storage::I64 => Type::I64,
+            Storage::F16 => Type::F16,
+            Storage::F32 => Type::F32,
+            Storage::F64 => Type::F64,
+        }
+    }
+}
+
+/// Index of an expression in its pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Expr(u32);
+
+/// A constant. Floats are held as bits, so that they can be compared and hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Literal {
+    /// `bool`
+    Bool(bool),
+    /// Any integer type.
+    Integer(i64),
+    /// Any float type: the bits of an `f64`.
+    Float(u64),
+}
+
+impl From<f64> for Literal {
+    fn from(value: f64) -> Literal {
+        Literal::Float(value.to_bits())
+    }
+}
+
+/// What an expression is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Node {
+    /// A constant, written in place.
+    Literal(Literal),
+    /// A symbolic size: a `u32` that the host works out and passes in the uniform buffer.
+    Size(Dim),
+    /// A variable that the kernel's statements declare.
+    Variable(String),
+    /// An element of a buffer as it is stored.
+    Load {
+        /// Index of the buffer among the kernel's bindings.
+        buffer: usize,
+        /// A `u32` within the buffer.
+        index: Expr,
+    },
+    /// A WGSL expression of operands named `x`, `y`, `z`.
+    Call {
+        /// `x + y`, `select(x, y, z)`, `tanh_of(x)`
+        template: Cow<'static, str>,
+        /// What the names stand for.
+        operands: Vec<Expr>,
+    },
+}
+
+/// All expressions of a kernel.
+#[derive(Default)]
+pub struct Pool {
+    entries: Vec<Entry>,
+    known: HashMap<(Node, Type), Expr>,
+}
+
+struct Entry {
+    node: Node,
+    ty: Type,
+    label: Option<String>,
+}
+
+impl Pool {
+    /// What an expression is.
+    pub fn node(&self, expr: Expr) -> &Node {
+        &self.entries[expr.0 as usize].node
+    }
+
+    /// The type of an expression.
+    pub fn ty(&self, expr: Expr) -> Type {
+        self.entries[expr.0 as usize].ty
+    }
+
+    /// A name for the expression, for people.
+    pub fn label(&self, expr: Expr) -> Option<&str> {
+        self.entries[expr.0 as usize].label.as_deref()
+    }
+
+    /// Names an expression that has no name yet.
+    pub fn set_label(&mut self, expr: Expr, label: &str) {
+        let entry = &mut self.entries[expr.0 as usize];
+        if entry.label.is_none() {
+            entry.label = Some(label.to_string());
+        }
+    }
+
+    /// The operands of an expression.
+    pub fn operands(&self, expr: Expr) -> &[Expr] {
+        match self.node(expr) {
+            Node::Load { index, .. } => std::slice::from_ref(index),
+            Node::Call { operands, .. } => operands,
+            _ => &[],
+        }
+    }
+
+    /// A constant of a type.
+    pub fn literal(&mut self, ty: Type, literal: impl Into<Literal>) -> Expr {
+        self.add(Node::Literal(literal.into()), ty)
+    }
+
+    /// A constant index.
+    pub fn number(&mut self, number: u32) -> Expr {
+        self.literal(Type::U32, Literal::Integer(number.into()))
+    }
+
+    /// A size: a constant where it is one.
+    pub fn size(&mut self, dim: &Dim) -> Expr {
+        match dim.as_const() {
+            Some(number) => self.literal(
+                Type::U32,
+                Literal::Integer(number.rem_euclid(i64::from(u32::MAX) + 1)),
+            ),
+            None => self.add(Node::Size(dim.clone()), Type::U32),
+        }
+    }
+
+    /// A variable by name; the name must be unique in the kernel.
+    pub fn variable(&mut self, name: &str, ty: Type) -> Expr {
+        self.add(Node::Variable(name.to_string()), ty)
+    }
+
+    /// An element of a buffer.
+    pub fn load(&mut self, buffer: usize, ty: Type, index: Expr) -> Expr {
+        self.add(Node::Load { buffer, index }, ty)
+    }
+
+    /// A WGSL expression of operands.
+    pub fn call(
+        &mut self,
+        template: impl Into<Cow<'static, str>>,
+        ty: Type,
+        operands: &[Expr],
+    ) -> Expr {
+        let node = Node::Call {
+            template: template.into(),
+            operands: operands.to_vec(),
+        };
+        self.add(node, ty)
+    }
+
+    /// `yes` where the condition holds, else `no`.
+    pub fn select(&mut self, condition: Expr, yes: Expr, no: Expr) -> Expr {
+        match self.node(condition) {
+            _ if yes == no => yes,
+            Node::Literal(Literal::Bool(true)) => yes,
+            Node::Literal(Literal::Bool(false)) => no,
+            _ => self.call("select(x, y, z)", self.ty(yes), &[no, yes, condition]),
+        }
+    }
+
+    /// Both conditions; an absent one holds.
+    pub fn both(&mut self, a: Option<Expr>, b: Expr) -> Expr {
+        match a {
+            Some(a) if a != b => self.call("x && y", Type::Bool, &[a, b]),
+            _ => b,
+        }
+    }
+
+    /// The constant, if the expression is one.
+    pub fn as_literal(&self, expr: Expr) -> Option<Literal> {
+        match self.node(expr) {
+            Node::Literal(literal) => Some(*literal),
+            _ => None,
+        }
+    }
+
+    fn add(&mut self, node: Node, ty: Type) -> Expr {
+        let key = (node, ty);
+        if let Some(expr) = self.known.get(&key) {
+            return *expr;
+        }
+        let expr = Expr(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
+        self.entries.push(Entry {
+            node: key.0.clone(),
+            ty,
+            label: None,
+        });
+        self.known.insert(key, expr);
+        expr
+    }
+}

@@ -1,0 +1,466 @@
+//! Whole numbers that say where an element is: sums of sizes times variables, simplified as they are made.
+//!
+//! Arithmetic is that of `u32`, which wraps. A number may be "negative" where a guard keeps it from being used, so quotients
+//! and remainders are only split where all parts are known not to be.
+
+use std::sync::Arc;
+
+use super::expr::{Expr, Pool, Type};
+use crate::dim::Dim;
+
+/// `Σ coefficient · atom + constant`, atoms in rising order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Index {
+    terms: Vec<(Atom, Dim)>,
+    constant: Dim,
+}
+
+/// A number that is not a sum.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Atom {
+    /// A `u32` expression below a size.
+    Expr(Expr, Dim),
+    /// Rounded down.
+    Quotient(Arc<Index>, Dim),
+    /// What a quotient leaves.
+    Remainder(Arc<Index>, Dim),
+}
+
+impl From<Dim> for Index {
+    fn from(constant: Dim) -> Index {
+        Index {
+            terms: Vec::new(),
+            constant,
+        }
+    }
+}
+
+impl Index {
+    /// The number 0.
+    pub fn zero() -> Index {
+        Dim::ZERO.into()
+    }
+
+    /// A `u32` expression that lies in `0..size`; 0 if that is all it can be.
+    pub fn expr(expr: Expr, size: &Dim) -> Index {
+        if size.is(1) {
+            Index::zero()
+        } else {
+            Index::atom(Atom::Expr(expr, size.clone()))
+        }
+    }
+
+    /// True if the number is this constant.
+    pub fn is(&self, number: i64) -> bool {
+        self.terms.is_empty() && self.constant.is(number)
+    }
+
+    fn atom(atom: Atom) -> Index {
+        Index {
+            terms: vec![(atom, Dim::ONE)],
+            constant: Dim::ZERO,
+        }
+    }
+
+    /// The only atom, if the number is one.
+    fn as_atom(&self) -> Option<&Atom> {
+        match self.terms.as_slice() {
+            [(atom, coefficient)] if coefficient.is(1) && self.constant.is(0) => Some(atom),
+            _ => None,
+        }
+    }
+
+    /// The sum.
+    pub fn add(&self, other: &Index) -> Index {
+        let mut sum = self.clone();
+        sum.constant = &sum.constant + &other.constant;
+        for (atom, coefficient) in &other.terms {
+            sum.add_term(atom.clone(), coefficient.clone());
+        }
+        sum.join()
+    }
+
+    /// The sum with a size.
+    pub fn add_size(&self, size: &Dim) -> Index {
+        Index {
+            terms: self.terms.clone(),
+            constant: &self.constant + size,
+        }
+    }
+
+    /// The product with a size.
+    pub fn scale(&self, factor: &Dim) -> Index {
+        if factor.is(0) {
+            return Index::zero();
+        }
+        let terms = self.terms.iter();
+        Index {
+            terms: terms
+                .map(|(atom, coefficient)| (atom.clone(), coefficient * factor))
+                .collect(),
+            constant: &self.constant * factor,
+        }
+    }
+
+    fn add_term(&mut self, atom: Atom, coefficient: Dim) {
+        match self.terms.binary_search_by(|(known, _)| known.cmp(&atom)) {
+            Ok(place) => {
+                let sum = &self.terms[place].1 + &coefficient;
+                if sum.is(0) {
+                    self.terms.remove(place);
+                } else {
+                    self.terms[place].1 = sum;
+                }
+            }
+            Err(place) if !coefficient.is(0) => self.terms.insert(place, (atom, coefficient)),
+            Err(_) => {}
+        }
+    }
+
+    /// `c·d·(n / d) + c·(n mod d) = c·n`.
+    fn join(mut self) -> Index {
+        while let Some((remainder, quotient)) = self.pair() {
+            let (atom, coefficient) = self.terms[remainder].clone();
+            for place in [remainder.max(quotient), remainder.min(quotient)] {
+                self.terms.remove(place);
+            }
+            if let Atom::Remainder(whole, _) = atom {
+                let whole = whole.scale(&coefficient);
+                self.constant = &self.constant + &whole.constant;
+                for (atom, coefficient) in whole.terms {
+                    self.add_term(atom, coefficient);
+                }
+            }
+        }
+        self
+    }
+
+    /// Places of a remainder and of the quotient that belongs to it.
+    fn pair(&self) -> Option<(usize, usize)> {
+        self.terms
+            .iter()
+            .enumerate()
+            .find_map(|(place, (atom, coefficient))| {
+                let Atom::Remainder(whole, divisor) = atom else {
+                    return None;
+                };
+                let quotient = whole.div(divisor);
+                let wanted = (quotient.as_atom()?, coefficient * divisor);
+                let found = self.terms.iter();
+                let found = found
+                    .map(|(atom, coefficient)| (atom, coefficient.clone()))
+                    .position(|term| term == wanted)?;
+                Some((place, found))
+            })
+    }
+
+    /// The quotient by a positive size, rounded down.
+    pub fn div(&self, divisor: &Dim) -> Index {
+        if divisor.is(1) {
+            return self.clone();
+        }
+        let (multiple, rest) = self.split(divisor);
+        if rest.is_below(divisor) {
+            return multiple;
+        }
+        if !rest.is_natural() {
+            return Index::atom(Atom::Quotient(Arc::new(self.clone()), divisor.clone()));
+        }
+        if let Some((high, unit)) = rest.common_unit(divisor) {
+            return multiple.add(&high.div(&divisor.floor_div(&unit)));
+        }
+        if let Some(Atom::Quotient(inner, by)) = rest.as_atom() {
+            return multiple.add(&inner.div(&(by * divisor)));
+        }
+        multiple.add(&Index::atom(Atom::Quotient(
+            Arc::new(rest),
+            divisor.clone(),
+        )))
+    }
+
+    /// The remainder by a positive size.
+    pub fn rem(&self, divisor: &Dim) -> Index {
+        if divisor.is(1) {
+            return Index::zero();
+        }
+        let (_, rest) = self.split(divisor);
+        if rest.is_below(divisor) {
+            return rest;
+        }
+        if !rest.is_natural() {
+            return Index::atom(Atom::Remainder(Arc::new(self.clone()), divisor.clone()));
+        }
+        if let Some((high, unit)) = rest.common_unit(divisor) {
+            let low = rest.low_part(&unit);
+            return high.rem(&divisor.floor_div(&unit)).scale(&unit).add(&low);
+        }
+        Index::atom(Atom::Remainder(Arc::new(rest), divisor.clone()))
+    }
+
+    /// A multiple of a size, divided by it, and the rest.
+    fn split(&self, divisor: &Dim) -> (Index, Index) {
+        let (mut multiple, mut rest) = (Index::zero(), Index::zero());
+        for (atom, coefficient) in &self.terms {
+            match exact(coefficient, divisor) {
+                Some(quotient) => multiple.terms.push((atom.clone(), quotient)),
+                None => rest.terms.push((atom.clone(), coefficient.clone())),
+            }
+        }
+        let whole = match exact(&self.constant, divisor) {
+            Some(quotient) => quotient,
+            None if divisor.as_const().is_some() && self.constant.as_const().is_some() => {
+                self.constant.floor_div(divisor)
+            }
+            None => Dim::ZERO,
+        };
+        rest.constant = &self.constant - &(&whole * divisor);
+        multiple.constant = whole;
+        (multiple, rest)
+    }
+
+    /// A size that divides the divisor and some coefficients such that what is left lies below it: the upper part divided
+    /// by that size, and the size.
+    fn common_unit(&self, divisor: &Dim) -> Option<(Index, Dim)> {
+        let unit = self
+            .terms
+            .iter()
+            .map(|(_, coefficient)| coefficient)
+            .filter(|unit| !unit.is(1) && exact(divisor, unit).is_some())
+            .find(|unit| self.low_part(unit).is_below(unit))?;
+        let (high, _) = self.split(unit);
+        Some((high, unit.clone()))
+    }
+
+    fn low_part(&self, unit: &Dim) -> Index {
+        self.split(unit).1
+    }
+
+    /// True if the number is known not to be negative.
+    fn is_natural(&self) -> bool {
+        is_natural(&self.constant)
+            && self
+                .terms
+                .iter()
+                .all(|(_, coefficient)| is_natural(coefficient))
+    }
+
+    /// True if the number is known to lie in `0..size`.
+    pub fn is_below(&self, size: &Dim) -> bool {
+        self.is_natural()
+            && self
+                .largest()
+                .is_some_and(|largest| is_natural(&(size - &largest - 1)))
+    }
+
+    /// The largest value, if no part is negative.
+    fn largest(&self) -> Option<Dim> {
+        self.terms
+            .iter()
+            .try_fold(self.constant.clone(), |sum, (atom, coefficient)| {
+                let largest = match atom {
+                    Atom::Expr(_, size) => size - 1,
+                    Atom::Quotient(whole, divisor) if whole.is_natural() => {
+                        whole.largest()?.floor_div(divisor)
+                    }
+                    Atom::Quotient(..) => return None,
+                    Atom::Remainder(_, divisor) => divisor - 1,
+                };
+                Some(sum + coefficient * &largest)
+            })
+    }
+
+    /// The number as an expression.
+    pub fn emit(&self, pool: &mut Pool) -> Expr {
+        let mut sum: Option<Expr> = None;
+        let (plus, minus): (Vec<_>, Vec<_>) = self
+            .terms
+            .iter()
+            .partition(|(_, coefficient)| !is_negative(coefficient));
+        for (atom, coefficient) in plus {
+            let term = emit_term(atom, coefficient, pool);
+            sum = Some(sum.map_or(term, |sum| pool.call("x + y", Type::U32, &[sum, term])));
+        }
+        if sum.is_none() || !self.constant.is(0) {
+            sum = Some(emit_constant(sum, &self.constant, pool));
+        }
+        let mut sum = sum.unwrap_or_else(|| pool.number(0));
+        for (atom, coefficient) in minus {
+            let term = emit_term(atom, &-coefficient, pool);
+            sum = pool.call("x - y", Type::U32, &[sum, term]);
+        }
+        sum
+    }
+}
+
+fn emit_constant(sum: Option<Expr>, constant: &Dim, pool: &mut Pool) -> Expr {
+    let Some(sum) = sum else {
+        return pool.size(constant);
+    };
+    let (template, constant) = if is_negative(constant) {
+        ("x - y", -constant)
+    } else {
+        ("x + y", constant.clone())
+    };
+    let constant = pool.size(&constant);
+    pool.call(template, Type::U32, &[sum, constant])
+}
+
+fn emit_term(atom: &Atom, coefficient: &Dim, pool: &mut Pool) -> Expr {
+    let (template, whole, divisor) = match atom {
+        Atom::Expr(expr, _) => return times(*expr, coefficient, pool),
+        Atom::Quotient(whole, divisor) => ("x / y", whole, divisor),
+        Atom::Remainder(whole, divisor) => ("x % y", whole, divisor),
+    };
+    let (whole, divisor) = (whole.emit(pool), pool.size(divisor));
+    let value = pool.call(template, Type::U32, &[whole, divisor]);
+    times(value, coefficient, pool)
+}
+
+fn times(value: Expr, coefficient: &Dim, pool: &mut Pool) -> Expr {
+    if coefficient.is(1) {
+        return value;
+    }
+    let coefficient = pool.size(coefficient);
+    pool.call("x * y", Type::U32, &[value, coefficient])
+}
+
+/// The quotient, if nothing is left.
+fn exact(size: &Dim, divisor: &Dim) -> Option<Dim> {
+    let quotient = size.floor_div(divisor);
+    (&quotient * divisor == *size).then_some(quotient)
+}
+
+fn is_natural(size: &Dim) -> bool {
+    size.smallest().is_some_and(|smallest| smallest >= 0)
+}
+
+fn is_negative(size: &Dim) -> bool {
+    size.as_const().is_some_and(|number| number < 0)
+}
+
+/// Row-major strides of a shape.
+pub fn strides(shape: &[Dim]) -> Vec<Dim> {
+    let mut strides = vec![Dim::ONE; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = &strides[axis] * &shape[axis];
+    }
+    strides
+}
+
+/// The place of coordinates in row-major order.
+pub fn linear(coordinates: &[Index], shape: &[Dim]) -> Index {
+    coordinates
+        .iter()
+        .zip(strides(shape))
+        .fold(Index::zero(), |sum, (coordinate, stride)| {
+            sum.add(&coordinate.scale(&stride))
+        })
+}
+
+/// The coordinates of a place in row-major order.
+pub fn coordinates(place: &Index, shape: &[Dim]) -> Vec<Index> {
+    let strides = strides(shape);
+    let mut first = true;
+    shape
+        .iter()
+        .zip(&strides)
+        .map(|(size, stride)| {
+            if size.is(1) {
+                return Index::zero();
+            }
+            // Nothing lies above the first axis that is longer than one, so its quotient needs no remainder.
+            let quotient = place.div(stride);
+            if std::mem::take(&mut first) {
+                quotient
+            } else {
+                quotient.rem(size)
+            }
+        })
+        .collect()
+}
+
+/// Coordinates in one shape as coordinates in another of as many elements. Axes are matched where they can be, so that
+/// only those that really merge or split are computed.
+pub fn reshape(from: &[Index], shape: &[Dim], to: &[Dim]) -> Vec<Index> {
+    let mut result = Vec::with_capacity(to.len());
+    let (mut start, mut target) = (0, 0);
+    while target < to.len() {
+        let (end, next) = matching_ends(shape, to, start, target);
+        let place = linear(
+            from.get(start..end).unwrap_or_default(),
+            shape.get(start..end).unwrap_or_default(),
+        );
+        result.extend(coordinates(&place, &to[target..next]));
+        (start, target) = (end, next);
+    }
+    result
+}
+
+/// The nearest ends of axes of both shapes such that the sizes in between multiply to the same.
+fn matching_ends(a: &[Dim], b: &[Dim], start_a: usize, start_b: usize) -> (usize, usize) {
+    let mut product_a = Dim::ONE;
+    for end_a in start_a..a.len() {
+        product_a = &product_a * &a[end_a];
+        let mut product_b = Dim::ONE;
+        for end_b in start_b..b.len() {
+            product_b = &product_b * &b[end_b];
+            if product_a == product_b {
+                return (end_a + 1, end_b + 1);
+            }
+        }
+    }
+    (a.len(), b.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(pool: &mut Pool, sizes: &[&str]) -> (Vec<Index>, Vec<Dim>) {
+        let sizes: Vec<Dim> = sizes.iter().map(|size| size.parse().unwrap()).collect();
+        let indices = sizes.iter().enumerate().map(|(number, size)| {
+            Index::expr(pool.variable(&format!("i{number}"), Type::U32), size)
+        });
+        (indices.collect(), sizes)
+    }
+
+    #[test]
+    fn division_follows_ranges() {
+        let mut pool = Pool::default();
+        let (i, _) = variables(&mut pool, &["B", "4"]);
+        let place = i[0].scale(&Dim::from(4)).add(&i[1]);
+        assert_eq!(place.div(&Dim::from(4)), i[0]);
+        assert_eq!(place.rem(&Dim::from(4)), i[1]);
+        assert_eq!(place.div(&Dim::from(8)), i[0].div(&Dim::from(2)));
+    }
+
+    #[test]
+    fn places_and_coordinates_are_inverse() {
+        let mut pool = Pool::default();
+        for shape in [
+            vec!["2", "3", "4"],
+            vec!["B", "S", "64"],
+            vec!["floordiv(H, 2) + 1", "7"],
+        ] {
+            let (i, sizes) = variables(&mut pool, &shape);
+            let place = linear(&i, &sizes);
+            assert_eq!(coordinates(&place, &sizes), i);
+            let flat = Index::expr(pool.variable("flat", Type::U32), &Dim::product(&sizes));
+            assert_eq!(linear(&coordinates(&flat, &sizes), &sizes), flat);
+        }
+    }
+
+    #[test]
+    fn heads_split_without_touching_other_axes() {
+        let mut pool = Pool::default();
+        let (i, sizes) = variables(&mut pool, &["B", "S", "12*64"]);
+        let to: Vec<Dim> = ["B", "S", "12", "64"]
+            .iter()
+            .map(|s| s.parse().unwrap())
+            .collect();
+        let split = reshape(&i, &sizes, &to);
+        assert_eq!(split[..2], i[..2]);
+        assert_eq!(split[2], i[2].div(&Dim::from(64)));
+        assert_eq!(reshape(&split, &to, &sizes), i);
+    }
+}

@@ -1,0 +1,161 @@
+//! Shaders from templates: holes with default bodies, functions of the library, validation.
+//!
+//! A template in `shaders/` is valid WGSL by itself. A hole is what stands between the lines `// <name>` and `// </name>`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+use super::plan::Capabilities;
+use crate::error::{Error, Result};
+
+/// Library files. The functions of `integer.wgsl` exist for `i64` as well, with every `i32` read as `i64`.
+const LIBRARY: [&str; 3] = [
+    include_str!("../../shaders/lib/float.wgsl"),
+    include_str!("../../shaders/lib/integer.wgsl"),
+    include_str!("../../shaders/lib/double.wgsl"),
+];
+
+/// Fills the holes of a template and puts the library functions in front that it then uses. The holes keep their default
+/// bodies where no text is given.
+pub fn assemble(template: &str, holes: &[(&str, String)]) -> String {
+    let mut text = String::new();
+    let mut skipping: Option<&str> = None;
+    for line in template.lines() {
+        let marker = line.trim();
+        let marker = marker
+            .strip_prefix("// <")
+            .and_then(|marker| marker.strip_suffix('>'));
+        match (marker, skipping) {
+            (Some(name), None) => {
+                if let Some((name, body)) = holes.iter().find(|(hole, _)| *hole == name) {
+                    text.push_str(body);
+                    skipping = Some(name);
+                }
+            }
+            (Some(name), Some(hole)) if name.strip_prefix('/') == Some(hole) => skipping = None,
+            (None, None) => {
+                text.push_str(line);
+                text.push('\n');
+            }
+            _ => {}
+        }
+    }
+    with_library(&text)
+}
+
+/// The text with the library functions that it calls, directly or not, before the first function.
+fn with_library(text: &str) -> String {
+    let functions = library();
+    let mut wanted = BTreeSet::new();
+    let mut open = vec![text];
+    while let Some(text) = open.pop() {
+        for word in words(text) {
+            if let Some(source) = functions.get(word)
+                && wanted.insert(word)
+            {
+                open.push(source);
+            }
+        }
+    }
+    let imports: Vec<&str> = wanted
+        .iter()
+        .filter_map(|name| functions.get(*name))
+        .map(String::as_str)
+        .collect();
+    match text.find("@compute") {
+        Some(place) if !imports.is_empty() => {
+            let (head, main) = text.split_at(place);
+            format!("{head}{}\n\n{main}", imports.join("\n\n"))
+        }
+        _ => text.to_string(),
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+}
+
+/// Functions by name, each with the comment in front of it.
+fn library() -> &'static BTreeMap<String, String> {
+    static FUNCTIONS: OnceLock<BTreeMap<String, String>> = OnceLock::new();
+    FUNCTIONS.get_or_init(|| {
+        // The widths occur in type names and as the largest shifts.
+        let wide = LIBRARY[1].replace("i32", "i64").replace("31", "63");
+        [LIBRARY[0], LIBRARY[1], &wide, LIBRARY[2]]
+            .into_iter()
+            .flat_map(functions)
+            .collect()
+    })
+}
+
+/// Names of all library functions.
+pub fn library_names() -> impl Iterator<Item = &'static str> {
+    library().keys().map(String::as_str)
+}
+
+/// Splits a file at blank lines outside of functions; parts that hold no function are comments on the file.
+fn functions(file: &str) -> Vec<(String, String)> {
+    file.split("\n\n")
+        .filter_map(|part| {
+            let part = part.trim_matches('\n');
+            let head = part.lines().find_map(|line| line.strip_prefix("fn "))?;
+            let name = head.split('(').next()?;
+            Some((name.to_string(), part.to_string()))
+        })
+        .collect()
+}
+
+/// True for a word that WGSL keeps for itself, or that the generated text uses.
+pub fn is_reserved(word: &str) -> bool {
+    const WORDS: &str = "alias break case const const_assert continue continuing default diagnostic discard else enable \
+        false fn for if let loop override requires return struct switch true var while bool f16 f32 f64 i32 u32 i64 u64 \
+        array atomic vec2 vec3 vec4 mat2x2 mat3x3 mat4x4 ptr sampler texture function private workgroup uniform storage \
+        read write read_write abs acos asin atan ceil clamp cos cosh cross dot exp exp2 floor fma fract log log2 max min \
+        mix modf pow round select sign sin sinh smoothstep sqrt step tan tanh trunc transpose all any null self Self \
+        abstract active alignas as asm async await auto become binding_array cast catch class compile concept constexpr \
+        crate debugger decltype delete do dynamic_cast enum explicit export extends extern external fallthrough filter \
+        final finally friend from fxgroup get goto groupshared highp impl implements import inline instanceof interface \
+        layout lowp macro match mediump meta mod module move mut mutable namespace new noexcept noinline nointerpolation \
+        noperspective nullptr of operator package packoffset partition pass patch pixelfragment precise precision \
+        premerge protected pub public ref regardless register resource restrict set shared sizeof smooth snorm static \
+        std subroutine super target template this throw trait try type typedef typeid typename typeof union unless \
+        unorm unsafe unsized use using varying virtual volatile wgsl where with yield cast sizes main length index";
+    WORDS.split_whitespace().any(|reserved| reserved == word) || library().contains_key(word)
+}
+
+/// Checks WGSL as a device of these capabilities would; the message shows the line.
+pub fn validate(wgsl: &str, capabilities: &Capabilities) -> Result<()> {
+    use naga::valid::{Capabilities as Flags, ValidationFlags, Validator};
+    let module = naga::front::wgsl::parse_str(wgsl)
+        .map_err(|error| Error::plan(error.emit_to_string(wgsl)))?;
+    let mut flags = Flags::empty();
+    flags.set(Flags::SHADER_INT64, capabilities.int64);
+    flags.set(Flags::FLOAT64, capabilities.float64);
+    flags.set(Flags::SHADER_FLOAT16, capabilities.float16);
+    Validator::new(ValidationFlags::all(), flags)
+        .validate(&module)
+        .map_err(|error| Error::plan(error.emit_to_string(wgsl)))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_are_filled_or_kept() {
+        let template = "a\n// <one>\nb\n// </one>\n// <two>\nc\n// </two>\nd";
+        let text = assemble(template, &[("one", "x\n".to_string())]);
+        assert_eq!(text, "a\nx\nc\nd\n");
+    }
+
+    #[test]
+    fn imports_are_transitive() {
+        let text = assemble("@compute fn main() { let a = tan_of(1.0); }", &[]);
+        assert!(
+            text.contains("fn tan_of") && text.contains("fn quarter_turns"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,250 @@
+//! Convolutions: one invocation computes some output channels at some neighbouring positions.
+
+use super::dot::{accumulators, named, products, tile, zero};
+use super::element::{Scope, operand};
+use super::fuse::Group;
+use super::kernel::{Lowered, clamped, guarded, invocation, repeat, repeat_all, store, workgroups};
+use super::position::Position;
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::{Node, ValueId};
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::{self, Index};
+use crate::op::{Conv, ConvAxis};
+use crate::shape::Shape;
+
+const TEMPLATE: &str = include_str!("../../../shaders/conv.wgsl");
+
+/// Positions that an invocation computes for one channel alone.
+const LONE: usize = 8;
+
+/// A convolution with its epilogue.
+pub fn lower<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    node: &Node,
+    conv: &Conv,
+) -> Result<Lowered<'a>> {
+    let sizes = Sizes::new(&scope, node, conv)?;
+    let tile = Tile::new(&mut scope, &sizes);
+    let dtype = scope.graph.ty(sizes.x).dtype;
+    let sums = accumulators(&mut scope, dtype, tile.height, tile.width);
+    let zero = zero(&mut scope, dtype);
+    let mut statements = vec![tile.surplus.clone()];
+    statements.extend(
+        sums.iter()
+            .flatten()
+            .map(|sum| Statement::Declare(*sum, zero)),
+    );
+    statements.extend(repeat(
+        &mut scope,
+        "channel",
+        &sizes.channels,
+        |scope, channel| {
+            repeat_all(scope, "tap", &sizes.taps, |scope, taps| {
+                let mut left = Vec::new();
+                for i in 0..tile.height {
+                    let output = sizes.channel(&tile, scope, i);
+                    let place = [&[output, channel.clone()], taps.as_slice()].concat();
+                    let weight = scope.element(sizes.filter, &Position::of(place), None)?;
+                    left.push(weight);
+                }
+                let mut right = Vec::new();
+                for j in 0..tile.width {
+                    let position = tile.position(scope, &sizes, j);
+                    right.push(sizes.input(scope, conv, &tile, &channel, &taps, &position, zero)?);
+                }
+                Ok(products(scope, &sums, &left, &right))
+            })
+        },
+    )?);
+    statements.extend(sums.iter().flatten().map(|sum| Statement::Freeze(*sum)));
+    for (i, sums) in sums.iter().enumerate() {
+        let mut line = Vec::new();
+        for (j, sum) in sums.iter().enumerate() {
+            let channel = sizes.channel(&tile, &mut scope, i);
+            let position = tile.position(&mut scope, &sizes, j);
+            let place = [&[tile.item.clone(), channel], position.as_slice()].concat();
+            let write = store(&mut scope, group, sizes.result, *sum, &Position::of(place))?;
+            line.extend(guarded(
+                &mut scope,
+                &tile.first,
+                j,
+                &sizes.positions,
+                vec![write],
+            ));
+        }
+        let inner = guarded(&mut scope, &tile.output, i, &sizes.outputs, line);
+        statements.extend(inner);
+    }
+    Ok(Lowered {
+        scope,
+        template: TEMPLATE,
+        statements,
+        workgroups: workgroups(&tile.count),
+        holes: Vec::new(),
+    })
+}
+
+/// Extents of a convolution.
+struct Sizes {
+    x: ValueId,
+    filter: ValueId,
+    result: ValueId,
+    batch: Dim,
+    groups: Dim,
+    /// Input channels of a group.
+    channels: Dim,
+    /// Output channels of a group.
+    outputs: Dim,
+    taps: Shape,
+    space_in: Shape,
+    space: Shape,
+    positions: Dim,
+}
+
+impl Sizes {
+    fn new(scope: &Scope, node: &Node, conv: &Conv) -> Result<Sizes> {
+        let (x, filter) = (operand(node, 0)?, operand(node, 1)?);
+        let result = node.results.first().copied().unwrap_or(x);
+        let graph = scope.graph;
+        let ([batch, _, space_in @ ..], [outputs, channels, taps @ ..], [_, _, space @ ..]) = (
+            graph.ty(x).shape.as_slice(),
+            graph.ty(filter).shape.as_slice(),
+            graph.ty(result).shape.as_slice(),
+        ) else {
+            return Err(Error::internal("operands of conv have too few axes"));
+        };
+        let groups = Dim::from(conv.groups);
+        Ok(Sizes {
+            x,
+            filter,
+            result,
+            batch: batch.clone(),
+            outputs: outputs.floor_div(&groups),
+            groups,
+            channels: channels.clone(),
+            taps: taps.to_vec(),
+            space_in: space_in.to_vec(),
+            space: space.to_vec(),
+            positions: Dim::product(space),
+        })
+    }
+
+    /// The output channel of a row of the tile.
+    fn channel(&self, tile: &Tile, scope: &mut Scope, i: usize) -> Index {
+        let within = clamped(scope, &tile.output, i, &self.outputs, &format!("output{i}"));
+        tile.group.scale(&self.outputs).add(&within)
+    }
+
+    /// What a position sees through a tap: zero outside of the input.
+    #[expect(clippy::too_many_arguments, reason = "the coordinates of one product")]
+    fn input(
+        &self,
+        scope: &mut Scope,
+        conv: &Conv,
+        tile: &Tile,
+        channel: &Index,
+        taps: &[Index],
+        position: &[Index],
+        zero: Expr,
+    ) -> Result<Expr> {
+        let channel = tile.group.scale(&self.channels).add(channel);
+        let mut place = vec![tile.item.clone(), channel];
+        let mut inside = None;
+        for (axis, geometry) in conv.axes.iter().enumerate() {
+            let (from, guard) = source(
+                scope,
+                geometry,
+                (&position[axis], &taps[axis]),
+                &self.space_in[axis],
+            );
+            place.push(from);
+            if let Some(guard) = guard {
+                inside = Some(scope.pool.both(inside, guard));
+            }
+        }
+        let element = scope.element(self.x, &Position::of(place), inside)?;
+        Ok(match inside {
+            Some(inside) => scope.pool.select(inside, element, zero),
+            None => element,
+        })
+    }
+}
+
+/// The input coordinate that an output coordinate sees through a tap, and where it is one.
+fn source(
+    scope: &mut Scope,
+    axis: &ConvAxis,
+    (position, tap): (&Index, &Index),
+    size: &Dim,
+) -> (Index, Option<Expr>) {
+    let spread = position
+        .scale(&Dim::from(axis.stride))
+        .add(&tap.scale(&Dim::from(axis.dilation)))
+        .add_size(&Dim::from(-axis.low));
+    let is_padded = axis.low > 0 || axis.high > 0;
+    if axis.base_dilation == 1 {
+        let guard = is_padded.then(|| scope.is_below(&spread, size));
+        return (spread, guard);
+    }
+    let step = Dim::from(axis.base_dilation);
+    let (from, rest) = (spread.div(&step), spread.rem(&step));
+    let within = scope.is_below(&from, size);
+    let hits = scope.is_below(&rest, &Dim::ONE);
+    let guard = scope.pool.call("x && y", Type::Bool, &[hits, within]);
+    (from, Some(guard))
+}
+
+/// What one invocation computes.
+struct Tile {
+    count: Dim,
+    surplus: Statement,
+    item: Index,
+    group: Index,
+    /// First output channel, within the group.
+    output: Index,
+    /// First position.
+    first: Index,
+    height: usize,
+    width: usize,
+}
+
+impl Tile {
+    fn new(scope: &mut Scope, sizes: &Sizes) -> Tile {
+        let height = tile(&sizes.outputs);
+        let width = if height == 1 {
+            LONE.min(2 * tile(&sizes.positions))
+        } else {
+            tile(&sizes.positions)
+        };
+        let tiles = [
+            sizes.batch.clone(),
+            sizes.groups.clone(),
+            sizes.outputs.ceil_div(&Dim::from(height)),
+            sizes.positions.ceil_div(&Dim::from(width)),
+        ];
+        let count = Dim::product(&tiles);
+        let (index, surplus) = invocation(scope, &count);
+        let place = index::coordinates(&index, &tiles);
+        let [item, group, output, first] = [0, 1, 2, 3].map(|axis| place[axis].clone());
+        Tile {
+            count,
+            surplus,
+            item: named(scope, &item, "item"),
+            group: named(scope, &group, "group"),
+            output: named(scope, &output.scale(&Dim::from(height)), "output"),
+            first: named(scope, &first.scale(&Dim::from(width)), "position"),
+            height,
+            width,
+        }
+    }
+
+    /// The coordinates of a column of the tile.
+    fn position(&self, scope: &mut Scope, sizes: &Sizes, j: usize) -> Vec<Index> {
+        let name = format!("position{j}");
+        let flat = clamped(scope, &self.first, j, &sizes.positions, &name);
+        index::coordinates(&flat, &sizes.space)
+    }
+}

@@ -1,0 +1,433 @@
+//! Elements of values as expressions: views change the position, pointwise primitives combine, buffers are read.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::position::Position;
+use super::scalar;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::emit::{Buffer, unique};
+use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::index::Index;
+use crate::kernel::plan::{Access, Capabilities, Storage};
+use crate::op::{Concat, Expand, Gather, Pad, Slice, Unfold};
+
+/// A buffer of a kernel and what lies in it.
+pub struct Binding {
+    /// The value.
+    pub value: ValueId,
+    /// A copy of the value, because the value itself lies where an output cannot.
+    pub is_copy: bool,
+    /// How the kernel sees it.
+    pub buffer: Buffer,
+}
+
+/// The expressions of one kernel, and the buffers that it reads and writes.
+pub struct Scope<'a> {
+    /// The graph that is planned.
+    pub graph: &'a Graph,
+    /// What the device can do.
+    pub capabilities: &'a Capabilities,
+    /// Values that lie in buffers.
+    pub stored: &'a [bool],
+    /// The expressions.
+    pub pool: Pool,
+    /// The buffers in binding order.
+    pub buffers: Vec<Binding>,
+    names: std::collections::BTreeSet<String>,
+    /// Values that the kernel itself has computed: results of its loops.
+    computed: BTreeMap<ValueId, Expr>,
+    known: HashMap<(ValueId, Position, Option<Expr>), Expr>,
+}
+
+impl<'a> Scope<'a> {
+    /// A kernel without buffers.
+    pub fn new(graph: &'a Graph, capabilities: &'a Capabilities, stored: &'a [bool]) -> Scope<'a> {
+        Scope {
+            graph,
+            capabilities,
+            stored,
+            pool: Pool::default(),
+            buffers: Vec::new(),
+            names: std::collections::BTreeSet::new(),
+            computed: BTreeMap::new(),
+            known: HashMap::new(),
+        }
+    }
+
+    /// The binding of a value's buffer.
+    pub fn buffer(&mut self, value: ValueId) -> Result<usize> {
+        self.binding(value, false)
+    }
+
+    /// The binding of a buffer that receives a copy of a value.
+    pub fn copy_of(&mut self, value: ValueId) -> Result<usize> {
+        self.binding(value, true)
+    }
+
+    fn binding(&mut self, value: ValueId, is_copy: bool) -> Result<usize> {
+        let known = |binding: &Binding| (binding.value, binding.is_copy) == (value, is_copy);
+        if let Some(found) = self.buffers.iter().position(known) {
+            return Ok(found);
+        }
+        let info = self.graph.value(value);
+        let storage = Storage::of(info.ty.dtype, self.capabilities)?;
+        let access = match info.definition {
+            Definition::Input(_) | Definition::Weight(_) if !is_copy => Access::Read,
+            _ => Access::ReadWrite,
+        };
+        let wanted = if is_copy { "copy" } else { role(&info.name) };
+        let buffer = Buffer {
+            name: unique(&mut self.names, wanted),
+            element: storage.into(),
+            access,
+        };
+        self.buffers.push(Binding {
+            value,
+            is_copy,
+            buffer,
+        });
+        Ok(self.buffers.len() - 1)
+    }
+
+    /// The element of a value that the kernel writes: never read from its own buffer.
+    pub fn produce(&mut self, value: ValueId, position: &Position) -> Result<Expr> {
+        match self.graph.value(value).definition {
+            Definition::Node(node, _) if !self.computed.contains_key(&value) => {
+                self.inline(&self.graph.nodes[node], value, position, None)
+            }
+            _ => self.element(value, position, None),
+        }
+    }
+
+    /// From here on the value is what the kernel has computed, at every position that is asked for.
+    pub fn set_computed(&mut self, value: ValueId, expr: Expr) {
+        self.computed.insert(value, expr);
+        self.known.clear();
+    }
+
+    /// A variable of an index type.
+    pub fn counter(&mut self, name: &str, size: &Dim) -> (Expr, Index) {
+        let variable = self.pool.variable(name, Type::U32);
+        (variable, Index::expr(variable, size))
+    }
+
+    /// The type in which a dtype is computed.
+    pub fn register(&self, dtype: DType) -> Type {
+        scalar::register(dtype, self.capabilities)
+    }
+
+    /// The element of a value at a position. Where `guard` is false the result is never used, and nothing outside of a
+    /// buffer is read.
+    pub fn element(
+        &mut self,
+        value: ValueId,
+        position: &Position,
+        guard: Option<Expr>,
+    ) -> Result<Expr> {
+        if let Some(expr) = self.computed.get(&value) {
+            return Ok(*expr);
+        }
+        let key = (value, position.clone(), guard);
+        if let Some(expr) = self.known.get(&key) {
+            return Ok(*expr);
+        }
+        let info = self.graph.value(value);
+        let expr = match info.definition {
+            Definition::Node(node, _) if !self.stored[value.index()] => {
+                self.inline(&self.graph.nodes[node], value, position, guard)?
+            }
+            _ => self.load(value, position, guard)?,
+        };
+        self.known.insert(key, expr);
+        Ok(expr)
+    }
+
+    fn load(&mut self, value: ValueId, position: &Position, guard: Option<Expr>) -> Result<Expr> {
+        let ty = &self.graph.value(value).ty;
+        let buffer = self.buffer(value)?;
+        let mut index = position.place(&ty.shape).emit(&mut self.pool);
+        if let Some(guard) = guard {
+            let zero = self.pool.number(0);
+            index = self.pool.select(guard, index, zero);
+        }
+        let element = self.buffers[buffer].buffer.element;
+        let loaded = self.pool.load(buffer, element, index);
+        let name = format!("{}_value", self.buffers[buffer].buffer.name);
+        let expr = scalar::from_storage(&mut self.pool, loaded, ty.dtype);
+        self.pool.set_label(expr, &name);
+        Ok(expr)
+    }
+
+    fn inline(
+        &mut self,
+        node: &Node,
+        value: ValueId,
+        position: &Position,
+        guard: Option<Expr>,
+    ) -> Result<Expr> {
+        let Op::Primitive(primitive) = &node.op else {
+            return Err(not_planned(node));
+        };
+        let expr = match primitive {
+            Primitive::Unary(_)
+            | Primitive::Binary(_)
+            | Primitive::Select(_)
+            | Primitive::Cast(_) => {
+                let expr = self.pointwise(node, primitive, value, position, guard)?;
+                self.pool
+                    .set_label(expr, role(&self.graph.value(value).name));
+                expr
+            }
+            Primitive::Full(full) => self.number(&node.arguments[0], full.dtype)?,
+            Primitive::Iota(iota) => {
+                let coordinates = position.coordinates(&iota.shape);
+                let index = coordinates[iota.axis].emit(&mut self.pool);
+                scalar::size(&mut self.pool, index, iota.dtype, self.capabilities)
+            }
+            Primitive::Concat(concat) => self.concat(concat, node, value, position, guard)?,
+            Primitive::Pad(pad) => self.pad(pad, node, value, position, guard)?,
+            _ => {
+                let (operand, position) = self.view(primitive, node, value, position, guard)?;
+                self.element(operand, &position, guard)?
+            }
+        };
+        Ok(expr)
+    }
+
+    /// The position in the operand of a view.
+    fn view(
+        &mut self,
+        primitive: &Primitive,
+        node: &Node,
+        value: ValueId,
+        position: &Position,
+        guard: Option<Expr>,
+    ) -> Result<(ValueId, Position)> {
+        let operand = operand(node, 0)?;
+        let graph = self.graph;
+        let (shape, inner) = (&graph.ty(value).shape, &graph.ty(operand).shape);
+        let coordinates = || position.coordinates(shape);
+        let position = match primitive {
+            Primitive::Reshape(_) => position.reshape(shape, inner),
+            Primitive::Permute(permute) => {
+                let mut from = vec![Index::zero(); inner.len()];
+                for (coordinate, axis) in coordinates().into_iter().zip(&permute.axes) {
+                    from[*axis] = coordinate;
+                }
+                Position::of(from)
+            }
+            Primitive::Expand(Expand { shape: wide }) => {
+                if inner.iter().all(|size| size.is(1)) {
+                    return Ok((operand, Position::at(Index::zero())));
+                }
+                let new = wide.len() - inner.len();
+                let kept = coordinates().into_iter().skip(new).zip(inner);
+                Position::of(
+                    kept.map(|(coordinate, size)| {
+                        if size.is(1) {
+                            Index::zero()
+                        } else {
+                            coordinate
+                        }
+                    })
+                    .collect(),
+                )
+            }
+            Primitive::Slice(Slice {
+                axis, start, step, ..
+            }) => {
+                let mut from = coordinates();
+                from[*axis] = from[*axis].scale(&Dim::from(*step)).add_size(start);
+                Position::of(from)
+            }
+            Primitive::Unfold(Unfold {
+                axis,
+                stride,
+                dilation,
+                ..
+            }) => {
+                let mut from = coordinates();
+                let within = from.pop().unwrap_or_else(Index::zero);
+                let window = from[*axis].scale(&Dim::from(*stride));
+                from[*axis] = window.add(&within.scale(&Dim::from(*dilation)));
+                Position::of(from)
+            }
+            Primitive::Gather(Gather { axis }) => {
+                let index = self.gathered(node, *axis, inner, position, guard)?;
+                let mut from = coordinates();
+                from[*axis] = index;
+                Position::of(from)
+            }
+            _ => return Err(not_planned(node)),
+        };
+        Ok((operand, position))
+    }
+
+    /// An index read from a value: negative ones count from the end, those out of range are clamped.
+    fn gathered(
+        &mut self,
+        node: &Node,
+        axis: usize,
+        shape: &[Dim],
+        position: &Position,
+        guard: Option<Expr>,
+    ) -> Result<Index> {
+        let index = self.element(operand(node, 1)?, position, guard)?;
+        Ok(self.wrapped(index, &shape[axis]))
+    }
+
+    /// A signed index as a coordinate of an axis of this size.
+    pub fn wrapped(&mut self, index: Expr, size: &Dim) -> Index {
+        let pool = &mut self.pool;
+        let index = match pool.ty(index) {
+            Type::I32 => index,
+            _ => pool.call("i32(x)", Type::I32, &[index]),
+        };
+        let number = pool.size(size);
+        let within = pool.call("wrap_index(x, y)", Type::U32, &[index, number]);
+        pool.set_label(within, "picked");
+        Index::expr(within, size)
+    }
+
+    fn concat(
+        &mut self,
+        concat: &Concat,
+        node: &Node,
+        value: ValueId,
+        position: &Position,
+        guard: Option<Expr>,
+    ) -> Result<Expr> {
+        let coordinates = position.coordinates(&self.graph.ty(value).shape);
+        let along = &coordinates[concat.axis];
+        let mut start = Dim::ZERO;
+        let mut result: Option<Expr> = None;
+        for part in node.operands() {
+            let size = self.graph.ty(part).shape[concat.axis].clone();
+            let mut from = coordinates.clone();
+            from[concat.axis] = along.add_size(&-&start);
+            let inside = self.is_below(&from[concat.axis], &size);
+            let both = self.pool.both(guard, inside);
+            let element = self.element(part, &Position::of(from), Some(both))?;
+            result = Some(match result {
+                Some(before) => self.pool.select(inside, element, before),
+                None => element,
+            });
+            start = start + size;
+        }
+        result.ok_or_else(|| not_planned(node))
+    }
+
+    fn pad(
+        &mut self,
+        pad: &Pad,
+        node: &Node,
+        value: ValueId,
+        position: &Position,
+        guard: Option<Expr>,
+    ) -> Result<Expr> {
+        let operand = operand(node, 0)?;
+        let graph = self.graph;
+        let ty = graph.ty(operand);
+        let mut from = position.coordinates(&graph.ty(value).shape);
+        let mut inside = None;
+        for (axis, size) in ty.shape.iter().enumerate() {
+            if pad.low[axis].is(0) && pad.high[axis].is(0) {
+                continue;
+            }
+            from[axis] = from[axis].add_size(&-&pad.low[axis]);
+            let within = self.is_below(&from[axis], size);
+            inside = Some(self.pool.both(inside, within));
+        }
+        let Some(inside) = inside else {
+            return self.element(operand, &Position::of(from), guard);
+        };
+        let both = self.pool.both(guard, inside);
+        let element = self.element(operand, &Position::of(from), Some(both))?;
+        let fill = self.number(&node.arguments[1], ty.dtype)?;
+        Ok(self.pool.select(inside, element, fill))
+    }
+
+    /// True where a coordinate lies below a size; one that is "negative" has wrapped and does not.
+    pub fn is_below(&mut self, coordinate: &Index, size: &Dim) -> Expr {
+        let coordinate = coordinate.emit(&mut self.pool);
+        let size = self.pool.size(size);
+        self.pool.call("x < y", Type::Bool, &[coordinate, size])
+    }
+
+    fn pointwise(
+        &mut self,
+        node: &Node,
+        primitive: &Primitive,
+        value: ValueId,
+        position: &Position,
+        guard: Option<Expr>,
+    ) -> Result<Expr> {
+        let dtype = self.operand_dtype(node, primitive);
+        let mut operands = Vec::with_capacity(node.arguments.len());
+        for argument in &node.arguments {
+            operands.push(match argument {
+                Argument::Value(operand) => self.element(*operand, position, guard)?,
+                number => self.number(number, dtype)?,
+            });
+        }
+        let result = self.graph.ty(value).dtype;
+        let pool = &mut self.pool;
+        Ok(match (primitive, operands.as_slice()) {
+            (Primitive::Unary(unary), [x]) => scalar::unary(pool, unary.function, *x, dtype),
+            (Primitive::Binary(binary), [x, y]) => {
+                scalar::binary(pool, binary.function, *x, *y, dtype)
+            }
+            (Primitive::Select(_), [condition, yes, no]) => pool.select(*condition, *yes, *no),
+            (Primitive::Cast(_), [x]) => scalar::cast(pool, *x, dtype, result, self.capabilities),
+            _ => return Err(not_planned(node)),
+        })
+    }
+
+    /// The dtype of the values that a pointwise primitive combines, which numbers beside them take.
+    fn operand_dtype(&self, node: &Node, primitive: &Primitive) -> DType {
+        let skip = usize::from(matches!(primitive, Primitive::Select(_)));
+        let mut values = node.arguments.iter().skip(skip).flat_map(Argument::values);
+        values
+            .next()
+            .map_or(DType::F32, |value| self.graph.ty(value).dtype)
+    }
+
+    fn number(&mut self, argument: &Argument, dtype: DType) -> Result<Expr> {
+        match argument {
+            Argument::Number(number) => {
+                scalar::constant(&mut self.pool, *number, dtype, self.capabilities)
+            }
+            Argument::Size(dim) => {
+                let size = self.pool.size(dim);
+                Ok(scalar::size(&mut self.pool, size, dtype, self.capabilities))
+            }
+            _ => Err(Error::internal(
+                "a primitive has an operand that is no value, number or size",
+            )),
+        }
+    }
+}
+
+/// The value that is an operand.
+pub fn operand(node: &Node, index: usize) -> Result<ValueId> {
+    match node.arguments.get(index) {
+        Some(Argument::Value(value)) => Ok(*value),
+        _ => Err(not_planned(node)),
+    }
+}
+
+/// The error for a node that reached the planner but has no lowering.
+pub fn not_planned(node: &Node) -> Error {
+    Error::plan(format!("{} cannot be planned for a device", node.op.name())).at_place(&node.place)
+}
+
+/// A value's name without module path and number, so that equal kernels of different layers have equal text.
+pub fn role(name: &str) -> &str {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let base = last.trim_end_matches(|c: char| c.is_ascii_digit());
+    let base = base.strip_suffix('_').unwrap_or(last);
+    if base.is_empty() { last } else { base }
+}

@@ -1,0 +1,393 @@
+//! Which values lie in memory, and which nodes one kernel computes.
+//!
+//! Pointwise primitives and views are computed where they are read, unless that would repeat work. Primitives with loops of
+//! their own are kernels; the pointwise primitives behind them that nobody else reads become their epilogue.
+
+use std::collections::BTreeSet;
+
+use crate::error::{Error, Result};
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::plan::Capabilities;
+use crate::op::{BinaryFunction, UnaryFunction, Unfold};
+
+use super::element::not_planned;
+
+/// A value that costs more than this is not computed twice.
+const DUPLICATED: u32 = 12;
+/// A value that costs more than this is not repeated by a broadcast or a window.
+const REPEATED: u32 = 8;
+/// No expression grows beyond this.
+const LARGEST: u32 = 160;
+
+/// What is computed where.
+pub struct Fusion {
+    /// Values that lie in memory, by index.
+    pub stored: Vec<bool>,
+    /// Kernels in order.
+    pub groups: Vec<Group>,
+}
+
+/// What one kernel computes.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// The node whose loops the kernel runs; none if it is pointwise.
+    pub anchor: Option<usize>,
+    /// The value that it writes; a node with several results writes them all, of which this is the first.
+    pub root: ValueId,
+    /// The nodes that it computes, for messages: anchor and epilogue.
+    pub nodes: Vec<usize>,
+}
+
+/// What is known of a value while nodes are visited in order.
+#[derive(Clone, Default)]
+struct Info {
+    /// What computing one element costs, in simple operations.
+    cost: u32,
+    /// The stored values that it is computed from.
+    leaves: BTreeSet<ValueId>,
+    /// Only views and conversions of a buffer: as cheap to read as the buffer.
+    plain: bool,
+}
+
+/// How a node is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Source,
+    View,
+    Pointwise,
+    Kernel,
+}
+
+fn class(primitive: &Primitive) -> Class {
+    match primitive {
+        Primitive::Full(_) | Primitive::Iota(_) => Class::Source,
+        Primitive::Reshape(_)
+        | Primitive::Permute(_)
+        | Primitive::Expand(_)
+        | Primitive::Slice(_)
+        | Primitive::Pad(_)
+        | Primitive::Concat(_)
+        | Primitive::Unfold(_)
+        | Primitive::Gather(_) => Class::View,
+        Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Select(_) | Primitive::Cast(_) => {
+            Class::Pointwise
+        }
+        _ => Class::Kernel,
+    }
+}
+
+/// Decides for a graph of primitives; an error lists every node that a device cannot run.
+pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
+    let primitives = primitives(graph)?;
+    let mut fuser = Fuser {
+        graph,
+        // One binding is kept for the result.
+        limit: (capabilities.max_storage_buffers as usize).saturating_sub(1),
+        infos: vec![Info::default(); graph.values.len()],
+        stored: vec![false; graph.values.len()],
+        readers: readers(graph),
+    };
+    for (index, info) in graph.values.iter().enumerate() {
+        if !matches!(info.definition, Definition::Node(..)) {
+            fuser.store(index);
+        }
+    }
+    for (node, primitive) in graph.nodes.iter().zip(&primitives) {
+        fuser.visit(node, primitive);
+    }
+    let groups = fuser.groups(&primitives);
+    Ok(Fusion {
+        stored: fuser.stored,
+        groups,
+    })
+}
+
+fn primitives(graph: &Graph) -> Result<Vec<&Primitive>> {
+    let mut errors = Vec::new();
+    let mut found = Vec::new();
+    for node in &graph.nodes {
+        match &node.op {
+            Op::Primitive(primitive) => found.push(primitive),
+            _ => errors.push(not_planned(node)),
+        }
+    }
+    Error::all(errors).map_or(Ok(found), Err)
+}
+
+/// The nodes that read each value.
+fn readers(graph: &Graph) -> Vec<Vec<usize>> {
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
+    for (index, node) in graph.nodes.iter().enumerate() {
+        for operand in node.operands() {
+            let known = &mut readers[operand.index()];
+            if known.last() != Some(&index) {
+                known.push(index);
+            }
+        }
+    }
+    readers
+}
+
+struct Fuser<'a> {
+    graph: &'a Graph,
+    limit: usize,
+    infos: Vec<Info>,
+    stored: Vec<bool>,
+    readers: Vec<Vec<usize>>,
+}
+
+impl Fuser<'_> {
+    fn store(&mut self, value: usize) {
+        let id = ValueId(u32::try_from(value).unwrap_or(u32::MAX));
+        self.stored[value] = true;
+        self.infos[value] = Info {
+            cost: 1,
+            leaves: BTreeSet::from([id]),
+            plain: true,
+        };
+    }
+
+    fn visit(&mut self, node: &Node, primitive: &Primitive) {
+        let operands = node.operands();
+        for (place, operand) in operands.iter().enumerate() {
+            let info = &self.infos[operand.index()];
+            let is_costly = info.cost > REPEATED && repeats(self.graph, node, primitive, place);
+            let is_read_often = reads_often(primitive) && !info.plain;
+            if is_costly || is_read_often {
+                self.store(operand.index());
+            }
+        }
+        let in_parts = matches!(primitive, Primitive::Concat(_));
+        self.fit(&operands, if in_parts { operands.len().max(1) } else { 1 });
+        if class(primitive) == Class::Kernel {
+            for result in &node.results {
+                self.store(result.index());
+            }
+            return;
+        }
+        let Some(result) = node.results.first() else {
+            return;
+        };
+        self.infos[result.index()] = self.combine(&operands, primitive);
+        let info = &self.infos[result.index()];
+        let is_shared = self.readers[result.index()].len() > 1 && info.cost > DUPLICATED;
+        let is_output = self.graph.outputs.contains(result);
+        if is_shared || is_output || info.cost > LARGEST || info.leaves.len() > self.limit {
+            self.store(result.index());
+        }
+    }
+
+    /// Stores operands until a kernel can bind what is left to read; each of `kernels` binds its own part.
+    fn fit(&mut self, operands: &[ValueId], kernels: usize) {
+        loop {
+            let mut leaves = BTreeSet::new();
+            for operand in operands {
+                leaves.extend(self.infos[operand.index()].leaves.iter().copied());
+            }
+            let widest = operands
+                .iter()
+                .max_by_key(|operand| self.infos[operand.index()].leaves.len());
+            match widest {
+                Some(widest)
+                    if leaves.len() > self.limit
+                        && self.infos[widest.index()].leaves.len() > 1
+                        && kernels == 1 =>
+                {
+                    self.store(widest.index());
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn combine(&self, operands: &[ValueId], primitive: &Primitive) -> Info {
+        let mut info = Info {
+            cost: weight(primitive),
+            leaves: BTreeSet::new(),
+            plain: keeps_plain(primitive),
+        };
+        for operand in operands {
+            let other = &self.infos[operand.index()];
+            info.cost = info.cost.saturating_add(other.cost);
+            info.leaves.extend(other.leaves.iter().copied());
+            info.plain &= other.plain;
+        }
+        info
+    }
+
+    fn groups(&mut self, primitives: &[&Primitive]) -> Vec<Group> {
+        let mut claimed = vec![false; self.graph.nodes.len()];
+        let mut groups = Vec::new();
+        // Later kernels claim first, so that what they combine with has been computed before them.
+        for index in (0..self.graph.nodes.len()).rev() {
+            let results = &self.graph.nodes[index].results;
+            let is_used = results.iter().any(|result| {
+                !self.readers[result.index()].is_empty() || self.graph.outputs.contains(result)
+            });
+            if let (Class::Kernel, true, Some(first)) =
+                (class(primitives[index]), is_used, results.first())
+            {
+                groups.push(self.kernel(index, *first, primitives, &mut claimed));
+            }
+        }
+        for (index, node) in self.graph.nodes.iter().enumerate() {
+            let is_free = class(primitives[index]) != Class::Kernel && !claimed[index];
+            if let (true, Some(first)) = (is_free, node.results.first())
+                && self.stored[first.index()]
+            {
+                groups.push(Group {
+                    anchor: None,
+                    root: *first,
+                    nodes: vec![index],
+                });
+            }
+        }
+        groups.sort_by_key(|group| self.definition(group.root));
+        groups
+    }
+
+    /// Index of the node that defines a value.
+    fn definition(&self, value: ValueId) -> usize {
+        match self.graph.value(value).definition {
+            Definition::Node(node, _) => node,
+            _ => 0,
+        }
+    }
+
+    /// A node with loops and its epilogue.
+    fn kernel(
+        &mut self,
+        index: usize,
+        result: ValueId,
+        primitives: &[&Primitive],
+        claimed: &mut [bool],
+    ) -> Group {
+        let mut root = result;
+        let mut nodes = vec![index];
+        let mut leaves = BTreeSet::new();
+        for operand in self.graph.nodes[index].operands() {
+            leaves.extend(self.infos[operand.index()].leaves.iter().copied());
+        }
+        while takes_epilogue(primitives[index]) {
+            let Some((next, value)) = self.next(root, primitives, claimed) else {
+                break;
+            };
+            let mut wider = leaves.clone();
+            for operand in self.graph.nodes[next].operands() {
+                if operand != root {
+                    wider.extend(self.infos[operand.index()].leaves.iter().copied());
+                }
+            }
+            if wider.len() > self.limit {
+                break;
+            }
+            leaves = wider;
+            claimed[next] = true;
+            nodes.push(next);
+            self.stored[root.index()] = false;
+            root = value;
+            let ends = std::mem::replace(&mut self.stored[root.index()], true);
+            if ends {
+                break;
+            }
+        }
+        Group {
+            anchor: Some(index),
+            root,
+            nodes,
+        }
+    }
+
+    /// The only reader of a value, if it keeps the order of elements, and its result.
+    fn next(
+        &self,
+        value: ValueId,
+        primitives: &[&Primitive],
+        claimed: &[bool],
+    ) -> Option<(usize, ValueId)> {
+        let [reader] = self.readers[value.index()].as_slice() else {
+            return None;
+        };
+        let keeps_order = class(primitives[*reader]) == Class::Pointwise
+            || matches!(primitives[*reader], Primitive::Reshape(_));
+        let is_free = keeps_order && !claimed[*reader] && !self.graph.outputs.contains(&value);
+        let result = self.graph.nodes[*reader].results.first()?;
+        is_free.then_some((*reader, *result))
+    }
+}
+
+fn takes_epilogue(primitive: &Primitive) -> bool {
+    matches!(
+        primitive,
+        Primitive::Reduce(_) | Primitive::ArgReduce(_) | Primitive::Dot(_) | Primitive::Conv(_)
+    )
+}
+
+/// True if the kernel reads each element of its operands many times.
+fn reads_often(primitive: &Primitive) -> bool {
+    matches!(
+        primitive,
+        Primitive::Dot(_) | Primitive::Conv(_) | Primitive::Sort(_)
+    )
+}
+
+/// True if elements of an operand are read more than once.
+fn repeats(graph: &Graph, node: &Node, primitive: &Primitive, place: usize) -> bool {
+    let grows = || {
+        let operand = node.operands().get(place).map(|id| graph.ty(*id).numel());
+        let result = node.results.first().map(|id| graph.ty(*id).numel());
+        operand != result
+    };
+    match primitive {
+        Primitive::Expand(_) => grows(),
+        Primitive::Gather(_) => place == 0 && grows(),
+        Primitive::Unfold(Unfold { size, stride, .. }) => size > stride,
+        _ => false,
+    }
+}
+
+fn keeps_plain(primitive: &Primitive) -> bool {
+    matches!(
+        primitive,
+        Primitive::Reshape(_)
+            | Primitive::Permute(_)
+            | Primitive::Expand(_)
+            | Primitive::Slice(_)
+            | Primitive::Unfold(_)
+            | Primitive::Cast(_)
+    )
+}
+
+fn weight(primitive: &Primitive) -> u32 {
+    match primitive {
+        Primitive::Reshape(_) | Primitive::Expand(_) | Primitive::Permute(_) => 0,
+        Primitive::Unary(unary) => unary_weight(unary.function),
+        Primitive::Binary(binary) => binary_weight(binary.function),
+        Primitive::Concat(_) | Primitive::Gather(_) => 3,
+        Primitive::Pad(_) => 2,
+        _ => 1,
+    }
+}
+
+fn unary_weight(function: UnaryFunction) -> u32 {
+    use UnaryFunction::{
+        Abs, BitwiseNot, Ceil, Exp, Exp2, Floor, IsNan, LogicalNot, Neg, Round, Rsqrt, Sigmoid,
+        Sign, SignBit, Sqrt, Trunc,
+    };
+    match function {
+        Neg | Abs | Floor | Ceil | Round | Trunc | BitwiseNot | LogicalNot | IsNan | SignBit => 1,
+        Sign | Sqrt | Rsqrt => 2,
+        Exp | Exp2 | Sigmoid => 5,
+        _ => 10,
+    }
+}
+
+fn binary_weight(function: BinaryFunction) -> u32 {
+    use BinaryFunction::{Atan2, Div, FloorDivide, Fmod, Pow, Remainder, TruncDivide};
+    match function {
+        Div => 2,
+        FloorDivide | TruncDivide | Remainder | Fmod => 6,
+        Pow | Atan2 => 15,
+        _ => 1,
+    }
+}

@@ -1,0 +1,263 @@
+//! From the expressions and statements of a kernel to its text, and what kernels of all kinds share.
+
+use super::element::Scope;
+use super::fuse::Group;
+use super::position::Position;
+use super::scalar;
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::ValueId;
+use crate::kernel::emit::{Buffer, Emitter, Statement};
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::Index;
+use crate::kernel::plan::{Access, Kernel, Storage, Workgroups};
+use crate::kernel::shader;
+
+/// Invocations of a workgroup where a kernel has no reason for another number.
+pub const INVOCATIONS: i64 = 64;
+/// Loops are cut into pieces of so many iterations: some drivers stop silently at 65,535, and partial sums are more exact.
+const PIECE: i64 = 1024;
+
+/// A kernel before it is text.
+pub struct Lowered<'a> {
+    /// Expressions and buffers.
+    pub scope: Scope<'a>,
+    /// The shader around the statements.
+    pub template: &'static str,
+    /// What `main` does.
+    pub statements: Vec<Statement>,
+    /// Workgroups of a dispatch.
+    pub workgroups: Workgroups,
+    /// Values of further holes.
+    pub holes: Vec<(&'static str, String)>,
+}
+
+impl Lowered<'_> {
+    /// The text, and the sizes that it expects in its uniform buffer.
+    pub fn finish(&mut self, label: String) -> Result<(Kernel, Vec<Dim>)> {
+        let given = ["index", "local"].map(|name| self.scope.pool.variable(name, Type::U32));
+        let limit = self.scope.capabilities.max_storage_buffers as usize;
+        let buffers: Vec<Buffer> = self
+            .scope
+            .buffers
+            .iter()
+            .map(|binding| binding.buffer.clone())
+            .collect();
+        if buffers.len() > limit {
+            return Err(Error::plan(format!(
+                "{label} needs {} buffers, the device binds {limit}",
+                buffers.len()
+            )));
+        }
+        let emitter = Emitter::new(&self.scope.pool, &buffers, &given);
+        let (lines, sizes) = emitter.run(&self.statements);
+        let mut holes = vec![
+            ("bindings", bindings(&buffers, sizes.len())),
+            ("body", lines.join("\n") + "\n"),
+        ];
+        holes.append(&mut self.holes);
+        let text = shader::assemble(self.template, &holes);
+        let kernel = Kernel {
+            label,
+            wgsl: enables(&text) + &text,
+            bindings: buffers.iter().map(|buffer| buffer.access).collect(),
+            sizes: sizes.len(),
+        };
+        Ok((kernel, sizes))
+    }
+}
+
+/// What the text must ask for.
+fn enables(text: &str) -> String {
+    let uses_half = text.contains("array<f16>");
+    String::from(if uses_half { "enable f16;\n\n" } else { "" })
+}
+
+fn bindings(buffers: &[Buffer], sizes: usize) -> String {
+    let mut text = String::new();
+    for (place, buffer) in buffers.iter().enumerate() {
+        let access = match buffer.access {
+            Access::Read => "read",
+            Access::ReadWrite => "read_write",
+        };
+        text += &format!(
+            "@group(0) @binding({place}) var<storage, {access}> {}: array<{}>;\n",
+            buffer.name,
+            buffer.element.wgsl()
+        );
+    }
+    if sizes > 0 {
+        text += &format!(
+            "@group(0) @binding({}) var<uniform> sizes: array<vec4<u32>, {}>;\n",
+            buffers.len(),
+            sizes.div_ceil(4)
+        );
+    }
+    text
+}
+
+/// The number of the invocation in `0..count` and a test that ends the surplus ones.
+pub fn invocation(scope: &mut Scope, count: &Dim) -> (Index, Statement) {
+    let (index, number) = scope.counter("index", count);
+    let end = scope.pool.size(count);
+    let surplus = scope.pool.call("x >= y", Type::Bool, &[index, end]);
+    (number, Statement::ReturnIf(surplus))
+}
+
+/// Workgroups for so many invocations.
+pub fn workgroups(count: &Dim) -> Workgroups {
+    Workgroups::Linear(count.ceil_div(&Dim::from(INVOCATIONS)))
+}
+
+/// Writes what is left of a group once its anchor's result is known at a position.
+pub fn store(
+    scope: &mut Scope,
+    group: &Group,
+    result: ValueId,
+    value: Expr,
+    position: &Position,
+) -> Result<Statement> {
+    let graph = scope.graph;
+    let (inner, outer) = (&graph.ty(result).shape, &graph.ty(group.root).shape);
+    let value = scalar::narrow(&mut scope.pool, value, graph.ty(result).dtype);
+    scope.set_computed(result, value);
+    let position = if inner == outer {
+        position.clone()
+    } else {
+        position.reshape(inner, outer)
+    };
+    let value = scope.produce(group.root, &position)?;
+    write(scope, group.root, value, &position)
+}
+
+/// Writes an element of a value.
+pub fn write(
+    scope: &mut Scope,
+    value: ValueId,
+    element: Expr,
+    position: &Position,
+) -> Result<Statement> {
+    let ty = scope.graph.ty(value);
+    let buffer = scope.buffer(value)?;
+    let storage = Storage::of(ty.dtype, scope.capabilities)?;
+    Ok(Statement::Store {
+        buffer,
+        index: position.place(&ty.shape).emit(&mut scope.pool),
+        value: scalar::to_storage(&mut scope.pool, element, storage),
+    })
+}
+
+/// A loop over `0..size`; the body is made for the loop variable. Nothing is repeated for a size of 1.
+pub fn repeat(
+    scope: &mut Scope,
+    name: &str,
+    size: &Dim,
+    body: impl FnOnce(&mut Scope, Index) -> Result<Vec<Statement>>,
+) -> Result<Vec<Statement>> {
+    if size.is(1) {
+        return body(scope, Index::zero());
+    }
+    let (variable, number) = scope.counter(name, size);
+    let body = body(scope, number)?;
+    let (zero, end) = (scope.pool.number(0), scope.pool.size(size));
+    if is_short(size) {
+        return Ok(vec![Statement::Loop {
+            variable,
+            from: zero,
+            to: end,
+            step: 1,
+            body,
+        }]);
+    }
+    Ok(vec![in_pieces(scope, name, (variable, end), body)])
+}
+
+/// A loop in pieces: some drivers stop silently after 65,535 iterations.
+fn in_pieces(
+    scope: &mut Scope,
+    name: &str,
+    (variable, end): (Expr, Expr),
+    body: Vec<Statement>,
+) -> Statement {
+    let pool = &mut scope.pool;
+    let first = pool.variable(&format!("{name}_from"), Type::U32);
+    let piece = pool.number(PIECE as u32 * 16);
+    let zero = pool.number(0);
+    let last = pool.call("min(x + y, z)", Type::U32, &[first, piece, end]);
+    let inner = Statement::Loop {
+        variable,
+        from: first,
+        to: last,
+        step: 1,
+        body,
+    };
+    Statement::Loop {
+        variable: first,
+        from: zero,
+        to: end,
+        step: PIECE as u32 * 16,
+        body: vec![inner],
+    }
+}
+
+/// True if a loop of this size need not be cut.
+pub fn is_short(size: &Dim) -> bool {
+    size.as_const().is_some_and(|size| size <= 65_535)
+}
+
+/// Nested loops over all coordinates of a shape.
+pub fn repeat_all(
+    scope: &mut Scope,
+    names: &str,
+    shape: &[Dim],
+    body: impl FnOnce(&mut Scope, Vec<Index>) -> Result<Vec<Statement>>,
+) -> Result<Vec<Statement>> {
+    let mut counters = Vec::new();
+    for (axis, size) in shape.iter().enumerate() {
+        let name = if shape.len() == 1 {
+            names.to_string()
+        } else {
+            format!("{names}{axis}")
+        };
+        counters.push((name, size.clone()));
+    }
+    let indices = counters
+        .iter()
+        .map(|(name, size)| scope.counter(name, size).1)
+        .collect();
+    let mut statements = body(scope, indices)?;
+    for (name, size) in counters.iter().rev() {
+        let inner = statements;
+        statements = repeat(scope, name, size, |_, _| Ok(inner))?;
+    }
+    Ok(statements)
+}
+
+/// `base + offset`, kept below a size if it is not known to be.
+pub fn clamped(scope: &mut Scope, base: &Index, offset: usize, size: &Dim, name: &str) -> Index {
+    let moved = base.add_size(&Dim::from(offset));
+    if offset == 0 || moved.is_below(size) {
+        return moved;
+    }
+    let pool = &mut scope.pool;
+    let (moved, last) = (moved.emit(pool), pool.size(&(size - 1)));
+    let limited = pool.call("min(x, y)", Type::U32, &[moved, last]);
+    pool.set_label(limited, name);
+    Index::expr(limited, size)
+}
+
+/// Statements under the condition that `base + offset` lies below a size, where that is not known.
+pub fn guarded(
+    scope: &mut Scope,
+    base: &Index,
+    offset: usize,
+    size: &Dim,
+    body: Vec<Statement>,
+) -> Vec<Statement> {
+    let moved = base.add_size(&Dim::from(offset));
+    if offset == 0 || moved.is_below(size) {
+        return body;
+    }
+    let condition = scope.is_below(&moved, size);
+    vec![Statement::If(condition, body)]
+}

@@ -1,0 +1,70 @@
+//! Kernels without loops of their own: one invocation computes one element.
+
+use super::element::Scope;
+use super::fuse::Group;
+use super::kernel::{Lowered, invocation, workgroups, write};
+use super::position::Position;
+use super::scalar;
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::ir::ValueId;
+use crate::kernel::emit::Statement;
+use crate::kernel::index;
+use crate::kernel::plan::Storage;
+use crate::shape::Shape;
+
+const TEMPLATE: &str = include_str!("../../../shaders/map.wgsl");
+
+/// All elements of a pointwise value or view.
+pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
+    let count = scope.graph.ty(group.root).numel();
+    let (index, surplus) = invocation(&mut scope, &count);
+    let position = Position::at(index);
+    let value = scope.produce(group.root, &position)?;
+    let store = write(&mut scope, group.root, value, &position)?;
+    Ok(finish(scope, &count, vec![surplus, store]))
+}
+
+/// A copy of an input or weight, which may not be an output itself.
+pub fn copy<'a>(mut scope: Scope<'a>, value: ValueId) -> Result<Lowered<'a>> {
+    let ty = scope.graph.ty(value);
+    let count = ty.numel();
+    let (index, surplus) = invocation(&mut scope, &count);
+    let element = scope.element(value, &Position::at(index.clone()), None)?;
+    let storage = Storage::of(ty.dtype, scope.capabilities)?;
+    let store = Statement::Store {
+        buffer: scope.copy_of(value)?,
+        index: index.emit(&mut scope.pool),
+        value: scalar::to_storage(&mut scope.pool, element, storage),
+    };
+    Ok(finish(scope, &count, vec![surplus, store]))
+}
+
+/// One operand of a concatenation, written to its place: for those that read from more buffers than a kernel can bind.
+pub fn part<'a>(
+    mut scope: Scope<'a>,
+    joined: ValueId,
+    part: ValueId,
+    axis: usize,
+    start: &Dim,
+) -> Result<Lowered<'a>> {
+    let graph = scope.graph;
+    let shape: &Shape = &graph.ty(part).shape;
+    let count = Dim::product(shape);
+    let (index, surplus) = invocation(&mut scope, &count);
+    let mut coordinates = index::coordinates(&index, shape);
+    let value = scope.element(part, &Position::both(index, coordinates.clone()), None)?;
+    coordinates[axis] = coordinates[axis].add_size(start);
+    let store = write(&mut scope, joined, value, &Position::of(coordinates))?;
+    Ok(finish(scope, &count, vec![surplus, store]))
+}
+
+fn finish<'a>(scope: Scope<'a>, count: &Dim, statements: Vec<Statement>) -> Lowered<'a> {
+    Lowered {
+        scope,
+        template: TEMPLATE,
+        statements,
+        workgroups: workgroups(count),
+        holes: Vec::new(),
+    }
+}

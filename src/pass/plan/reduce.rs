@@ -1,0 +1,392 @@
+//! Reductions: one invocation, or one workgroup where there are many elements and few results, computes one result.
+
+use super::element::{Scope, operand};
+use super::fuse::Group;
+use super::kernel::{Lowered, invocation, repeat, repeat_all, store, workgroups};
+use super::position::Position;
+use super::scalar;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::{Node, ValueId};
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Literal, Type};
+use crate::kernel::index::{self, Index};
+use crate::kernel::plan::Workgroups;
+use crate::op::{ArgReduce, ArgReduceFunction, BinaryFunction, Reduce, ReduceFunction};
+use crate::scalar::Scalar;
+use crate::shape::Shape;
+
+const TEMPLATE: &str = include_str!("../../../shaders/reduce.wgsl");
+const SHARED: &str = include_str!("../../../shaders/reduce_workgroup.wgsl");
+const ARGUMENT: &str = include_str!("../../../shaders/arg_reduce.wgsl");
+
+/// Invocations that share a reduction.
+const SHARERS: i64 = 64;
+/// Sums of more elements are made of partial sums of so many, which keeps more digits.
+const PARTIAL: i64 = 128;
+
+/// A reduction by the variant that fits its sizes.
+pub fn lower<'a>(
+    scope: Scope<'a>,
+    group: &Group,
+    node: &Node,
+    reduce: &Reduce,
+) -> Result<Lowered<'a>> {
+    let parts = Parts::new(&scope, node, &reduce.axes)?;
+    let hints = &scope.graph.hints;
+    let hint = |shape: &[Dim]| Dim::product(shape).eval(hints).unwrap_or(1);
+    if hint(&parts.reduced) >= 1024 && hint(&parts.kept) <= 256 {
+        shared(scope, group, reduce.function, &parts)
+    } else {
+        single(scope, group, reduce.function, &parts)
+    }
+}
+
+/// The operand of a reduction and its axes, split.
+struct Parts {
+    operand: ValueId,
+    result: ValueId,
+    dtype: DType,
+    axes: Vec<usize>,
+    rank: usize,
+    kept: Shape,
+    reduced: Shape,
+}
+
+impl Parts {
+    fn new(scope: &Scope, node: &Node, axes: &[usize]) -> Result<Parts> {
+        let operand = operand(node, 0)?;
+        let ty = scope.graph.ty(operand);
+        let result = node.results.first().copied().unwrap_or(operand);
+        let is_reduced = |axis: &usize| axes.contains(axis);
+        let pick = |wanted: bool| {
+            let axes = (0..ty.rank()).filter(|axis| is_reduced(axis) == wanted);
+            axes.map(|axis| ty.shape[axis].clone()).collect::<Shape>()
+        };
+        Ok(Parts {
+            operand,
+            result,
+            dtype: ty.dtype,
+            axes: axes.to_vec(),
+            rank: ty.rank(),
+            kept: pick(false),
+            reduced: pick(true),
+        })
+    }
+
+    /// Coordinates in the operand from those of the result and those of the reduced axes.
+    fn join(&self, kept: &[Index], reduced: &[Index]) -> Position {
+        let (mut kept, mut reduced) = (kept.iter(), reduced.iter());
+        let axes = (0..self.rank).map(|axis| {
+            let source = if self.axes.contains(&axis) {
+                reduced.next()
+            } else {
+                kept.next()
+            };
+            source.cloned().unwrap_or_else(Index::zero)
+        });
+        Position::of(axes.collect())
+    }
+}
+
+fn single<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    function: ReduceFunction,
+    parts: &Parts,
+) -> Result<Lowered<'a>> {
+    let count = Dim::product(&parts.kept);
+    let (index, surplus) = invocation(&mut scope, &count);
+    let kept = index::coordinates(&index, &parts.kept);
+    let (total, start) = accumulator(&mut scope, function, parts.dtype, name(function))?;
+    let mut statements = vec![surplus, Statement::Declare(total, start)];
+    let wants_partial = function == ReduceFunction::Sum
+        && parts.dtype.is_float()
+        && !parts
+            .reduced
+            .last()
+            .is_some_and(|size| size.as_const().is_some_and(|size| size <= PARTIAL));
+    let partial = if wants_partial {
+        Some(accumulator(&mut scope, function, parts.dtype, "part")?)
+    } else {
+        None
+    };
+    let target = partial.map_or(total, |(part, _)| part);
+    let (outer, inner) = match (partial, parts.reduced.split_last()) {
+        (Some(_), Some((inner, outer))) => (outer, Some(inner)),
+        _ => (parts.reduced.as_slice(), None),
+    };
+    statements.extend(repeat_all(&mut scope, "k", outer, |scope, mut reduced| {
+        let add = |scope: &mut Scope, reduced: &[Index]| {
+            let element = scope.element(parts.operand, &parts.join(&kept, reduced), None)?;
+            let sum = combine(scope, function, target, element);
+            Ok(Statement::Assign(target, sum))
+        };
+        let (Some(inner), Some((part, start))) = (inner, partial) else {
+            return Ok(vec![add(scope, &reduced)?]);
+        };
+        let (variable, number) = scope.counter("j", inner);
+        reduced.push(number);
+        let body = add(scope, &reduced)?;
+        let whole = combine(scope, function, total, part);
+        Ok(in_parts(scope, inner, variable, |piece| {
+            vec![
+                Statement::Declare(part, start),
+                piece(vec![body]),
+                Statement::Assign(total, whole),
+            ]
+        }))
+    })?);
+    statements.push(Statement::Freeze(total));
+    statements.push(store(
+        &mut scope,
+        group,
+        parts.result,
+        total,
+        &Position::both(index, kept),
+    )?);
+    Ok(Lowered {
+        scope,
+        template: TEMPLATE,
+        statements,
+        workgroups: workgroups(&count),
+        holes: Vec::new(),
+    })
+}
+
+/// A loop over `0..size` by pieces, with statements around each piece.
+fn in_parts(
+    scope: &mut Scope,
+    size: &Dim,
+    variable: Expr,
+    around: impl FnOnce(&dyn Fn(Vec<Statement>) -> Statement) -> Vec<Statement>,
+) -> Vec<Statement> {
+    let hint = size.eval(&scope.graph.hints).unwrap_or(PARTIAL);
+    // Pieces grow with the size so that neither loop exceeds what drivers allow.
+    let step = u32::try_from(PARTIAL.max(hint / 16_384).max(1)).unwrap_or(u32::MAX);
+    let pool = &mut scope.pool;
+    let from = pool.variable("j_from", Type::U32);
+    let (zero, piece, end) = (pool.number(0), pool.number(step), pool.size(size));
+    let to = pool.call("min(x + y, z)", Type::U32, &[from, piece, end]);
+    let inner = move |body: Vec<Statement>| Statement::Loop {
+        variable,
+        from,
+        to,
+        step: 1,
+        body,
+    };
+    vec![Statement::Loop {
+        variable: from,
+        from: zero,
+        to: end,
+        step,
+        body: around(&inner),
+    }]
+}
+
+fn shared<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    function: ReduceFunction,
+    parts: &Parts,
+) -> Result<Lowered<'a>> {
+    let count = Dim::product(&parts.kept);
+    let (index, surplus) = invocation(&mut scope, &count);
+    let kept = index::coordinates(&index, &parts.kept);
+    let (total, start) = accumulator(&mut scope, function, parts.dtype, name(function))?;
+    let all = Dim::product(&parts.reduced);
+    let rounds = all.ceil_div(&Dim::from(SHARERS));
+    let (local, lane) = scope.counter("local", &Dim::from(SHARERS));
+    let mut statements = vec![surplus, Statement::Declare(total, start)];
+    statements.extend(repeat(&mut scope, "round", &rounds, |scope, round| {
+        let number = round.scale(&Dim::from(SHARERS)).add(&lane);
+        let number = number.emit(&mut scope.pool);
+        scope.pool.set_label(number, "k");
+        let place = Index::expr(number, &all);
+        let reduced = index::coordinates(&place, &parts.reduced);
+        let element = scope.element(parts.operand, &parts.join(&kept, &reduced), None)?;
+        let sum = combine(scope, function, total, element);
+        let end = scope.pool.size(&all);
+        let inside = scope.pool.call("x < y", Type::Bool, &[number, end]);
+        Ok(vec![Statement::If(
+            inside,
+            vec![Statement::Assign(total, sum)],
+        )])
+    })?);
+    let (tree, whole) = tree(&mut scope, function, total);
+    statements.extend(tree);
+    statements.push(Statement::Freeze(whole));
+    let write = store(
+        &mut scope,
+        group,
+        parts.result,
+        whole,
+        &Position::both(index, kept),
+    )?;
+    let zero = scope.pool.number(0);
+    let is_first = scope.pool.call("x == y", Type::Bool, &[local, zero]);
+    statements.push(Statement::If(is_first, vec![write]));
+    let memory = format!(
+        "var<workgroup> shares: array<{}, {SHARERS}>;\n",
+        scope.pool.ty(total).wgsl()
+    );
+    Ok(Lowered {
+        scope,
+        template: SHARED,
+        statements,
+        workgroups: Workgroups::Linear(count),
+        holes: vec![("memory", memory)],
+    })
+}
+
+/// Combines what the invocations of a workgroup have: halves of the array `shares` until one is left.
+fn tree(scope: &mut Scope, function: ReduceFunction, total: Expr) -> (Vec<Statement>, Expr) {
+    let ty = scope.pool.ty(total);
+    let line = |text: &str| Statement::Line(text.to_string());
+    let mine = scope.pool.variable("shares[local]", ty);
+    let other = scope.pool.variable("shares[local + width]", ty);
+    let both = combine(scope, function, mine, other);
+    let whole = scope.pool.variable("shares[0]", ty);
+    let (local, width) = (
+        scope.pool.variable("local", Type::U32),
+        scope.pool.variable("width", Type::U32),
+    );
+    let is_active = scope.pool.call("x < y", Type::Bool, &[local, width]);
+    let statements = vec![
+        Statement::Assign(mine, total),
+        line("workgroupBarrier();"),
+        Statement::Block(
+            format!(
+                "for (var width = {}u; width > 0u; width /= 2u)",
+                SHARERS / 2
+            ),
+            vec![
+                Statement::If(is_active, vec![Statement::Assign(mine, both)]),
+                line("workgroupBarrier();"),
+            ],
+        ),
+    ];
+    (statements, whole)
+}
+
+fn name(function: ReduceFunction) -> &'static str {
+    match function {
+        ReduceFunction::Sum => "sum",
+        ReduceFunction::Prod => "product",
+        ReduceFunction::Max => "largest",
+        ReduceFunction::Min => "smallest",
+    }
+}
+
+/// A variable for results so far, and its first value.
+fn accumulator(
+    scope: &mut Scope,
+    function: ReduceFunction,
+    dtype: DType,
+    name: &str,
+) -> Result<(Expr, Expr)> {
+    let ty = scope.register(dtype);
+    let identity = if dtype.is_float() {
+        Scalar::Float(function.identity(dtype))
+    } else {
+        // Integers of 64 bits may be held in 32.
+        let held = if ty == Type::I32 && dtype == DType::I64 {
+            DType::I32
+        } else {
+            dtype
+        };
+        Scalar::Int(function.identity_integer(held))
+    };
+    let start = scalar::constant(&mut scope.pool, identity, dtype, scope.capabilities)?;
+    Ok((scope.pool.variable(name, ty), start))
+}
+
+fn combine(scope: &mut Scope, function: ReduceFunction, x: Expr, y: Expr) -> Expr {
+    let pool = &mut scope.pool;
+    let ty = pool.ty(x);
+    let function = match (function, ty) {
+        (ReduceFunction::Max, Type::Bool) => BinaryFunction::LogicalOr,
+        (ReduceFunction::Min, Type::Bool) => BinaryFunction::LogicalAnd,
+        (ReduceFunction::Max, _) => BinaryFunction::Maximum,
+        (ReduceFunction::Min, _) => BinaryFunction::Minimum,
+        (ReduceFunction::Sum, _) => BinaryFunction::Add,
+        (ReduceFunction::Prod, _) => BinaryFunction::Mul,
+    };
+    // Narrow types are wrapped or rounded once, at the end.
+    scalar::binary(pool, function, x, y, DType::F32)
+}
+
+/// The index of the largest or smallest element.
+pub fn lower_argument<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    node: &Node,
+    reduce: &ArgReduce,
+) -> Result<Lowered<'a>> {
+    let parts = Parts::new(&scope, node, &[reduce.axis])?;
+    let count = Dim::product(&parts.kept);
+    let (index, surplus) = invocation(&mut scope, &count);
+    let kept = index::coordinates(&index, &parts.kept);
+    let first = scope.element(parts.operand, &parts.join(&kept, &[Index::zero()]), None)?;
+    let best = scope.pool.variable("best", scope.pool.ty(first));
+    let found = scope.pool.variable("best_index", Type::U32);
+    let zero = scope.pool.literal(Type::U32, Literal::Integer(0));
+    let mut statements = vec![
+        surplus,
+        Statement::Declare(best, first),
+        Statement::Declare(found, zero),
+    ];
+    let size = parts.reduced[0].clone();
+    statements.extend(repeat(&mut scope, "k", &size, |scope, k| {
+        let element = scope.element(
+            parts.operand,
+            &parts.join(&kept, std::slice::from_ref(&k)),
+            None,
+        )?;
+        let better = is_better(scope, reduce.function, element, best);
+        let k = k.emit(&mut scope.pool);
+        Ok(vec![Statement::If(
+            better,
+            vec![
+                Statement::Assign(best, element),
+                Statement::Assign(found, k),
+            ],
+        )])
+    })?);
+    statements.push(Statement::Freeze(found));
+    let number = scalar::size(&mut scope.pool, found, DType::I64, scope.capabilities);
+    statements.push(store(
+        &mut scope,
+        group,
+        parts.result,
+        number,
+        &Position::both(index, kept),
+    )?);
+    Ok(Lowered {
+        scope,
+        template: ARGUMENT,
+        statements,
+        workgroups: workgroups(&count),
+        holes: Vec::new(),
+    })
+}
+
+/// True if an element beats the best so far: not-a-number beats everything but itself.
+fn is_better(scope: &mut Scope, function: ArgReduceFunction, x: Expr, best: Expr) -> Expr {
+    let comparison = match function {
+        ArgReduceFunction::Max => BinaryFunction::Gt,
+        ArgReduceFunction::Min => BinaryFunction::Lt,
+    };
+    let pool = &mut scope.pool;
+    let beats = scalar::binary(pool, comparison, x, best, DType::F32);
+    if !matches!(pool.ty(x), Type::F32 | Type::F64) {
+        return beats;
+    }
+    let is_nan = scalar::typed("is_nan(x)", pool.ty(x));
+    let (new, old) = (
+        pool.call(is_nan.clone(), Type::Bool, &[x]),
+        pool.call(is_nan, Type::Bool, &[best]),
+    );
+    pool.call("!z && (y || x)", Type::Bool, &[beats, new, old])
+}

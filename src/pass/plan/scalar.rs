@@ -1,0 +1,254 @@
+//! Pointwise functions with PyTorch's semantics: the type in which a dtype is computed, rounding and wrapping of results,
+//! conversions.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernel::expr::{Expr, Literal, Pool, Type};
+use crate::kernel::plan::{Capabilities, Storage};
+use crate::kernel::shader;
+use crate::op::{BinaryFunction, UnaryFunction};
+use crate::scalar::Scalar;
+
+/// The type in which elements of a dtype are computed.
+pub fn register(dtype: DType, capabilities: &Capabilities) -> Type {
+    match dtype {
+        DType::Bool => Type::Bool,
+        DType::U8 | DType::I8 | DType::I16 | DType::I32 => Type::I32,
+        DType::I64 if capabilities.int64 => Type::I64,
+        DType::I64 => Type::I32,
+        DType::F16 | DType::BF16 | DType::F32 => Type::F32,
+        DType::F64 => Type::F64,
+    }
+}
+
+/// A number as an element of a dtype.
+pub fn constant(
+    pool: &mut Pool,
+    number: Scalar,
+    dtype: DType,
+    capabilities: &Capabilities,
+) -> Result<Expr> {
+    let ty = register(dtype, capabilities);
+    let literal = match number.cast(dtype) {
+        Scalar::Bool(value) => Literal::Bool(value),
+        Scalar::Int(value) if ty == Type::I32 && i32::try_from(value).is_err() => {
+            return Err(Error::plan(format!(
+                "the number {value} needs 64-bit integers, which the device does not have"
+            )));
+        }
+        Scalar::Int(value) => Literal::Integer(value),
+        Scalar::Float(value) => Literal::from(value),
+    };
+    Ok(pool.literal(ty, literal))
+}
+
+/// A value as it stands in a buffer, as it is computed with.
+pub fn from_storage(pool: &mut Pool, value: Expr, dtype: DType) -> Expr {
+    match (dtype, pool.ty(value)) {
+        (DType::Bool, _) => {
+            let zero = pool.number(0);
+            pool.call("x != y", Type::Bool, &[value, zero])
+        }
+        (_, Type::F16) => pool.call("f32(x)", Type::F32, &[value]),
+        _ => value,
+    }
+}
+
+/// A computed value as it stands in a buffer.
+pub fn to_storage(pool: &mut Pool, value: Expr, storage: Storage) -> Expr {
+    match storage {
+        Storage::U32 => pool.call("u32(x)", Type::U32, &[value]),
+        Storage::F16 => pool.call("f16(x)", Type::F16, &[value]),
+        _ => value,
+    }
+}
+
+/// Rounds or wraps the result of arithmetic to the values of a dtype that is narrower than the type it is computed in.
+pub fn narrow(pool: &mut Pool, value: Expr, dtype: DType) -> Expr {
+    let template = match dtype {
+        DType::F16 => "round_f16(x)",
+        DType::BF16 => "round_bf16(x)",
+        DType::U8 => "x & 255",
+        DType::I8 => "extractBits(x, 0u, 8u)",
+        DType::I16 => "extractBits(x, 0u, 16u)",
+        _ => return value,
+    };
+    let ty = pool.ty(value);
+    pool.call(template, ty, &[value])
+}
+
+/// Converts an element from one dtype to another.
+pub fn cast(
+    pool: &mut Pool,
+    value: Expr,
+    from: DType,
+    to: DType,
+    capabilities: &Capabilities,
+) -> Expr {
+    let (source, target) = (pool.ty(value), register(to, capabilities));
+    if to == DType::Bool {
+        if source == Type::Bool {
+            return value;
+        }
+        let zero = if from.is_float() {
+            Literal::from(0.0)
+        } else {
+            Literal::Integer(0)
+        };
+        let zero = pool.literal(source, zero);
+        return pool.call("x != y", Type::Bool, &[value, zero]);
+    }
+    let template = match (source, target) {
+        (a, b) if a == b => "x",
+        (Type::F32, Type::I32) => "truncate_i32(x)",
+        (Type::F32, Type::I64) => "truncate_i64(x)",
+        (Type::F64, Type::I32) => "truncate_i32_f64(x)",
+        (Type::F64, Type::I64) => "truncate_i64_f64(x)",
+        (_, Type::I32) => "i32(x)",
+        (_, Type::I64) => "i64(x)",
+        (_, Type::F64) => "f64(x)",
+        _ => "f32(x)",
+    };
+    let converted = if template == "x" {
+        value
+    } else {
+        pool.call(template, target, &[value])
+    };
+    if is_contained(from, to) {
+        converted
+    } else {
+        narrow(pool, converted, to)
+    }
+}
+
+/// True if every value of one dtype is one of the other.
+fn is_contained(from: DType, to: DType) -> bool {
+    match (from.integer_range(), to.integer_range()) {
+        (Some((low, high)), Some((lowest, highest))) => lowest <= low && high <= highest,
+        (Some((low, high)), None) => low >= -128 && high <= 255 || to == DType::F32,
+        (None, None) => from == to || matches!(to, DType::F32 | DType::F64),
+        (None, Some(_)) => false,
+    }
+}
+
+/// A symbolic size as an element of a dtype.
+pub fn size(pool: &mut Pool, size: Expr, dtype: DType, capabilities: &Capabilities) -> Expr {
+    let signed = pool.call("i32(x)", Type::I32, &[size]);
+    cast(pool, signed, DType::I32, dtype, capabilities)
+}
+
+/// A function of one operand of a dtype.
+pub fn unary(pool: &mut Pool, function: UnaryFunction, x: Expr, dtype: DType) -> Expr {
+    use UnaryFunction::{
+        Abs, BitwiseNot, Ceil, Floor, IsNan, LogicalNot, Round, Sign, SignBit, Trunc,
+    };
+    let ty = pool.ty(x);
+    match (function, ty) {
+        (BitwiseNot | LogicalNot, Type::Bool) => return pool.call("!x", Type::Bool, &[x]),
+        (IsNan | SignBit, _) => return pool.call(typed(function.wgsl(), ty), Type::Bool, &[x]),
+        _ => {}
+    }
+    let value = pool.call(typed(function.wgsl(), ty), ty, &[x]);
+    let is_exact = match function {
+        Floor | Ceil | Round | Trunc | Sign => true,
+        Abs | UnaryFunction::Neg => dtype.is_float(),
+        _ => false,
+    };
+    if is_exact {
+        value
+    } else {
+        narrow(pool, value, dtype)
+    }
+}
+
+/// A function of two operands of a dtype.
+pub fn binary(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr, dtype: DType) -> Expr {
+    use BinaryFunction::{Maximum, Minimum};
+    let ty = pool.ty(x);
+    if let Some(template) = comparison(function, ty, x == y) {
+        let template = template.to_string();
+        return match template.as_str() {
+            "true" | "false" => pool.literal(Type::Bool, Literal::Bool(template == "true")),
+            _ => pool.call(template, Type::Bool, &[x, y]),
+        };
+    }
+    match function {
+        Maximum | Minimum if ty == Type::F32 => {
+            if let Some(bounded) = bound(pool, function, x, y) {
+                return bounded;
+            }
+        }
+        _ => {}
+    }
+    let value = pool.call(typed(function.wgsl(), ty), ty, &[x, y]);
+    let keeps = matches!(
+        function,
+        Maximum
+            | Minimum
+            | BinaryFunction::BitwiseAnd
+            | BinaryFunction::BitwiseOr
+            | BinaryFunction::BitwiseXor
+            | BinaryFunction::Copysign
+    );
+    if keeps {
+        value
+    } else {
+        narrow(pool, value, dtype)
+    }
+}
+
+/// Functions whose result is `bool`. Equal operands are compared by what they are, since drivers take `x == x` for true.
+fn comparison(function: BinaryFunction, ty: Type, same: bool) -> Option<String> {
+    use BinaryFunction::{
+        BitwiseAnd, BitwiseOr, BitwiseXor, Eq, Ge, Gt, Le, LogicalAnd, LogicalOr, LogicalXor, Lt,
+        Ne,
+    };
+    let is_float = matches!(ty, Type::F32 | Type::F64);
+    let template = match (function, ty) {
+        (Eq | Le | Ge, _) if same && is_float => {
+            return Some(format!("!{}", typed("is_nan(x)", ty)));
+        }
+        (Ne, _) if same && is_float => return Some(typed("is_nan(x)", ty)),
+        (Lt | Gt | Ne, _) if same => "false",
+        (Eq | Le | Ge, _) if same => "true",
+        (LogicalAnd | BitwiseAnd, Type::Bool) => "x && y",
+        (LogicalOr | BitwiseOr, Type::Bool) => "x || y",
+        (LogicalXor | BitwiseXor, Type::Bool) => "x != y",
+        (Lt, Type::Bool) => "y && !x",
+        (Le, Type::Bool) => "y || !x",
+        (Gt, Type::Bool) => "x && !y",
+        (Ge, Type::Bool) => "x || !y",
+        (Eq | Ne | Lt | Le | Gt | Ge | LogicalAnd | LogicalOr | LogicalXor, _) => function.wgsl(),
+        _ => return None,
+    };
+    Some(template.to_string())
+}
+
+/// A bound that is an ordinary number needs no test for not-a-number: comparing with one is false, which keeps it.
+fn bound(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr) -> Option<Expr> {
+    let is_number = |pool: &Pool, expr: Expr| matches!(pool.as_literal(expr), Some(Literal::Float(bits)) if !f64::from_bits(bits).is_nan());
+    let (value, limit) = match (is_number(pool, x), is_number(pool, y)) {
+        (_, true) => (x, y),
+        (true, false) => (y, x),
+        _ => return None,
+    };
+    let template = match function {
+        BinaryFunction::Maximum => "select(x, y, x < y)",
+        _ => "select(x, y, x > y)",
+    };
+    Some(pool.call(template, Type::F32, &[value, limit]))
+}
+
+/// A template with the library function that stands for a type: `sign_of(x)` is `sign_of_i32(x)` for `i32`.
+pub fn typed(template: &str, ty: Type) -> String {
+    let name = template.split('(').next().unwrap_or_default();
+    let renamed = match ty {
+        Type::F32 => return template.to_string(),
+        _ => format!("{name}_{}", ty.wgsl()),
+    };
+    if shader::library_names().any(|known| known == renamed) {
+        template.replacen(name, &renamed, 1)
+    } else {
+        template.to_string()
+    }
+}

@@ -1,0 +1,256 @@
+//! Running combinations and scatters: one invocation walks along the axis of one row, so that results do not depend on
+//! the order in which invocations run.
+
+use super::element::{Scope, operand};
+use super::fuse::Group;
+use super::kernel::{Lowered, invocation, repeat, workgroups, write};
+use super::position::Position;
+use super::scalar;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::{Node, ValueId};
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Literal, Type};
+use crate::kernel::index::{self, Index};
+use crate::op::{BinaryFunction, Scan, ScanFunction, Scatter, ScatterFunction};
+use crate::shape::Shape;
+
+const TEMPLATE: &str = include_str!("../../../shaders/scan.wgsl");
+const SCATTER: &str = include_str!("../../../shaders/scatter.wgsl");
+
+/// The rows of a shape along an axis.
+pub struct Rows {
+    /// The shape without the axis.
+    pub others: Shape,
+    /// Number of rows.
+    pub count: Dim,
+    axis: usize,
+}
+
+impl Rows {
+    /// The rows along an axis.
+    pub fn new(shape: &[Dim], axis: usize) -> Rows {
+        let mut others = shape.to_vec();
+        if axis < others.len() {
+            others.remove(axis);
+        }
+        Rows {
+            count: Dim::product(&others),
+            others,
+            axis,
+        }
+    }
+
+    /// An element of a row.
+    pub fn at(&self, row: &[Index], along: &Index) -> Position {
+        let mut coordinates = row.to_vec();
+        coordinates.insert(self.axis.min(row.len()), along.clone());
+        Position::of(coordinates)
+    }
+}
+
+/// Running combination along an axis.
+pub fn lower<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    node: &Node,
+    scan: &Scan,
+) -> Result<Lowered<'a>> {
+    let x = operand(node, 0)?;
+    let graph = scope.graph;
+    let ty = graph.ty(x);
+    let rows = Rows::new(&ty.shape, scan.axis);
+    let (index, surplus) = invocation(&mut scope, &rows.count);
+    let row = index::coordinates(&index, &rows.others);
+    let register = scope.register(ty.dtype);
+    let total = scope.pool.variable("total", register);
+    let start = identity(&mut scope, scan.function, ty.dtype, register);
+    let mut statements = vec![surplus, Statement::Declare(total, start)];
+    // Single precision sums are carried with what rounding took from them.
+    let exact = scan.function == ScanFunction::Sum && register == Type::F32;
+    let lost = scope.pool.variable("lost", Type::F32);
+    if exact {
+        statements.push(Statement::Declare(lost, start));
+    }
+    statements.extend(repeat(
+        &mut scope,
+        "k",
+        &ty.shape[scan.axis],
+        |scope, k| {
+            let position = rows.at(&row, &k);
+            let element = scope.element(x, &position, None)?;
+            let mut body = if exact {
+                carried_sum(scope, total, lost, element)
+            } else {
+                let next = running(scope, scan.function, total, element, ty.dtype);
+                vec![Statement::Assign(total, next)]
+            };
+            let result = if exact {
+                scope.pool.call("x + y", Type::F32, &[total, lost])
+            } else {
+                total
+            };
+            let result = scalar::narrow(&mut scope.pool, result, ty.dtype);
+            body.push(write(scope, group.root, result, &position)?);
+            Ok(body)
+        },
+    )?);
+    Ok(Lowered {
+        scope,
+        template: TEMPLATE,
+        statements,
+        workgroups: workgroups(&rows.count),
+        holes: Vec::new(),
+    })
+}
+
+/// Adds an element to a sum and what was lost to the rest (Neumaier).
+fn carried_sum(scope: &mut Scope, total: Expr, lost: Expr, element: Expr) -> Vec<Statement> {
+    let pool = &mut scope.pool;
+    let before = pool.variable("before", Type::F32);
+    let sum = pool.call("x + y", Type::F32, &[before, element]);
+    let rest = pool.call("sum_error(x, y)", Type::F32, &[before, element]);
+    let more = pool.call("x + y", Type::F32, &[lost, rest]);
+    vec![
+        Statement::Declare(before, total),
+        Statement::Assign(lost, more),
+        Statement::Assign(total, sum),
+    ]
+}
+
+fn identity(scope: &mut Scope, function: ScanFunction, dtype: DType, ty: Type) -> Expr {
+    let (low, high) = match (dtype.integer_range(), ty) {
+        (Some(_), Type::I32) => (
+            Literal::Integer(i32::MIN.into()),
+            Literal::Integer(i32::MAX.into()),
+        ),
+        (Some(_), _) => (Literal::Integer(i64::MIN), Literal::Integer(i64::MAX)),
+        (None, _) => (f64::NEG_INFINITY.into(), f64::INFINITY.into()),
+    };
+    let number = |value: i64| match dtype.is_float() {
+        true => Literal::from(value as f64),
+        false => Literal::Integer(value),
+    };
+    let literal = match function {
+        ScanFunction::Sum => number(0),
+        ScanFunction::Prod => number(1),
+        ScanFunction::Max | ScanFunction::LogSumExp => low,
+        ScanFunction::Min => high,
+    };
+    scope.pool.literal(ty, literal)
+}
+
+fn running(scope: &mut Scope, function: ScanFunction, x: Expr, y: Expr, dtype: DType) -> Expr {
+    let pool = &mut scope.pool;
+    let function = match function {
+        ScanFunction::Sum => BinaryFunction::Add,
+        ScanFunction::Prod => BinaryFunction::Mul,
+        ScanFunction::Max => BinaryFunction::Maximum,
+        ScanFunction::Min => BinaryFunction::Minimum,
+        ScanFunction::LogSumExp => {
+            let ty = pool.ty(x);
+            return pool.call(scalar::typed("log_add_exp(x, y)", ty), ty, &[x, y]);
+        }
+    };
+    // Integers wrap at once, so that running products stay within their type; floats are rounded where they are written.
+    let dtype = if dtype.is_float() { DType::F32 } else { dtype };
+    scalar::binary(pool, function, x, y, dtype)
+}
+
+/// A copy of a value with elements of another combined into it.
+pub fn lower_scatter<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    node: &Node,
+    scatter: &Scatter,
+) -> Result<Lowered<'a>> {
+    let (x, indices, source) = (operand(node, 0)?, operand(node, 1)?, operand(node, 2)?);
+    let graph = scope.graph;
+    let (shape, dtype) = (&graph.ty(x).shape, graph.ty(x).dtype);
+    let rows = Rows::new(shape, scatter.axis);
+    let (index, surplus) = invocation(&mut scope, &rows.count);
+    let row = index::coordinates(&index, &rows.others);
+    let mut statements = vec![surplus];
+    statements.extend(repeat(
+        &mut scope,
+        "i",
+        &shape[scatter.axis],
+        |scope, i| {
+            let position = rows.at(&row, &i);
+            let element = scope.element(x, &position, None)?;
+            Ok(vec![write(scope, group.root, element, &position)?])
+        },
+    )?);
+    let given = &graph.ty(indices).shape;
+    let body = repeat(&mut scope, "k", &given[scatter.axis], |scope, k| {
+        let position = rows.at(&row, &k);
+        let number = scope.element(indices, &position, None)?;
+        let element = scope.element(source, &position, None)?;
+        let along = scope.wrapped(number, &shape[scatter.axis]);
+        let target = rows.at(&row, &along);
+        let combined = combined(
+            scope,
+            group.root,
+            scatter.function,
+            element,
+            (&target, dtype),
+        )?;
+        Ok(vec![write(scope, group.root, combined, &target)?])
+    })?;
+    // Rows that the indices do not reach stay as they are.
+    let inner = Rows::new(given, scatter.axis);
+    let mut inside = None;
+    for (axis, (coordinate, size)) in row.iter().zip(&inner.others).enumerate() {
+        if *size != rows.others[axis] {
+            let within = scope.is_below(coordinate, size);
+            inside = Some(scope.pool.both(inside, within));
+        }
+    }
+    match inside {
+        Some(inside) => statements.push(Statement::If(inside, body)),
+        None => statements.extend(body),
+    }
+    Ok(Lowered {
+        scope,
+        template: SCATTER,
+        statements,
+        workgroups: workgroups(&rows.count),
+        holes: Vec::new(),
+    })
+}
+
+/// An element combined with what stands at its target.
+fn combined(
+    scope: &mut Scope,
+    root: ValueId,
+    function: ScatterFunction,
+    element: Expr,
+    (target, dtype): (&Position, DType),
+) -> Result<Expr> {
+    let function = match function {
+        ScatterFunction::Set => return Ok(element),
+        ScatterFunction::Add => BinaryFunction::Add,
+        ScatterFunction::Mul => BinaryFunction::Mul,
+        ScatterFunction::Max => BinaryFunction::Maximum,
+        ScatterFunction::Min => BinaryFunction::Minimum,
+    };
+    let function = match (function, dtype) {
+        (BinaryFunction::Add | BinaryFunction::Maximum, DType::Bool) => BinaryFunction::LogicalOr,
+        (BinaryFunction::Mul | BinaryFunction::Minimum, DType::Bool) => BinaryFunction::LogicalAnd,
+        (function, _) => function,
+    };
+    let buffer = scope.buffer(root)?;
+    let place = target.place(&scope.graph.ty(root).shape);
+    let place = place.emit(&mut scope.pool);
+    let element_type = scope.buffers[buffer].buffer.element;
+    let standing = scope.pool.load(buffer, element_type, place);
+    let standing = scalar::from_storage(&mut scope.pool, standing, dtype);
+    Ok(scalar::binary(
+        &mut scope.pool,
+        function,
+        standing,
+        element,
+        dtype,
+    ))
+}

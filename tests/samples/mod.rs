@@ -1,0 +1,159 @@
+//! Small graphs that exercise every kind of kernel and of fusion.
+
+use onionskin::dim::Bindings;
+use onionskin::ir::{Builder, Graph, Value};
+use onionskin::op::*;
+
+/// A graph made by a function of its inputs, which are given by their types; symbols are 2, 3, 5 … in order of their names.
+pub fn graph<'a>(
+    types: &[&str],
+    body: impl for<'g> Fn(&'g Builder, &[Value<'g>]) -> Vec<Value<'g>> + 'a,
+) -> Graph {
+    let hints = [("B", 2), ("S", 5), ("H", 13)];
+    let hints: Bindings = hints
+        .iter()
+        .map(|(name, size)| ((*name).into(), *size))
+        .collect();
+    let builder = Builder::with_symbols("f", hints, Vec::new());
+    let ids: Vec<_> = {
+        let inputs: Vec<Value> = types
+            .iter()
+            .zip(["x", "y", "z", "w", "v", "u"])
+            .map(|(ty, name)| builder.input(name, ty.parse().unwrap()))
+            .collect();
+        body(&builder, &inputs)
+            .into_iter()
+            .map(|value| value.id())
+            .collect()
+    };
+    builder.finish(&ids, Vec::new(), None).unwrap()
+}
+
+/// Every sample under its name.
+pub fn all() -> Vec<(&'static str, Graph)> {
+    vec![
+        ("relu", graph(&["f32[B, 3]"], |_, x| vec![x[0].relu()])),
+        (
+            "gelu",
+            graph(&["f32[B, 3]"], |_, x| {
+                vec![(x[0] * 0.5) * ((x[0] * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0)]
+            }),
+        ),
+        (
+            "softmax",
+            graph(&["f32[B, S]"], |_, x| vec![x[0].softmax(-1)]),
+        ),
+        (
+            "mean",
+            graph(&["f32[B, 4, H]"], |_, x| vec![x[0].mean(&[1, 2], false)]),
+        ),
+        (
+            "linear",
+            graph(&["f32[B, S, 16]", "f32[24, 16]", "f32[24]"], |_, x| {
+                vec![(x[0].matmul(x[1].transpose(0, 1)) + x[2]).relu()]
+            }),
+        ),
+        (
+            "attention",
+            graph(&["f32[B, S, 3*32]"], |_, x| {
+                let b = x[0].size(0);
+                let s = x[0].size(1);
+                let heads = |from: i64| {
+                    x[0].narrow(2, from * 32, 32)
+                        .reshape(vec![b.clone(), s.clone(), 4.into(), 8.into()])
+                        .permute(vec![0, 2, 1, 3])
+                };
+                let scores = heads(0).matmul(heads(1).transpose(2, 3)) * 0.35;
+                let y = scores.softmax(-1).matmul(heads(2));
+                vec![
+                    y.permute(vec![0, 2, 1, 3])
+                        .reshape(vec![b.clone(), s.clone(), 32.into()]),
+                ]
+            }),
+        ),
+        (
+            "conv",
+            graph(&["f32[B, 3, H, 9]", "f32[6, 3, 3, 3]", "f32[6]"], |_, x| {
+                let axis = ConvAxis {
+                    stride: 2,
+                    low: 1,
+                    high: 1,
+                    dilation: 1,
+                    base_dilation: 1,
+                };
+                let y = x[0].conv(x[1], vec![axis.clone(), axis], 1);
+                vec![(y + x[2].reshape(vec![6.into(), 1.into(), 1.into()])).relu()]
+            }),
+        ),
+        (
+            "transposed",
+            graph(&["f32[B, 4, 7]", "f32[6, 2, 3]"], |_, x| {
+                let axis = ConvAxis {
+                    stride: 1,
+                    low: 1,
+                    high: 2,
+                    dilation: 1,
+                    base_dilation: 2,
+                };
+                vec![x[0].conv(x[1], vec![axis], 2)]
+            }),
+        ),
+        (
+            "depthwise",
+            graph(&["f32[B, 6, 5, 9]", "f32[6, 1, 3, 3]"], |_, x| {
+                let axis = ConvAxis {
+                    stride: 1,
+                    low: 1,
+                    high: 1,
+                    dilation: 1,
+                    base_dilation: 1,
+                };
+                vec![x[0].conv(x[1], vec![axis.clone(), axis], 6)]
+            }),
+        ),
+        (
+            "sort",
+            graph(&["f32[B, S]"], |_, x| {
+                let (values, indices) = x[0].sort(1, true);
+                vec![values, indices]
+            }),
+        ),
+        (
+            "cumsum",
+            graph(&["f32[B, S]"], |_, x| vec![x[0].scan(ScanFunction::Sum, 1)]),
+        ),
+        (
+            "argmax",
+            graph(&["f32[B, S]"], |_, x| vec![x[0].argmax(1, false)]),
+        ),
+        (
+            "total",
+            graph(&["f32[64, 1000]"], |_, x| vec![x[0].sum(&[0, 1], false)]),
+        ),
+        (
+            "scatter",
+            graph(&["f32[B, 7]", "i64[1, S]", "f32[1, S]"], |_, x| {
+                vec![x[0].scatter(1, x[1], x[2], ScatterFunction::Add)]
+            }),
+        ),
+        (
+            "embedding",
+            graph(&["f32[10, 4]", "i64[B, S]"], |_, x| {
+                vec![x[0].index_select(0, x[1].reshape(vec![x[1].numel()]))]
+            }),
+        ),
+        (
+            "cat",
+            graph(&["f32[B, 3]", "f32[B, 4]", "f32[B, S]"], |b, x| {
+                vec![b.concat(&[x[0], x[1].relu(), x[2]], 1)]
+            }),
+        ),
+        (
+            "pad",
+            graph(&["f32[B, 3]"], |_, x| {
+                vec![x[0].pad(&[0.into(), 1.into()], &[0.into(), 2.into()], 7.5)]
+            }),
+        ),
+        ("identity", graph(&["f32[B, 3]"], |_, x| vec![x[0], x[0]])),
+    ]
+}
