@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::{Category, DType};
 
-/// A `bool`, `int` or `float` that is no tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// A `bool`, `int` or `float` that is no tensor. Equality is that of what is written: `-0.0` is not `0.0`, `nan` is `nan`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Scalar {
     /// `True` or `False`.
@@ -18,6 +18,21 @@ pub enum Scalar {
     #[serde(with = "crate::scalar::float")]
     Float(f64),
 }
+
+impl PartialEq for Scalar {
+    fn eq(&self, other: &Scalar) -> bool {
+        match (self, other) {
+            (Scalar::Bool(a), Scalar::Bool(b)) => a == b,
+            (Scalar::Int(a), Scalar::Int(b)) => a == b,
+            (Scalar::Float(a), Scalar::Float(b)) => {
+                a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Scalar {}
 
 impl Scalar {
     /// The value as `f64`.

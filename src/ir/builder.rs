@@ -31,6 +31,8 @@ struct State {
     error: Option<Error>,
     weights: BTreeMap<String, ValueId>,
     names: BTreeSet<String>,
+    /// Names that only [`Builder::set_name`] gives.
+    reserved: BTreeSet<String>,
     counters: BTreeMap<String, usize>,
 }
 
@@ -101,7 +103,8 @@ impl Builder {
         if let Some(id) = self.state.borrow().weights.get(name) {
             return self.value(*id);
         }
-        let id = self.add_value(name, ty, Definition::Weight(name.to_string()));
+        let definition = Definition::Weight(name.to_string());
+        let id = self.add_value(&format!("${name}"), ty, definition);
         self.state.borrow_mut().weights.insert(name.to_string(), id);
         self.value(id)
     }
@@ -250,15 +253,40 @@ impl Builder {
     /// Gives a value a name that is unique, as close to the wanted one as possible.
     pub fn set_name(&self, id: ValueId, wanted: &str) {
         let mut state = self.state.borrow_mut();
-        let name = state.unique(wanted);
+        let Some(info) = state.graph.values.get_mut(id.index()) else {
+            return;
+        };
+        let old = std::mem::take(&mut info.name);
+        state.names.remove(&old);
+        let name = state.unique(wanted, false);
         if let Some(info) = state.graph.values.get_mut(id.index()) {
             info.name = name;
         }
     }
 
-    /// Gives a value a name unless a user gave it one: names of results that a pass replaces live on.
-    pub(super) fn name_if_new(&self, id: ValueId, wanted: &str) {
-        let is_result = self
+    /// Keeps names free for values that are named later.
+    pub(super) fn reserve_names<'a>(&self, names: impl Iterator<Item = &'a str>) {
+        let mut state = self.state.borrow_mut();
+        state.reserved.extend(names.map(str::to_string));
+    }
+
+    /// How many values there are.
+    pub(super) fn count(&self) -> usize {
+        self.state.borrow().graph.values.len()
+    }
+
+    /// The node that defines a value; none for inputs and weights.
+    pub fn node_of(&self, id: ValueId) -> Option<Node> {
+        let state = self.state.borrow();
+        match state.graph.values.get(id.index())?.definition {
+            Definition::Node(node, _) => state.graph.nodes.get(node).cloned(),
+            _ => None,
+        }
+    }
+
+    /// Gives a result of a node a name that it does not have yet.
+    pub(super) fn rename_result(&self, id: ValueId, wanted: &str) {
+        let is_other = self
             .state
             .borrow()
             .graph
@@ -267,7 +295,7 @@ impl Builder {
             .is_some_and(|info| {
                 matches!(info.definition, Definition::Node(..)) && info.name != wanted
             });
-        if is_result {
+        if is_other {
             self.set_name(id, wanted);
         }
     }
@@ -347,7 +375,11 @@ impl Builder {
     fn add_value(&self, name: &str, ty: TensorType, definition: Definition) -> ValueId {
         let mut state = self.state.borrow_mut();
         let id = ValueId(u32::try_from(state.graph.values.len()).unwrap_or(u32::MAX));
-        let name = state.unique(name);
+        let name = match definition {
+            Definition::Weight(_) => name.to_string(),
+            Definition::Input(_) => state.unique(name, false),
+            Definition::Node(..) => state.unique(name, true),
+        };
         state.graph.values.push(ValueInfo {
             name,
             ty,
@@ -370,7 +402,7 @@ fn operand<'a>(argument: &'a Argument, ty: &'a Option<TensorType>) -> Result<Ope
 
 impl State {
     /// A name that is not taken yet: the wanted one, or with the next free number.
-    fn unique(&mut self, wanted: &str) -> String {
+    fn unique(&mut self, wanted: &str, respect_reserved: bool) -> String {
         let legal = |c: char| {
             if c.is_alphanumeric() || c == '_' || c == '.' {
                 c
@@ -383,10 +415,12 @@ impl State {
             clean.insert(0, '_');
         }
         let mut name = clean.clone();
-        while !self.names.insert(name.clone()) {
+        let mut reserved = respect_reserved && self.reserved.contains(&name);
+        while reserved || !self.names.insert(name.clone()) {
             let counter = self.counters.entry(clean.clone()).or_insert(0);
             *counter += 1;
             name = format!("{clean}_{counter}");
+            reserved = respect_reserved && self.reserved.contains(&name);
         }
         name
     }

@@ -237,6 +237,17 @@ impl Node {
             _ => Vec::new(),
         }
     }
+
+    /// The graphs nested in the node, to be replaced.
+    pub fn bodies_mut(&mut self) -> Vec<&mut Graph> {
+        match &mut self.op {
+            Op::Region(region) => match &mut **region {
+                Region::If { then, otherwise } => vec![then, otherwise],
+                Region::Loop { body, .. } => vec![body],
+            },
+            _ => Vec::new(),
+        }
+    }
 }
 
 impl Op {

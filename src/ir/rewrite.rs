@@ -36,8 +36,10 @@ pub fn replay(
                 .values
                 .insert(*input, builder.input(&info.name, info.ty.clone()));
         }
+        builder.reserve_names(graph.values.iter().map(|info| info.name.as_str()));
         for node in &graph.nodes {
             builder.set_place(&node.place);
+            let known = builder.count();
             let results =
                 step(&mut replay, node).and_then(|results| builder.check().map(|()| results));
             let results = results.map_err(|error| error.at_place(&node.place))?;
@@ -50,7 +52,7 @@ pub fn replay(
                 )));
             }
             for (old, new) in node.results.iter().zip(results) {
-                replay.define(*old, new);
+                replay.define(*old, new, known);
             }
         }
         for output in &graph.outputs {
@@ -62,6 +64,18 @@ pub fn replay(
         graph.input_trees.clone(),
         graph.output_tree.clone(),
     )
+}
+
+/// Applies a pass to the graphs nested in a graph's regions, innermost first, then to the graph itself.
+pub fn everywhere(graph: &Graph, pass: &mut dyn FnMut(&Graph) -> Result<Graph>) -> Result<Graph> {
+    if graph.nodes.iter().all(|node| node.bodies().is_empty()) {
+        return pass(graph);
+    }
+    let mut graph = graph.clone();
+    for body in graph.nodes.iter_mut().flat_map(Node::bodies_mut) {
+        *body = everywhere(body, pass)?;
+    }
+    pass(&graph)
 }
 
 impl<'g> Replay<'_, 'g> {
@@ -111,9 +125,12 @@ impl<'g> Replay<'_, 'g> {
         }
     }
 
-    fn define(&mut self, old: ValueId, new: Value<'g>) {
-        let name = &self.graph.value(old).name;
-        self.builder.name_if_new(new.id(), name);
+    /// Names live on: a new value takes the name of the one that it replaces, unless it was there before the node.
+    fn define(&mut self, old: ValueId, new: Value<'g>, known: usize) {
+        if known <= new.id().index() {
+            let name = &self.graph.value(old).name;
+            self.builder.rename_result(new.id(), name);
+        }
         self.values.insert(old, new);
     }
 }

@@ -1,7 +1,60 @@
 //! Rewrites of whole graphs. A pass is a function from graph to graph that replays into a fresh builder.
+//!
+//! Passes keep results bit for bit, with one exception: sign and payload of not-a-number.
 
+mod constant;
+mod cse;
+mod dce;
 mod decompose;
+mod fold;
+mod fold_weights;
 pub mod plan;
+mod simplify;
 
+pub use cse::cse;
+pub use dce::dce;
 pub use decompose::decompose;
+pub use fold::fold;
+pub use fold_weights::fold_weights;
 pub use plan::plan;
+pub use simplify::{RULES, Rule, simplify};
+
+use crate::error::{Result, Trail};
+use crate::ir::{Graph, Module};
+
+/// A rewrite with its name.
+pub struct Pass {
+    /// The function's name, as tests and messages say it.
+    pub name: &'static str,
+    /// The rewrite; graphs nested in regions included.
+    pub run: fn(&Graph) -> Result<Graph>,
+}
+
+/// What makes a graph ready for a device, in order.
+pub const PIPELINE: &[Pass] = &[
+    Pass::new("decompose", decompose),
+    Pass::new("fold", fold),
+    Pass::new("simplify", simplify),
+    Pass::new("cse", cse),
+    Pass::new("dce", dce),
+];
+
+impl Pass {
+    const fn new(name: &'static str, run: fn(&Graph) -> Result<Graph>) -> Pass {
+        Pass { name, run }
+    }
+}
+
+/// Runs the whole pipeline.
+pub fn optimize(graph: &Graph) -> Result<Graph> {
+    PIPELINE.iter().try_fold(graph.clone(), |graph, pass| {
+        (pass.run)(&graph).at(|| format!("pass {}", pass.name))
+    })
+}
+
+/// Optimises every graph of a module, and computes what depends on weights alone.
+pub fn optimize_module(module: &Module) -> Result<Module> {
+    let graphs = module.graphs.iter().map(optimize).collect::<Result<_>>()?;
+    let weights = module.weights.clone();
+    fold_weights(&Module { graphs, weights })
+}

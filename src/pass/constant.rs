@@ -1,0 +1,62 @@
+//! What is known of values when a graph is rewritten, shared by the passes that compute with constants.
+
+use crate::error::{Error, Result};
+use crate::interp;
+use crate::ir::{Argument, Builder, Primitive, ValueId, Weights};
+use crate::op::Full;
+use crate::scalar::Scalar;
+use crate::tensor::Tensor;
+
+/// The number or size that every element of a value is, if a `full` defines it.
+pub(super) fn splat(builder: &Builder, id: ValueId) -> Option<Argument> {
+    let node = builder.node_of(id)?;
+    let crate::ir::Op::Primitive(Primitive::Full(Full { dtype, .. })) = node.op else {
+        return None;
+    };
+    match node.arguments.into_iter().next()? {
+        Argument::Number(number) => Some(Argument::Number(number.cast(dtype))),
+        size @ Argument::Size(_) => Some(size),
+        _ => None,
+    }
+}
+
+/// The number that every element of a tensor is, bit for bit; none for a tensor without elements.
+pub(super) fn uniform(tensor: &Tensor) -> Option<Scalar> {
+    let mut elements = tensor.bytes().chunks_exact(tensor.dtype().size());
+    let first = elements.next()?;
+    elements.all(|element| element == first).then_some(())?;
+    if tensor.dtype().is_float() {
+        let number = tensor.to_f64().first().copied()?;
+        Some(Scalar::Float(number))
+    } else {
+        let number = tensor.to_i64().first().copied()?;
+        Some(Scalar::Int(number).cast(tensor.dtype()))
+    }
+}
+
+/// Computes a primitive on tensors, which `value` gives for every value among the arguments.
+pub(super) fn evaluate(
+    primitive: &Primitive,
+    arguments: &[Argument],
+    value: &dyn Fn(ValueId) -> Option<Tensor>,
+) -> Result<Vec<Tensor>> {
+    let builder = Builder::new("constant");
+    let mut tensors = Vec::new();
+    let mut operands = Vec::new();
+    for argument in arguments {
+        operands.push(match argument {
+            Argument::Value(id) => {
+                let tensor =
+                    value(*id).ok_or_else(|| Error::internal("an operand is no constant"))?;
+                let input = builder.input("x", tensor.tensor_type());
+                tensors.push(tensor);
+                input.into()
+            }
+            other => other.clone(),
+        });
+    }
+    let results = builder.try_apply(primitive.clone(), operands)?;
+    let results: Vec<ValueId> = results.into_iter().map(|result| result.id()).collect();
+    let graph = builder.finish(&results, Vec::new(), None)?;
+    interp::run(&graph, &Weights::new(), &tensors)
+}

@@ -1,0 +1,157 @@
+use std::collections::HashMap;
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::rewrite::{Replay, everywhere, replay};
+use crate::ir::{Argument, Builder, Graph, Node, Op, Primitive, Value, ValueId};
+use crate::op::Full;
+use crate::scalar::Scalar;
+use crate::shape::TensorType;
+use crate::tensor::Tensor;
+
+use super::constant::{evaluate, splat, uniform};
+
+/// Values of more elements are not computed here.
+const LARGEST: i64 = 4096;
+
+/// Computes what is known without inputs and weights, and writes repeated numbers in place.
+///
+/// A value whose elements are all the same becomes a `full`, a view of a `full` is a `full`, and a `full` operand of
+/// pointwise arithmetic becomes a number. Sign and payload of not-a-number are not kept.
+pub fn fold(graph: &Graph) -> Result<Graph> {
+    everywhere(graph, &mut |graph| {
+        let mut constants = HashMap::new();
+        replay(graph, |replay, node| match &node.op {
+            Op::Primitive(primitive) => fold_node(replay, node, primitive, &mut constants),
+            _ => replay.copy(node),
+        })
+    })
+}
+
+fn fold_node<'g>(
+    replay: &mut Replay<'_, 'g>,
+    node: &Node,
+    primitive: &Primitive,
+    constants: &mut HashMap<ValueId, Tensor>,
+) -> Result<Vec<Value<'g>>> {
+    let builder = replay.builder;
+    let arguments = replay.arguments(node);
+    let types: Vec<TensorType> = node
+        .results
+        .iter()
+        .map(|result| replay.graph.ty(*result).clone())
+        .collect();
+    if let Some(result) = repeated(builder, primitive, &arguments, &types) {
+        return Ok(vec![result]);
+    }
+    let computed = compute(primitive, &arguments, &types, constants);
+    let results = match computed.iter().map(uniform).collect::<Option<Vec<_>>>() {
+        Some(numbers) if !numbers.is_empty() && !matches!(primitive, Primitive::Full(_)) => types
+            .into_iter()
+            .zip(numbers)
+            .map(|(ty, number)| builder.full(ty.dtype, ty.shape, number))
+            .collect(),
+        _ => builder.try_apply(primitive.clone(), in_place(builder, primitive, arguments))?,
+    };
+    constants.extend(results.iter().copied().map(Value::id).zip(computed));
+    Ok(results)
+}
+
+/// A pointwise function or a view of repeated numbers, whose sizes may be symbolic.
+fn repeated<'g>(
+    builder: &'g Builder,
+    primitive: &Primitive,
+    arguments: &[Argument],
+    types: &[TensorType],
+) -> Option<Value<'g>> {
+    let [ty] = types else { return None };
+    let number = match primitive {
+        Primitive::Reshape(_)
+        | Primitive::Permute(_)
+        | Primitive::Expand(_)
+        | Primitive::Slice(_)
+        | Primitive::Unfold(_) => splat(builder, one_value(arguments)?)?,
+        Primitive::Unary(_) | Primitive::Cast(_) | Primitive::Binary(_) | Primitive::Select(_) => {
+            Argument::Number(pointwise(builder, primitive, arguments)?)
+        }
+        _ => return None,
+    };
+    let full = Full {
+        dtype: ty.dtype,
+        shape: ty.shape.clone(),
+    };
+    Some(builder.apply(full, vec![number]))
+}
+
+fn one_value(arguments: &[Argument]) -> Option<ValueId> {
+    match arguments {
+        [Argument::Value(id)] => Some(*id),
+        _ => None,
+    }
+}
+
+fn pointwise(builder: &Builder, primitive: &Primitive, arguments: &[Argument]) -> Option<Scalar> {
+    let element = |id: ValueId| match splat(builder, id)? {
+        Argument::Number(number) => scalar_tensor(builder.ty(id).dtype, number),
+        _ => None,
+    };
+    let known = |argument: &Argument| match argument {
+        Argument::Value(id) => element(*id).is_some(),
+        Argument::Number(_) => true,
+        _ => false,
+    };
+    if !arguments.iter().all(known) {
+        return None;
+    }
+    let results = evaluate(primitive, arguments, &element).ok()?;
+    uniform(results.first()?)
+}
+
+/// One element of a `full`.
+fn scalar_tensor(dtype: DType, number: Scalar) -> Option<Tensor> {
+    if dtype.is_float() {
+        Tensor::from_f64(dtype, [], vec![number.to_f64()]).ok()
+    } else {
+        Tensor::from_i64(dtype, [], vec![number.to_i64()]).ok()
+    }
+}
+
+/// Results of a node whose operands are known and small; empty if they are not.
+fn compute(
+    primitive: &Primitive,
+    arguments: &[Argument],
+    types: &[TensorType],
+    constants: &HashMap<ValueId, Tensor>,
+) -> Vec<Tensor> {
+    let is_small = |ty: &TensorType| ty.numel().as_const().is_some_and(|numel| numel <= LARGEST);
+    let is_known = |id: ValueId| constants.contains_key(&id);
+    if !types.iter().all(is_small) || !arguments.iter().flat_map(Argument::values).all(is_known) {
+        return Vec::new();
+    }
+    // What can't be computed here, such as an index out of range, is left to fail when the graph runs.
+    evaluate(primitive, arguments, &|id| constants.get(&id).cloned()).unwrap_or_default()
+}
+
+/// Repeated numbers among the operands of pointwise arithmetic as numbers in place, as long as a value remains.
+fn in_place(builder: &Builder, primitive: &Primitive, arguments: Vec<Argument>) -> Vec<Argument> {
+    let first = match primitive {
+        Primitive::Binary(_) => 0,
+        Primitive::Select(_) => 1,
+        _ => return arguments,
+    };
+    let numbers: Vec<Argument> = arguments
+        .iter()
+        .enumerate()
+        .map(|(index, argument)| match argument {
+            Argument::Value(id) if first <= index => {
+                splat(builder, *id).unwrap_or_else(|| argument.clone())
+            }
+            _ => argument.clone(),
+        })
+        .collect();
+    let has_value = numbers
+        .iter()
+        .skip(first)
+        .any(|argument| matches!(argument, Argument::Value(_)));
+    if has_value { numbers } else { arguments }
+}

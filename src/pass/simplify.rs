@@ -1,0 +1,417 @@
+use crate::dtype::{Category, DType};
+use crate::error::Result;
+use crate::ir::rewrite::{everywhere, replay};
+use crate::ir::{Argument, Builder, Graph, Op, Primitive, Value, ValueId};
+use crate::op::{
+    Binary, BinaryFunction, Cast, Expand, Pad, Permute, Reshape, Slice, Unary, UnaryFunction,
+};
+use crate::scalar::Scalar;
+use crate::shape::TensorType;
+
+use super::constant::splat;
+
+/// Replaces nodes by cheaper ones of the same result, by [`RULES`], until no rule applies.
+pub fn simplify(graph: &Graph) -> Result<Graph> {
+    everywhere(graph, &mut |graph| {
+        replay(graph, |replay, node| {
+            let Op::Primitive(primitive) = &node.op else {
+                return replay.copy(node);
+            };
+            let site = Site {
+                builder: replay.builder,
+                primitive: primitive.clone(),
+                arguments: replay.arguments(node),
+            };
+            site.simplify()
+        })
+    })
+}
+
+/// An equation that is read from left to right.
+pub struct Rule {
+    /// What it says.
+    pub name: &'static str,
+    apply: for<'g> fn(&Site<'g>) -> Option<Step>,
+}
+
+/// What stands in the place of a node.
+enum Step {
+    Value(ValueId),
+    Node(Primitive, Vec<Argument>),
+}
+
+/// A node that is about to be made.
+struct Site<'g> {
+    builder: &'g Builder,
+    primitive: Primitive,
+    arguments: Vec<Argument>,
+}
+
+/// The rules, tried in order. They hold for every operand, negative zero and infinities included.
+pub const RULES: &[Rule] = &[
+    Rule::new("cast to its own dtype = x", cast_to_own_dtype),
+    Rule::new("cast of a lossless cast = cast", cast_of_cast),
+    Rule::new("reshape to its own shape = x", reshape_to_own_shape),
+    Rule::new("reshape of reshape = reshape", reshape_of_reshape),
+    Rule::new("permute in order = x", permute_in_order),
+    Rule::new("permute of permute = permute", permute_of_permute),
+    Rule::new(
+        "permute that moves unit axes = reshape",
+        permute_of_unit_axes,
+    ),
+    Rule::new("expand to its own shape = x", expand_to_own_shape),
+    Rule::new("expand of expand = expand", expand_of_expand),
+    Rule::new("slice of everything = x", slice_of_everything),
+    Rule::new("slice of slice = slice", slice_of_slice),
+    Rule::new("pad by nothing = x", pad_by_nothing),
+    Rule::new("concat of one = x", concat_of_one),
+    Rule::new("reduce along no axes = x", reduce_of_nothing),
+    Rule::new("x + -0 = x - 0 = x * 1 = x / 1 = x", neutral_number),
+    Rule::new("neg of neg, not of not = x", involution),
+    Rule::new("not of eq = ne", negated_equality),
+    Rule::new("select by a constant = that choice", select_by_constant),
+    Rule::new("select between equals = either", select_between_equals),
+];
+
+impl Rule {
+    const fn new(name: &'static str, apply: for<'g> fn(&Site<'g>) -> Option<Step>) -> Rule {
+        Rule { name, apply }
+    }
+}
+
+impl<'g> Site<'g> {
+    fn simplify(mut self) -> Result<Vec<Value<'g>>> {
+        while let Some(step) = RULES.iter().find_map(|rule| (rule.apply)(&self)) {
+            match step {
+                Step::Value(id) => return Ok(vec![self.builder.value(id)]),
+                Step::Node(primitive, arguments) => {
+                    (self.primitive, self.arguments) = (primitive, arguments);
+                }
+            }
+        }
+        self.builder.try_apply(self.primitive, self.arguments)
+    }
+
+    fn operand(&self, index: usize) -> Option<ValueId> {
+        match self.arguments.get(index)? {
+            Argument::Value(id) => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// The only operand and its type.
+    fn only_operand(&self) -> Option<(ValueId, TensorType)> {
+        match self.arguments.as_slice() {
+            [Argument::Value(id)] => Some((*id, self.builder.ty(*id))),
+            _ => None,
+        }
+    }
+
+    /// The primitive that defines the only operand, and that one's first operand.
+    fn inner(&self) -> Option<(Primitive, ValueId)> {
+        let (operand, _) = self.only_operand()?;
+        let node = self.builder.node_of(operand)?;
+        match (node.op, node.arguments.first()?) {
+            (Op::Primitive(primitive), Argument::Value(id)) => Some((primitive, *id)),
+            _ => None,
+        }
+    }
+}
+
+/// A primitive on one operand.
+fn node(primitive: impl Into<Primitive>, operand: ValueId) -> Option<Step> {
+    Some(Step::Node(primitive.into(), vec![Argument::Value(operand)]))
+}
+
+fn cast_to_own_dtype(site: &Site) -> Option<Step> {
+    let Primitive::Cast(Cast { dtype }) = site.primitive else {
+        return None;
+    };
+    let (x, ty) = site.only_operand()?;
+    (ty.dtype == dtype).then_some(Step::Value(x))
+}
+
+fn cast_of_cast(site: &Site) -> Option<Step> {
+    let Primitive::Cast(outer) = &site.primitive else {
+        return None;
+    };
+    let (Primitive::Cast(inner), x) = site.inner()? else {
+        return None;
+    };
+    let from = site.builder.ty(x).dtype;
+    holds_all_of(inner.dtype, from).then(|| node(outer.clone(), x))?
+}
+
+/// Whether every value of one dtype is a value of another, so that a cast there loses nothing.
+fn holds_all_of(wide: DType, narrow: DType) -> bool {
+    // Binary digits of the largest number up to which all integers are there, and whether there are negative ones.
+    let digits = |dtype: DType| match dtype {
+        DType::Bool => (1, false),
+        DType::U8 => (8, false),
+        DType::I8 => (7, true),
+        DType::I16 => (15, true),
+        DType::I32 => (31, true),
+        DType::I64 => (63, true),
+        DType::F16 => (11, true),
+        DType::BF16 => (8, true),
+        DType::F32 => (24, true),
+        DType::F64 => (53, true),
+    };
+    let ((wide_digits, wide_sign), (digits, sign)) = (digits(wide), digits(narrow));
+    let integers = digits <= wide_digits && (wide_sign || !sign);
+    match (wide.category(), narrow.category()) {
+        (Category::Float, Category::Float) => {
+            wide == narrow || matches!(wide, DType::F32 | DType::F64) && digits < wide_digits
+        }
+        (_, Category::Float) => false,
+        (Category::Bool, _) => narrow == DType::Bool,
+        _ => integers,
+    }
+}
+
+fn reshape_to_own_shape(site: &Site) -> Option<Step> {
+    let Primitive::Reshape(Reshape { shape }) = &site.primitive else {
+        return None;
+    };
+    let (x, ty) = site.only_operand()?;
+    (ty.shape == *shape).then_some(Step::Value(x))
+}
+
+fn reshape_of_reshape(site: &Site) -> Option<Step> {
+    let Primitive::Reshape(outer) = &site.primitive else {
+        return None;
+    };
+    match site.inner()? {
+        (Primitive::Reshape(_), x) => node(outer.clone(), x),
+        _ => None,
+    }
+}
+
+fn permute_in_order(site: &Site) -> Option<Step> {
+    let Primitive::Permute(Permute { axes }) = &site.primitive else {
+        return None;
+    };
+    let (x, _) = site.only_operand()?;
+    axes.is_sorted().then_some(Step::Value(x))
+}
+
+fn permute_of_permute(site: &Site) -> Option<Step> {
+    let Primitive::Permute(Permute { axes: outer }) = &site.primitive else {
+        return None;
+    };
+    let (Primitive::Permute(Permute { axes: inner }), x) = site.inner()? else {
+        return None;
+    };
+    let axes = outer
+        .iter()
+        .map(|axis| inner.get(*axis).copied())
+        .collect::<Option<_>>()?;
+    node(Permute { axes }, x)
+}
+
+fn permute_of_unit_axes(site: &Site) -> Option<Step> {
+    let Primitive::Permute(Permute { axes }) = &site.primitive else {
+        return None;
+    };
+    let (x, ty) = site.only_operand()?;
+    let moved = axes
+        .iter()
+        .filter(|axis| ty.shape.get(**axis).is_some_and(|size| !size.is(1)));
+    let shape = axes
+        .iter()
+        .map(|axis| ty.shape.get(*axis).cloned())
+        .collect::<Option<_>>()?;
+    moved.is_sorted().then(|| node(Reshape { shape }, x))?
+}
+
+fn expand_to_own_shape(site: &Site) -> Option<Step> {
+    let Primitive::Expand(Expand { shape }) = &site.primitive else {
+        return None;
+    };
+    let (x, ty) = site.only_operand()?;
+    (ty.shape == *shape).then_some(Step::Value(x))
+}
+
+fn expand_of_expand(site: &Site) -> Option<Step> {
+    let Primitive::Expand(outer) = &site.primitive else {
+        return None;
+    };
+    match site.inner()? {
+        (Primitive::Expand(_), x) => node(outer.clone(), x),
+        _ => None,
+    }
+}
+
+fn slice_of_everything(site: &Site) -> Option<Step> {
+    let Primitive::Slice(slice) = &site.primitive else {
+        return None;
+    };
+    let (x, ty) = site.only_operand()?;
+    let whole = ty.shape.get(slice.axis)? == &slice.length;
+    (whole && slice.start.is(0) && slice.step == 1).then_some(Step::Value(x))
+}
+
+fn slice_of_slice(site: &Site) -> Option<Step> {
+    let Primitive::Slice(outer) = &site.primitive else {
+        return None;
+    };
+    let (Primitive::Slice(inner), x) = site.inner()? else {
+        return None;
+    };
+    if outer.axis != inner.axis {
+        return None;
+    }
+    let slice = Slice {
+        axis: inner.axis,
+        start: &inner.start + &(&outer.start * inner.step),
+        length: outer.length.clone(),
+        step: inner.step.checked_mul(outer.step)?,
+    };
+    node(slice, x)
+}
+
+fn pad_by_nothing(site: &Site) -> Option<Step> {
+    let Primitive::Pad(Pad { low, high }) = &site.primitive else {
+        return None;
+    };
+    let nothing = low.iter().chain(high).all(|padding| padding.is(0));
+    nothing.then(|| site.operand(0).map(Step::Value))?
+}
+
+fn concat_of_one(site: &Site) -> Option<Step> {
+    let Primitive::Concat(_) = site.primitive else {
+        return None;
+    };
+    let (x, _) = site.only_operand()?;
+    Some(Step::Value(x))
+}
+
+fn reduce_of_nothing(site: &Site) -> Option<Step> {
+    match &site.primitive {
+        Primitive::Reduce(reduce) if reduce.axes.is_empty() => site.operand(0).map(Step::Value),
+        _ => None,
+    }
+}
+
+fn neutral_number(site: &Site) -> Option<Step> {
+    use BinaryFunction::{Add, Div, Mul, Sub};
+    let Primitive::Binary(Binary { function }) = site.primitive else {
+        return None;
+    };
+    let (x, number, number_is_left) = match site.arguments.as_slice() {
+        [Argument::Value(x), Argument::Number(number)] => (*x, *number, false),
+        [Argument::Number(number), Argument::Value(x)] => (*x, *number, true),
+        _ => return None,
+    };
+    let dtype = site.builder.ty(x).dtype;
+    let is = |float: f64, integer: i64| match number.cast(dtype) {
+        number if dtype.is_float() => number == Scalar::Float(float),
+        number => number == Scalar::Int(integer),
+    };
+    let neutral = match function {
+        // -0.0 + 0.0 is 0.0.
+        Add => is(-0.0, 0),
+        Sub => is(0.0, 0) && !number_is_left,
+        Mul => is(1.0, 1),
+        Div => is(1.0, 1) && !number_is_left,
+        _ => false,
+    };
+    neutral.then_some(Step::Value(x))
+}
+
+fn involution(site: &Site) -> Option<Step> {
+    use UnaryFunction::{BitwiseNot, LogicalNot, Neg};
+    let Primitive::Unary(Unary { function: outer }) = site.primitive else {
+        return None;
+    };
+    match site.inner()? {
+        (Primitive::Unary(Unary { function: inner }), x)
+            if inner == outer && matches!(outer, Neg | LogicalNot | BitwiseNot) =>
+        {
+            Some(Step::Value(x))
+        }
+        _ => None,
+    }
+}
+
+fn negated_equality(site: &Site) -> Option<Step> {
+    let Primitive::Unary(Unary {
+        function: UnaryFunction::LogicalNot | UnaryFunction::BitwiseNot,
+    }) = site.primitive
+    else {
+        return None;
+    };
+    let (operand, _) = site.only_operand()?;
+    let inner = site.builder.node_of(operand)?;
+    let function = match inner.op {
+        Op::Primitive(Primitive::Binary(Binary { function })) => match function {
+            BinaryFunction::Eq => BinaryFunction::Ne,
+            BinaryFunction::Ne => BinaryFunction::Eq,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(Step::Node(Binary { function }.into(), inner.arguments))
+}
+
+fn select_by_constant(site: &Site) -> Option<Step> {
+    let Primitive::Select(_) = site.primitive else {
+        return None;
+    };
+    let [Argument::Value(condition), a, b] = site.arguments.as_slice() else {
+        return None;
+    };
+    let Argument::Number(truth) = splat(site.builder, *condition)? else {
+        return None;
+    };
+    match if truth.to_f64() == 0.0 { b } else { a } {
+        Argument::Value(id) => Some(Step::Value(*id)),
+        number => {
+            let other = site
+                .arguments
+                .iter()
+                .skip(1)
+                .flat_map(Argument::values)
+                .next()?;
+            let TensorType { dtype, shape } = site.builder.ty(other);
+            let full = crate::op::Full { dtype, shape };
+            Some(Step::Node(full.into(), vec![number.clone()]))
+        }
+    }
+}
+
+fn select_between_equals(site: &Site) -> Option<Step> {
+    let Primitive::Select(_) = site.primitive else {
+        return None;
+    };
+    let (a, b) = (site.operand(1)?, site.operand(2)?);
+    (a == b).then_some(Step::Value(a))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lossless_casts() {
+        for (wide, narrow) in [
+            (DType::F32, DType::F16),
+            (DType::F32, DType::BF16),
+            (DType::F64, DType::I32),
+            (DType::I16, DType::U8),
+            (DType::F16, DType::Bool),
+        ] {
+            assert!(holds_all_of(wide, narrow), "{wide} {narrow}");
+        }
+        for (wide, narrow) in [
+            (DType::F16, DType::BF16),
+            (DType::F32, DType::I32),
+            (DType::I8, DType::U8),
+            (DType::U8, DType::I8),
+            (DType::Bool, DType::U8),
+            (DType::I64, DType::F16),
+        ] {
+            assert!(!holds_all_of(wide, narrow), "{wide} {narrow}");
+        }
+    }
+}

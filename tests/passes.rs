@@ -1,0 +1,207 @@
+//! Passes keep results: random small graphs run the same before and after each pass.
+
+use onionskin::dim::{Bindings, Dim};
+use onionskin::dtype::DType;
+use onionskin::interp;
+use onionskin::ir::{Builder, Graph, Module, Value, Weights};
+use onionskin::op::{ReduceFunction, ScanFunction};
+use onionskin::pass;
+use onionskin::tensor::Tensor;
+
+/// Xorshift, so that every run draws the same graphs.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+
+    fn pick<T: Clone>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())].clone()
+    }
+
+    fn float(&mut self) -> f64 {
+        self.pick(&[
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            2.0,
+            -3.25,
+            1e9,
+            f64::INFINITY,
+            f64::NAN,
+        ])
+    }
+}
+
+fn random_graph(random: &mut Random) -> Graph {
+    let builder = Builder::with_symbols("f", Bindings::from([("B".into(), 4)]), Vec::new());
+    let mut values = vec![
+        builder.input("x", "f32[B, 3]".parse().expect("a type")),
+        builder.input("y", "f32[B, 3]".parse().expect("a type")),
+        builder.input("n", "i64[B, 3]".parse().expect("a type")),
+        builder.weight("w", "f32[3]".parse().expect("a type")),
+        builder.weight("v", "f32[4, 3]".parse().expect("a type")),
+    ];
+    for _ in 0..2 + random.below(20) {
+        if let Some(value) = step(&builder, random, &values) {
+            values.push(value);
+        }
+    }
+    let mut outputs: Vec<_> = values
+        .iter()
+        .rev()
+        .take(3)
+        .map(|value| value.id())
+        .collect();
+    outputs.push(random.pick(&values).id());
+    builder
+        .finish(&outputs, Vec::new(), None)
+        .expect("no rule is broken")
+}
+
+/// One more value; none if the choice does not fit the operands.
+fn step<'g>(builder: &'g Builder, random: &mut Random, values: &[Value<'g>]) -> Option<Value<'g>> {
+    let x = random.pick(values);
+    let result = apply(builder, random, values, x);
+    builder.check().ok()?;
+    (result.rank() < 5).then_some(result)
+}
+
+fn apply<'g>(
+    builder: &'g Builder,
+    random: &mut Random,
+    values: &[Value<'g>],
+    x: Value<'g>,
+) -> Value<'g> {
+    let y = random.pick(values);
+    let rank = x.rank() as i64;
+    let any_axis = |random: &mut Random| random.below(x.rank().max(1)) as i64;
+    match random.below(24) {
+        0 => -x,
+        1 => -(-x),
+        2 => x.tanh(),
+        3 => x + y,
+        4 => x * random.float(),
+        5 => x + random.float(),
+        6 => x.rsub(random.float()),
+        7 => x.to(random.pick(&[
+            DType::F16,
+            DType::F32,
+            DType::I64,
+            DType::Bool,
+            DType::I8,
+            DType::F64,
+        ])),
+        8 => x.eq(y).logical_not(),
+        9 => x.lt(random.float()).where_(x, y),
+        10 => x.ne(x).where_(x, random.float()),
+        11 => x.reshape(vec![x.numel()]),
+        12 => x.unsqueeze(any_axis(random)),
+        13 if rank > 1 => x.transpose(any_axis(random), any_axis(random)),
+        14 => x.expand([vec![Dim::from(2)], x.shape()].concat()),
+        15 if rank > 0 => x.slice(
+            any_axis(random),
+            Some(Dim::ONE),
+            None,
+            1 + random.below(2) as i64,
+        ),
+        16 if rank > 0 => x.flip(&[any_axis(random)]),
+        17 if rank > 0 => x.to_float().sum(&[any_axis(random)], random.below(2) == 0),
+        18 if rank > 0 => x.reduce(ReduceFunction::Max, &[any_axis(random)], false),
+        19 if rank > 0 => builder.concat(&[x, x], any_axis(random)),
+        20 if rank > 0 => x.pad(
+            &vec![Dim::ONE; x.rank()],
+            &vec![Dim::ZERO; x.rank()],
+            random.float(),
+        ),
+        21 => builder.full(x.dtype(), x.shape(), random.float()),
+        22 if rank > 0 => builder.iota(DType::I64, x.shape(), any_axis(random) as usize),
+        23 if rank > 0 && x.dtype() != DType::Bool => x.scan(ScanFunction::Sum, any_axis(random)),
+        _ => x.abs() + x.abs(),
+    }
+}
+
+fn inputs(random: &mut Random, batch: usize) -> Vec<Tensor> {
+    let mut floats = || {
+        let data = (0..batch * 3).map(|_| random.float()).collect();
+        Tensor::from_f64(DType::F32, [batch, 3], data).expect("fits")
+    };
+    let (x, y) = (floats(), floats());
+    let data = (0..batch * 3).map(|_| random.below(7) as i64 - 3).collect();
+    vec![
+        x,
+        y,
+        Tensor::from_i64(DType::I64, [batch, 3], data).expect("fits"),
+    ]
+}
+
+/// Equal bit for bit, except that every not-a-number is the same.
+fn same(a: &Tensor, b: &Tensor) -> bool {
+    let bits = |tensor: &Tensor| -> Vec<u64> {
+        let canonical = |x: f64| {
+            if x.is_nan() {
+                f64::NAN.to_bits()
+            } else {
+                x.to_bits()
+            }
+        };
+        tensor.to_f64().into_iter().map(canonical).collect()
+    };
+    a == b || (a.dtype(), a.shape(), bits(a)) == (b.dtype(), b.shape(), bits(b))
+}
+
+fn check(before: &Graph, after: &Graph, weights: [&Weights; 2], inputs: &[Tensor], what: &str) {
+    let expected = match interp::run(before, weights[0], inputs) {
+        Ok(expected) => expected,
+        // Other sizes than the example's may break a guard.
+        Err(_) => return,
+    };
+    let found = interp::run(after, weights[1], inputs)
+        .unwrap_or_else(|error| panic!("{what}: {error}\n{before}\n{after}"));
+    for (expected, found) in expected.iter().zip(&found) {
+        assert!(
+            same(expected, found),
+            "{what}: {expected:?} became {found:?}\n{before}\n{after}"
+        );
+    }
+}
+
+#[test]
+fn passes_keep_results() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let data = vec![0.5f32, -0.0, 3.0];
+    let weights = Weights::from([
+        ("w".to_string(), Tensor::from_vec([3], data).expect("fits")),
+        (
+            "v".to_string(),
+            Tensor::full(DType::F32, [4, 3], -1.5).expect("fits"),
+        ),
+    ]);
+    for _ in 0..400 {
+        let graph = random_graph(&mut random);
+        let samples = [inputs(&mut random, 4), inputs(&mut random, 2)];
+        let mut before = graph.clone();
+        for pass in pass::PIPELINE {
+            let after = (pass.run)(&before).unwrap_or_else(|error| panic!("{error}\n{before}"));
+            for sample in &samples {
+                check(&before, &after, [&weights, &weights], sample, pass.name);
+            }
+            before = after;
+        }
+        let module = Module {
+            graphs: vec![before],
+            weights: weights.clone(),
+        };
+        let folded = pass::fold_weights(&module).expect("folds");
+        for sample in &samples {
+            let both = [&weights, &folded.weights];
+            check(&graph, &folded.graphs[0], both, sample, "fold_weights");
+        }
+    }
+}
