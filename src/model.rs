@@ -13,14 +13,16 @@
 //! # }
 //! ```
 
+mod bisect;
 mod device;
 mod session;
 
 use std::path::Path;
 use std::sync::Arc;
 
+pub use bisect::{Divergence, first_divergence};
 pub use device::Device;
-pub use session::{CompileOptions, Session};
+pub use session::{CompileOptions, Session, Variant};
 
 use crate::error::{Error, Result, Trail};
 use crate::ir::{Constant, Module};

@@ -3,6 +3,8 @@
 //! Exit codes: 0 success; 1 the command ran and the answer is no (outputs differ, cases failed); 2 wrong usage; 3 anything
 //! else that went wrong, such as a malformed file or an unsupported operator.
 
+mod compare;
+mod devices;
 mod inputs;
 mod ops;
 mod output;
@@ -31,7 +33,9 @@ struct Cli {
 enum Command {
     Show(show::Show),
     Run(run::Run),
+    Compare(compare::Compare),
     Test(test::Test),
+    Devices(devices::Devices),
     Ops(ops::Ops),
 }
 
@@ -49,6 +53,8 @@ pub fn main() -> ExitCode {
         Command::Show(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Test(command) => command.run(),
+        Command::Compare(command) => command.run(),
+        Command::Devices(command) => command.run(),
         Command::Ops(command) => command.run(),
     };
     exit_code(outcome)

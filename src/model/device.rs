@@ -1,26 +1,52 @@
 use std::fmt;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::gpu::{self, DeviceChoice};
 
-/// What runs a model.
+/// What runs a model: the host, or a GPU (a software rasteriser counts as one).
 #[derive(Clone)]
 pub enum Device {
     /// The interpreter in this process: no driver, no adapter.
     Host,
+    /// An adapter through wgpu.
+    Gpu(gpu::Device),
 }
 
 impl Device {
-    /// The best device there is.
+    /// A real GPU if there is one, else a software rasteriser, else the host.
+    ///
+    /// # Errors
+    /// An adapter was found but could not be opened.
     pub fn auto() -> Result<Device> {
-        Ok(Device::Host)
+        if gpu::adapters().is_empty() {
+            Ok(Device::Host)
+        } else {
+            Device::adapter(DeviceChoice::Auto)
+        }
     }
 
-    /// A device by name: `auto`, `cpu`.
+    /// A device by name: `auto`, `cpu` (the host), `gpu` and `software` (kinds of adapters), an adapter's index, or a part
+    /// of its name.
+    ///
+    /// # Errors
+    /// No adapter fits; the message lists those there are.
     pub fn open(name: &str) -> Result<Device> {
-        match name {
-            "auto" | "cpu" | "host" => Ok(Device::Host),
-            other => Err(Error::usage(format!("there is no device {other}"))),
+        let Ok(choice) = name.parse();
+        match choice {
+            DeviceChoice::Auto => Device::auto(),
+            DeviceChoice::Cpu => Ok(Device::Host),
+            choice => Device::adapter(choice),
         }
+    }
+
+    fn adapter(choice: DeviceChoice) -> Result<Device> {
+        gpu::Device::open(choice).map(Device::Gpu)
+    }
+}
+
+impl From<gpu::Device> for Device {
+    fn from(device: gpu::Device) -> Device {
+        Device::Gpu(device)
     }
 }
 
@@ -28,6 +54,7 @@ impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Device::Host => f.write_str("host interpreter"),
+            Device::Gpu(device) => f.write_str(device.name()),
         }
     }
 }

@@ -1,0 +1,142 @@
+//! `onionskin compare`: a device against the oracle or against recorded outputs.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::inputs::Inputs;
+use super::{Outcome, output};
+use crate::compare::{Difference, Tolerance, compare};
+use crate::error::{Error, Result};
+use crate::item::Item;
+use crate::model::{Divergence, first_divergence};
+use crate::{CompileOptions, Device, Model, tensor_file};
+
+/// Compare a device with the oracle, or with recorded outputs.
+#[derive(Args)]
+pub(super) struct Compare {
+    /// A TorchScript archive or a JSON graph.
+    model: PathBuf,
+    #[command(flatten)]
+    inputs: Inputs,
+    /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
+    #[arg(long, default_value = "auto")]
+    device: String,
+    /// A file with the expected outputs in order; without it the oracle says what is right.
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+    /// Relative tolerance.
+    #[arg(long, default_value_t = 1e-3)]
+    rtol: f64,
+    /// Absolute tolerance.
+    #[arg(long, default_value_t = 1e-4)]
+    atol: f64,
+    /// Print a JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Compare {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let arguments = self.inputs.read()?;
+        let tolerance = Tolerance {
+            rtol: self.rtol,
+            atol: self.atol,
+        };
+        let (model, device) = (Model::open(&self.model)?, Device::open(&self.device)?);
+        let got = model
+            .compile(&device, &CompileOptions::default())?
+            .call(&arguments)?;
+        let expected = self.expected(&model, &arguments)?;
+        let differences = match self.against {
+            Some(_) => compare(&Item::Tuple(tensors(&got)), &expected, tolerance),
+            None => compare(&got, &expected, tolerance),
+        };
+        let passed = differences.iter().all(Difference::passed);
+        let culprit = if passed {
+            None
+        } else {
+            first_divergence(&model, &device, &arguments, tolerance)?
+        };
+        self.print(&device, &differences, culprit.as_ref());
+        Ok(if passed { Outcome::Yes } else { Outcome::No })
+    }
+
+    fn expected(&self, model: &Model, arguments: &[Item]) -> Result<Item> {
+        let Some(path) = &self.against else {
+            return model
+                .compile(&Device::Host, &CompileOptions::default())?
+                .call(arguments);
+        };
+        let tensors = tensor_file::read(path)?;
+        if tensors.is_empty() {
+            return Err(Error::usage(format!("{} holds no tensors", path.display())));
+        }
+        Ok(Item::Tuple(
+            tensors
+                .into_iter()
+                .map(|(_, tensor)| Item::Tensor(tensor))
+                .collect(),
+        ))
+    }
+
+    fn print(&self, device: &Device, differences: &[Difference], culprit: Option<&Divergence>) {
+        let against = if self.against.is_some() {
+            "recorded outputs"
+        } else {
+            "the oracle"
+        };
+        if self.json {
+            output::line(&json(device, differences, culprit).to_string());
+            return;
+        }
+        output::line(&format!("{device} against {against}"));
+        for difference in differences {
+            output::line(&format!(
+                "  {} {difference}",
+                if difference.passed() { "ok  " } else { "DIFF" }
+            ));
+        }
+        if let Some(culprit) = culprit {
+            output::line(&format!(
+                "first to differ from the oracle: {} = {} @ {}",
+                culprit.value, culprit.op, culprit.place
+            ));
+            output::line(&format!("  {}", culprit.difference));
+        }
+    }
+}
+
+fn tensors(item: &Item) -> Vec<Item> {
+    item.tensors()
+        .into_iter()
+        .cloned()
+        .map(Item::Tensor)
+        .collect()
+}
+
+fn json(
+    device: &Device,
+    differences: &[Difference],
+    culprit: Option<&Divergence>,
+) -> serde_json::Value {
+    let outputs: Vec<_> = differences
+        .iter()
+        .map(|difference| {
+            serde_json::json!({
+                "path": difference.path,
+                "passed": difference.passed(),
+                "incomparable": difference.incomparable,
+                "max_abs_error": difference.max_abs,
+                "max_rel_error": difference.max_rel,
+                "worst_index": difference.worst,
+                "wrong": difference.wrong,
+                "numel": difference.numel,
+            })
+        })
+        .collect();
+    let culprit = culprit.map(|culprit| {
+        serde_json::json!({"value": culprit.value, "op": culprit.op, "place": culprit.place.to_string(), "difference": culprit.difference.to_string()})
+    });
+    serde_json::json!({"device": device.to_string(), "outputs": outputs, "first_divergence": culprit})
+}

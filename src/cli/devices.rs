@@ -1,0 +1,86 @@
+//! `onionskin devices`: the adapters, what they can do, and whether they compute right.
+
+use clap::Args;
+
+use super::{Outcome, output};
+use crate::error::Result;
+use crate::gpu::{self, AdapterReport, DeviceChoice, SelfTest};
+
+/// List adapters with limits and features, and test whether each computes right.
+#[derive(Args)]
+pub(super) struct Devices {
+    /// Print a JSON list.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Devices {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let reports = gpu::adapters();
+        let mut all_right = true;
+        for report in &reports {
+            let test = gpu::Device::open(DeviceChoice::Index(report.index))
+                .and_then(|device| device.self_test());
+            all_right &= test.is_ok();
+            output::line(&if self.json {
+                json(report, &test).to_string()
+            } else {
+                text(report, &test)
+            });
+        }
+        if reports.is_empty() {
+            output::note("no adapter found; models run on the host interpreter (--device cpu)");
+            output::note(
+                "on Debian, `apt-get install mesa-vulkan-drivers` installs a software rasteriser",
+            );
+        }
+        Ok(if all_right { Outcome::Yes } else { Outcome::No })
+    }
+}
+
+fn text(report: &AdapterReport, test: &Result<SelfTest>) -> String {
+    let limits = &report.capabilities;
+    let verdict = match test {
+        Ok(times) => format!(
+            "computes right (compile {:.1?}, first run {:.1?}, run {:.1?})",
+            times.compile, times.first_run, times.run
+        ),
+        Err(error) => format!("FAILED: {error}"),
+    };
+    format!(
+        "{report}\n  driver     {}\n  buffers    {} MiB a binding, {} MiB a buffer, {} bindings a kernel\n  workgroups \
+         {} invocations, {} KiB shared memory, {} along a dimension\n  features   {}\n  self-test  {verdict}",
+        report.driver,
+        limits.max_binding_size >> 20,
+        limits.max_buffer_size >> 20,
+        limits.max_storage_buffers,
+        limits.max_invocations,
+        limits.max_workgroup_memory >> 10,
+        limits.max_workgroups,
+        report.features.join(" "),
+    )
+}
+
+fn json(report: &AdapterReport, test: &Result<SelfTest>) -> serde_json::Value {
+    let limits = &report.capabilities;
+    serde_json::json!({
+        "index": report.index,
+        "name": report.name,
+        "kind": report.kind.to_string(),
+        "backend": report.backend,
+        "driver": report.driver,
+        "features": report.features,
+        "limits": {
+            "max_binding_size": limits.max_binding_size,
+            "max_buffer_size": limits.max_buffer_size,
+            "max_storage_buffers": limits.max_storage_buffers,
+            "max_workgroups": limits.max_workgroups,
+            "max_invocations": limits.max_invocations,
+            "max_workgroup_memory": limits.max_workgroup_memory,
+        },
+        "self_test": match test {
+            Ok(_) => "passed".to_string(),
+            Err(error) => error.to_string(),
+        },
+    })
+}
