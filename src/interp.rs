@@ -28,6 +28,17 @@ pub fn run_watched(
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
     let bindings = graph.bind(&shapes)?;
     graph.check_dtypes(inputs)?;
+    run_bound(graph, weights, bindings, inputs, watch)
+}
+
+/// Runs a graph for known sizes of its symbols: the body of a region has those of the graph around it.
+fn run_bound(
+    graph: &Graph,
+    weights: &Weights,
+    bindings: Bindings,
+    inputs: &[Tensor],
+    watch: &mut dyn FnMut(&Node, &[Tensor]) -> Result<()>,
+) -> Result<Vec<Tensor>> {
     let mut run = Run {
         graph,
         weights,
@@ -168,11 +179,9 @@ impl Run<'_> {
             .collect::<Result<_>>()?;
         let truth = |tensor: &Tensor| tensor.to_i64().first().is_some_and(|value| *value != 0);
         match (region, arguments.as_slice()) {
-            (Region::If { then, otherwise }, [condition, inputs @ ..]) => run(
-                if truth(condition) { then } else { otherwise },
-                self.weights,
-                inputs,
-            ),
+            (Region::If { then, otherwise }, [condition, inputs @ ..]) => {
+                self.body(if truth(condition) { then } else { otherwise }, inputs)
+            }
             (Region::Loop { body, carried }, [trips, condition, inputs @ ..]) => {
                 let (mut state, constants) = (inputs[..*carried].to_vec(), &inputs[*carried..]);
                 let (mut again, trips) = (
@@ -185,7 +194,7 @@ impl Run<'_> {
                     }
                     let count = Tensor::from_vec(Vec::new(), vec![trip])?;
                     let inputs: Vec<Tensor> = [&[count], state.as_slice(), constants].concat();
-                    let mut results = run(body, self.weights, &inputs)?;
+                    let mut results = self.body(body, &inputs)?;
                     again = truth(&results.remove(0));
                     state = results;
                 }
@@ -193,6 +202,11 @@ impl Run<'_> {
             }
             _ => Err(Error::internal("a region has too few arguments")),
         }
+    }
+
+    fn body(&self, body: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let bindings = self.bindings.clone();
+        run_bound(body, self.weights, bindings, inputs, &mut |_, _| Ok(()))
     }
 
     fn release(&mut self, node: &Node) {

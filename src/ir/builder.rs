@@ -313,22 +313,7 @@ impl Builder {
         graph.outputs = outputs.to_vec();
         graph.input_trees = input_trees;
         graph.output_tree = output_tree.map(|tree| resolve_tree(tree, &symbols));
-        for info in &mut graph.values {
-            info.ty
-                .shape
-                .iter_mut()
-                .for_each(|dim| *dim = symbols.resolve(dim));
-        }
-        for node in &mut graph.nodes {
-            let resolved = node
-                .arguments
-                .iter()
-                .map(|argument| argument.map(&mut |id| id, &mut |dim| symbols.resolve(dim)));
-            node.arguments = resolved.collect();
-            if let Op::Primitive(primitive) = &mut node.op {
-                primitive.map_sizes(&mut |dim| symbols.resolve(dim));
-            }
-        }
+        resolve_sizes(&mut graph, &symbols);
         graph.hints = symbols.hints();
         graph.guards = symbols.guards();
         Ok(graph)
@@ -423,6 +408,31 @@ impl State {
             reserved = respect_reserved && self.reserved.contains(&name);
         }
         name
+    }
+}
+
+/// Replaces the symbols that were found to equal something, in the bodies of regions too.
+fn resolve_sizes(graph: &mut Graph, symbols: &Symbols) {
+    for info in &mut graph.values {
+        let sizes = info.ty.shape.iter_mut();
+        sizes.for_each(|dim| *dim = symbols.resolve(dim));
+    }
+    for node in &mut graph.nodes {
+        let arguments = node.arguments.iter();
+        let resolved =
+            arguments.map(|argument| argument.map(&mut |id| id, &mut |dim| symbols.resolve(dim)));
+        node.arguments = resolved.collect();
+        match &mut node.op {
+            Op::Primitive(primitive) => primitive.map_sizes(&mut |dim| symbols.resolve(dim)),
+            Op::Call(_) => {}
+            Op::Region(region) => match &mut **region {
+                Region::If { then, otherwise } => {
+                    resolve_sizes(then, symbols);
+                    resolve_sizes(otherwise, symbols);
+                }
+                Region::Loop { body, .. } => resolve_sizes(body, symbols),
+            },
+        }
     }
 }
 

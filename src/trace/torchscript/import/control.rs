@@ -1,14 +1,29 @@
-//! Conditions.
+//! Conditions: those that are known choose a branch, those that depend on tensors become regions.
 
+use std::rc::Rc;
+
+use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::ir::{Argument, Definition, Graph, Region, ValueId};
+use crate::shape::TensorType;
 use crate::trace::torchscript::ast::Statement;
 
 use super::Importer;
-use super::datum::Datum;
+use super::assigned::assigned_in_both;
+use super::datum::{Datum, Kind};
 use super::evaluate::Frame;
+use super::merge::{Slot, Template};
+use super::scope::Scope;
+use super::tensor::{Storage, TensorRef, ValueRef};
+
+/// A branch that was run.
+struct Branch {
+    scope: Scope,
+    frame: Frame,
+}
 
 impl Importer<'_> {
-    /// Runs the branch that is taken, if that is known.
+    /// Runs the branch that is taken, or both if only the graph knows which.
     pub(super) fn if_statement(
         &mut self,
         frame: &mut Frame,
@@ -26,7 +41,308 @@ impl Importer<'_> {
                 self.block(frame, otherwise)?;
                 Ok(result.map(|_| Datum::Unknown))
             }
-            _ => Err(Error::unsupported("a condition that depends on tensors")),
+            Datum::Tensor(tensor) | Datum::Dynamic(_, tensor) => {
+                let condition = self.converted(Kind::Bool, &Datum::Tensor(tensor.clone()))?;
+                match &condition {
+                    Datum::Dynamic(_, tensor) => {
+                        self.both_branches(frame, &tensor.clone(), then, otherwise)?;
+                        Ok(None)
+                    }
+                    known => self.if_statement(frame, known.clone(), then, otherwise),
+                }
+            }
+            other => {
+                let message = format!("a {} is no condition", other.describe());
+                Err(Error::source(message))
+            }
         }
     }
+
+    /// Both branches as bodies of a region. A branch that raises an exception is taken for one that never runs.
+    fn both_branches(
+        &mut self,
+        frame: &mut Frame,
+        condition: &TensorRef,
+        then: &[Statement],
+        otherwise: &[Statement],
+    ) -> Result<()> {
+        let Some(taken) = self.branch(frame, then)? else {
+            self.block(frame, otherwise)?;
+            return Ok(());
+        };
+        let Some(other) = self.branch(frame, otherwise)? else {
+            self.block(frame, then)?;
+            return Ok(());
+        };
+        self.join(
+            frame,
+            condition,
+            taken,
+            other,
+            &assigned_in_both(then, otherwise),
+        )
+    }
+
+    /// Runs statements in a region of their own; none if they raise an exception.
+    fn branch(&mut self, frame: &Frame, body: &[Statement]) -> Result<Option<Branch>> {
+        let mut frame = frame.clone();
+        self.open_scope();
+        let result = self.block(&mut frame, body);
+        let scope = self.close_scope()?;
+        match result {
+            Err(_) if self.raised => {
+                self.raised = false;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+            Ok(Some(_)) => Err(Error::unsupported("a return within a condition on tensors")),
+            Ok(None) => Ok(Some(Branch { scope, frame })),
+        }
+    }
+
+    /// Makes the region of two branches, and binds what they assigned to its results.
+    fn join(
+        &mut self,
+        frame: &mut Frame,
+        condition: &TensorRef,
+        then: Branch,
+        otherwise: Branch,
+        names: &[String],
+    ) -> Result<()> {
+        let mut slots = Vec::new();
+        let mut bound = Vec::new();
+        for name in names {
+            let pair = (
+                then.frame.locals.get(name),
+                otherwise.frame.locals.get(name),
+            );
+            if let (Some(a), Some(b)) = pair {
+                let template = self.merge(a, b, &mut slots);
+                bound.push((name.clone(), template));
+            }
+        }
+        let written = written_by(&[&then.scope, &otherwise.scope]);
+        for storage in &written {
+            slots.push(Slot::Storage(storage.clone()));
+        }
+        if slots.is_empty() {
+            return self.bind_templates(frame, bound, &[]);
+        }
+        let (then, ours) = self.outputs(then.scope, &slots, true, &[])?;
+        let wanted: Vec<TensorType> = ours.iter().map(|id| then.builder.ty(*id)).collect();
+        let (otherwise, theirs) = self.outputs(otherwise.scope, &slots, false, &wanted)?;
+        // What the first branch never sets takes the second one's type.
+        let wanted: Vec<TensorType> = theirs.iter().map(|id| otherwise.builder.ty(*id)).collect();
+        let (then, ours) = self.outputs(then, &slots, true, &wanted)?;
+        let types: Vec<TensorType> = ours.iter().map(|id| then.builder.ty(*id)).collect();
+        for (ours, theirs) in types.iter().zip(&wanted) {
+            self.require_same_type(ours, theirs)?;
+        }
+        let captures = self.all_captures(&[&then, &otherwise])?;
+        let condition = self.read(condition)?;
+        let mut arguments = vec![Argument::Value(condition)];
+        for (outer, _) in &captures {
+            arguments.push(Argument::Value(self.captured(*outer)?));
+        }
+        let region = Region::If {
+            then: close_graph(then, "then", &captures, &ours)?,
+            otherwise: close_graph(otherwise, "otherwise", &captures, &theirs)?,
+        };
+        let results = self.add_region(region, arguments, types);
+        self.adopt(frame, bound, &slots, &results)
+    }
+
+    /// Values of the surroundings that any of the scopes uses, with their types.
+    pub(super) fn all_captures(&self, scopes: &[&Scope]) -> Result<Vec<(ValueRef, TensorType)>> {
+        let mut found: Vec<(ValueRef, TensorType)> = Vec::new();
+        for (outer, _) in scopes.iter().flat_map(|scope| &scope.captures) {
+            if !found.iter().any(|(known, _)| known == outer) {
+                found.push((*outer, self.type_of(*outer)?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Values of a closed scope for the slots. What is never set there is zeros of the wanted type.
+    fn outputs(
+        &mut self,
+        scope: Scope,
+        slots: &[Slot],
+        first: bool,
+        wanted: &[TensorType],
+    ) -> Result<(Scope, Vec<ValueId>)> {
+        self.reopen_scope(scope);
+        let ids = self.slot_values(slots, first, wanted);
+        let scope = self.close_scope()?;
+        Ok((scope, ids?))
+    }
+
+    fn slot_values(
+        &mut self,
+        slots: &[Slot],
+        first: bool,
+        wanted: &[TensorType],
+    ) -> Result<Vec<ValueId>> {
+        let mut ids = Vec::new();
+        for (index, slot) in slots.iter().enumerate() {
+            let wanted = wanted.get(index);
+            ids.push(match slot {
+                Slot::Storage(storage) => {
+                    let value = self.storage_value(storage)?;
+                    self.captured(value)?
+                }
+                Slot::Value(kind, a, b) => {
+                    let id = self.slot_value(if first { a } else { b }, wanted)?;
+                    self.of_kind(id, *kind)?
+                }
+            });
+        }
+        Ok(ids)
+    }
+
+    /// A value for a slot, converted to the dtype that the other branch gives if both are numbers.
+    pub(super) fn slot_value(
+        &mut self,
+        value: &Datum,
+        wanted: Option<&TensorType>,
+    ) -> Result<ValueId> {
+        let builder = self.builder();
+        let id = match (value, wanted) {
+            (Datum::Uninitialized, Some(ty)) => builder.full(ty.dtype, ty.shape.clone(), 0).id(),
+            (Datum::Uninitialized, None) => builder.full(DType::F32, [], 0).id(),
+            (Datum::Tensor(tensor), _) if tensor.number().is_none() => self.read(tensor)?,
+            (value, wanted) => {
+                let tensor = self.as_tensor(value)?;
+                let id = self.read(&tensor)?;
+                wanted.map_or(id, |ty| builder.value(id).to(ty.dtype).id())
+            }
+        };
+        builder.check()?;
+        Ok(id)
+    }
+
+    /// A number as the dtype that all numbers of its kind have in regions.
+    pub(super) fn of_kind(&self, id: ValueId, kind: Option<Kind>) -> Result<ValueId> {
+        let builder = self.builder();
+        let value = builder.value(id);
+        let value = match kind {
+            None => value,
+            Some(Kind::Bool) => value.to(DType::Bool),
+            Some(Kind::Int) => value.to(DType::I64),
+            Some(Kind::Float) => value.to(DType::F32),
+        };
+        builder.check()?;
+        Ok(value.id())
+    }
+
+    /// Fails unless two types are equal, if need be by an assumption about sizes.
+    pub(super) fn require_same_type(&self, a: &TensorType, b: &TensorType) -> Result<()> {
+        let builder = self.builder();
+        let mut same = a.dtype == b.dtype && a.rank() == b.rank();
+        for (a, b) in a.shape.iter().zip(&b.shape) {
+            same = same && builder.symbols().hint(a)? == builder.symbols().hint(b)?;
+            if same {
+                builder.symbols().equal(a, b)?;
+            }
+        }
+        if same {
+            return Ok(());
+        }
+        let message = format!("a condition or loop on tensors that gives {a} or {b}");
+        Err(Error::unsupported(message).help("results must have one type, whichever way is taken"))
+    }
+
+    /// Adds a region; its results are tensors of the innermost graph.
+    pub(super) fn add_region(
+        &mut self,
+        region: Region,
+        arguments: Vec<Argument>,
+        types: Vec<TensorType>,
+    ) -> Vec<ValueId> {
+        let builder = self.builder();
+        builder.set_place(&self.place);
+        let results = builder.region(region, arguments, types);
+        let ids: Vec<ValueId> = results.into_iter().map(|value| value.id()).collect();
+        drop(builder);
+        self.scope_mut().unnamed.extend(ids.iter().copied());
+        ids
+    }
+
+    /// Binds variables to results, and gives storages that were written their new values.
+    pub(super) fn adopt(
+        &mut self,
+        frame: &mut Frame,
+        bound: Vec<(String, Template)>,
+        slots: &[Slot],
+        results: &[ValueId],
+    ) -> Result<()> {
+        let mut values = Vec::new();
+        for (slot, id) in slots.iter().zip(results) {
+            match slot {
+                Slot::Storage(storage) => {
+                    self.set_storage(storage, *id);
+                    values.push(Datum::None);
+                }
+                Slot::Value(Some(kind), ..) => {
+                    values.push(Datum::Dynamic(*kind, self.new_tensor(*id)));
+                }
+                Slot::Value(None, ..) => values.push(Datum::Tensor(self.new_tensor(*id))),
+            }
+        }
+        self.bind_templates(frame, bound, &values)
+    }
+
+    fn bind_templates(
+        &mut self,
+        frame: &mut Frame,
+        bound: Vec<(String, Template)>,
+        values: &[Datum],
+    ) -> Result<()> {
+        for (name, template) in bound {
+            let value = self.instantiate(&template, values);
+            self.assign(frame, &name, value);
+        }
+        Ok(())
+    }
+}
+
+/// Storages of the surroundings that any of the scopes writes.
+fn written_by(scopes: &[&Scope]) -> Vec<Rc<Storage>> {
+    let mut found: Vec<Rc<Storage>> = Vec::new();
+    for (storage, _) in scopes.iter().flat_map(|scope| &scope.written) {
+        if !found.iter().any(|known| Rc::ptr_eq(known, storage)) {
+            found.push(storage.clone());
+        }
+    }
+    found
+}
+
+/// The body of a region as a graph whose last inputs are the captured values, in the given order.
+pub(super) fn close_graph(
+    scope: Scope,
+    name: &str,
+    captures: &[(ValueRef, TensorType)],
+    outputs: &[ValueId],
+) -> Result<Graph> {
+    let mut inputs = scope.own_inputs.clone();
+    for (outer, ty) in captures {
+        let known = scope.captures.iter().find(|(known, _)| known == outer);
+        inputs.push(match known {
+            Some((_, id)) => *id,
+            None => scope.builder.input("unused", ty.clone()).id(),
+        });
+    }
+    let builder = Rc::try_unwrap(scope.builder);
+    let builder = builder.map_err(|_| Error::internal("a region is still under construction"))?;
+    let mut graph = builder.finish(outputs, Vec::new(), None)?;
+    graph.name = name.to_string();
+    for (index, input) in inputs.iter().enumerate() {
+        if let Some(info) = graph.values.get_mut(input.index()) {
+            info.definition = Definition::Input(index);
+        }
+    }
+    graph.inputs = inputs;
+    // The surrounding graph has the same symbols, and their guards.
+    graph.guards.clear();
+    Ok(graph)
 }

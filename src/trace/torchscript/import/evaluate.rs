@@ -111,7 +111,7 @@ impl Importer<'_> {
     }
 
     /// Binds a variable; a fresh result takes its name.
-    fn assign(&mut self, frame: &mut Frame, name: &str, value: Datum) {
+    pub(super) fn assign(&mut self, frame: &mut Frame, name: &str, value: Datum) {
         if let Datum::Tensor(tensor) = &value {
             self.name_value(tensor, name);
         }

@@ -1,14 +1,31 @@
-//! Loops.
+//! Loops: those whose length is known are unrolled, others become regions.
 
+use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::ir::{Argument, Region, ValueId};
+use crate::scalar::Scalar;
+use crate::shape::TensorType;
 use crate::trace::torchscript::ast::{Expr, Statement};
 
 use super::Importer;
-use super::datum::Datum;
+use super::assigned::assigned;
+use super::control::close_graph;
+use super::datum::{Datum, Kind};
 use super::evaluate::Frame;
+use super::merge::{Slot, Template};
+use super::scope::Scope;
+use super::tensor::TensorRef;
 
 /// Loops of known length are unrolled up to this many iterations in all.
 const MOST_ITERATIONS: usize = 100_000;
+
+/// What decides when a loop ends.
+struct Ends<'a> {
+    /// The variable that counts, and how far.
+    count: Option<(&'a str, TensorRef)>,
+    /// A condition.
+    condition: Option<&'a Expr>,
+}
 
 impl Importer<'_> {
     pub(super) fn for_loop(
@@ -35,10 +52,21 @@ impl Importer<'_> {
                 self.block(frame, body)?;
                 Ok(())
             }
-            _ => Err(Error::unsupported("a loop whose length depends on tensors")),
+            Datum::Dynamic(_, tensor) | Datum::Tensor(tensor) => {
+                let ends = Ends {
+                    count: Some((variable, tensor.clone())),
+                    condition: None,
+                };
+                self.dynamic_loop(frame, &ends, body)
+            }
+            other => {
+                let message = format!("a loop over a {}", other.describe());
+                Err(Error::source(message))
+            }
         }
     }
 
+    /// Iterations are run one by one for as long as the condition is known.
     pub(super) fn while_loop(
         &mut self,
         frame: &mut Frame,
@@ -58,7 +86,13 @@ impl Importer<'_> {
                     self.block(frame, body)?;
                     return Ok(());
                 }
-                _ => return Err(Error::unsupported("a loop that ends depending on tensors")),
+                _ => {
+                    let ends = Ends {
+                        count: None,
+                        condition: Some(condition),
+                    };
+                    return self.dynamic_loop(frame, &ends, body);
+                }
             }
         }
     }
@@ -70,5 +104,236 @@ impl Importer<'_> {
             return Err(Error::unsupported(message));
         }
         Ok(())
+    }
+
+    /// A loop as a region: variables that the body assigns and that existed before it are carried from round to round,
+    /// and so are storages that it writes, which are found by running the body.
+    fn dynamic_loop(&mut self, frame: &mut Frame, ends: &Ends, body: &[Statement]) -> Result<()> {
+        let mut bound = Vec::new();
+        let mut slots = Vec::new();
+        for name in assigned(body) {
+            if let Some(value) = frame.locals.get(&name) {
+                bound.push((name, carried(value, &mut slots)));
+            }
+        }
+        loop {
+            let known = slots.len();
+            let round = self.round(frame, ends, body, &bound, &mut slots)?;
+            if let Some((scope, outputs)) = round {
+                return self.finish_loop(frame, ends, bound, &slots, scope, &outputs);
+            }
+            if slots.len() == known {
+                return Err(Error::internal("a loop does not settle"));
+            }
+        }
+    }
+
+    /// Runs one round in a region. None if it wrote storages that were not carried; they are carried the next time.
+    fn round(
+        &mut self,
+        frame: &Frame,
+        ends: &Ends,
+        body: &[Statement],
+        bound: &[(String, Template)],
+        slots: &mut Vec<Slot>,
+    ) -> Result<Option<(Scope, Vec<ValueId>)>> {
+        let types = self.carried_types(slots)?;
+        self.open_scope();
+        let result = self.run_round(frame, ends, body, bound, slots, &types);
+        let scope = self.close_scope()?;
+        let outputs = result?;
+        let before = slots.len();
+        for (storage, _) in &scope.written {
+            let is_carried = slots.iter().any(
+                |slot| matches!(slot, Slot::Storage(known) if std::rc::Rc::ptr_eq(known, storage)),
+            );
+            if !is_carried {
+                slots.push(Slot::Storage(storage.clone()));
+            }
+        }
+        Ok((slots.len() == before).then_some((scope, outputs)))
+    }
+
+    fn carried_types(&mut self, slots: &[Slot]) -> Result<Vec<TensorType>> {
+        let mut types = Vec::new();
+        for slot in slots {
+            types.push(match slot {
+                Slot::Storage(storage) => {
+                    let value = self.storage_value(storage)?;
+                    self.type_of(value)?
+                }
+                Slot::Value(kind, before, _) => {
+                    let id = self.slot_value(before, None)?;
+                    let id = self.of_kind(id, *kind)?;
+                    self.builder().ty(id)
+                }
+            });
+        }
+        Ok(types)
+    }
+
+    fn run_round(
+        &mut self,
+        frame: &Frame,
+        ends: &Ends,
+        body: &[Statement],
+        bound: &[(String, Template)],
+        slots: &[Slot],
+        types: &[TensorType],
+    ) -> Result<Vec<ValueId>> {
+        let mut frame = frame.clone();
+        let mut results = Vec::new();
+        let trip = self.region_input("round", TensorType::new::<i64>(DType::I64, []));
+        for ty in types {
+            results.push(self.region_input("carried", ty.clone()));
+        }
+        self.adopt(&mut frame, bound.to_vec(), slots, &results)?;
+        if let Some((variable, _)) = &ends.count {
+            let trip = Datum::Dynamic(Kind::Int, self.new_tensor(trip));
+            frame.locals.insert((*variable).to_string(), trip);
+        }
+        self.block(&mut frame, body)?;
+        let again = match ends.condition {
+            Some(condition) => self.eval(&frame, condition)?,
+            None => Datum::bool(true),
+        };
+        let mut outputs = vec![self.slot_value(&again, None)?];
+        let values = self.after_round(&frame, bound, slots)?;
+        for (value, ty) in values.iter().zip(types) {
+            let id = match value {
+                Some(value) => self.slot_value(value, Some(ty))?,
+                None => continue,
+            };
+            let found = self.builder().ty(id);
+            self.require_same_type(ty, &found)?;
+            outputs.push(id);
+        }
+        for slot in slots {
+            if let Slot::Storage(storage) = slot {
+                let value = self.storage_value(storage)?;
+                outputs.push(self.captured(value)?);
+            }
+        }
+        Ok(outputs)
+    }
+
+    fn region_input(&mut self, name: &str, ty: TensorType) -> ValueId {
+        let id = self.builder().input(name, ty).id();
+        self.scope_mut().own_inputs.push(id);
+        id
+    }
+
+    /// What the carried variables hold at the end of a round, slot by slot.
+    fn after_round(
+        &mut self,
+        frame: &Frame,
+        bound: &[(String, Template)],
+        slots: &[Slot],
+    ) -> Result<Vec<Option<Datum>>> {
+        let mut values: Vec<Option<Datum>> = vec![None; slots.len()];
+        for (name, template) in bound {
+            let Some(value) = frame.locals.get(name) else {
+                continue;
+            };
+            if !fill(template, value, &mut values) {
+                let message = format!("a loop on tensors that changes the structure of {name}");
+                let help = "lists that grow within such a loop are not supported";
+                return Err(Error::unsupported(message).help(help));
+            }
+        }
+        Ok(values)
+    }
+
+    fn finish_loop(
+        &mut self,
+        frame: &mut Frame,
+        ends: &Ends,
+        bound: Vec<(String, Template)>,
+        slots: &[Slot],
+        scope: Scope,
+        outputs: &[ValueId],
+    ) -> Result<()> {
+        let trips = match &ends.count {
+            Some((_, tensor)) => Argument::Value(self.read(tensor)?),
+            None => Argument::Number(Scalar::Int(i64::MAX)),
+        };
+        let first = match ends.condition {
+            Some(condition) => {
+                let condition = self.eval(frame, condition)?;
+                self.converted(Kind::Bool, &condition)?
+            }
+            None => Datum::bool(true),
+        };
+        let first = self.slot_value(&first, None)?;
+        let mut arguments = vec![trips, Argument::Value(first)];
+        let mut types = Vec::new();
+        for slot in slots {
+            let id = match slot {
+                Slot::Value(kind, before, _) => {
+                    let id = self.slot_value(before, None)?;
+                    self.of_kind(id, *kind)?
+                }
+                Slot::Storage(storage) => {
+                    let value = self.storage_value(storage)?;
+                    self.captured(value)?
+                }
+            };
+            types.push(self.builder().ty(id));
+            arguments.push(Argument::Value(id));
+        }
+        let captures = self.all_captures(&[&scope])?;
+        for (outer, _) in &captures {
+            arguments.push(Argument::Value(self.captured(*outer)?));
+        }
+        let carried = slots.len();
+        let body = close_graph(scope, "body", &captures, outputs)?;
+        let results = self.add_region(Region::Loop { body, carried }, arguments, types);
+        self.adopt(frame, bound, slots, &results)
+    }
+}
+
+/// A variable's value before the loop, whose tensors and numbers are carried.
+fn carried(value: &Datum, slots: &mut Vec<Slot>) -> Template {
+    let mut slot = |kind: Option<Kind>| {
+        slots.push(Slot::Value(kind, value.clone(), value.clone()));
+        Template::Result(slots.len() - 1)
+    };
+    match value {
+        Datum::Tensor(_) => slot(None),
+        Datum::Dynamic(kind, _) => slot(Some(*kind)),
+        Datum::Number(number) => slot(Some(super::merge::number_kind(number))),
+        Datum::Tuple(items) => {
+            Template::Tuple(items.iter().map(|item| carried(item, slots)).collect())
+        }
+        other => Template::Same(other.clone()),
+    }
+}
+
+/// Puts a value's parts where the template says; false if it is of another structure.
+fn fill(template: &Template, value: &Datum, values: &mut [Option<Datum>]) -> bool {
+    match (template, value) {
+        (Template::Result(index), value) => {
+            if let Some(slot) = values.get_mut(*index) {
+                *slot = Some(value.clone());
+            }
+            matches!(
+                value,
+                Datum::Tensor(_) | Datum::Dynamic(..) | Datum::Number(_) | Datum::Uninitialized
+            )
+        }
+        (Template::Tuple(templates), Datum::Tuple(items)) => {
+            let mut pairs = templates.iter().zip(items.iter());
+            templates.len() == items.len()
+                && pairs.all(|(template, item)| fill(template, item, values))
+        }
+        (Template::Same(before), after) => match (before, after) {
+            (Datum::List(a), Datum::List(b)) => std::rc::Rc::ptr_eq(a, b),
+            (Datum::None, Datum::None) | (Datum::Uninitialized, _) => true,
+            (Datum::Str(a), Datum::Str(b)) => a == b,
+            (Datum::Object(a), Datum::Object(b)) => std::rc::Rc::ptr_eq(a, b),
+            (Datum::Dict(a), Datum::Dict(b)) => std::rc::Rc::ptr_eq(a, b),
+            _ => false,
+        },
+        _ => false,
     }
 }

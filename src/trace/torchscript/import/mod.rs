@@ -5,6 +5,7 @@
 //! tensors become regions ([`control`]). Tensors given as inputs are never changed: a write to one changes its value for
 //! the rest of the program only.
 
+mod assigned;
 mod builtins;
 mod call;
 mod control;
@@ -12,6 +13,7 @@ mod datum;
 mod evaluate;
 mod faults;
 mod loops;
+mod merge;
 mod number;
 mod object;
 mod operator;

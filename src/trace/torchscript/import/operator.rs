@@ -38,6 +38,7 @@ impl Importer<'_> {
     /// A call that becomes a node, or a fault if there is no such operator.
     pub(super) fn tensor_operator(&mut self, name: &str, arguments: Arguments) -> Result<Datum> {
         let dynamic = dynamic_kind(name, &arguments);
+        let name = dynamic.and_then(|_| tensor_name(name)).unwrap_or(name);
         let Some((operator, converted)) = self.resolve(name, &arguments)? else {
             return Ok(self.unsupported(no_overload(name, &arguments)));
         };
@@ -194,6 +195,21 @@ fn dynamic_kind(name: &str, arguments: &Arguments) -> Option<Kind> {
         "div" => kind.map(|_| Kind::Float),
         _ => kind,
     }
+}
+
+/// The tensor operator for one of Python's operators on numbers, where their names differ.
+fn tensor_name(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "aten::__not__" => "aten::logical_not",
+        "aten::__and__" => "aten::logical_and",
+        "aten::__or__" => "aten::logical_or",
+        "aten::__xor__" => "aten::logical_xor",
+        "aten::floordiv" => "aten::floor_divide",
+        "prim::min" | "aten::min" => "aten::minimum",
+        "prim::max" | "aten::max" => "aten::maximum",
+        "prim::abs" => "aten::abs",
+        _ => return None,
+    })
 }
 
 fn no_overload(name: &str, arguments: &Arguments) -> Error {

@@ -18,6 +18,8 @@ pub struct Scope {
     pub builder: Rc<Builder>,
     /// Values of the scope around it that the body uses, and its inputs that stand for them, in order.
     pub captures: Vec<(ValueRef, ValueId)>,
+    /// Inputs that stand for no captured value: a loop's round and what it carries.
+    pub own_inputs: Vec<ValueId>,
     /// Where each captured value stands in `captures`.
     known: BTreeMap<ValueRef, ValueId>,
     /// Storages of scopes around it that were written in it, with what they held before.
@@ -37,6 +39,7 @@ impl Scope {
             number,
             builder: Rc::new(builder),
             captures: Vec::new(),
+            own_inputs: Vec::new(),
             known: BTreeMap::new(),
             written: Vec::new(),
             unnamed: HashSet::new(),
@@ -81,13 +84,14 @@ impl Importer<'_> {
     pub(super) fn close_scope(&mut self) -> Result<Scope> {
         let closed = self.regions.pop();
         let mut scope = closed.ok_or_else(|| Error::internal("no region is open"))?;
-        for (storage, state) in scope.written.iter_mut().rev() {
-            let mut held = storage.state.borrow_mut();
-            std::mem::swap(&mut *held, state);
-            // Values cached for either content must not be taken for the other's.
-            held.version = held.version.max(state.version) + 1;
-        }
+        exchange(&mut scope.written);
         Ok(scope)
+    }
+
+    /// Goes on with the body of a region that was closed.
+    pub(super) fn reopen_scope(&mut self, mut scope: Scope) {
+        exchange(&mut scope.written);
+        self.regions.push(scope);
     }
 
     /// True if the value belongs to the graph or to a region around the statement that is run.
@@ -129,9 +133,14 @@ impl Importer<'_> {
         }
         Ok(outer.id)
     }
+}
 
-    /// Makes a value of the scope around known as an input of the innermost one.
-    pub(super) fn define_capture(&mut self, outer: ValueRef, inner: ValueId) {
-        self.scope_mut().known.insert(outer, inner);
+/// Exchanges what storages hold with what is kept for them.
+fn exchange(written: &mut [(Rc<Storage>, StorageState)]) {
+    for (storage, state) in written.iter_mut().rev() {
+        let mut held = storage.state.borrow_mut();
+        std::mem::swap(&mut *held, state);
+        // Values cached for either content must not be taken for the other's.
+        held.version = held.version.max(state.version) + 1;
     }
 }

@@ -95,7 +95,7 @@ impl Importer<'_> {
     }
 
     /// Gives a storage a new value.
-    fn set_storage(&mut self, storage: &Rc<Storage>, id: ValueId) {
+    pub(super) fn set_storage(&mut self, storage: &Rc<Storage>, id: ValueId) {
         let depth = self.depth();
         let scope = self.scope_mut();
         let before = storage.state.borrow().clone();

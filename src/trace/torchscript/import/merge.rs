@@ -1,0 +1,152 @@
+//! One value for what two ways through the program give.
+
+use std::rc::Rc;
+
+use crate::dtype::DType;
+
+use super::Importer;
+use super::datum::{Datum, Kind};
+use super::number::Number;
+use super::operator::python_dtype;
+use super::tensor::Storage;
+
+/// A value in which results of a region are still to be put.
+#[derive(Clone, Debug)]
+pub enum Template {
+    /// A value that is the same either way.
+    Same(Datum),
+    /// The result of this index.
+    Result(usize),
+    /// A tuple.
+    Tuple(Vec<Template>),
+    /// A list.
+    List(Vec<Template>),
+    /// A named tuple.
+    NamedTuple(Rc<str>, Vec<(String, Template)>),
+}
+
+/// A result of a region.
+#[derive(Clone, Debug)]
+pub enum Slot {
+    /// One of two values; to Python a number of this kind, or a tensor.
+    Value(Option<Kind>, Datum, Datum),
+    /// What a storage holds afterwards.
+    Storage(Rc<Storage>),
+}
+
+impl Importer<'_> {
+    /// What a variable holds after either of two ways. What cannot be one value must not be used afterwards.
+    pub(super) fn merge(&self, a: &Datum, b: &Datum, slots: &mut Vec<Slot>) -> Template {
+        if same_value(a, b) {
+            return Template::Same(a.clone());
+        }
+        match (a, b) {
+            (Datum::Unknown, _) | (_, Datum::Unknown) => Template::Same(Datum::Unknown),
+            (Datum::Tuple(a), Datum::Tuple(b)) if a.len() == b.len() => {
+                Template::Tuple(self.merge_all(a, b, slots))
+            }
+            (Datum::List(x), Datum::List(y)) => {
+                let (x, y) = (x.items.borrow(), y.items.borrow());
+                match x.len() == y.len() {
+                    true => Template::List(self.merge_all(&x, &y, slots)),
+                    false => Template::Same(Datum::Uninitialized),
+                }
+            }
+            (Datum::NamedTuple(class, x), Datum::NamedTuple(_, y)) if x.len() == y.len() => {
+                let pairs = x.iter().zip(y.iter());
+                let fields = pairs
+                    .map(|((name, x), (_, y))| (name.clone(), self.merge(x, y, slots)))
+                    .collect();
+                Template::NamedTuple(class.clone(), fields)
+            }
+            _ => match (kind_of(a), kind_of(b)) {
+                (Some(x), Some(y)) => {
+                    slots.push(Slot::Value(common(x, y), a.clone(), b.clone()));
+                    Template::Result(slots.len() - 1)
+                }
+                _ => Template::Same(Datum::Uninitialized),
+            },
+        }
+    }
+
+    fn merge_all(&self, a: &[Datum], b: &[Datum], slots: &mut Vec<Slot>) -> Vec<Template> {
+        let pairs = a.iter().zip(b);
+        pairs.map(|(a, b)| self.merge(a, b, slots)).collect()
+    }
+
+    /// The value with the results in it.
+    pub(super) fn instantiate(&self, template: &Template, values: &[Datum]) -> Datum {
+        let all = |items: &[Template]| -> Vec<Datum> {
+            let items = items.iter();
+            items.map(|item| self.instantiate(item, values)).collect()
+        };
+        match template {
+            Template::Same(value) => value.clone(),
+            Template::Result(index) => values.get(*index).cloned().unwrap_or(Datum::Unknown),
+            Template::Tuple(items) => Datum::tuple(all(items)),
+            Template::List(items) => self.list(all(items)),
+            Template::NamedTuple(class, fields) => {
+                let fields: Vec<(String, Datum)> = fields
+                    .iter()
+                    .map(|(name, field)| (name.clone(), self.instantiate(field, values)))
+                    .collect();
+                Datum::NamedTuple(class.clone(), fields.into())
+            }
+        }
+    }
+}
+
+/// What a value is as a result of a region; none if it cannot be one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ResultKind {
+    Tensor,
+    Number(Kind),
+    /// Takes the kind of the other.
+    Any,
+}
+
+fn kind_of(value: &Datum) -> Option<ResultKind> {
+    match value {
+        Datum::Tensor(_) => Some(ResultKind::Tensor),
+        Datum::Dynamic(kind, _) => Some(ResultKind::Number(*kind)),
+        Datum::Number(number) => Some(ResultKind::Number(number_kind(number))),
+        Datum::Uninitialized => Some(ResultKind::Any),
+        _ => None,
+    }
+}
+
+/// Python's type of a known number.
+pub fn number_kind(number: &Number) -> Kind {
+    match python_dtype(number) {
+        DType::Bool => Kind::Bool,
+        DType::F64 => Kind::Float,
+        _ => Kind::Int,
+    }
+}
+
+fn common(a: ResultKind, b: ResultKind) -> Option<Kind> {
+    match (a, b) {
+        (ResultKind::Number(kind), ResultKind::Any)
+        | (ResultKind::Any, ResultKind::Number(kind)) => Some(kind),
+        (ResultKind::Number(a), ResultKind::Number(b)) => Some(match a == b {
+            true => a,
+            false => Kind::Float,
+        }),
+        _ => None,
+    }
+}
+
+fn same_value(a: &Datum, b: &Datum) -> bool {
+    match (a, b) {
+        (Datum::None, Datum::None) | (Datum::Uninitialized, Datum::Uninitialized) => true,
+        (Datum::Number(a), Datum::Number(b)) => a == b,
+        (Datum::Str(a), Datum::Str(b)) | (Datum::Device(a), Datum::Device(b)) => a == b,
+        (Datum::Tensor(a), Datum::Tensor(b)) => Rc::ptr_eq(a, b),
+        (Datum::Dynamic(_, a), Datum::Dynamic(_, b)) => Rc::ptr_eq(a, b),
+        (Datum::Object(a), Datum::Object(b)) => Rc::ptr_eq(a, b),
+        (Datum::List(a), Datum::List(b)) => Rc::ptr_eq(a, b),
+        (Datum::Dict(a), Datum::Dict(b)) => Rc::ptr_eq(a, b),
+        (Datum::Function(a), Datum::Function(b)) => a == b,
+        _ => false,
+    }
+}
