@@ -1,180 +1,108 @@
 //! Imports archives and runs the graphs on the oracle: the fixtures, and the corpus where it is present.
-
-mod support;
+//!
+//! `ONLY=text` replays the cases whose name contains the text, `SHOW=1` prints what became of each.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use onionskin::cases::{self, Case, CaseArchive, CaseRef};
+use onionskin::compare::compare;
 use onionskin::error::{Error, Kind};
-use onionskin::interp;
-use onionskin::ir::Module;
-use onionskin::trace::torchscript::{Archive, Entry, ImportOptions, InputSpec, import};
-use support::{Case, Tolerance};
+use onionskin::model::{CompileOptions, Device, Model};
 
 /// What became of a case.
 #[derive(Debug)]
 enum Outcome {
-    /// All input sets give the recorded outputs. How many graphs it took: one, or more where sizes needed others.
+    /// All calls gave the recorded outputs. How many graphs it took: more than one where sizes needed others.
     Passed(usize),
-    /// The dictionary lacks operators; what was missing.
-    Missing(String),
+    /// Something is not supported, and the importer said so.
+    Unsupported(String),
     /// Anything else.
     Failed(String),
 }
 
-fn imported(case: &Case, inputs: Option<Vec<InputSpec>>) -> Result<Module, Error> {
-    let archive = Archive::from_bytes(case.file("model.pt"))?;
-    let entry = Entry {
-        inputs,
-        ..Entry::default()
-    };
-    let options = ImportOptions {
-        entries: vec![entry],
-        ..ImportOptions::default()
-    };
-    import(&archive, &options)
+fn corpus() -> Option<PathBuf> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/corpus");
+    let path = std::env::var_os("ONIONSKIN_CORPUS").map_or_else(beside, PathBuf::from);
+    path.is_dir().then_some(path)
 }
 
-fn outcome(error: &Error) -> Outcome {
-    let lacks = |error: &Error| error.kind() == Kind::Unsupported;
-    if error.iter().all(lacks) {
-        return Outcome::Missing(error.to_string());
+fn show() -> bool {
+    std::env::var_os("SHOW").is_some()
+}
+
+fn open(archive: &CaseArchive) -> Result<Model, Error> {
+    match archive {
+        CaseArchive::Path(path) => Model::open(path),
+        CaseArchive::Bytes(bytes) => Model::from_bytes(bytes.to_vec()),
     }
-    Outcome::Failed(error.to_string())
 }
 
-/// Runs a case as it was recorded. One graph must do for all sets of inputs whose sizes its guards allow.
-fn replay(case: &Case) -> Outcome {
-    let sets = match case.description.get("sets") {
-        Some(sets) => sets.as_array().unwrap().clone(),
-        None => vec![operator_set(case)],
-    };
-    let mut graphs: Vec<(Vec<InputSpec>, Module)> = Vec::new();
-    for set in &sets {
-        if set.get("calls").is_some() {
-            return Outcome::Missing("a case of several calls".to_string());
+/// Replays a case as it was recorded, all sets on one session.
+fn replay(case: &Case) -> Result<Outcome, Error> {
+    let session = open(&case.archive)?.compile(&Device::Host, &CompileOptions::default())?;
+    for set in &case.sets {
+        let many = set.calls.len() > 1 || !set.before.is_empty();
+        if many {
+            return Ok(Outcome::Unsupported("several calls of one instance".into()));
         }
-        let tensors = case.tensors(set["file"].as_str().unwrap());
-        let mut flat = Vec::new();
-        let given = set["inputs"].as_array().unwrap().iter();
-        let specs: Vec<InputSpec> = given
-            .map(|value| support::spec(value, &tensors, &mut flat))
-            .collect();
-        let shapes: Vec<&[usize]> = flat.iter().map(|tensor| tensor.shape()).collect();
-        let fits = |(made_for, module): &(Vec<InputSpec>, Module)| {
-            same_constants(made_for, &specs) && module.graphs[0].bind(&shapes).is_ok()
-        };
-        if !graphs.iter().any(fits) {
-            if let Some((_, module)) = graphs.first()
-                && std::env::var_os("SHOW").is_some()
-            {
-                let refused = module.graphs[0].bind(&shapes).err();
-                println!("{}: {} again: {refused:?}", case.name, set["label"]);
+        for call in &set.calls {
+            let known = session.variants();
+            let got = session.call(&call.inputs)?;
+            if show() && known.len() < session.variants().len() {
+                let refusals = known.iter().map(|variant| {
+                    let inputs = variant.flatten(&call.inputs)?;
+                    let shapes: Vec<&[usize]> =
+                        inputs.iter().map(|tensor| tensor.shape()).collect();
+                    variant.graph.bind(&shapes)
+                });
+                let refusals: Vec<String> = refusals
+                    .map(|refusal| refusal.err().map_or("?".into(), |e| e.to_string()))
+                    .collect();
+                println!("  another graph for {}: {refusals:?}", set.label);
             }
-            match imported(case, Some(specs.clone())) {
-                Ok(module) => graphs.push((specs.clone(), module)),
-                Err(error) => return outcome(&error),
+            let differences = compare(&got, &call.output, set.tolerance);
+            if let Some(wrong) = differences.iter().find(|difference| !difference.passed()) {
+                return Ok(Outcome::Failed(format!("{}: {wrong}", set.label)));
             }
         }
-        let (_, module) = graphs.iter().find(|graph| fits(graph)).unwrap();
-        let graph = &module.graphs[0];
-        let outputs = match interp::run(graph, &module.weights, &flat) {
-            Ok(outputs) => outputs,
-            Err(error) => return Outcome::Failed(error.to_string()),
-        };
-        let tolerance = Tolerance {
-            rtol: set["rtol"].as_f64().unwrap(),
-            atol: set["atol"].as_f64().unwrap(),
-        };
-        let tree = graph.output_tree.clone().unwrap();
-        let bindings = graph.bind(&shapes).unwrap();
-        let compared = support::compare(
-            &set["output"],
-            &tensors,
-            &tree,
-            &outputs,
-            &bindings,
-            tolerance,
-        );
-        if let Err(message) = compared {
-            return Outcome::Failed(format!("set {}: {message}", set["label"]));
-        }
     }
-    Outcome::Passed(graphs.len())
+    Ok(Outcome::Passed(session.variants().len()))
 }
 
-/// An operator's case in the form of a set.
-fn operator_set(case: &Case) -> serde_json::Value {
-    let tensors = |key: &str, prefix: &str| -> Vec<serde_json::Value> {
-        let count = case.description[key].as_array().unwrap().len();
-        (0..count)
-            .map(|index| serde_json::json!({"tensor": format!("{prefix}{index}")}))
-            .collect()
-    };
-    let mut outputs = tensors("outputs", "out");
-    let output = match outputs.len() {
-        1 => outputs.remove(0),
-        _ => serde_json::json!({ "tuple": outputs }),
-    };
-    serde_json::json!({
-        "label": "",
-        "file": "io.safetensors",
-        "inputs": tensors("inputs", "in"),
-        "output": output,
-        "rtol": case.description["rtol"],
-        "atol": case.description["atol"],
+fn outcome(case: &CaseRef) -> Outcome {
+    let result = case.load().and_then(|case| replay(&case));
+    result.unwrap_or_else(|error| {
+        match error.iter().all(|error| error.kind() == Kind::Unsupported) {
+            true => Outcome::Unsupported(error.to_string()),
+            false => Outcome::Failed(error.to_string()),
+        }
     })
 }
 
-fn same_constants(a: &[InputSpec], b: &[InputSpec]) -> bool {
-    a.len() == b.len()
-        && a.iter().zip(b).all(|pair| match pair {
-            (InputSpec::Tensor(a), InputSpec::Tensor(b)) => {
-                a.dtype == b.dtype && a.rank() == b.rank()
-            }
-            (InputSpec::Tuple(a), InputSpec::Tuple(b))
-            | (InputSpec::List(a), InputSpec::List(b)) => same_constants(a, b),
-            (InputSpec::Dict(a), InputSpec::Dict(b)) => {
-                let values = |entries: &[(String, InputSpec)]| {
-                    entries
-                        .iter()
-                        .map(|(_, value)| value.clone())
-                        .collect::<Vec<_>>()
-                };
-                a.iter()
-                    .map(|(key, _)| key)
-                    .eq(b.iter().map(|(key, _)| key))
-                    && same_constants(&values(a), &values(b))
-            }
-            (a, b) => a == b,
-        })
-}
-
-/// Replays every case of a folder; with `SHOW` set, prints what became of each.
+/// Replays every case of a folder.
 fn replay_folder(folder: &Path) -> BTreeMap<&'static str, usize> {
     let wanted = std::env::var("ONLY").unwrap_or_default();
     let mut counts = BTreeMap::new();
     let mut failures = Vec::new();
-    for path in support::cases(folder) {
-        if !path.to_string_lossy().contains(&wanted) {
+    for case in cases::find(folder).unwrap() {
+        if !case.name.contains(&wanted) {
             continue;
         }
-        for case in Case::read(&path) {
-            let outcome = replay(&case);
-            if std::env::var_os("SHOW").is_some() {
-                println!("{}: {outcome:?}", case.name);
-            }
-            let kind = match outcome {
-                Outcome::Passed(1) => "passed",
-                Outcome::Passed(_) => "passed with several graphs",
-                Outcome::Missing(_) => "operators missing",
-                Outcome::Failed(message) => {
-                    failures.push(format!("{}: {message}", case.name));
-                    "failed"
-                }
-            };
-            *counts.entry(kind).or_insert(0) += 1;
+        let outcome = outcome(&case);
+        if show() {
+            println!("{}: {outcome:?}", case.name);
         }
+        let kind = match outcome {
+            Outcome::Passed(0 | 1) => "passed",
+            Outcome::Passed(_) => "passed with several graphs",
+            Outcome::Unsupported(_) => "unsupported",
+            Outcome::Failed(message) => {
+                failures.push(format!("{}: {message}", case.name));
+                "failed"
+            }
+        };
+        *counts.entry(kind).or_insert(0) += 1;
     }
     println!("{}: {counts:?}", folder.display());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -182,8 +110,9 @@ fn replay_folder(folder: &Path) -> BTreeMap<&'static str, usize> {
 }
 
 fn both(kind: &str) {
-    replay_folder(&support::fixtures().join(kind));
-    match support::corpus() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cases");
+    replay_folder(&fixtures.join(kind));
+    match corpus() {
         Some(corpus) => drop(replay_folder(&corpus.join(kind))),
         None => println!("no corpus: only the fixtures were replayed"),
     }

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Operand, Rules, operands, strided, values};
-use crate::dim::Bindings;
+use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Result};
 use crate::shape::{Shape, TensorType, sizes};
 use crate::symbols::Symbols;
@@ -28,7 +28,10 @@ impl Rules for Expand {
             .checked_sub(x.rank())
             .ok_or_else(|| Error::operator(complain()))?;
         for (size, wanted) in x.shape.iter().zip(&self.shape[new..]) {
-            if !size.is(1) {
+            // A size whose example is 1 is repeated; it is 1 from here on.
+            if symbols.hint(size)? == 1 && symbols.hint(wanted)? != 1 {
+                symbols.require_equal(size, &Dim::ONE, complain)?;
+            } else if !size.is(1) {
                 symbols.require_equal(size, wanted, complain)?;
             }
         }
