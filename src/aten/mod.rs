@@ -23,6 +23,16 @@ mod activation;
 mod advanced;
 mod attention;
 mod contraction;
+mod convolution;
+mod grid;
+mod linear;
+mod normalization;
+mod pooling;
+mod recurrent;
+mod resample;
+mod resize;
+mod softmax;
+mod windows;
 mod convert;
 mod convolution;
 mod create;
@@ -76,6 +86,8 @@ const FAMILIES: &[&[Composite]] = &[
     statistics::ROWS,
     view::ROWS,
     write::ROWS,
+    grid::ROWS,
+    recurrent::ROWS,
 ];
 
 /// An operator: its overloads and what they compute.

@@ -7,7 +7,6 @@ use std::f64::consts::PI;
 
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::error::Result;
 use crate::ir::{Number, Value};
 use crate::scalar::round;
 
@@ -44,8 +43,8 @@ pub(super) struct Line<'g> {
 }
 
 impl Kernel {
-    pub fn apply<'g>(self, x: Value<'g>, line: &Line<'g>) -> Result<Value<'g>> {
-        Ok(match self {
+    pub fn apply<'g>(self, x: Value<'g>, line: &Line<'g>) -> Value<'g> {
+        match self {
             Kernel::Nearest => x.index_select(line.dim, line.nearest()),
             Kernel::NearestCentre => {
                 let place = ((line.outputs() + 0.5) * line.ratio.clone()).floor();
@@ -53,10 +52,10 @@ impl Kernel {
             }
             Kernel::Linear => line.linear(x),
             Kernel::Cubic => line.cubic(x),
-            Kernel::SmoothLinear => line.smooth(x, 2, triangle)?,
-            Kernel::SmoothCubic => line.smooth(x, 4, keys)?,
-            Kernel::SmoothLanczos => line.smooth(x, 6, lanczos)?,
-        })
+            Kernel::SmoothLinear => line.smooth(x, 2, triangle),
+            Kernel::SmoothCubic => line.smooth(x, 4, keys),
+            Kernel::SmoothLanczos => line.smooth(x, 6, lanczos),
+        }
     }
 }
 
@@ -157,12 +156,7 @@ impl<'g> Line<'g> {
 
     /// Every input element within reach, weighted by its distance in output elements (or in input elements where the
     /// output is the finer one). `width` is that of the filter.
-    fn smooth(
-        &self,
-        x: Value<'g>,
-        width: i64,
-        filter: fn(Value<'g>) -> Value<'g>,
-    ) -> Result<Value<'g>> {
+    fn smooth(&self, x: Value<'g>, width: i64, filter: fn(Value<'g>) -> Value<'g>) -> Value<'g> {
         let builder = x.builder();
         let dtype = compute_dtype(x);
         let ratio = builder.full(dtype, vec![], self.ratio.clone());
@@ -171,7 +165,7 @@ impl<'g> Line<'g> {
         let centre = (self.outputs() + 0.5) * ratio;
         let low = (centre - reach + 0.5).trunc().maximum(0.0);
         let high = (centre + reach + 0.5).trunc().minimum(&self.input);
-        let taps = self.taps(width)?;
+        let taps = self.taps(width);
         let place = low.unsqueeze(1) + builder.iota(dtype, vec![taps.clone()], 0);
         let distance = (place - centre.unsqueeze(1) + 0.5) / coarse;
         let weights = place.lt(high.unsqueeze(1)).where_(filter(distance), 0.0);
@@ -186,11 +180,11 @@ impl<'g> Line<'g> {
             .reshape(shape);
         let mut beside = weights.shape();
         beside.resize(x.rank() - axis + 1, Dim::ONE);
-        Ok((picked * weights.reshape(beside)).sum(&[axis as i64 + 1], false))
+        (picked * weights.reshape(beside)).sum(&[axis as i64 + 1], false)
     }
 
     /// How many input elements a filter of `width` can touch: `2·ceil(reach) + 1`.
-    fn taps(&self, width: i64) -> Result<Dim> {
+    fn taps(&self, width: i64) -> Dim {
         let half = width / 2;
         let reach = match &self.ratio {
             Number::Scalar(ratio) => {
@@ -205,7 +199,7 @@ impl<'g> Line<'g> {
                 (above * half).ceil_div(&beneath).maximum(&Dim::from(half))
             }
         };
-        Ok(reach * 2 + 1)
+        reach * 2 + 1
     }
 
     /// A number for each output element, shaped to broadcast along the axis.

@@ -175,7 +175,7 @@ fn resize<'g>(a: &Args<'g>, count: usize, kernel: Kernel) -> Result<Value<'g>> {
             *scale,
             a.bool("align_corners"),
         );
-        y = kernel.apply(y, &line)?;
+        y = kernel.apply(y, &line);
         if is_blend && x.dtype() == DType::U8 {
             // PyTorch stores bytes after each axis.
             y = (y + 0.5)
