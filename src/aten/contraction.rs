@@ -79,10 +79,10 @@ pub(super) fn einsum<'g>(equation: &str, operands: &[Value<'g>]) -> Result<Value
         let wanted: Vec<Label> = later.chain(&equation.output).copied().collect();
         product = multiply(product, next, &wanted)?;
     }
-    Ok(product
-        .summed(&equation.output)
-        .ordered(&equation.output)
-        .to(dtype))
+    let result = product.summed(&equation.output).ordered(&equation.output);
+    // A sum over a single operand is `torch.sum`, which gives integers as `i64`.
+    let keeps = 1 < operands.len() || dtype.is_float();
+    Ok(if keeps { result.to(dtype) } else { result })
 }
 
 /// An index of the formula.
@@ -129,9 +129,8 @@ impl<'g> Term<'g> {
             return self;
         }
         let dims: Vec<i64> = gone.into_iter().map(|axis| axis as i64).collect();
-        let dtype = self.value.dtype();
         Term {
-            value: self.value.sum(&dims, false).to(dtype),
+            value: self.value.sum(&dims, false),
             labels: kept.into_iter().map(|axis| self.labels[axis]).collect(),
         }
     }
@@ -163,7 +162,9 @@ fn multiply<'g>(x: Term<'g>, y: Term<'g>, wanted: &[Label]) -> Result<Term<'g>> 
         one.labels.iter().copied().filter(is_kept).collect()
     };
     let (kept_x, kept_y) = (in_one(&x, &y), in_one(&y, &x));
-    let (x, y) = (x.summed(&kept_x), y.summed(&kept_y));
+    let dtype = x.value.dtype();
+    let (mut x, mut y) = (x.summed(&kept_x), y.summed(&kept_y));
+    (x.value, y.value) = (x.value.to(dtype), y.value.to(dtype));
     let shared: Vec<Label> = x
         .labels
         .iter()

@@ -60,6 +60,7 @@ struct Tap<'g> {
     weight: Option<Value<'g>>,
 }
 
+/// Half precision computes in half precision here, as PyTorch does.
 fn grid_sample<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (input, grid) = (a.tensor("input"), a.tensor("grid"));
     let (mode, padding) = (a.int("interpolation_mode"), a.int("padding_mode"));
@@ -75,7 +76,6 @@ fn grid_sample<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         return a.reject(format!("samples {} at {}", input.ty(), grid.ty()));
     }
     let points = vec![batch.clone(), Dim::ONE, Dim::product(outputs)];
-    let wide = grid.to_compute();
     let mut taps = vec![];
     for (axis, size) in space.iter().enumerate() {
         let side = Side {
@@ -84,7 +84,7 @@ fn grid_sample<'g>(a: &Args<'g>) -> Result<Value<'g>> {
             align_corners: a.bool("align_corners"),
         };
         // The grid names the last axis first.
-        let coordinate = wide.select(-1, (space.len() - 1 - axis) as i64);
+        let coordinate = grid.select(-1, (space.len() - 1 - axis) as i64);
         taps.push((side.taps(coordinate.reshape(points.clone()), mode)?, side));
     }
     let flat =
@@ -98,7 +98,7 @@ fn grid_sample<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         .reduce(|sum, term| sum + term)
         .ok_or_else(|| Error::operator("samples nothing"))?;
     let shape = [&[batch.clone(), channels.clone()], outputs].concat();
-    Ok(sum.reshape(shape).to(input.dtype()))
+    Ok(sum.reshape(shape))
 }
 
 /// One tap of each axis, in every way.

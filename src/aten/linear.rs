@@ -288,7 +288,8 @@ fn added<'g>(a: &Args<'g>, left: &str, right: &str) -> Result<Value<'g>> {
     weighted(a, wide(a, left).matmul(wide(a, right)))
 }
 
-/// `beta · self + alpha · product`. With `beta = 0` even infinities in `self` do not count.
+/// `beta · self + alpha · product`. With `beta = 0` even infinities in `self` do not count. For integers the factors are
+/// integers, too.
 fn weighted<'g>(a: &Args<'g>, product: Value<'g>) -> Result<Value<'g>> {
     let (x, beta, alpha) = (a.tensor("self"), a.scalar("beta"), a.scalar("alpha"));
     let dtype = a.dtype("out_dtype").unwrap_or(x.dtype());
@@ -296,7 +297,7 @@ fn weighted<'g>(a: &Args<'g>, product: Value<'g>) -> Result<Value<'g>> {
         if factor.to_f64() == 1.0 {
             value
         } else {
-            value * factor
+            value * factor.cast(value.dtype())
         }
     };
     let product = times(product, alpha);
@@ -385,6 +386,7 @@ fn cross<'g>(x: Value<'g>, y: Value<'g>, dim: i64) -> Value<'g> {
 
 /// Powers `0..count` of every element along a new last axis.
 fn powers<'g>(x: Value<'g>, count: Option<Dim>) -> Value<'g> {
+    let x = if x.rank() == 0 { x.unsqueeze(0) } else { x };
     let count = count.unwrap_or(x.size(-1));
     let x = x.to(x.dtype().to_sum()).unsqueeze(-1);
     let (mut ones, mut repeated) = (x.shape(), x.shape());

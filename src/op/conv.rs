@@ -215,15 +215,52 @@ impl Geometry {
                     };
                     let line = ((channel * self.space[0] + from_z) * height + from_y) * width;
                     let to = (z * height_out + y) * width_out;
-                    for x in 0..width_out {
-                        if let Some(from_x) = self.source(2, x, tap[2]) {
-                            out[to + x] = image[line + from_x];
-                        }
-                    }
+                    self.copy_line(
+                        &image[line..line + width],
+                        tap[2],
+                        &mut out[to..to + width_out],
+                    );
                 }
             }
         }
         patches
+    }
+
+    /// What one tap sees of one line; the rest stays zero.
+    fn copy_line<T: Copy>(&self, line: &[T], tap: usize, out: &mut [T]) {
+        let geometry = &self.axes[2];
+        let start = tap as i64 * geometry.dilation - geometry.low;
+        if geometry.base_dilation != 1 {
+            for (x, slot) in out.iter_mut().enumerate() {
+                if let Some(from) = self.source(2, x, tap) {
+                    *slot = line[from];
+                }
+            }
+            return;
+        }
+        // The first position that does not lie in front of the line, and how much of the line it sees.
+        let stride = geometry.stride;
+        let first = if start < 0 {
+            (stride - 1 - start) / stride
+        } else {
+            0
+        };
+        let from = usize::try_from(first * stride + start).unwrap_or(usize::MAX);
+        let seen = line.get(from..).unwrap_or_default();
+        let slots = usize::try_from(first)
+            .ok()
+            .and_then(|first| out.get_mut(first..));
+        let slots = slots.unwrap_or_default();
+        if stride == 1 {
+            let length = seen.len().min(slots.len());
+            slots[..length].copy_from_slice(&seen[..length]);
+        } else {
+            let every = seen.iter().step_by(stride as usize);
+            slots
+                .iter_mut()
+                .zip(every)
+                .for_each(|(slot, value)| *slot = *value);
+        }
     }
 
     /// The input index that an output position sees through a tap; `None` where it sees a zero.

@@ -173,10 +173,18 @@ fn fold<T: Copy>(
     function: impl Fn(T, T) -> T,
 ) -> Result<Vec<T>> {
     let mut out = vec![start; numel];
-    let mut data = data.into_iter();
-    strided::for_each_offset(shape, strides, 0, |offset| {
-        if let (Some(slot), Some(value)) = (out.get_mut(offset as usize), data.next()) {
-            *slot = function(*slot, value);
+    let mut data = data.as_slice();
+    strided::for_each_line(shape, strides, 0, |offset, length, step| {
+        let (line, rest) = data.split_at(length.min(data.len()));
+        data = rest;
+        let slots = out.get_mut(offset as usize..).unwrap_or_default();
+        match (slots.first_mut(), step) {
+            (Some(slot), 0) => *slot = line.iter().fold(*slot, |x, y| function(x, *y)),
+            _ => {
+                for (slot, value) in slots.iter_mut().step_by(step.max(1) as usize).zip(line) {
+                    *slot = function(*slot, *value);
+                }
+            }
         }
         Ok(())
     })?;

@@ -10,20 +10,61 @@ pub(super) fn gather(
     strides: &[i64],
     offset: i64,
 ) -> Result<Tensor> {
-    let size = tensor.dtype().size();
-    let numel: usize = shape.iter().product();
     let bytes = tensor.bytes();
-    let mut out = Vec::with_capacity(numel.saturating_mul(size));
+    let out = match tensor.dtype().size() {
+        1 => gather_elements::<1>(bytes, shape, strides, offset)?,
+        2 => gather_elements::<2>(bytes, shape, strides, offset)?,
+        4 => gather_elements::<4>(bytes, shape, strides, offset)?,
+        _ => gather_elements::<8>(bytes, shape, strides, offset)?,
+    };
+    Tensor::from_bytes(tensor.dtype(), shape, &out)
+}
+
+/// The same for elements of `N` bytes, a line along the last axis at a time.
+fn gather_elements<const N: usize>(
+    bytes: &[u8],
+    shape: &[usize],
+    strides: &[i64],
+    offset: i64,
+) -> Result<Vec<u8>> {
     let outside = || Error::internal("a view reads outside of its tensor");
-    for_each_offset(shape, strides, offset, |offset| {
-        let start = usize::try_from(offset)
-            .ok()
-            .and_then(|offset| offset.checked_mul(size))
-            .ok_or_else(outside)?;
-        out.extend_from_slice(bytes.get(start..start + size).ok_or_else(outside)?);
+    let elements: &[[u8; N]] = bytes.as_chunks().0;
+    let mut out: Vec<[u8; N]> = Vec::with_capacity(shape.iter().product());
+    for_each_line(shape, strides, offset, |start, length, step| {
+        let last = start + (length as i64 - 1) * step;
+        let (Ok(first), Ok(last)) = (usize::try_from(start), usize::try_from(last)) else {
+            return Err(outside());
+        };
+        if elements.len() <= first.max(last) {
+            return Err(outside());
+        }
+        match step {
+            0 => out.extend(std::iter::repeat_n(elements[first], length)),
+            1 => out.extend_from_slice(&elements[first..=last]),
+            _ => out
+                .extend((0..length as i64).map(|index| elements[(start + index * step) as usize])),
+        }
         Ok(())
     })?;
-    Tensor::from_bytes(tensor.dtype(), shape, &out)
+    Ok(out.into_flattened())
+}
+
+/// Calls `visit` for every line along the last axis with the offset of its first element, its length and its stride.
+pub(super) fn for_each_line(
+    shape: &[usize],
+    strides: &[i64],
+    offset: i64,
+    mut visit: impl FnMut(i64, usize, i64) -> Result<()>,
+) -> Result<()> {
+    match (shape, strides) {
+        ([outer @ .., length], [outer_strides @ .., step]) if 0 < *length => {
+            for_each_offset(outer, outer_strides, offset, |offset| {
+                visit(offset, *length, *step)
+            })
+        }
+        ([], _) => visit(offset, 1, 0),
+        _ => Ok(()),
+    }
 }
 
 /// Calls `visit` with the strided offset of every index of `shape`, in row-major order.
