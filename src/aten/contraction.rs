@@ -218,27 +218,28 @@ fn require_same(x: &Term, y: &Term, labels: &[Label]) -> Result<()> {
 
 /// An axis of size 1 whose label has another size elsewhere broadcasts: it is dropped, as if its term did not have it.
 fn equate_sizes(terms: &mut [Term]) -> Result<()> {
-    let mut sizes: Vec<(Label, Dim)> = Vec::new();
+    let Some(first) = terms.first() else {
+        return Ok(());
+    };
+    let symbols = first.value.builder().symbols();
+    let mut larger: BTreeSet<Label> = BTreeSet::new();
     for term in terms.iter() {
         for (label, size) in term.labels.iter().zip(term.value.shape()) {
-            if !size.is(1) && !sizes.iter().any(|(known, _)| known == label) {
-                sizes.push((*label, size));
+            if symbols.hint(&size)? != 1 {
+                larger.insert(*label);
             }
         }
     }
     for term in terms {
-        let shape = term.value.shape();
-        let stays = |(label, size): &(&Label, &Dim)| {
-            !size.is(1) || !sizes.iter().any(|(known, _)| known == *label)
-        };
-        let kept: Vec<(Label, Dim)> = term
-            .labels
-            .iter()
-            .zip(&shape)
-            .filter(stays)
-            .map(|(label, size)| (*label, size.clone()))
-            .collect();
-        let (labels, shape): (Vec<Label>, Vec<Dim>) = kept.into_iter().unzip();
+        let (mut labels, mut shape) = (Vec::new(), Vec::new());
+        for (label, size) in term.labels.iter().zip(term.value.shape()) {
+            if symbols.hint(&size)? == 1 && larger.contains(label) {
+                symbols.require_equal(&size, &Dim::ONE, String::new)?;
+            } else {
+                labels.push(*label);
+                shape.push(size);
+            }
+        }
         term.value = term.value.reshape(shape);
         term.labels = labels;
     }

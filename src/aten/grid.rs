@@ -72,9 +72,14 @@ fn grid_sample<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         return Err(Error::operator("has too few dimensions"));
     };
     let fits = space.len() == outputs.len() && (2..=3).contains(&space.len());
-    if !fits || !grid.size(-1).is(space.len() as i64) {
-        return a.reject(format!("samples {} at {}", input.ty(), grid.ty()));
+    let complain = || format!("samples {} at {}", input.ty(), grid.ty());
+    if !fits {
+        return a.reject(complain());
     }
+    let width = Dim::from(space.len());
+    a.builder()
+        .symbols()
+        .require_equal(&grid.size(-1), &width, complain)?;
     let points = vec![batch.clone(), Dim::ONE, Dim::product(outputs)];
     let mut taps = vec![];
     for (axis, size) in space.iter().enumerate() {

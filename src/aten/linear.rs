@@ -219,8 +219,10 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor"],
         |a| {
             let (x, y) = (a.tensor("self"), a.tensor("other"));
-            let first = x.shape().iter().position(|size| size.is(3)).unwrap_or(0);
-            Ok(cross(x, y, a.optional_int("dim").unwrap_or(first as i64)))
+            let dim = a
+                .optional_int("dim")
+                .map_or_else(|| first_of_three(x), Ok)?;
+            Ok(cross(x, y, dim))
         },
         &["f32[2, 3, 4], f32[2, 3, 4]"],
     ),
@@ -371,6 +373,20 @@ fn chain<'g>(factors: &[Value<'g>]) -> Result<Value<'g>> {
         product.matmul(next.to_compute())
     });
     Ok(product.to(first.dtype()))
+}
+
+/// The first dimension of size 3.
+fn first_of_three(x: Value) -> Result<i64> {
+    let symbols = x.builder().symbols();
+    for (dim, size) in (0..).zip(x.shape()) {
+        if symbols.hint(&size)? == 3 && symbols.equal(&size, &Dim::from(3))? {
+            return Ok(dim);
+        }
+    }
+    Err(Error::operator(format!(
+        "{} has no dimension of size 3",
+        x.ty()
+    )))
 }
 
 /// The cross product along a dimension of size 3.
