@@ -237,22 +237,38 @@ impl Dim {
         let Repr::Sum(sum) = &difference.0 else {
             return None;
         };
-        sum.terms.iter().rev().find_map(|(product, coefficient)| {
-            let [Atom::Symbol(name)] = product.as_slice() else {
-                return None;
-            };
-            let rest = &difference - &(&Dim::from(*coefficient) * &Dim::symbol(name.clone()));
-            if rest.symbols().contains(name) {
-                return None;
-            }
-            match coefficient {
-                1 => Some((name.clone(), -&rest)),
-                -1 => Some((name.clone(), rest)),
-                _ => (-&rest)
-                    .exact_div_const(*coefficient)
-                    .map(|value| (name.clone(), value)),
-            }
-        })
+        let candidates = sum
+            .terms
+            .iter()
+            .rev()
+            .filter_map(|(product, _)| match &**product {
+                [Atom::Symbol(name)] => Some(name),
+                _ => None,
+            });
+        candidates
+            .filter_map(|name| Some((name.clone(), self.solve_for(other, name)?)))
+            .next()
+    }
+
+    /// Solves `self == other` for a symbol that occurs only linearly.
+    pub fn solve_for(&self, other: &Dim, name: &Symbol) -> Option<Dim> {
+        let symbol = Dim::symbol(name.clone());
+        let difference = self - other;
+        let Repr::Sum(sum) = &difference.0 else {
+            return None;
+        };
+        let is_it =
+            |product: &Product| matches!(&**product, [Atom::Symbol(found)] if found == name);
+        let (_, coefficient) = sum.terms.iter().find(|(product, _)| is_it(product))?;
+        let rest = &difference - &(&Dim::from(*coefficient) * &symbol);
+        if rest.symbols().contains(name) {
+            return None;
+        }
+        match coefficient {
+            1 => Some(-&rest),
+            -1 => Some(rest),
+            _ => (-&rest).exact_div_const(*coefficient),
+        }
     }
 
     fn exact_div_const(&self, divisor: i64) -> Option<Dim> {

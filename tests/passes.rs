@@ -185,10 +185,16 @@ fn passes_keep_results() {
     ]);
     for _ in 0..400 {
         let graph = random_graph(&mut random);
+        graph
+            .verify()
+            .unwrap_or_else(|error| panic!("{error}\n{graph}"));
         let samples = [inputs(&mut random, 4), inputs(&mut random, 2)];
         let mut before = graph.clone();
         for pass in pass::PIPELINE {
             let after = (pass.run)(&before).unwrap_or_else(|error| panic!("{error}\n{before}"));
+            after
+                .verify()
+                .unwrap_or_else(|error| panic!("{error}\n{after}"));
             for sample in &samples {
                 check(&before, &after, [&weights, &weights], sample, pass.name);
             }
@@ -199,6 +205,9 @@ fn passes_keep_results() {
             weights: weights.clone(),
         };
         let folded = pass::fold_weights(&module).expect("folds");
+        folded
+            .verify()
+            .unwrap_or_else(|error| panic!("{error}\n{folded}"));
         for sample in &samples {
             let both = [&weights, &folded.weights];
             check(&graph, &folded.graphs[0], both, sample, "fold_weights");

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::error::Result;
-use crate::ir::text;
 use crate::ir::{Argument, Builder, Dictionary, Graph, Module, Parameter, Style};
+use crate::ir::{text, verify};
 use crate::shape::TensorType;
 
 use super::{ArgumentType, operator};
@@ -47,6 +47,20 @@ fn style(parameter: &super::Parameter) -> Style {
         Style::Positional
     } else {
         Style::Named
+    }
+}
+
+impl Graph {
+    /// Proves the rules of the IR ([`crate::ir::verify`]); the error lists all findings.
+    pub fn verify(&self) -> Result<()> {
+        verify::verify(self, &Aten)
+    }
+}
+
+impl Module {
+    /// Proves the rules of the IR ([`crate::ir::verify`]) for every graph and the weights; the error lists all findings.
+    pub fn verify(&self) -> Result<()> {
+        verify::verify_module(self, &Aten)
     }
 }
 

@@ -235,13 +235,16 @@ impl Operator {
         Ok(results.into_iter().map(Value::ty).collect())
     }
 
-    /// Adds a call to the graph: one node that keeps the operator's name.
+    /// Adds a call to the graph: one node that keeps the operator's name. Arguments missing at the end are defaults.
     pub fn call<'g>(
         &'static self,
         builder: &'g Builder,
-        arguments: Vec<Argument>,
+        mut arguments: Vec<Argument>,
     ) -> Result<Vec<Value<'g>>> {
         let types = self.infer(builder, &arguments)?;
+        let missing = self.schema.parameters.iter().skip(arguments.len());
+        arguments
+            .extend(missing.map(|parameter| parameter.default.clone().unwrap_or(Argument::None)));
         Ok(builder.call(&self.name, arguments, types))
     }
 }

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::dim::{Bindings, Dim};
@@ -148,13 +148,13 @@ pub enum Region {
     },
 }
 
+/// Graphs are equal if they say the same: values may be numbered differently, and weights that nothing reads don't count.
 impl PartialEq for Graph {
     fn eq(&self, other: &Graph) -> bool {
-        (&self.name, &self.hints, &self.guards, &self.values)
-            == (&other.name, &other.hints, &other.guards, &other.values)
-            && (&self.inputs, &self.nodes, &self.outputs)
-                == (&other.inputs, &other.nodes, &other.outputs)
-            && (&self.input_trees, &self.output_tree) == (&other.input_trees, &other.output_tree)
+        let (a, b) = (self.canonical(), other.canonical());
+        (&a.name, &a.hints, &a.guards, &a.values) == (&b.name, &b.hints, &b.guards, &b.values)
+            && (&a.inputs, &a.nodes, &a.outputs) == (&b.inputs, &b.nodes, &b.outputs)
+            && (&a.input_trees, &a.output_tree) == (&b.input_trees, &b.output_tree)
     }
 }
 
@@ -285,6 +285,54 @@ impl Graph {
             })
     }
 
+    /// The graph with its values in one order: inputs, weights that are read by name, results; without a signature that goes
+    /// without saying.
+    fn canonical(&self) -> Graph {
+        let read: HashSet<ValueId> = self
+            .nodes
+            .iter()
+            .flat_map(Node::operands)
+            .chain(self.outputs.iter().copied())
+            .collect();
+        let weights: BTreeMap<&str, ValueId> =
+            self.weights().filter(|(_, id)| read.contains(id)).collect();
+        let results = self.nodes.iter().flat_map(|node| &node.results);
+        let order = self.inputs.iter().chain(weights.values()).chain(results);
+        let place: HashMap<ValueId, ValueId> = order.copied().zip((0..).map(ValueId)).collect();
+        let find = |id: &ValueId| place.get(id).copied().unwrap_or(*id);
+        let list = |ids: &[ValueId]| -> Vec<ValueId> { ids.iter().map(find).collect() };
+        let mut values = vec![None; self.values.len()];
+        for (info, id) in self.values.iter().zip((0..).map(ValueId)) {
+            if let Some(slot) = place.get(&id).and_then(|id| values.get_mut(id.index())) {
+                *slot = Some(info.clone());
+            }
+        }
+        let argument =
+            |argument: &Argument| argument.map(&mut |id| find(&id), &mut |dim| dim.clone());
+        let nodes = self.nodes.iter().map(|node| Node {
+            op: node.op.clone(),
+            arguments: node.arguments.iter().map(argument).collect(),
+            results: list(&node.results),
+            place: node.place.clone(),
+        });
+        Graph {
+            name: self.name.clone(),
+            hints: self.hints.clone(),
+            guards: self.guards.clone(),
+            values: values.into_iter().flatten().collect(),
+            inputs: list(&self.inputs),
+            nodes: nodes.collect(),
+            outputs: list(&self.outputs),
+            input_trees: (!self.has_plain_inputs())
+                .then(|| self.input_trees.clone())
+                .unwrap_or_default(),
+            output_tree: self
+                .output_tree
+                .clone()
+                .filter(|_| !self.has_plain_outputs()),
+        }
+    }
+
     /// True if each input is an argument of its own, of its name.
     pub fn has_plain_inputs(&self) -> bool {
         self.input_trees.is_empty() || self.input_trees == self.plain_inputs()
@@ -292,11 +340,12 @@ impl Graph {
 
     /// Arguments that are the inputs, by their names.
     pub fn plain_inputs(&self) -> Vec<Input> {
-        let input = |(index, id): (usize, &ValueId)| Input {
-            name: self.value(*id).name.clone(),
-            tree: Tree::Tensor(index),
+        let input = |(index, id): (usize, &ValueId)| {
+            let name = self.values.get(id.index())?.name.clone();
+            let tree = Tree::Tensor(index);
+            Some(Input { name, tree })
         };
-        self.inputs.iter().enumerate().map(input).collect()
+        self.inputs.iter().enumerate().filter_map(input).collect()
     }
 
     /// True if the result is the output, or the tuple of the outputs.

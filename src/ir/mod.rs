@@ -8,10 +8,12 @@
 mod builder;
 mod dictionary;
 mod graph;
+mod region;
 pub mod rewrite;
 pub mod text;
 mod tree;
 mod value;
+pub mod verify;
 
 pub use builder::Builder;
 pub use dictionary::{Dictionary, Parameter, Style};

@@ -63,6 +63,20 @@ impl Tree {
     }
 }
 
+impl Tree {
+    /// The symbolic sizes among the leaves, from left to right.
+    pub fn sizes(&self) -> Vec<&Dim> {
+        match self {
+            Tree::Size(dim) => vec![dim],
+            Tree::Tensor(_) | Tree::Constant(_) => Vec::new(),
+            Tree::Tuple(items) | Tree::List(items) => items.iter().flat_map(Tree::sizes).collect(),
+            Tree::Dict(items) | Tree::NamedTuple(_, items) => {
+                items.iter().flat_map(|(_, item)| item.sizes()).collect()
+            }
+        }
+    }
+}
+
 impl fmt::Display for Constant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,0 +1,459 @@
+//! The rules of the IR, proven once: after that, looking up a value of a graph never fails.
+//!
+//! 1. Ids are in range; a value is defined once, before it is read: by an input, as a weight, or by a node.
+//! 2. Names are unique and not empty: of values in a graph, of weights, of graphs in a module.
+//! 3. Operands of primitives and regions are values, numbers and sizes; a size that is a number is written as one.
+//! 4. Every symbol has an example value of at least 1 and stands in the type of an input; the examples keep the guards.
+//! 5. Result types are what primitives, regions and operators say they are, without assumptions that no guard writes down.
+//! 6. A call has one argument for each parameter of an operator that is known.
+//! 7. Nested graphs keep these rules too.
+//! 8. Trees of arguments hold each input once; the result's tree holds outputs.
+//! 9. Weights are in the module, of the type that the graph says.
+
+use std::collections::{BTreeSet, HashSet};
+
+use crate::dim::{Bindings, Dim, Symbol};
+use crate::dtype::DType;
+use crate::error::{Error, Kind, Result};
+use crate::op::Operand;
+use crate::scalar::Scalar;
+use crate::shape::{Shape, TensorType};
+use crate::symbols::Guard;
+
+use super::builder::Builder;
+use super::dictionary::Dictionary;
+use super::graph::{Argument, Definition, Graph, Module, Node, Op, ValueId, Weights};
+use super::tree::Tree;
+
+/// Graphs may be nested this deep.
+pub(super) const DEEPEST: usize = 32;
+
+/// Proves the rules for every graph of a module and its weights; the error lists all findings.
+pub fn verify_module(module: &Module, dictionary: &dyn Dictionary) -> Result<()> {
+    let mut findings = Vec::new();
+    let mut names = HashSet::new();
+    for graph in &module.graphs {
+        if !names.insert(&graph.name) {
+            findings.push(finding(format!("two graphs are named {:?}", graph.name)));
+        }
+        let of_graph = check(graph, dictionary, 0);
+        if of_graph.is_empty() {
+            check_weights(graph, &module.weights, &mut findings);
+        }
+        findings.extend(of_graph);
+    }
+    Error::all(findings).map_or(Ok(()), Err)
+}
+
+/// Proves the rules for a graph alone; the error lists all findings.
+pub fn verify(graph: &Graph, dictionary: &dyn Dictionary) -> Result<()> {
+    Error::all(check(graph, dictionary, 0)).map_or(Ok(()), Err)
+}
+
+fn finding(message: impl Into<String>) -> Error {
+    Error::new(Kind::Verify, message)
+}
+
+fn check(graph: &Graph, dictionary: &dyn Dictionary, depth: usize) -> Vec<Error> {
+    if depth > DEEPEST {
+        return vec![finding("graphs are nested too deeply")];
+    }
+    let mut checker = Checker {
+        graph,
+        findings: Vec::new(),
+    };
+    if graph.name.is_empty() {
+        checker.report("the graph has no name");
+    }
+    checker.definitions();
+    checker.names();
+    checker.uses();
+    // Types are looked up by id, so they are checked where ids are known to be right.
+    if checker.findings.is_empty() {
+        checker.symbols();
+        checker.trees();
+        for body in graph.nodes.iter().flat_map(Node::bodies) {
+            let nested = check(body, dictionary, depth + 1).into_iter();
+            checker.findings.extend(nested);
+        }
+    }
+    if checker.findings.is_empty() {
+        checker.types(dictionary);
+    }
+    let findings = checker.findings.into_iter();
+    findings
+        .map(|error| error.at(format!("graph {}", graph.name)))
+        .collect()
+}
+
+fn check_weights(graph: &Graph, weights: &Weights, findings: &mut Vec<Error>) {
+    for (name, id) in graph.weights() {
+        let wanted = graph.ty(id);
+        match weights.get(name).map(|weight| weight.tensor_type()) {
+            None => findings.push(finding(format!("there is no weight {name}"))),
+            Some(found) if found != *wanted => {
+                findings.push(finding(format!(
+                    "the weight {name} is {found}, not {wanted}"
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    for body in graph.nodes.iter().flat_map(Node::bodies) {
+        check_weights(body, weights, findings);
+    }
+}
+
+struct Checker<'a> {
+    graph: &'a Graph,
+    findings: Vec<Error>,
+}
+
+impl<'a> Checker<'a> {
+    fn report(&mut self, message: impl Into<String>) {
+        self.findings.push(finding(message));
+    }
+
+    fn report_at(&mut self, node: &Node, message: impl Into<String>) {
+        let name = |id: &ValueId| {
+            self.graph
+                .values
+                .get(id.index())
+                .map(|info| info.name.clone())
+        };
+        let names: Vec<String> = node.results.iter().filter_map(name).collect();
+        let frame = format!("{} = {}", names.join(", "), node.op.name());
+        let finding = finding(message).at(frame).at_place(&node.place);
+        self.findings.push(finding);
+    }
+
+    /// Inputs, nodes and values agree on who defines what.
+    fn definitions(&mut self) {
+        let graph = self.graph;
+        let definition = |id: &ValueId| graph.values.get(id.index()).map(|info| &info.definition);
+        for (index, id) in graph.inputs.iter().enumerate() {
+            if definition(id) != Some(&Definition::Input(index)) {
+                self.report(format!("value {} is not input {index}", id.index()));
+            }
+        }
+        for (index, node) in graph.nodes.iter().enumerate() {
+            for (result, id) in node.results.iter().enumerate() {
+                if definition(id) != Some(&Definition::Node(index, result)) {
+                    let message = format!("value {} is not result {result}", id.index());
+                    self.report_at(node, message);
+                }
+            }
+        }
+        for (index, info) in graph.values.iter().enumerate() {
+            let defined = match info.definition {
+                Definition::Weight(_) => continue,
+                Definition::Input(input) => graph.inputs.get(input),
+                Definition::Node(node, result) => graph
+                    .nodes
+                    .get(node)
+                    .and_then(|node| node.results.get(result)),
+            };
+            if defined.is_none_or(|id| id.index() != index) {
+                self.report(format!("{} is not where it says it is defined", info.name));
+            }
+        }
+    }
+
+    fn names(&mut self) {
+        let mut names = HashSet::new();
+        for info in &self.graph.values {
+            let is_weight = matches!(&info.definition, Definition::Weight(name)
+                if name.is_empty() || info.name != format!("${name}"));
+            let is_other = !matches!(info.definition, Definition::Weight(_))
+                && (info.name.is_empty() || info.name.starts_with('$'));
+            if is_weight || is_other {
+                self.report(format!("{:?} is no name of such a value", info.name));
+            }
+            if !names.insert(&info.name) {
+                self.report(format!("two values are named {}", info.name));
+            }
+        }
+    }
+
+    /// Values are read after their definition, as the kind of operand that the node takes.
+    fn uses(&mut self) {
+        let graph = self.graph;
+        let readable = |id: &ValueId, before: usize| {
+            graph
+                .values
+                .get(id.index())
+                .is_some_and(|info| match info.definition {
+                    Definition::Node(node, _) => node < before,
+                    _ => true,
+                })
+        };
+        for (index, node) in graph.nodes.iter().enumerate() {
+            for id in node.operands() {
+                if !readable(&id, index) {
+                    let message = format!("value {} is not defined before it is read", id.index());
+                    self.report_at(node, message);
+                }
+            }
+            for argument in &node.arguments {
+                if let Some(message) = misplaced(argument, matches!(node.op, Op::Call(_)), 0) {
+                    self.report_at(node, message);
+                }
+            }
+        }
+        for output in &graph.outputs {
+            if !readable(output, graph.nodes.len()) {
+                self.report(format!("output value {} is not defined", output.index()));
+            }
+        }
+    }
+
+    fn symbols(&mut self) {
+        let graph = self.graph;
+        let types = |ids: &mut dyn Iterator<Item = &TensorType>| -> BTreeSet<Symbol> {
+            ids.flat_map(|ty| &ty.shape)
+                .flat_map(Dim::symbols)
+                .collect()
+        };
+        let given = types(&mut graph.inputs.iter().map(|id| graph.ty(*id)));
+        let mut used = types(&mut graph.values.iter().map(|info| &info.ty));
+        let guards = graph.guards.iter();
+        used.extend(
+            guards
+                .flat_map(|guard| [&guard.left, &guard.right])
+                .flat_map(Dim::symbols),
+        );
+        used.extend(
+            graph
+                .nodes
+                .iter()
+                .flat_map(node_sizes)
+                .flat_map(|dim| dim.symbols()),
+        );
+        let names = graph.hints.keys();
+        for name in names.filter(|name| !is_symbol(name)) {
+            self.report(format!("{name:?} is no name of a size"));
+        }
+        for name in &used {
+            match graph.hints.get(name) {
+                None => self.report(format!("the size {name} has no example value")),
+                Some(hint) if *hint < 1 => self.report(format!("the size {name} is {hint}")),
+                Some(_) if !given.contains(name) => {
+                    self.report(format!("the size {name} stands in no input"));
+                }
+                Some(_) => {}
+            }
+        }
+        let negative = |ty: &TensorType| {
+            let mut sizes = ty.shape.iter().filter_map(Dim::as_const);
+            sizes.any(|size| size < 0)
+        };
+        for info in graph.values.iter().filter(|info| negative(&info.ty)) {
+            self.report(format!("{} has a negative size: {}", info.name, info.ty));
+        }
+        for guard in &graph.guards {
+            if let Ok(false) = guard.holds(&graph.hints) {
+                self.report(format!("the example sizes break the guard {guard}"));
+            }
+        }
+    }
+
+    fn trees(&mut self) {
+        let graph = self.graph;
+        let mut names = HashSet::new();
+        for input in &graph.input_trees {
+            if !names.insert(&input.name) {
+                self.report(format!("two arguments are named {}", input.name));
+            }
+        }
+        let trees = graph.input_trees.iter().map(|input| &input.tree);
+        let mut found: Vec<usize> = trees.clone().flat_map(Tree::tensors).collect();
+        found.sort_unstable();
+        if !graph.input_trees.is_empty() && !found.into_iter().eq(0..graph.inputs.len()) {
+            self.report("the arguments do not hold each input once");
+        }
+        let results = graph.output_tree.iter().flat_map(Tree::tensors);
+        for index in results.filter(|index| graph.outputs.len() <= *index) {
+            self.report(format!(
+                "the result holds output {index}, which there is not"
+            ));
+        }
+        for tree in trees.chain(&graph.output_tree) {
+            for dim in tree.sizes() {
+                let unknown = |name: &Symbol| !graph.hints.contains_key(name);
+                if let Some(name) = dim.symbols().into_iter().find(unknown) {
+                    self.report(format!("the size {name} has no example value"));
+                }
+            }
+        }
+    }
+
+    /// Infers every result anew, in the order of execution.
+    fn types(&mut self, dictionary: &dyn Dictionary) {
+        let graph = self.graph;
+        let types = Types::new(graph.hints.clone(), graph.guards.clone());
+        for info in &graph.values {
+            types.push(&info.ty);
+        }
+        for node in &graph.nodes {
+            if let Op::Call(name) = &node.op {
+                let wanted = dictionary
+                    .parameters(name)
+                    .map(|parameters| parameters.len());
+                if let Some(wanted) = wanted.filter(|wanted| *wanted != node.arguments.len()) {
+                    let message = format!("{} arguments, not {wanted}", node.arguments.len());
+                    self.report_at(node, message);
+                    continue;
+                }
+            }
+            let declared: Vec<&TensorType> = node.results.iter().map(|id| graph.ty(*id)).collect();
+            match types.infer(&node.op, &node.arguments, dictionary) {
+                Err(error) => self.report_at(node, error.message()),
+                Ok(inferred) if !types.same(&inferred, &declared) => {
+                    let message = format!(
+                        "({}) are declared as ({})",
+                        list(&inferred),
+                        list(&declared)
+                    );
+                    self.report_at(node, message);
+                }
+                Ok(_) => {}
+            }
+        }
+        for guard in types.new_guards(&graph.guards) {
+            let message = format!("the graph holds where {guard} only, which no guard says");
+            self.findings.push(finding(message).at_place(&guard.place));
+        }
+    }
+}
+
+/// Why an argument may not stand where it does.
+fn misplaced(argument: &Argument, in_call: bool, depth: usize) -> Option<String> {
+    match argument {
+        Argument::Size(dim) if dim.as_const().is_some() => {
+            Some(format!("the size {dim} is a number"))
+        }
+        Argument::Str(_) | Argument::List(_) | Argument::None if !in_call => {
+            Some("operands are values, numbers and sizes".into())
+        }
+        Argument::List(_) if depth > DEEPEST => Some("lists are nested too deeply".into()),
+        Argument::List(items) => items
+            .iter()
+            .find_map(|item| misplaced(item, in_call, depth + 1)),
+        _ => None,
+    }
+}
+
+/// Letters, digits and `_`, as expressions of sizes are read.
+fn is_symbol(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_alphanumeric() || c == '_')
+}
+
+/// The symbolic sizes in a node's arguments and attributes.
+fn node_sizes(node: &Node) -> Vec<Dim> {
+    let mut sizes = Vec::new();
+    let mut collect = |dim: &Dim| {
+        sizes.push(dim.clone());
+        dim.clone()
+    };
+    for argument in &node.arguments {
+        argument.map(&mut |id| id, &mut collect);
+    }
+    if let Op::Primitive(primitive) = &node.op {
+        primitive.clone().map_sizes(&mut collect);
+    }
+    sizes
+}
+
+fn list<T: std::fmt::Display>(types: &[T]) -> String {
+    let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+    types.join(", ")
+}
+
+/// The types of a graph's values while nodes are inferred one after the other.
+pub(super) struct Types {
+    builder: Builder,
+}
+
+impl Types {
+    pub(super) fn new(hints: Bindings, guards: Vec<Guard>) -> Types {
+        let builder = Builder::with_symbols("types", hints, guards);
+        Types { builder }
+    }
+
+    /// The type of the next value.
+    pub(super) fn push(&self, ty: &TensorType) {
+        self.builder.input("x", ty.clone());
+    }
+
+    /// Result types of a node whose arguments are known.
+    pub(super) fn infer(
+        &self,
+        op: &Op,
+        arguments: &[Argument],
+        dictionary: &dyn Dictionary,
+    ) -> Result<Vec<TensorType>> {
+        match op {
+            Op::Call(name) => dictionary.infer(name, &self.builder, arguments),
+            Op::Region(region) => {
+                let types: Vec<TensorType> = arguments
+                    .iter()
+                    .map(|argument| self.argument(argument))
+                    .collect();
+                region.infer(self.builder.symbols(), &types)
+            }
+            Op::Primitive(primitive) => {
+                let types: Vec<TensorType> = arguments
+                    .iter()
+                    .map(|argument| self.argument(argument))
+                    .collect();
+                let operands: Vec<Operand> = arguments
+                    .iter()
+                    .zip(&types)
+                    .map(|(argument, ty)| match argument {
+                        Argument::Number(number) => Operand::Number(*number),
+                        Argument::Size(dim) => Operand::Size(dim),
+                        _ => Operand::Value(ty),
+                    })
+                    .collect();
+                primitive.infer(self.builder.symbols(), &operands)
+            }
+        }
+    }
+
+    /// Numbers and sizes count as scalars, as a region's body sees them.
+    fn argument(&self, argument: &Argument) -> TensorType {
+        let dtype = match argument {
+            Argument::Value(id) => return self.builder.ty(*id),
+            Argument::Number(Scalar::Float(_)) => DType::F64,
+            Argument::Number(Scalar::Bool(_)) => DType::Bool,
+            _ => DType::I64,
+        };
+        let shape = Shape::new();
+        TensorType { dtype, shape }
+    }
+
+    /// Equal by what is known of the symbols.
+    fn same(&self, inferred: &[TensorType], declared: &[&TensorType]) -> bool {
+        let symbols = self.builder.symbols();
+        let equal = |(a, b): (&TensorType, &&TensorType)| {
+            let resolve = |dim: &Dim| symbols.resolve(dim);
+            a.dtype == b.dtype && a.shape.iter().map(resolve).eq(b.shape.iter().map(resolve))
+        };
+        inferred.len() == declared.len() && inferred.iter().zip(declared).all(equal)
+    }
+
+    /// Guards that inference added to those that were known.
+    fn new_guards(&self, known: &[Guard]) -> Vec<Guard> {
+        let symbols = self.builder.symbols();
+        let sides = |guard: &Guard| {
+            let (left, right) = (symbols.resolve(&guard.left), symbols.resolve(&guard.right));
+            (left, guard.relation, right)
+        };
+        let known: Vec<_> = known.iter().map(sides).collect();
+        let guards = symbols.guards().into_iter();
+        guards
+            .filter(|guard| !known.contains(&sides(guard)))
+            .collect()
+    }
+}
