@@ -185,7 +185,7 @@ impl Difference {
         let mut furthest = f64::NEG_INFINITY;
         for (index, (got, expected, distance, allowed)) in elements.enumerate() {
             // An infinity or not-a-number on one side only makes the distance incomparable, hence wrong.
-            let within = distance <= allowed && (distance.is_finite() || got == expected);
+            let within = distance == 0.0 || (distance <= allowed && distance.is_finite());
             let wrong = !within;
             let excess = if distance.is_nan() {
                 f64::INFINITY
