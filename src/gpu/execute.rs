@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wgpu::{Buffer, CommandEncoder, ComputePassDescriptor, MapMode, SubmissionIndex};
+use wgpu::{Buffer, CommandEncoder, ComputePass, ComputePassDescriptor, MapMode, SubmissionIndex};
 
 use crate::dim::Bindings;
 use crate::dtype::DType;
@@ -45,10 +45,10 @@ pub enum Input<'a> {
 /// A run that was submitted. Its outputs stay in place until it is dropped; then their memory serves another run.
 pub struct Run {
     program: Program,
-    binding: Arc<Binding>,
+    pub(super) binding: Arc<Binding>,
     /// Gone only while the run is dropped.
     lane: Option<Lane>,
-    submission: SubmissionIndex,
+    pub(super) submission: SubmissionIndex,
     /// True if the outputs were copied to where the host reads them.
     staged: bool,
 }
@@ -406,21 +406,25 @@ fn record_uploads(
 
 fn record_steps(program: &Inner, encoder: &mut CommandEncoder, binding: &Binding) {
     let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
-    let mut current = None;
-    for (index, step) in program.plan.steps.iter().enumerate() {
-        let Some(group) = &binding.groups[index] else {
-            continue;
-        };
-        if current != Some(step.kernel) {
-            pass.set_pipeline(&program.pipelines[step.kernel].raw);
-            current = Some(step.kernel);
-        }
-        let [x, y, z] = binding.sizing.workgroups[index];
-        pass.set_bind_group(0, group, &[]);
-        pass.dispatch_workgroups(x, y, z);
+    for index in 0..program.plan.steps.len() {
+        record_step(program, &mut pass, binding, index);
     }
-    let dispatched = binding.groups.iter().flatten().count();
-    add(&program.counters.dispatches, dispatched as u64);
+}
+
+pub(super) fn record_step(
+    program: &Inner,
+    pass: &mut ComputePass,
+    binding: &Binding,
+    index: usize,
+) {
+    let Some(group) = &binding.groups[index] else {
+        return;
+    };
+    let [x, y, z] = binding.sizing.workgroups[index];
+    pass.set_pipeline(&program.pipelines[program.plan.steps[index].kernel].raw);
+    pass.set_bind_group(0, group, &[]);
+    pass.dispatch_workgroups(x, y, z);
+    add(&program.counters.dispatches, 1);
 }
 
 pub(super) fn record_downloads(encoder: &mut CommandEncoder, binding: &Binding) {

@@ -1,6 +1,26 @@
 //! How long each step takes.
 
-use crate::error::Place;
+use std::time::Instant;
+
+use wgpu::{
+    Buffer, BufferUsages, CommandEncoder, ComputePassDescriptor, ComputePassTimestampWrites,
+    Features, MapMode, QuerySet, QuerySetDescriptor, QueryType,
+};
+
+use crate::error::{Error, Place, Result};
+use crate::tensor::Tensor;
+
+use super::execute::{Input, Run, record_downloads, record_step};
+use super::fault::guarded;
+use super::lane::Binding;
+use super::program::{Inner, Program};
+use super::transfer::Mapped;
+
+/// Steps whose start and end fit one query set.
+const STEPS_PER_SET: usize = wgpu::QUERY_SET_MAX_QUERIES as usize / 2;
+
+/// Bytes of a step's start and end.
+const STEP_BYTES: u64 = 16;
 
 /// What measured the times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,4 +53,151 @@ pub struct Profile {
     pub clock: Clock,
     /// In the order of the plan.
     pub steps: Vec<StepTime>,
+}
+
+impl Profile {
+    /// Nanoseconds of all steps.
+    pub fn total(&self) -> u64 {
+        self.steps.iter().map(|step| step.nanoseconds).sum()
+    }
+}
+
+impl Program {
+    /// Runs the program and measures every step: by the device's clock if it has one, else by the host's.
+    ///
+    /// Steps are kept apart for that, so that a run takes longer than the steps together and than a run that is not
+    /// measured. One run goes before, in which drivers finish compiling.
+    pub fn profile(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
+        let inputs: Vec<Input> = inputs.iter().map(Input::Host).collect();
+        self.launch(&inputs)?.wait()?;
+        let (run, clock, times) = if self.device().has(Features::TIMESTAMP_QUERY) {
+            let (run, times) = by_device(self, &inputs)?;
+            (run, Clock::Device, times)
+        } else {
+            let (run, times) = by_host(self, &inputs)?;
+            (run, Clock::Host, times)
+        };
+        let outputs = run.read()?;
+        let workgroups = &run.binding.sizing.workgroups;
+        let steps = self.plan().steps.iter().zip(workgroups).zip(times);
+        let steps = steps
+            .map(|((step, workgroups), nanoseconds)| StepTime {
+                label: self.plan().kernels[step.kernel].label.clone(),
+                nodes: step.nodes.clone(),
+                place: step.place.clone(),
+                workgroups: *workgroups,
+                nanoseconds,
+            })
+            .collect();
+        Ok((outputs, Profile { clock, steps }))
+    }
+}
+
+/// Where the device's clock is written and read.
+struct Stamps {
+    sets: Vec<QuerySet>,
+    resolved: Buffer,
+    readable: Buffer,
+}
+
+fn by_device(program: &Program, inputs: &[Input]) -> Result<(Run, Vec<u64>)> {
+    let inner = &program.inner;
+    let device = &inner.device;
+    let stamps = guarded(device.wgpu(), || Ok(Stamps::new(inner)))?;
+    let run = Run::submit(
+        program,
+        &program.bind(inputs)?,
+        inputs,
+        true,
+        |encoder, binding| stamps.record(inner, encoder, binding),
+    )?;
+    let mapped = Mapped::begin(device, vec![stamps.readable.clone()], MapMode::Read)?;
+    mapped.wait(Some(&run.submission))?;
+    let view = stamps.readable.get_mapped_range(..);
+    let view = view.map_err(|error| Error::device(error.to_string()))?;
+    let period = f64::from(device.queue().get_timestamp_period());
+    let (pairs, _) = view.as_chunks::<{ STEP_BYTES as usize }>();
+    let times = pairs.iter().map(|pair| {
+        let [start, end]: [u64; 2] = bytemuck::pod_read_unaligned(pair);
+        (end.saturating_sub(start) as f64 * period) as u64
+    });
+    // A step that dispatches nothing has written no times.
+    let groups = run.binding.groups.iter();
+    let times = times
+        .zip(groups)
+        .map(|(time, group)| group.as_ref().map_or(0, |_| time))
+        .collect();
+    Ok((run, times))
+}
+
+impl Stamps {
+    fn new(program: &Inner) -> Stamps {
+        let device = program.device.wgpu();
+        let steps = program.plan.steps.len().max(1);
+        let set = |first: usize| {
+            let count = (steps - first).min(STEPS_PER_SET);
+            device.create_query_set(&QuerySetDescriptor {
+                label: Some("profile"),
+                ty: QueryType::Timestamp,
+                count: count as u32 * 2,
+            })
+        };
+        let size = steps as u64 * STEP_BYTES;
+        let buffer = |usage| program.counters.buffer(device, "profile", size, usage);
+        Stamps {
+            sets: (0..steps).step_by(STEPS_PER_SET).map(set).collect(),
+            resolved: buffer(BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC),
+            readable: buffer(BufferUsages::MAP_READ | BufferUsages::COPY_DST),
+        }
+    }
+
+    /// Records every step in a pass of its own, between two times, and the outputs' way to the host.
+    fn record(&self, program: &Inner, encoder: &mut CommandEncoder, binding: &Binding) {
+        for index in 0..program.plan.steps.len() {
+            let first = (index % STEPS_PER_SET) as u32 * 2;
+            let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor {
+                label: None,
+                timestamp_writes: Some(ComputePassTimestampWrites {
+                    query_set: &self.sets[index / STEPS_PER_SET],
+                    beginning_of_pass_write_index: Some(first),
+                    end_of_pass_write_index: Some(first + 1),
+                }),
+            });
+            record_step(program, &mut pass, binding, index);
+        }
+        for (number, set) in self.sets.iter().enumerate() {
+            let start = (number * STEPS_PER_SET) as u64 * STEP_BYTES;
+            let used = program.plan.steps.len() - number * STEPS_PER_SET;
+            let queries = used.min(STEPS_PER_SET) as u32 * 2;
+            if queries > 0 {
+                encoder.resolve_query_set(set, 0..queries, &self.resolved, start);
+            }
+        }
+        let size = self.readable.size();
+        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.readable, 0, size);
+        record_downloads(encoder, binding);
+    }
+}
+
+fn by_host(program: &Program, inputs: &[Input]) -> Result<(Run, Vec<u64>)> {
+    let inner = &program.inner;
+    let device = &inner.device;
+    let run = Run::submit(program, &program.bind(inputs)?, inputs, false, |_, _| {})?;
+    run.wait()?;
+    let step = |index| {
+        let start = Instant::now();
+        let submission = guarded(device.wgpu(), || {
+            let mut encoder = device.wgpu().create_command_encoder(&Default::default());
+            let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
+            record_step(inner, &mut pass, &run.binding, index);
+            drop(pass);
+            Ok(device.queue().submit([encoder.finish()]))
+        })?;
+        device.poll(Some(&submission))?;
+        Ok(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    };
+    let times = (0..inner.plan.steps.len())
+        .map(step)
+        .collect::<Result<_>>()?;
+    Ok((run, times))
 }

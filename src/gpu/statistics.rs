@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use wgpu::{Buffer, BufferDescriptor, BufferUsages};
+
 /// Counts since a program was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -67,15 +69,37 @@ impl Counters {
         device: &wgpu::Device,
         label: &str,
         size: u64,
-        usage: wgpu::BufferUsages,
-    ) -> wgpu::Buffer {
+        usage: BufferUsages,
+    ) -> Buffer {
+        self.create(device, label, size, usage, false)
+    }
+
+    /// Creates a buffer that the host may write at once, and counts it.
+    pub(super) fn mapped_buffer(
+        &self,
+        device: &wgpu::Device,
+        label: &str,
+        size: u64,
+        usage: BufferUsages,
+    ) -> Buffer {
+        self.create(device, label, size, usage, true)
+    }
+
+    fn create(
+        &self,
+        device: &wgpu::Device,
+        label: &str,
+        size: u64,
+        usage: BufferUsages,
+        mapped_at_creation: bool,
+    ) -> Buffer {
         add(&self.buffers, 1);
         add(&self.buffer_bytes, size);
-        device.create_buffer(&wgpu::BufferDescriptor {
+        device.create_buffer(&BufferDescriptor {
             label: Some(label),
             size,
             usage,
-            mapped_at_creation: false,
+            mapped_at_creation,
         })
     }
 }

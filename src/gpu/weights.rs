@@ -19,6 +19,10 @@ use super::statistics::{Counters, add};
 /// Weights by state-dict name.
 pub type Weights = BTreeMap<String, Tensor>;
 
+const USAGE: BufferUsages = BufferUsages::STORAGE
+    .union(BufferUsages::COPY_DST)
+    .union(BufferUsages::COPY_SRC);
+
 /// Bytes that one write hands to the device.
 const CHUNK: usize = 16 << 20;
 
@@ -121,18 +125,45 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn upload(&mut self, weight: &Wanted) -> Result<Buffer> {
-        let usage = BufferUsages::STORAGE | BufferUsages::COPY_DST | BufferUsages::COPY_SRC;
-        let bytes = weight.place.bound;
+        let buffer = if self.device.maps_directly() {
+            self.fill(weight)?
+        } else {
+            self.send(weight)?
+        };
+        add(&self.counters.uploaded, weight.place.bytes);
+        Ok(buffer)
+    }
+
+    /// Writes a weight right into its buffer.
+    fn fill(&self, weight: &Wanted) -> Result<Buffer> {
+        let (device, bytes) = (self.device.wgpu(), weight.place.bound);
+        let usage = USAGE | BufferUsages::MAP_WRITE;
         let buffer = self
             .counters
-            .buffer(self.device.wgpu(), weight.name, bytes, usage);
+            .mapped_buffer(device, weight.name, bytes, usage);
+        let view = buffer.get_mapped_range_mut(..);
+        let mut view = view.map_err(|error| Error::device(error.to_string()))?;
+        convert::send(weight.tensor, weight.slot.storage, |start, bytes| {
+            let start = start as usize;
+            view.slice(start..start + bytes.len())
+                .copy_from_slice(bytes);
+            Ok(())
+        })?;
+        drop(view);
+        buffer.unmap();
+        Ok(buffer)
+    }
+
+    /// Sends a weight to its buffer in pieces.
+    fn send(&mut self, weight: &Wanted) -> Result<Buffer> {
+        let (device, bytes) = (self.device.wgpu(), weight.place.bound);
+        let buffer = self.counters.buffer(device, weight.name, bytes, USAGE);
         convert::send(weight.tensor, weight.slot.storage, |start, bytes| {
             for (index, piece) in bytes.chunks(CHUNK).enumerate() {
                 self.write(&buffer, start + (index * CHUNK) as u64, piece)?;
             }
             Ok(())
         })?;
-        add(&self.counters.uploaded, weight.place.bytes);
         Ok(buffer)
     }
 

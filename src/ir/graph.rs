@@ -6,7 +6,7 @@ use crate::error::{Error, Place, Result};
 use crate::op::Primitive;
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
-use crate::symbols::Guard;
+use crate::symbols::{self, Guard};
 use crate::tensor::Tensor;
 
 use super::tree::{Input, Tree};
@@ -402,7 +402,6 @@ impl Graph {
                 self.inputs.len()
             )));
         }
-        let mut bindings = Bindings::new();
         let pairs = self.inputs.iter().zip(shapes);
         for (input, shape) in pairs.clone() {
             let info = self.value(*input);
@@ -412,18 +411,11 @@ impl Graph {
                     info.name, info.ty
                 )));
             }
-            for (dim, size) in info.ty.shape.iter().zip(*shape) {
-                if let Some(symbol) = dim.as_symbol() {
-                    bindings.entry(symbol.clone()).or_insert(*size as i64);
-                }
-            }
         }
-        solve_rest(
-            pairs
-                .clone()
-                .flat_map(|(input, shape)| self.ty(*input).shape.iter().zip(*shape)),
-            &mut bindings,
-        );
+        let bindings =
+            symbols::solve(pairs.clone().flat_map(|(input, shape)| {
+                self.ty(*input).shape.iter().zip(shape.iter().copied())
+            }));
         for (input, shape) in pairs {
             let info = self.value(*input);
             for (dim, size) in info.ty.shape.iter().zip(*shape) {
@@ -447,34 +439,5 @@ impl Graph {
             }
         }
         Ok(bindings)
-    }
-}
-
-/// Symbols that stand in no input alone are solved for in the expressions that contain them.
-fn solve_rest<'a>(
-    pairs: impl Iterator<Item = (&'a Dim, &'a usize)> + Clone,
-    bindings: &mut Bindings,
-) {
-    let unknown = |dim: &Dim, bindings: &Bindings| {
-        dim.symbols()
-            .iter()
-            .filter(|name| !bindings.contains_key(*name))
-            .count()
-    };
-    while let Some((dim, size)) = pairs.clone().find(|(dim, _)| unknown(dim, bindings) == 1) {
-        let known = bindings
-            .iter()
-            .map(|(name, value)| (name.clone(), Dim::from(*value)))
-            .collect();
-        let solved = dim.substitute(&known).solve(&Dim::from(*size));
-        let name = dim
-            .symbols()
-            .into_iter()
-            .find(|name| !bindings.contains_key(name));
-        let value = solved.and_then(|(_, value)| value.as_const());
-        // A size that cannot be solved for is set to 0, so that the check that follows reports it.
-        if let Some(name) = name {
-            bindings.insert(name, value.unwrap_or(0));
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use onionskin::dtype::DType;
 use onionskin::error::Kind;
-use onionskin::gpu::{Device, DeviceChoice, adapters};
+use onionskin::gpu::{Device, DeviceChoice, DeviceOptions, adapters};
 use onionskin::kernel::plan::Storage;
 
 use super::plans::*;
@@ -60,4 +60,31 @@ fn an_applications_own_device_serves() {
         program(&own, plan).run(&[floats([4.0])]).unwrap(),
         [floats([8.0])]
     );
+}
+
+#[test]
+fn compiled_pipelines_are_kept_on_disk() {
+    let Some(device) = device() else { return };
+    let folder = std::env::temp_dir().join(format!("onionskin-test-{}", std::process::id()));
+    let options = DeviceOptions {
+        choice: DeviceChoice::Name(device.name().to_owned()),
+        cache: Some(folder.clone()),
+        ..DeviceOptions::default()
+    };
+    let run = || {
+        let device = Device::open(options.clone()).unwrap();
+        let outputs = program(&device, chain(3, &[symbol("B")])).run(&[floats([1.0])]);
+        assert_eq!(outputs.unwrap(), [floats([15.0])]);
+    };
+    run();
+    let files: Vec<_> = match std::fs::read_dir(&folder) {
+        Ok(files) => files.map(|file| file.unwrap().path()).collect(),
+        // The device hands no pipelines out.
+        Err(_) => return,
+    };
+    assert_eq!(files.len(), 1, "{files:?}");
+    run();
+    std::fs::write(&files[0], b"onionskin/30/1\r\nno cache").unwrap();
+    run();
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -63,6 +63,11 @@ fn the_steady_state_creates_nothing() {
         }
         program.statistics()
     };
+    let run_first = || {
+        program.run(&inputs[..1]).unwrap();
+        program.statistics().created()
+    };
+    assert_eq!(run_first(), run_first());
     // The second round rebuilds what the growth of memory in the first made void.
     run_all();
     let before = run_all();
@@ -269,4 +274,20 @@ fn more_workgroups_than_one_dimension_has() {
     let outputs = program(&device, plan).run(&[floats((0..n).map(|i| (i % 1000) as f32))]);
     let expected = floats((0..n).map(|i| (i % 1000) as f32 + 1.0));
     assert!(outputs.unwrap() == [expected]);
+}
+
+#[test]
+fn every_step_is_measured() {
+    for device in [device(), portable_device()].into_iter().flatten() {
+        let program = program(&device, chain(3, &[symbol("B")]));
+        let x = floats((0..5000).map(|i| i as f32));
+        let (outputs, profile) = program.profile(std::slice::from_ref(&x)).unwrap();
+        assert_eq!(outputs, program.run(&[x]).unwrap());
+        println!("{profile:?}");
+        assert_eq!(profile.steps.len(), 3);
+        assert!(profile.steps.iter().all(|step| step.nanoseconds > 0));
+        assert_eq!(profile.steps[2].nodes, ["node2"]);
+        let (_, nothing) = program.profile(&[floats([])]).unwrap();
+        assert_eq!(nothing.steps[0].workgroups, [0, 0, 0]);
+    }
 }
