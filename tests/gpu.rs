@@ -1,5 +1,10 @@
 //! Plans written by hand, run on whatever adapter there is.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may panic, and says what it skips"
+)]
 
 mod gpu {
     mod conversions;

@@ -155,9 +155,9 @@ fn outputs_stay_on_the_device() {
         let output = run.outputs().remove(0);
         run = program.launch(&[Input::Device(&output)]).unwrap();
     }
-    let expected = floats([1.0, 2.0, 3.0].map(|x| chained(x, 10)));
-    assert_eq!(run.read().unwrap(), [expected.clone()]);
-    assert_eq!(run.read().unwrap(), [expected]);
+    let expected = [floats([1.0, 2.0, 3.0].map(|x| chained(x, 10)))];
+    assert_eq!(run.read().unwrap(), expected);
+    assert_eq!(run.read().unwrap(), expected);
     assert_eq!(program.statistics().bytes_uploaded, 12);
 }
 
