@@ -193,7 +193,8 @@ impl Tensor {
             .collect()
     }
 
-    /// A tensor of a dtype from wide floats, rounded to nearest; integers are truncated and wrap, `bool` is "not zero".
+    /// A tensor of a dtype from wide floats, rounded to nearest; integers are truncated and wrap, and what
+    /// fits no integer at all is the lowest; `bool` is "not zero".
     pub fn from_f64(dtype: DType, shape: impl Into<Vec<usize>>, data: Vec<f64>) -> Result<Tensor> {
         let shape = shape.into();
         match dtype {
@@ -202,7 +203,12 @@ impl Tensor {
             DType::F16 => Tensor::from_vec(shape, collect(data, f16::from_f64)),
             DType::BF16 => Tensor::from_vec(shape, collect(data, bf16::from_f64)),
             DType::Bool => Tensor::from_bools(shape, data.into_iter().map(|value| value != 0.0)),
-            _ => Tensor::from_i64(dtype, shape, collect(data, |value| value as i64)),
+            DType::I64 => Tensor::from_vec(shape, collect(data, to_i64)),
+            _ => Tensor::from_i64(
+                dtype,
+                shape,
+                collect(data, |value| i64::from(to_i32(value))),
+            ),
         }
     }
 
@@ -243,6 +249,18 @@ impl Tensor {
 
 fn collect<T, U>(data: Vec<T>, function: impl Fn(T) -> U) -> Vec<U> {
     data.into_iter().map(function).collect()
+}
+
+/// A float as `i64`. What lies outside, and not-a-number, is undefined in C and so in PyTorch; this is x86-64's answer.
+fn to_i64(value: f64) -> i64 {
+    let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value);
+    if fits { value as i64 } else { i64::MIN }
+}
+
+/// A float as `i32`, in the manner of [`to_i64`]; narrower integers are the low bits of this.
+fn to_i32(value: f64) -> i32 {
+    let fits = value > -2_147_483_649.0 && value < 2_147_483_648.0;
+    if fits { value as i32 } else { i32::MIN }
 }
 
 fn checked_numel(shape: &[usize]) -> Option<usize> {
