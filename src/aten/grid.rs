@@ -92,10 +92,7 @@ fn grid_sample<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         let coordinate = grid.select(-1, (space.len() - 1 - axis) as i64);
         taps.push((side.taps(coordinate.reshape(points.clone()), mode)?, side));
     }
-    let flat =
-        input
-            .to_compute()
-            .reshape(vec![batch.clone(), channels.clone(), Dim::product(space)]);
+    let flat = input.reshape(vec![batch.clone(), channels.clone(), Dim::product(space)]);
     let wanted = vec![batch.clone(), channels.clone(), Dim::product(outputs)];
     let sum = combinations(&taps)
         .into_iter()

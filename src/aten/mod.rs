@@ -28,9 +28,12 @@ mod convolution;
 mod create;
 mod cumulative;
 mod diagonal;
+mod factorize;
+mod fourier;
 mod grid;
 mod index;
 mod join;
+mod linalg;
 mod linear;
 mod norm;
 mod normalization;
@@ -80,6 +83,8 @@ const FAMILIES: &[&[Composite]] = &[
     write::ROWS,
     grid::ROWS,
     recurrent::ROWS,
+    linalg::ROWS,
+    fourier::ROWS,
 ];
 
 /// An operator: its overloads and what they compute.

@@ -1,0 +1,188 @@
+//! Fourier transforms whose operand and result are real, as products with matrices of cosines and sines.
+
+use std::f64::consts::PI;
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+
+use super::{Args, Composite};
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &["aten::fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"],
+        |a| transform(a, Direction::Inverse, vec![a.int("dim")], a.sizes("n")),
+        &["f32[3, 5]", "f32[B, 6, 2], 10, 1, 'ortho'"],
+    ),
+    Composite::one(
+        &["aten::fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"],
+        |a| transform(a, Direction::Forward, vec![a.int("dim")], a.sizes("n")),
+        &["f32[3, 5]", "i64[4], 7, norm='forward'"],
+    ),
+    Composite::one(
+        &[
+            "aten::fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
+            "aten::fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
+        ],
+        |a| transform(a, Direction::Inverse, dims(a), a.sizes("s")),
+        &["f32[4, 5]", "f32[2, 4, 5], [3, 8], [1, 2]"],
+    ),
+    Composite::one(
+        &[
+            "aten::fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
+            "aten::fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
+        ],
+        |a| transform(a, Direction::Forward, dims(a), a.sizes("s")),
+        &["f32[4, 5]", "f32[2, 4, 5], [3, 8], [1, 2], 'ortho'"],
+    ),
+];
+
+/// The sign of the exponent, and with it which direction is scaled by default.
+#[derive(Clone, Copy, PartialEq)]
+enum Direction {
+    Forward,
+    Inverse,
+}
+
+/// The dimensions to transform: those given, else as many of the last as there are sizes, else all.
+fn dims(a: &Args) -> Vec<i64> {
+    if let Some(dims) = a.optional_ints("dim") {
+        return dims;
+    }
+    let count = if a.is_none("s") {
+        a.tensor("self").rank()
+    } else {
+        a.sizes("s").len()
+    };
+    (1..=count as i64).rev().map(|dim| -dim).collect()
+}
+
+/// Transforms along each dimension; the last one's operand is the first half of a spectrum that is its own mirror image.
+fn transform<'g>(
+    a: &Args<'g>,
+    direction: Direction,
+    dims: Vec<i64>,
+    sizes: Vec<Dim>,
+) -> Result<Value<'g>> {
+    let x = a.tensor("self").to_float();
+    a.builder().check()?;
+    let Some((last, others)) = dims.split_last() else {
+        return a.reject("transforms along no dimension");
+    };
+    if !sizes.is_empty() && sizes.len() != dims.len() {
+        return a.reject(format!(
+            "{} sizes for {} dimensions",
+            sizes.len(),
+            dims.len()
+        ));
+    }
+    // A size of -1 is the operand's own.
+    let wanted = |index: usize| sizes.get(index).filter(|size| !size.is(-1)).cloned();
+    let output = wanted(others.len()).unwrap_or((x.size(*last) - 1) * 2);
+    let mut signal = Signal {
+        real: resized(x, *last, &(output.floor_div(&Dim::from(2)) + 1))?,
+        imaginary: None,
+        direction,
+    };
+    let mut total = output.clone();
+    for (index, dim) in others.iter().enumerate() {
+        if let Some(size) = wanted(index) {
+            signal.real = resized(signal.real, *dim, &size)?;
+        }
+        total = &total * &signal.real.size(*dim);
+    }
+    for dim in others {
+        signal = signal.along(*dim);
+    }
+    let result = signal.mirrored(*last, &output);
+    let count = a.builder().full(result.dtype(), vec![], total);
+    Ok(match (a.str("norm").as_str(), direction) {
+        ("ortho", _) => result / count.sqrt(),
+        ("" | "backward", Direction::Inverse) | ("forward", Direction::Forward) => result / count,
+        ("" | "backward" | "forward", _) => result,
+        (other, _) => return Err(Error::operator(format!("norm = {other:?}"))),
+    })
+}
+
+/// Cut or filled with zeros at the end of a dimension.
+fn resized<'g>(x: Value<'g>, dim: i64, size: &Dim) -> Result<Value<'g>> {
+    let own = x.size(dim);
+    if x.builder().symbols().less_equal(size, &own)? {
+        return Ok(x.narrow(dim, 0, size.clone()));
+    }
+    let mut high = vec![Dim::ZERO; x.rank()];
+    if let Some(place) = x.axis(dim).and_then(|axis| high.get_mut(axis)) {
+        *place = size - &own;
+    }
+    Ok(x.pad(&vec![Dim::ZERO; high.len()], &high, 0.0))
+}
+
+struct Signal<'g> {
+    real: Value<'g>,
+    imaginary: Option<Value<'g>>,
+    direction: Direction,
+}
+
+impl<'g> Signal<'g> {
+    /// `(re + i·im)·(cos ± i·sin)` summed along a dimension.
+    fn along(&self, dim: i64) -> Signal<'g> {
+        let size = self.real.size(dim);
+        let (cos, sin) = self.waves(&size, &size);
+        let real = self.real_part(dim, cos, sin);
+        let turned = product(self.real, dim, sin);
+        let imaginary = match self.imaginary {
+            Some(imaginary) => product(imaginary, dim, cos) + turned,
+            None => turned,
+        };
+        Signal {
+            real,
+            imaginary: Some(imaginary),
+            direction: self.direction,
+        }
+    }
+
+    /// The real signal of `output` elements whose spectrum's first half this is: all but the ends count twice.
+    fn mirrored(&self, dim: i64, output: &Dim) -> Value<'g> {
+        let half = self.real.size(dim);
+        let (cos, sin) = self.waves(&half, output);
+        let builder = self.real.builder();
+        let index = builder.iota(DType::I64, vec![half, Dim::ONE], 0);
+        let is_end = (index * 2).remainder(output).eq(0);
+        let twice = builder.full(cos.dtype(), vec![], 2.0);
+        let times = is_end.where_(1.0, twice);
+        self.real_part(dim, cos * times, sin * times)
+    }
+
+    fn real_part(&self, dim: i64, cos: Value<'g>, sin: Value<'g>) -> Value<'g> {
+        let real = product(self.real, dim, cos);
+        self.imaginary
+            .map_or(real, |imaginary| real - product(imaginary, dim, sin))
+    }
+
+    /// Cosines and sines `[inputs, outputs]` of `2π·k·t / outputs`, sines with the direction's sign. Tables of known size
+    /// are worked out in `f64`, since they are folded.
+    fn waves(&self, inputs: &Dim, outputs: &Dim) -> (Value<'g>, Value<'g>) {
+        let builder = self.real.builder();
+        let is_known = inputs.as_const().and(outputs.as_const()).is_some();
+        let dtype = self.real.dtype();
+        let wide = if is_known { DType::F64 } else { dtype };
+        let line = |shape: [Dim; 2], axis| builder.iota(DType::I64, shape.to_vec(), axis);
+        let turn = line([inputs.clone(), Dim::ONE], 0) * line([Dim::ONE, outputs.clone()], 1);
+        let angle = turn.remainder(outputs).to(wide) * (2.0 * PI) / outputs;
+        let sign = if self.direction == Direction::Inverse {
+            1.0
+        } else {
+            -1.0
+        };
+        (angle.cos().to(dtype), (angle.sin() * sign).to(dtype))
+    }
+}
+
+/// Sums a dimension of the value against the rows of a matrix.
+fn product<'g>(x: Value<'g>, dim: i64, matrix: Value<'g>) -> Value<'g> {
+    if x.rank() == 1 {
+        return x.matmul(matrix);
+    }
+    x.move_axis(dim, -1).matmul(matrix).move_axis(-1, dim)
+}

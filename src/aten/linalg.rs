@@ -1,0 +1,469 @@
+//! Linear algebra on small matrices: determinants, inverses, systems of equations, factorizations.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+
+use super::factorize::{Lu, Matrix, Triangle, cholesky, reflect, reflections, solve_triangular};
+use super::{Args, Composite};
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::linalg_det(Tensor A) -> Tensor",
+            "aten::det(Tensor self) -> Tensor",
+        ],
+        |a| Ok(determinant(&elimination(a)?)),
+        &["f32[3, 3]", "f32[B, 4, 4]"],
+    ),
+    Composite::many(
+        &[
+            "aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
+            "aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
+        ],
+        |a| {
+            let (sign, log) = log_determinant(&elimination(a)?);
+            Ok(vec![sign, log])
+        },
+        &["f32[B, 3, 3]"],
+    ),
+    Composite::one(
+        &["aten::logdet(Tensor self) -> Tensor"],
+        |a| {
+            let (sign, log) = log_determinant(&elimination(a)?);
+            Ok(sign.eq(-1.0).where_(f64::NAN, log))
+        },
+        &["f32[3, 3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::linalg_inv(Tensor A) -> Tensor",
+            "aten::inverse(Tensor self) -> Tensor",
+        ],
+        |a| inverse(&elimination(a)?),
+        &["f32[B, 3, 3]"],
+    ),
+    Composite::many(
+        &[
+            "aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
+        ],
+        |a| {
+            let lu = elimination(a)?;
+            Ok(vec![inverse(&lu)?, lu.info()])
+        },
+        &["f32[3, 3]"],
+    ),
+    Composite::one(
+        &["aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor"],
+        |a| Ok(solve(a)?.0),
+        &[
+            "f32[3, 3], f32[3]",
+            "f32[B, 3, 3], f32[B, 3, 2]",
+            "f32[3, 3], f32[2, 3], left=False",
+        ],
+    ),
+    Composite::many(
+        &[
+            "aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
+        ],
+        |a| solve(a).map(|(x, lu)| vec![x, lu.info()]),
+        &["f32[3, 3], f32[3, 2]"],
+    ),
+    Composite::one(
+        &[
+            "aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor",
+        ],
+        |a| {
+            let (matrix, b) = (a.tensor("self"), a.tensor("B"));
+            let triangle = Triangle {
+                upper: a.bool("upper"),
+                unit: a.bool("unitriangular"),
+            };
+            triangular(matrix, b, triangle, a.bool("left"))
+        },
+        &[
+            "f32[3, 3], f32[B, 3, 2], upper=True",
+            "f32[3, 3], f32[2, 3], upper=False, left=False",
+        ],
+    ),
+    Composite::many(
+        &[
+            "aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
+        ],
+        |a| {
+            let matrix = a.tensor("A");
+            let unit = a.bool("unitriangular");
+            let x = if a.bool("transpose") {
+                let triangle = Triangle {
+                    upper: !a.bool("upper"),
+                    unit,
+                };
+                triangular(matrix.transpose(-1, -2), a.tensor("self"), triangle, true)?
+            } else {
+                let triangle = Triangle {
+                    upper: a.bool("upper"),
+                    unit,
+                };
+                triangular(matrix, a.tensor("self"), triangle, true)?
+            };
+            Ok(vec![x, matrix])
+        },
+        &["f32[3, 2], f32[3, 3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
+            "aten::cholesky(Tensor self, bool upper=False) -> Tensor",
+        ],
+        half_product,
+        &["f32[3, 3]"],
+    ),
+    Composite::many(
+        &[
+            "aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
+        ],
+        |a| {
+            let matrix = Matrix::square(a.tensor("self"))?;
+            let info = a.builder().full(DType::I32, matrix.batch(), 0);
+            Ok(vec![half_product(a)?, info])
+        },
+        &["f32[3, 3]"],
+    ),
+    Composite::one(
+        &["aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor"],
+        |a| solve_by_half(a.tensor("input2"), a.bool("upper"), a.tensor("self")),
+        &["f32[3, 2], f32[3, 3]"],
+    ),
+    Composite::one(
+        &["aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor"],
+        |a| {
+            let half = Matrix::square(a.tensor("self"))?;
+            let identity = half.identity(half.rows, half.rows).value;
+            solve_by_half(half.value, a.bool("upper"), identity)
+        },
+        &["f32[3, 3]"],
+    ),
+    Composite::many(
+        &[
+            "aten::linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)",
+            "aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)",
+        ],
+        |a| {
+            let lu = Lu::new(Matrix::new(operand(a))?, a.bool("pivot"));
+            Ok(vec![lu.factors.value, lu.numbered_pivots(), lu.info()])
+        },
+        &["f32[B, 3, 4]"],
+    ),
+    Composite::many(
+        &["aten::linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)"],
+        |a| {
+            let lu = Lu::new(Matrix::new(operand(a))?, a.bool("pivot"));
+            Ok(vec![lu.factors.value, lu.numbered_pivots()])
+        },
+        &["f32[4, 3]"],
+    ),
+    Composite::many(
+        &["aten::linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)"],
+        |a| {
+            let lu = Lu::new(Matrix::new(operand(a))?, a.bool("pivot"));
+            let permutation = if a.bool("pivot") {
+                lu.permutation()
+            } else {
+                a.builder()
+                    .full(lu.factors.value.dtype(), vec![Dim::ZERO], 0.0)
+            };
+            Ok(vec![permutation, lu.lower(), lu.upper()])
+        },
+        &["f32[3, 4]"],
+    ),
+    Composite::many(
+        &[
+            "aten::lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",
+        ],
+        |a| {
+            let lu = Lu::read(a.tensor("LU_data"), a.tensor("LU_pivots"))?;
+            let nothing = a
+                .builder()
+                .full(lu.factors.value.dtype(), vec![Dim::ZERO], 0.0);
+            let (pivots, data) = (a.bool("unpack_pivots"), a.bool("unpack_data"));
+            let only =
+                |wanted: bool, value: Value<'_>| if wanted { value.id() } else { nothing.id() };
+            let ids = [
+                only(pivots, lu.permutation()),
+                only(data, lu.lower()),
+                only(data, lu.upper()),
+            ];
+            Ok(ids.into_iter().map(|id| a.builder().value(id)).collect())
+        },
+        &["f32[3, 3], i32[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
+        ],
+        |a| {
+            let lu = Lu::read(a.tensor("LU"), a.tensor("pivots"))?;
+            let b = a.tensor("B");
+            if a.bool("left") {
+                return lu.solve(b, a.bool("adjoint"));
+            }
+            let x = lu.solve(b.transpose(-1, -2), !a.bool("adjoint"))?;
+            Ok(x.transpose(-1, -2))
+        },
+        &["f32[2, 2], i32[2], f32[2, 3]"],
+    ),
+    Composite::one(
+        &["aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor"],
+        |a| Lu::read(a.tensor("LU_data"), a.tensor("LU_pivots"))?.solve(a.tensor("self"), false),
+        &["f32[2, 3], f32[2, 2], i32[2]"],
+    ),
+    Composite::many(
+        &["aten::linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)"],
+        |a| orthogonal(a.tensor("A"), &a.str("mode")),
+        &["f32[4, 3]", "f32[B, 3, 4], 'complete'"],
+    ),
+    Composite::many(
+        &["aten::qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)"],
+        |a| {
+            let mode = if a.bool("some") {
+                "reduced"
+            } else {
+                "complete"
+            };
+            orthogonal(a.tensor("self"), mode)
+        },
+        &["f32[4, 3]"],
+    ),
+    Composite::many(
+        &["aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)"],
+        |a| {
+            let (vectors, factors) = reflections(Matrix::new(a.tensor("self"))?);
+            Ok(vec![vectors.value, factors])
+        },
+        &["f32[4, 3]"],
+    ),
+    Composite::one(
+        &["aten::linalg_householder_product(Tensor input, Tensor tau) -> Tensor"],
+        |a| product_of_reflections(a.tensor("input"), a.tensor("tau")),
+        &["f32[4, 3], f32[3]"],
+    ),
+    Composite::one(
+        &["aten::orgqr(Tensor self, Tensor input2) -> Tensor"],
+        |a| product_of_reflections(a.tensor("self"), a.tensor("input2")),
+        &["f32[4, 3], f32[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor",
+        ],
+        |a| {
+            let vectors = Matrix::new(a.tensor("self"))?;
+            let (factors, b) = (a.tensor("input2"), a.tensor("input3"));
+            if a.bool("left") {
+                return reflect(vectors, factors, b, a.bool("transpose"));
+            }
+            let turned = reflect(vectors, factors, b.transpose(-1, -2), !a.bool("transpose"))?;
+            Ok(turned.transpose(-1, -2))
+        },
+        &[
+            "f32[3, 3], f32[3], f32[3, 2]",
+            "f32[3, 3], f32[3], f32[2, 3], False",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::linalg_matrix_power(Tensor self, int n) -> Tensor",
+            "aten::matrix_power(Tensor self, int n) -> Tensor",
+        ],
+        power,
+        &["f32[3, 3], 3", "f32[B, 2, 2], -2", "f32[3, 3], 0"],
+    ),
+    Composite::one(
+        &["aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor"],
+        tensor_inverse,
+        &["f32[2, 3, 6], 2"],
+    ),
+    Composite::one(
+        &["aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor"],
+        tensor_solve,
+        &["f32[2, 3, 6], f32[2, 3]"],
+    ),
+];
+
+/// The matrix, whatever its parameter is called.
+fn operand<'g>(a: &Args<'g>) -> Value<'g> {
+    a.tensor(if a.has("A") { "A" } else { "self" })
+}
+
+fn elimination<'g>(a: &Args<'g>) -> Result<Lu<'g>> {
+    Ok(Lu::new(Matrix::square(operand(a))?, true))
+}
+
+fn determinant<'g>(lu: &Lu<'g>) -> Value<'g> {
+    lu.factors.diagonal().prod(&[-1], false) * lu.sign()
+}
+
+/// Sign and logarithm of the absolute value.
+fn log_determinant<'g>(lu: &Lu<'g>) -> (Value<'g>, Value<'g>) {
+    let diagonal = lu.factors.diagonal();
+    let sign = diagonal.sign().prod(&[-1], false) * lu.sign();
+    (sign, diagonal.abs().log().sum(&[-1], false))
+}
+
+fn inverse<'g>(lu: &Lu<'g>) -> Result<Value<'g>> {
+    let size = lu.factors.rows;
+    lu.solve(lu.factors.identity(size, size).value, false)
+}
+
+/// `A·X = B` or `X·A = B`. `B` is a vector, or a batch of them if its sizes are those of `A` but for the last.
+fn solve<'g>(a: &Args<'g>) -> Result<(Value<'g>, Lu<'g>)> {
+    let (matrix, b) = (Matrix::square(a.tensor("A"))?, a.tensor("B"));
+    let symbols = a.builder().symbols();
+    let mut is_vector = b.rank() == 1 || b.rank() + 1 == matrix.value.rank();
+    if b.rank() != 1 {
+        for (size, other) in b.shape().iter().zip(&matrix.value.shape()) {
+            is_vector = is_vector && symbols.equal(size, other)?;
+        }
+    }
+    let lu = Lu::new(matrix, true);
+    if is_vector {
+        return Ok((lu.solve(b.unsqueeze(-1), false)?.squeeze(&[-1]), lu));
+    }
+    if a.bool("left") {
+        return Ok((lu.solve(b, false)?, lu));
+    }
+    let x = lu.solve(b.transpose(-1, -2), true)?;
+    Ok((x.transpose(-1, -2), lu))
+}
+
+fn triangular<'g>(
+    matrix: Value<'g>,
+    b: Value<'g>,
+    triangle: Triangle,
+    left: bool,
+) -> Result<Value<'g>> {
+    if left {
+        return solve_triangular(Matrix::square(matrix)?, b, triangle);
+    }
+    let turned = Triangle {
+        upper: !triangle.upper,
+        ..triangle
+    };
+    let matrix = Matrix::square(matrix.transpose(-1, -2))?;
+    Ok(solve_triangular(matrix, b.transpose(-1, -2), turned)?.transpose(-1, -2))
+}
+
+/// Cholesky's factor, of the half of the matrix that `upper` names.
+fn half_product<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (x, upper) = (a.tensor("self"), a.bool("upper"));
+    let lower = if upper { x.transpose(-1, -2) } else { x };
+    let half = cholesky(Matrix::square(lower)?);
+    Ok(if upper { half.transpose(-1, -2) } else { half })
+}
+
+/// Solves `A·X = B` given Cholesky's factor of `A`.
+fn solve_by_half<'g>(half: Value<'g>, upper: bool, b: Value<'g>) -> Result<Value<'g>> {
+    let lower = if upper { half.transpose(-1, -2) } else { half };
+    let lower = Matrix::square(lower)?;
+    let first = solve_triangular(
+        lower,
+        b,
+        Triangle {
+            upper: false,
+            unit: false,
+        },
+    )?;
+    let turned = Matrix::square(lower.value.transpose(-1, -2))?;
+    solve_triangular(
+        turned,
+        first,
+        Triangle {
+            upper: true,
+            unit: false,
+        },
+    )
+}
+
+fn orthogonal<'g>(x: Value<'g>, mode: &str) -> Result<Vec<Value<'g>>> {
+    let matrix = Matrix::new(x)?;
+    let (vectors, factors) = reflections(matrix);
+    let steps = matrix.rows.min(matrix.columns);
+    let width = match mode {
+        "complete" => matrix.rows,
+        "reduced" | "r" => steps,
+        other => return Err(Error::operator(format!("mode = {other:?}"))),
+    };
+    let upper = vectors.triangle(true).narrow(-2, 0, width);
+    if mode == "r" {
+        return Ok(vec![
+            x.builder().full(x.dtype(), vec![Dim::ZERO], 0.0),
+            upper,
+        ]);
+    }
+    let start = matrix.identity(matrix.rows, width).value;
+    Ok(vec![reflect(vectors, factors, start, false)?, upper])
+}
+
+fn product_of_reflections<'g>(vectors: Value<'g>, factors: Value<'g>) -> Result<Value<'g>> {
+    let vectors = Matrix::new(vectors)?;
+    let start = vectors.identity(vectors.rows, vectors.columns).value;
+    reflect(vectors, factors, start, false)
+}
+
+/// By repeated squaring.
+fn power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (x, exponent) = (a.tensor("self"), a.int("n"));
+    let base = if exponent < 0 {
+        inverse(&elimination(a)?)?
+    } else {
+        x
+    };
+    let mut rest = exponent.unsigned_abs();
+    if rest == 0 {
+        let matrix = Matrix::square(x)?;
+        return Ok(matrix.identity(matrix.rows, matrix.columns).value);
+    }
+    let (mut square, mut product) = (base, None);
+    loop {
+        if rest % 2 == 1 {
+            product = Some(product.map_or(square, |product: Value<'g>| product.matmul(square)));
+        }
+        rest /= 2;
+        if rest == 0 {
+            return Ok(product.unwrap_or(base));
+        }
+        square = square.matmul(square);
+    }
+}
+
+/// The inverse of a value seen as a matrix of its first `ind` dimensions by the others.
+fn tensor_inverse<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let x = a.tensor("self");
+    let shape = x.shape();
+    let split = usize::try_from(a.int("ind")).unwrap_or(0);
+    let (Some(first), Some(second)) = (shape.get(..split), shape.get(split..)) else {
+        return a.reject(format!("ind = {split} of {}", x.ty()));
+    };
+    let flat = x.reshape(vec![Dim::product(first), Dim::product(second)]);
+    let inverted = inverse(&Lu::new(Matrix::square(flat)?, true))?;
+    Ok(inverted.reshape([second, first].concat()))
+}
+
+/// Solves `tensordot(A, X, X.ndim) = B`, after `dims` of `A` have been moved to its end.
+fn tensor_solve<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (x, b) = (a.tensor("self"), a.tensor("other"));
+    let last: Vec<usize> = a
+        .ints("dims")
+        .into_iter()
+        .filter_map(|dim| x.axis(dim))
+        .collect();
+    let first = (0..x.rank()).filter(|axis| !last.contains(axis));
+    let x = x.permute(first.chain(last.iter().copied()).collect::<Vec<_>>());
+    let shape = x.shape();
+    let unknown = shape.get(b.rank()..).unwrap_or_default().to_vec();
+    let size = Dim::product(&unknown);
+    let matrix = Matrix::square(x.reshape(vec![b.numel(), size]))?;
+    let solution = Lu::new(matrix, true).solve(b.reshape(vec![b.numel(), Dim::ONE]), false)?;
+    Ok(solution.reshape(unknown))
+}
