@@ -96,7 +96,10 @@ fn replay_folder(folder: &Path) -> BTreeMap<&'static str, usize> {
         let kind = match outcome {
             Outcome::Passed(0 | 1) => "passed",
             Outcome::Passed(_) => "passed with several graphs",
-            Outcome::Unsupported(_) => "unsupported",
+            Outcome::Unsupported(what) => {
+                println!("{}: {what}", case.name);
+                "unsupported"
+            }
             Outcome::Failed(message) => {
                 failures.push(format!("{}: {message}", case.name));
                 "failed"

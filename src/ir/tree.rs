@@ -12,6 +12,8 @@ use crate::scalar::Scalar;
 pub enum Tree {
     /// The tensor with this index among the graph's inputs or outputs.
     Tensor(usize),
+    /// The number that the scalar tensor with this index among the outputs holds.
+    Number(usize),
     /// A value that was fixed when the graph was made.
     Constant(Constant),
     /// An `int` output that is a symbolic size.
@@ -51,7 +53,7 @@ impl Tree {
     /// Indices of the tensors, from left to right.
     pub fn tensors(&self) -> Vec<usize> {
         match self {
-            Tree::Tensor(index) => vec![*index],
+            Tree::Tensor(index) | Tree::Number(index) => vec![*index],
             Tree::Constant(_) | Tree::Size(_) => Vec::new(),
             Tree::Tuple(items) | Tree::List(items) => {
                 items.iter().flat_map(Tree::tensors).collect()

@@ -316,6 +316,7 @@ fn tree(tree: &Tree) -> String {
     };
     match tree {
         Tree::Tensor(index) => format!("#{index}"),
+        Tree::Number(index) => format!("number(#{index})"),
         Tree::Constant(Constant::Str(text)) => json_string(text),
         Tree::Constant(constant) => constant.to_string(),
         Tree::Size(dim) => size(dim, &|name| name == "namedtuple"),

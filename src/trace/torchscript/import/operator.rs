@@ -220,12 +220,24 @@ fn no_overload(name: &str, arguments: &Arguments) -> Error {
     if candidates.is_empty() {
         return Error::unsupported(format!("the operator {name}"));
     }
-    let given = arguments.positional.iter().map(Datum::describe);
+    let given = arguments.positional.iter().map(described);
     let named = arguments.named.iter();
-    let named = named.map(|(name, value)| format!("{name}={}", value.describe()));
-    let given: Vec<String> = given.map(str::to_string).chain(named).collect();
+    let named = named.map(|(name, value)| format!("{name}={}", described(value)));
+    let given: Vec<String> = given.chain(named).collect();
     let message = format!("{name} of ({})", given.join(", "));
     Error::unsupported(message).help(format!("known overloads: {}", candidates.join("; ")))
+}
+
+fn described(value: &Datum) -> String {
+    match value {
+        Datum::Dynamic(..) => format!("{} that depends on tensors", value.describe()),
+        Datum::List(list) => {
+            let items = list.items.borrow();
+            let items: Vec<String> = items.iter().map(described).collect();
+            format!("[{}]", items.join(", "))
+        }
+        other => other.describe().to_string(),
+    }
 }
 
 enum Returns {

@@ -9,8 +9,7 @@ use super::datum::Datum;
 use super::number::Number;
 
 impl Importer<'_> {
-    /// How the result is made of outputs, which are added to the list. A number that only the graph knows is a scalar
-    /// tensor.
+    /// How the result is made of outputs, which are added to the list.
     pub(super) fn output_tree(
         &mut self,
         value: &Datum,
@@ -22,9 +21,13 @@ impl Importer<'_> {
             Datum::Str(text) | Datum::Device(text) => {
                 Tree::Constant(Constant::Str(text.to_string()))
             }
-            Datum::Tensor(tensor) | Datum::Dynamic(_, tensor) => {
+            Datum::Tensor(tensor) => {
                 outputs.push(self.read(tensor)?);
                 Tree::Tensor(outputs.len() - 1)
+            }
+            Datum::Dynamic(_, tensor) => {
+                outputs.push(self.read(tensor)?);
+                Tree::Number(outputs.len() - 1)
             }
             Datum::Tuple(items) => Tree::Tuple(self.trees(items, outputs)?),
             Datum::List(list) => {

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
-use crate::trace::torchscript::import::datum::Datum;
+use crate::trace::torchscript::import::datum::{Datum, Kind};
 use crate::trace::torchscript::import::number::Number;
 use crate::trace::torchscript::import::operator::named_argument;
 use crate::trace::torchscript::import::tensor::{HostNumber, TensorRef};
@@ -37,9 +37,52 @@ impl Importer<'_> {
                 }
                 _ => same(),
             },
+            ("expand_as", [Datum::Tensor(other)]) => self
+                .with_sizes_of("aten::expand", tensor, &other.clone())
+                .map(Some),
+            ("view_as" | "reshape_as", [Datum::Tensor(other)]) => self
+                .with_sizes_of("aten::reshape", tensor, &other.clone())
+                .map(Some),
+            ("select", [dim, Datum::Dynamic(Kind::Int, index)]) => {
+                self.select_dynamic(tensor, dim, &index.clone()).map(Some)
+            }
             _ if ALIASES.contains(&name) => same(),
             _ => Ok(None),
         }
+    }
+
+    /// An operator that wants the sizes of another tensor.
+    fn with_sizes_of(
+        &mut self,
+        name: &str,
+        tensor: &TensorRef,
+        other: &TensorRef,
+    ) -> Result<Datum> {
+        let sizes = self.ty(other)?.shape.into_iter().map(Datum::int);
+        let sizes = self.list(sizes.collect());
+        self.operator(name, vec![Datum::Tensor(tensor.clone()), sizes].into())
+    }
+
+    /// `tensor[index]` where only the graph knows the index.
+    fn select_dynamic(
+        &mut self,
+        tensor: &TensorRef,
+        dim: &Datum,
+        index: &TensorRef,
+    ) -> Result<Datum> {
+        let dim = match self.converted(Kind::Int, dim)? {
+            Datum::Number(dim) => dim.concrete(self.builder().symbols())?.to_i64(),
+            _ => return Err(Error::unsupported("an axis that depends on tensors")),
+        };
+        let (value, index) = (self.read(tensor)?, self.read(index)?);
+        let builder = self.builder();
+        let (value, index) = (builder.value(value), builder.value(index));
+        let size = value.size(dim);
+        let index = index.lt(0).where_(index + size, index);
+        let row = value.index_select(dim, index.reshape(vec![1.into()]));
+        let id = row.select(dim, 0).id();
+        builder.check()?;
+        Ok(Datum::Tensor(self.new_tensor(id)))
     }
 
     /// A new tensor with the same value.
