@@ -70,7 +70,7 @@ impl Tree {
     pub fn sizes(&self) -> Vec<&Dim> {
         match self {
             Tree::Size(dim) => vec![dim],
-            Tree::Tensor(_) | Tree::Constant(_) => Vec::new(),
+            Tree::Tensor(_) | Tree::Number(_) | Tree::Constant(_) => Vec::new(),
             Tree::Tuple(items) | Tree::List(items) => items.iter().flat_map(Tree::sizes).collect(),
             Tree::Dict(items) | Tree::NamedTuple(_, items) => {
                 items.iter().flat_map(|(_, item)| item.sizes()).collect()
