@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind as Fault, Result};
 use crate::ir::{Argument, Definition, Graph, Region, ValueId};
 use crate::shape::TensorType;
 use crate::trace::torchscript::ast::Statement;
 
 use super::Importer;
-use super::assigned::assigned_in_both;
+use super::assigned::{assigned, assigned_in_both};
 use super::datum::{Datum, Kind};
 use super::evaluate::Frame;
 use super::merge::{Slot, Template};
@@ -37,9 +37,9 @@ impl Importer<'_> {
                 self.block(frame, if taken { then } else { otherwise })
             }
             Datum::Unknown => {
-                let result = self.block(frame, then)?;
-                self.block(frame, otherwise)?;
-                Ok(result.map(|_| Datum::Unknown))
+                self.survey(frame, then);
+                self.survey(frame, otherwise);
+                Ok(None)
             }
             Datum::Tensor(tensor) | Datum::Dynamic(_, tensor) => {
                 let condition = self.converted(Kind::Bool, &Datum::Tensor(tensor.clone()))?;
@@ -55,6 +55,23 @@ impl Importer<'_> {
                 let message = format!("a {} is no condition", other.describe());
                 Err(Error::source(message))
             }
+        }
+    }
+
+    /// Runs statements only to find what else is not supported: whether they run is not known.
+    pub(super) fn survey(&mut self, frame: &mut Frame, body: &[Statement]) {
+        let mut inner = frame.clone();
+        let calls = self.calls;
+        // What fails here may well follow from the fault that is listed already.
+        if let Err(error) = self.block(&mut inner, body)
+            && error.kind() == Fault::Unsupported
+        {
+            self.unsupported(error);
+        }
+        self.calls = calls;
+        self.raised = false;
+        for name in assigned(body) {
+            frame.locals.insert(name, Datum::Unknown);
         }
     }
 
@@ -87,7 +104,9 @@ impl Importer<'_> {
     fn branch(&mut self, frame: &Frame, body: &[Statement]) -> Result<Option<Branch>> {
         let mut frame = frame.clone();
         self.open_scope();
+        let calls = self.calls;
         let result = self.block(&mut frame, body);
+        self.calls = calls;
         let scope = self.close_scope()?;
         match result {
             Err(_) if self.raised => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Kind, Place, Result};
 
 /// Faults by message: the first of each, and how often it occurred.
 #[derive(Default)]
@@ -30,7 +30,11 @@ impl Faults {
             1 => error,
             count => error.at(format!("{} more places", count - 1)),
         });
-        let errors = errors.chain(result.err()).collect();
+        // Other errors may follow from these.
+        let last = result
+            .err()
+            .filter(|error| error.kind() == Kind::Unsupported);
+        let errors = errors.chain(last).collect();
         Err(Error::all(errors).unwrap_or_else(|| Error::internal("there are no faults")))
     }
 }

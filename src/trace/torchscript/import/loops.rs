@@ -49,7 +49,7 @@ impl Importer<'_> {
             }
             Datum::Unknown => {
                 frame.locals.insert(variable.to_string(), Datum::Unknown);
-                self.block(frame, body)?;
+                self.survey(frame, body);
                 Ok(())
             }
             Datum::Dynamic(_, tensor) | Datum::Tensor(tensor) => {
@@ -83,7 +83,7 @@ impl Importer<'_> {
                     self.block(frame, body)?;
                 }
                 Datum::Unknown => {
-                    self.block(frame, body)?;
+                    self.survey(frame, body);
                     return Ok(());
                 }
                 _ => {
