@@ -120,6 +120,14 @@ impl DType {
         if self.is_float() { self } else { F32 }
     }
 
+    /// The type in which PyTorch's CPU kernels compute: `f32` for half precision, else itself.
+    pub fn to_compute(self) -> DType {
+        match self {
+            F16 | BF16 => F32,
+            other => other,
+        }
+    }
+
     /// The type in which PyTorch accumulates sums of integers: `i64` for integers and `bool`, else itself.
     pub fn to_sum(self) -> DType {
         if self.is_float() { self } else { I64 }

@@ -1,8 +1,18 @@
-//! Activations of `torch.nn.functional`.
+//! Activations of `torch.nn.functional`. Half precision computes in `f32`.
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
-use super::Composite;
+use super::pointwise::{round_to, wide};
+use super::{Args, Composite};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+use crate::scalar::Scalar;
+
+/// Klambauer et al., "Self-Normalizing Neural Networks" (2017).
+const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
+const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -11,18 +21,291 @@ pub(super) const ROWS: &[Composite] = &[
         &["f32[4, 8]", "i64[5]"],
     ),
     Composite::one(
-        &["aten::gelu(Tensor self, *, str approximate='none') -> Tensor"],
+        &["aten::relu6(Tensor self) -> Tensor"],
+        |a| Ok(bounded(a.tensor("self"), Scalar::Int(0), Scalar::Int(6))),
+        &["f32[B, 3]", "i64[3]"],
+    ),
+    Composite::one(
+        &["aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"],
         |a| {
-            let x = a.tensor("self");
-            match a.str("approximate").as_str() {
-                "none" => Ok(x * 0.5 * (1.0 + (x * FRAC_1_SQRT_2).erf())),
-                "tanh" => {
-                    let inner = (2.0 / PI).sqrt() * (x + 0.044715 * (x * x * x));
-                    Ok(0.5 * x * (1.0 + inner.tanh()))
-                }
-                other => a.reject(format!("approximate = {other:?}")),
-            }
+            Ok(bounded(
+                a.tensor("self"),
+                a.scalar("min_val"),
+                a.scalar("max_val"),
+            ))
         },
+        &["f32[B, 3]", "f32[3], -0.5, 2"],
+    ),
+    Composite::one(
+        &["aten::gelu(Tensor self, *, str approximate='none') -> Tensor"],
+        gelu,
         &["f32[4, 8]", "f32[4, 8], approximate='tanh'", "f16[B, 3]"],
     ),
+    Composite::one(
+        &["aten::silu(Tensor self) -> Tensor"],
+        |a| Ok(wide(a.tensor("self"), |x| x * x.sigmoid())),
+        &["f32[B, 3]", "f16[3]"],
+    ),
+    Composite::one(
+        &["aten::mish(Tensor self) -> Tensor"],
+        |a| Ok(wide(a.tensor("self"), |x| x * x.exp().log1p().tanh())),
+        &["f32[B, 3]", "f16[3]"],
+    ),
+    Composite::one(
+        &["aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"],
+        |a| {
+            Ok(elu(
+                a.tensor("self"),
+                a.float("alpha"),
+                a.float("scale"),
+                a.float("input_scale"),
+            ))
+        },
+        &["f32[B, 3]", "f16[3], 0.5, 2, 3"],
+    ),
+    Composite::one(
+        &["aten::selu(Tensor self) -> Tensor"],
+        |a| Ok(elu(a.tensor("self"), SELU_ALPHA, SELU_SCALE, 1.0)),
+        &["f32[B, 3]"],
+    ),
+    Composite::one(
+        &["aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor"],
+        |a| {
+            Ok(elu(
+                a.tensor("self"),
+                a.float("alpha"),
+                1.0,
+                1.0 / a.float("alpha"),
+            ))
+        },
+        &["f32[B, 3]", "f32[3], 2"],
+    ),
+    Composite::one(
+        &["aten::hardswish(Tensor self) -> Tensor"],
+        |a| Ok(wide(a.tensor("self"), |x| x * shifted_bounded(x) / 6.0)),
+        &["f32[B, 3]", "f16[3]"],
+    ),
+    Composite::one(
+        &["aten::hardsigmoid(Tensor self) -> Tensor"],
+        |a| Ok(wide(a.tensor("self"), |x| shifted_bounded(x) / 6.0)),
+        &["f32[B, 3]", "f16[3]"],
+    ),
+    Composite::one(
+        &["aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"],
+        hardshrink,
+        &["f32[B, 3]", "f16[3], 1"],
+    ),
+    Composite::one(
+        &["aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"],
+        softshrink,
+        &["f32[B, 3]", "f16[3], 1"],
+    ),
+    Composite::one(
+        &["aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"],
+        |a| Ok(leaky(a.tensor("self"), a.float("negative_slope"))),
+        &["f32[B, 3]", "f16[3], 0.2"],
+    ),
+    Composite::one(
+        &[
+            "aten::prelu(Tensor self, Tensor weight) -> Tensor",
+            "aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
+        ],
+        prelu,
+        &[
+            "f32[B, 3, 2], f32[3]",
+            "f16[3], f16[1]",
+            "_prelu_kernel: f32[B, 3], f32[1, 3]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
+            "aten::rrelu_with_noise(Tensor self, Tensor noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
+        ],
+        rrelu,
+        &["f32[B, 3]", "rrelu_with_noise: f32[3], f32[3]"],
+    ),
+    Composite::one(
+        &["aten::log_sigmoid(Tensor self) -> Tensor"],
+        |a| Ok(wide(a.tensor("self"), log_sigmoid)),
+        &["f32[B, 3]", "f16[3]"],
+    ),
+    Composite::many(
+        &["aten::log_sigmoid_forward(Tensor self) -> (Tensor, Tensor)"],
+        |a| {
+            let x = a.tensor("self");
+            Ok(vec![wide(x, log_sigmoid), wide(x, |x| (-x.abs()).exp())])
+        },
+        &["f32[B, 3]"],
+    ),
+    Composite::one(
+        &["aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"],
+        softplus,
+        &["f32[B, 3]", "f16[3], 2, 1"],
+    ),
+    Composite::one(
+        &["aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"],
+        threshold,
+        &["f32[B, 3], 0.5, 7", "i64[3], 1, 7"],
+    ),
+    Composite::one(
+        &["aten::glu(Tensor self, int dim=-1) -> Tensor"],
+        glu,
+        &["f32[B, 4]", "f16[2, 3], 0"],
+    ),
+    Composite::one(
+        &[
+            "aten::dropout(Tensor input, float p, bool train) -> Tensor",
+            "aten::feature_dropout(Tensor input, float p, bool train) -> Tensor",
+            "aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor",
+            "aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor",
+        ],
+        dropout,
+        &["f32[B, 3], 0.5, False", "f32[B, 3], 0.0, True"],
+    ),
+    Composite::many(
+        &["aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"],
+        native_dropout,
+        &["f32[B, 3], 0.5, False"],
+    ),
 ];
+
+/// Bounds are converted to the tensor's dtype.
+fn bounded(x: Value, low: Scalar, high: Scalar) -> Value {
+    x.clamp(
+        Some(low.cast(x.dtype()).into()),
+        Some(high.cast(x.dtype()).into()),
+    )
+}
+
+/// `x + 3` between 0 and 6.
+fn shifted_bounded(x: Value) -> Value {
+    bounded(x + 3.0, Scalar::Int(0), Scalar::Int(6))
+}
+
+fn gelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let x = a.tensor("self");
+    match a.str("approximate").as_str() {
+        "none" => Ok(wide(x, |x| x * 0.5 * (1.0 + (x * FRAC_1_SQRT_2).erf()))),
+        "tanh" => Ok(wide(x, |x| {
+            let inner = (2.0 / PI).sqrt() * (x + 0.044715 * (x * x * x));
+            0.5 * x * (1.0 + inner.tanh())
+        })),
+        other => a.reject(format!("approximate = {other:?}")),
+    }
+}
+
+fn elu(x: Value, alpha: f64, scale: f64, input_scale: f64) -> Value {
+    wide(x, |x| {
+        let positive = if scale == 1.0 { x } else { x * scale };
+        let input = if input_scale == 1.0 {
+            x
+        } else {
+            x * input_scale
+        };
+        let negative = input.expm1();
+        let factor = alpha * scale;
+        let negative = if factor == 1.0 {
+            negative
+        } else {
+            negative * factor
+        };
+        x.le(0.0).where_(negative, positive)
+    })
+}
+
+fn hardshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (x, bound) = (a.tensor("self"), a.float("lambd"));
+    Ok(x.ge(-bound).logical_and(x.le(bound)).where_(0.0, x))
+}
+
+fn softshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let bound = a.float("lambd");
+    Ok(wide(a.tensor("self"), |x| {
+        let inner = x.lt(-bound).where_(x + bound, x * 0.0);
+        x.gt(bound).where_(x - bound, inner)
+    }))
+}
+
+fn leaky(x: Value, slope: f64) -> Value {
+    wide(x, |x| x.gt(0.0).where_(x, x * slope))
+}
+
+/// One slope for all, or one for each channel, the second axis.
+fn prelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (x, mut weight) = (a.tensor("self"), a.tensor("weight"));
+    if a.has("weight") && weight.rank() == 1 && x.rank() != 1 {
+        let mut shape = vec![Dim::ONE; x.rank()];
+        if let Some(channels) = shape.get_mut(1) {
+            *channels = weight.numel();
+        }
+        weight = weight.reshape(shape);
+    }
+    let weight = weight.to_compute();
+    Ok(wide(x, |x| x.gt(0.0).where_(x, x * weight)))
+}
+
+/// Slopes are drawn at random in training; otherwise the mean of the bounds is the slope.
+fn rrelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    if a.bool("training") {
+        return a.reject("random slopes (training=True) are not supported");
+    }
+    let slope = (a.float("lower") + a.float("upper")) / 2.0;
+    Ok(leaky(a.tensor("self"), slope))
+}
+
+pub(super) fn log_sigmoid(x: Value) -> Value {
+    x.minimum(0.0) - (-x.abs()).exp().log1p()
+}
+
+fn softplus<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (beta, threshold) = (a.float("beta"), a.float("threshold"));
+    Ok(wide(a.tensor("self"), |x| {
+        let scaled = if beta == 1.0 { x } else { x * beta };
+        let soft = scaled.exp().log1p();
+        let soft = if beta == 1.0 { soft } else { soft / beta };
+        scaled.gt(threshold).where_(x, soft)
+    }))
+}
+
+fn threshold<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let x = a.tensor("self");
+    let value = a.scalar("value").cast(x.dtype());
+    Ok(x.le(a.scalar("threshold")).where_(value, x))
+}
+
+/// One half of an axis times the sigmoid of the other.
+fn glu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (x, dim) = (a.tensor("self"), a.int("dim"));
+    let half = x.size(dim).floor_div(&Dim::from(2));
+    let (value, gate) = (
+        x.narrow(dim, 0, half.clone()),
+        x.narrow(dim, half.clone(), half.clone()),
+    );
+    let symbols = a.builder().symbols();
+    symbols.require_equal(&x.size(dim), &(&half * &Dim::from(2)), || {
+        format!("the halves of axis {dim} of {} differ", x.ty())
+    })?;
+    let gated = value.to_compute() * gate.to_compute().sigmoid();
+    Ok(round_to(x.dtype(), gated))
+}
+
+/// Identity, as it is outside of training.
+fn dropout<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    refuse_dropout(a.bool("train"), a.float("p"))?;
+    Ok(a.tensor("input"))
+}
+
+fn native_dropout<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
+    refuse_dropout(a.bool("train"), a.float("p"))?;
+    let x = a.tensor("input");
+    Ok(vec![x, a.builder().full(DType::Bool, x.shape(), true)])
+}
+
+fn refuse_dropout(train: bool, p: f64) -> Result<()> {
+    if train && p != 0.0 {
+        let error = Error::unsupported("dropout in training draws random numbers");
+        return Err(error.help("call model.eval() before tracing"));
+    }
+    Ok(())
+}

@@ -20,6 +20,15 @@ use crate::ir::{Argument, Builder, Value};
 use crate::shape::TensorType;
 
 mod activation;
+mod arithmetic;
+mod class_loss;
+mod comparison;
+mod distance;
+mod logic;
+mod loss;
+mod pointwise;
+mod special;
+mod unary;
 mod advanced;
 mod attention;
 mod contraction;
@@ -58,6 +67,14 @@ mod write;
 /// The families of rows.
 const FAMILIES: &[&[Composite]] = &[
     activation::ROWS,
+    arithmetic::ROWS,
+    class_loss::ROWS,
+    comparison::ROWS,
+    distance::ROWS,
+    logic::ROWS,
+    loss::ROWS,
+    special::ROWS,
+    unary::ROWS,
     convolution::ROWS,
     pooling::ROWS,
     normalization::ROWS,

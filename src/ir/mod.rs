@@ -21,6 +21,7 @@ pub use graph::{
     Argument, Definition, Graph, Module, Node, Op, Region, ValueId, ValueInfo, Weights,
 };
 pub use tree::{Constant, Input, Tree};
+pub(crate) use value::result_type;
 pub use value::{Number, Value};
 
 pub use crate::op::Primitive;

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Operand, Rules, operands};
+use super::{Operand, Rules, operands, polynomial, special};
 use crate::dim::{Bindings, floor_div};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -77,6 +77,19 @@ binary_functions! {
     Atan2 "atan2" Float(f64::atan2), "atan2_of(x, y)";
     Copysign "copysign" Float(f64::copysign), "copy_sign(x, y)";
     NextAfter "nextafter" Float(nextafter), "next_after(x, y)";
+    Hypot "hypot" Float(f64::hypot), "hypot_of(x, y)";
+    Gcd "gcd" Integer(special::gcd), "gcd(x, y)";
+    Zeta "zeta" Float(special::zeta), "zeta_of(x, y)";
+    Igamma "igamma" Float(special::igamma), "igamma_of(x, y)";
+    Igammac "igammac" Float(special::igammac), "igammac_of(x, y)";
+    ChebyshevT "chebyshev_polynomial_t" Float(polynomial::chebyshev_t), "chebyshev_t_of(x, y)";
+    ChebyshevU "chebyshev_polynomial_u" Float(polynomial::chebyshev_u), "chebyshev_u_of(x, y)";
+    ChebyshevV "chebyshev_polynomial_v" Float(polynomial::chebyshev_v), "chebyshev_v_of(x, y)";
+    ChebyshevW "chebyshev_polynomial_w" Float(polynomial::chebyshev_w), "chebyshev_w_of(x, y)";
+    HermiteH "hermite_polynomial_h" Float(polynomial::hermite_h), "hermite_h_of(x, y)";
+    HermiteHe "hermite_polynomial_he" Float(polynomial::hermite_he), "hermite_he_of(x, y)";
+    LaguerreL "laguerre_polynomial_l" Float(polynomial::laguerre), "laguerre_of(x, y)";
+    LegendreP "legendre_polynomial_p" Float(polynomial::legendre), "legendre_of(x, y)";
     Eq "eq" Compare(|x, y| x == y, |x, y| x == y), "x == y";
     Ne "ne" Compare(|x, y| x != y, |x, y| x != y), "x != y";
     Lt "lt" Compare(|x, y| x < y, |x, y| x < y), "x < y";
@@ -90,7 +103,7 @@ binary_functions! {
     BitwiseOr "bitwise_or" Integer(|x, y| x | y), "x | y";
     BitwiseXor "bitwise_xor" Integer(|x, y| x ^ y), "x ^ y";
     ShiftLeft "bitwise_left_shift" Integer(|x, y| if (0..64).contains(&y) { x << y } else { 0 }), "shift_left(x, y)";
-    ShiftRight "bitwise_right_shift" Integer(|x, y| x >> y.clamp(0, 63)), "shift_right(x, y)";
+    ShiftRight "bitwise_right_shift" Integer(|x, y| x >> if (0..64).contains(&y) { y } else { 63 }), "shift_right(x, y)";
 }
 
 impl Rules for Binary {
@@ -166,6 +179,11 @@ impl Binary {
 }
 
 impl BinaryFunction {
+    /// True if the result is `bool` whatever the operands are.
+    pub fn is_comparison(self) -> bool {
+        matches!(self.oracle(), Compare(..))
+    }
+
     /// True if the function is defined for floats only, so that PyTorch computes it in `f32` for integers.
     pub fn is_float_only(self) -> bool {
         matches!(self.oracle(), Float(_))

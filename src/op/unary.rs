@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Operand, Rules, operands, values};
+use super::{Operand, Rules, operands, special, values};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -102,6 +102,23 @@ unary_functions! {
     Erfinv "erfinv" Float(erfinv), "erfinv_of(x)", (-0.99, 0.99);
     Lgamma "lgamma" Float(lgamma), "lgamma_of(x)", (0.1, 20.0);
     Digamma "digamma" Float(digamma), "digamma_of(x)", (0.1, 20.0);
+    I0 "i0" Float(special::i0), "i0_of(x)", (-9.0, 9.0);
+    I0e "i0e" Float(special::i0e), "i0e_of(x)", (-30.0, 30.0);
+    I1 "i1" Float(special::i1), "i1_of(x)", (-9.0, 9.0);
+    I1e "i1e" Float(special::i1e), "i1e_of(x)", (-30.0, 30.0);
+    K0 "modified_bessel_k0" Float(special::k0), "k0_of(x)", (0.1, 9.0);
+    K0e "scaled_modified_bessel_k0" Float(special::k0e), "k0e_of(x)", (0.1, 30.0);
+    K1 "modified_bessel_k1" Float(special::k1), "k1_of(x)", (0.1, 9.0);
+    K1e "scaled_modified_bessel_k1" Float(special::k1e), "k1e_of(x)", (0.1, 30.0);
+    BesselJ0 "bessel_j0" Float(special::j0), "bessel_j0_of(x)", (-50.0, 50.0);
+    BesselJ1 "bessel_j1" Float(special::j1), "bessel_j1_of(x)", (-50.0, 50.0);
+    BesselY0 "bessel_y0" Float(special::y0), "bessel_y0_of(x)", (0.1, 50.0);
+    BesselY1 "bessel_y1" Float(special::y1), "bessel_y1_of(x)", (0.1, 50.0);
+    AiryAi "airy_ai" Float(special::airy_ai), "airy_ai_of(x)", (-20.0, 5.0);
+    Erfcx "erfcx" Float(special::erfcx), "erfcx_of(x)", (-3.0, 50.0);
+    Ndtri "ndtri" Float(special::ndtri), "ndtri_of(x)", (0.001, 0.999);
+    Mantissa "frexp_mantissa" Float(special::mantissa), "mantissa_of(x)", (-99.0, 99.0);
+    Exponent "frexp_exponent" Float(special::exponent), "exponent_of(x)", (-99.0, 99.0);
     BitwiseNot "bitwise_not" Integer(|x| !x), "~x", (-9.0, 9.0);
     LogicalNot "logical_not" Bool(|x| !x), "!x", (0.0, 1.0);
     IsNan "isnan" Test(f64::is_nan), "is_nan(x)", (-9.0, 9.0);

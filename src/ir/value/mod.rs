@@ -7,6 +7,8 @@ mod pointwise;
 mod reduce;
 mod shape;
 
+pub(crate) use pointwise::result_type;
+
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};

@@ -94,10 +94,7 @@ impl<'g> Value<'g> {
 
     /// Half precision as `f32`, other dtypes as they are: the type in which PyTorch's CPU kernels accumulate.
     pub fn to_compute(self) -> Value<'g> {
-        match self.dtype() {
-            DType::F16 | DType::BF16 => self.to(DType::F32),
-            _ => self,
-        }
+        self.to(self.dtype().to_compute())
     }
 
     /// Variance along axes with a correction of the divisor (1 for the unbiased estimate).

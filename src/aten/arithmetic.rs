@@ -1,0 +1,560 @@
+//! Arithmetic of two tensors, or of a tensor and a number.
+
+use super::pointwise::{
+    binary, combine, float_operands, operands, promote, round_to, scaled, wide,
+};
+use super::{Args, Composite};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::{Number, Value};
+use crate::op::{BinaryFunction, UnaryFunction};
+use crate::scalar::Scalar;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+            "aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+        ],
+        |a| sum(a, BinaryFunction::Add, a.number("self"), a.number("other")),
+        &[
+            "f32[B, 3], f32[3]",
+            "i64[3], i64[3], alpha=2",
+            "bool[3], bool[3]",
+            "f16[3], f16[3], alpha=0.5",
+            "Scalar: f32[B], 2",
+            "Scalar: i64[3], 0.5",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+            "aten::sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+            "aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+            "aten::subtract.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+        ],
+        |a| sum(a, BinaryFunction::Sub, a.number("self"), a.number("other")),
+        &[
+            "f32[B, 3], f32[3]",
+            "i64[3], f16[3], alpha=2",
+            "Scalar: u8[3], 200",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+            "aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+        ],
+        |a| sum(a, BinaryFunction::Sub, a.number("other"), a.number("self")),
+        &["f32[B, 3], f32[3], alpha=2", "Scalar: i64[3], 1.5"],
+    ),
+    Composite::one(
+        &[
+            "aten::_add_relu.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+            "aten::_add_relu.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+        ],
+        |a| Ok(sum(a, BinaryFunction::Add, a.number("self"), a.number("other"))?.relu()),
+        &["f32[B, 3], f32[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::mul.Tensor(Tensor self, Tensor other) -> Tensor",
+            "aten::mul.Scalar(Tensor self, Scalar other) -> Tensor",
+            "aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor",
+            "aten::multiply.Scalar(Tensor self, Scalar other) -> Tensor",
+        ],
+        product,
+        &[
+            "f32[B, 3], f32[3]",
+            "bool[3], bool[3]",
+            "i32[3], f16[3]",
+            "Scalar: f16[3], 0.1",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::div.Tensor(Tensor self, Tensor other) -> Tensor",
+            "aten::div.Scalar(Tensor self, Scalar other) -> Tensor",
+            "aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
+            "aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
+            "aten::divide.Tensor(Tensor self, Tensor other) -> Tensor",
+            "aten::divide.Scalar(Tensor self, Scalar other) -> Tensor",
+            "aten::divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
+            "aten::divide.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
+            "aten::true_divide.Tensor(Tensor self, Tensor other) -> Tensor",
+            "aten::true_divide.Scalar(Tensor self, Scalar other) -> Tensor",
+        ],
+        quotient,
+        &[
+            "f32[B, 3], f32[3]",
+            "i64[3], i64[3]",
+            "Scalar: f16[3], 3",
+            "Tensor_mode: f32[3], f32[3], rounding_mode='floor'",
+            "Tensor_mode: i64[3], i64[3], rounding_mode='trunc'",
+            "Scalar_mode: f32[3], 0.1, rounding_mode='trunc'",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::floor_divide(Tensor self, Tensor other) -> Tensor",
+            "aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor",
+        ],
+        |a| binary(a, BinaryFunction::FloorDivide),
+        &["f32[B, 3], f32[3]", "Scalar: i64[3], 2"],
+    ),
+    Composite::one(
+        &[
+            "aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor",
+            "aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor",
+            "aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+        ],
+        |a| binary(a, BinaryFunction::Remainder),
+        &[
+            "f32[B, 3], f32[3]",
+            "Scalar: i64[3], -3",
+            "Scalar_Tensor: 7, f32[3]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor",
+            "aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor",
+        ],
+        |a| binary(a, BinaryFunction::Fmod),
+        &["f32[B, 3], f32[3]", "Scalar: i64[3], -3"],
+    ),
+    Composite::one(
+        &[
+            "aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+            "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
+            "aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
+        ],
+        power,
+        &[
+            "Tensor_Tensor: f32[B, 3], f32[3]",
+            "Tensor_Scalar: f32[3], 3",
+            "Tensor_Scalar: bool[3], 2",
+            "Tensor_Scalar: f16[3], 0.5",
+            "Tensor_Scalar: i64[3], 2.5",
+            "Scalar: 2, f32[3]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+            "aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
+            "aten::float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
+        ],
+        float_power,
+        &[
+            "Tensor_Tensor: f32[B], i64[B]",
+            "Tensor_Scalar: i64[3], 2",
+            "Scalar: 2, f16[3]",
+        ],
+    ),
+    Composite::one(
+        &["aten::square(Tensor self) -> Tensor"],
+        |a| {
+            let x = a.tensor("self");
+            Ok(wide(x, |x| x.pow(2)))
+        },
+        &["f32[B, 3]", "bool[3]", "f16[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::neg(Tensor self) -> Tensor",
+            "aten::negative(Tensor self) -> Tensor",
+        ],
+        |a| Ok(-a.tensor("self")),
+        &["f32[B, 3]", "u8[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::abs(Tensor self) -> Tensor",
+            "aten::absolute(Tensor self) -> Tensor",
+        ],
+        |a| Ok(a.tensor("self").abs()),
+        &["f32[B, 3]", "i32[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::sign(Tensor self) -> Tensor",
+            "aten::sgn(Tensor self) -> Tensor",
+        ],
+        |a| Ok(sign(a.tensor("self"))),
+        &["f32[B, 3]", "i64[3]", "bool[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::positive(Tensor self) -> Tensor",
+            "aten::conj_physical(Tensor self) -> Tensor",
+            "aten::_conj_physical(Tensor self) -> Tensor",
+        ],
+        |a| Ok(a.tensor("self")),
+        &["f32[B, 3]"],
+    ),
+    Composite::one(
+        &["aten::reciprocal(Tensor self) -> Tensor"],
+        |a| Ok(a.tensor("self").reciprocal()),
+        &["f32[B, 3]", "i64[3]", "f16[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::maximum(Tensor self, Tensor other) -> Tensor",
+            "aten::max.other(Tensor self, Tensor other) -> Tensor",
+        ],
+        |a| binary(a, BinaryFunction::Maximum),
+        &["f32[B, 3], f32[3]", "i64[3], f16[3]", "bool[3], bool[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::minimum(Tensor self, Tensor other) -> Tensor",
+            "aten::min.other(Tensor self, Tensor other) -> Tensor",
+        ],
+        |a| binary(a, BinaryFunction::Minimum),
+        &["f32[B, 3], f32[3]", "u8[3], i8[3]"],
+    ),
+    Composite::one(
+        &["aten::fmax(Tensor self, Tensor other) -> Tensor"],
+        |a| Ok(ignoring_nan(a, BinaryFunction::Maximum)),
+        &["f32[B, 3], f32[3]", "i64[3], bool[1]"],
+    ),
+    Composite::one(
+        &["aten::fmin(Tensor self, Tensor other) -> Tensor"],
+        |a| Ok(ignoring_nan(a, BinaryFunction::Minimum)),
+        &["f32[B, 3], f32[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+            "aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
+            "aten::clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+            "aten::clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
+            "aten::clamp_min(Tensor self, Scalar min) -> Tensor",
+            "aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
+            "aten::clamp_max(Tensor self, Scalar max) -> Tensor",
+            "aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
+        ],
+        clamp,
+        &[
+            "f32[B, 3], -1, 1",
+            "i64[3], 0.5",
+            "f32[3], max=2",
+            "u8[3], 1, 9",
+            "clamp.Tensor: f32[B, 3], f32[3], f32[B, 1]",
+            "clamp_min: i32[3], 2",
+            "clamp_max.Tensor: f16[3], f32[3]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+        ],
+        |a| add_combined(a, |x, y| x * y),
+        &[
+            "f32[B, 3], f32[3], f32[B, 1], value=0.5",
+            "i64[3], i64[3], i64[3], value=2",
+            "f16[3], f16[3], f16[3]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+        ],
+        |a| add_combined(a, |x, y| x / y),
+        &["f32[B, 3], f32[3], f32[B, 1], value=0.5"],
+    ),
+    Composite::one(
+        &[
+            "aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
+            "aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
+        ],
+        lerp,
+        &[
+            "Scalar: f32[B, 3], f32[3], 0.3",
+            "Scalar: f16[3], f16[3], 0.7",
+            "Tensor: f32[3], f32[3], f32[3]",
+        ],
+    ),
+    Composite::one(
+        &["aten::hypot(Tensor self, Tensor other) -> Tensor"],
+        |a| binary(a, BinaryFunction::Hypot),
+        &["f32[B, 3], f32[3]"],
+    ),
+    Composite::one(
+        &["aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor"],
+        |a| {
+            let (x, exponent) = (a.tensor("self"), a.tensor("other"));
+            let scale = a.builder().combine(BinaryFunction::Pow, 2.0, exponent);
+            Ok(combine(a, BinaryFunction::Mul, x.into(), scale.into()))
+        },
+        &["f32[B, 3], i64[3]", "i64[3], i64[3]"],
+    ),
+    Composite::many(
+        &["aten::frexp.Tensor(Tensor self) -> (Tensor, Tensor)"],
+        frexp,
+        &["f32[B, 3]", "f16[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor",
+            "aten::copysign.Scalar(Tensor self, Scalar other) -> Tensor",
+        ],
+        |a| binary(a, BinaryFunction::Copysign),
+        &["f32[B, 3], f32[3]", "Scalar: i64[3], -1"],
+    ),
+    Composite::one(
+        &["aten::nextafter(Tensor self, Tensor other) -> Tensor"],
+        nextafter,
+        &["f32[B, 3], f32[3]"],
+    ),
+    Composite::one(
+        &["aten::heaviside(Tensor self, Tensor values) -> Tensor"],
+        heaviside,
+        &["f32[B, 3], f32[]", "i64[3], i64[3]"],
+    ),
+    Composite::one(
+        &["aten::gcd(Tensor self, Tensor other) -> Tensor"],
+        |a| binary(a, BinaryFunction::Gcd),
+        &["i64[B, 3], i64[3]"],
+    ),
+    Composite::one(
+        &["aten::lcm(Tensor self, Tensor other) -> Tensor"],
+        lcm,
+        &["i64[B, 3], i64[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::atan2(Tensor self, Tensor other) -> Tensor",
+            "aten::arctan2(Tensor self, Tensor other) -> Tensor",
+        ],
+        |a| binary(a, BinaryFunction::Atan2),
+        &["f32[B, 3], f32[3]", "i64[3], i64[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
+            "aten::xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor",
+            "aten::xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor",
+            "aten::special_xlogy(Tensor self, Tensor other) -> Tensor",
+            "aten::special_xlogy.other_scalar(Tensor self, Scalar other) -> Tensor",
+            "aten::special_xlogy.self_scalar(Scalar self, Tensor other) -> Tensor",
+        ],
+        |a| Ok(times_log(a, |y| y.log())),
+        &[
+            "f32[B, 3], f32[3]",
+            "xlogy.Scalar_Self: 2, f16[3]",
+            "xlogy.Scalar_Other: i64[3], 3",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::special_xlog1py(Tensor self, Tensor other) -> Tensor",
+            "aten::special_xlog1py.other_scalar(Tensor self, Scalar other) -> Tensor",
+            "aten::special_xlog1py.self_scalar(Scalar self, Tensor other) -> Tensor",
+        ],
+        |a| Ok(times_log(a, |y| y.log1p())),
+        &["f32[B, 3], f32[3]", "self_scalar: 2, f32[3]"],
+    ),
+    Composite::one(
+        &["aten::logaddexp(Tensor self, Tensor other) -> Tensor"],
+        |a| Ok(log_sum(a, |x| x.exp(), 1.0)),
+        &["f32[B, 3], f32[3]", "f16[3], f16[3]"],
+    ),
+    Composite::one(
+        &["aten::logaddexp2(Tensor self, Tensor other) -> Tensor"],
+        |a| Ok(log_sum(a, |x| x.exp2(), std::f64::consts::LOG2_E)),
+        &["f32[B, 3], f32[3]"],
+    ),
+];
+
+/// `x ± alpha · y`; the sum of two `bool`s is "or".
+fn sum<'g>(
+    a: &Args<'g>,
+    function: BinaryFunction,
+    x: Number<'g>,
+    y: Number<'g>,
+) -> Result<Value<'g>> {
+    let (dtype, [x, y]) = promote([x, y]);
+    let alpha = a.scalar("alpha");
+    if dtype == DType::Bool {
+        return match function {
+            BinaryFunction::Add if alpha.to_i64() == 0 => {
+                Ok(a.builder().combine(BinaryFunction::LogicalOr, x, false))
+            }
+            BinaryFunction::Add => Ok(a.builder().combine(BinaryFunction::LogicalOr, x, y)),
+            _ => a.reject("bool cannot be subtracted"),
+        };
+    }
+    let alpha = if dtype.is_float() {
+        alpha
+    } else {
+        alpha.cast(DType::I64)
+    };
+    let y = scaled(a, y, alpha);
+    Ok(a.builder().combine(function, x, y).to(dtype))
+}
+
+/// The product of two `bool`s is "and".
+fn product<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [x, y]) = promote([a.number("self"), a.number("other")]);
+    if dtype == DType::Bool {
+        return Ok(a.builder().combine(BinaryFunction::LogicalAnd, x, y));
+    }
+    Ok(a.builder().combine(BinaryFunction::Mul, x, y).to(dtype))
+}
+
+/// Quotients of floats that are truncated are rounded to the dtype first, as in PyTorch.
+fn quotient<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [x, y]) = promote([a.number("self"), a.number("other")]);
+    match a.str("rounding_mode").as_str() {
+        "" => binary(a, BinaryFunction::Div),
+        "floor" => binary(a, BinaryFunction::FloorDivide),
+        "trunc" if dtype.is_float() => Ok(a
+            .builder()
+            .combine(BinaryFunction::Div, x, y)
+            .trunc()
+            .to(dtype)),
+        "trunc" => binary(a, BinaryFunction::TruncDivide),
+        other => a.reject(format!("rounding_mode = {other:?}")),
+    }
+}
+
+fn power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [base, exponent]) = promote([a.number("self"), a.number("exponent")]);
+    let result = match (base, exponent) {
+        (Number::Value(base), exponent @ Number::Scalar(_)) => base.pow(exponent),
+        (base, exponent) => a.builder().combine(BinaryFunction::Pow, base, exponent),
+    };
+    Ok(result.to(dtype))
+}
+
+/// Always double precision.
+fn float_power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let double = |number| match number {
+        Number::Value(value) => value.to(DType::F64).into(),
+        number => number,
+    };
+    let (base, exponent) = (double(a.number("self")), double(a.number("exponent")));
+    Ok(a.builder().combine(BinaryFunction::Pow, base, exponent))
+}
+
+fn sign(x: Value) -> Value {
+    if x.dtype() == DType::Bool {
+        x
+    } else {
+        x.sign()
+    }
+}
+
+/// The other operand where one is not-a-number.
+fn ignoring_nan<'g>(a: &Args<'g>, function: BinaryFunction) -> Value<'g> {
+    let (dtype, [x, y]) = operands(a, ["self", "other"]);
+    let result = x.combine(function, y).to(dtype.to_compute());
+    let result = if dtype.is_float() {
+        x.isnan().where_(y, y.isnan().where_(x, result))
+    } else {
+        result
+    };
+    round_to(dtype, result)
+}
+
+fn clamp<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (x, low, high) = (
+        a.number("self"),
+        a.optional_number("min"),
+        a.optional_number("max"),
+    );
+    let (dtype, [x, low, high]) = promote([x.clone(), low.unwrap_or(x.clone()), high.unwrap_or(x)]);
+    let Number::Value(x) = x else {
+        return a.reject("a number cannot be clamped");
+    };
+    let (low, high) = (
+        (!a.is_none("min")).then_some(low),
+        (!a.is_none("max")).then_some(high),
+    );
+    Ok(x.clamp(low, high).to(dtype))
+}
+
+/// `self + value · f(tensor1, tensor2)`, multiplied from left to right.
+fn add_combined<'g>(
+    a: &Args<'g>,
+    function: fn(Value<'g>, Value<'g>) -> Value<'g>,
+) -> Result<Value<'g>> {
+    let (dtype, [x, y, z]) = operands(a, ["self", "tensor1", "tensor2"]);
+    let y = match a.scalar("value").cast(dtype) {
+        Scalar::Int(1) | Scalar::Float(1.0) => y,
+        value => y * value,
+    };
+    Ok((x + function(y, z)).to(dtype))
+}
+
+/// `aten/src/ATen/native/Lerp.h`: from the nearer end.
+fn lerp<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [start, end]) = operands(a, ["self", "end"]);
+    let step = end - start;
+    let result = match a.number("weight") {
+        Number::Scalar(weight) if weight.to_f64().abs() < 0.5 => start + step * weight,
+        Number::Scalar(weight) => end - step * (1.0 - weight.to_f64()),
+        weight => {
+            let (_, [weight]) = promote([weight]);
+            let weight = step.builder().combine(BinaryFunction::Mul, weight, 1.0);
+            weight
+                .abs()
+                .lt(0.5)
+                .where_(start + step * weight, end - step * weight.rsub(1.0))
+        }
+    };
+    Ok(result.to(dtype))
+}
+
+/// Mantissa and exponent, the latter as `i32`.
+fn frexp<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
+    let x = a.tensor("self");
+    let mantissa = wide(x, |x| x.function(UnaryFunction::Mantissa));
+    let exponent = x.to_compute().function(UnaryFunction::Exponent);
+    Ok(vec![mantissa, exponent.to(DType::I32)])
+}
+
+fn nextafter<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [x, y]) = promote([a.number("self"), a.number("other")]);
+    if dtype != DType::F32 {
+        return a.reject(format!(
+            "neighbours of {dtype} numbers are not supported, only of f32"
+        ));
+    }
+    Ok(a.builder().combine(BinaryFunction::NextAfter, x, y))
+}
+
+/// 0 for not-a-number.
+fn heaviside<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [x, values]) = operands(a, ["self", "values"]);
+    let step = x.gt(0).to(values.dtype());
+    Ok(x.eq(0).where_(values, step).to(dtype))
+}
+
+fn lcm<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [x, y]) = operands(a, ["self", "other"]);
+    let divisor = x.combine(BinaryFunction::Gcd, y);
+    Ok((x.trunc_divide(divisor.maximum(1)) * y).abs().to(dtype))
+}
+
+/// `x · log y`, 0 where `x` is 0 unless `y` is not-a-number.
+fn times_log<'g>(a: &Args<'g>, log: fn(Value<'g>) -> Value<'g>) -> Value<'g> {
+    let (dtype, [x, y]) = float_operands(a, ["self", "other"]);
+    let product = x.eq(0.0).where_(0.0, x * log(y));
+    y.isnan().where_(f64::NAN, product).to(dtype)
+}
+
+/// `log(b^x + b^y)` to the base `b`, shifted by the larger operand so that nothing overflows.
+fn log_sum<'g>(a: &Args<'g>, power: fn(Value<'g>) -> Value<'g>, scale: f64) -> Value<'g> {
+    let (dtype, [x, y]) = operands(a, ["self", "other"]);
+    let shifted = power(-(x - y).abs()).log1p();
+    let scaled = if scale == 1.0 {
+        shifted
+    } else {
+        shifted * scale
+    };
+    let same_infinity = x.eq(y).logical_and(x.abs().eq(f64::INFINITY));
+    same_infinity.where_(x, x.maximum(y) + scaled).to(dtype)
+}

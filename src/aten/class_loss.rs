@@ -1,0 +1,234 @@
+//! Losses of scores for classes and the classes that should have won.
+
+use super::loss::reduce;
+use super::pointwise::round_to;
+use super::softmax::log_softmax;
+use super::{Args, Composite};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::Value;
+use crate::op::ScanFunction;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor",
+            "aten::nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor",
+            "aten::nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor",
+        ],
+        |a| Ok(negative_log_likelihood(a)?.loss),
+        &[
+            "f32[B, 3], i64[B]",
+            "f32[2, 3, 4], i64[2, 4], f32[3], 2, 1",
+            "nll_loss_nd: f32[3], i64[], None, 0",
+        ],
+    ),
+    Composite::many(
+        &[
+            "aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor, Tensor)",
+            "aten::nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor, Tensor)",
+        ],
+        |a| {
+            let found = negative_log_likelihood(a)?;
+            Ok(vec![found.loss, found.total_weight])
+        },
+        &["f32[B, 3], i64[B], None, 1, -100"],
+    ),
+    Composite::one(
+        &[
+            "aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100, float label_smoothing=0.0) -> Tensor",
+        ],
+        cross_entropy,
+        &[
+            "f32[B, 3], i64[B]",
+            "f32[2, 3, 4], f32[2, 3, 4], f32[3], 1, -100, 0.1",
+            "f32[2, 3, 4], i64[2, 4], f32[3], 1, 1, 0.1",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1) -> Tensor",
+        ],
+        multi_margin,
+        &["f32[B, 3], i64[B]", "f32[2, 3], i64[2], 2, 0.5, f32[3], 0"],
+    ),
+    Composite::one(
+        &["aten::multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"],
+        |a| Ok(multilabel_margin(a)?.0),
+        &["f32[B, 3], i64[B, 3]"],
+    ),
+    Composite::many(
+        &[
+            "aten::multilabel_margin_loss_forward(Tensor self, Tensor target, int reduction) -> (Tensor, Tensor)",
+        ],
+        |a| {
+            let (loss, is_target) = multilabel_margin(a)?;
+            Ok(vec![loss, is_target])
+        },
+        &["f32[B, 3], i64[B, 3], 1"],
+    ),
+];
+
+/// The axis of classes: the second, or the only one.
+fn class_axis(scores: Value) -> i64 {
+    i64::from(scores.rank() > 1)
+}
+
+/// Numbers for classes, shaped so that they broadcast against scores.
+fn along_classes<'g>(numbers: Value<'g>, scores: Value<'g>) -> Value<'g> {
+    let mut shape = vec![Dim::ONE; scores.rank()];
+    if let Some(size) = shape.get_mut(class_axis(scores) as usize) {
+        *size = numbers.numel();
+    }
+    numbers.to(scores.dtype()).reshape(shape)
+}
+
+/// Scores of the wanted classes: the class axis has size 1.
+fn pick<'g>(scores: Value<'g>, classes: Value<'g>) -> Value<'g> {
+    scores.gather(class_axis(scores), classes)
+}
+
+struct Likelihood<'g> {
+    loss: Value<'g>,
+    total_weight: Value<'g>,
+}
+
+fn negative_log_likelihood<'g>(a: &Args<'g>) -> Result<Likelihood<'g>> {
+    let scores = a.tensor("self");
+    let found = likelihood(a, scores.to_compute())?;
+    Ok(Likelihood {
+        loss: found.loss.to(scores.dtype()),
+        total_weight: found.total_weight.to(scores.dtype()),
+    })
+}
+
+/// Minus the weighted scores of the wanted classes; ignored ones count nothing. The mean is weighted too.
+fn likelihood<'g>(a: &Args<'g>, scores: Value<'g>) -> Result<Likelihood<'g>> {
+    let axis = class_axis(scores);
+    let classes = a.tensor("target").to(DType::I64).unsqueeze(axis);
+    let ignored = classes.eq(a.int("ignore_index"));
+    let classes = ignored.where_(0, classes);
+    let weight = match a.optional_tensor("weight") {
+        Some(weight) => pick(
+            along_classes(weight, scores).expand(scores.shape()),
+            classes,
+        ),
+        None => a.builder().full(scores.dtype(), classes.shape(), 1.0),
+    };
+    let weight = ignored.where_(0.0, weight);
+    let losses = ignored
+        .where_(0.0, -(pick(scores, classes) * weight))
+        .squeeze(&[axis]);
+    let total_weight = weight.sum(&[], false);
+    let loss = match a.int("reduction") {
+        0 => losses,
+        1 => losses.sum(&[], false) / total_weight,
+        _ => losses.sum(&[], false),
+    };
+    Ok(Likelihood { loss, total_weight })
+}
+
+/// Targets are classes, or probabilities of the shape of the scores.
+fn cross_entropy<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (scores, target) = (a.tensor("self"), a.tensor("target"));
+    let (axis, smoothing) = (class_axis(scores), a.float("label_smoothing"));
+    let logs = log_softmax(scores.to_compute(), axis);
+    let loss = if target.dtype().is_float() {
+        cross_entropy_of_probabilities(a, logs, target.to(logs.dtype()))?
+    } else if smoothing == 0.0 {
+        likelihood(a, logs)?.loss
+    } else {
+        let even = smoothing_loss(a, logs)? * smoothing / scores.size(axis);
+        likelihood(a, logs)?.loss * (1.0 - smoothing) + even
+    };
+    Ok(loss.to(scores.dtype()))
+}
+
+/// The mean is over everything but the classes.
+fn cross_entropy_of_probabilities<'g>(
+    a: &Args<'g>,
+    logs: Value<'g>,
+    target: Value<'g>,
+) -> Result<Value<'g>> {
+    let (axis, smoothing) = (class_axis(logs), a.float("label_smoothing"));
+    let mut target = target;
+    if smoothing != 0.0 {
+        let classes = a.builder().full(logs.dtype(), Vec::new(), logs.size(axis));
+        target = target * (1.0 - smoothing) + classes.rdiv(smoothing);
+    }
+    let mut terms = logs * target;
+    if let Some(weight) = a.optional_tensor("weight") {
+        terms = terms * along_classes(weight, logs);
+    }
+    let losses = -terms.sum(&[axis], false);
+    reduce(a, losses)
+}
+
+/// The loss against equal probabilities, times the number of classes.
+fn smoothing_loss<'g>(a: &Args<'g>, logs: Value<'g>) -> Result<Value<'g>> {
+    let axis = class_axis(logs);
+    let classes = a.tensor("target").to(DType::I64).unsqueeze(axis);
+    let ignored = classes.eq(a.int("ignore_index"));
+    let weighted = match a.optional_tensor("weight") {
+        Some(weight) => logs * along_classes(weight, logs),
+        None => logs,
+    };
+    let losses = ignored
+        .where_(0.0, -weighted.sum(&[axis], true))
+        .squeeze(&[axis]);
+    Ok(match a.int("reduction") {
+        0 => losses,
+        1 => losses.sum(&[], false) / likelihood(a, logs)?.total_weight,
+        _ => losses.sum(&[], false),
+    })
+}
+
+/// Scores that come within a margin of the wanted class's, to the power `p`, by the number of classes.
+fn multi_margin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let scores = a.tensor("self");
+    let single = scores.rank() < 2;
+    let rows = if single {
+        scores.reshape(vec![Dim::ONE, scores.numel()])
+    } else {
+        scores
+    };
+    let classes = a.tensor("target").reshape(vec![rows.size(0), Dim::ONE]);
+    let wide = rows.to_compute();
+    let excess = (wide - wide.gather(1, classes) + a.float("margin")).maximum(0.0);
+    let mut terms = excess.pow(a.scalar("p").to_f64());
+    if let Some(weight) = a.optional_tensor("weight") {
+        let weight = weight.to_compute().unsqueeze(0).expand(rows.shape());
+        terms = terms * weight.gather(1, classes);
+    }
+    let terms = wide.positions(1).eq(classes).where_(0.0, terms);
+    let losses = terms.sum(&[1], false) / wide.size(1);
+    let losses = if single {
+        losses.reshape(Vec::new())
+    } else {
+        losses
+    };
+    reduce(a, round_to(scores.dtype(), losses))
+}
+
+/// Wanted classes are listed up to the first negative number. Each should beat every other by 1.
+fn multilabel_margin<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
+    let (scores, target) = (a.tensor("self"), a.tensor("target"));
+    let listed = target
+        .ge(0)
+        .to(DType::I64)
+        .scan(ScanFunction::Min, -1)
+        .to_bool();
+    let classes = listed.where_(target, 0);
+    let mentions = classes.unsqueeze(-1).eq(scores.positions(-1).unsqueeze(-2));
+    let is_target = mentions.logical_and(listed.unsqueeze(-1)).any(&[-2], false);
+    let wide = scores.to_compute();
+    let wanted = wide.gather(-1, classes).unsqueeze(-1);
+    let excess = (wide.unsqueeze(-2) - wanted + 1.0).maximum(0.0);
+    let counts = listed
+        .unsqueeze(-1)
+        .logical_and(is_target.logical_not().unsqueeze(-2));
+    let losses = counts.where_(excess, 0.0).sum(&[-2, -1], false) / scores.size(-1);
+    let loss = reduce(a, round_to(scores.dtype(), losses))?;
+    Ok((loss, is_target.to(scores.dtype())))
+}

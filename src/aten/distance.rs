@@ -1,0 +1,126 @@
+//! Distances and similarities of vectors. Half precision computes in `f32`.
+
+use super::pointwise::{float_operands, round_to};
+use super::positions::{above_diagonal, where_true};
+use super::{Args, Composite};
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::ir::{Value, result_type};
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
+        ],
+        |a| {
+            Ok(pairwise_distance(
+                a.tensor("x1"),
+                a.tensor("x2"),
+                a.float("p"),
+                a.float("eps"),
+                a.bool("keepdim"),
+            ))
+        },
+        &[
+            "f32[B, 3], f32[B, 3]",
+            "f32[2, 3], f32[3], 1, 1e-06, True",
+            "f16[3], f16[3], 5",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::cdist(Tensor x1, Tensor x2, float p=2.0, int? compute_mode=None) -> Tensor",
+            "aten::_euclidean_dist(Tensor x1, Tensor x2) -> Tensor",
+        ],
+        all_pairs,
+        &[
+            "f32[B, 2, 3], f32[4, 3]",
+            "f32[2, 3], f32[4, 3], 1.5",
+            "f32[2, 3], f32[4, 3], inf",
+            "_euclidean_dist: f32[2, 3], f32[4, 3]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::pdist(Tensor self, float p=2.0) -> Tensor",
+            "aten::_pdist_forward(Tensor self, float p=2.0) -> Tensor",
+        ],
+        own_pairs,
+        &["f32[4, 3]", "f32[4, 3], 1"],
+    ),
+    Composite::one(
+        &["aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor"],
+        cosine_similarity,
+        &["f32[B, 3], f32[B, 3]", "f16[2, 3], f16[3], -1"],
+    ),
+];
+
+/// The norm of order `p` of the vectors along the last axis.
+fn last_norm<'g>(x: Value<'g>, p: f64, keepdim: bool) -> Value<'g> {
+    let size = x.abs();
+    let sum = |x: Value<'g>| x.sum(&[-1], keepdim);
+    if p == 0.0 {
+        sum(size.ne(0.0).to(x.dtype()))
+    } else if p == 1.0 {
+        sum(size)
+    } else if p == 2.0 {
+        sum(x * x).sqrt()
+    } else if p == f64::INFINITY {
+        size.amax(&[-1], keepdim)
+    } else if p == f64::NEG_INFINITY {
+        size.amin(&[-1], keepdim)
+    } else {
+        sum(size.pow(p)).pow(1.0 / p)
+    }
+}
+
+/// `‖x - y + eps‖` along the last axis.
+pub(super) fn pairwise_distance<'g>(
+    x: Value<'g>,
+    y: Value<'g>,
+    p: f64,
+    eps: f64,
+    keepdim: bool,
+) -> Value<'g> {
+    let dtype = result_type(&[x.into(), y.into()]).to_float();
+    let difference = (x.to_compute() - y.to_compute()).to_float() + eps;
+    round_to(dtype, last_norm(difference, p, keepdim))
+}
+
+/// Distances of the rows of one matrix from the rows of another.
+fn all_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [x, y]) = float_operands(a, ["x1", "x2"]);
+    let p = if a.has("p") { a.float("p") } else { 2.0 };
+    let difference = x.unsqueeze(-2) - y.unsqueeze(-3);
+    Ok(round_to(dtype, last_norm(difference, p, false)))
+}
+
+/// Distances of the rows of a matrix from each other, each pair once.
+fn own_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [x]) = float_operands(a, ["self"]);
+    let [rows, _] = x.sizes()?;
+    let distances = last_norm(x.unsqueeze(1) - x.unsqueeze(0), a.float("p"), false);
+    let above = above_diagonal(a.builder(), &rows, &rows)
+        .gt(0)
+        .flatten(0, -1);
+    let pairs = (&rows * &(&rows - 1)).floor_div(&Dim::from(2));
+    let chosen = distances
+        .flatten(0, -1)
+        .index_select(0, where_true(above, pairs));
+    Ok(round_to(dtype, chosen))
+}
+
+/// Norms are at least `eps`.
+fn cosine_similarity<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [x, y]) = float_operands(a, ["x1", "x2"]);
+    let shape = a
+        .builder()
+        .symbols()
+        .broadcast_shapes(&[x.shape(), y.shape()])?;
+    let dim = &[a.int("dim")];
+    let unit = |x: Value<'g>| {
+        let x = x.expand(shape.clone());
+        x / (x * x).sum(dim, true).sqrt().maximum(a.float("eps"))
+    };
+    Ok(round_to(dtype, (unit(x) * unit(y)).sum(dim, false)))
+}

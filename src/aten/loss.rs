@@ -1,0 +1,236 @@
+//! Losses of two tensors of one shape. Half precision computes in `f32`, and is rounded before it is reduced.
+
+use std::f64::consts::PI;
+
+use super::activation::log_sigmoid;
+use super::distance::pairwise_distance;
+use super::pointwise::{operands, round_to};
+use super::{Args, Composite};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::Value;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &["aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"],
+        |a| elementwise(a, |_, x, y| Ok((x - y).abs())),
+        &["f32[B, 3], f32[B, 3]", "f16[3], f16[3], 0"],
+    ),
+    Composite::one(
+        &["aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"],
+        |a| elementwise(a, |_, x, y| Ok((x - y).pow(2))),
+        &["f32[B, 3], f32[B, 3]", "f16[3], f16[3], 2"],
+    ),
+    Composite::one(
+        &[
+            "aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor",
+        ],
+        |a| elementwise(a, |a, x, y| Ok(smooth_l1((x - y).abs(), a.float("beta")))),
+        &[
+            "f32[B, 3], f32[B, 3]",
+            "f32[3], f32[3], 0, 0.5",
+            "f32[3], f32[3], 1, 0.0",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor",
+        ],
+        |a| elementwise(a, |a, x, y| Ok(huber((x - y).abs(), a.float("delta")))),
+        &["f32[B, 3], f32[B, 3]", "f32[3], f32[3], 0, 0.5"],
+    ),
+    Composite::one(
+        &[
+            "aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor",
+        ],
+        binary_cross_entropy,
+        &["f32[B, 3], f32[B, 3]", "f32[3], f32[3], f32[3], 2"],
+    ),
+    Composite::one(
+        &[
+            "aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor",
+        ],
+        binary_cross_entropy_with_logits,
+        &["f32[B, 3], f32[B, 3]", "f32[3], f32[3], f32[3], f32[3], 0"],
+    ),
+    Composite::one(
+        &[
+            "aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor",
+        ],
+        |a| elementwise(a, divergence),
+        &["f32[B, 3], f32[B, 3]", "f32[3], f32[3], 2, log_target=True"],
+    ),
+    Composite::one(
+        &[
+            "aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor",
+        ],
+        poisson_nll,
+        &[
+            "f32[B, 3], f32[B, 3], True, False, 1e-08, 1",
+            "f32[3], f32[3], False, True, 1e-08, 0",
+        ],
+    ),
+    Composite::one(
+        &["aten::soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"],
+        |a| elementwise(a, |_, x, y| Ok((-(y * x)).exp().log1p())),
+        &["f32[B, 3], f32[B, 3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor",
+        ],
+        margin_ranking,
+        &[
+            "f32[B, 3], f32[B, 3], f32[B, 3]",
+            "f32[3], f32[3], f32[3], 0.5, 0",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor",
+        ],
+        hinge_embedding,
+        &["f32[B, 3], f32[B, 3]", "f32[3], f32[3], 0.5, 2"],
+    ),
+    Composite::one(
+        &[
+            "aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor",
+        ],
+        cosine_embedding,
+        &[
+            "f32[B, 3], f32[B, 3], f32[B]",
+            "f32[3], f32[3], f32[], 0.5, 0",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor",
+        ],
+        triplet_margin,
+        &[
+            "f32[B, 3], f32[B, 3], f32[B, 3]",
+            "f32[2, 3], f32[2, 3], f32[2, 3], 0.5, 1.0, 1e-06, True, 0",
+        ],
+    ),
+];
+
+/// All elements, their mean or their sum: reductions 0, 1 and 2.
+pub(super) fn reduce<'g>(a: &Args<'g>, loss: Value<'g>) -> Result<Value<'g>> {
+    match a.int("reduction") {
+        0 => Ok(loss),
+        1 => Ok(loss.mean(&[], false)),
+        2 => Ok(loss.sum(&[], false)),
+        other => a.reject(format!("reduction = {other}")),
+    }
+}
+
+/// A loss of each element of `self` and `target`, reduced.
+fn elementwise<'g>(
+    a: &Args<'g>,
+    loss: fn(&Args<'g>, Value<'g>, Value<'g>) -> Result<Value<'g>>,
+) -> Result<Value<'g>> {
+    let (dtype, [x, target]) = operands(a, ["self", "target"]);
+    reduce(a, round_to(dtype, loss(a, x, target)?))
+}
+
+/// Quadratic below `beta`, linear above.
+fn smooth_l1(distance: Value, beta: f64) -> Value {
+    if beta == 0.0 {
+        return distance;
+    }
+    let quadratic = distance * distance * 0.5 / beta;
+    distance.lt(beta).where_(quadratic, distance - 0.5 * beta)
+}
+
+fn huber(distance: Value, delta: f64) -> Value {
+    let linear = (distance - 0.5 * delta) * delta;
+    distance.le(delta).where_(distance * distance * 0.5, linear)
+}
+
+fn weighted<'g>(a: &Args<'g>, dtype: DType, loss: Value<'g>) -> Result<Value<'g>> {
+    let loss = match a.optional_tensor("weight") {
+        Some(weight) => loss * weight.to_compute(),
+        None => loss,
+    };
+    reduce(a, round_to(dtype, loss))
+}
+
+/// Logarithms are bounded by -100, so that the loss stays finite (`aten/src/ATen/native/Loss.cpp`).
+fn binary_cross_entropy<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [x, target]) = operands(a, ["self", "target"]);
+    let (yes, no) = (x.log().maximum(-100.0), (-x).log1p().maximum(-100.0));
+    weighted(a, dtype, (target - 1.0) * no - target * yes)
+}
+
+fn binary_cross_entropy_with_logits<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [x, target]) = operands(a, ["self", "target"]);
+    let log = log_sigmoid(x);
+    let log = match a.optional_tensor("pos_weight") {
+        Some(weight) => log * ((weight.to_compute() - 1.0) * target + 1.0),
+        None => log,
+    };
+    weighted(a, dtype, (1.0 - target) * x - log)
+}
+
+/// Kullback-Leibler divergence of a target from logarithms of probabilities.
+fn divergence<'g>(a: &Args<'g>, x: Value<'g>, target: Value<'g>) -> Result<Value<'g>> {
+    if a.bool("log_target") {
+        return Ok(target.exp() * (target - x));
+    }
+    let entropy = target.eq(0.0).where_(0.0, target * target.log());
+    Ok(entropy - target * x)
+}
+
+/// With the terms of Stirling's formula that depend on the target alone, if `full`.
+fn poisson_nll<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [x, target]) = operands(a, ["input", "target"]);
+    let mut loss = if a.bool("log_input") {
+        x.exp() - target * x
+    } else {
+        x - target * (x + a.float("eps")).log()
+    };
+    if a.bool("full") {
+        let stirling = target * target.log() - target + (target * (2.0 * PI)).log() * 0.5;
+        loss = loss + target.le(1.0).where_(0.0, stirling);
+    }
+    reduce(a, round_to(dtype.to_float(), loss))
+}
+
+fn margin_ranking<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [x, y, target]) = operands(a, ["input1", "input2", "target"]);
+    let loss = (-target * (x - y) + a.float("margin")).maximum(0);
+    reduce(a, round_to(dtype.to_float(), loss))
+}
+
+/// Elements of target 1 count as they are, those of target -1 by what the margin exceeds them.
+fn hinge_embedding<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (dtype, [x, target]) = operands(a, ["self", "target"]);
+    let beyond = (a.float("margin") - x).maximum(0);
+    let loss = target.eq(1).where_(0, beyond) + target.eq(-1).where_(0, x);
+    reduce(a, round_to(dtype, loss))
+}
+
+/// Vectors of target 1 should point the same way, those of target -1 not.
+fn cosine_embedding<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    const EPSILON: f64 = 1e-12;
+    let (dtype, [x, y]) = operands(a, ["input1", "input2"]);
+    let target = a.tensor("target");
+    let dim = &[target.rank() as i64];
+    let square = |x: Value<'g>| (x * x).sum(dim, false) + EPSILON;
+    let cosine = (x * y).sum(dim, false) / (square(x) * square(y)).sqrt();
+    let apart = (cosine - a.float("margin")).maximum(0);
+    let loss = target.eq(1).where_(1.0 - cosine, 0) + target.eq(-1).where_(apart, 0);
+    reduce(a, round_to(dtype.to_float(), loss))
+}
+
+/// An anchor should be nearer to the positive than to the negative, by a margin.
+fn triplet_margin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let [anchor, positive, negative] =
+        ["anchor", "positive", "negative"].map(|name| a.tensor(name));
+    let distance = |x, y| pairwise_distance(x, y, a.float("p"), a.float("eps"), false);
+    let (near, mut far) = (distance(anchor, positive), distance(anchor, negative));
+    if a.bool("swap") {
+        far = far.minimum(distance(positive, negative));
+    }
+    reduce(a, (near - far + a.float("margin")).maximum(0))
+}

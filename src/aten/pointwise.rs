@@ -1,0 +1,113 @@
+//! What pointwise rows share: type promotion, and the precision in which PyTorch's CPU kernels compute.
+
+use super::Args;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::{Number, Value, result_type};
+use crate::op::BinaryFunction;
+use crate::scalar::Scalar;
+use crate::shape::Shape;
+
+/// A formula of one tensor. Half precision is computed in `f32` and rounded once.
+pub(super) fn wide<'g>(x: Value<'g>, formula: impl FnOnce(Value<'g>) -> Value<'g>) -> Value<'g> {
+    let dtype = x.dtype();
+    round_to(dtype, formula(x.to_compute()))
+}
+
+/// [`wide`] for formulas that give floats: integers and `bool` are computed in `f32`.
+pub(super) fn wide_float<'g>(
+    x: Value<'g>,
+    formula: impl FnOnce(Value<'g>) -> Value<'g>,
+) -> Value<'g> {
+    wide(x.to_float(), formula)
+}
+
+/// A result computed in the compute type of `dtype`, in `dtype`; results of other types (comparisons) stay.
+pub(super) fn round_to(dtype: DType, result: Value<'_>) -> Value<'_> {
+    if result.dtype() == dtype.to_compute() {
+        result.to(dtype)
+    } else {
+        result
+    }
+}
+
+/// The dtype of an operation on these operands (`torch.result_type`), and the operands with tensors in the dtype in which
+/// PyTorch's CPU kernels compute it: half precision in `f32`.
+pub(super) fn promote<'g, const N: usize>(operands: [Number<'g>; N]) -> (DType, [Number<'g>; N]) {
+    let dtype = result_type(&operands);
+    let operands = operands.map(|operand| match operand {
+        Number::Value(value) => value.to(dtype.to_compute()).into(),
+        number => number,
+    });
+    (dtype, operands)
+}
+
+/// The dtype of an operation on the named arguments, and these as tensors of the dtype to compute in.
+pub(super) fn operands<'g, const N: usize>(
+    a: &Args<'g>,
+    names: [&str; N],
+) -> (DType, [Value<'g>; N]) {
+    let numbers = names.map(|name| a.number(name));
+    let dtype = result_type(&numbers);
+    (
+        dtype,
+        numbers.map(|number| tensor_of(a, number, dtype.to_compute())),
+    )
+}
+
+/// [`operands`] of a function of floats: integers and `bool` are computed in `f32`.
+pub(super) fn float_operands<'g, const N: usize>(
+    a: &Args<'g>,
+    names: [&str; N],
+) -> (DType, [Value<'g>; N]) {
+    let numbers = names.map(|name| a.number(name));
+    let dtype = result_type(&numbers).to_float();
+    (
+        dtype,
+        numbers.map(|number| tensor_of(a, number, dtype.to_compute())),
+    )
+}
+
+fn tensor_of<'g>(a: &Args<'g>, number: Number<'g>, dtype: DType) -> Value<'g> {
+    match number {
+        Number::Value(value) => value.to(dtype),
+        number => a.builder().full(dtype, Shape::new(), number),
+    }
+}
+
+/// A scalar function of the arguments `self` and `other`.
+pub(super) fn binary<'g>(a: &Args<'g>, function: BinaryFunction) -> Result<Value<'g>> {
+    Ok(combine(a, function, a.number("self"), a.number("other")))
+}
+
+/// A scalar function with promotion. Results are comparisons, or of the promoted dtype.
+pub(super) fn combine<'g>(
+    a: &Args<'g>,
+    function: BinaryFunction,
+    x: Number<'g>,
+    y: Number<'g>,
+) -> Value<'g> {
+    let (dtype, [x, y]) = promote([x, y]);
+    let result = a.builder().combine(function, x, y);
+    if function.is_comparison() {
+        result
+    } else if function.is_float_only() {
+        result.to(dtype.to_float())
+    } else {
+        result.to(dtype)
+    }
+}
+
+/// `number · scale`, multiplied out if both are known.
+pub(super) fn scaled<'g>(a: &Args<'g>, number: Number<'g>, scale: Scalar) -> Number<'g> {
+    match (number, scale) {
+        (number, Scalar::Int(1)) => number,
+        (Number::Scalar(Scalar::Float(number)), scale) => (number * scale.to_f64()).into(),
+        (Number::Scalar(number), Scalar::Float(scale)) => (number.to_f64() * scale).into(),
+        (Number::Scalar(number), scale) => number.to_i64().wrapping_mul(scale.to_i64()).into(),
+        (number, scale) => a
+            .builder()
+            .combine(BinaryFunction::Mul, number, scale)
+            .into(),
+    }
+}
