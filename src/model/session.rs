@@ -198,8 +198,17 @@ impl Variant {
                 program: None,
             });
         };
-        let lowered = pass::decompose(&graph)?;
-        let weights = module.weights.clone();
+        let entry = Module {
+            graphs: vec![graph.clone()],
+            weights: module.weights.clone(),
+        };
+        let Module {
+            mut graphs,
+            weights,
+        } = pass::optimize_module(&entry)?;
+        let lowered = graphs
+            .pop()
+            .ok_or_else(|| Error::internal("the passes lost the graph"))?;
         let plan = pass::plan(&lowered, gpu.capabilities())?;
         let settings = ProgramOptions {
             keep: options.keep,
