@@ -231,7 +231,10 @@ impl Tensor {
         if dtype == self.dtype {
             return Ok(self.clone());
         }
-        if self.dtype.is_float() {
+        if self.dtype.is_float() && dtype.is_integer() {
+            let data = collect(self.to_f64(), |value| float_to_integer(value, dtype));
+            Tensor::from_i64(dtype, self.shape.clone(), data)
+        } else if self.dtype.is_float() {
             Tensor::from_f64(dtype, self.shape.clone(), self.to_f64())
         } else {
             Tensor::from_i64(dtype, self.shape.clone(), self.to_i64())
@@ -245,6 +248,17 @@ impl Tensor {
             checked_numel(&shape).ok_or_else(|| Error::operator("the tensor is too large"))?;
         Tensor::from_f64(dtype, shape, vec![value; numel])
     }
+}
+
+/// Truncation as PyTorch's CPU kernels on x86 do it: a number that the machine integer (32 bits, for `i64` 64) cannot hold
+/// becomes its smallest value, of which narrower types keep the low bits.
+fn float_to_integer(value: f64, dtype: DType) -> i64 {
+    let (low, high) = match dtype {
+        DType::I64 => (i64::MIN as f64, i64::MAX as f64),
+        _ => (f64::from(i32::MIN), f64::from(i32::MAX) + 1.0),
+    };
+    let inside = low <= value.trunc() && value < high;
+    if inside { value as i64 } else { low as i64 }
 }
 
 fn collect<T, U>(data: Vec<T>, function: impl Fn(T) -> U) -> Vec<U> {

@@ -1,6 +1,6 @@
 //! Values from nothing: constants, ranges, and values like others.
 
-use super::positions::above_diagonal;
+use super::positions::{above_diagonal, spaced};
 use super::{Args, Composite};
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -158,7 +158,10 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
             "aten::linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         ],
-        |a| Ok(linspace(a)?.to(a.dtype("dtype").unwrap_or(DType::F32))),
+        |a| {
+            let dtype = a.dtype("dtype").unwrap_or(DType::F32);
+            Ok(linspace(a, dtype, !dtype.is_float())?.to(dtype))
+        },
         &["0.0, 1.0, 5", "-2, 2, 4, dtype=i64", "1, 2, 1", "1, 2, 0"],
     ),
     Composite::one(
@@ -169,11 +172,12 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         ],
         |a| {
-            let exponents = linspace(a)?;
+            let dtype = a.dtype("dtype").unwrap_or(DType::F32);
+            let exponents = linspace(a, dtype, false)?;
             let powers = a
                 .builder()
                 .combine(BinaryFunction::Pow, a.float("base"), exponents);
-            Ok(powers.to(a.dtype("dtype").unwrap_or(DType::F32)))
+            Ok(powers.to(dtype))
         },
         &["0, 2, 3", "1.0, 2.0, 4, 2.0"],
     ),
@@ -287,19 +291,19 @@ fn wide_of(dtype: DType) -> DType {
     }
 }
 
-/// Evenly spaced numbers, counted from both ends as PyTorch does, in a float type.
-fn linspace<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    let (builder, dtype) = (a.builder(), a.dtype("dtype").unwrap_or(DType::F32));
-    let wide = wide_of(dtype);
-    let bound = |name: &str| -> Value<'g> {
-        let whole = |number: Number<'g>| {
-            if dtype.is_float() {
-                number
-            } else {
-                builder.full(DType::I64, Shape::new(), number).into()
-            }
+/// Evenly spaced numbers. In a float type they are counted from both ends, as PyTorch does; for integers, whose bounds are
+/// truncated first, they are exact fractions rounded towards zero.
+fn linspace<'g>(a: &Args<'g>, dtype: DType, exact: bool) -> Result<Value<'g>> {
+    let builder = a.builder();
+    let wide = if exact { DType::I64 } else { wide_of(dtype) };
+    let bound = |name: &str| {
+        let number = a.number(name);
+        let whole = if dtype.is_float() {
+            number
+        } else {
+            builder.full(DType::I64, Shape::new(), number).into()
         };
-        builder.full(wide, Shape::new(), whole(a.number(name)))
+        builder.full(wide, Shape::new(), whole)
     };
     let steps = a.int("steps");
     if steps < 0 {
@@ -310,9 +314,9 @@ fn linspace<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     if steps < 2 {
         return Ok(start.expand(shape));
     }
-    let step = (end - start) / (steps - 1);
     let index = builder.iota(wide, shape, 0);
-    let from_start = start + step * index;
-    let from_end = end - step * index.rsub((steps - 1) as f64);
-    Ok(index.lt((steps / 2) as f64).where_(from_start, from_end))
+    if exact {
+        return Ok((start * (steps - 1) + (end - start) * index).trunc_divide(steps - 1));
+    }
+    spaced(start, end, steps)
 }

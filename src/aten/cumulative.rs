@@ -79,6 +79,9 @@ pub(super) const ROWS: &[Composite] = &[
         |a| {
             let (x, dim) = (a.tensor("self"), a.int("dim"));
             check_axis(x, dim)?;
+            if a.int("n") == 0 {
+                return Ok(x);
+            }
             let parts = [
                 a.optional_tensor("prepend"),
                 Some(x),

@@ -284,7 +284,7 @@ fn search<'g>(
 fn nonzero_static(x: Value, size: Dim, fill: i64) -> Result<Value> {
     let builder = x.builder();
     if x.rank() == 0 {
-        return Err(Error::unsupported("coordinates of a scalar"));
+        return Ok(builder.full(DType::I64, vec![size, Dim::ZERO], 0));
     }
     let mask = x.flatten(0, -1).to_bool();
     let room = builder.symbols().less_equal(&size, &mask.numel())?;

@@ -99,9 +99,12 @@ pub(super) const ROWS: &[Composite] = &[
                 .into_iter()
                 .map(|x| chunked(x, dim, &chunks))
                 .collect();
-            Ok(cat(a.builder(), &parts, dim + 1))
+            Ok(cat(a.builder(), &parts, -1))
         },
-        &["[f32[5, 2], f32[3]], 0, 2"],
+        &[
+            "[f32[5, 2], f32[3]], 0, 2",
+            "[f32[1, 2, 3], f32[1, 2, 4]], -1, 5",
+        ],
     ),
     Composite::one(
         &["aten::block_diag(Tensor[] tensors) -> Tensor"],

@@ -40,6 +40,7 @@ mod diagonal;
 mod factorize;
 mod fourier;
 mod grid;
+mod embedding;
 mod index;
 mod join;
 mod linalg;
@@ -57,6 +58,7 @@ mod reduce;
 mod resample;
 mod resize;
 mod scatter;
+mod signal;
 mod slice;
 mod softmax;
 mod statistics;
@@ -90,7 +92,9 @@ const FAMILIES: &[&[Composite]] = &[
     rearrange::ROWS,
     slice::ROWS,
     cumulative::ROWS,
+    embedding::ROWS,
     index::ROWS,
+    signal::ROWS,
     norm::ROWS,
     order::ROWS,
     reduce::ROWS,

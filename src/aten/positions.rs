@@ -2,6 +2,7 @@
 
 use crate::dim::Dim;
 use crate::dtype::DType;
+use crate::error::{Error, Result};
 use crate::ir::{Builder, Value};
 
 /// Indices of the true elements of a vector, in order; there are at least `count`, and the first `count` are taken.
@@ -14,4 +15,20 @@ pub(super) fn where_true(mask: Value<'_>, count: Dim) -> Value<'_> {
 pub(super) fn above_diagonal<'g>(builder: &'g Builder, rows: &Dim, columns: &Dim) -> Value<'g> {
     let shape = vec![rows.clone(), columns.clone()];
     builder.iota(DType::I64, shape.clone(), 1) - builder.iota(DType::I64, shape, 0)
+}
+
+/// `steps` numbers from a scalar to another, both of one float dtype, counted from both ends as PyTorch does.
+pub(super) fn spaced<'g>(start: Value<'g>, end: Value<'g>, steps: i64) -> Result<Value<'g>> {
+    if steps < 0 {
+        return Err(Error::operator(format!("{steps} steps")));
+    }
+    let shape = vec![Dim::from(steps)];
+    if steps < 2 {
+        return Ok(start.expand(shape));
+    }
+    let index = start.builder().iota(start.dtype(), shape, 0);
+    let step = (end - start) / (steps - 1);
+    let from_start = start + step * index;
+    let from_end = end - step * index.rsub((steps - 1) as f64);
+    Ok(index.lt((steps / 2) as f64).where_(from_start, from_end))
 }

@@ -371,7 +371,7 @@ fn sum_to<'g>(x: Value<'g>, size: Shape) -> Result<Value<'g>> {
     Ok(if dims.is_empty() {
         x
     } else {
-        x.sum(&dims, true).to(x.dtype())
+        x.sum(&dims, true)
     }
     .reshape(size))
 }

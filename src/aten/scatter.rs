@@ -267,7 +267,8 @@ fn scatter<'g>(
     Ok(x.scatter(dim, index, cut, function))
 }
 
-fn scatter_reduce<'g>(
+/// `torch.scatter_reduce`; without `include_self` elements that are written to start from nothing.
+pub(super) fn scatter_reduce<'g>(
     x: Value<'g>,
     dim: i64,
     index: Value<'g>,

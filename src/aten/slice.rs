@@ -277,7 +277,10 @@ fn sections<'g>(x: Value<'g>, dim: i64, count: i64, equal: bool) -> Result<Vec<V
 
 fn unfold(x: Value, dim: i64, size: i64, step: i64) -> Result<Value> {
     let axis = wrap_dim(dim, x.rank())?;
-    let x = if x.rank() == 0 { x.unsqueeze(0) } else { x };
+    if x.rank() == 0 {
+        // A scalar has one window, and no axis that would count it.
+        return Ok(x.unsqueeze(0).narrow(0, 0, size));
+    }
     if size != 0 {
         return Ok(x.unfold(dim, size, step, 1));
     }

@@ -1,6 +1,7 @@
 //! Variances, covariances, histograms.
 
 use super::index::gather;
+use super::positions::spaced;
 use super::reduce::{dims, floating};
 use super::{Args, Composite};
 use crate::dim::Dim;
@@ -94,7 +95,7 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"],
         |a| {
             let x = floating(a.tensor("self"))?.flatten(0, -1);
-            let [low, high] = bounds(x, a.float("min"), a.float("max"));
+            let [low, high] = bounds(x, a.float("min"), a.float("max"), 1.0);
             let ones = a.builder().full(x.dtype(), x.shape(), 1.0);
             histogram(x, a.int("bins"), low, high, ones)
         },
@@ -108,15 +109,12 @@ pub(super) const ROWS: &[Composite] = &[
             let x = floating(a.tensor("self"))?.flatten(0, -1);
             let range = a.optional_floats("range").unwrap_or_default();
             let [low, high] = match range.as_slice() {
-                [low, high] => bounds(x, *low, *high),
-                _ => bounds(x, 0.0, 0.0),
+                [low, high] => bounds(x, *low, *high, 0.5),
+                _ if x.numel().is(0) => bounds(x, 0.0, 1.0, 0.5),
+                _ => bounds(x, 0.0, 0.0, 0.5),
             };
-            let count = histogram(x, a.int("bins"), low, high, weights(a, x))?;
-            let index = a
-                .builder()
-                .iota(x.dtype(), vec![Dim::from(a.int("bins")) + 1], 0);
-            let edges = low + (high - low) / a.int("bins") * index;
-            Ok(vec![by_density(a, count, edges), edges])
+            let edges = spaced(low, high, a.int("bins") + 1)?;
+            Ok(vec![histogram_between(a, x, edges)?, edges])
         },
         &[
             "bin_ct: f32[B], 4, range=[-1.0, 1.0]",
@@ -129,17 +127,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let (x, edges) = (floating(a.tensor("self"))?.flatten(0, -1), a.tensor("bins"));
-            let bins = &edges.numel() - 1;
-            let passed = edges.unsqueeze(0).le(x.unsqueeze(1)).sum(&[1], false);
-            // The last bin holds its upper edge too.
-            let top = gather(
-                edges,
-                0,
-                a.builder().full(DType::I64, vec![Dim::ONE], &bins),
-            );
-            let place = x.eq(top).where_(passed - 1, passed) - 1;
-            let count = count_into(place, bins, weights(a, x))?;
-            Ok(vec![by_density(a, count, edges), edges])
+            Ok(vec![histogram_between(a, x, edges)?, edges])
         },
         &["bins_tensor: f32[B], f32[4]"],
     ),
@@ -207,15 +195,11 @@ fn covariance<'g>(
     let centred = rows - mean;
     let product = centred.matmul(weighted(centred).to(centred.dtype()).transpose(0, 1));
     let scaled = product / divisor.to(product.dtype()).maximum(0.0);
-    Ok(if x.rank() < 2 {
-        scaled.reshape(Shape::new())
-    } else {
-        scaled
-    })
+    Ok(scaled.squeeze(&[0, 1]))
 }
 
 /// The ends of a histogram as scalars: those given, or the data's if they are equal; a single point gets room on both sides.
-fn bounds<'g>(x: Value<'g>, low: f64, high: f64) -> [Value<'g>; 2] {
+fn bounds(x: Value<'_>, low: f64, high: f64, room: f64) -> [Value<'_>; 2] {
     let builder = x.builder();
     let scalar = |number: f64| builder.full(x.dtype(), Shape::new(), number);
     let (low, high) = if low == high && !x.numel().is(0) {
@@ -225,9 +209,31 @@ fn bounds<'g>(x: Value<'g>, low: f64, high: f64) -> [Value<'g>; 2] {
     };
     let single = low.eq(high);
     [
-        single.where_(low - 1.0, low),
-        single.where_(high + 1.0, high),
+        single.where_(low - room, low),
+        single.where_(high + room, high),
     ]
+}
+
+/// Sums of the call's weights between neighbouring edges, of which the last belongs to its bin, as a density if the call
+/// says so.
+fn histogram_between<'g>(a: &Args<'g>, x: Value<'g>, edges: Value<'g>) -> Result<Value<'g>> {
+    let bins = &edges.numel() - 1;
+    let passed = edges.unsqueeze(0).le(x.unsqueeze(1)).sum(&[1], false);
+    let top = gather(
+        edges,
+        0,
+        a.builder().full(DType::I64, vec![Dim::ONE], &bins),
+    );
+    let place = x.eq(top).where_(passed - 1, passed) - 1;
+    let ones = || a.builder().full(x.dtype(), x.shape(), 1.0);
+    let weights = a.optional_tensor("weight");
+    let weights = weights.map_or_else(ones, |weight| weight.to(x.dtype()).flatten(0, -1));
+    let count = count_into(place, bins.clone(), weights)?;
+    if !a.bool("density") {
+        return Ok(count);
+    }
+    let widths = edges.narrow(0, 1, bins.clone()) - edges.narrow(0, 0, bins);
+    Ok(count / (count.sum(&[], false) * widths))
 }
 
 /// Sums of weights by bin; elements outside of the ends, and not-a-number, count nowhere.
@@ -262,20 +268,4 @@ fn count_into<'g>(place: Value<'g>, bins: Dim, weights: Value<'g>) -> Result<Val
     Ok(empty
         .scatter(0, slot, weights, ScatterFunction::Add)
         .narrow(0, 0, bins))
-}
-
-fn weights<'g>(a: &Args<'g>, x: Value<'g>) -> Value<'g> {
-    let ones = || a.builder().full(x.dtype(), x.shape(), 1.0);
-    a.optional_tensor("weight")
-        .map_or_else(ones, |weight| weight.to(x.dtype()).flatten(0, -1))
-}
-
-/// Counts divided by their sum and the bins' widths, if the call asks for a density.
-fn by_density<'g>(a: &Args<'g>, count: Value<'g>, edges: Value<'g>) -> Value<'g> {
-    if !a.bool("density") {
-        return count;
-    }
-    let bins = count.numel();
-    let widths = edges.narrow(0, 1, bins.clone()) - edges.narrow(0, 0, bins);
-    count / (count.sum(&[], false) * widths)
 }

@@ -1,5 +1,8 @@
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 
+use super::sort::Keys;
 use super::{Operand, Rules, check_axis, operands, strided, values};
 use crate::dim::Bindings;
 use crate::dtype::DType;
@@ -211,15 +214,14 @@ impl Rules for ArgReduce {
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
         let [x] = operands::<_, 1>(found)?;
         let (before, size, after) = strided::around(x.shape(), self.axis)?;
-        let data = x.to_f64();
-        let better = |x: f64, y: f64| match self.function {
-            _ if y.is_nan() => false,
-            _ if x.is_nan() => true,
-            ArgReduceFunction::Max => x > y,
-            ArgReduceFunction::Min => x < y,
+        let keys = Keys::of(x);
+        let better = |x: usize, y: usize| match self.function {
+            ArgReduceFunction::Max => keys.compare(x, y) == Ordering::Greater,
+            ArgReduceFunction::Min if keys.is_nan(y) => false,
+            ArgReduceFunction::Min => keys.is_nan(x) || keys.compare(x, y) == Ordering::Less,
         };
         let best = |row: usize, column: usize| {
-            let at = |index: usize| data[(row * size + index) * after + column];
+            let at = |index: usize| (row * size + index) * after + column;
             (1..size).fold(0, |best, index| {
                 if better(at(index), at(best)) {
                     index

@@ -63,13 +63,13 @@ impl Rules for Sort {
 }
 
 /// What elements are compared by: floats in PyTorch's order, integers exactly.
-enum Keys {
+pub(super) enum Keys {
     Float(Vec<f64>),
     Integer(Vec<i64>),
 }
 
 impl Keys {
-    fn of(x: &Tensor) -> Keys {
+    pub(super) fn of(x: &Tensor) -> Keys {
         if x.dtype().is_float() {
             Keys::Float(x.to_f64())
         } else {
@@ -77,7 +77,7 @@ impl Keys {
         }
     }
 
-    fn compare(&self, a: usize, b: usize) -> Ordering {
+    pub(super) fn compare(&self, a: usize, b: usize) -> Ordering {
         match self {
             Keys::Float(keys) => {
                 let (x, y) = (keys[a], keys[b]);
@@ -85,6 +85,13 @@ impl Keys {
                     .unwrap_or_else(|| x.is_nan().cmp(&y.is_nan()))
             }
             Keys::Integer(keys) => keys[a].cmp(&keys[b]),
+        }
+    }
+
+    pub(super) fn is_nan(&self, index: usize) -> bool {
+        match self {
+            Keys::Float(keys) => keys[index].is_nan(),
+            Keys::Integer(_) => false,
         }
     }
 }
