@@ -309,14 +309,14 @@ fn linspace<'g>(a: &Args<'g>, dtype: DType, exact: bool) -> Result<Value<'g>> {
     if steps < 0 {
         return Err(Error::operator(format!("{steps} steps")));
     }
-    let shape = vec![Dim::from(steps)];
     let (start, end) = (bound("start"), bound("end"));
+    if !exact {
+        return spaced(start, end, steps);
+    }
+    let shape = vec![Dim::from(steps)];
     if steps < 2 {
         return Ok(start.expand(shape));
     }
     let index = builder.iota(wide, shape, 0);
-    if exact {
-        return Ok((start * (steps - 1) + (end - start) * index).trunc_divide(steps - 1));
-    }
-    spaced(start, end, steps)
+    Ok((start * (steps - 1) + (end - start) * index).trunc_divide(steps - 1))
 }

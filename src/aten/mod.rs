@@ -41,6 +41,7 @@ mod factorize;
 mod fourier;
 mod grid;
 mod embedding;
+mod grid;
 mod index;
 mod join;
 mod linalg;
