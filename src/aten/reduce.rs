@@ -351,6 +351,9 @@ pub(super) fn log_sum_exp<'g>(x: Value<'g>, dims: &[i64], keepdim: bool) -> Valu
 
 /// The sum over the axes that broadcasting to `size` would have made.
 fn sum_to<'g>(x: Value<'g>, size: Shape) -> Result<Value<'g>> {
+    if size.is_empty() {
+        return Ok(x.sum(&[], false));
+    }
     let lead = x.rank().checked_sub(size.len()).ok_or_else(|| {
         Error::operator(format!(
             "{} does not sum to {} dimensions",
