@@ -98,15 +98,27 @@ impl<'g> Matrix<'g> {
         part.gather(-2, index).squeeze(&[-2])
     }
 
-    /// The part on and below the diagonal, or on and above it.
-    pub fn triangle(&self, upper: bool) -> Value<'g> {
+    /// True on and below the diagonal, or on and above it.
+    pub fn in_triangle(&self, upper: bool) -> Value<'g> {
         let (row, column) = (self.row(), self.column());
-        let kept = if upper {
+        if upper {
             row.le(column)
         } else {
             column.le(row)
-        };
-        kept.where_(self.value, 0.0)
+        }
+    }
+
+    /// The part on and below the diagonal, or on and above it.
+    pub fn triangle(&self, upper: bool) -> Value<'g> {
+        self.in_triangle(upper).where_(self.value, 0.0)
+    }
+
+    pub fn transposed(&self) -> Matrix<'g> {
+        Matrix {
+            value: self.value.transpose(-1, -2),
+            rows: self.columns,
+            columns: self.rows,
+        }
     }
 
     /// A matrix of ones on the diagonal, of the same batch and dtype.

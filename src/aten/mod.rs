@@ -42,6 +42,7 @@ mod factorize;
 mod fourier;
 mod grid;
 mod index;
+mod jacobi;
 mod join;
 mod linalg;
 mod linear;
@@ -61,6 +62,7 @@ mod scatter;
 mod signal;
 mod slice;
 mod softmax;
+mod spectral;
 mod statistics;
 mod view;
 mod windows;
@@ -106,6 +108,7 @@ const FAMILIES: &[&[Composite]] = &[
     recurrent::ROWS,
     linalg::ROWS,
     fourier::ROWS,
+    spectral::ROWS,
 ];
 
 /// An operator: its overloads and what they compute.

@@ -1,0 +1,130 @@
+//! Singular values and eigenvalues by Jacobi's rotations, all disjoint pairs of columns at once, unrolled.
+//!
+//! Golub and Van Loan, Matrix Computations, 8.5 (cyclic Jacobi, round-robin order) and 8.6.3 (one-sided Jacobi). Vectors are
+//! determined up to their signs, which need not be LAPACK's.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::ir::Value;
+
+use super::factorize::Matrix;
+
+/// Sweeps over all pairs; convergence is quadratic.
+const SWEEPS: i64 = 9;
+
+/// `A = U·diag(S)·Vᵀ` with as many columns as the smaller side, the values falling.
+pub(super) struct Singular<'g> {
+    pub left: Value<'g>,
+    pub values: Value<'g>,
+    pub right: Value<'g>,
+}
+
+impl<'g> Singular<'g> {
+    pub fn new(matrix: Matrix<'g>) -> Singular<'g> {
+        if matrix.rows < matrix.columns {
+            let turned = Singular::new(matrix.transposed());
+            return Singular {
+                left: turned.right,
+                values: turned.values,
+                right: turned.left,
+            };
+        }
+        let size = matrix.columns;
+        let (mut a, mut v) = (matrix.value, matrix.identity(size, size).value);
+        for pairs in schedule(a, size) {
+            let other = a.index_select(-1, pairs.partner);
+            let lengths = (a * a).sum(&[-2], false);
+            let (cos, sin) = pairs.rotation(lengths, (a * other).sum(&[-2], false));
+            let (cos, sin) = (cos.unsqueeze(-2), sin.unsqueeze(-2));
+            a = a * cos - other * sin;
+            v = v * cos - v.index_select(-1, pairs.partner) * sin;
+        }
+        let (values, order) = (a * a).sum(&[-2], false).sqrt().sort(-1, true);
+        let divisor = values.eq(0.0).where_(1.0, values).unsqueeze(-2);
+        Singular {
+            left: columns(a, order) / divisor,
+            values,
+            right: columns(v, order),
+        }
+    }
+
+    /// `V·diag(1 / S)·Uᵀ` of the values above a cutoff.
+    pub fn pseudo_inverse(&self, cutoff: Value<'g>) -> Value<'g> {
+        let counts = self.values.gt(cutoff.unsqueeze(-1));
+        let safe = counts.where_(self.values, 1.0);
+        let inverse = counts.where_(safe.reciprocal(), 0.0).unsqueeze(-2);
+        (self.right * inverse).matmul(self.left.transpose(-1, -2))
+    }
+}
+
+/// Eigenvalues of a symmetric matrix, rising, and the eigenvectors as columns.
+pub(super) fn symmetric_eigen<'g>(matrix: Matrix<'g>) -> (Value<'g>, Value<'g>) {
+    let size = matrix.columns;
+    let (mut a, mut v) = (matrix.value, matrix.identity(size, size).value);
+    for pairs in schedule(a, size) {
+        let mut line = a.shape();
+        if let Some(last) = line.last_mut() {
+            *last = Dim::ONE;
+        }
+        let beside = pairs.partner.unsqueeze(-1).expand(line);
+        let off = a.gather(-1, beside).squeeze(&[-1]);
+        let (cos, sin) = pairs.rotation(Matrix { value: a, ..matrix }.diagonal(), off);
+        let (row_cos, row_sin) = (cos.unsqueeze(-1), sin.unsqueeze(-1));
+        let (cos, sin) = (cos.unsqueeze(-2), sin.unsqueeze(-2));
+        a = a * cos - a.index_select(-1, pairs.partner) * sin;
+        a = a * row_cos - a.index_select(-2, pairs.partner) * row_sin;
+        v = v * cos - v.index_select(-1, pairs.partner) * sin;
+    }
+    let (values, order) = Matrix { value: a, ..matrix }.diagonal().sort(-1, false);
+    (values, columns(v, order))
+}
+
+/// Columns in another order, which each matrix of the batch has of its own.
+fn columns<'g>(value: Value<'g>, order: Value<'g>) -> Value<'g> {
+    value.gather(-1, order.unsqueeze(-2).expand(value.shape()))
+}
+
+/// Which column each column is rotated with in one round; itself if with none.
+struct Pairs<'g> {
+    index: Value<'g>,
+    partner: Value<'g>,
+}
+
+/// The rounds of every sweep: in round `r` of an odd number `m` of columns, those whose indices add up to `r` modulo `m` meet;
+/// if the number is even, the last column meets the one that would meet itself.
+fn schedule<'g>(x: Value<'g>, size: i64) -> impl Iterator<Item = Pairs<'g>> {
+    let is_even = size % 2 == 0;
+    let modulus = if is_even { size - 1 } else { size };
+    let rounds = if size < 2 { 0 } else { modulus };
+    let index = x.builder().iota(DType::I64, vec![Dim::from(size)], 0);
+    (0..SWEEPS * rounds).map(move |round| {
+        let round = round % modulus;
+        let met = index.rsub(round).remainder(modulus);
+        let partner = if is_even {
+            let lone = round * (size / 2) % modulus;
+            let met = met.eq(index).where_(size - 1, met);
+            index.eq(size - 1).where_(lone, met)
+        } else {
+            met
+        };
+        Pairs { index, partner }
+    })
+}
+
+impl<'g> Pairs<'g> {
+    /// Cosine and sine for each column that make its product with its partner vanish; the partner's sine is the opposite.
+    fn rotation(&self, own: Value<'g>, product: Value<'g>) -> (Value<'g>, Value<'g>) {
+        let other = own.index_select(-1, self.partner);
+        let rotates = product.ne(0.0).logical_and(self.partner.ne(self.index));
+        let ratio = (other - own) / (rotates.where_(product, 1.0) * 2.0);
+        let is_first = self.index.lt(self.partner).expand(ratio.shape());
+        let is_positive = ratio
+            .gt(0.0)
+            .logical_or(ratio.eq(0.0).logical_and(is_first));
+        let slope = (ratio.abs() + (ratio * ratio + 1.0).sqrt()).reciprocal();
+        let tangent = is_positive.where_(slope, -slope);
+        let tangent = rotates.where_(tangent, 0.0);
+        let cos = (tangent * tangent + 1.0).rsqrt();
+        (cos, tangent * cos)
+    }
+}

@@ -1,0 +1,271 @@
+//! Linear algebra by singular values and eigenvalues of small matrices.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+
+use super::factorize::{Matrix, reflect, reflections};
+use super::jacobi::{Singular, symmetric_eigen};
+use super::{Args, Composite};
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &["aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor"],
+        |a| Ok(Singular::new(Matrix::new(a.tensor("A"))?).values),
+        &["f32[4, 3]", "f32[B, 3, 4]"],
+    ),
+    Composite::many(
+        &[
+            "aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
+        ],
+        |a| {
+            let [left, values, right] = decomposed(a.tensor("A"), a.bool("full_matrices"))?;
+            Ok(vec![left, values, right.transpose(-1, -2)])
+        },
+        &["f32[3, 3]", "f32[4, 3], False"],
+    ),
+    Composite::many(
+        &[
+            "aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
+        ],
+        |a| {
+            let x = a.tensor("self");
+            let [left, values, right] = decomposed(x, !a.bool("some"))?;
+            if a.bool("compute_uv") {
+                return Ok(vec![left, values, right]);
+            }
+            let zeros = |size: Dim| {
+                let mut shape = x.shape();
+                shape.truncate(shape.len().saturating_sub(2));
+                shape.extend([size.clone(), size]);
+                a.builder().full(x.dtype(), shape, 0.0)
+            };
+            Ok(vec![zeros(x.size(-2)), values, zeros(x.size(-1))])
+        },
+        &["f32[3, 3]"],
+    ),
+    Composite::many(
+        &[
+            "aten::linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
+        ],
+        |a| {
+            let (values, vectors) = eigen(a)?;
+            Ok(vec![values, vectors])
+        },
+        &["f32[3, 3]"],
+    ),
+    Composite::one(
+        &["aten::linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor"],
+        |a| Ok(eigen(a)?.0),
+        &["f32[B, 3, 3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor",
+            "aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
+            "aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor",
+            "aten::linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor",
+        ],
+        |a| {
+            let x = a.tensor(if a.has("input") { "input" } else { "self" });
+            let values = if a.bool("hermitian") {
+                symmetric_eigen(mirrored(x, false)?).0.abs()
+            } else {
+                Singular::new(Matrix::new(x)?).values
+            };
+            let cutoff = cutoff(a, x, values)?.unsqueeze(-1);
+            Ok(values.gt(cutoff).to(DType::I64).sum(&[-1], false))
+        },
+        &[
+            "f32[4, 3]",
+            "atol_rtol_float: f32[3, 3], atol=0.5, hermitian=True",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor",
+            "aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
+            "aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor",
+            "aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor",
+            "aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor",
+        ],
+        |a| {
+            let x = a.tensor("self");
+            let matrix = if a.bool("hermitian") {
+                mirrored(x, false)?
+            } else {
+                Matrix::new(x)?
+            };
+            let parts = Singular::new(matrix);
+            Ok(parts.pseudo_inverse(cutoff(a, x, parts.values)?))
+        },
+        &[
+            "f32[4, 3], 1e-15",
+            "atol_rtol_float: f32[B, 3, 4], rtol=0.01",
+        ],
+    ),
+    Composite::many(
+        &[
+            "aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
+        ],
+        least_squares,
+        &[
+            "f32[4, 3], f32[4, 2], driver='gelsd'",
+            "f32[2, 3], f32[2, 3]",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::linalg_matrix_exp(Tensor self) -> Tensor",
+            "aten::matrix_exp(Tensor self) -> Tensor",
+        ],
+        |a| exponential(Matrix::square(a.tensor("self"))?),
+        &["f32[3, 3]"],
+    ),
+];
+
+/// `U`, `S` and `V`, the first and the last filled up to square matrices on request.
+fn decomposed(x: Value, full: bool) -> Result<[Value; 3]> {
+    let matrix = Matrix::new(x)?;
+    let parts = Singular::new(matrix);
+    let completed = |vectors| if full { complete(vectors) } else { Ok(vectors) };
+    Ok([
+        completed(parts.left)?,
+        parts.values,
+        completed(parts.right)?,
+    ])
+}
+
+/// Orthonormal columns, followed by as many more as make the matrix square.
+fn complete(vectors: Value) -> Result<Value> {
+    let matrix = Matrix::new(vectors)?;
+    if matrix.columns == matrix.rows {
+        return Ok(vectors);
+    }
+    let (reflected, factors) = reflections(matrix);
+    let start = matrix.identity(matrix.rows, matrix.rows).value;
+    let basis = reflect(reflected, factors, start, false)?;
+    let rest = basis.narrow(-1, matrix.columns, matrix.rows - matrix.columns);
+    Ok(vectors.builder().concat(&[vectors, rest], -1))
+}
+
+fn eigen<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
+    let upper = a.str("UPLO").eq_ignore_ascii_case("U");
+    Ok(symmetric_eigen(mirrored(a.tensor("self"), upper)?))
+}
+
+/// The symmetric matrix that one triangle stands for.
+fn mirrored(x: Value, upper: bool) -> Result<Matrix> {
+    let matrix = Matrix::square(x)?;
+    let turned = x.transpose(-1, -2);
+    Ok(Matrix {
+        value: matrix.in_triangle(upper).where_(x, turned),
+        ..matrix
+    })
+}
+
+/// What counts as zero: the larger of `atol` and `rtol` times the largest value (`get_atol_rtol` of
+/// `aten/src/ATen/native/LinearAlgebra.cpp`).
+fn cutoff<'g>(a: &Args<'g>, x: Value<'g>, values: Value<'g>) -> Result<Value<'g>> {
+    let dtype = x.dtype();
+    let number = |name: &str| {
+        a.optional_number(name)
+            .map(|number| a.builder().full(dtype, vec![], number))
+    };
+    let largest = x
+        .builder()
+        .symbols()
+        .concrete(&x.size(-2).maximum(&x.size(-1)))?;
+    let default = dtype.epsilon().unwrap_or(0.0) * largest as f64;
+    let tolerance = number("tol");
+    let relative = match (number("rtol").or(number("rcond")), number("atol")) {
+        (Some(relative), _) => relative,
+        (None, _) if tolerance.is_some() => return Ok(tolerance.unwrap_or(values)),
+        (None, Some(absolute)) => absolute
+            .gt(0.0)
+            .where_(0.0, a.builder().full(dtype, vec![], default)),
+        (None, None) => a.builder().full(dtype, vec![], default),
+    };
+    if values.size(-1).is(0) {
+        let mut shape = values.shape();
+        shape.pop();
+        return Ok(a.builder().full(dtype, shape, 0.0));
+    }
+    let scaled = values.amax(&[-1], false) * relative;
+    Ok(number("atol").map_or(scaled, |absolute| scaled.maximum(absolute)))
+}
+
+/// The shortest solution with the smallest residual. Residuals are given where PyTorch gives them for matrices of full rank.
+fn least_squares<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
+    let (matrix, b) = (Matrix::new(a.tensor("self"))?, a.tensor("b"));
+    let driver = match a.str("driver") {
+        text if text.is_empty() => "gelsy".to_string(),
+        text => text,
+    };
+    let parts = Singular::new(matrix);
+    let largest = matrix.rows.max(matrix.columns) as f64;
+    let epsilon = matrix.value.dtype().epsilon().unwrap_or(0.0);
+    let relative = a.optional_float("rcond").unwrap_or(epsilon * largest);
+    let nothing = |dtype| a.builder().full(dtype, vec![Dim::ZERO], 0);
+    if matrix.rows.min(matrix.columns) == 0 {
+        return Err(Error::unsupported("least squares of an empty matrix"));
+    }
+    let cutoff = parts.values.amax(&[-1], false) * relative;
+    let is_vector = b.rank() + 1 == matrix.value.rank();
+    let right = if is_vector { b.unsqueeze(-1) } else { b };
+    let solution = parts.pseudo_inverse(cutoff).matmul(right);
+    let error = matrix.value.matmul(solution) - right;
+    let has_residuals = matrix.columns < matrix.rows && driver != "gelsy";
+    Ok(vec![
+        if is_vector {
+            solution.squeeze(&[-1])
+        } else {
+            solution
+        },
+        if has_residuals {
+            (error * error).sum(&[-2], false)
+        } else {
+            nothing(b.dtype())
+        },
+        if driver == "gels" {
+            nothing(DType::I64)
+        } else {
+            parts
+                .values
+                .gt(cutoff.unsqueeze(-1))
+                .to(DType::I64)
+                .sum(&[-1], false)
+        },
+        if driver == "gelsd" || driver == "gelss" {
+            parts.values
+        } else {
+            nothing(b.dtype())
+        },
+    ])
+}
+
+/// Taylor's polynomial of degree 18 for the matrix halved until its norm is at most 3, then squared as often (Bader, Blanes
+/// and Casas 2019 give the bounds).
+fn exponential(matrix: Matrix) -> Result<Value> {
+    const DEGREE: i64 = 18;
+    const BOUND: f64 = 3.0;
+    const MOST_SQUARINGS: i64 = 8;
+    let x = matrix.value;
+    if matrix.rows == 0 {
+        return Ok(x);
+    }
+    let norm = x.abs().sum(&[-2], true).amax(&[-1], true);
+    let squarings = (norm / BOUND).log2().ceil();
+    let squarings = squarings.clamp(Some(0.0.into()), Some((MOST_SQUARINGS as f64).into()));
+    let scaled = x / squarings.exp2();
+    let one = matrix.identity(matrix.rows, matrix.rows).value;
+    let mut sum = one;
+    for power in (1..=DEGREE).rev() {
+        sum = one + scaled.matmul(sum) / power;
+    }
+    for count in 0..MOST_SQUARINGS {
+        sum = squarings.gt(count as f64).where_(sum.matmul(sum), sum);
+    }
+    Ok(sum)
+}
