@@ -121,19 +121,17 @@ fn combinations<'a, 'g>(axes: &'a [(Vec<Tap<'g>>, Side)]) -> Vec<Vec<(Tap<'g>, &
 fn gathered<'g>(flat: Value<'g>, taps: &[(Tap<'g>, &Side)], shape: &[Dim]) -> Value<'g> {
     let builder = flat.builder();
     let mut index = builder.full(DType::I64, vec![], 0);
-    let mut weight: Option<Value<'g>> = None;
     let mut inside: Option<Value<'g>> = None;
     for (tap, side) in taps {
         let within = tap.place.ge(0).logical_and(tap.place.lt(&side.size));
         inside = Some(inside.map_or(within, |inside| inside.logical_and(within)));
         let place = tap.place.maximum(0).minimum(&side.size - 1).to(DType::I64);
         index = index * &side.size + place;
-        weight = match (weight, tap.weight) {
-            (Some(weight), Some(other)) => Some(weight * other),
-            (weight, other) => weight.or(other),
-        };
     }
     let picked = flat.gather(-1, index.expand(shape.to_vec()));
+    // The last axis comes first: in half precision the order of factors shows.
+    let weights = taps.iter().rev().filter_map(|(tap, _)| tap.weight);
+    let weight = weights.reduce(|weight, other| weight * other);
     let weighted = weight.map_or(picked, |weight| picked * weight);
     inside.map_or(weighted, |inside| inside.where_(weighted, 0.0))
 }
