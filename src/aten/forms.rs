@@ -1,8 +1,9 @@
 //! What a graph needs the dictionary for: its written forms and its proof.
 
 use std::fmt;
+use std::str::FromStr;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::{Argument, Builder, Dictionary, Graph, Module, Parameter, Style};
 use crate::ir::{text, verify};
 use crate::shape::TensorType;
@@ -75,6 +76,24 @@ impl fmt::Display for Graph {
 impl fmt::Display for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&text::print_module(self, &Aten))
+    }
+}
+
+/// The text form; see [`crate::ir::text`].
+impl FromStr for Graph {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Graph> {
+        text::parse_graph(text, &Aten)
+    }
+}
+
+/// The text form; see [`crate::ir::text`]. The module has no weights, only graphs that name them.
+impl FromStr for Module {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Module> {
+        text::parse_module(text, &Aten)
     }
 }
 

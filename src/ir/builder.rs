@@ -250,10 +250,12 @@ impl Builder {
         }
     }
 
-    /// Gives a value a name that is unique, as close to the wanted one as possible.
+    /// Gives a value a name that is unique, as close to the wanted one as possible. A weight keeps its own.
     pub fn set_name(&self, id: ValueId, wanted: &str) {
         let mut state = self.state.borrow_mut();
-        let Some(info) = state.graph.values.get_mut(id.index()) else {
+        let info = state.graph.values.get_mut(id.index());
+        let Some(info) = info.filter(|info| !matches!(info.definition, Definition::Weight(_)))
+        else {
             return;
         };
         let old = std::mem::take(&mut info.name);
@@ -312,10 +314,8 @@ impl Builder {
         let mut graph = state.into_inner().graph;
         graph.outputs = outputs.to_vec();
         graph.input_trees = input_trees;
-        graph.output_tree = output_tree.map(|tree| resolve_tree(tree, &symbols));
-        resolve_sizes(&mut graph, &symbols);
-        graph.hints = symbols.hints();
-        graph.guards = symbols.guards();
+        graph.output_tree = output_tree;
+        resolve(&mut graph, &symbols);
         Ok(graph)
     }
 
@@ -409,6 +409,15 @@ impl State {
         }
         name
     }
+}
+
+/// Writes down in a graph what has been learnt about its symbols.
+pub(super) fn resolve(graph: &mut Graph, symbols: &Symbols) {
+    resolve_sizes(graph, symbols);
+    let tree = graph.output_tree.take();
+    graph.output_tree = tree.map(|tree| resolve_tree(tree, symbols));
+    graph.hints = symbols.hints();
+    graph.guards = symbols.guards();
 }
 
 /// Replaces the symbols that were found to equal something, in the bodies of regions too.

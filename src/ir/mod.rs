@@ -5,8 +5,10 @@
 //! flow. An argument is a value, a number written in place, a symbolic size, or, for calls, a list, text or `none`.
 //! A [`Module`] is one or more graphs over one set of weights.
 
+mod assemble;
 mod builder;
 mod dictionary;
+mod dot;
 mod graph;
 mod region;
 pub mod rewrite;
@@ -17,6 +19,7 @@ pub mod verify;
 
 pub use builder::Builder;
 pub use dictionary::{Dictionary, Parameter, Style};
+pub use dot::to_dot;
 pub use graph::{
     Argument, Definition, Graph, Module, Node, Op, Region, ValueId, ValueInfo, Weights,
 };

@@ -29,8 +29,11 @@
 //! - Names with other characters than letters, digits, `_` and `.` are quoted as in JSON. `//` begins a comment.
 //! - Types of results may be left out where a graph is written by hand; they are inferred.
 
+mod parse;
 mod print;
+mod scan;
 
+pub use parse::{parse_graph, parse_module};
 pub use print::{print_graph, print_module, print_node};
 
 /// Words that are arguments themselves.

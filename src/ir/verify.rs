@@ -18,8 +18,9 @@ use crate::error::{Error, Kind, Result};
 use crate::op::Operand;
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorType};
-use crate::symbols::Guard;
+use crate::symbols::{Guard, Symbols};
 
+use super::assemble::is_symbol;
 use super::builder::Builder;
 use super::dictionary::Dictionary;
 use super::graph::{Argument, Definition, Graph, Module, Node, Op, ValueId, Weights};
@@ -343,12 +344,6 @@ fn misplaced(argument: &Argument, in_call: bool, depth: usize) -> Option<String>
     }
 }
 
-/// Letters, digits and `_`, as expressions of sizes are read.
-fn is_symbol(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_alphanumeric() || c == '_')
-}
-
 /// The symbolic sizes in a node's arguments and attributes.
 fn node_sizes(node: &Node) -> Vec<Dim> {
     let mut sizes = Vec::new();
@@ -379,6 +374,11 @@ impl Types {
     pub(super) fn new(hints: Bindings, guards: Vec<Guard>) -> Types {
         let builder = Builder::with_symbols("types", hints, guards);
         Types { builder }
+    }
+
+    /// What is known of the symbols.
+    pub(super) fn symbols(&self) -> &Symbols {
+        self.builder.symbols()
     }
 
     /// The type of the next value.

@@ -5,11 +5,11 @@ use serde_json::Value as Json;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Place;
-use crate::op::Primitive;
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 
 use super::{KEYWORDS, is_plain, is_plain_path};
+use crate::ir::assemble::attributes;
 use crate::ir::dictionary::{Dictionary, Parameter, Style};
 use crate::ir::graph::{Argument, Definition, Graph, Module, Node, Op, Region, ValueId};
 use crate::ir::tree::{Constant, Tree};
@@ -173,7 +173,9 @@ impl<'a> Printer<'a> {
                         .iter()
                         .map(|argument| self.argument(argument)),
                 );
-                parts.extend(attributes(primitive));
+                let fields = attributes(primitive);
+                let fields = fields.iter();
+                parts.extend(fields.map(|(key, value)| format!("{key}={}", attribute(value))));
             }
             Op::Call(name) => parts.extend(self.call(name, &node.arguments)),
             Op::Region(region) => {
@@ -271,22 +273,6 @@ fn size(dim: &Dim, is_taken: &dyn Fn(&str) -> bool) -> String {
         Some(name) if KEYWORDS.contains(&&**name) || is_taken(name) => format!("size({name})"),
         _ => dim.to_string(),
     }
-}
-
-/// A primitive's attributes as they are in JSON, without those that its name tells.
-fn attributes(primitive: &Primitive) -> Vec<String> {
-    let told: &[&str] = match primitive {
-        Primitive::Unary(_) | Primitive::Binary(_) => &["op", "function"],
-        _ => &["op"],
-    };
-    let Ok(Json::Object(fields)) = serde_json::to_value(primitive) else {
-        return Vec::new();
-    };
-    fields
-        .iter()
-        .filter(|(key, _)| !told.contains(&key.as_str()))
-        .map(|(key, value)| format!("{key}={}", attribute(value)))
-        .collect()
 }
 
 fn attribute(value: &Json) -> String {

@@ -1,4 +1,4 @@
-//! Passes keep results: random small graphs run the same before and after each pass.
+//! Random small graphs: they run the same before and after each pass, and are the same after being written and read.
 
 use onionskin::dim::{Bindings, Dim};
 use onionskin::dtype::DType;
@@ -211,6 +211,48 @@ fn passes_keep_results() {
         for sample in &samples {
             let both = [&weights, &folded.weights];
             check(&graph, &folded.graphs[0], both, sample, "fold_weights");
+        }
+    }
+}
+
+#[test]
+fn text_is_read_back() {
+    let mut random = Random(0x0dd0_15ea_5e0f_f1ce);
+    for _ in 0..200 {
+        let graph = random_graph(&mut random);
+        let text = graph.to_string();
+        let read: Graph = text
+            .parse()
+            .unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(read.to_string(), text);
+        assert!(read == graph, "{text}");
+    }
+}
+
+/// Whatever stands in a text, it is read or refused, and what is read can be checked and printed.
+#[test]
+fn damaged_text_is_refused() {
+    let mut random = Random(0xbad_c0de);
+    let pieces: Vec<char> = "()[]{}\"\\#@%$=,:.-+*0123456789 \nabxyB_é"
+        .chars()
+        .collect();
+    for _ in 0..60 {
+        let text: Vec<char> = random_graph(&mut random).to_string().chars().collect();
+        for _ in 0..50 {
+            let mut damaged = text.clone();
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(damaged.len());
+                match random.below(3) {
+                    0 => damaged[at] = random.pick(&pieces),
+                    1 => drop(damaged.remove(at)),
+                    _ => damaged.insert(at, random.pick(&pieces)),
+                }
+            }
+            let damaged: String = damaged.into_iter().collect();
+            if let Ok(graph) = damaged.parse::<Graph>() {
+                let _ = graph.verify();
+                let _ = graph.to_string();
+            }
         }
     }
 }

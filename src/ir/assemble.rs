@@ -1,0 +1,247 @@
+//! Graphs from their written forms: names become ids, and types that are left out are inferred.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Map, Value as Json};
+
+use crate::dim::{Bindings, Symbol};
+use crate::error::{Error, Place, Result};
+use crate::op::{BinaryFunction, Primitive, UnaryFunction};
+use crate::shape::TensorType;
+use crate::symbols::Guard;
+
+use super::builder::resolve;
+use super::dictionary::{Dictionary, Parameter};
+use super::graph::{Argument, Definition, Graph, Node, Op, ValueId, ValueInfo};
+use super::verify::Types;
+
+/// Types of weights by name.
+pub(super) type WeightTypes = BTreeMap<String, TensorType>;
+
+/// A graph that is put together node by node.
+pub(super) struct Assembly<'a> {
+    graph: Graph,
+    ids: HashMap<String, ValueId>,
+    types: Types,
+    weights: &'a WeightTypes,
+    dictionary: &'a dyn Dictionary,
+    has_inferred: bool,
+}
+
+impl<'a> Assembly<'a> {
+    /// A graph with its inputs. Symbols of inputs without an example value are given one.
+    pub(super) fn new(
+        name: &str,
+        inputs: Vec<(String, TensorType)>,
+        mut hints: Bindings,
+        guards: Vec<Guard>,
+        weights: &'a WeightTypes,
+        dictionary: &'a dyn Dictionary,
+    ) -> Result<Assembly<'a>> {
+        for ty in inputs.iter().map(|(_, ty)| ty) {
+            complete(&mut hints, ty);
+        }
+        let mut assembly = Assembly {
+            graph: Graph {
+                name: name.to_string(),
+                hints: hints.clone(),
+                guards: guards.clone(),
+                ..Graph::default()
+            },
+            ids: HashMap::new(),
+            types: Types::new(hints, guards),
+            weights,
+            dictionary,
+            has_inferred: false,
+        };
+        for (index, (name, ty)) in inputs.into_iter().enumerate() {
+            let id = assembly.add(name, ty, Definition::Input(index))?;
+            assembly.graph.inputs.push(id);
+        }
+        Ok(assembly)
+    }
+
+    /// The value of a name.
+    pub(super) fn value(&self, name: &str) -> Result<ValueId> {
+        let found = self.ids.get(name).copied();
+        found.ok_or_else(|| Error::format(format!("there is no value {name} yet")))
+    }
+
+    /// True if a value has the name.
+    pub(super) fn has_value(&self, name: &str) -> bool {
+        self.ids.contains_key(name)
+    }
+
+    /// True if a size has the name.
+    pub(super) fn has_size(&self, name: &str) -> bool {
+        self.graph.hints.contains_key(name)
+    }
+
+    /// The weight of a name, which becomes a value of the graph when it is first used.
+    pub(super) fn weight(&mut self, name: &str) -> Result<ValueId> {
+        let value = format!("${name}");
+        if let Some(id) = self.ids.get(&value) {
+            return Ok(*id);
+        }
+        let ty = self.weights.get(name).cloned();
+        let ty =
+            ty.ok_or_else(|| Error::format(format!("the type of weight {name} is not given")))?;
+        self.add(value, ty, Definition::Weight(name.to_string()))
+    }
+
+    /// Adds a node; types of results that are left out are inferred.
+    pub(super) fn node(
+        &mut self,
+        op: Op,
+        arguments: Vec<Argument>,
+        results: Vec<(String, Option<TensorType>)>,
+        place: Place,
+    ) -> Result<()> {
+        let mut inferred = None;
+        if results.iter().any(|(_, ty)| ty.is_none()) {
+            self.has_inferred = true;
+            let types = self.types.infer(&op, &arguments, self.dictionary)?;
+            if types.len() != results.len() {
+                let message = format!("{} has {} results", op.name(), types.len());
+                return Err(Error::format(message));
+            }
+            inferred = Some(types);
+        }
+        let node = self.graph.nodes.len();
+        let mut ids = Vec::new();
+        for (index, (name, ty)) in results.into_iter().enumerate() {
+            let inferred = inferred.as_ref().and_then(|types| types.get(index));
+            let ty = ty.or_else(|| inferred.cloned());
+            let ty = ty.ok_or_else(|| Error::internal("a result has no type"))?;
+            ids.push(self.add(name, ty, Definition::Node(node, index))?);
+        }
+        self.graph.nodes.push(Node {
+            op,
+            arguments,
+            results: ids,
+            place,
+        });
+        Ok(())
+    }
+
+    /// The graph with its outputs. Sizes that inference found to be equal are written alike.
+    pub(super) fn finish(mut self, outputs: Vec<ValueId>) -> Graph {
+        self.graph.outputs = outputs;
+        if self.has_inferred {
+            resolve(&mut self.graph, self.types.symbols());
+        }
+        self.graph
+    }
+
+    fn add(&mut self, name: String, ty: TensorType, definition: Definition) -> Result<ValueId> {
+        let id = ValueId(u32::try_from(self.graph.values.len()).unwrap_or(u32::MAX));
+        if self.ids.insert(name.clone(), id).is_some() {
+            return Err(Error::format(format!("{name} is defined twice")));
+        }
+        self.types.push(&ty);
+        self.graph.values.push(ValueInfo {
+            name,
+            ty,
+            definition,
+        });
+        Ok(id)
+    }
+}
+
+/// Gives symbols without an example value one, each another.
+fn complete(hints: &mut Bindings, ty: &TensorType) {
+    for name in ty.shape.iter().flat_map(|dim| dim.symbols()) {
+        let candidates = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29].into_iter().chain(31..);
+        let mut free = candidates.filter(|hint| !hints.values().any(|known| known == hint));
+        if let (false, Some(hint)) = (hints.contains_key(&name), free.next()) {
+            hints.insert(name, hint);
+        }
+    }
+}
+
+/// A primitive by its name in the text form and its attributes; none if there is no such primitive.
+pub(super) fn primitive(name: &str, attributes: Map<String, Json>) -> Option<Result<Primitive>> {
+    let is_unary = UnaryFunction::ALL
+        .iter()
+        .any(|function| function.name() == name);
+    let is_binary = BinaryFunction::ALL
+        .iter()
+        .any(|function| function.name() == name);
+    let mut fields = Map::new();
+    if is_unary || is_binary {
+        let kind = if is_unary { "unary" } else { "binary" };
+        fields.insert("op".into(), kind.into());
+        fields.insert("function".into(), name.into());
+    } else if Primitive::NAMES.contains(&name) {
+        fields.insert("op".into(), name.into());
+    } else {
+        return None;
+    }
+    fields.extend(attributes);
+    Some(from_fields(name, fields))
+}
+
+fn from_fields(name: &str, fields: Map<String, Json>) -> Result<Primitive> {
+    let complain = |what: String| Error::format(format!("{name}: {what}"));
+    let keys: Vec<String> = fields.keys().cloned().collect();
+    let primitive: Primitive = serde_json::from_value(Json::Object(fields))
+        .map_err(|error| complain(error.to_string()))?;
+    let known = serde_json::to_value(&primitive).map_err(|error| complain(error.to_string()))?;
+    match keys.iter().find(|key| known.get(key.as_str()).is_none()) {
+        Some(key) => Err(complain(format!("there is no attribute {key}"))),
+        None => Ok(primitive),
+    }
+}
+
+/// A primitive's attributes, without those that its name tells.
+pub(super) fn attributes(primitive: &Primitive) -> Map<String, Json> {
+    let told: &[&str] = match primitive {
+        Primitive::Unary(_) | Primitive::Binary(_) => &["op", "function"],
+        _ => &["op"],
+    };
+    match serde_json::to_value(primitive) {
+        Ok(Json::Object(fields)) => fields
+            .into_iter()
+            .filter(|(key, _)| !told.contains(&key.as_str()))
+            .collect(),
+        _ => Map::new(),
+    }
+}
+
+/// The arguments of a call in the order of its parameters, from those in order and those by name.
+pub(super) fn complete_call(
+    name: &str,
+    parameters: &[Parameter],
+    positional: Vec<Argument>,
+    named: Vec<(String, Argument)>,
+) -> Result<Vec<Argument>> {
+    if parameters.len() < positional.len() {
+        let message = format!("{name} has {} parameters", parameters.len());
+        return Err(Error::format(message));
+    }
+    let mut slots: Vec<Option<Argument>> = positional.into_iter().map(Some).collect();
+    slots.resize(parameters.len(), None);
+    for (key, argument) in named {
+        let position = parameters
+            .iter()
+            .position(|parameter| parameter.name == key);
+        let slot = position.and_then(|position| slots.get_mut(position));
+        match slot {
+            None => return Err(Error::format(format!("{name} has no parameter {key}"))),
+            Some(Some(_)) => return Err(Error::format(format!("{key} is given twice"))),
+            Some(slot) => *slot = Some(argument),
+        }
+    }
+    let complete = |(slot, parameter): (Option<Argument>, &Parameter)| {
+        let missing = || Error::format(format!("{name} is not given its {}", parameter.name));
+        slot.or_else(|| parameter.default.cloned())
+            .ok_or_else(missing)
+    };
+    slots.into_iter().zip(parameters).map(complete).collect()
+}
+
+/// True for names of symbols.
+pub(super) fn is_symbol(name: &Symbol) -> bool {
+    name.starts_with(|c: char| c.is_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_alphanumeric() || c == '_')
+}

@@ -1,0 +1,560 @@
+use serde_json::{Map, Value as Json};
+
+use crate::dim::{Bindings, Dim};
+use crate::dtype::DType;
+use crate::error::{Error, Place, Result};
+use crate::scalar::Scalar;
+use crate::shape::TensorType;
+use crate::symbols::{Guard, Relation};
+
+use super::scan::{Scanner, number};
+use crate::ir::assemble::{Assembly, WeightTypes, complete_call, is_symbol, primitive};
+use crate::ir::dictionary::{Dictionary, Parameter, Style};
+use crate::ir::graph::{Argument, Graph, Module, Op, Region, ValueId, Weights};
+use crate::ir::tree::{Constant, Input, Tree};
+use crate::ir::verify::DEEPEST;
+
+/// Reads graphs, and the types of their weights in front of them; the module that is returned has no weights.
+pub fn parse_module(text: &str, dictionary: &dyn Dictionary) -> Result<Module> {
+    let mut parser = Parser {
+        scanner: Scanner::new(text),
+        dictionary,
+        weights: WeightTypes::new(),
+        depth: 0,
+    };
+    let mut graphs = Vec::new();
+    loop {
+        parser.scanner.blank();
+        match parser.scanner.peek() {
+            None => break,
+            _ if parser.scanner.eat("weight ") => parser.weight()?,
+            _ => graphs.push(parser.graph()?),
+        }
+    }
+    let weights = Weights::new();
+    Ok(Module { graphs, weights })
+}
+
+/// Reads one graph.
+pub fn parse_graph(text: &str, dictionary: &dyn Dictionary) -> Result<Graph> {
+    let mut graphs = parse_module(text, dictionary)?.graphs;
+    match (graphs.pop(), graphs.len()) {
+        (Some(graph), 0) => Ok(graph),
+        (None, _) => Err(Error::format("there is no graph")),
+        (_, others) => Err(Error::format(format!("there are {} graphs", others + 1))),
+    }
+}
+
+struct Parser<'a> {
+    scanner: Scanner<'a>,
+    dictionary: &'a dyn Dictionary,
+    weights: WeightTypes,
+    /// How many graphs, lists or trees the position is nested in.
+    depth: usize,
+}
+
+/// What a node does, to what, and where in the model.
+type Step = (Op, Vec<Argument>, Place);
+
+/// What the lines in front of the nodes say.
+#[derive(Default)]
+struct Properties {
+    hints: Bindings,
+    guards: Vec<Guard>,
+    arguments: Vec<Input>,
+    result: Option<Tree>,
+}
+
+/// Positional arguments and `name=value`, whose value is not read yet.
+struct Operands {
+    arguments: Vec<Argument>,
+    attributes: Map<String, Json>,
+}
+
+impl<'a> Parser<'a> {
+    fn weight(&mut self) -> Result<()> {
+        let name = self.scanner.name()?;
+        self.scanner.expect(":")?;
+        let ty = self.scanner.tensor_type()?;
+        self.weights.insert(name, ty);
+        Ok(())
+    }
+
+    /// Goes one level deeper, but not without end.
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Parser<'a>) -> Result<T>) -> Result<T> {
+        if DEEPEST < self.depth {
+            let here = self.scanner.position();
+            return Err(self.scanner.error_at(here, "this is nested too deeply"));
+        }
+        self.depth += 1;
+        let result = read(self);
+        self.depth -= 1;
+        result
+    }
+
+    fn graph(&mut self) -> Result<Graph> {
+        self.scanner.expect("graph")?;
+        let start = self.scanner.position();
+        let name = self.scanner.name()?;
+        let inputs = self.inputs()?;
+        let outputs = self.output_types()?;
+        self.scanner.expect("{")?;
+        let properties = self.properties()?;
+        let weights = self.weights.clone();
+        let Properties { hints, guards, .. } = properties;
+        let assembly = Assembly::new(&name, inputs, hints, guards, &weights, self.dictionary);
+        let mut assembly = self.scanner.locate(start, assembly)?;
+        let returned = self.nodes(&mut assembly)?;
+        let mut graph = assembly.finish(returned);
+        let found: Vec<&TensorType> = graph.outputs.iter().map(|id| graph.ty(*id)).collect();
+        if outputs.is_some_and(|outputs| !outputs.iter().eq(found)) {
+            let message = "the types of the outputs are others than the head says";
+            return Err(self.scanner.error_at(start, message));
+        }
+        graph.input_trees = properties.arguments;
+        graph.output_tree = properties.result;
+        if self.depth == 0 {
+            if graph.input_trees.is_empty() {
+                graph.input_trees = graph.plain_inputs();
+            }
+            graph.output_tree = graph
+                .output_tree
+                .take()
+                .or_else(|| Some(graph.plain_outputs()));
+        }
+        Ok(graph)
+    }
+
+    fn inputs(&mut self) -> Result<Vec<(String, TensorType)>> {
+        self.scanner.expect("(")?;
+        let mut inputs = Vec::new();
+        loop {
+            self.scanner.blank();
+            if self.scanner.eat(")") {
+                return Ok(inputs);
+            }
+            let name = self.value_name()?;
+            self.scanner.expect(":")?;
+            inputs.push((name, self.scanner.tensor_type()?));
+            self.scanner.blank();
+            if !self.scanner.eat(",") && self.scanner.peek() != Some(')') {
+                return Err(self.scanner.expected("\",\" or \")\""));
+            }
+        }
+    }
+
+    /// `-> f32[2]`, `-> (f32[2], i64[2])`, or nothing.
+    fn output_types(&mut self) -> Result<Option<Vec<TensorType>>> {
+        if !self.scanner.eat("->") {
+            return Ok(None);
+        }
+        if !self.scanner.eat("(") {
+            return Ok(Some(vec![self.scanner.tensor_type()?]));
+        }
+        let mut types = Vec::new();
+        while !self.scanner.eat(")") {
+            types.push(self.scanner.tensor_type()?);
+            if !self.scanner.eat(",") && self.scanner.peek() != Some(')') {
+                return Err(self.scanner.expected("\",\" or \")\""));
+            }
+        }
+        Ok(Some(types))
+    }
+
+    fn properties(&mut self) -> Result<Properties> {
+        let mut properties = Properties::default();
+        loop {
+            self.scanner.blank();
+            let start = self.scanner.position();
+            let word = self.scanner.word();
+            let defines = matches!(self.scanner.peek(), Some(':' | ',' | '='));
+            match word {
+                Some("size") if !defines => self.size_line(&mut properties.hints)?,
+                Some("guard") if !defines => properties.guards.push(self.guard()?),
+                Some("argument") if !defines => {
+                    let name = self.scanner.name()?;
+                    self.scanner.expect("=")?;
+                    let tree = self.nested(Parser::tree)?;
+                    properties.arguments.push(Input { name, tree });
+                }
+                Some("result") if !defines => properties.result = Some(self.nested(Parser::tree)?),
+                _ => {
+                    self.scanner.go_back(start);
+                    return Ok(properties);
+                }
+            }
+            self.end_of_line()?;
+        }
+    }
+
+    fn size_line(&mut self, hints: &mut Bindings) -> Result<()> {
+        let start = self.scanner.position();
+        let name = self.scanner.name()?.into();
+        if !is_symbol(&name) {
+            let message = format!("{name:?} is no name of a size");
+            return Err(self.scanner.error_at(start, message));
+        }
+        self.scanner.expect("=")?;
+        hints.insert(name, self.scanner.integer()?);
+        Ok(())
+    }
+
+    fn guard(&mut self) -> Result<Guard> {
+        let left = self.scanner.dim("=!<@")?;
+        let relation = if self.scanner.eat("==") {
+            Relation::Equal
+        } else if self.scanner.eat("!=") {
+            Relation::NotEqual
+        } else if self.scanner.eat("<=") {
+            Relation::LessEqual
+        } else {
+            return Err(self.scanner.expected("\"==\", \"!=\" or \"<=\""));
+        };
+        let right = self.scanner.dim("@")?;
+        let place = self.scanner.place()?;
+        Ok(Guard {
+            left,
+            relation,
+            right,
+            place,
+        })
+    }
+
+    fn end_of_line(&mut self) -> Result<()> {
+        match self.scanner.peek() {
+            None | Some('\n' | '}') => Ok(()),
+            _ => Err(self.scanner.expected("the end of the line")),
+        }
+    }
+
+    /// Nodes up to the values that are returned.
+    fn nodes(&mut self, assembly: &mut Assembly) -> Result<Vec<ValueId>> {
+        loop {
+            self.scanner.blank();
+            let start = self.scanner.position();
+            let word = self.scanner.word();
+            let defines = matches!(self.scanner.peek(), Some(':' | ',' | '='));
+            if word == Some("return") && !defines {
+                let mut returned = Vec::new();
+                while !matches!(self.scanner.peek(), None | Some('\n' | '}')) {
+                    returned.push(self.value(assembly)?);
+                    if !self.scanner.eat(",") {
+                        break;
+                    }
+                }
+                self.scanner.blank();
+                self.scanner.expect("}")?;
+                return Ok(returned);
+            }
+            self.scanner.go_back(start);
+            if matches!(self.scanner.peek(), None | Some('}')) {
+                return Err(self.scanner.expected("a node or \"return\""));
+            }
+            self.node(assembly)?;
+            self.end_of_line()?;
+        }
+    }
+
+    fn node(&mut self, assembly: &mut Assembly) -> Result<()> {
+        let start = self.scanner.position();
+        let mut results = Vec::new();
+        while !self.scanner.eat("=") {
+            let name = self.value_name()?;
+            let ty = match self.scanner.eat(":") {
+                true => Some(self.scanner.tensor_type()?),
+                false => None,
+            };
+            results.push((name, ty));
+            if !self.scanner.eat(",") && self.scanner.peek() != Some('=') {
+                return Err(self.scanner.expected("\":\", \",\" or \"=\""));
+            }
+        }
+        let name = self.scanner.name()?;
+        let (op, arguments, place) = match name.as_str() {
+            "if" | "loop" => self.region(&name, assembly)?,
+            _ => self.step(&name, assembly)?,
+        };
+        let added = assembly.node(op, arguments, results, place);
+        self.scanner.locate(start, added)
+    }
+
+    /// A primitive or a call.
+    fn step(&mut self, name: &str, assembly: &mut Assembly) -> Result<Step> {
+        let start = self.scanner.position();
+        if let Some(parameters) = self.dictionary.parameters(name) {
+            let arguments = self.call(name, &parameters, assembly)?;
+            return Ok((Op::Call(name.into()), arguments, self.scanner.place()?));
+        }
+        let operands = self.operands(assembly)?;
+        let primitive = match primitive(name, operands.attributes) {
+            Some(primitive) => self.scanner.locate(start, primitive)?,
+            None => {
+                let message = format!("there is no operator {name}");
+                return Err(self.scanner.error_at(start, message));
+            }
+        };
+        let place = self.scanner.place()?;
+        Ok((Op::Primitive(primitive), operands.arguments, place))
+    }
+
+    fn call(
+        &mut self,
+        name: &str,
+        parameters: &[Parameter],
+        assembly: &mut Assembly,
+    ) -> Result<Vec<Argument>> {
+        let start = self.scanner.position();
+        let (mut positional, mut named) = (Vec::new(), Vec::new());
+        while !self.is_end() {
+            match self.key()? {
+                Some(key) => {
+                    let parameter = parameters.iter().find(|parameter| parameter.name == key);
+                    let style = parameter.map_or(Style::Named, |parameter| parameter.style);
+                    named.push((key, self.argument(assembly, style)?));
+                }
+                None if named.is_empty() => {
+                    positional.push(self.argument(assembly, Style::Positional)?);
+                }
+                None => return Err(self.scanner.expected("name=value")),
+            }
+            if !self.scanner.eat(",") {
+                break;
+            }
+        }
+        self.scanner
+            .locate(start, complete_call(name, parameters, positional, named))
+    }
+
+    fn operands(&mut self, assembly: &mut Assembly) -> Result<Operands> {
+        let mut operands = Operands {
+            arguments: Vec::new(),
+            attributes: Map::new(),
+        };
+        while !self.is_end() {
+            match self.key()? {
+                Some(key) => {
+                    let value = self.nested(Parser::attribute)?;
+                    operands.attributes.insert(key, value);
+                }
+                None => operands
+                    .arguments
+                    .push(self.argument(assembly, Style::Positional)?),
+            }
+            if !self.scanner.eat(",") {
+                break;
+            }
+        }
+        Ok(operands)
+    }
+
+    fn is_end(&mut self) -> bool {
+        matches!(self.scanner.peek(), None | Some('\n' | '@' | '{' | '}'))
+    }
+
+    /// The name in front of `=`, if there is one.
+    fn key(&mut self) -> Result<Option<String>> {
+        let start = self.scanner.position();
+        if let Some(word) = self.scanner.word()
+            && self.scanner.eat("=")
+        {
+            return Ok(Some(word.to_string()));
+        }
+        self.scanner.go_back(start);
+        Ok(None)
+    }
+
+    fn region(&mut self, name: &str, assembly: &mut Assembly) -> Result<Step> {
+        let start = self.scanner.position();
+        let mut operands = self.operands(assembly)?;
+        let place = self.scanner.place()?;
+        self.scanner.expect("{")?;
+        let mut bodies = Vec::new();
+        loop {
+            self.scanner.blank();
+            if self.scanner.eat("}") {
+                break;
+            }
+            bodies.push(self.nested(Parser::graph)?);
+        }
+        let carried = operands.attributes.remove("carried");
+        let carried = carried.as_ref().and_then(Json::as_u64);
+        let carried = carried.and_then(|carried| usize::try_from(carried).ok());
+        let count = bodies.len();
+        let mut bodies = bodies.into_iter();
+        let region = match (name, count, bodies.next(), bodies.next(), carried) {
+            ("if", 2, Some(then), Some(otherwise), None) => Region::If { then, otherwise },
+            ("loop", 1, Some(body), None, Some(carried)) => Region::Loop { body, carried },
+            _ => {
+                let message = "an if has two graphs, a loop has one and carried=…";
+                return Err(self.scanner.error_at(start, message));
+            }
+        };
+        Ok((Op::Region(Box::new(region)), operands.arguments, place))
+    }
+
+    /// A name as it is defined: a word, or `%` and a word or quoted text.
+    fn value_name(&mut self) -> Result<String> {
+        if self.scanner.eat("%") {
+            return self.scanner.name();
+        }
+        let word = self.scanner.word().map(str::to_string);
+        word.ok_or_else(|| self.scanner.expected("a name"))
+    }
+
+    fn value(&mut self, assembly: &mut Assembly) -> Result<ValueId> {
+        let is_weight = self.scanner.eat("$");
+        let start = self.scanner.position();
+        let found = if is_weight {
+            assembly.weight(&self.scanner.name()?)
+        } else {
+            assembly.value(&self.value_name()?)
+        };
+        self.scanner.locate(start, found)
+    }
+
+    fn argument(&mut self, assembly: &mut Assembly, style: Style) -> Result<Argument> {
+        match self.scanner.peek() {
+            Some('$' | '%') => return self.value(assembly).map(Argument::Value),
+            Some('"') => return self.scanner.quoted().map(Argument::Str),
+            Some('[') => return self.nested(|parser| parser.list(assembly, style)),
+            _ => {}
+        }
+        let start = self.scanner.position();
+        let text = self.scanner.until(",]@{}");
+        if let (Style::DType, Ok(dtype)) = (style, text.parse::<DType>()) {
+            return Ok(Argument::Number(Scalar::Int(dtype.torch_code())));
+        }
+        if text == "none" {
+            return Ok(Argument::None);
+        }
+        if let Some(number) = number(text) {
+            return Ok(Argument::Number(number));
+        }
+        if assembly.has_value(text) {
+            return Ok(Argument::Value(assembly.value(text)?));
+        }
+        let size = text
+            .strip_prefix("size(")
+            .and_then(|rest| rest.strip_suffix(')'));
+        let is_word = text
+            .chars()
+            .all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+        if size.is_none() && is_word && !assembly.has_size(text) {
+            let message = format!("there is no value or size {text:?}");
+            return Err(self.scanner.error_at(start, message));
+        }
+        let dim: Dim = self.scanner.locate(start, size.unwrap_or(text).parse())?;
+        Ok(Argument::from(dim))
+    }
+
+    fn list(&mut self, assembly: &mut Assembly, style: Style) -> Result<Argument> {
+        self.items("[", "]", &mut |parser| parser.argument(assembly, style))
+            .map(|(items, _)| Argument::List(items))
+    }
+
+    /// Items between brackets, and whether a comma stands behind the last one.
+    fn items<T>(
+        &mut self,
+        open: &str,
+        close: &str,
+        read: &mut dyn FnMut(&mut Parser<'a>) -> Result<T>,
+    ) -> Result<(Vec<T>, bool)> {
+        self.scanner.expect(open)?;
+        let (mut items, mut comma) = (Vec::new(), true);
+        loop {
+            self.scanner.blank();
+            if self.scanner.eat(close) {
+                return Ok((items, comma));
+            }
+            if !comma {
+                return Err(self.scanner.expected(&format!("\",\" or {close:?}")));
+            }
+            items.push(read(self)?);
+            self.scanner.blank();
+            comma = self.scanner.eat(",");
+        }
+    }
+
+    /// An attribute of a primitive, as JSON has it.
+    fn attribute(&mut self) -> Result<Json> {
+        match self.scanner.peek() {
+            Some('[') => self
+                .items("[", "]", &mut |parser| parser.nested(Parser::attribute))
+                .map(|(items, _)| Json::Array(items)),
+            Some('{') => {
+                let (fields, _) = self.items("{", "}", &mut |parser| {
+                    let key = parser.scanner.name()?;
+                    parser.scanner.expect("=")?;
+                    Ok((key, parser.nested(Parser::attribute)?))
+                })?;
+                Ok(Json::Object(fields.into_iter().collect()))
+            }
+            Some('"') => self.scanner.quoted().map(Json::String),
+            _ => {
+                let text = self.scanner.until(",]@{}");
+                Ok(match number(text) {
+                    Some(Scalar::Bool(value)) => Json::Bool(value),
+                    Some(Scalar::Int(value)) => value.into(),
+                    _ if text.is_empty() => return Err(self.scanner.expected("a value")),
+                    _ => Json::String(text.to_string()),
+                })
+            }
+        }
+    }
+
+    fn tree(&mut self) -> Result<Tree> {
+        let item: &mut dyn FnMut(&mut Parser<'a>) -> Result<Tree> =
+            &mut |parser| parser.nested(Parser::tree);
+        match self.scanner.peek() {
+            Some('(') => self
+                .items("(", ")", item)
+                .map(|(items, _)| Tree::Tuple(items)),
+            Some('[') => self
+                .items("[", "]", item)
+                .map(|(items, _)| Tree::List(items)),
+            Some('{') => self.fields("{", "}", ":").map(Tree::Dict),
+            Some('"') => self
+                .scanner
+                .quoted()
+                .map(|text| Tree::Constant(Constant::Str(text))),
+            Some('#') => {
+                self.scanner.expect("#")?;
+                let start = self.scanner.position();
+                let index = usize::try_from(self.scanner.integer()?);
+                let index = index.map_err(|_| self.scanner.error_at(start, "this is no index"))?;
+                Ok(Tree::Tensor(index))
+            }
+            _ => self.leaf_or_named(),
+        }
+    }
+
+    fn fields(&mut self, open: &str, close: &str, separator: &str) -> Result<Vec<(String, Tree)>> {
+        let read = &mut |parser: &mut Parser<'a>| {
+            let key = parser.scanner.name()?;
+            parser.scanner.expect(separator)?;
+            Ok((key, parser.nested(Parser::tree)?))
+        };
+        self.items(open, close, read).map(|(items, _)| items)
+    }
+
+    fn leaf_or_named(&mut self) -> Result<Tree> {
+        let start = self.scanner.position();
+        if self.scanner.word() == Some("namedtuple") {
+            let name = self.scanner.name()?;
+            return Ok(Tree::NamedTuple(name, self.fields("(", ")", "=")?));
+        }
+        self.scanner.go_back(start);
+        let text = self.scanner.until(",)]}");
+        if text == "none" {
+            return Ok(Tree::Constant(Constant::None));
+        }
+        if let Some(number) = number(text) {
+            return Ok(Tree::Constant(Constant::Number(number)));
+        }
+        let size = text
+            .strip_prefix("size(")
+            .and_then(|rest| rest.strip_suffix(')'));
+        let dim = self.scanner.locate(start, size.unwrap_or(text).parse())?;
+        Ok(Tree::Size(dim))
+    }
+}

@@ -1,0 +1,125 @@
+//! Graphs in text, what becomes of them beneath: `tests/filetests/**/*.ir`. `BLESS=1` writes what is found.
+//!
+//! The first line says what is tested: `print` reads and prints, `verify` lists findings, other words are passes.
+
+use std::path::{Path, PathBuf};
+
+use onionskin::dtype::DType;
+use onionskin::error::{Error, Result};
+use onionskin::ir::{Graph, Module};
+use onionskin::pass;
+use onionskin::tensor::Tensor;
+
+#[test]
+fn filetests() {
+    let mut failures = Vec::new();
+    let files = files(Path::new("tests/filetests"));
+    assert!(!files.is_empty(), "there are no filetests");
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a text");
+        let input = text.split("\n---\n").next().unwrap_or_default();
+        let found = format!("{}\n---\n{}", input.trim_end(), run(input));
+        if found == text {
+            continue;
+        }
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&file, found).expect("writes");
+        } else {
+            failures.push(format!("{}:\n{found}", file.display()));
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{}\nBLESS=1 accepts this",
+        failures.join("\n")
+    );
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    paths.sort();
+    let nested = paths.into_iter().flat_map(|path| {
+        if path.is_dir() {
+            files(&path)
+        } else {
+            vec![path]
+        }
+    });
+    nested
+        .filter(|path| path.extension().is_some_and(|extension| extension == "ir"))
+        .collect()
+}
+
+fn run(input: &str) -> String {
+    let (head, text) = input.split_once('\n').expect("a first line");
+    let test = head.strip_prefix("test: ").expect("test: …");
+    apply(test.trim(), text).unwrap_or_else(|error| {
+        let lines = error.iter().map(|error| {
+            let first = error.to_string();
+            format!("error: {}\n", first.lines().next().unwrap_or_default())
+        });
+        lines.collect()
+    })
+}
+
+fn apply(test: &str, text: &str) -> Result<String> {
+    let module: Module = text.parse()?;
+    match test {
+        "print" => reads_back(&module),
+        "verify" => {
+            for graph in &module.graphs {
+                graph.verify()?;
+            }
+            Ok("no findings\n".into())
+        }
+        "dot" => Ok(module.graphs.iter().map(onionskin::ir::to_dot).collect()),
+        "fold_weights" => Ok(pass::fold_weights(&with_weights(text, module)?)?.to_string()),
+        "optimize" => each(&module, pass::optimize),
+        name => {
+            let pass = pass::PIPELINE.iter().find(|pass| pass.name == name);
+            let pass = pass.ok_or_else(|| Error::usage(format!("there is no test {name}")))?;
+            each(&module, pass.run)
+        }
+    }
+}
+
+/// What is printed is read as the same again.
+fn reads_back(module: &Module) -> Result<String> {
+    let text = module.to_string();
+    let again: Module = text.parse()?;
+    assert!(again.graphs == module.graphs, "{text}");
+    assert_eq!(again.to_string(), text);
+    Ok(text)
+}
+
+fn each(module: &Module, rewrite: impl Fn(&Graph) -> Result<Graph>) -> Result<String> {
+    let graphs = module.graphs.iter().map(|graph| {
+        let rewritten = rewrite(graph)?;
+        rewritten.verify()?;
+        Ok(rewritten)
+    });
+    let graphs = graphs.collect::<Result<_>>()?;
+    Ok(Module {
+        graphs,
+        ..Module::default()
+    }
+    .to_string())
+}
+
+/// The module with numbers that count up for the weights that the text declares.
+fn with_weights(text: &str, mut module: Module) -> Result<Module> {
+    for line in text.lines().filter_map(|line| line.strip_prefix("weight ")) {
+        let (name, ty) = line.split_once(": ").ok_or_else(|| Error::format(line))?;
+        let ty: onionskin::shape::TensorType = ty.parse()?;
+        let shape = ty.sizes(&Default::default())?;
+        let data = (0..shape.iter().product::<usize>())
+            .map(|index| index as f64)
+            .collect();
+        let tensor = Tensor::from_f64(DType::F64, shape, data)?.cast(ty.dtype)?;
+        module.weights.insert(name.to_string(), tensor);
+    }
+    Ok(module)
+}
