@@ -273,14 +273,25 @@ impl Dim {
 
     fn exact_div_const(&self, divisor: i64) -> Option<Dim> {
         let terms = self.terms();
-        terms.values().all(|value| value % divisor == 0).then(|| {
-            Dim::from_terms(
-                terms
-                    .into_iter()
-                    .map(|(product, value)| (product, value / divisor))
-                    .collect(),
-            )
-        })
+        terms
+            .values()
+            .all(|value| value.wrapping_rem(divisor) == 0)
+            .then(|| {
+                Dim::from_terms(
+                    terms
+                        .into_iter()
+                        .map(|(product, value)| (product, value.wrapping_div(divisor)))
+                        .collect(),
+                )
+            })
+    }
+
+    /// Terms and factors, as a measure of the work of a multiplication.
+    fn length(&self) -> usize {
+        match &self.0 {
+            Repr::Const(_) => 1,
+            Repr::Sum(sum) => sum.terms.iter().map(|(product, _)| 1 + product.len()).sum(),
+        }
     }
 
     fn from_atom(atom: Atom) -> Dim {
@@ -379,9 +390,11 @@ impl Dim {
         while let Some((product, coefficient)) = rest.leading() {
             let term = Dim::from_terms(Terms::from([(product.clone(), coefficient)]));
             match remove_factors(&product, &lead) {
-                Some(left) if coefficient % lead_coefficient == 0 => {
-                    let factor =
-                        Dim::from_terms(Terms::from([(left, coefficient / lead_coefficient)]));
+                Some(left) if coefficient.wrapping_rem(lead_coefficient) == 0 => {
+                    let factor = Dim::from_terms(Terms::from([(
+                        left,
+                        coefficient.wrapping_div(lead_coefficient),
+                    )]));
                     quotient = &quotient + &factor;
                     rest = &rest - &(&factor * divisor);
                 }
@@ -621,6 +634,9 @@ impl std::str::FromStr for Dim {
 /// Nesting beyond this is refused, so that no input exhausts the stack.
 const DEEPEST: usize = 64;
 
+/// Products of more terms and factors are refused, so that no input exhausts the memory.
+const LARGEST: usize = 10_000;
+
 struct Parser<'a> {
     rest: &'a str,
     depth: usize,
@@ -676,7 +692,13 @@ impl Parser<'_> {
     fn product(&mut self) -> Result<Dim> {
         let mut total = self.factor()?;
         while self.eat('*') {
-            total = total * self.factor()?;
+            let factor = self.factor()?;
+            if LARGEST < total.length() * factor.length() {
+                return Err(Error::format(
+                    "a size is too long when it is multiplied out",
+                ));
+            }
+            total = total * factor;
         }
         Ok(total)
     }

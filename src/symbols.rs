@@ -46,11 +46,23 @@ impl Guard {
     /// True if the guard is satisfied by the given sizes.
     pub fn holds(&self, bindings: &Bindings) -> Result<bool> {
         let (left, right) = (self.left.eval(bindings)?, self.right.eval(bindings)?);
-        Ok(match self.relation {
+        Ok(self.relation.holds(left, right))
+    }
+
+    /// True if every size satisfies the guard because the sides differ by a number.
+    fn always_holds(&self) -> bool {
+        let difference = (&self.left - &self.right).as_const();
+        difference.is_some_and(|difference| self.relation.holds(difference, 0))
+    }
+}
+
+impl Relation {
+    fn holds(self, left: i64, right: i64) -> bool {
+        match self {
             Relation::Equal => left == right,
             Relation::NotEqual => left != right,
             Relation::LessEqual => left <= right,
-        })
+        }
     }
 }
 
@@ -157,13 +169,11 @@ impl Symbols {
                 right: guard.right.substitute(&state.replaced),
                 ..guard.clone()
             };
-            let constant = (&guard.left - &guard.right).as_const();
-            let known = constant.is_some_and(|_| guard.holds(&Bindings::new()).unwrap_or(false));
             let same = |other: &Guard| {
                 (&other.left, other.relation, &other.right)
                     == (&guard.left, guard.relation, &guard.right)
             };
-            if !known && !guards.iter().any(same) {
+            if !guard.always_holds() && !guards.iter().any(same) {
                 guards.push(guard);
             }
         }

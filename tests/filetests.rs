@@ -17,8 +17,8 @@ fn filetests() {
     assert!(!files.is_empty(), "there are no filetests");
     for file in files {
         let text = std::fs::read_to_string(&file).expect("a text");
-        let input = text.split("\n---\n").next().unwrap_or_default();
-        let found = format!("{}\n---\n{}", input.trim_end(), run(input));
+        let input = text.split("\n---\n").next().unwrap_or_default().trim_end();
+        let found = format!("{input}\n---\n{}", run(input));
         if found == text {
             continue;
         }
@@ -54,7 +54,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn run(input: &str) -> String {
-    let (head, text) = input.split_once('\n').expect("a first line");
+    // The text keeps an empty line for the first one, so that positions are those of the file.
+    let (head, text) = input.split_at(input.find('\n').expect("a first line"));
     let test = head.strip_prefix("test: ").expect("test: …");
     apply(test.trim(), text).unwrap_or_else(|error| {
         let lines = error.iter().map(|error| {

@@ -285,17 +285,17 @@ impl Graph {
             })
     }
 
+    /// The weights that a node or the result reads.
+    pub(super) fn weights_read(&self) -> BTreeMap<&str, ValueId> {
+        let operands = self.nodes.iter().flat_map(Node::operands);
+        let read: HashSet<ValueId> = operands.chain(self.outputs.iter().copied()).collect();
+        self.weights().filter(|(_, id)| read.contains(id)).collect()
+    }
+
     /// The graph with its values in one order: inputs, weights that are read by name, results; without a signature that goes
     /// without saying.
     fn canonical(&self) -> Graph {
-        let read: HashSet<ValueId> = self
-            .nodes
-            .iter()
-            .flat_map(Node::operands)
-            .chain(self.outputs.iter().copied())
-            .collect();
-        let weights: BTreeMap<&str, ValueId> =
-            self.weights().filter(|(_, id)| read.contains(id)).collect();
+        let weights = self.weights_read();
         let results = self.nodes.iter().flat_map(|node| &node.results);
         let order = self.inputs.iter().chain(weights.values()).chain(results);
         let place: HashMap<ValueId, ValueId> = order.copied().zip((0..).map(ValueId)).collect();

@@ -18,7 +18,7 @@ use crate::error::{Error, Kind, Result};
 use crate::op::Operand;
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorType};
-use crate::symbols::{Guard, Symbols};
+use crate::symbols::{Guard, Relation, Symbols};
 
 use super::assemble::is_symbol;
 use super::builder::Builder;
@@ -324,6 +324,11 @@ impl<'a> Checker<'a> {
             let message = format!("the graph holds where {guard} only, which no guard says");
             self.findings.push(finding(message).at_place(&guard.place));
         }
+        for (name, size) in types.new_equations(&graph.hints, &graph.guards) {
+            self.report(format!(
+                "the graph holds where {name} == {size} only, which no guard says"
+            ));
+        }
     }
 }
 
@@ -454,6 +459,24 @@ impl Types {
         let guards = symbols.guards().into_iter();
         guards
             .filter(|guard| !known.contains(&sides(guard)))
+            .collect()
+    }
+
+    /// Symbols that inference found to equal something, though no guard is an equation in them.
+    fn new_equations(&self, hints: &Bindings, guards: &[Guard]) -> Vec<(Symbol, Dim)> {
+        let symbols = self.builder.symbols();
+        let free = symbols.hints();
+        let is_known = |name: &Symbol| {
+            guards.iter().any(|guard| {
+                let sides = [&guard.left, &guard.right];
+                guard.relation == Relation::Equal
+                    && sides.iter().any(|side| side.symbols().contains(name))
+            })
+        };
+        let lost = hints
+            .keys()
+            .filter(|name| !free.contains_key(*name) && !is_known(name));
+        lost.map(|name| (name.clone(), symbols.resolve(&Dim::symbol(name.clone()))))
             .collect()
     }
 }

@@ -54,7 +54,7 @@ fn entry(graph: &Graph, dictionary: &dyn Dictionary) -> String {
 }
 
 fn collect_weights<'a>(graph: &'a Graph, weights: &mut BTreeMap<&'a str, TensorType>) {
-    for (name, id) in graph.weights() {
+    for (name, id) in graph.weights_read() {
         weights.insert(name, graph.ty(id).clone());
     }
     for body in graph.nodes.iter().flat_map(Node::bodies) {
