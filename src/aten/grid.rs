@@ -241,6 +241,6 @@ fn affine_grid<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         .reshape(vec![Dim::product(space), Dim::from(columns.len())]);
     let mapped = points.matmul(theta.to_compute().transpose(1, 2));
     let width = Dim::from(space.len());
-    let shape = [&[batch.clone()], space, &[width]].concat();
+    let shape = [std::slice::from_ref(batch), space, &[width]].concat();
     Ok(mapped.reshape(shape).to(theta.dtype()))
 }

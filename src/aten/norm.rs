@@ -1,6 +1,7 @@
 //! Norms of vectors and matrices.
 
 use super::reduce::{dims, floating};
+use super::spectral::spectral_norm;
 use super::{Args, Composite};
 use crate::error::{Error, Result};
 use crate::ir::Value;
@@ -146,26 +147,38 @@ pub(super) fn vector_norm<'g>(
     Ok(norm.to(x.dtype()))
 }
 
-/// Norms of matrices that need no singular values.
+/// Norms of matrices: of all elements, of rows or columns, or of the singular values.
 fn matrix_norm<'g>(
     a: &Args<'g>,
     x: Value<'g>,
     [rows, columns]: [i64; 2],
     keepdim: bool,
 ) -> Result<Value<'g>> {
-    let needs_svd =
-        |order: String| a.reject(format!("the matrix norm {order} needs singular values"));
+    let unknown = |order: String| a.reject(format!("the matrix norm {order}"));
     if let crate::ir::Argument::Str(order) = a.get("ord") {
         return match order.as_str() {
             "fro" => vector_norm(x, 2.0, &[rows, columns], keepdim),
-            _ => needs_svd(order),
+            "nuc" => spectral_norm(x, [rows, columns], keepdim, |values| {
+                values.sum(&[-1], false)
+            }),
+            _ => unknown(order),
         };
     }
     let order = a.float("ord");
     let (summed, chosen) = match order.abs() {
         1.0 => (rows, columns),
         f64::INFINITY => (columns, rows),
-        _ => return needs_svd(order.to_string()),
+        2.0 if 0.0 < order => {
+            return spectral_norm(x, [rows, columns], keepdim, |values| {
+                values.amax(&[-1], false)
+            });
+        }
+        2.0 => {
+            return spectral_norm(x, [rows, columns], keepdim, |values| {
+                values.amin(&[-1], false)
+            });
+        }
+        _ => return unknown(order.to_string()),
     };
     let sums = x.to_compute().abs().sum(&[summed], true);
     let extreme = if order > 0.0 {

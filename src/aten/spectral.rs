@@ -105,6 +105,32 @@ pub(super) const ROWS: &[Composite] = &[
             "atol_rtol_float: f32[B, 3, 4], rtol=0.01",
         ],
     ),
+    Composite::one(
+        &[
+            "aten::nuclear_norm(Tensor self, bool keepdim=False) -> Tensor",
+            "aten::nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor",
+        ],
+        |a| {
+            let dims = a.int_array("dim").unwrap_or([-2, -1]);
+            spectral_norm(a.tensor("self"), dims, a.bool("keepdim"), |values| {
+                values.sum(&[-1], false)
+            })
+        },
+        &["f32[4, 3]", "dim: f32[3, 2, 4], [0, 2], True"],
+    ),
+    Composite::one(
+        &["aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor"],
+        |a| {
+            let values = Singular::new(Matrix::new(a.tensor("self"))?).values;
+            let (high, low) = (values.amax(&[-1], false), values.amin(&[-1], false));
+            match a.optional_float("p") {
+                None | Some(2.0) => Ok(high / low),
+                Some(-2.0) => Ok(low / high),
+                Some(other) => a.reject(format!("p = {other}")),
+            }
+        },
+        &["f32[3, 3]", "f32[4, 3], -2"],
+    ),
     Composite::many(
         &[
             "aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
@@ -124,6 +150,28 @@ pub(super) const ROWS: &[Composite] = &[
         &["f32[3, 3]"],
     ),
 ];
+
+/// A norm of the singular values of the matrices along two dimensions.
+pub(super) fn spectral_norm<'g>(
+    x: Value<'g>,
+    [rows, columns]: [i64; 2],
+    keepdim: bool,
+    norm: impl Fn(Value<'g>) -> Value<'g>,
+) -> Result<Value<'g>> {
+    let (Some(row), Some(column)) = (x.axis(rows), x.axis(columns)) else {
+        return Ok(x);
+    };
+    let mut axes: Vec<usize> = (0..x.rank())
+        .filter(|axis| *axis != row && *axis != column)
+        .collect();
+    axes.extend([row, column]);
+    let result = norm(Singular::new(Matrix::new(x.permute(axes))?).values);
+    if !keepdim {
+        return Ok(result);
+    }
+    let (low, high) = (row.min(column) as i64, row.max(column) as i64);
+    Ok(result.unsqueeze(low).unsqueeze(high))
+}
 
 /// `U`, `S` and `V`, the first and the last filled up to square matrices on request.
 fn decomposed(x: Value, full: bool) -> Result<[Value; 3]> {
