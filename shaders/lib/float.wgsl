@@ -26,8 +26,9 @@ fn copy_sign(x: f32, y: f32) -> f32 {
     return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(y) & 0x80000000u));
 }
 
+// 0 for not-a-number, as in PyTorch.
 fn sign_of(x: f32) -> f32 {
-    return select(sign(x), x, is_nan(x));
+    return select(sign(x), 0.0, is_nan(x));
 }
 
 // Not-a-number if either is.
@@ -387,9 +388,8 @@ fn sigmoid_of(x: f32) -> f32 {
     return 1.0 / (1.0 + exp_of(-x));
 }
 
-// The complementary error function for x >= 0.9: e^(-x²) times a polynomial in t = 1 / (1 + x/2), fitted at Chebyshev's
-// points. The square is taken apart so that the exponential of its rounding is not lost.
-fn erfc_of_large(x: f32) -> f32 {
+// exp(x²) erfc(x) for x between 0.9 and 11: a polynomial in t = 1 / (1 + x/2), fitted at Chebyshev's points.
+fn erfcx_of_large(x: f32) -> f32 {
     let t = 1.0 / (1.0 + 0.5 * x);
     let u = t - 0.4267948;
     var sum = -0.04892727;
@@ -401,8 +401,14 @@ fn erfc_of_large(x: f32) -> f32 {
     sum = sum * u + 0.52184434;
     sum = sum * u + 0.607923;
     sum = sum * u + 0.4634211;
+    return t * sum;
+}
+
+// The complementary error function for x >= 0.9. The square is taken apart so that the exponential of its rounding is not
+// lost.
+fn erfc_of_large(x: f32) -> f32 {
     let coarse = bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
-    return exp_of(-coarse * coarse) * exp_of((coarse - x) * (coarse + x)) * t * sum;
+    return exp_of(-coarse * coarse) * exp_of((coarse - x) * (coarse + x)) * erfcx_of_large(x);
 }
 
 // The error function for |x| < 1, by its series.

@@ -61,3 +61,15 @@ fn shift_left_i32(x: i32, y: i32) -> i32 {
 fn shift_right_i32(x: i32, y: i32) -> i32 {
     return x >> u32(clamp(y, i32(0), i32(31)));
 }
+
+// Greatest common divisor of magnitudes, by Euclid's algorithm.
+fn gcd_i32(x: i32, y: i32) -> i32 {
+    var larger = x;
+    var smaller = y;
+    while smaller != 0 {
+        let rest = larger % smaller;
+        larger = smaller;
+        smaller = rest;
+    }
+    return abs(larger);
+}

@@ -363,13 +363,10 @@ fn zeta_of(x: f32, q: f32) -> f32 {
     if x == 1.0 {
         return infinity();
     }
-    if is_nan(x) || is_nan(q) || x < 1.0 {
-        return not_a_number();
-    }
-    if q <= 0.0 && floor(q) == q {
+    if q <= 0.0 && floor(q) == q && (x > 1.0 || is_nan(x)) {
         return infinity();
     }
-    if q <= 0.0 && floor(x) != x {
+    if is_nan(x) || is_nan(q) || x < 1.0 || (q <= 0.0 && floor(x) != x) {
         return not_a_number();
     }
     // Terms further below zero than this are too small to count.
@@ -381,7 +378,8 @@ fn zeta_of(x: f32, q: f32) -> f32 {
     }
     let tail = power(a, -x);
     if tail == 0.0 {
-        return sum;
+        // Cephes' products of orders overflow, and meet a power that is 0.
+        return select(sum, not_a_number(), sum == 0.0 && (a == infinity() || x > 1e13));
     }
     let r = 1.0 / (a * a);
     let first = tail * (x / a) / 12.0;
@@ -447,8 +445,8 @@ fn gamma_density(a: f32, x: f32) -> f32 {
 fn incomplete_gamma(a: f32, x: f32) -> vec2<f32> {
     let a_infinite = a == infinity();
     let x_infinite = x == infinity();
-    let undefined = is_nan(a) || is_nan(x) || a < 0.0 || x < 0.0;
-    if undefined || (a == 0.0 && x == 0.0) || (a_infinite && x_infinite) {
+    let undefined = a < 0.0 || x < 0.0 || (a_infinite && x_infinite);
+    if undefined || (a == 0.0 && (is_nan(x) || x == 0.0)) {
         return vec2<f32>(not_a_number(), not_a_number());
     }
     if a == 0.0 || x_infinite {
@@ -456,6 +454,9 @@ fn incomplete_gamma(a: f32, x: f32) -> vec2<f32> {
     }
     if x == 0.0 || a_infinite {
         return vec2<f32>(0.0, 1.0);
+    }
+    if is_nan(a) || is_nan(x) {
+        return vec2<f32>(not_a_number(), not_a_number());
     }
     if a >= 30.0 {
         return incomplete_gamma_of_large(a, x);
@@ -531,11 +532,16 @@ fn chebyshev_recurrence(x: f32, n: f32, second: f32) -> f32 {
     var before = 1.0;
     var here = second;
     for (var k = 1.0; k < min(n, 1048576.0) && !is_nan(here); k = k + 1.0) {
-        let next = (x + x) * here - before;
+        let next = fma(x + x, here, -before);
         before = here;
         here = next;
     }
-    return select(here, 1.0, n == 0.0);
+    return without_unset(select(here, 1.0, n == 0.0), second, n);
+}
+
+// PyTorch stops at the first not-a-number; if that is the polynomial of degree 1, the result is left unset and reads as 0.
+fn without_unset(result: f32, second: f32, n: f32) -> f32 {
+    return select(result, 0.0, is_nan(second) && n > 1.0);
 }
 
 fn chebyshev_t_of(x: f32, degree: f32) -> f32 {
@@ -606,7 +612,7 @@ fn hermite_h_of(x: f32, degree: f32) -> f32 {
     var before = 1.0;
     var here = x + x;
     for (var k = 1.0; k < n; k = k + 1.0) {
-        let next = (x + x) * here - 2.0 * k * before;
+        let next = fma(x + x, here, -(2.0 * k * before));
         before = here;
         here = next;
     }
@@ -621,7 +627,7 @@ fn hermite_he_of(x: f32, degree: f32) -> f32 {
     var before = 1.0;
     var here = x;
     for (var k = 1.0; k < n; k = k + 1.0) {
-        let next = x * here - k * before;
+        let next = fma(x, here, -(k * before));
         before = here;
         here = next;
     }
@@ -636,11 +642,11 @@ fn laguerre_of(x: f32, degree: f32) -> f32 {
     var before = 1.0;
     var here = 1.0 - x;
     for (var k = 1.0; k < min(n, 1048576.0) && !is_nan(here); k = k + 1.0) {
-        let next = (((k + k) + (1.0 - x)) * here - k * before) / (k + 1.0);
+        let next = fma((k + k) + (1.0 - x), here, -(k * before)) / (k + 1.0);
         before = here;
         here = next;
     }
-    return select(here, 1.0, n == 0.0);
+    return without_unset(select(here, 1.0, n == 0.0), x, n);
 }
 
 fn legendre_of(x: f32, degree: f32) -> f32 {
@@ -654,9 +660,9 @@ fn legendre_of(x: f32, degree: f32) -> f32 {
     var before = 1.0;
     var here = x;
     for (var k = 1.0; k < min(n, 1048576.0) && !is_nan(here); k = k + 1.0) {
-        let next = ((k + k + 1.0) * x * here - k * before) / (k + 1.0);
+        let next = fma((k + k + 1.0) * x, here, -(k * before)) / (k + 1.0);
         before = here;
         here = next;
     }
-    return select(here, 1.0, n == 0.0);
+    return without_unset(select(here, 1.0, n == 0.0), x, n);
 }

@@ -1,7 +1,7 @@
 //! Arithmetic of two tensors, or of a tensor and a number.
 
 use super::pointwise::{
-    binary, combine, float_operands, operands, promote, round_to, scaled, wide,
+    binary, combine, operands, promote, round_to, scaled, stepwise_operands, wide,
 };
 use super::{Args, Composite};
 use crate::dtype::DType;
@@ -386,10 +386,9 @@ fn sum<'g>(
             _ => a.reject("bool cannot be subtracted"),
         };
     }
-    let alpha = if dtype.is_float() {
-        alpha
-    } else {
-        alpha.cast(DType::I64)
+    let alpha = match alpha {
+        Scalar::Int(1) => alpha,
+        alpha => alpha.cast(dtype),
     };
     let y = scaled(a, y, alpha);
     Ok(a.builder().combine(function, x, y).to(dtype))
@@ -541,9 +540,9 @@ fn lcm<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 
 /// `x · log y`, 0 where `x` is 0 unless `y` is not-a-number.
 fn times_log<'g>(a: &Args<'g>, log: fn(Value<'g>) -> Value<'g>) -> Value<'g> {
-    let (dtype, [x, y]) = float_operands(a, ["self", "other"]);
+    let [x, y] = stepwise_operands(a, ["self", "other"]);
     let product = x.eq(0.0).where_(0.0, x * log(y));
-    y.isnan().where_(f64::NAN, product).to(dtype)
+    y.isnan().where_(f64::NAN, product)
 }
 
 /// `log(b^x + b^y)` to the base `b`, shifted by the larger operand so that nothing overflows.

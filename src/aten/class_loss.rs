@@ -184,15 +184,19 @@ fn smoothing_loss<'g>(a: &Args<'g>, logs: Value<'g>) -> Result<Value<'g>> {
     })
 }
 
+/// A vector or number as a matrix of one row.
+fn as_rows(x: Value) -> Value {
+    if x.rank() < 2 {
+        x.reshape(vec![Dim::ONE, x.numel()])
+    } else {
+        x
+    }
+}
+
 /// Scores that come within a margin of the wanted class's, to the power `p`, by the number of classes.
 fn multi_margin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let scores = a.tensor("self");
-    let single = scores.rank() < 2;
-    let rows = if single {
-        scores.reshape(vec![Dim::ONE, scores.numel()])
-    } else {
-        scores
-    };
+    let rows = as_rows(scores);
     let classes = a.tensor("target").reshape(vec![rows.size(0), Dim::ONE]);
     let wide = rows.to_compute();
     let excess = (wide - wide.gather(1, classes) + a.float("margin")).maximum(0.0);
@@ -203,7 +207,7 @@ fn multi_margin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     }
     let terms = wide.positions(1).eq(classes).where_(0.0, terms);
     let losses = terms.sum(&[1], false) / wide.size(1);
-    let losses = if single {
+    let losses = if scores.rank() < 2 {
         losses.reshape(Vec::new())
     } else {
         losses
@@ -214,6 +218,8 @@ fn multi_margin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 /// Wanted classes are listed up to the first negative number. Each should beat every other by 1.
 fn multilabel_margin<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
     let (scores, target) = (a.tensor("self"), a.tensor("target"));
+    let shape = target.shape();
+    let (scores, target) = (as_rows(scores), as_rows(target));
     let listed = target
         .ge(0)
         .to(DType::I64)
@@ -229,6 +235,7 @@ fn multilabel_margin<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
         .unsqueeze(-1)
         .logical_and(is_target.logical_not().unsqueeze(-2));
     let losses = counts.where_(excess, 0.0).sum(&[-2, -1], false) / scores.size(-1);
+    let losses = losses.reshape(shape[..shape.len().saturating_sub(1).min(1)].to_vec());
     let loss = reduce(a, round_to(scores.dtype(), losses))?;
-    Ok((loss, is_target.to(scores.dtype())))
+    Ok((loss, is_target.to(scores.dtype()).reshape(shape)))
 }

@@ -1,11 +1,11 @@
-//! Distances and similarities of vectors. Half precision computes in `f32`.
+//! Distances and similarities of vectors. Norms of half precision compute in `f32`.
 
-use super::pointwise::{float_operands, round_to};
+use super::pointwise::{float_operands, round_to, stepwise_operands};
 use super::positions::{above_diagonal, where_true};
 use super::{Args, Composite};
 use crate::dim::Dim;
 use crate::error::Result;
-use crate::ir::{Value, result_type};
+use crate::ir::Value;
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -55,10 +55,11 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The norm of order `p` of the vectors along the last axis.
-fn last_norm<'g>(x: Value<'g>, p: f64, keepdim: bool) -> Value<'g> {
+/// The norm of order `p` of the vectors along an axis, in the compute type.
+fn norm<'g>(x: Value<'g>, p: f64, dim: i64, keepdim: bool) -> Value<'g> {
+    let x = x.to_compute();
     let size = x.abs();
-    let sum = |x: Value<'g>| x.sum(&[-1], keepdim);
+    let sum = |x: Value<'g>| x.sum(&[dim], keepdim);
     if p == 0.0 {
         sum(size.ne(0.0).to(x.dtype()))
     } else if p == 1.0 {
@@ -66,9 +67,9 @@ fn last_norm<'g>(x: Value<'g>, p: f64, keepdim: bool) -> Value<'g> {
     } else if p == 2.0 {
         sum(x * x).sqrt()
     } else if p == f64::INFINITY {
-        size.amax(&[-1], keepdim)
+        size.amax(&[dim], keepdim)
     } else if p == f64::NEG_INFINITY {
-        size.amin(&[-1], keepdim)
+        size.amin(&[dim], keepdim)
     } else {
         sum(size.pow(p)).pow(1.0 / p)
     }
@@ -82,9 +83,8 @@ pub(super) fn pairwise_distance<'g>(
     eps: f64,
     keepdim: bool,
 ) -> Value<'g> {
-    let dtype = result_type(&[x.into(), y.into()]).to_float();
-    let difference = (x.to_compute() - y.to_compute()).to_float() + eps;
-    round_to(dtype, last_norm(difference, p, keepdim))
+    let difference = x - y + eps;
+    norm(difference, p, -1, keepdim).to(difference.dtype())
 }
 
 /// Distances of the rows of one matrix from the rows of another.
@@ -92,14 +92,14 @@ fn all_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x, y]) = float_operands(a, ["x1", "x2"]);
     let p = if a.has("p") { a.float("p") } else { 2.0 };
     let difference = x.unsqueeze(-2) - y.unsqueeze(-3);
-    Ok(round_to(dtype, last_norm(difference, p, false)))
+    Ok(round_to(dtype, norm(difference, p, -1, false)))
 }
 
 /// Distances of the rows of a matrix from each other, each pair once.
 fn own_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x]) = float_operands(a, ["self"]);
     let [rows, _] = x.sizes()?;
-    let distances = last_norm(x.unsqueeze(1) - x.unsqueeze(0), a.float("p"), false);
+    let distances = norm(x.unsqueeze(1) - x.unsqueeze(0), a.float("p"), -1, false);
     let above = above_diagonal(a.builder(), &rows, &rows)
         .gt(0)
         .flatten(0, -1);
@@ -112,15 +112,17 @@ fn own_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 
 /// Norms are at least `eps`.
 fn cosine_similarity<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    let (dtype, [x, y]) = float_operands(a, ["x1", "x2"]);
+    let [x, y] = stepwise_operands(a, ["x1", "x2"]);
     let shape = a
         .builder()
         .symbols()
         .broadcast_shapes(&[x.shape(), y.shape()])?;
-    let dim = &[a.int("dim")];
+    let dim = a.int("dim");
     let unit = |x: Value<'g>| {
         let x = x.expand(shape.clone());
-        x / (x * x).sum(dim, true).sqrt().maximum(a.float("eps"))
+        x / norm(x, 2.0, dim, true)
+            .to(x.dtype())
+            .maximum(a.float("eps"))
     };
-    Ok(round_to(dtype, (unit(x) * unit(y)).sum(dim, false)))
+    Ok((unit(x) * unit(y)).sum(&[dim], false))
 }

@@ -1,12 +1,11 @@
-//! Losses of two tensors of one shape. Half precision computes in `f32`, and is rounded before it is reduced.
+//! Losses of two tensors of one shape. As in PyTorch, half precision is rounded after every step.
 
 use std::f64::consts::PI;
 
 use super::activation::log_sigmoid;
 use super::distance::pairwise_distance;
-use super::pointwise::{operands, round_to};
+use super::pointwise::wide;
 use super::{Args, Composite};
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::Value;
 
@@ -36,7 +35,7 @@ pub(super) const ROWS: &[Composite] = &[
         &[
             "aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor",
         ],
-        |a| elementwise(a, |a, x, y| Ok(huber((x - y).abs(), a.float("delta")))),
+        |a| elementwise(a, |a, x, y| Ok(huber(x, y, a.float("delta")))),
         &["f32[B, 3], f32[B, 3]", "f32[3], f32[3], 0, 0.5"],
     ),
     Composite::one(
@@ -129,8 +128,7 @@ fn elementwise<'g>(
     a: &Args<'g>,
     loss: fn(&Args<'g>, Value<'g>, Value<'g>) -> Result<Value<'g>>,
 ) -> Result<Value<'g>> {
-    let (dtype, [x, target]) = operands(a, ["self", "target"]);
-    reduce(a, round_to(dtype, loss(a, x, target)?))
+    reduce(a, loss(a, a.tensor("self"), a.tensor("target"))?)
 }
 
 /// Quadratic below `beta`, linear above.
@@ -142,34 +140,38 @@ fn smooth_l1(distance: Value, beta: f64) -> Value {
     distance.lt(beta).where_(quadratic, distance - 0.5 * beta)
 }
 
-fn huber(distance: Value, delta: f64) -> Value {
+/// Rounded once.
+fn huber<'g>(x: Value<'g>, target: Value<'g>, delta: f64) -> Value<'g> {
+    let difference = x.to_compute() - target.to_compute();
+    let distance = difference.abs();
     let linear = (distance - 0.5 * delta) * delta;
-    distance.le(delta).where_(distance * distance * 0.5, linear)
+    let loss = distance.le(delta).where_(distance * distance * 0.5, linear);
+    loss.to(x.dtype().promote(target.dtype()))
 }
 
-fn weighted<'g>(a: &Args<'g>, dtype: DType, loss: Value<'g>) -> Result<Value<'g>> {
+fn weighted<'g>(a: &Args<'g>, loss: Value<'g>) -> Result<Value<'g>> {
     let loss = match a.optional_tensor("weight") {
-        Some(weight) => loss * weight.to_compute(),
+        Some(weight) => loss * weight,
         None => loss,
     };
-    reduce(a, round_to(dtype, loss))
+    reduce(a, loss)
 }
 
 /// Logarithms are bounded by -100, so that the loss stays finite (`aten/src/ATen/native/Loss.cpp`).
 fn binary_cross_entropy<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    let (dtype, [x, target]) = operands(a, ["self", "target"]);
+    let (x, target) = (a.tensor("self"), a.tensor("target"));
     let (yes, no) = (x.log().maximum(-100.0), (-x).log1p().maximum(-100.0));
-    weighted(a, dtype, (target - 1.0) * no - target * yes)
+    weighted(a, (target - 1.0) * no - target * yes)
 }
 
 fn binary_cross_entropy_with_logits<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    let (dtype, [x, target]) = operands(a, ["self", "target"]);
-    let log = log_sigmoid(x);
+    let (x, target) = (a.tensor("self"), a.tensor("target"));
+    let log = wide(x, log_sigmoid);
     let log = match a.optional_tensor("pos_weight") {
-        Some(weight) => log * ((weight.to_compute() - 1.0) * target + 1.0),
+        Some(weight) => log * ((weight - 1.0) * target + 1.0),
         None => log,
     };
-    weighted(a, dtype, (1.0 - target) * x - log)
+    weighted(a, (1.0 - target) * x - log)
 }
 
 /// Kullback-Leibler divergence of a target from logarithms of probabilities.
@@ -183,7 +185,7 @@ fn divergence<'g>(a: &Args<'g>, x: Value<'g>, target: Value<'g>) -> Result<Value
 
 /// With the terms of Stirling's formula that depend on the target alone, if `full`.
 fn poisson_nll<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    let (dtype, [x, target]) = operands(a, ["input", "target"]);
+    let (x, target) = (a.tensor("input"), a.tensor("target"));
     let mut loss = if a.bool("log_input") {
         x.exp() - target * x
     } else {
@@ -193,34 +195,33 @@ fn poisson_nll<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         let stirling = target * target.log() - target + (target * (2.0 * PI)).log() * 0.5;
         loss = loss + target.le(1.0).where_(0.0, stirling);
     }
-    reduce(a, round_to(dtype.to_float(), loss))
+    reduce(a, loss)
 }
 
 fn margin_ranking<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    let (dtype, [x, y, target]) = operands(a, ["input1", "input2", "target"]);
+    let [x, y, target] = ["input1", "input2", "target"].map(|name| a.tensor(name));
     let loss = (-target * (x - y) + a.float("margin")).maximum(0);
-    reduce(a, round_to(dtype.to_float(), loss))
+    reduce(a, loss)
 }
 
 /// Elements of target 1 count as they are, those of target -1 by what the margin exceeds them.
 fn hinge_embedding<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    let (dtype, [x, target]) = operands(a, ["self", "target"]);
+    let (x, target) = (a.tensor("self"), a.tensor("target"));
     let beyond = (a.float("margin") - x).maximum(0);
     let loss = target.eq(1).where_(0, beyond) + target.eq(-1).where_(0, x);
-    reduce(a, round_to(dtype, loss))
+    reduce(a, loss)
 }
 
 /// Vectors of target 1 should point the same way, those of target -1 not.
 fn cosine_embedding<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     const EPSILON: f64 = 1e-12;
-    let (dtype, [x, y]) = operands(a, ["input1", "input2"]);
-    let target = a.tensor("target");
+    let [x, y, target] = ["input1", "input2", "target"].map(|name| a.tensor(name));
     let dim = &[target.rank() as i64];
     let square = |x: Value<'g>| (x * x).sum(dim, false) + EPSILON;
     let cosine = (x * y).sum(dim, false) / (square(x) * square(y)).sqrt();
     let apart = (cosine - a.float("margin")).maximum(0);
     let loss = target.eq(1).where_(1.0 - cosine, 0) + target.eq(-1).where_(apart, 0);
-    reduce(a, round_to(dtype.to_float(), loss))
+    reduce(a, loss)
 }
 
 /// An anchor should be nearer to the positive than to the negative, by a margin.

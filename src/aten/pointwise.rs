@@ -68,6 +68,16 @@ pub(super) fn float_operands<'g, const N: usize>(
     )
 }
 
+/// Operands of a function of floats whose every step PyTorch rounds to the dtype.
+pub(super) fn stepwise_operands<'g, const N: usize>(
+    a: &Args<'g>,
+    names: [&str; N],
+) -> [Value<'g>; N] {
+    let numbers = names.map(|name| a.number(name));
+    let dtype = result_type(&numbers).to_float();
+    numbers.map(|number| tensor_of(a, number, dtype))
+}
+
 fn tensor_of<'g>(a: &Args<'g>, number: Number<'g>, dtype: DType) -> Value<'g> {
     match number {
         Number::Value(value) => value.to(dtype),

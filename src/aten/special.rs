@@ -1,6 +1,6 @@
 //! `torch.special`: functions of mathematical physics and statistics, orthogonal polynomials.
 
-use std::f64::consts::FRAC_1_SQRT_2;
+use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
 
 use super::pointwise::{binary, float_operands, wide_float};
 use super::{Args, Composite};
@@ -105,16 +105,12 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::one(
         &["aten::special_entr(Tensor self) -> Tensor"],
-        |a| Ok(wide_float(a.tensor("self"), entropy)),
+        |a| Ok(entropy(a.tensor("self").to_float())),
         &["f32[B, 3]", "i64[3]"],
     ),
     Composite::one(
         &["aten::special_ndtr(Tensor self) -> Tensor"],
-        |a| {
-            Ok(wide_float(a.tensor("self"), |x| {
-                0.5 * (x * -FRAC_1_SQRT_2).erfc()
-            }))
-        },
+        |a| Ok(((a.tensor("self").to_float() / SQRT_2).erf() + 1.0) * 0.5),
         &["f32[B, 3]", "i64[3]"],
     ),
     Composite::one(
@@ -301,9 +297,8 @@ fn spherical_bessel_j0(x: Value) -> Value {
 
 /// `-x log x`, 0 at 0, minus infinity below.
 fn entropy(x: Value) -> Value {
-    let outside = x.eq(0.0).where_(0.0, f64::NEG_INFINITY);
-    let inside = x.gt(0.0).where_(-x * x.log(), outside);
-    x.isnan().where_(x, inside)
+    let inside = x.lt(0.0).where_(f64::NEG_INFINITY, -x * x.log());
+    x.eq(0.0).where_(0.0, inside)
 }
 
 /// Logarithm of the normal distribution function; the lower tail by the scaled error function, which does not vanish.

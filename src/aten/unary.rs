@@ -304,13 +304,12 @@ fn sinc<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 
 fn logit<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let eps = a.optional_float("eps").filter(|eps| *eps >= 0.0);
-    Ok(wide_float(a.tensor("self"), |x| {
-        let x = match eps {
-            Some(eps) => x.clamp(Some(eps.into()), Some((1.0 - eps).into())),
-            None => x,
-        };
-        (x / (1.0 - x)).log()
-    }))
+    let x = a.tensor("self").to_float();
+    let x = match eps {
+        Some(eps) => x.clamp(Some(eps.into()), Some((1.0 - eps).into())),
+        None => x,
+    };
+    Ok((x / (1.0 - x)).log())
 }
 
 /// Real numbers have the angles 0 and π.
@@ -367,9 +366,10 @@ fn log_gamma_of_matrices<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         return a.reject(format!("p = {p}"));
     }
     let constant = (p * (p - 1)) as f64 / 4.0 * PI.ln();
-    Ok(wide_float(a.tensor("self"), |x| {
-        (0..p).fold(x * 0.0 + constant, |sum, j| {
-            sum + (x - j as f64 / 2.0).lgamma()
-        })
-    }))
+    let x = a.tensor("self").to_float();
+    let sum = (0..p).fold(None, |sum: Option<Value>, j| {
+        let term = (x - j as f64 / 2.0).lgamma();
+        Some(sum.map_or(term, |sum| sum + term))
+    });
+    Ok(sum.unwrap_or(x) + constant)
 }

@@ -9,10 +9,11 @@ use super::plan::Capabilities;
 use crate::error::{Error, Result};
 
 /// Library files. The functions of `integer.wgsl` exist for `i64` as well, with every `i32` read as `i64`.
-const LIBRARY: [&str; 3] = [
+const LIBRARY: [&str; 4] = [
     include_str!("../../shaders/lib/float.wgsl"),
     include_str!("../../shaders/lib/integer.wgsl"),
     include_str!("../../shaders/lib/double.wgsl"),
+    include_str!("../../shaders/lib/special.wgsl"),
 ];
 
 /// Fills the holes of a template and puts the library functions in front that it then uses. The holes keep their default
@@ -82,7 +83,7 @@ fn library() -> &'static BTreeMap<String, String> {
     FUNCTIONS.get_or_init(|| {
         // The widths occur in type names and as the largest shifts.
         let wide = LIBRARY[1].replace("i32", "i64").replace("31", "63");
-        [LIBRARY[0], LIBRARY[1], &wide, LIBRARY[2]]
+        [LIBRARY[0], LIBRARY[1], &wide, LIBRARY[2], LIBRARY[3]]
             .into_iter()
             .flat_map(functions)
             .collect()

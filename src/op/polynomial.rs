@@ -1,5 +1,6 @@
 //! Orthogonal polynomials by their recurrences, in single precision as PyTorch evaluates them
-//! (`aten/src/ATen/native/Math.h`): overflow of a recurrence is part of the result.
+//! (`aten/src/ATen/native/Math.h`, with the products and sums that its builds fuse): overflow of a recurrence is part of
+//! the result.
 
 /// More steps than any finite result takes.
 const MOST_STEPS: i64 = 1 << 20;
@@ -16,6 +17,20 @@ fn whole(degree: f64) -> i64 {
 /// `±value`: the parity of a polynomial of this degree at -1.
 fn by_parity(degree: i64, value: f32) -> f32 {
     if degree % 2 == 0 { value } else { -value }
+}
+
+/// [`recur`] where PyTorch stops at the first not-a-number: if that is the polynomial of degree 1, its result is left unset,
+/// which reads as 0.
+fn recur_while_known(
+    degree: i64,
+    first: f32,
+    second: f32,
+    step: impl Fn(f32, f32, f32) -> f32,
+) -> f32 {
+    if 1 < degree && second.is_nan() {
+        return 0.0;
+    }
+    recur(degree, first, second, step)
 }
 
 /// The polynomial of a degree from those of degrees 0 and 1 and the step `(k, q, p)` from degrees `k`, `k - 1` to `k + 1`.
@@ -45,7 +60,7 @@ pub(super) fn chebyshev_t(x: f64, degree: f64) -> f64 {
     } else if 6 < n && x.abs() < 1.0 {
         (n as f32 * x.acos()).cos()
     } else {
-        recur(n, 1.0, x, |_, q, p| (x + x) * q - p)
+        recur_while_known(n, 1.0, x, |_, q, p| (x + x).mul_add(q, -p))
     })
 }
 
@@ -65,7 +80,7 @@ pub(super) fn chebyshev_u(x: f64, degree: f64) -> f64 {
             (next * angle).sin() / angle.sin()
         }
     } else {
-        recur(n, 1.0, x + x, |_, q, p| (x + x) * q - p)
+        recur_while_known(n, 1.0, x + x, |_, q, p| (x + x).mul_add(q, -p))
     })
 }
 
@@ -85,7 +100,7 @@ pub(super) fn chebyshev_v(x: f64, degree: f64) -> f64 {
             ((n as f32 + 0.5) * angle).cos() / (angle / 2.0).cos()
         }
     } else {
-        recur(n, 1.0, x + x - 1.0, |_, q, p| (x + x) * q - p)
+        recur_while_known(n, 1.0, x + x - 1.0, |_, q, p| (x + x).mul_add(q, -p))
     })
 }
 
@@ -107,7 +122,7 @@ pub(super) fn chebyshev_w(x: f64, degree: f64) -> f64 {
             by_parity(n, 1.0)
         }
     } else {
-        recur(n, 1.0, x + x + 1.0, |_, q, p| (x + x) * q - p)
+        recur_while_known(n, 1.0, x + x + 1.0, |_, q, p| (x + x).mul_add(q, -p))
     })
 }
 
@@ -120,7 +135,9 @@ pub(super) fn hermite_h(x: f64, degree: f64) -> f64 {
     if HERMITE_LIMIT < n {
         return f64::NAN;
     }
-    f64::from(recur(n, 1.0, x + x, |k, q, p| (x + x) * q - 2.0 * k * p))
+    f64::from(recur(n, 1.0, x + x, |k, q, p| {
+        (x + x).mul_add(q, -(2.0 * k * p))
+    }))
 }
 
 /// `Heₙ(x)`, the probabilists' polynomial.
@@ -129,7 +146,7 @@ pub(super) fn hermite_he(x: f64, degree: f64) -> f64 {
     if HERMITE_LIMIT < n {
         return f64::NAN;
     }
-    f64::from(recur(n, 1.0, x, |k, q, p| x * q - k * p))
+    f64::from(recur(n, 1.0, x, |k, q, p| x.mul_add(q, -(k * p))))
 }
 
 /// `Lₙ(x)`
@@ -139,8 +156,8 @@ pub(super) fn laguerre(x: f64, degree: f64) -> f64 {
     f64::from(if x == 0.0 {
         at_zero
     } else {
-        recur(n, 1.0, 1.0 - x, |k, q, p| {
-            (((k + k) + (1.0 - x)) * q - k * p) / (k + 1.0)
+        recur_while_known(n, 1.0, 1.0 - x, |k, q, p| {
+            ((k + k) + (1.0 - x)).mul_add(q, -(k * p)) / (k + 1.0)
         })
     })
 }
@@ -153,8 +170,8 @@ pub(super) fn legendre(x: f64, degree: f64) -> f64 {
     } else if x.abs() == 1.0 {
         if 0.0 < x { 1.0 } else { by_parity(n, 1.0) }
     } else {
-        recur(n, 1.0, x, |k, q, p| {
-            ((k + k + 1.0) * x * q - k * p) / (k + 1.0)
+        recur_while_known(n, 1.0, x, |k, q, p| {
+            ((k + k + 1.0) * x).mul_add(q, -(k * p)) / (k + 1.0)
         })
     })
 }

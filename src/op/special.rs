@@ -254,13 +254,10 @@ pub(super) fn zeta(x: f64, q: f64) -> f64 {
     if x == 1.0 {
         return f64::INFINITY;
     }
-    if x.is_nan() || q.is_nan() || x < 1.0 {
-        return f64::NAN;
-    }
-    if q <= 0.0 && q == q.floor() {
+    if q <= 0.0 && q == q.floor() && !(x < 1.0) {
         return f64::INFINITY;
     }
-    if q <= 0.0 && x != x.floor() {
+    if x.is_nan() || q.is_nan() || x < 1.0 || (q <= 0.0 && x != x.floor()) {
         return f64::NAN;
     }
     let (mut a, mut sum) = (q.max(q.fract() - DEEPEST), 0.0);
@@ -270,7 +267,13 @@ pub(super) fn zeta(x: f64, q: f64) -> f64 {
     }
     let mut power = a.powf(-x);
     if power == 0.0 {
-        return sum;
+        // Cephes' products of orders overflow, and meet a power that is 0.
+        let overflows = a.is_infinite() || 1e13 < x;
+        return if sum == 0.0 && overflows {
+            f64::NAN
+        } else {
+            sum
+        };
     }
     sum += power * (a / (x - 1.0) + 0.5);
     power *= x / a;
@@ -296,8 +299,8 @@ pub(super) fn igammac(a: f64, x: f64) -> f64 {
 /// `P` and `Q`, with PyTorch's limits (`aten/src/ATen/native/Math.h`).
 fn incomplete_gamma(a: f64, x: f64) -> (f64, f64) {
     const NAN: (f64, f64) = (f64::NAN, f64::NAN);
-    let undefined = a.is_nan() || x.is_nan() || a < 0.0 || x < 0.0;
-    if undefined || (a == 0.0 && x == 0.0) || (a.is_infinite() && x.is_infinite()) {
+    let undefined = a < 0.0 || x < 0.0 || (a.is_infinite() && x.is_infinite());
+    if undefined || (a == 0.0 && (x.is_nan() || x == 0.0)) {
         return NAN;
     }
     if a == 0.0 || x.is_infinite() {
@@ -305,6 +308,9 @@ fn incomplete_gamma(a: f64, x: f64) -> (f64, f64) {
     }
     if x == 0.0 || a.is_infinite() {
         return (0.0, 1.0);
+    }
+    if a.is_nan() || x.is_nan() {
+        return NAN;
     }
     if 1e5 < a {
         return incomplete_gamma_of_large(a, x);

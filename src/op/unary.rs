@@ -186,9 +186,8 @@ fn sign(x: f64) -> f64 {
         1.0
     } else if x < 0.0 {
         -1.0
-    } else if x.is_nan() {
-        x
     } else {
+        // Not-a-number too, as in PyTorch.
         0.0
     }
 }
