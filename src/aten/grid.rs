@@ -30,7 +30,7 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor"],
         affine_grid,
         &[
-            "f32[B, 2, 3], [2, 3, 4, 5], False",
+            "f32[2, 2, 3], [2, 3, 4, 5], False",
             "f32[2, 3, 4], [2, 3, 4, 5, 6], True",
         ],
     ),
