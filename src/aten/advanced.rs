@@ -209,6 +209,10 @@ fn masked<'g>(
         }
         values.reshape(shape)
     };
-    let written = if accumulate { x + values } else { values };
+    let written = if accumulate {
+        (x + values).to(x.dtype())
+    } else {
+        values
+    };
     Ok(wide_mask.where_(written.expand(x.shape()), x))
 }

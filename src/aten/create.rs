@@ -258,11 +258,11 @@ fn arange_float<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let step = if a.has("step") { a.float("step") } else { 1.0 };
     let dtype = a.dtype("dtype").unwrap_or(DType::F32);
     let end = a.float("end");
-    let length = if dtype.is_float() {
-        ((end - start) / step).ceil()
-    } else {
-        // PyTorch counts the elements of an integer range after its bounds were truncated.
+    // PyTorch truncates the bounds of an `i64` range before it counts its elements, those of other integers after.
+    let length = if dtype == DType::I64 {
         ((end.trunc() - start.trunc()) / step.trunc()).ceil()
+    } else {
+        ((end - start) / step).ceil()
     };
     if !(0.0..=f64::from(i32::MAX)).contains(&length) {
         return Err(Error::operator(format!(
@@ -295,7 +295,11 @@ fn wide_of(dtype: DType) -> DType {
 /// truncated first, they are exact fractions rounded towards zero.
 fn linspace<'g>(a: &Args<'g>, dtype: DType, exact: bool) -> Result<Value<'g>> {
     let builder = a.builder();
-    let wide = if exact { DType::I64 } else { wide_of(dtype) };
+    let wide = match (exact, dtype.is_float()) {
+        (true, _) => DType::I64,
+        (_, true) => dtype,
+        _ => DType::F32,
+    };
     let bound = |name: &str| {
         let number = a.number(name);
         let whole = if dtype.is_float() {

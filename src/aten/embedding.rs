@@ -1,6 +1,8 @@
 //! Sums, means and extremes of the embeddings in a bag.
 
+use super::advanced::replaced;
 use super::index::rows_of;
+use super::norm::vector_norm;
 use super::scatter::scatter_reduce;
 use super::{Args, Composite};
 use crate::dim::Dim;
@@ -8,19 +10,38 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::Value;
 
-pub(super) const ROWS: &[Composite] = &[Composite::many(
-    &[
-        "aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)",
-        "aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)",
-        "aten::_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
-    ],
-    embedding_bag,
-    &[
-        "f32[10, 4], i64[6], i64[2]",
-        "f32[10, 4], i64[6], i64[2], mode=1",
-        "f32[10, 4], i64[6], i64[2], mode=2",
-    ],
-)];
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor",
+        ],
+        |a| {
+            let (x, indices) = (a.tensor("self"), a.tensor("indices").flatten(0, -1));
+            let norm = vector_norm(x.to_compute(), a.float("norm_type"), &[1], true)?;
+            let used = a.builder().full(DType::Bool, vec![x.size(0)], false);
+            let yes = a.builder().full(DType::Bool, indices.shape(), true);
+            let used = replaced(used, &[Some(indices)], yes, false)?.unsqueeze(1);
+            let limit = a.float("max_norm");
+            // The small number keeps a row that is scaled from exceeding the limit by rounding.
+            let scaled = (x * (norm + 1e-7).rdiv(limit)).to(x.dtype());
+            Ok(used.logical_and(norm.gt(limit)).where_(scaled, x))
+        },
+        &["f32[10, 4], i64[3], 1.0, 2.0"],
+    ),
+    Composite::many(
+        &[
+            "aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)",
+            "aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)",
+            "aten::_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
+        ],
+        embedding_bag,
+        &[
+            "f32[10, 4], i64[6], i64[2]",
+            "f32[10, 4], i64[6], i64[2], mode=1",
+            "f32[10, 4], i64[6], i64[2], mode=2",
+        ],
+    ),
+];
 
 /// The bags' embeddings, then what PyTorch keeps for the backward pass: each index's bag and the bags' sizes.
 fn embedding_bag<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {

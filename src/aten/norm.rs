@@ -182,7 +182,8 @@ fn matrix_norm<'g>(
     };
     let sums = x.to_compute().abs().sum(&[summed], true);
     let extreme = if order > 0.0 {
-        sums.amax(&[chosen], true)
+        // The largest sum of none is 0.
+        sums.amax(&[chosen], true).maximum(0.0)
     } else {
         sums.amin(&[chosen], true)
     };

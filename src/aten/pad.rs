@@ -126,6 +126,31 @@ enum Mode {
 /// Padding with the value's own elements: each padded axis reads where its mode says. Negative padding cuts.
 fn around<'g>(x: Value<'g>, pad: &[Dim], mode: Mode) -> Result<Value<'g>> {
     let (low, high) = by_axis(pad, x.rank())?;
+    // What comes round again is what negative padding leaves.
+    let cut = |pad: &[Dim]| -> Vec<Dim> {
+        let negative = |dim: &Dim| dim.as_const().is_some_and(|number| number < 0);
+        pad.iter()
+            .map(|dim| {
+                if negative(dim) {
+                    dim.clone()
+                } else {
+                    Dim::ZERO
+                }
+            })
+            .collect()
+    };
+    let (x, low, high) = if mode == Mode::Circular {
+        let (cut_low, cut_high) = (cut(&low), cut(&high));
+        let rest =
+            |pad: Vec<Dim>, cut: &[Dim]| pad.iter().zip(cut).map(|(all, cut)| all - cut).collect();
+        (
+            x.pad(&cut_low, &cut_high, 0),
+            rest(low, &cut_low),
+            rest(high, &cut_high),
+        )
+    } else {
+        (x, low, high)
+    };
     let pairs = low.iter().zip(&high);
     (0i64..).zip(pairs).try_fold(x, |x, (dim, (low, high))| {
         if low.is(0) && high.is(0) {

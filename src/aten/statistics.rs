@@ -247,7 +247,7 @@ fn histogram<'g>(
     if bins < 1 {
         return Err(Error::operator(format!("{bins} bins")));
     }
-    let place = ((x - low) / (high - low) * bins).floor();
+    let place = ((x - low) * bins / (high - low)).floor();
     let inside = x.ge(low).logical_and(x.le(high));
     let place = inside
         .where_(place.minimum((bins - 1) as f64), -1.0)
