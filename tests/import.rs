@@ -9,6 +9,7 @@ use onionskin::cases::{self, Case, CaseArchive, CaseRef};
 use onionskin::compare::compare;
 use onionskin::error::{Error, Kind};
 use onionskin::model::{CompileOptions, Device, Model};
+use onionskin::trace::torchscript::{Archive, Entry, ImportOptions, InputSpec, Sizes, import};
 
 /// What became of a case.
 #[derive(Debug)]
@@ -81,7 +82,7 @@ fn outcome(case: &CaseRef) -> Outcome {
 }
 
 /// Replays every case of a folder.
-fn replay_folder(folder: &Path) -> BTreeMap<&'static str, usize> {
+fn replay_folder(folder: &Path) -> Vec<String> {
     let wanted = std::env::var("ONLY").unwrap_or_default();
     let mut counts = BTreeMap::new();
     let mut failures = Vec::new();
@@ -108,17 +109,17 @@ fn replay_folder(folder: &Path) -> BTreeMap<&'static str, usize> {
         *counts.entry(kind).or_insert(0) += 1;
     }
     println!("{}: {counts:?}", folder.display());
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
-    counts
+    failures
 }
 
 fn both(kind: &str) {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cases");
-    replay_folder(&fixtures.join(kind));
+    let mut failures = replay_folder(&fixtures.join(kind));
     match corpus() {
-        Some(corpus) => drop(replay_folder(&corpus.join(kind))),
+        Some(corpus) => failures.extend(replay_folder(&corpus.join(kind))),
         None => println!("no corpus: only the fixtures were replayed"),
     }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
@@ -132,6 +133,100 @@ fn models() {
 }
 
 #[test]
+#[ignore = "replays thousands of calls, which test the dictionary rather than the importer"]
 fn operators() {
     both("ops");
+}
+
+fn fixture(name: &str) -> Archive {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/archives");
+    Archive::open(folder.join(name)).unwrap()
+}
+
+fn tensor(ty: &str) -> InputSpec {
+    InputSpec::Tensor(ty.parse().unwrap())
+}
+
+/// The text of an import beside the archive; `BLESS=1` writes it.
+fn check_text(name: &str, options: &ImportOptions) {
+    let text = import(&fixture(&format!("{name}.pt")), options)
+        .unwrap()
+        .to_string();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/archives");
+    let path = folder.join(format!("{name}.txt"));
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(&path).unwrap_or_default());
+}
+
+#[test]
+fn a_trace_as_text() {
+    check_text("two_layers", &ImportOptions::default());
+}
+
+#[test]
+fn a_script_as_text() {
+    check_text(
+        "scripted",
+        &ImportOptions::forward(vec![tensor("f32[3, 2]")]),
+    );
+}
+
+#[test]
+fn sizes_are_symbols_where_wanted() {
+    let archive = fixture("two_layers.pt");
+    let input = |sizes: Sizes| {
+        let options = ImportOptions {
+            sizes,
+            ..ImportOptions::default()
+        };
+        let module = import(&archive, &options).unwrap();
+        let graph = &module.graphs[0];
+        graph.ty(graph.inputs[0]).to_string()
+    };
+    // The last size is the layer's.
+    assert_eq!(input(Sizes::Symbolic), "f32[x_0, 4]");
+    assert_eq!(input(Sizes::Static), "f32[2, 4]");
+    assert_eq!(input(Sizes::Only(vec![("x".into(), 0)])), "f32[x_0, 4]");
+    assert_eq!(input(Sizes::Only(vec![("x".into(), 1)])), "f32[2, 4]");
+}
+
+#[test]
+fn tied_weights_are_one() {
+    let module = import(&fixture("two_layers.pt"), &ImportOptions::default()).unwrap();
+    let names: Vec<&str> = module.weights.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        ["first.bias", "first.weight", "offset", "second.weight"]
+    );
+}
+
+#[test]
+fn examples_are_asked_for() {
+    let error = import(&fixture("scripted.pt"), &ImportOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Input);
+    assert_eq!(error.advice(), Some("give --shape for x, limit"));
+    let entry = Entry {
+        method: "encode".into(),
+        ..Entry::default()
+    };
+    let options = ImportOptions {
+        entries: vec![entry],
+        ..ImportOptions::default()
+    };
+    let error = import(&fixture("two_layers.pt"), &options).unwrap_err();
+    assert_eq!(error.message(), "the module has no method encode");
+    assert_eq!(error.advice(), Some("it has forward"));
+}
+
+#[test]
+fn too_small_a_tensor_is_an_error_with_its_place() {
+    let options = ImportOptions::forward(vec![tensor("f32[2, 5]")]);
+    let error = import(&fixture("two_layers.pt"), &options).unwrap_err();
+    assert_eq!(error.kind(), Kind::Operator);
+    assert!(
+        error.trail().iter().any(|frame| frame.contains("(first)")),
+        "{error}"
+    );
 }

@@ -150,9 +150,11 @@ impl Importer<'_> {
         let (then, ours) = self.outputs(then.scope, &slots, true, &[])?;
         let wanted: Vec<TensorType> = ours.iter().map(|id| then.builder.ty(*id)).collect();
         let (otherwise, theirs) = self.outputs(otherwise.scope, &slots, false, &wanted)?;
-        // What the first branch never sets takes the second one's type.
         let wanted: Vec<TensorType> = theirs.iter().map(|id| otherwise.builder.ty(*id)).collect();
-        let (then, ours) = self.outputs(then, &slots, true, &wanted)?;
+        let (then, ours) = match slots.iter().any(Slot::takes_type_of_second) {
+            true => self.outputs(then, &slots, true, &wanted)?,
+            false => (then, ours),
+        };
         let types: Vec<TensorType> = ours.iter().map(|id| then.builder.ty(*id)).collect();
         for (ours, theirs) in types.iter().zip(&wanted) {
             self.require_same_type(ours, theirs)?;

@@ -112,7 +112,7 @@ impl Importer<'_> {
 
     /// Binds a variable; a fresh result takes its name.
     pub(super) fn assign(&mut self, frame: &mut Frame, name: &str, value: Datum) {
-        if let Datum::Tensor(tensor) = &value {
+        if let Datum::Tensor(tensor) | Datum::Dynamic(_, tensor) = &value {
             self.name_value(tensor, name);
         }
         frame.locals.insert(name.to_string(), value);

@@ -184,8 +184,12 @@ impl Importer<'_> {
         let mut frame = frame.clone();
         let mut results = Vec::new();
         let trip = self.region_input("round", TensorType::new::<i64>(DType::I64, []));
-        for ty in types {
-            results.push(self.region_input("carried", ty.clone()));
+        for (index, ty) in types.iter().enumerate() {
+            let is_made_of =
+                |template: &Template| matches!(template, Template::Result(at) if *at == index);
+            let variable = bound.iter().find(|(_, template)| is_made_of(template));
+            let name = variable.map_or("carried", |(name, _)| name.as_str());
+            results.push(self.region_input(name, ty.clone()));
         }
         self.adopt(&mut frame, bound.to_vec(), slots, &results)?;
         if let Some((variable, _)) = &ends.count {

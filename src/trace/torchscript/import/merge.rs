@@ -34,6 +34,17 @@ pub enum Slot {
     Storage(Rc<Storage>),
 }
 
+impl Slot {
+    /// True if the first way never sets it, or sets it to a known number where the second gives a tensor.
+    pub fn takes_type_of_second(&self) -> bool {
+        match self {
+            Slot::Value(_, Datum::Uninitialized, _) => true,
+            Slot::Value(None, Datum::Tensor(tensor), _) => tensor.number().is_some(),
+            _ => false,
+        }
+    }
+}
+
 impl Importer<'_> {
     /// What a variable holds after either of two ways. What cannot be one value must not be used afterwards.
     pub(super) fn merge(&self, a: &Datum, b: &Datum, slots: &mut Vec<Slot>) -> Template {

@@ -23,7 +23,11 @@ impl Importer<'_> {
             [tuple @ (Datum::Tuple(_) | Datum::NamedTuple(..)), rest @ ..] => {
                 self.on_tuple(name, tuple, rest)
             }
-            [a @ Datum::Object(_), b] if name == "eq" || name == "ne" => {
+            [a @ Datum::Object(_), b @ Datum::Object(_)] if name == "eq" || name == "ne" => {
+                // Members of enumerations are equal if their values are, wherever they come from.
+                for member in [a, b] {
+                    self.attribute(member, "value")?;
+                }
                 let equal = same(self.builder().symbols(), a, b)?;
                 Ok(Some(Datum::bool(equal == (name == "eq"))))
             }
