@@ -68,6 +68,9 @@ fn replay(case: &Case) -> Result<Outcome, Error> {
             }
         }
     }
+    for variant in session.variants() {
+        variant.graph.verify()?;
+    }
     Ok(Outcome::Passed(session.variants().len()))
 }
 

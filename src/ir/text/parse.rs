@@ -517,13 +517,7 @@ impl<'a> Parser<'a> {
                 .scanner
                 .quoted()
                 .map(|text| Tree::Constant(Constant::Str(text))),
-            Some('#') => {
-                self.scanner.expect("#")?;
-                let start = self.scanner.position();
-                let index = usize::try_from(self.scanner.integer()?);
-                let index = index.map_err(|_| self.scanner.error_at(start, "this is no index"))?;
-                Ok(Tree::Tensor(index))
-            }
+            Some('#') => Ok(Tree::Tensor(self.output_index()?)),
             _ => self.leaf_or_named(),
         }
     }
@@ -537,11 +531,22 @@ impl<'a> Parser<'a> {
         self.items(open, close, read).map(|(items, _)| items)
     }
 
+    fn output_index(&mut self) -> Result<usize> {
+        self.scanner.expect("#")?;
+        let start = self.scanner.position();
+        let index = usize::try_from(self.scanner.integer()?);
+        index.map_err(|_| self.scanner.error_at(start, "this is no index"))
+    }
+
     fn leaf_or_named(&mut self) -> Result<Tree> {
         let start = self.scanner.position();
         if self.scanner.word() == Some("namedtuple") {
             let name = self.scanner.name()?;
             return Ok(Tree::NamedTuple(name, self.fields("(", ")", "=")?));
+        }
+        self.scanner.go_back(start);
+        if self.scanner.word() == Some("number") {
+            return Ok(Tree::Number(self.output_index()?));
         }
         self.scanner.go_back(start);
         let text = self.scanner.until(",)]}");

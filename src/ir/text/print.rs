@@ -302,10 +302,10 @@ fn tree(tree: &Tree) -> String {
     };
     match tree {
         Tree::Tensor(index) => format!("#{index}"),
-        Tree::Number(index) => format!("number(#{index})"),
+        Tree::Number(index) => format!("number #{index}"),
         Tree::Constant(Constant::Str(text)) => json_string(text),
         Tree::Constant(constant) => constant.to_string(),
-        Tree::Size(dim) => size(dim, &|name| name == "namedtuple"),
+        Tree::Size(dim) => size(dim, &|name| name == "namedtuple" || name == "number"),
         Tree::Tuple(items) if items.len() == 1 => format!("({},)", list(items)),
         Tree::Tuple(items) => format!("({})", list(items)),
         Tree::List(items) => format!("[{}]", list(items)),

@@ -4,17 +4,18 @@ use std::rc::Rc;
 
 use crate::dtype::DType;
 use crate::error::{Error, Kind as Fault, Result};
-use crate::ir::{Argument, Definition, Graph, Region, ValueId};
+use crate::ir::{Argument, Graph, Region, ValueId};
 use crate::shape::TensorType;
 use crate::trace::torchscript::ast::Statement;
 
 use super::Importer;
 use super::assigned::{assigned, assigned_in_both};
+use super::body::Body;
 use super::datum::{Datum, Kind};
 use super::evaluate::Frame;
 use super::merge::{Slot, Template};
 use super::scope::Scope;
-use super::tensor::{Storage, TensorRef, ValueRef};
+use super::tensor::{Storage, TensorRef};
 
 /// A branch that was run.
 struct Branch {
@@ -159,29 +160,19 @@ impl Importer<'_> {
         for (ours, theirs) in types.iter().zip(&wanted) {
             self.require_same_type(ours, theirs)?;
         }
-        let captures = self.all_captures(&[&then, &otherwise])?;
         let condition = self.read(condition)?;
-        let mut arguments = vec![Argument::Value(condition)];
-        for (outer, _) in &captures {
-            arguments.push(Argument::Value(self.captured(*outer)?));
-        }
-        let region = Region::If {
-            then: close_graph(then, "then", &captures, &ours)?,
-            otherwise: close_graph(otherwise, "otherwise", &captures, &theirs)?,
+        let (graphs, captured) = self.close_bodies(vec![
+            Body::new(then, "then", ours),
+            Body::new(otherwise, "otherwise", theirs),
+        ])?;
+        let Ok([then, otherwise]) = <[Graph; 2]>::try_from(graphs) else {
+            return Err(Error::internal("a condition has two branches"));
         };
+        let arguments = std::iter::once(Argument::Value(condition)).chain(captured);
+        let arguments = arguments.collect();
+        let region = Region::If { then, otherwise };
         let results = self.add_region(region, arguments, types);
         self.adopt(frame, bound, &slots, &results)
-    }
-
-    /// Values of the surroundings that any of the scopes uses, with their types.
-    pub(super) fn all_captures(&self, scopes: &[&Scope]) -> Result<Vec<(ValueRef, TensorType)>> {
-        let mut found: Vec<(ValueRef, TensorType)> = Vec::new();
-        for (outer, _) in scopes.iter().flat_map(|scope| &scope.captures) {
-            if !found.iter().any(|(known, _)| known == outer) {
-                found.push((*outer, self.type_of(*outer)?));
-            }
-        }
-        Ok(found)
     }
 
     /// Values of a closed scope for the slots. What is never set there is zeros of the wanted type.
@@ -336,34 +327,4 @@ fn written_by(scopes: &[&Scope]) -> Vec<Rc<Storage>> {
         }
     }
     found
-}
-
-/// The body of a region as a graph whose last inputs are the captured values, in the given order.
-pub(super) fn close_graph(
-    scope: Scope,
-    name: &str,
-    captures: &[(ValueRef, TensorType)],
-    outputs: &[ValueId],
-) -> Result<Graph> {
-    let mut inputs = scope.own_inputs.clone();
-    for (outer, ty) in captures {
-        let known = scope.captures.iter().find(|(known, _)| known == outer);
-        inputs.push(match known {
-            Some((_, id)) => *id,
-            None => scope.builder.input("unused", ty.clone()).id(),
-        });
-    }
-    let builder = Rc::try_unwrap(scope.builder);
-    let builder = builder.map_err(|_| Error::internal("a region is still under construction"))?;
-    let mut graph = builder.finish(outputs, Vec::new(), None)?;
-    graph.name = name.to_string();
-    for (index, input) in inputs.iter().enumerate() {
-        if let Some(info) = graph.values.get_mut(input.index()) {
-            info.definition = Definition::Input(index);
-        }
-    }
-    graph.inputs = inputs;
-    // The surrounding graph has the same symbols, and their guards.
-    graph.guards.clear();
-    Ok(graph)
 }

@@ -2,14 +2,14 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::{Argument, Region, ValueId};
+use crate::ir::{Argument, Graph, Region, ValueId};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 use crate::trace::torchscript::ast::{Expr, Statement};
 
 use super::Importer;
 use super::assigned::assigned;
-use super::control::close_graph;
+use super::body::Body;
 use super::datum::{Datum, Kind};
 use super::evaluate::Frame;
 use super::merge::{Slot, Template};
@@ -285,12 +285,13 @@ impl Importer<'_> {
             types.push(self.builder().ty(id));
             arguments.push(Argument::Value(id));
         }
-        let captures = self.all_captures(&[&scope])?;
-        for (outer, _) in &captures {
-            arguments.push(Argument::Value(self.captured(*outer)?));
-        }
         let carried = slots.len();
-        let body = close_graph(scope, "body", &captures, outputs)?;
+        let body = Body::new(scope, "body", outputs.to_vec());
+        let (graphs, captured) = self.close_bodies(vec![body])?;
+        arguments.extend(captured);
+        let Ok([body]) = <[Graph; 1]>::try_from(graphs) else {
+            return Err(Error::internal("a loop has one body"));
+        };
         let results = self.add_region(Region::Loop { body, carried }, arguments, types);
         self.adopt(frame, bound, slots, &results)
     }

@@ -6,6 +6,7 @@
 //! the rest of the program only.
 
 mod assigned;
+mod body;
 mod builtins;
 mod call;
 mod control;
@@ -91,7 +92,7 @@ struct Importer<'a> {
     faults: Faults,
     calls: usize,
     /// Tensor inputs so far.
-    input_count: usize,
+    inputs: Vec<ValueId>,
     /// True once the program raised an exception.
     raised: bool,
     /// Iterations of loops that were unrolled.
@@ -111,7 +112,7 @@ impl<'a> Importer<'a> {
             place: Place::default(),
             faults: Faults::default(),
             calls: 0,
-            input_count: 0,
+            inputs: Vec::new(),
             raised: false,
             unrolled: 0,
         }

@@ -91,10 +91,10 @@ impl<'a> Importer<'a> {
     ) -> Result<(Datum, Tree)> {
         Ok(match example {
             InputSpec::Tensor(example) => {
-                let index = self.input_count;
-                self.input_count += 1;
+                let index = self.inputs.len();
                 let ty = self.input_type(name, example, sizes)?;
                 let id = self.root.builder.input(name, ty).id();
+                self.inputs.push(id);
                 (Datum::Tensor(self.new_tensor(id)), Tree::Tensor(index))
             }
             InputSpec::Constant(constant) => (

@@ -1,0 +1,154 @@
+//! Bodies of regions as closed graphs: what they use of the surroundings, sizes included, is passed in.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use crate::dim::{Dim, Symbol};
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Definition, Graph, ValueId, ValueInfo};
+use crate::shape::TensorType;
+
+use super::Importer;
+use super::scope::Scope;
+use super::tensor::ValueRef;
+
+/// The body of a region that is to become a graph.
+pub struct Body {
+    scope: Scope,
+    name: &'static str,
+    outputs: Vec<ValueId>,
+}
+
+impl Body {
+    /// A closed scope and its results.
+    pub fn new(scope: Scope, name: &'static str, outputs: Vec<ValueId>) -> Body {
+        Body {
+            scope,
+            name,
+            outputs,
+        }
+    }
+
+    /// The graph. Its last inputs are the captured values, in the given order.
+    fn finish(self, captures: &[(ValueRef, TensorType)]) -> Result<Graph> {
+        let scope = self.scope;
+        let mut inputs = scope.own_inputs;
+        for (outer, ty) in captures {
+            let known = scope.captures.iter().find(|(known, _)| known == outer);
+            inputs.push(match known {
+                Some((_, id)) => *id,
+                None => scope.builder.input("unused", ty.clone()).id(),
+            });
+        }
+        let builder = Rc::try_unwrap(scope.builder);
+        let builder =
+            builder.map_err(|_| Error::internal("a region is still under construction"))?;
+        let mut graph = builder.finish(&self.outputs, Vec::new(), None)?;
+        graph.name = self.name.to_string();
+        for (index, input) in inputs.iter().enumerate() {
+            if let Some(info) = graph.values.get_mut(input.index()) {
+                info.definition = Definition::Input(index);
+            }
+        }
+        graph.inputs = inputs;
+        Ok(graph)
+    }
+}
+
+impl Importer<'_> {
+    /// Bodies with the same captured values as inputs, and these values as arguments of the region.
+    pub(super) fn close_bodies(
+        &mut self,
+        bodies: Vec<Body>,
+    ) -> Result<(Vec<Graph>, Vec<Argument>)> {
+        let mut captures = self.all_captures(&bodies)?;
+        let graphs = bodies.into_iter().map(|body| body.finish(&captures));
+        let mut graphs: Vec<Graph> = graphs.collect::<Result<_>>()?;
+        let missing: BTreeSet<Symbol> = graphs.iter().flat_map(missing_symbols).collect();
+        for symbol in missing {
+            let capture = self.input_of_size(&symbol)?;
+            for graph in &mut graphs {
+                add_input(graph, &symbol, capture.1.clone());
+            }
+            captures.push(capture);
+        }
+        graphs.iter_mut().for_each(keep_own_guards);
+        let arguments = captures
+            .into_iter()
+            .map(|(outer, _)| self.captured(outer).map(Argument::Value));
+        Ok((graphs, arguments.collect::<Result<_>>()?))
+    }
+
+    /// Values of the surroundings that any of the bodies uses, with their types.
+    fn all_captures(&self, bodies: &[Body]) -> Result<Vec<(ValueRef, TensorType)>> {
+        let mut found: Vec<(ValueRef, TensorType)> = Vec::new();
+        for (outer, _) in bodies.iter().flat_map(|body| &body.scope.captures) {
+            if !found.iter().any(|(known, _)| known == outer) {
+                found.push((*outer, self.type_of(*outer)?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// An input of the whole graph that tells a symbolic size.
+    fn input_of_size(&self, symbol: &Symbol) -> Result<(ValueRef, TensorType)> {
+        for id in &self.inputs {
+            let value = ValueRef {
+                scope: self.root.number,
+                id: *id,
+            };
+            let ty = self.type_of(value)?;
+            if ty.shape.iter().any(|size| size.as_symbol() == Some(symbol)) {
+                return Ok((value, ty));
+            }
+        }
+        Err(Error::internal(format!("no input tells the size {symbol}")))
+    }
+}
+
+fn symbols_of<'a>(sizes: impl IntoIterator<Item = &'a Dim>) -> BTreeSet<Symbol> {
+    sizes.into_iter().flat_map(Dim::symbols).collect()
+}
+
+/// Symbols that the inputs' types tell.
+fn given_symbols(graph: &Graph) -> BTreeSet<Symbol> {
+    symbols_of(graph.inputs.iter().flat_map(|id| &graph.ty(*id).shape))
+}
+
+fn missing_symbols(graph: &Graph) -> Vec<Symbol> {
+    let mut used = symbols_of(graph.values.iter().flat_map(|info| &info.ty.shape));
+    for node in &graph.nodes {
+        for argument in &node.arguments {
+            argument.map(&mut |id| id, &mut |dim| {
+                used.extend(dim.symbols());
+                dim.clone()
+            });
+        }
+        if let crate::ir::Op::Primitive(primitive) = &node.op {
+            primitive.clone().map_sizes(&mut |dim| {
+                used.extend(dim.symbols());
+                dim.clone()
+            });
+        }
+    }
+    used.difference(&given_symbols(graph)).cloned().collect()
+}
+
+fn add_input(graph: &mut Graph, symbol: &Symbol, ty: TensorType) {
+    let id = ValueId(u32::try_from(graph.values.len()).unwrap_or(u32::MAX));
+    graph.values.push(ValueInfo {
+        name: format!("tells.{symbol}"),
+        ty,
+        definition: Definition::Input(graph.inputs.len()),
+    });
+    graph.inputs.push(id);
+}
+
+/// A body keeps the guards that speak of its own sizes; all of them are guards of the whole graph too.
+fn keep_own_guards(graph: &mut Graph) {
+    let given = given_symbols(graph);
+    graph.guards.retain(|guard| {
+        let used = symbols_of([&guard.left, &guard.right]);
+        used.is_subset(&given)
+    });
+}
