@@ -51,6 +51,12 @@ impl Model {
     /// The file cannot be read, or its bytes are not what the format says.
     pub fn open(path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            return Module::load(path).map(Model::from_module);
+        }
         let source = Archive::open(path).map(|archive| Source::Archive(Box::new(archive)));
         Ok(Model {
             source: Arc::new(source.at(|| path.display().to_string())?),

@@ -1,6 +1,7 @@
 //! Graphs in text, what becomes of them beneath: `tests/filetests/**/*.ir`. `BLESS=1` writes what is found.
 //!
-//! The first line says what is tested: `print` reads and prints, `verify` lists findings, other words are passes.
+//! The first line says what is tested: `print` reads and prints, `json` and `dot` print otherwise, `verify` lists findings,
+//! other words are passes.
 
 use std::path::{Path, PathBuf};
 
@@ -76,6 +77,7 @@ fn apply(test: &str, text: &str) -> Result<String> {
             }
             Ok("no findings\n".into())
         }
+        "json" => json_reads_back(&with_weights(text, module)?),
         "dot" => Ok(module.graphs.iter().map(onionskin::ir::to_dot).collect()),
         "fold_weights" => Ok(pass::fold_weights(&with_weights(text, module)?)?.to_string()),
         "optimize" => each(&module, pass::optimize),
@@ -93,6 +95,18 @@ fn reads_back(module: &Module) -> Result<String> {
     let again: Module = text.parse()?;
     assert!(again.graphs == module.graphs, "{text}");
     assert_eq!(again.to_string(), text);
+    Ok(text)
+}
+
+fn json_reads_back(module: &Module) -> Result<String> {
+    let text = module.to_json("weights.safetensors")?;
+    let again = Module::from_json(text.as_bytes())?;
+    assert!(again.graphs == module.graphs, "{text}");
+    let again = Module {
+        weights: module.weights.clone(),
+        ..again
+    };
+    assert_eq!(again.to_json("weights.safetensors")?, text);
     Ok(text)
 }
 

@@ -1,11 +1,12 @@
 //! What a graph needs the dictionary for: its written forms and its proof.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Builder, Dictionary, Graph, Module, Parameter, Style};
-use crate::ir::{text, verify};
+use crate::ir::{json, text, verify};
 use crate::shape::TensorType;
 
 use super::{ArgumentType, operator};
@@ -62,6 +63,26 @@ impl Module {
     /// Proves the rules of the IR ([`crate::ir::verify`]) for every graph and the weights; the error lists all findings.
     pub fn verify(&self) -> Result<()> {
         verify::verify_module(self, &Aten)
+    }
+
+    /// Writes the module to a `.json` file and its weights beside it; see [`crate::ir::json`].
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        json::save(self, path.as_ref(), &Aten)
+    }
+
+    /// Reads a module that [`Module::save`] wrote; see [`crate::ir::json`].
+    pub fn load(path: impl AsRef<Path>) -> Result<Module> {
+        json::load(path.as_ref(), &Aten)
+    }
+
+    /// The JSON form, which names the file that the weights are in.
+    pub fn to_json(&self, weights_file: &str) -> Result<String> {
+        json::print(self, weights_file, &Aten)
+    }
+
+    /// Reads the JSON form without its weights.
+    pub fn from_json(text: &[u8]) -> Result<Module> {
+        json::parse(text, &Aten).map(|(module, _)| module)
     }
 }
 

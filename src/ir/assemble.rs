@@ -11,7 +11,7 @@ use crate::shape::TensorType;
 use crate::symbols::Guard;
 
 use super::builder::resolve;
-use super::dictionary::{Dictionary, Parameter};
+use super::dictionary::{Dictionary, Parameter, Style};
 use super::graph::{Argument, Definition, Graph, Node, Op, ValueId, ValueInfo};
 use super::verify::Types;
 
@@ -238,6 +238,30 @@ pub(super) fn complete_call(
             .ok_or_else(missing)
     };
     slots.into_iter().zip(parameters).map(complete).collect()
+}
+
+/// Arguments of a call as they are written: leading tensors without names, then what differs from its default by name.
+/// Without parameters everything stands in order.
+pub(super) fn split_call<'a, 'p>(
+    parameters: &'a [Parameter<'p>],
+    arguments: &'a [Argument],
+) -> (Vec<&'a Argument>, Vec<(&'a Parameter<'p>, &'a Argument)>) {
+    let is_default = |parameter: &Parameter, argument| parameter.default == Some(argument);
+    let leading = parameters
+        .iter()
+        .zip(arguments)
+        .take_while(|(parameter, argument)| {
+            parameter.style == Style::Positional && !is_default(parameter, argument)
+        });
+    let count = if parameters.is_empty() {
+        arguments.len()
+    } else {
+        leading.count()
+    };
+    let positional = arguments.iter().take(count).collect();
+    let rest = parameters.iter().zip(arguments).skip(count);
+    let named = rest.filter(|(parameter, argument)| !is_default(parameter, argument));
+    (positional, named.collect())
 }
 
 /// True for names of symbols.

@@ -10,6 +10,7 @@ mod builder;
 mod dictionary;
 mod dot;
 mod graph;
+pub mod json;
 mod region;
 pub mod rewrite;
 pub mod text;

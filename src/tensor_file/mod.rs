@@ -55,15 +55,34 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
 
 /// Writes a file under a temporary name beside it and renames it, so that no reader ever sees a part of it.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-    let written = std::fs::File::create(&temporary)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| std::fs::rename(&temporary, path));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&temporary);
-        Error::io(path, error)
-    })
+    write_together(&[(path, bytes)])
+}
+
+/// Writes files that belong together: all under temporary names first, so that a full disk leaves the old ones.
+pub fn write_together(files: &[(&Path, &[u8])]) -> Result<()> {
+    let temporary = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
+    };
+    let write = |path: &Path, bytes: &[u8]| {
+        let mut file = std::fs::File::create(temporary(path))?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    let written = files
+        .iter()
+        .try_for_each(|(path, bytes)| write(path, bytes).map_err(|error| Error::io(*path, error)))
+        .and_then(|()| {
+            files.iter().try_for_each(|(path, _)| {
+                std::fs::rename(temporary(path), path).map_err(|error| Error::io(*path, error))
+            })
+        });
+    if written.is_err() {
+        for (path, _) in files {
+            let _ = std::fs::remove_file(temporary(path));
+        }
+    }
+    written
 }
 
 fn extension(path: &Path) -> String {

@@ -9,7 +9,7 @@ use crate::scalar::Scalar;
 use crate::shape::TensorType;
 
 use super::{KEYWORDS, is_plain, is_plain_path};
-use crate::ir::assemble::attributes;
+use crate::ir::assemble::{attributes, split_call};
 use crate::ir::dictionary::{Dictionary, Parameter, Style};
 use crate::ir::graph::{Argument, Definition, Graph, Module, Node, Op, Region, ValueId};
 use crate::ir::tree::{Constant, Tree};
@@ -198,29 +198,20 @@ impl<'a> Printer<'a> {
         format!("{}{}", line.trim_end(), place(&node.place))
     }
 
-    /// Leading tensors without names, then what differs from its default, by name.
     fn call(&self, name: &str, arguments: &[Argument]) -> Vec<String> {
         let parameters = self.dictionary.parameters(name).unwrap_or_default();
-        let mut by_name = false;
-        let mut parts = Vec::new();
-        for (index, argument) in arguments.iter().enumerate() {
-            let Some(parameter) = parameters.get(index) else {
-                parts.push(self.argument(argument));
-                continue;
-            };
-            let is_default = parameter.default == Some(argument);
-            by_name |= is_default || parameter.style != Style::Positional;
-            if is_default {
-                continue;
-            }
-            let value = self.call_argument(parameter, argument);
-            parts.push(if by_name {
-                format!("{}={value}", parameter.name)
-            } else {
-                value
-            });
-        }
-        parts
+        let (positional, named) = split_call(&parameters, arguments);
+        let positional = positional
+            .into_iter()
+            .map(|argument| self.argument(argument));
+        let named = named.into_iter().map(|(parameter, argument)| {
+            format!(
+                "{}={}",
+                parameter.name,
+                self.call_argument(parameter, argument)
+            )
+        });
+        positional.chain(named).collect()
     }
 
     fn call_argument(&self, parameter: &Parameter, argument: &Argument) -> String {

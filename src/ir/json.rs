@@ -1,0 +1,177 @@
+//! The JSON form of modules: the same content as the text form, one node a line, with weights in a safetensors file beside
+//! it. [`SCHEMA`] says what a document looks like.
+//!
+//! The bytes follow from the module alone, so that files can be compared, and differences of versions read. A file of an
+//! older version is read through [`MIGRATIONS`]; one of a newer version is refused.
+
+mod form;
+mod layout;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use crate::error::{Error, Result, Trail};
+use crate::mapping::{MappedRange, Mapping};
+use crate::shape::TensorType;
+use crate::tensor::Tensor;
+use crate::tensor_file::{safetensors, write_together};
+
+use super::dictionary::Dictionary;
+use super::graph::{Module, Weights};
+use super::verify::verify_module;
+use form::{Document, GraphForm, WeightsForm};
+
+/// What the `format` field says.
+pub const FORMAT: &str = "onionskin";
+
+/// The version that is written.
+pub const VERSION: u64 = 1;
+
+/// The JSON Schema of documents of this version.
+pub const SCHEMA: &str = include_str!("json/onionskin-1.schema.json");
+
+/// The step from each version to the next, beginning with version 1.
+pub const MIGRATIONS: &[fn(Json) -> Result<Json>] = &[];
+
+/// Writes a module to a `.json` file, and its weights to a `.safetensors` file of the same stem beside it: both or neither.
+///
+/// # Errors
+/// The module breaks a rule of the IR, or the files cannot be written.
+pub fn save(module: &Module, path: &Path, dictionary: &dyn Dictionary) -> Result<()> {
+    verify_module(module, dictionary)?;
+    let weights_path = path.with_extension("safetensors");
+    let file = weights_path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
+    let text = print(module, &file, dictionary)?;
+    if module.weights.is_empty() {
+        return write_together(&[(path, text.as_bytes())]);
+    }
+    let tensors: Vec<(String, Tensor)> = module
+        .weights
+        .iter()
+        .map(|(name, tensor)| (name.clone(), tensor.clone()))
+        .collect();
+    let bytes = safetensors::serialize(&tensors)?;
+    write_together(&[(&weights_path, &bytes), (path, text.as_bytes())])
+}
+
+/// Reads a module; its weights are mapped, not read.
+///
+/// # Errors
+/// The files cannot be read, are of a newer version, or what they say breaks a rule of the IR.
+pub fn load(path: &Path, dictionary: &dyn Dictionary) -> Result<Module> {
+    read_file(path, dictionary).at(|| path.display().to_string())
+}
+
+fn read_file(path: &Path, dictionary: &dyn Dictionary) -> Result<Module> {
+    let text = std::fs::read(path).map_err(|error| Error::io(path, error))?;
+    let (mut module, files) = parse(&text, dictionary)?;
+    if let Some(files) = files {
+        let is_plain = Path::new(&files.file).file_name() == Some(files.file.as_ref());
+        if !is_plain {
+            let message = format!("{:?} is no file beside this one", files.file);
+            return Err(Error::format(message));
+        }
+        module.weights = read_weights(&path.with_file_name(&files.file), &files.tensors)?;
+    }
+    verify_module(&module, dictionary)?;
+    Ok(module)
+}
+
+fn read_weights(path: &Path, wanted: &BTreeMap<String, TensorType>) -> Result<Weights> {
+    let mapping = MappedRange::whole(Mapping::open(path)?);
+    let found = safetensors::parse_shared(std::sync::Arc::new(mapping));
+    let mut found: Weights = found
+        .at(|| path.display().to_string())?
+        .into_iter()
+        .collect();
+    found.retain(|name, _| wanted.contains_key(name));
+    match wanted.iter().find(|(name, ty)| {
+        found
+            .get(*name)
+            .is_none_or(|tensor| tensor.tensor_type() != **ty)
+    }) {
+        Some((name, ty)) => {
+            let message = format!("{} holds no weight {name} of type {ty}", path.display());
+            Err(Error::format(message).help("keep the two files that were written together"))
+        }
+        None => Ok(found),
+    }
+}
+
+/// The text of a module's document, which names the file of the weights.
+pub fn print(module: &Module, weights_file: &str, dictionary: &dyn Dictionary) -> Result<String> {
+    let tensors: BTreeMap<String, TensorType> = module
+        .weights
+        .iter()
+        .map(|(name, tensor)| (name.clone(), tensor.tensor_type()))
+        .collect();
+    let document = Document {
+        format: FORMAT.into(),
+        version: VERSION,
+        weights: (!tensors.is_empty()).then(|| WeightsForm {
+            file: weights_file.to_string(),
+            tensors,
+        }),
+        graphs: module
+            .graphs
+            .iter()
+            .map(|graph| GraphForm::of(graph, dictionary))
+            .collect(),
+    };
+    let json = serde_json::to_value(document);
+    let json = json.map_err(|error| Error::internal(error.to_string()))?;
+    Ok(layout::text(&json))
+}
+
+/// The graphs of a document, and which weights it wants from which file.
+pub fn parse(text: &[u8], dictionary: &dyn Dictionary) -> Result<(Module, Option<WeightsForm>)> {
+    let malformed = |error: serde_json::Error| Error::format(error.to_string());
+    let document = migrate(serde_json::from_slice(text).map_err(malformed)?)?;
+    let document: Document = serde_json::from_value(document).map_err(malformed)?;
+    let none = BTreeMap::new();
+    let weights = document
+        .weights
+        .as_ref()
+        .map_or(&none, |weights| &weights.tensors);
+    let graphs = document
+        .graphs
+        .into_iter()
+        .map(|graph| graph.build(weights, dictionary))
+        .collect::<Result<_>>()?;
+    let module = Module {
+        graphs,
+        weights: Weights::new(),
+    };
+    Ok((module, document.weights))
+}
+
+/// The document in today's version.
+fn migrate(document: Json) -> Result<Json> {
+    if document.get("format").and_then(Json::as_str) != Some(FORMAT) {
+        return Err(
+            Error::format(format!("the field \"format\" is not {FORMAT:?}"))
+                .help("expected a graph that onionskin wrote, such as by `onionskin import`"),
+        );
+    }
+    let version = document.get("version").and_then(Json::as_u64).unwrap_or(0);
+    match version {
+        0 => Err(Error::format("the field \"version\" is no version")),
+        1..=VERSION => {
+            let steps = MIGRATIONS
+                .iter()
+                .skip(usize::try_from(version - 1).unwrap_or(0));
+            steps
+                .into_iter()
+                .try_fold(document, |document, step| step(document))
+        }
+        _ => Err(Error::unsupported(format!(
+            "version {version} of the format is newer than {VERSION}, the newest known here"
+        ))
+        .help("use a newer onionskin, or write the file again with this one")),
+    }
+}

@@ -1,0 +1,320 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json, json};
+
+use crate::dim::{Bindings, Dim};
+use crate::dtype::DType;
+use crate::error::{Error, Place, Result, Trail};
+use crate::scalar::Scalar;
+use crate::shape::TensorType;
+use crate::symbols::Guard;
+
+use crate::ir::assemble::{
+    Assembly, WeightTypes, attributes, complete_call, primitive, split_call,
+};
+use crate::ir::dictionary::{Dictionary, Style};
+use crate::ir::graph::{Argument, Graph, Node, Op, Region, ValueId};
+use crate::ir::tree::{Input, Tree};
+use crate::ir::verify::DEEPEST;
+
+/// A whole document.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Document {
+    pub format: String,
+    pub version: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<WeightsForm>,
+    pub graphs: Vec<GraphForm>,
+}
+
+/// Where the weights are, and what they are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WeightsForm {
+    /// The name of a safetensors file in the folder of the document.
+    pub file: String,
+    /// Types by name.
+    pub tensors: BTreeMap<String, TensorType>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GraphForm {
+    name: String,
+    #[serde(default, skip_serializing_if = "Bindings::is_empty")]
+    sizes: Bindings,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    guards: Vec<Guard>,
+    inputs: Vec<ValueForm>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    arguments: Vec<Input>,
+    nodes: Vec<NodeForm>,
+    outputs: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result: Option<Tree>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ValueForm {
+    name: String,
+    #[serde(rename = "type")]
+    ty: TensorType,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodeForm {
+    results: Vec<ValueForm>,
+    op: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    operands: Vec<Json>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    attributes: Map<String, Json>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    graphs: Vec<GraphForm>,
+    #[serde(default, skip_serializing_if = "Place::is_unknown")]
+    place: Place,
+}
+
+impl GraphForm {
+    /// The form of a verified graph.
+    pub(super) fn of(graph: &Graph, dictionary: &dyn Dictionary) -> GraphForm {
+        let value = |id: &ValueId| ValueForm {
+            name: graph.value(*id).name.clone(),
+            ty: graph.ty(*id).clone(),
+        };
+        let node = |node: &Node| NodeForm {
+            results: node.results.iter().map(value).collect(),
+            op: node.op.name().to_string(),
+            operands: operands(graph, node, dictionary),
+            attributes: named(graph, node, dictionary),
+            graphs: node
+                .bodies()
+                .into_iter()
+                .map(|body| GraphForm::of(body, dictionary))
+                .collect(),
+            place: node.place.clone(),
+        };
+        let outputs = graph.outputs.iter().map(|id| graph.value(*id).name.clone());
+        GraphForm {
+            name: graph.name.clone(),
+            sizes: graph.hints.clone(),
+            guards: graph.guards.clone(),
+            inputs: graph.inputs.iter().map(value).collect(),
+            arguments: graph.input_trees.clone(),
+            nodes: graph.nodes.iter().map(node).collect(),
+            outputs: outputs.collect(),
+            result: graph.output_tree.clone(),
+        }
+    }
+
+    /// The graph that the form says.
+    pub(super) fn build(self, weights: &WeightTypes, dictionary: &dyn Dictionary) -> Result<Graph> {
+        let name = self.name.clone();
+        self.build_nested(weights, dictionary, 0)
+            .at(|| format!("graph {name}"))
+    }
+
+    fn build_nested(
+        self,
+        weights: &WeightTypes,
+        dictionary: &dyn Dictionary,
+        depth: usize,
+    ) -> Result<Graph> {
+        if DEEPEST < depth {
+            return Err(Error::format("graphs are nested too deeply"));
+        }
+        let inputs = self.inputs.into_iter().map(|input| (input.name, input.ty));
+        let (hints, guards) = (self.sizes, self.guards);
+        let mut assembly = Assembly::new(
+            &self.name,
+            inputs.collect(),
+            hints,
+            guards,
+            weights,
+            dictionary,
+        )?;
+        for (index, node) in self.nodes.into_iter().enumerate() {
+            let place = node.place.clone();
+            let frame = format!("node {index} ({})", node.op);
+            node.build(&mut assembly, weights, dictionary, depth)
+                .map_err(|error| error.at(frame).at_place(&place))?;
+        }
+        let outputs = self.outputs.iter().map(|name| value(&mut assembly, name));
+        let outputs = outputs.collect::<Result<_>>()?;
+        let mut graph = assembly.finish(outputs);
+        graph.input_trees = self.arguments;
+        graph.output_tree = self.result;
+        Ok(graph)
+    }
+}
+
+impl NodeForm {
+    fn build(
+        mut self,
+        assembly: &mut Assembly,
+        weights: &WeightTypes,
+        dictionary: &dyn Dictionary,
+        depth: usize,
+    ) -> Result<()> {
+        let operands = self.operands.iter().map(|json| argument(assembly, json));
+        let mut arguments = operands.collect::<Result<Vec<_>>>()?;
+        let bodies = std::mem::take(&mut self.graphs).into_iter();
+        let bodies = bodies.map(|body| body.build_nested(weights, dictionary, depth + 1));
+        let bodies = bodies.collect::<Result<Vec<_>>>()?;
+        let op = if bodies.is_empty() {
+            match dictionary.parameters(&self.op) {
+                Some(parameters) => {
+                    let named = self.attributes.iter();
+                    let named =
+                        named.map(|(key, json)| Ok((key.clone(), argument(assembly, json)?)));
+                    let named = named.collect::<Result<Vec<_>>>()?;
+                    arguments = complete_call(&self.op, &parameters, arguments, named)?;
+                    Op::Call(self.op.as_str().into())
+                }
+                None => {
+                    let unknown =
+                        || Error::unsupported(format!("there is no operator {}", self.op));
+                    let found = primitive(&self.op, std::mem::take(&mut self.attributes));
+                    Op::Primitive(found.ok_or_else(unknown)??)
+                }
+            }
+        } else {
+            Op::Region(Box::new(self.region(bodies)?))
+        };
+        let results = self.results.into_iter();
+        let results = results
+            .map(|result| (result.name, Some(result.ty)))
+            .collect();
+        assembly.node(op, arguments, results, self.place)
+    }
+
+    fn region(&self, bodies: Vec<Graph>) -> Result<Region> {
+        let carried = self.attributes.get("carried").and_then(Json::as_u64);
+        let carried = carried.and_then(|carried| usize::try_from(carried).ok());
+        let count = bodies.len();
+        let mut bodies = bodies.into_iter();
+        match (
+            self.op.as_str(),
+            count,
+            bodies.next(),
+            bodies.next(),
+            carried,
+        ) {
+            ("if", 2, Some(then), Some(otherwise), None) => Ok(Region::If { then, otherwise }),
+            ("loop", 1, Some(body), None, Some(carried)) => Ok(Region::Loop { body, carried }),
+            _ => Err(Error::format(
+                "an \"if\" has two graphs, a \"loop\" has one and carries",
+            )),
+        }
+    }
+}
+
+/// Operands in order: all of a primitive or region, leading tensors of a call.
+fn operands(graph: &Graph, node: &Node, dictionary: &dyn Dictionary) -> Vec<Json> {
+    let parameters = match &node.op {
+        Op::Call(name) => dictionary.parameters(name).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let (positional, _) = split_call(&parameters, &node.arguments);
+    positional
+        .into_iter()
+        .map(|argument| written(graph, argument, Style::Positional))
+        .collect()
+}
+
+/// What is said by name.
+fn named(graph: &Graph, node: &Node, dictionary: &dyn Dictionary) -> Map<String, Json> {
+    match &node.op {
+        Op::Primitive(primitive) => attributes(primitive),
+        Op::Call(name) => {
+            let parameters = dictionary.parameters(name).unwrap_or_default();
+            let (_, named) = split_call(&parameters, &node.arguments);
+            let named = named.into_iter().map(|(parameter, argument)| {
+                let value = written(graph, argument, parameter.style);
+                (parameter.name.to_string(), value)
+            });
+            named.collect()
+        }
+        Op::Region(region) => match &**region {
+            Region::If { .. } => Map::new(),
+            Region::Loop { carried, .. } => Map::from_iter([("carried".into(), json!(carried))]),
+        },
+    }
+}
+
+/// Values are their names; what JSON has no word for is an object of one field.
+fn written(graph: &Graph, argument: &Argument, style: Style) -> Json {
+    match argument {
+        Argument::Value(id) => json!(graph.value(*id).name),
+        Argument::Number(Scalar::Int(code)) if style == Style::DType => {
+            match DType::from_torch_code(*code) {
+                Ok(dtype) => json!({"dtype": dtype}),
+                Err(_) => json!(code),
+            }
+        }
+        Argument::Number(Scalar::Float(number)) if !number.is_finite() => {
+            json!({"float": Scalar::Float(*number).to_string()})
+        }
+        Argument::Number(number) => json!(number),
+        Argument::Size(dim) => json!({"size": dim}),
+        Argument::Str(text) => json!({"text": text}),
+        Argument::List(items) => items
+            .iter()
+            .map(|item| written(graph, item, style))
+            .collect(),
+        Argument::None => Json::Null,
+    }
+}
+
+fn argument(assembly: &mut Assembly, json: &Json) -> Result<Argument> {
+    Ok(match json {
+        Json::Null => Argument::None,
+        Json::Bool(value) => Argument::Number(Scalar::Bool(*value)),
+        Json::Number(number) => Argument::Number(match (number.as_i64(), number.as_f64()) {
+            (Some(number), _) => Scalar::Int(number),
+            (None, Some(number)) if !json.is_u64() => Scalar::Float(number),
+            _ => return Err(Error::format(format!("{number} is too large a number"))),
+        }),
+        Json::String(name) => Argument::Value(value(assembly, name)?),
+        Json::Array(items) => {
+            let items = items.iter().map(|item| argument(assembly, item));
+            Argument::List(items.collect::<Result<_>>()?)
+        }
+        Json::Object(fields) => object(fields)?,
+    })
+}
+
+fn object(fields: &Map<String, Json>) -> Result<Argument> {
+    let mut fields = fields.iter();
+    let complain = || Error::format("an operand is no size, text, float or dtype");
+    match (fields.next(), fields.next()) {
+        (Some((key, Json::String(text))), None) => match key.as_str() {
+            "size" => Ok(Argument::from(text.parse::<Dim>()?)),
+            "text" => Ok(Argument::Str(text.clone())),
+            "dtype" => {
+                let dtype: DType = text.parse()?;
+                Ok(Argument::Number(Scalar::Int(dtype.torch_code())))
+            }
+            "float" => match text.as_str() {
+                "nan" => Ok(Argument::Number(Scalar::Float(f64::NAN))),
+                "inf" => Ok(Argument::Number(Scalar::Float(f64::INFINITY))),
+                "-inf" => Ok(Argument::Number(Scalar::Float(f64::NEG_INFINITY))),
+                _ => Err(complain()),
+            },
+            _ => Err(complain()),
+        },
+        _ => Err(complain()),
+    }
+}
+
+/// A value by its name; a weight's begins with `$`.
+fn value(assembly: &mut Assembly, name: &str) -> Result<ValueId> {
+    match name.strip_prefix('$') {
+        Some(weight) => assembly.weight(weight),
+        None => assembly.value(name),
+    }
+}

@@ -1,0 +1,118 @@
+use serde_json::Value as Json;
+
+/// Lists whose items stand on a line each.
+const LISTS: [&str; 6] = [
+    "graphs",
+    "guards",
+    "inputs",
+    "arguments",
+    "nodes",
+    "tensors",
+];
+
+/// The text of a document: graphs are spread over lines, a line for each node.
+pub(super) fn text(document: &Json) -> String {
+    let mut text = String::new();
+    spread(document, 0, &mut text);
+    text.push('\n');
+    text
+}
+
+/// An object that holds graphs, nodes or tensors, a field a line.
+fn spread(value: &Json, depth: usize, text: &mut String) {
+    let Json::Object(fields) = value else {
+        return compact(value, text);
+    };
+    if !fields.iter().any(|(key, value)| is_spread(key, value)) {
+        return compact(value, text);
+    }
+    block(
+        "{",
+        "}",
+        depth,
+        fields.iter(),
+        text,
+        |(key, value), text| {
+            *text += &format!("{}: ", quoted(key));
+            match value {
+                Json::Array(items) if is_list(key) && !items.is_empty() => {
+                    block("[", "]", depth + 1, items.iter(), text, |item, text| {
+                        spread(item, depth + 2, text);
+                    });
+                }
+                Json::Object(fields) if is_list(key) => {
+                    block(
+                        "{",
+                        "}",
+                        depth + 1,
+                        fields.iter(),
+                        text,
+                        |(key, value), text| {
+                            *text += &format!("{}: ", quoted(key));
+                            compact(value, text);
+                        },
+                    );
+                }
+                value => spread(value, depth + 1, text),
+            }
+        },
+    );
+}
+
+fn is_list(key: &str) -> bool {
+    LISTS.contains(&key)
+}
+
+fn is_spread(key: &str, value: &Json) -> bool {
+    match value {
+        Json::Array(_) => key == "graphs" || key == "nodes",
+        Json::Object(_) => key == "tensors",
+        _ => false,
+    }
+}
+
+fn block<T>(
+    open: &str,
+    close: &str,
+    depth: usize,
+    items: impl Iterator<Item = T>,
+    text: &mut String,
+    write: impl Fn(T, &mut String),
+) {
+    let indent = "  ".repeat(depth);
+    text.push_str(open);
+    for (index, item) in items.enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        *text += &format!("{comma}\n{indent}  ");
+        write(item, text);
+    }
+    *text += &format!("\n{indent}{close}");
+}
+
+/// On one line, with a blank behind each comma and colon.
+fn compact(value: &Json, text: &mut String) {
+    match value {
+        Json::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                text.push_str(if index == 0 { "" } else { ", " });
+                compact(item, text);
+            }
+            text.push(']');
+        }
+        Json::Object(fields) => {
+            text.push('{');
+            for (index, (key, value)) in fields.iter().enumerate() {
+                text.push_str(if index == 0 { "" } else { ", " });
+                *text += &format!("{}: ", quoted(key));
+                compact(value, text);
+            }
+            text.push('}');
+        }
+        other => *text += &other.to_string(),
+    }
+}
+
+fn quoted(key: &str) -> String {
+    Json::from(key).to_string()
+}

@@ -1,0 +1,231 @@
+//! The written forms of modules that PyTorch traced: text and JSON are read back as the same, files as the same bytes.
+
+use std::path::{Path, PathBuf};
+
+use onionskin::cases::{self, CaseArchive};
+use onionskin::error::Kind;
+use onionskin::ir::{Module, json};
+use onionskin::model::Model;
+use onionskin::pass;
+use serde_json::Value as Json;
+
+/// Modules of the recorded cases that hold example inputs.
+fn modules() -> Vec<(String, Module)> {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cases");
+    let folder = std::env::var_os("ONIONSKIN_CASES").map_or(fixtures, PathBuf::from);
+    let mut modules = Vec::new();
+    for case in cases::find(&folder).unwrap() {
+        let Ok(loaded) = case.load() else { continue };
+        let model = match &loaded.archive {
+            CaseArchive::Path(path) => Model::open(path),
+            CaseArchive::Bytes(bytes) => Model::from_bytes(bytes.to_vec()),
+        };
+        let inputs = loaded.sets.iter().flat_map(|set| &set.calls).next();
+        let module = match (model, inputs) {
+            (Ok(model), Some(call)) => model.import_for(&call.inputs),
+            _ => continue,
+        };
+        if let Ok(module) = module {
+            modules.push((case.name.clone(), module));
+        }
+    }
+    assert!(20 < modules.len(), "few cases are imported");
+    modules
+}
+
+#[test]
+fn traced_modules_are_read_back() {
+    let schema: Json = serde_json::from_str(json::SCHEMA).unwrap();
+    for (name, module) in modules() {
+        module
+            .verify()
+            .unwrap_or_else(|error| panic!("{name}: {error}\n{module}"));
+        let text = module.to_string();
+        let read: Module = text
+            .parse()
+            .unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
+        assert!(read.graphs == module.graphs, "{name}: {text}\n{read}");
+        let written = module.to_json("weights.safetensors").unwrap();
+        let read = Module::from_json(written.as_bytes());
+        let read = read.unwrap_or_else(|error| panic!("{name}: {error}\n{written}"));
+        assert!(read.graphs == module.graphs, "{name}: {written}");
+        let document: Json = serde_json::from_str(&written).unwrap();
+        if let Err(fault) = fits(&schema, &schema, &document) {
+            panic!("{name}: {fault}\n{written}");
+        }
+        let small = pass::optimize_module(&module);
+        let small = small.unwrap_or_else(|error| panic!("{name}: {error}\n{module}"));
+        small
+            .verify()
+            .unwrap_or_else(|error| panic!("{name}: {error}\n{small}"));
+    }
+}
+
+/// The part of JSON Schema that the published schema uses.
+fn fits(root: &Json, schema: &Json, value: &Json) -> Result<(), String> {
+    let fault = |what: &str| Err(format!("{value} is not as {what} says: {schema}"));
+    if let Some(path) = schema["$ref"].as_str() {
+        return fits(
+            root,
+            &root["$defs"][path.rsplit('/').next().unwrap()],
+            value,
+        );
+    }
+    if let Some(choices) = schema["anyOf"].as_array()
+        && !choices
+            .iter()
+            .any(|choice| fits(root, choice, value).is_ok())
+    {
+        return fault("anyOf");
+    }
+    if schema.get("const").is_some_and(|wanted| wanted != value) {
+        return fault("const");
+    }
+    if let Some(choices) = schema["enum"].as_array()
+        && !choices.contains(value)
+    {
+        return fault("enum");
+    }
+    let has_type = match schema["type"].as_str() {
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("integer") => value.is_i64(),
+        Some("number") => value.is_number(),
+        Some("boolean") => value.is_boolean(),
+        Some("null") => value.is_null(),
+        _ => true,
+    };
+    let minimum = schema["minimum"].as_i64();
+    if !has_type || minimum.is_some_and(|minimum| value.as_i64() < Some(minimum)) {
+        return fault("type");
+    }
+    for item in value.as_array().into_iter().flatten() {
+        fits(root, &schema["items"], item)?;
+    }
+    for key in schema["required"].as_array().into_iter().flatten() {
+        if value.get(key.as_str().unwrap()).is_none() {
+            return fault("required");
+        }
+    }
+    for (key, item) in value.as_object().into_iter().flatten() {
+        match (
+            schema["properties"].get(key),
+            &schema["additionalProperties"],
+        ) {
+            (Some(property), _) => fits(root, property, item)?,
+            (None, Json::Bool(false)) => return fault("additionalProperties"),
+            (None, others) => fits(root, others, item)?,
+        }
+    }
+    Ok(())
+}
+
+/// A folder that is removed in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("onionskin-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn files_are_read_back_and_written_alike() {
+    let folder = Folder::new("forms");
+    let modules = modules().into_iter();
+    let (_, module) = modules
+        .filter(|(_, module)| !module.weights.is_empty())
+        .next()
+        .unwrap();
+    let (first, second) = (folder.0.join("model.json"), folder.0.join("again.json"));
+    module.save(&first).unwrap();
+    let read = Module::load(&first).unwrap();
+    assert!(read.graphs == module.graphs && read.weights == module.weights);
+    read.save(&second).unwrap();
+    let bytes = |path: &Path| std::fs::read(path).unwrap();
+    let text = String::from_utf8(bytes(&second)).unwrap();
+    assert_eq!(
+        text.replace("again.safetensors", "model.safetensors")
+            .into_bytes(),
+        bytes(&first)
+    );
+    let weights = |path: &Path| bytes(&path.with_extension("safetensors"));
+    assert_eq!(weights(&first), weights(&second));
+
+    std::fs::remove_file(first.with_extension("safetensors")).unwrap();
+    assert_eq!(Module::load(&first).unwrap_err().kind(), Kind::Io);
+}
+
+#[test]
+fn what_cannot_be_read_says_what_to_do() {
+    let folder = Folder::new("refusals");
+    let path = folder.0.join("model.json");
+    let refuse = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        Module::load(&path).unwrap_err()
+    };
+    let newer = refuse(r#"{"format": "onionskin", "version": 2, "graphs": []}"#);
+    assert_eq!(
+        newer.message(),
+        "version 2 of the format is newer than 1, the newest known here"
+    );
+    assert!(newer.advice().unwrap().contains("newer onionskin"));
+    let other = refuse(r#"{"nodes": []}"#);
+    assert_eq!(other.message(), "the field \"format\" is not \"onionskin\"");
+    let outside = refuse(
+        r#"{"format": "onionskin", "version": 1, "weights": {"file": "../a", "tensors": {}}, "graphs": []}"#,
+    );
+    assert_eq!(outside.message(), "\"../a\" is no file beside this one");
+    let node = refuse(
+        r#"{"format": "onionskin", "version": 1, "graphs": [{"name": "f", "inputs": [], "outputs": [],
+            "nodes": [{"op": "neg", "operands": ["x"], "results": [], "place": {"module": "fc"}}]}]}"#,
+    );
+    let message = node.to_string();
+    assert!(
+        message.starts_with("there is no value x yet — at node 0 (neg), in (fc), in graph f"),
+        "{message}"
+    );
+    let invalid = refuse(
+        r#"{"format": "onionskin", "version": 1, "graphs": [{"name": "f", "inputs": [{"name": "x", "type": "f32[2]"}],
+            "outputs": [], "nodes": [{"op": "neg", "operands": ["x"], "results": [{"name": "y", "type": "f32[3]"}]}]}]}"#,
+    );
+    assert_eq!(invalid.kind(), Kind::Verify);
+}
+
+/// Whatever stands in a document, it is read or refused.
+#[test]
+fn damaged_documents_are_refused() {
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut random = |limit: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % limit as u64) as usize
+    };
+    for (_, module) in modules().into_iter().take(30) {
+        let text = module.to_json("weights.safetensors").unwrap().into_bytes();
+        for _ in 0..40 {
+            let mut damaged = text.clone();
+            for _ in 0..1 + random(3) {
+                let at = random(damaged.len());
+                damaged[at] = b"[]{}\",:0123456789-.einfxyB$ "[random(28)];
+            }
+            if let Ok(read) = Module::from_json(&damaged) {
+                let _ = Module {
+                    weights: module.weights.clone(),
+                    ..read
+                }
+                .verify();
+            }
+        }
+    }
+}
