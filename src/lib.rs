@@ -1,4 +1,63 @@
 //! Onionskin: trace a neural network once, lay it over any GPU.
+//!
+//! A graph traced by PyTorch becomes a typed intermediate representation ([`ir`]); passes lower it to a plan of WGSL
+//! kernels ([`pass`], [`kernel`]); [`gpu`] executes the plan through wgpu on Vulkan, Metal or DX12; [`interp`] runs the same
+//! graph on the host and is the oracle for all of it. No Python, no libtorch.
+//!
+//! ```no_run
+//! # fn main() -> onionskin::error::Result<()> {
+//! use onionskin::{CompileOptions, Device, Model, Tensor};
+//!
+//! let model = Model::open("resnet18.pt")?;
+//! let session = model.compile(&Device::auto()?, &CompileOptions::default())?;
+//! let image = Tensor::from_vec([1, 3, 224, 224], vec![0.5f32; 3 * 224 * 224])?;
+//! let logits = session.run(&[image])?;
+//! println!("{:?}", logits[0].shape());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Architecture
+//!
+//! ```text
+//!  .pt archive ── trace ──> ir::Graph ──┬── interp: host oracle, and the device of machines without an adapter
+//!                          JSON + text  └── pass ──> kernel::plan::Plan ──> gpu (wgpu)
+//! ```
+//!
+//! Two vocabularies. [`op`] is a closed language of some twenty primitives, a file each: shape rule, oracle, attributes.
+//! [`aten`] is an open dictionary of PyTorch's operators, a row each: schemas as PyTorch writes them, a body in terms of
+//! other operators, sample calls. A graph as imported holds calls of rows, so that it reads like the user's model; the
+//! `decompose` pass writes out their bodies.
+//!
+//! Sizes are symbolic ([`dim`]). An import answers questions about them ("do these broadcast?") by the example's sizes and
+//! records each answer as a guard ([`symbols`]), so that a graph says for which sizes it holds. A [`Session`] imports an
+//! archive again for sizes that break the guards.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | types that everything stands on | [`error`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |
+//! | the language, the IR, the operators | [`op`] [`ir`] [`aten`] |
+//! | archives to graphs | [`trace`] |
+//! | graphs to kernels | [`pass`] [`kernel`], and `shaders/` |
+//! | kernels on a device | [`gpu`] |
+//! | what a user calls | [`model`], `cli` |
+//! | files of tensors, recorded cases, comparison | [`tensor_file`] [`cases`] [`compare`] [`item`] |
+//!
+//! # Invariants
+//!
+//! Each is held by the test that bears its number.
+//!
+//! 1. A module uses only modules before it in the reading order (`tests/tidy.rs`).
+//! 2. `infer` is the only shape rule: what it says of symbolic sizes is what it says of the numbers put in
+//!    (`tests/conformance.rs`).
+//! 3. A call and its body compute the same (`tests/conformance.rs`).
+//! 4. Text and JSON carry a whole graph: what is printed parses back to an equal graph (`tests/filetests.rs`).
+//! 5. A verified graph can be indexed without checks; `verify` returns every finding (`tests/filetests.rs`).
+//! 6. A pass changes no result (`tests/passes.rs`).
+//! 7. Every kernel is valid WGSL and translates to SPIR-V, MSL and HLSL (`tests/shaders.rs`).
+//! 8. A device agrees with the oracle (`tests/device.rs`).
+//! 9. In the steady state a run creates no buffer, bind group or pipeline (`tests/gpu.rs`).
+//! 10. Input never panics, whatever the bytes (`tests/torchscript_archives.rs`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 

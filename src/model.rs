@@ -51,13 +51,14 @@ impl Model {
     /// The file cannot be read, or its bytes are not what the format says.
     pub fn open(path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
-        if path
+        let is_json = path
             .extension()
-            .is_some_and(|extension| extension == "json")
-        {
-            return Module::load(path).map(Model::from_module);
-        }
-        let source = Archive::open(path).map(|archive| Source::Archive(Box::new(archive)));
+            .is_some_and(|extension| extension == "json");
+        let source = if is_json {
+            Module::load(path).map(Source::Module)
+        } else {
+            Archive::open(path).map(|archive| Source::Archive(Box::new(archive)))
+        };
         Ok(Model {
             source: Arc::new(source.at(|| path.display().to_string())?),
         })

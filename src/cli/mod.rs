@@ -4,7 +4,9 @@
 //! else that went wrong, such as a malformed file or an unsupported operator.
 
 mod compare;
+mod demo;
 mod devices;
+mod import;
 mod inputs;
 mod ops;
 mod output;
@@ -31,12 +33,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Import(import::Import),
     Show(show::Show),
     Run(run::Run),
     Compare(compare::Compare),
     Test(test::Test),
     Devices(devices::Devices),
     Ops(ops::Ops),
+    Demo(demo::Demo),
 }
 
 /// What a command that ran to its end answers.
@@ -50,12 +54,14 @@ pub(crate) enum Outcome {
 /// Runs the command that the process's arguments ask for.
 pub fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Import(command) => command.run(),
         Command::Show(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Test(command) => command.run(),
         Command::Compare(command) => command.run(),
         Command::Devices(command) => command.run(),
         Command::Ops(command) => command.run(),
+        Command::Demo(command) => command.run(),
     };
     exit_code(outcome)
 }

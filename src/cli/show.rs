@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::import::import;
 use super::inputs::Inputs;
 use super::{Outcome, output};
-use crate::Model;
 use crate::error::Result;
-use crate::ir::{Graph, Module};
+use crate::ir::{Graph, Module, to_dot};
+use crate::pass;
 
 /// Show a model: its graph as text.
 #[derive(Args)]
@@ -27,18 +28,30 @@ pub(super) struct Show {
     /// The operators only: how often each occurs.
     #[arg(long)]
     operators: bool,
+    /// The graph in Graphviz's language.
+    #[arg(long)]
+    dot: bool,
+    /// The graph as a GPU gets it: after all passes.
+    #[arg(long)]
+    optimized: bool,
 }
 
 impl Show {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let module = import(&self.model, &self.inputs)?;
-        let all = !(self.signature || self.weights || self.operators);
+        let mut module = import(&self.model, &self.inputs)?;
+        if self.optimized {
+            module = pass::optimize_module(&module)?;
+        }
+        let all = !(self.signature || self.weights || self.operators || self.dot);
         for graph in &module.graphs {
             if self.signature {
                 output::line(&signature(graph));
             }
             if self.operators {
                 operators(graph);
+            }
+            if self.dot {
+                output::line(&to_dot(graph));
             }
             if all {
                 output::line(&graph.to_string());
@@ -48,16 +61,6 @@ impl Show {
             weights(&module);
         }
         Ok(Outcome::Yes)
-    }
-}
-
-/// Opens a model and imports it for the inputs that were given, or for those that the archive remembers.
-pub(super) fn import(path: &std::path::Path, inputs: &Inputs) -> Result<Module> {
-    let model = Model::open(path)?;
-    if inputs.is_empty() {
-        model.import()
-    } else {
-        model.import_for(&inputs.read()?)
     }
 }
 
