@@ -33,10 +33,20 @@ pub(super) const ROWS: &[Composite] = &[
         &["other: f32[B, 3], i64[2]"],
     ),
     Composite::one(
+        &["aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor"],
+        |a| {
+            let x = a.tensor("self");
+            Ok(a.tensor("src").to(x.dtype()).expand(x.shape()))
+        },
+        &["f32[B, 3], i64[3]"],
+    ),
+    Composite::one(
         &[
             "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
             "aten::to.prim_other(Tensor(a) self, bool non_blocking=False, bool copy=False) -> Tensor(a)",
             "aten::cpu(Tensor(a) self) -> Tensor(a)",
+            "aten::pin_memory(Tensor(a) self, Device? device=None) -> Tensor(a)",
+            "aten::_pin_memory(Tensor self, Device? device=None) -> Tensor",
             "aten::cuda(Tensor(a) self) -> Tensor(a)",
             "aten::to_dense(Tensor self, ScalarType? dtype=None, *, bool? masked_grad=None) -> Tensor",
         ],

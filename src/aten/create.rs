@@ -160,7 +160,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let dtype = a.dtype("dtype").unwrap_or(DType::F32);
-            Ok(linspace(a, dtype, !dtype.is_float())?.to(dtype))
+            let wide = if dtype.is_float() { dtype } else { DType::I64 };
+            Ok(linspace(a, dtype, wide)?.to(dtype))
         },
         &["0.0, 1.0, 5", "-2, 2, 4, dtype=i64", "1, 2, 1", "1, 2, 0"],
     ),
@@ -173,13 +174,28 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let dtype = a.dtype("dtype").unwrap_or(DType::F32);
-            let exponents = linspace(a, dtype, false)?;
+            let exponents = linspace(a, dtype, wide_of(dtype))?;
             let powers = a
                 .builder()
                 .combine(BinaryFunction::Pow, a.float("base"), exponents);
             Ok(powers.to(dtype))
         },
         &["0, 2, 3", "1.0, 2.0, 4, 2.0"],
+    ),
+    Composite::one(
+        &["aten::_shape_as_tensor(Tensor self) -> Tensor"],
+        |a| {
+            let (builder, shape) = (a.builder(), a.tensor("self").shape());
+            if shape.is_empty() {
+                return Ok(builder.full(DType::I64, vec![Dim::ZERO], 0));
+            }
+            let sizes: Vec<Value> = shape
+                .iter()
+                .map(|size| builder.full(DType::I64, vec![Dim::ONE], size))
+                .collect();
+            Ok(builder.concat(&sizes, 0))
+        },
+        &["f32[B, 3]", "f32[]"],
     ),
     Composite::one(
         &[
@@ -291,15 +307,10 @@ fn wide_of(dtype: DType) -> DType {
     }
 }
 
-/// Evenly spaced numbers. In a float type they are counted from both ends, as PyTorch does; for integers, whose bounds are
-/// truncated first, they are exact fractions rounded towards zero.
-fn linspace<'g>(a: &Args<'g>, dtype: DType, exact: bool) -> Result<Value<'g>> {
+/// Evenly spaced numbers for a result of a dtype, computed in another: in a float they are counted from both ends, as
+/// PyTorch does; in `i64` they are exact fractions rounded towards zero. Bounds of an integer result are truncated first.
+fn linspace<'g>(a: &Args<'g>, dtype: DType, wide: DType) -> Result<Value<'g>> {
     let builder = a.builder();
-    let wide = match (exact, dtype.is_float()) {
-        (true, _) => DType::I64,
-        (_, true) => dtype,
-        _ => DType::F32,
-    };
     let bound = |name: &str| {
         let number = a.number(name);
         let whole = if dtype.is_float() {
@@ -314,7 +325,7 @@ fn linspace<'g>(a: &Args<'g>, dtype: DType, exact: bool) -> Result<Value<'g>> {
         return Err(Error::operator(format!("{steps} steps")));
     }
     let (start, end) = (bound("start"), bound("end"));
-    if !exact {
+    if wide.is_float() {
         return spaced(start, end, steps);
     }
     let shape = vec![Dim::from(steps)];

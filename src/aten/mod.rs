@@ -36,6 +36,7 @@ mod embedding;
 mod factorize;
 mod fourier;
 mod grid;
+mod histogram;
 mod index;
 mod jacobi;
 mod join;
@@ -95,6 +96,7 @@ const FAMILIES: &[&[Composite]] = &[
     slice::ROWS,
     cumulative::ROWS,
     embedding::ROWS,
+    histogram::ROWS,
     index::ROWS,
     signal::ROWS,
     norm::ROWS,

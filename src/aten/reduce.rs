@@ -219,6 +219,16 @@ pub(super) const ROWS: &[Composite] = &[
         ],
     ),
     Composite::one(
+        &["aten::_is_all_true(Tensor self) -> Tensor"],
+        |a| Ok(a.tensor("self").all(&[], false)),
+        &["bool[B]"],
+    ),
+    Composite::one(
+        &["aten::_is_any_true(Tensor self) -> Tensor"],
+        |a| Ok(a.tensor("self").any(&[], false)),
+        &["bool[B]"],
+    ),
+    Composite::one(
         &[
             "aten::count_nonzero(Tensor self, int? dim=None) -> Tensor",
             "aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor",

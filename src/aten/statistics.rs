@@ -1,14 +1,11 @@
-//! Variances, covariances, histograms.
+//! Variances and covariances.
 
-use super::index::gather;
-use super::positions::spaced;
 use super::reduce::{dims, floating};
 use super::{Args, Composite};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
-use crate::op::ScatterFunction;
 use crate::shape::Shape;
 
 pub(super) const ROWS: &[Composite] = &[
@@ -91,53 +88,6 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[3, B]", "f32[5]"],
     ),
-    Composite::one(
-        &["aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"],
-        |a| {
-            let x = floating(a.tensor("self"))?.flatten(0, -1);
-            let [low, high] = bounds(x, a.float("min"), a.float("max"), 1.0);
-            let ones = a.builder().full(x.dtype(), x.shape(), 1.0);
-            histogram(x, a.int("bins"), low, high, ones)
-        },
-        &["f32[B], 4, -1, 1", "f32[2, 3], 5"],
-    ),
-    Composite::many(
-        &[
-            "aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
-        ],
-        |a| {
-            let x = floating(a.tensor("self"))?.flatten(0, -1);
-            let range = a.optional_floats("range").unwrap_or_default();
-            let [low, high] = match range.as_slice() {
-                [low, high] => bounds(x, *low, *high, 0.5),
-                _ if x.numel().is(0) => bounds(x, 0.0, 1.0, 0.5),
-                _ => bounds(x, 0.0, 0.0, 0.5),
-            };
-            let edges = spaced(low, high, a.int("bins") + 1)?;
-            Ok(vec![histogram_between(a, x, edges)?, edges])
-        },
-        &[
-            "bin_ct: f32[B], 4, range=[-1.0, 1.0]",
-            "bin_ct: f32[6], 3, weight=f32[6], density=True",
-        ],
-    ),
-    Composite::many(
-        &[
-            "aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
-        ],
-        |a| {
-            let (x, edges) = (floating(a.tensor("self"))?.flatten(0, -1), a.tensor("bins"));
-            Ok(vec![histogram_between(a, x, edges)?, edges])
-        },
-        &["bins_tensor: f32[B], f32[4]"],
-    ),
-    Composite::one(
-        &["aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor"],
-        |a| {
-            a.reject("the result's size is the largest element, which a graph does not know; use scatter_add on zeros of a known size")
-        },
-        &[],
-    ),
 ];
 
 /// The divisor's correction from `unbiased` or `correction`.
@@ -196,76 +146,4 @@ fn covariance<'g>(
     let product = centred.matmul(weighted(centred).to(centred.dtype()).transpose(0, 1));
     let scaled = product / divisor.to(product.dtype()).maximum(0.0);
     Ok(scaled.squeeze(&[0, 1]))
-}
-
-/// The ends of a histogram as scalars: those given, or the data's if they are equal; a single point gets room on both sides.
-fn bounds(x: Value<'_>, low: f64, high: f64, room: f64) -> [Value<'_>; 2] {
-    let builder = x.builder();
-    let scalar = |number: f64| builder.full(x.dtype(), Shape::new(), number);
-    let (low, high) = if low == high && !x.numel().is(0) {
-        (x.amin(&[], false), x.amax(&[], false))
-    } else {
-        (scalar(low), scalar(high))
-    };
-    let single = low.eq(high);
-    [
-        single.where_(low - room, low),
-        single.where_(high + room, high),
-    ]
-}
-
-/// Sums of the call's weights between neighbouring edges, of which the last belongs to its bin, as a density if the call
-/// says so.
-fn histogram_between<'g>(a: &Args<'g>, x: Value<'g>, edges: Value<'g>) -> Result<Value<'g>> {
-    let bins = &edges.numel() - 1;
-    let passed = edges.unsqueeze(0).le(x.unsqueeze(1)).sum(&[1], false);
-    let top = gather(
-        edges,
-        0,
-        a.builder().full(DType::I64, vec![Dim::ONE], &bins),
-    );
-    let place = x.eq(top).where_(passed - 1, passed) - 1;
-    let ones = || a.builder().full(x.dtype(), x.shape(), 1.0);
-    let weights = a.optional_tensor("weight");
-    let weights = weights.map_or_else(ones, |weight| weight.to(x.dtype()).flatten(0, -1));
-    let count = count_into(place, bins.clone(), weights)?;
-    if !a.bool("density") {
-        return Ok(count);
-    }
-    let widths = edges.narrow(0, 1, bins.clone()) - edges.narrow(0, 0, bins);
-    Ok(count / (count.sum(&[], false) * widths))
-}
-
-/// Sums of weights by bin; elements outside of the ends, and not-a-number, count nowhere.
-fn histogram<'g>(
-    x: Value<'g>,
-    bins: i64,
-    low: Value<'g>,
-    high: Value<'g>,
-    weights: Value<'g>,
-) -> Result<Value<'g>> {
-    if bins < 1 {
-        return Err(Error::operator(format!("{bins} bins")));
-    }
-    let place = ((x - low) * bins / (high - low)).floor();
-    let inside = x.ge(low).logical_and(x.le(high));
-    let place = inside
-        .where_(place.minimum((bins - 1) as f64), -1.0)
-        .to(DType::I64);
-    count_into(place, Dim::from(bins), weights)
-}
-
-/// Sums of weights by place; places outside count nowhere.
-fn count_into<'g>(place: Value<'g>, bins: Dim, weights: Value<'g>) -> Result<Value<'g>> {
-    let builder = place.builder();
-    let inside = place.ge(0).logical_and(place.lt(&bins));
-    // One more bin takes what counts nowhere.
-    let slot = inside.where_(place, builder.full(DType::I64, Shape::new(), &bins));
-    let empty = builder.full(weights.dtype(), vec![&bins + 1], 0);
-    if place.numel().is(0) {
-        return Ok(empty.narrow(0, 0, bins));
-    }
-    Ok(empty
-        .scatter(0, slot, weights, ScatterFunction::Add)
-        .narrow(0, 0, bins))
 }

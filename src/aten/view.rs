@@ -199,6 +199,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::detach_copy(Tensor self) -> Tensor",
             "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)",
             "aten::data(Tensor(a) self) -> Tensor(a)",
+            "aten::_lazy_clone(Tensor self) -> Tensor",
             "aten::lift(Tensor self) -> Tensor",
             "aten::lift_fresh(Tensor(a) self) -> Tensor(a)",
             "aten::lift_fresh_copy(Tensor self) -> Tensor",

@@ -79,6 +79,11 @@ impl Importer<'_> {
             Returns::One => tensors.into_iter().next().unwrap_or(Datum::None),
             Returns::Tuple => Datum::tuple(tensors),
             Returns::List => self.list(tensors),
+            Returns::OneAndList => {
+                let rest = tensors.split_off(tensors.len().min(1));
+                tensors.push(self.list(rest));
+                Datum::tuple(tensors)
+            }
         })
     }
 
@@ -244,6 +249,8 @@ enum Returns {
     One,
     Tuple,
     List,
+    /// A tensor, and a list of all others.
+    OneAndList,
 }
 
 fn returns(operator: &Operator) -> Returns {
@@ -256,6 +263,7 @@ fn returns(operator: &Operator) -> Returns {
     let mut texts = operator.row.schemas.iter();
     match texts.find(|text| text.starts_with(&head)) {
         Some(text) if text.trim_end().ends_with("[]") => Returns::List,
+        Some(text) if text.contains("-> (Tensor hist, Tensor[]") => Returns::OneAndList,
         _ => Returns::Tuple,
     }
 }

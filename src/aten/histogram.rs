@@ -1,0 +1,191 @@
+//! Histograms.
+
+use super::index::gather;
+use super::positions::spaced;
+use super::reduce::floating;
+use super::{Args, Composite};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Value};
+use crate::op::ScatterFunction;
+use crate::shape::Shape;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &["aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"],
+        |a| {
+            let x = floating(a.tensor("self"))?.flatten(0, -1);
+            let [low, high] = ends(x, a.float("min"), a.float("max"), 1.0);
+            histogram_even(x, a.int("bins"), low, high)
+        },
+        &["f32[B], 4, -1, 1", "f32[2, 3], 5"],
+    ),
+    Composite::many(
+        &[
+            "aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
+            "aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
+        ],
+        |a| {
+            let points = floating(a.tensor("self"))?.flatten(0, -1).unsqueeze(-1);
+            histogram(a, points)
+        },
+        &[
+            "bin_ct: f32[B], 4, range=[-1.0, 1.0]",
+            "bin_ct: f32[6], 3, weight=f32[6], density=True",
+            "bins_tensor: f32[B], f32[4]",
+        ],
+    ),
+    Composite::many(
+        &[
+            "aten::histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
+            "aten::histogramdd.int_bins(Tensor self, int bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
+            "aten::histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
+        ],
+        |a| {
+            let x = floating(a.tensor("self"))?;
+            if x.rank() < 2 {
+                return Err(Error::operator(format!(
+                    "points are the rows of a matrix, not {}",
+                    x.ty()
+                )));
+            }
+            histogram(
+                a,
+                x.reshape(vec![Dim::product(&x.shape()[..x.rank() - 1]), x.size(-1)]),
+            )
+        },
+        &[
+            "f32[B, 2], [3, 2]",
+            "TensorList_bins: f32[5, 2], [f32[3], f32[4]]",
+        ],
+    ),
+    Composite::one(
+        &["aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor"],
+        |a| {
+            a.reject("the result's size is the largest element, which a graph does not know; use scatter_add on zeros of a known size")
+        },
+        &[],
+    ),
+];
+
+/// The ends of the bins as scalars: those given, or the data's if they are equal; a single point gets room on both sides.
+fn ends(x: Value<'_>, low: f64, high: f64, room: f64) -> [Value<'_>; 2] {
+    let builder = x.builder();
+    let scalar = |number: f64| builder.full(x.dtype(), Shape::new(), number);
+    let (low, high) = if low == high && !x.numel().is(0) {
+        (x.amin(&[], false), x.amax(&[], false))
+    } else {
+        (scalar(low), scalar(high))
+    };
+    let single = low.eq(high);
+    [
+        single.where_(low - room, low),
+        single.where_(high + room, high),
+    ]
+}
+
+/// Counts of a vector's elements in even bins; those outside of the ends, and not-a-number, count nowhere.
+fn histogram_even<'g>(
+    x: Value<'g>,
+    bins: i64,
+    low: Value<'g>,
+    high: Value<'g>,
+) -> Result<Value<'g>> {
+    if bins < 1 {
+        return Err(Error::operator(format!("{bins} bins")));
+    }
+    let place = ((x - low) * bins / (high - low)).floor();
+    let inside = x.ge(low).logical_and(x.le(high));
+    let place = inside
+        .where_(place.minimum((bins - 1) as f64), -1.0)
+        .to(DType::I64);
+    Ok(count_into(
+        place,
+        Dim::from(bins),
+        x.builder().full(x.dtype(), x.shape(), 1.0),
+    ))
+}
+
+/// The histogram of points, the rows of a matrix, then the edges of the bins of each coordinate.
+fn histogram<'g>(a: &Args<'g>, points: Value<'g>) -> Result<Vec<Value<'g>>> {
+    let [count, coordinates] = points.sizes()?;
+    let builder = a.builder();
+    let number = super::parts::count(builder, &coordinates)?;
+    let mut edges = Vec::new();
+    let mut place = builder.full(DType::I64, vec![count.clone()], 0);
+    let mut outside = builder.full(DType::Bool, vec![count.clone()], false);
+    for index in 0..number {
+        let x = points.select(1, index);
+        let own = edges_of(a, x, usize::try_from(index).unwrap_or(0))?;
+        let bins = &own.numel() - 1;
+        let bin = bin_of(x, own, &bins);
+        outside = outside.logical_or(bin.lt(0)).logical_or(bin.ge(&bins));
+        place = place * &bins + bin;
+        edges.push(own);
+    }
+    let sizes: Shape = edges.iter().map(|own| &own.numel() - 1).collect();
+    let weight = match a.optional_tensor("weight") {
+        Some(weight) => weight.to(points.dtype()).flatten(0, -1),
+        None => builder.full(points.dtype(), vec![count], 1.0),
+    };
+    let place = outside.where_(-1, place);
+    let mut histogram = count_into(place, Dim::product(&sizes), weight).reshape(sizes.clone());
+    if a.bool("density") {
+        let total = histogram.sum(&[], false);
+        for (axis, own) in edges.iter().enumerate() {
+            let size = sizes.get(axis).cloned().unwrap_or(Dim::ONE);
+            let mut shape = vec![Dim::ONE; sizes.len()];
+            if let Some(place) = shape.get_mut(axis) {
+                *place = size.clone();
+            }
+            let widths = own.narrow(0, 1, size.clone()) - own.narrow(0, 0, size);
+            histogram = histogram / widths.reshape(shape);
+        }
+        histogram = histogram / total;
+    }
+    Ok(std::iter::once(histogram).chain(edges).collect())
+}
+
+/// The edges of a coordinate's bins: given, or evenly spaced over the range or the data.
+fn edges_of<'g>(a: &Args<'g>, x: Value<'g>, index: usize) -> Result<Value<'g>> {
+    let given = match a.get("bins") {
+        Argument::Value(_) => return Ok(a.tensor("bins")),
+        Argument::List(items) => items,
+        _ => Vec::new(),
+    };
+    if let Some(Argument::Value(edges)) = given.get(index) {
+        return Ok(a.builder().value(*edges));
+    }
+    let bins = a.ints("bins");
+    let bins = bins.get(index).or(bins.first()).copied().unwrap_or(1);
+    let range = a.optional_floats("range").unwrap_or_default();
+    let [low, high] = match range.get(2 * index..2 * index + 2) {
+        Some([low, high]) => ends(x, *low, *high, 0.5),
+        _ if x.numel().is(0) => ends(x, 0.0, 1.0, 0.5),
+        _ => ends(x, 0.0, 0.0, 0.5),
+    };
+    spaced(low, high, bins.saturating_add(1))
+}
+
+/// The bin of each element: how many edges it has passed, less one. The last edge belongs to the last bin.
+fn bin_of<'g>(x: Value<'g>, edges: Value<'g>, bins: &Dim) -> Value<'g> {
+    let passed = edges.unsqueeze(0).le(x.unsqueeze(1)).sum(&[1], false);
+    let top = gather(edges, 0, x.builder().full(DType::I64, vec![Dim::ONE], bins));
+    x.eq(top).where_(passed - 1, passed) - 1
+}
+
+/// Sums of weights by place; places outside count nowhere.
+fn count_into<'g>(place: Value<'g>, bins: Dim, weights: Value<'g>) -> Value<'g> {
+    let builder = place.builder();
+    let inside = place.ge(0).logical_and(place.lt(&bins));
+    // One more bin takes what counts nowhere.
+    let slot = inside.where_(place, &bins);
+    let empty = builder.full(weights.dtype(), vec![&bins + 1], 0);
+    if place.numel().is(0) {
+        return empty.narrow(0, 0, bins);
+    }
+    empty
+        .scatter(0, slot, weights, ScatterFunction::Add)
+        .narrow(0, 0, bins)
+}
