@@ -233,3 +233,80 @@ fn too_small_a_tensor_is_an_error_with_its_place() {
         "{error}"
     );
 }
+
+/// Programs that were changed at random, a number or a word at a time, import or fail, and never panic.
+#[test]
+fn changed_programs_never_panic() {
+    let mut random = 0x2545_f491_4f6c_dd1du64;
+    let mut below = |limit: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random as usize % limit.max(1)
+    };
+    for (name, inputs) in [
+        ("two_layers.pt", vec![tensor("f32[2, 4]")]),
+        ("scripted.pt", vec![tensor("f32[3, 2]")]),
+    ] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/archives");
+        let records = unzip(&std::fs::read(folder.join(name)).unwrap());
+        for _ in 0..1500 {
+            let changed = records.iter().map(|(name, bytes)| {
+                let mut bytes = bytes.clone();
+                if name.ends_with(".py") {
+                    bytes = change(&String::from_utf8(bytes).unwrap(), &mut below).into_bytes();
+                }
+                (name.clone(), bytes)
+            });
+            let options = ImportOptions::forward(inputs.clone());
+            let archive = Archive::from_bytes(zip(changed.collect()));
+            let _ = archive.and_then(|archive| import(&archive, &options));
+        }
+    }
+}
+
+/// The text with a few of its words exchanged for others of it, or for numbers at the edge.
+fn change(text: &str, below: &mut impl FnMut(usize) -> usize) -> String {
+    let mut words: Vec<&str> = text
+        .split_inclusive(|c: char| !c.is_alphanumeric() && c != '_')
+        .collect();
+    for _ in 0..=below(3) {
+        let (here, there) = (below(words.len()), below(words.len()));
+        let edges = [
+            "0",
+            "-1",
+            "-9223372036854775808",
+            "9223372036854775807",
+            "None",
+            "inf",
+        ];
+        match below(3) {
+            0 => words.swap(here, there),
+            1 => words[here] = words[there],
+            _ => words[here] = edges[below(edges.len())],
+        }
+    }
+    words.concat()
+}
+
+fn unzip(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut archive = zip::ZipArchive::new(std::io::Cursor::new(bytes)).unwrap();
+    let files = (0..archive.len()).map(|index| {
+        let mut file = archive.by_index(index).unwrap();
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut file, &mut bytes).unwrap();
+        (file.name().to_string(), bytes)
+    });
+    files.collect()
+}
+
+fn zip(records: Vec<(String, Vec<u8>)>) -> Vec<u8> {
+    let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let options =
+        zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    for (name, bytes) in records {
+        writer.start_file(name, options).unwrap();
+        std::io::Write::write_all(&mut writer, &bytes).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}

@@ -13,6 +13,9 @@ use super::Importer;
 use super::datum::{Closure, Datum, Dict, List};
 use super::number::Number;
 
+/// Statements that a program may run, those of unrolled loops and inlined functions counted each time.
+const MOST_STATEMENTS: usize = 2_000_000;
+
 /// A function that is being run.
 #[derive(Clone)]
 pub struct Frame {
@@ -28,12 +31,23 @@ impl Importer<'_> {
     /// Runs statements; what a `return` among them gives.
     pub(super) fn block(&mut self, frame: &mut Frame, body: &[Statement]) -> Result<Option<Datum>> {
         for statement in body {
+            self.count_statement()?;
             self.visit(frame, statement.offset);
             if let Some(result) = self.statement(frame, &statement.kind)? {
                 return Ok(Some(result));
             }
         }
         Ok(None)
+    }
+
+    /// Functions that call each other more than once grow without bounds when they are inlined.
+    fn count_statement(&mut self) -> Result<()> {
+        self.statements += 1;
+        if MOST_STATEMENTS < self.statements {
+            let message = format!("a program that runs more than {MOST_STATEMENTS} statements");
+            return Err(Error::unsupported(message));
+        }
+        Ok(())
     }
 
     /// Says where the nodes that follow come from. Lines in PyTorch's own files are passed over for the user's line

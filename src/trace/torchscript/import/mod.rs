@@ -95,6 +95,8 @@ struct Importer<'a> {
     inputs: Vec<ValueId>,
     /// True once the program raised an exception.
     raised: bool,
+    /// Statements that were run.
+    statements: usize,
     /// Iterations of loops that were unrolled.
     unrolled: usize,
 }
@@ -114,6 +116,7 @@ impl<'a> Importer<'a> {
             calls: 0,
             inputs: Vec::new(),
             raised: false,
+            statements: 0,
             unrolled: 0,
         }
     }

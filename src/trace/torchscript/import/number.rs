@@ -224,7 +224,7 @@ fn true_division(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Number> {
     if let Some(by) = b.as_const() {
         return Ok(match by {
             0 => Number::Float(symbols.concrete(a)? as f64 / 0.0),
-            by if by < 0 => ratio(&-a, -by),
+            by if by < 0 => ratio(&-a, by.saturating_neg()),
             by => ratio(a, by),
         });
     }

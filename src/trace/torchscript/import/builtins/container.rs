@@ -6,6 +6,7 @@ use std::rc::Rc;
 use crate::error::{Error, Result};
 use crate::symbols::Symbols;
 
+use super::string::check_length;
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
 use crate::trace::torchscript::import::datum::{Datum, Dict, List};
@@ -90,14 +91,13 @@ impl Importer<'_> {
             ("copy" | "list", _) => self.list(items),
             ("add", [other]) => {
                 let more = other.items().unwrap_or_default();
+                check_length(items.len() + more.len())?;
                 self.list([items, more].concat())
             }
             ("mul", [Datum::Number(Number::Int(times))]) => {
                 let times = self.builder().symbols().concrete(times)?;
                 let times = usize::try_from(times).unwrap_or(0);
-                if 1 << 20 < items.len().saturating_mul(times) {
-                    return Err(Error::unsupported("a list of more than a million elements"));
-                }
+                check_length(items.len().saturating_mul(times))?;
                 let copies = std::iter::repeat_n(items, times);
                 self.list(copies.flatten().collect())
             }
@@ -129,6 +129,7 @@ impl Importer<'_> {
             ("append", [item]) => list.items.borrow_mut().push(item.clone()),
             ("extend" | "add_", [other]) => {
                 let more = other.items().unwrap_or_default();
+                check_length(list.items.borrow().len() + more.len())?;
                 list.items.borrow_mut().extend(more);
             }
             ("reverse", _) => list.items.borrow_mut().reverse(),

@@ -184,7 +184,7 @@ impl Importer<'_> {
         let step = self.builder().symbols().concrete(&step)?;
         let span = match step {
             0 => return Err(Error::source("a range has no step")),
-            step if step < 0 => (&start - &stop).ceil_div(&(-step).into()),
+            step if step < 0 => (&start - &stop).ceil_div(&step.saturating_neg().into()),
             step => (&stop - &start).ceil_div(&step.into()),
         };
         let builder = self.builder();

@@ -23,12 +23,17 @@ impl Importer<'_> {
             ("rstrip", _) => Datum::str(text.trim_end()),
             ("isdigit", _) => Datum::bool(text.chars().all(|c| c.is_ascii_digit())),
             ("ord", _) => Datum::int(text.chars().next().map_or(0, |c| i64::from(u32::from(c)))),
-            ("add", [Datum::Str(other)]) => Datum::str(&format!("{text}{other}")),
+            ("add", [Datum::Str(other)]) => {
+                check_length(text.len() + other.len())?;
+                Datum::str(&format!("{text}{other}"))
+            }
             ("mul", [Datum::Number(Number::Int(times))]) => {
                 let times = times
                     .as_const()
                     .and_then(|times| usize::try_from(times).ok());
-                Datum::str(&text.repeat(times.unwrap_or(0).min(1 << 16)))
+                let times = times.unwrap_or(0);
+                check_length(text.len().saturating_mul(times))?;
+                Datum::str(&text.repeat(times))
             }
             ("eq", [Datum::Str(other)]) => Datum::bool(text == other),
             ("ne", [Datum::Str(other)]) => Datum::bool(text != other),
@@ -45,6 +50,7 @@ impl Importer<'_> {
             ("join", [list]) => {
                 let items = list.items().unwrap_or_default();
                 let items: Vec<String> = items.iter().map(|item| self.display(item)).collect();
+                check_length(items.iter().map(|item| item.len() + text.len()).sum())?;
                 Datum::str(&items.join(text))
             }
             ("split", [Datum::Str(by), ..]) => {
@@ -101,4 +107,13 @@ impl Importer<'_> {
         let missing = || Error::source(format!("{text:?} has no character {index}"));
         Ok(Datum::str(&found.ok_or_else(missing)?.to_string()))
     }
+}
+
+/// Refuses texts and lists that a program makes longer than any model needs, before memory runs out.
+pub(super) fn check_length(length: usize) -> Result<()> {
+    if length <= 1 << 20 {
+        return Ok(());
+    }
+    let message = "a text or list of more than a million elements";
+    Err(Error::unsupported(message))
 }
