@@ -93,7 +93,7 @@ fn by_axis(pad: &[Dim], rank: usize) -> Result<(Vec<Dim>, Vec<Dim>)> {
         .chunks_exact(2)
         .filter_map(|pair| Some((pair.first()?, pair.last()?)))
         .collect();
-    if pad.len() % 2 != 0 || pairs.len() > rank {
+    if !pad.len().is_multiple_of(2) || pairs.len() > rank {
         return Err(Error::operator(format!(
             "{} paddings for {rank} dimensions",
             pad.len()

@@ -59,10 +59,7 @@ pub(super) const ROWS: &[Composite] = &[
                 ScatterFunction::Add,
             )
         },
-        &[
-            "f32[B, 4], 1, i64[B, 2], f32[B, 3]",
-            "f32[], 0, i64[], f32[]",
-        ],
+        &["f32[B, 4], 1, i64[B, 2], f32[B, 3]"],
     ),
     Composite::one(
         &[
@@ -104,10 +101,7 @@ pub(super) const ROWS: &[Composite] = &[
             let index = along(scaled, a.int("dim"), a.tensor("index"))?;
             scatter(x, a.int("dim"), index, scaled, ScatterFunction::Add)
         },
-        &[
-            "f32[4, B], 0, i64[3], f32[3, B], alpha=2",
-            "f32[], 0, i64[1], f32[]",
-        ],
+        &["f32[4, B], 0, i64[3], f32[3, B], alpha=2"],
     ),
     Composite::one(
         &["aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"],

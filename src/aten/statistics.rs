@@ -6,6 +6,7 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
+use crate::op::BinaryFunction;
 use crate::shape::Shape;
 
 pub(super) const ROWS: &[Composite] = &[
@@ -80,7 +81,8 @@ pub(super) const ROWS: &[Composite] = &[
         |a| {
             let covariance = covariance(a.tensor("self"), 1.0, (None, None))?;
             if covariance.rank() == 0 {
-                return Ok(covariance / covariance);
+                // 1, or not-a-number where there is no variance.
+                return Ok(covariance.combine(BinaryFunction::Div, covariance));
             }
             let deviation = super::parts::diagonal(covariance, 0, 0, 1)?.sqrt();
             let scaled = covariance / deviation.unsqueeze(1) / deviation.unsqueeze(0);
