@@ -323,9 +323,11 @@ impl Graph {
             inputs: list(&self.inputs),
             nodes: nodes.collect(),
             outputs: list(&self.outputs),
-            input_trees: (!self.has_plain_inputs())
-                .then(|| self.input_trees.clone())
-                .unwrap_or_default(),
+            input_trees: if self.has_plain_inputs() {
+                Vec::new()
+            } else {
+                self.input_trees.clone()
+            },
             output_tree: self
                 .output_tree
                 .clone()

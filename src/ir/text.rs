@@ -32,6 +32,7 @@
 mod parse;
 mod print;
 mod scan;
+mod tree;
 
 pub use parse::{parse_graph, parse_module};
 pub use print::{print_graph, print_module, print_node};

@@ -172,7 +172,7 @@ impl<'a> Constants<'a> {
             .graph
             .nodes
             .iter()
-            .filter(|node| !node.results.iter().any(|result| is_known(result)));
+            .filter(|node| !node.results.iter().any(is_known));
         let mut frontier: Vec<ValueId> = others
             .flat_map(Node::operands)
             .chain(self.graph.outputs.iter().copied())

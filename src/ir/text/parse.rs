@@ -11,7 +11,7 @@ use super::scan::{Scanner, number};
 use crate::ir::assemble::{Assembly, WeightTypes, complete_call, is_symbol, primitive};
 use crate::ir::dictionary::{Dictionary, Parameter, Style};
 use crate::ir::graph::{Argument, Graph, Module, Op, Region, ValueId, Weights};
-use crate::ir::tree::{Constant, Input, Tree};
+use crate::ir::tree::{Input, Tree};
 use crate::ir::verify::DEEPEST;
 
 /// Reads graphs, and the types of their weights in front of them; the module that is returned has no weights.
@@ -45,8 +45,8 @@ pub fn parse_graph(text: &str, dictionary: &dyn Dictionary) -> Result<Graph> {
     }
 }
 
-struct Parser<'a> {
-    scanner: Scanner<'a>,
+pub(super) struct Parser<'a> {
+    pub(super) scanner: Scanner<'a>,
     dictionary: &'a dyn Dictionary,
     weights: WeightTypes,
     /// How many graphs, lists or trees the position is nested in.
@@ -81,7 +81,10 @@ impl<'a> Parser<'a> {
     }
 
     /// Goes one level deeper, but not without end.
-    fn nested<T>(&mut self, read: impl FnOnce(&mut Parser<'a>) -> Result<T>) -> Result<T> {
+    pub(super) fn nested<T>(
+        &mut self,
+        read: impl FnOnce(&mut Parser<'a>) -> Result<T>,
+    ) -> Result<T> {
         if DEEPEST < self.depth {
             let here = self.scanner.position();
             return Err(self.scanner.error_at(here, "this is nested too deeply"));
@@ -453,7 +456,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Items between brackets, and whether a comma stands behind the last one.
-    fn items<T>(
+    pub(super) fn items<T>(
         &mut self,
         open: &str,
         close: &str,
@@ -500,66 +503,5 @@ impl<'a> Parser<'a> {
                 })
             }
         }
-    }
-
-    fn tree(&mut self) -> Result<Tree> {
-        let item: &mut dyn FnMut(&mut Parser<'a>) -> Result<Tree> =
-            &mut |parser| parser.nested(Parser::tree);
-        match self.scanner.peek() {
-            Some('(') => self
-                .items("(", ")", item)
-                .map(|(items, _)| Tree::Tuple(items)),
-            Some('[') => self
-                .items("[", "]", item)
-                .map(|(items, _)| Tree::List(items)),
-            Some('{') => self.fields("{", "}", ":").map(Tree::Dict),
-            Some('"') => self
-                .scanner
-                .quoted()
-                .map(|text| Tree::Constant(Constant::Str(text))),
-            Some('#') => Ok(Tree::Tensor(self.output_index()?)),
-            _ => self.leaf_or_named(),
-        }
-    }
-
-    fn fields(&mut self, open: &str, close: &str, separator: &str) -> Result<Vec<(String, Tree)>> {
-        let read = &mut |parser: &mut Parser<'a>| {
-            let key = parser.scanner.name()?;
-            parser.scanner.expect(separator)?;
-            Ok((key, parser.nested(Parser::tree)?))
-        };
-        self.items(open, close, read).map(|(items, _)| items)
-    }
-
-    fn output_index(&mut self) -> Result<usize> {
-        self.scanner.expect("#")?;
-        let start = self.scanner.position();
-        let index = usize::try_from(self.scanner.integer()?);
-        index.map_err(|_| self.scanner.error_at(start, "this is no index"))
-    }
-
-    fn leaf_or_named(&mut self) -> Result<Tree> {
-        let start = self.scanner.position();
-        if self.scanner.word() == Some("namedtuple") {
-            let name = self.scanner.name()?;
-            return Ok(Tree::NamedTuple(name, self.fields("(", ")", "=")?));
-        }
-        self.scanner.go_back(start);
-        if self.scanner.word() == Some("number") {
-            return Ok(Tree::Number(self.output_index()?));
-        }
-        self.scanner.go_back(start);
-        let text = self.scanner.until(",)]}");
-        if text == "none" {
-            return Ok(Tree::Constant(Constant::None));
-        }
-        if let Some(number) = number(text) {
-            return Ok(Tree::Constant(Constant::Number(number)));
-        }
-        let size = text
-            .strip_prefix("size(")
-            .and_then(|rest| rest.strip_suffix(')'));
-        let dim = self.scanner.locate(start, size.unwrap_or(text).parse())?;
-        Ok(Tree::Size(dim))
     }
 }

@@ -8,11 +8,11 @@ use crate::error::Place;
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 
+use super::tree::print_tree;
 use super::{KEYWORDS, is_plain, is_plain_path};
 use crate::ir::assemble::{attributes, split_call};
 use crate::ir::dictionary::{Dictionary, Parameter, Style};
 use crate::ir::graph::{Argument, Definition, Graph, Module, Node, Op, Region, ValueId};
-use crate::ir::tree::{Constant, Tree};
 
 /// The text form of a module: the types of its weights, then its graphs.
 pub fn print_module(module: &Module, dictionary: &dyn Dictionary) -> String {
@@ -132,16 +132,18 @@ impl<'a> Printer<'a> {
             .map(|guard| format!("guard {guard}{}", place(&guard.place)));
         let mut lines: Vec<String> = sizes.chain(guards).collect();
         if !(is_entry && graph.has_plain_inputs()) {
-            lines.extend(
-                graph.input_trees.iter().map(|input| {
-                    format!("argument {} = {}", quoted(&input.name), tree(&input.tree))
-                }),
-            );
+            lines.extend(graph.input_trees.iter().map(|input| {
+                format!(
+                    "argument {} = {}",
+                    quoted(&input.name),
+                    print_tree(&input.tree)
+                )
+            }));
         }
         if let Some(output) = &graph.output_tree
             && !(is_entry && graph.has_plain_outputs())
         {
-            lines.push(format!("result {}", tree(output)));
+            lines.push(format!("result {}", print_tree(output)));
         }
         lines
     }
@@ -259,7 +261,7 @@ impl<'a> Printer<'a> {
 }
 
 /// A size as an argument; a symbol that reads as something else is marked.
-fn size(dim: &Dim, is_taken: &dyn Fn(&str) -> bool) -> String {
+pub(super) fn size(dim: &Dim, is_taken: &dyn Fn(&str) -> bool) -> String {
     match dim.as_symbol() {
         Some(name) if KEYWORDS.contains(&&**name) || is_taken(name) => format!("size({name})"),
         _ => dim.to_string(),
@@ -281,33 +283,6 @@ fn attribute(value: &Json) -> String {
             format!("{{{}}}", fields.join(", "))
         }
         other => other.to_string(),
-    }
-}
-
-fn tree(tree: &Tree) -> String {
-    let list = |items: &[Tree]| items.iter().map(self::tree).collect::<Vec<_>>().join(", ");
-    let fields = |items: &[(String, Tree)], separator: &str, name: fn(&str) -> String| {
-        let field =
-            |(key, item): &(String, Tree)| format!("{}{separator}{}", name(key), self::tree(item));
-        items.iter().map(field).collect::<Vec<_>>().join(", ")
-    };
-    match tree {
-        Tree::Tensor(index) => format!("#{index}"),
-        Tree::Number(index) => format!("number #{index}"),
-        Tree::Constant(Constant::Str(text)) => json_string(text),
-        Tree::Constant(constant) => constant.to_string(),
-        Tree::Size(dim) => size(dim, &|name| name == "namedtuple" || name == "number"),
-        Tree::Tuple(items) if items.len() == 1 => format!("({},)", list(items)),
-        Tree::Tuple(items) => format!("({})", list(items)),
-        Tree::List(items) => format!("[{}]", list(items)),
-        Tree::Dict(items) => format!("{{{}}}", fields(items, ": ", json_string)),
-        Tree::NamedTuple(name, items) => {
-            format!(
-                "namedtuple {}({})",
-                quoted(name),
-                fields(items, "=", quoted)
-            )
-        }
     }
 }
 
@@ -334,7 +309,7 @@ fn place(place: &Place) -> String {
     }
 }
 
-fn quoted(name: &str) -> String {
+pub(super) fn quoted(name: &str) -> String {
     if is_plain(name) {
         name.to_string()
     } else {
@@ -342,6 +317,6 @@ fn quoted(name: &str) -> String {
     }
 }
 
-fn json_string(text: &str) -> String {
+pub(super) fn json_string(text: &str) -> String {
     Json::String(text.to_string()).to_string()
 }

@@ -1,0 +1,218 @@
+//! Sizes as text: `2*B + 1`, `floordiv(a, b)`, `min(a, b)`, `max(a, b)`.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{Atom, Dim, Repr};
+use crate::error::{Error, Result};
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sum = match &self.0 {
+            Repr::Const(value) => return write!(f, "{value}"),
+            Repr::Sum(sum) => sum,
+        };
+        for (index, (product, coefficient)) in sum.terms.iter().enumerate() {
+            let sign = if *coefficient < 0 { "-" } else { "+" };
+            match (index, sign) {
+                (0, "-") => f.write_str("-")?,
+                (0, _) => {}
+                _ => write!(f, " {sign} ")?,
+            }
+            if coefficient.abs() != 1 {
+                write!(f, "{}*", coefficient.unsigned_abs())?;
+            }
+            for (position, atom) in product.iter().enumerate() {
+                if position > 0 {
+                    f.write_str("*")?;
+                }
+                write!(f, "{atom}")?;
+            }
+        }
+        match sum.constant {
+            0 => Ok(()),
+            constant if constant < 0 => write!(f, " - {}", constant.unsigned_abs()),
+            constant => write!(f, " + {constant}"),
+        }
+    }
+}
+
+impl fmt::Display for Atom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Atom::Symbol(name) => f.write_str(name),
+            Atom::FloorDiv(a, b) => write!(f, "floordiv({a}, {b})"),
+            Atom::Min(a, b) => write!(f, "min({a}, {b})"),
+            Atom::Max(a, b) => write!(f, "max({a}, {b})"),
+        }
+    }
+}
+
+impl fmt::Debug for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for Dim {
+    type Err = Error;
+
+    /// Sums and products of numbers, names, `floordiv(a, b)`, `min(a, b)`, `max(a, b)` and parentheses.
+    fn from_str(text: &str) -> Result<Dim> {
+        let mut parser = Parser {
+            rest: text,
+            depth: 0,
+        };
+        let dim = parser.sum()?;
+        match parser.peek() {
+            None => Ok(dim),
+            Some(_) => Err(Error::format(format!(
+                "{:?} is left over in the size {text:?}",
+                parser.rest
+            ))),
+        }
+    }
+}
+
+/// Nesting beyond this is refused, so that no input exhausts the stack.
+const DEEPEST: usize = 64;
+
+/// Products of more terms and factors are refused, so that no input exhausts the memory.
+const LARGEST: usize = 10_000;
+
+struct Parser<'a> {
+    rest: &'a str,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn peek(&mut self) -> Option<char> {
+        self.rest = self.rest.trim_start();
+        self.rest.chars().next()
+    }
+
+    fn eat(&mut self, wanted: char) -> bool {
+        let found = self.peek() == Some(wanted);
+        if found {
+            self.rest = self.rest.get(wanted.len_utf8()..).unwrap_or_default();
+        }
+        found
+    }
+
+    fn expect(&mut self, wanted: char) -> Result<()> {
+        if self.eat(wanted) {
+            Ok(())
+        } else {
+            Err(Error::format(format!(
+                "expected {wanted:?} before {:?} in a size",
+                self.rest
+            )))
+        }
+    }
+
+    fn sum(&mut self) -> Result<Dim> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(Error::format("a size is nested too deeply"));
+        }
+        let mut total = if self.eat('-') {
+            -&self.product()?
+        } else {
+            self.product()?
+        };
+        loop {
+            if self.eat('+') {
+                total = total + self.product()?;
+            } else if self.eat('-') {
+                total = total - self.product()?;
+            } else {
+                self.depth -= 1;
+                return Ok(total);
+            }
+        }
+    }
+
+    fn product(&mut self) -> Result<Dim> {
+        let mut total = self.factor()?;
+        while self.eat('*') {
+            let factor = self.factor()?;
+            if LARGEST < total.length() * factor.length() {
+                return Err(Error::format(
+                    "a size is too long when it is multiplied out",
+                ));
+            }
+            total = total * factor;
+        }
+        Ok(total)
+    }
+
+    fn factor(&mut self) -> Result<Dim> {
+        if self.eat('(') {
+            let inner = self.sum()?;
+            self.expect(')')?;
+            return Ok(inner);
+        }
+        let word = self.word()?;
+        if let Ok(value) = word.parse::<i64>() {
+            return Ok(Dim::from(value));
+        }
+        if !word.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+            return Err(Error::format(format!("{word:?} is not a size")));
+        }
+        if !self.eat('(') {
+            return Ok(Dim::symbol(word.as_str()));
+        }
+        let first = self.sum()?;
+        self.expect(',')?;
+        let second = self.sum()?;
+        self.expect(')')?;
+        match word.as_str() {
+            "floordiv" => Ok(first.floor_div(&second)),
+            "min" => Ok(first.minimum(&second)),
+            "max" => Ok(first.maximum(&second)),
+            _ => Err(Error::format(format!("{word} is not a function of sizes"))),
+        }
+    }
+
+    fn word(&mut self) -> Result<String> {
+        self.peek();
+        let end = self
+            .rest
+            .find(|c: char| !c.is_alphanumeric() && c != '_')
+            .unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        if word.is_empty() {
+            return Err(Error::format(format!(
+                "expected a size before {:?}",
+                self.rest
+            )));
+        }
+        self.rest = rest;
+        Ok(word.to_string())
+    }
+}
+
+impl Serialize for Dim {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self.as_const() {
+            Some(value) => serializer.serialize_i64(value),
+            None => serializer.collect_str(self),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Dim {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Dim, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(i64),
+            Text(String),
+        }
+        match Form::deserialize(deserializer)? {
+            Form::Number(value) => Ok(Dim::from(value)),
+            Form::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}

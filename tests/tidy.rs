@@ -1,0 +1,168 @@
+//! Rules of the source that a compiler does not check: the order of modules, words that must not stay, lengths of files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Modules in reading order, in layers: a module uses only modules in the layers above its own, and those in front of it in
+/// its own layer.
+const ORDER: &[&[&str]] = &[
+    &[
+        "error",
+        "dim",
+        "dtype",
+        "shape",
+        "scalar",
+        "symbols",
+        "tensor",
+        "mapping",
+        "tensor_file",
+    ],
+    &["kernel"],
+    &["op"],
+    &["ir"],
+    &["aten"],
+    &["interp"],
+    &["item", "compare"],
+    &["pass"],
+    &["trace"],
+    &["cases"],
+    &["gpu"],
+    &["model"],
+    &["cli"],
+    &["main"],
+];
+
+/// Uses against the order, each with its reason.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[(
+    "tensor_file",
+    "trace",
+    "files of torch.save are pickles, which TorchScript archives hold too",
+)];
+
+/// Layers that use only some of the modules above them.
+const NARROW: &[(&str, &[&str])] = &[(
+    "gpu",
+    &[
+        "error", "dim", "dtype", "shape", "scalar", "symbols", "tensor", "mapping", "kernel", "gpu",
+    ],
+)];
+
+/// Words that mean unfinished work.
+const FORBIDDEN: &[&str] = &["todo!", "dbg!", "unimplemented!", "FIXME", "XXX"];
+
+/// Files are better read when they are shorter than this; longer ones are listed, not refused.
+const LONG: usize = 500;
+
+struct Source {
+    path: PathBuf,
+    /// The top module that the file belongs to.
+    module: String,
+    text: String,
+}
+
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut folders = vec![root.clone()];
+    let mut sources = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let inside = path.strip_prefix(&root).expect("a path in src");
+                let first = inside.components().next().expect("a name");
+                let module = Path::new(first.as_os_str()).with_extension("");
+                sources.push(Source {
+                    module: module.to_string_lossy().into_owned(),
+                    text: std::fs::read_to_string(&path).expect("a text"),
+                    path,
+                });
+            }
+        }
+    }
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    sources
+}
+
+/// The code of a file in front of its unit tests, which may use whatever they like, without comments.
+fn code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
+    let lines = source.text.lines().enumerate();
+    let lines = lines.take_while(|(_, line)| !line.starts_with("#[cfg(test)]"));
+    let code = lines.map(|(index, line)| (index + 1, line.split("//").next().unwrap_or_default()));
+    code.filter(|(_, line)| !line.is_empty())
+}
+
+/// Top modules that a line names by `crate::`.
+fn used(line: &str) -> Vec<&str> {
+    let mut parts = line.split("crate::");
+    parts.next();
+    parts
+        .flat_map(|part| match part.strip_prefix('{') {
+            Some(list) => list.split(',').collect(),
+            None => vec![part],
+        })
+        .filter_map(|part| {
+            let part = part.trim();
+            let end = part.find(|c: char| !c.is_alphanumeric() && c != '_');
+            let word = part.get(..end.unwrap_or(part.len()))?;
+            word.starts_with(|c: char| c.is_lowercase()).then_some(word)
+        })
+        .collect()
+}
+
+#[test]
+fn modules_use_only_what_stands_above_them() {
+    let place: BTreeMap<&str, usize> = ORDER
+        .iter()
+        .flat_map(|layer| layer.iter())
+        .enumerate()
+        .map(|(index, module)| (*module, index))
+        .collect();
+    let mut faults = Vec::new();
+    for source in sources() {
+        let from = source.module.as_str();
+        if !place.contains_key(from) && from != "lib" {
+            faults.push(format!(
+                "{from} stands in no layer of ORDER in tests/tidy.rs"
+            ));
+        }
+        let narrow = NARROW.iter().find(|(module, _)| *module == from);
+        for (line, text) in code(&source) {
+            for to in used(text).into_iter().filter(|to| place.contains_key(to)) {
+                let is_above = to == from || place.get(to) < place.get(from);
+                let is_allowed = narrow.is_none_or(|(_, allowed)| allowed.contains(&to));
+                let excepted = EXCEPTIONS.iter().any(|(a, b, _)| (*a, *b) == (from, to));
+                if !(excepted || is_above && is_allowed) {
+                    let path = source.path.display();
+                    faults.push(format!("{path}:{line}: {from} uses {to}"));
+                }
+            }
+        }
+    }
+    faults.dedup();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn nothing_unfinished_stays() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        for (index, line) in source.text.lines().enumerate() {
+            if let Some(word) = FORBIDDEN.iter().find(|word| line.contains(*word)) {
+                faults.push(format!("{}:{}: {word}", source.path.display(), index + 1));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn lengths_of_files() {
+    for source in sources() {
+        let length = source.text.lines().count();
+        if LONG < length {
+            println!("{}: {length} lines", source.path.display());
+        }
+    }
+}
