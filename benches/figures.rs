@@ -4,6 +4,8 @@
 //! empty and with a warm shader cache, median latency in the steady state on the device and on the host, peak memory.
 //! With `PYTHON` set to an interpreter that has PyTorch, its eager mode on two threads stands beside them.
 
+#![expect(clippy::print_stdout, reason = "the table is what it is for")]
+
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -7,6 +7,8 @@
 //!
 //! Without arguments it reads one of the handwritten digits in `examples/digits`.
 
+#![expect(clippy::print_stdout, reason = "an example talks to its user")]
+
 use std::error::Error;
 use std::path::PathBuf;
 

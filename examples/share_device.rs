@@ -7,6 +7,8 @@
 //! The application opens the device, has the digit reader run on it, and finds the likeliest digit of each image with a
 //! shader of its own that reads the network's output buffer. Only the answers are read back.
 
+#![expect(clippy::print_stdout, reason = "an example talks to its user")]
+
 use std::error::Error;
 
 use onionskin::gpu::Input;
