@@ -62,13 +62,15 @@ fn round_bf16(x: f32) -> f32 {
     return select(bitcast<f32>(rounded), x, is_nan(x));
 }
 
-// Truncated; not-a-number gives 0.
+// Truncated; what fits no integer gives the lowest, as on x86-64.
 fn truncate_i32(x: f32) -> i32 {
-    return select(i32(clamp(x, -2147483648.0, 2147483520.0)), 0, is_nan(x));
+    let fits = x >= -2147483648.0 && x < 2147483648.0;
+    return select(-2147483648, i32(select(0.0, x, fits)), fits);
 }
 
 fn truncate_i64(x: f32) -> i64 {
-    return select(i64(clamp(x, -9223372036854775808.0, 9223371487098961920.0)), 0li, is_nan(x));
+    let fits = x >= -9223372036854775808.0 && x < 9223372036854775808.0;
+    return select(-9223372036854775807li - 1li, i64(select(0.0, x, fits)), fits);
 }
 
 // x · 2ⁿ for n in -252..=254, in two steps so that results near the ends of the range are right.
@@ -533,11 +535,11 @@ fn digamma_of(x: f32) -> f32 {
     if is_nan(x) || x > 0.0 {
         return select(digamma_of_positive(x), x, is_nan(x) || x == infinity());
     }
-    let fraction = x - floor(x);
-    if fraction == 0.0 {
+    let rest = x - round(x);
+    if rest == 0.0 {
         return not_a_number();
     }
-    return digamma_of_positive(1.0 - x) - 3.1415927 / tan_of(3.1415927 * select(fraction, fraction - 1.0, fraction > 0.5));
+    return digamma_of_positive(1.0 - x) - 3.1415927 / tan_of(3.1415927 * rest);
 }
 
 // A product and what rounding takes from it.

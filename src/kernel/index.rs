@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::expr::{Expr, Pool, Type};
+use super::expr::{Expr, Node, Pool, Type};
 use crate::dim::Dim;
 
 /// `Σ coefficient · atom + constant`, atoms in rising order.
@@ -276,12 +276,23 @@ impl Index {
             .terms
             .iter()
             .partition(|(_, coefficient)| !is_negative(coefficient));
-        for (atom, coefficient) in plus {
+        // Loop variables come last, the innermost at the end, so that the sum in front of each is computed outside of its
+        // loop.
+        let is_variable = |(atom, _): &&(Atom, Dim)| match atom {
+            Atom::Expr(expr, _) => matches!(pool.node(*expr), Node::Variable(_)),
+            _ => false,
+        };
+        let (variables, fixed): (Vec<_>, Vec<_>) = plus.into_iter().partition(is_variable);
+        for (atom, coefficient) in fixed {
             let term = emit_term(atom, coefficient, pool);
-            sum = Some(sum.map_or(term, |sum| pool.call("x + y", Type::U32, &[sum, term])));
+            sum = Some(add(sum, term, pool));
         }
-        if sum.is_none() || !self.constant.is(0) {
+        if !self.constant.is(0) || (sum.is_none() && variables.is_empty()) {
             sum = Some(emit_constant(sum, &self.constant, pool));
+        }
+        for (atom, coefficient) in variables {
+            let term = emit_term(atom, coefficient, pool);
+            sum = Some(add(sum, term, pool));
         }
         let mut sum = sum.unwrap_or_else(|| pool.number(0));
         for (atom, coefficient) in minus {
@@ -290,6 +301,10 @@ impl Index {
         }
         sum
     }
+}
+
+fn add(sum: Option<Expr>, term: Expr, pool: &mut Pool) -> Expr {
+    sum.map_or(term, |sum| pool.call("x + y", Type::U32, &[sum, term]))
 }
 
 fn emit_constant(sum: Option<Expr>, constant: &Dim, pool: &mut Pool) -> Expr {

@@ -76,7 +76,7 @@ unary_functions! {
     Round "round" Float(f64::round_ties_even), "round(x)", (-9.0, 9.0);
     Trunc "trunc" Float(f64::trunc), "trunc(x)", (-9.0, 9.0);
     Sqrt "sqrt" Float(f64::sqrt), "sqrt(x)", (0.0, 9.0);
-    Rsqrt "rsqrt" Float(|x| 1.0 / x.sqrt()), "inverseSqrt(x)", (0.1, 9.0);
+    Rsqrt "rsqrt" Float(|x| 1.0 / x.sqrt()), "1.0 / sqrt(x)", (0.1, 9.0);
     Exp "exp" Float(f64::exp), "exp_of(x)", (-9.0, 9.0);
     Exp2 "exp2" Float(f64::exp2), "exp2_of(x)", (-9.0, 9.0);
     Expm1 "expm1" Float(f64::exp_m1), "expm1_of(x)", (-3.0, 3.0);

@@ -3,7 +3,9 @@
 use super::dot::{accumulators, named, products, tile, zero};
 use super::element::{Scope, operand};
 use super::fuse::Group;
-use super::kernel::{Lowered, clamped, guarded, invocation, repeat, repeat_all, store, workgroups};
+use super::kernel::{
+    Lowered, clamped, guarded, invocation, pieces, repeat, repeat_all, store, workgroups,
+};
 use super::position::Position;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
@@ -222,8 +224,8 @@ impl Tile {
         let tiles = [
             sizes.batch.clone(),
             sizes.groups.clone(),
-            sizes.outputs.ceil_div(&Dim::from(height)),
-            sizes.positions.ceil_div(&Dim::from(width)),
+            pieces(&sizes.outputs, height),
+            pieces(&sizes.positions, width),
         ];
         let count = Dim::product(&tiles);
         let (index, surplus) = invocation(scope, &count);

@@ -2,7 +2,7 @@
 
 use super::element::{Scope, operand};
 use super::fuse::Group;
-use super::kernel::{Lowered, clamped, guarded, invocation, repeat, store, workgroups};
+use super::kernel::{Lowered, clamped, guarded, invocation, pieces, repeat, store, workgroups};
 use super::position::Position;
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -29,8 +29,8 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Low
     };
     let (height, width) = (tile(rows), tile(columns));
     let mut tiles: Vec<Dim> = batch.to_vec();
-    tiles.push(rows.ceil_div(&Dim::from(height)));
-    tiles.push(columns.ceil_div(&Dim::from(width)));
+    tiles.push(pieces(rows, height));
+    tiles.push(pieces(columns, width));
     let count = Dim::product(&tiles);
     let (index, surplus) = invocation(&mut scope, &count);
     let mut place = index::coordinates(&index, &tiles);

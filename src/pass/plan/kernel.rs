@@ -104,6 +104,11 @@ pub fn invocation(scope: &mut Scope, count: &Dim) -> (Index, Statement) {
     (number, Statement::ReturnIf(surplus))
 }
 
+/// How many pieces of a number of elements cover a size; written so that it reads well.
+pub fn pieces(size: &Dim, piece: usize) -> Dim {
+    (size + &Dim::from(piece) - 1).floor_div(&Dim::from(piece))
+}
+
 /// Workgroups for so many invocations.
 pub fn workgroups(count: &Dim) -> Workgroups {
     Workgroups::Linear(count.ceil_div(&Dim::from(INVOCATIONS)))

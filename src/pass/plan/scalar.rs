@@ -201,7 +201,7 @@ pub fn binary(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr, dtype
 fn comparison(function: BinaryFunction, ty: Type, same: bool) -> Option<String> {
     use BinaryFunction::{
         BitwiseAnd, BitwiseOr, BitwiseXor, Eq, Ge, Gt, Le, LogicalAnd, LogicalOr, LogicalXor, Lt,
-        Ne,
+        Ne, ShiftLeft, ShiftRight,
     };
     let is_float = matches!(ty, Type::F32 | Type::F64);
     let template = match (function, ty) {
@@ -214,10 +214,14 @@ fn comparison(function: BinaryFunction, ty: Type, same: bool) -> Option<String> 
         (LogicalAnd | BitwiseAnd, Type::Bool) => "x && y",
         (LogicalOr | BitwiseOr, Type::Bool) => "x || y",
         (LogicalXor | BitwiseXor, Type::Bool) => "x != y",
+        (ShiftLeft, Type::Bool) => "x",
+        (ShiftRight, Type::Bool) => "x && !y",
         (Lt, Type::Bool) => "y && !x",
         (Le, Type::Bool) => "y || !x",
         (Gt, Type::Bool) => "x && !y",
         (Ge, Type::Bool) => "x || !y",
+        // WGSL's != is false for not-a-number on some drivers.
+        (Ne, Type::F32 | Type::F64) => "!(x == y)",
         (Eq | Ne | Lt | Le | Gt | Ge | LogicalAnd | LogicalOr | LogicalXor, _) => function.wgsl(),
         _ => return None,
     };
