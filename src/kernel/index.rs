@@ -159,6 +159,10 @@ impl Index {
         if divisor.is(1) {
             return self.clone();
         }
+        // There is no element to be found in a shape without elements.
+        if divisor.is(0) {
+            return Index::zero();
+        }
         let (multiple, rest) = self.split(divisor);
         if rest.is_below(divisor) {
             return multiple;
@@ -180,7 +184,7 @@ impl Index {
 
     /// The remainder by a positive size.
     pub fn rem(&self, divisor: &Dim) -> Index {
-        if divisor.is(1) {
+        if divisor.is(1) || divisor.is(0) {
             return Index::zero();
         }
         let (_, rest) = self.split(divisor);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::position::Position;
 use super::scalar;
-use crate::dim::Dim;
+use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Definition, Graph, Node, Op, Primitive, ValueId};
@@ -13,6 +13,12 @@ use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::Index;
 use crate::kernel::plan::{Access, Capabilities, Storage};
 use crate::op::{Concat, Expand, Gather, Pad, Slice, Unfold};
+use crate::scalar::Scalar;
+use crate::tensor::Tensor;
+
+/// Names that the statements of kernels give to variables; buffers have others.
+const VARIABLES: &str = "sum product largest smallest part total lost before best best_index rank local index round \
+                         width shares channel tap k j i workgroup workgroups";
 
 /// A buffer of a kernel and what lies in it.
 pub struct Binding {
@@ -51,7 +57,7 @@ impl<'a> Scope<'a> {
             stored,
             pool: Pool::default(),
             buffers: Vec::new(),
-            names: std::collections::BTreeSet::new(),
+            names: VARIABLES.split(' ').map(String::from).collect(),
             computed: BTreeMap::new(),
             known: HashMap::new(),
         }
@@ -282,10 +288,7 @@ impl<'a> Scope<'a> {
     /// A signed index as a coordinate of an axis of this size.
     pub fn wrapped(&mut self, index: Expr, size: &Dim) -> Index {
         let pool = &mut self.pool;
-        let index = match pool.ty(index) {
-            Type::I32 => index,
-            _ => pool.call("i32(x)", Type::I32, &[index]),
-        };
+        let index = scalar::cast(pool, index, DType::I64, DType::I32, self.capabilities);
         let number = pool.size(size);
         let within = pool.call("wrap_index(x, y)", Type::U32, &[index, number]);
         pool.set_label(within, "picked");
@@ -374,6 +377,9 @@ impl<'a> Scope<'a> {
             });
         }
         let result = self.graph.ty(value).dtype;
+        if let Some(folded) = self.fold(primitive, &operands, dtype, result)? {
+            return Ok(folded);
+        }
         let pool = &mut self.pool;
         Ok(match (primitive, operands.as_slice()) {
             (Primitive::Unary(unary), [x]) => scalar::unary(pool, unary.function, *x, dtype),
@@ -384,6 +390,41 @@ impl<'a> Scope<'a> {
             (Primitive::Cast(_), [x]) => scalar::cast(pool, *x, dtype, result, self.capabilities),
             _ => return Err(not_planned(node)),
         })
+    }
+
+    /// The result for numbers alone, by the oracle: WGSL does not accept every constant expression.
+    fn fold(
+        &mut self,
+        primitive: &Primitive,
+        operands: &[Expr],
+        dtype: DType,
+        result: DType,
+    ) -> Result<Option<Expr>> {
+        if !matches!(primitive, Primitive::Unary(_) | Primitive::Binary(_)) {
+            return Ok(None);
+        }
+        let numbers: Option<Vec<Scalar>> = operands
+            .iter()
+            .map(|operand| scalar::as_number(&self.pool, *operand))
+            .collect();
+        let Some(numbers) = numbers else {
+            return Ok(None);
+        };
+        let tensors = numbers
+            .into_iter()
+            .map(|number| tensor(number, dtype))
+            .collect::<Result<Vec<_>>>()?;
+        let found = primitive.eval(&tensors, &Bindings::new())?;
+        let Some(found) = found.first() else {
+            return Ok(None);
+        };
+        let number = if result.is_float() {
+            found.to_f64().first().copied().map(Scalar::Float)
+        } else {
+            found.to_i64().first().copied().map(Scalar::Int)
+        };
+        let number = number.unwrap_or(Scalar::Int(0));
+        scalar::constant(&mut self.pool, number, result, self.capabilities).map(Some)
     }
 
     /// The dtype of the values that a pointwise primitive combines, which numbers beside them take.
@@ -408,6 +449,13 @@ impl<'a> Scope<'a> {
                 "a primitive has an operand that is no value, number or size",
             )),
         }
+    }
+}
+
+fn tensor(number: Scalar, dtype: DType) -> Result<Tensor> {
+    match number {
+        Scalar::Float(value) => Tensor::from_f64(dtype, [], vec![value]),
+        other => Tensor::from_i64(dtype, [], vec![other.to_i64()]),
     }
 }
 

@@ -21,7 +21,9 @@ use self::kernel::Lowered;
 use crate::dim::Dim;
 use crate::error::{Error, Place, Result};
 use crate::ir::{Definition, Graph, Op, Primitive, ValueId};
-use crate::kernel::plan::{Capabilities, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage};
+use crate::kernel::plan::{
+    Capabilities, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
+};
 
 /// Plans a graph of primitives for a device. An error lists everything that the device cannot do.
 pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
@@ -170,6 +172,9 @@ impl<'a> Planner<'a> {
 
     /// A dispatch of a kernel, which may be known already.
     fn step(&mut self, mut lowered: Lowered, group: &Group) -> Result<()> {
+        if matches!(&lowered.workgroups, Workgroups::Linear(count) if count.is(0)) {
+            return Ok(());
+        }
         let (kernel, sizes) = lowered.finish(self.label(group))?;
         let next = self.plan.kernels.len();
         let index = *self.kernels.entry(kernel.clone()).or_insert(next);

@@ -21,25 +21,41 @@ pub fn register(dtype: DType, capabilities: &Capabilities) -> Type {
     }
 }
 
-/// A number as an element of a dtype.
+/// A number as an element of a dtype; an error if the device cannot hold it.
 pub fn constant(
     pool: &mut Pool,
     number: Scalar,
     dtype: DType,
     capabilities: &Capabilities,
 ) -> Result<Expr> {
+    let narrowed = register(dtype, capabilities) == Type::I32;
+    match number.cast(dtype) {
+        Scalar::Int(value) if narrowed && i32::try_from(value).is_err() => Err(Error::plan(
+            format!("the number {value} needs 64-bit integers, which the device does not have"),
+        )),
+        number => Ok(held(pool, number, dtype, capabilities)),
+    }
+}
+
+/// A number as an element of a dtype; what the device cannot hold wraps.
+fn held(pool: &mut Pool, number: Scalar, dtype: DType, capabilities: &Capabilities) -> Expr {
     let ty = register(dtype, capabilities);
     let literal = match number.cast(dtype) {
         Scalar::Bool(value) => Literal::Bool(value),
-        Scalar::Int(value) if ty == Type::I32 && i32::try_from(value).is_err() => {
-            return Err(Error::plan(format!(
-                "the number {value} needs 64-bit integers, which the device does not have"
-            )));
-        }
+        Scalar::Int(value) if ty == Type::I32 => Literal::Integer(i64::from(value as i32)),
         Scalar::Int(value) => Literal::Integer(value),
         Scalar::Float(value) => Literal::from(value),
     };
-    Ok(pool.literal(ty, literal))
+    pool.literal(ty, literal)
+}
+
+/// The number that an expression is, if it is one.
+pub fn as_number(pool: &Pool, expr: Expr) -> Option<Scalar> {
+    Some(match pool.as_literal(expr)? {
+        Literal::Bool(value) => Scalar::Bool(value),
+        Literal::Integer(value) => Scalar::Int(value),
+        Literal::Float(bits) => Scalar::Float(f64::from_bits(bits)),
+    })
 }
 
 /// A value as it stands in a buffer, as it is computed with.
@@ -86,6 +102,9 @@ pub fn cast(
     capabilities: &Capabilities,
 ) -> Expr {
     let (source, target) = (pool.ty(value), register(to, capabilities));
+    if let Some(number) = as_number(pool, value) {
+        return held(pool, number, to, capabilities);
+    }
     if to == DType::Bool {
         if source == Type::Bool {
             return value;
@@ -133,7 +152,10 @@ fn is_contained(from: DType, to: DType) -> bool {
 
 /// A symbolic size as an element of a dtype.
 pub fn size(pool: &mut Pool, size: Expr, dtype: DType, capabilities: &Capabilities) -> Expr {
-    let signed = pool.call("i32(x)", Type::I32, &[size]);
+    let signed = match as_number(pool, size) {
+        Some(number) => held(pool, number, DType::I32, capabilities),
+        None => pool.call("i32(x)", Type::I32, &[size]),
+    };
     cast(pool, signed, DType::I32, dtype, capabilities)
 }
 
