@@ -92,7 +92,8 @@ fn difference(found: &Tensor, expected: &Tensor) -> Option<String> {
     let pairs = found.to_f64().into_iter().zip(expected.to_f64());
     let differs = |x: f64, y: f64| {
         let same = x == y || (x.is_nan() && y.is_nan());
-        !same && !((x - y).abs() <= absolute + relative * y.abs())
+        let distance = (x - y).abs();
+        !same && (distance.is_nan() || distance > absolute + relative * y.abs())
     };
     pairs
         .enumerate()

@@ -3,6 +3,13 @@
 //! The first line says what is tested: `print` reads and prints, `json` and `dot` print otherwise, `verify` lists findings,
 //! other words are passes.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests fail by panicking and say what they skip"
+)]
+
 use std::path::{Path, PathBuf};
 
 use onionskin::dtype::DType;

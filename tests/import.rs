@@ -2,6 +2,13 @@
 //!
 //! `ONLY=text` replays the cases whose name contains the text, `SHOW=1` prints what became of each.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests fail by panicking and say what they skip"
+)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

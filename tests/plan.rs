@@ -1,5 +1,12 @@
 //! Plans without a device: every kernel is valid WGSL and translates to SPIR-V, MSL and HLSL; some are read by people.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests fail by panicking and say what they skip"
+)]
+
 use onionskin::kernel::plan::Capabilities;
 use onionskin::kernel::shader;
 use onionskin::pass;

@@ -1,5 +1,12 @@
 //! Random small graphs: they run the same before and after each pass, and are the same after being written and read.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests fail by panicking and say what they skip"
+)]
+
 use onionskin::dim::{Bindings, Dim};
 use onionskin::dtype::DType;
 use onionskin::interp;

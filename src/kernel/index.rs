@@ -418,11 +418,11 @@ pub fn reshape(from: &[Index], shape: &[Dim], to: &[Dim]) -> Vec<Index> {
 /// The nearest ends of axes of both shapes such that the sizes in between multiply to the same.
 fn matching_ends(a: &[Dim], b: &[Dim], start_a: usize, start_b: usize) -> (usize, usize) {
     let mut product_a = Dim::ONE;
-    for end_a in start_a..a.len() {
-        product_a = &product_a * &a[end_a];
+    for (end_a, size_a) in a.iter().enumerate().skip(start_a) {
+        product_a = &product_a * size_a;
         let mut product_b = Dim::ONE;
-        for end_b in start_b..b.len() {
-            product_b = &product_b * &b[end_b];
+        for (end_b, size_b) in b.iter().enumerate().skip(start_b) {
+            product_b = &product_b * size_b;
             if product_a == product_b {
                 return (end_a + 1, end_b + 1);
             }

@@ -101,12 +101,9 @@ fn single<'a>(
     let kept = index::coordinates(&index, &parts.kept);
     let (total, start) = accumulator(&mut scope, function, parts.dtype, name(function))?;
     let mut statements = vec![surplus, Statement::Declare(total, start)];
-    let wants_partial = function == ReduceFunction::Sum
-        && parts.dtype.is_float()
-        && !parts
-            .reduced
-            .last()
-            .is_some_and(|size| size.as_const().is_some_and(|size| size <= PARTIAL));
+    let innermost = parts.reduced.last().and_then(|size| size.as_const());
+    let is_long = innermost.is_none_or(|size| size > PARTIAL);
+    let wants_partial = function == ReduceFunction::Sum && parts.dtype.is_float() && is_long;
     let partial = if wants_partial {
         Some(accumulator(&mut scope, function, parts.dtype, "part")?)
     } else {
