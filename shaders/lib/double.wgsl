@@ -39,7 +39,7 @@ fn sign_of_f64(x: f64) -> f64 {
     if x > 0.0lf {
         return 1.0lf;
     }
-    return select(x, -1.0lf, x < 0.0lf);
+    return select(0.0lf, -1.0lf, x < 0.0lf);
 }
 
 fn truncate_i64_f64(x: f64) -> i64 {
@@ -418,6 +418,11 @@ fn fmod_of_f64(x: f64, y: f64) -> f64 {
 fn remainder_of_f64(x: f64, y: f64) -> f64 {
     let rest = fmod_of_f64(x, y);
     return select(rest, rest + y, rest != 0.0lf && (y < 0.0lf) != (rest < 0.0lf));
+}
+
+fn divide_by_zero_f64(x: f64, y: f64) -> f64 {
+    let sign = select(1.0lf, -1.0lf, sign_bit_f64(x) != sign_bit_f64(y));
+    return select(sign * infinity_f64(), not_a_number_f64(), x == 0.0lf || is_nan_f64(x));
 }
 
 fn trunc_divide_f64(x: f64, y: f64) -> f64 {

@@ -246,7 +246,7 @@ fn quarter_turns(x: f32) -> vec2<f32> {
         return quarter_turns_of_large(x);
     }
     let n = round(x * 0.63661975);
-    let angle = ((x - n * 1.5703125) - n * 0.00048351288) - n * 3.1391647e-7;
+    let angle = (((x - n * 1.5703125) - n * 0.00048351288) - n * 3.1391647e-7) - n * 5.390302953474238e-15;
     return vec2<f32>(n, angle);
 }
 
@@ -644,6 +644,12 @@ fn fmod_of(x: f32, y: f32) -> f32 {
 fn remainder_of(x: f32, y: f32) -> f32 {
     let rest = fmod_of(x, y);
     return select(rest, rest + y, rest != 0.0 && (y < 0.0) != (rest < 0.0));
+}
+
+// x / 0.0, which drivers fold to what they like.
+fn divide_by_zero(x: f32, y: f32) -> f32 {
+    let sign = select(1.0, -1.0, sign_bit(x) != sign_bit(y));
+    return select(sign * infinity(), not_a_number(), x == 0.0 || is_nan(x));
 }
 
 fn trunc_divide(x: f32, y: f32) -> f32 {

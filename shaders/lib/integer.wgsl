@@ -59,7 +59,7 @@ fn shift_left_i32(x: i32, y: i32) -> i32 {
 }
 
 fn shift_right_i32(x: i32, y: i32) -> i32 {
-    return x >> u32(clamp(y, i32(0), i32(31)));
+    return x >> select(31u, u32(y), y >= i32(0) && y <= i32(31));
 }
 
 // Greatest common divisor of magnitudes, by Euclid's algorithm.

@@ -65,8 +65,10 @@ pub enum Statement {
 /// How tightly a text binds, loosest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
-    /// Comparisons, logic, shifts and bits: WGSL wants them in parentheses almost everywhere.
-    Loose,
+    /// Shifts and bits: WGSL wants parentheses around them and in them.
+    Bits,
+    Logic,
+    Comparison,
     Sum,
     Product,
     Prefix,
@@ -456,7 +458,10 @@ fn fill(template: &str, operands: &[Text]) -> Text {
         let (word, after) = rest.split_at(end);
         let place = ["x", "y", "z"].iter().position(|name| *name == word);
         match place.and_then(|place| operands.get(place).map(|operand| (place, operand))) {
-            Some((place, operand)) if needs_parentheses(level, place, operand.level) => {
+            Some((place, operand))
+                if needs_parentheses(level, place, operand.level)
+                    || (text.ends_with(['!', '-', '~']) && operand.level < Level::Atom) =>
+            {
                 text.push('(');
                 text.push_str(&operand.text);
                 text.push(')');
@@ -472,7 +477,8 @@ fn fill(template: &str, operands: &[Text]) -> Text {
 fn needs_parentheses(outer: Level, place: usize, inner: Level) -> bool {
     match outer {
         Level::Atom => false,
-        Level::Prefix | Level::Loose => inner < Level::Atom,
+        Level::Prefix | Level::Bits => inner < Level::Atom,
+        Level::Logic | Level::Comparison => inner <= outer,
         Level::Sum | Level::Product => {
             inner < outer || inner == Level::Prefix || (place > 0 && inner == outer)
         }
@@ -489,9 +495,10 @@ fn level_of(template: &str) -> Level {
             match part {
                 "*" | "/" | "%" => return Level::Product,
                 "+" | "-" => return Level::Sum,
-                "x" | "y" => {}
-                _ if part.contains('(') => {}
-                _ => return Level::Loose,
+                "&&" | "||" => return Level::Logic,
+                "<" | "<=" | ">" | ">=" | "==" | "!=" => return Level::Comparison,
+                "&" | "|" | "^" | "<<" | ">>" => return Level::Bits,
+                _ => {}
             }
         }
         depth += part.matches('(').count() as i32 - part.matches(')').count() as i32;

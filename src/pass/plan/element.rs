@@ -380,6 +380,12 @@ impl<'a> Scope<'a> {
         if let Some(folded) = self.fold(primitive, &operands, dtype, result)? {
             return Ok(folded);
         }
+        let template = match primitive {
+            Primitive::Unary(unary) => unary.function.wgsl(),
+            Primitive::Binary(binary) => binary.function.wgsl(),
+            _ => "",
+        };
+        scalar::check_precision(primitive.name(), template, self.register(dtype))?;
         let pool = &mut self.pool;
         Ok(match (primitive, operands.as_slice()) {
             (Primitive::Unary(unary), [x]) => scalar::unary(pool, unary.function, *x, dtype),

@@ -115,7 +115,13 @@ pub fn cast(
             Literal::Integer(0)
         };
         let zero = pool.literal(source, zero);
-        return pool.call("x != y", Type::Bool, &[value, zero]);
+        // Not-a-number is not zero, which WGSL's != does not say on some drivers.
+        let template = if from.is_float() {
+            "!(x == y)"
+        } else {
+            "x != y"
+        };
+        return pool.call(template, Type::Bool, &[value, zero]);
     }
     let template = match (source, target) {
         (a, b) if a == b => "x",
@@ -202,7 +208,12 @@ pub fn binary(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr, dtype
         }
         _ => {}
     }
-    let value = pool.call(typed(function.wgsl(), ty), ty, &[x, y]);
+    let is_zero = |literal| matches!(literal, Literal::Float(bits) if f64::from_bits(bits) == 0.0);
+    let template = match function {
+        BinaryFunction::Div if pool.as_literal(y).is_some_and(is_zero) => "divide_by_zero(x, y)",
+        _ => function.wgsl(),
+    };
+    let value = pool.call(typed(template, ty), ty, &[x, y]);
     let keeps = matches!(
         function,
         Maximum
@@ -222,8 +233,8 @@ pub fn binary(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr, dtype
 /// Functions whose result is `bool`. Equal operands are compared by what they are, since drivers take `x == x` for true.
 fn comparison(function: BinaryFunction, ty: Type, same: bool) -> Option<String> {
     use BinaryFunction::{
-        BitwiseAnd, BitwiseOr, BitwiseXor, Eq, Ge, Gt, Le, LogicalAnd, LogicalOr, LogicalXor, Lt,
-        Ne, ShiftLeft, ShiftRight,
+        BitwiseAnd, BitwiseOr, BitwiseXor, Eq, Gcd, Ge, Gt, Le, LogicalAnd, LogicalOr, LogicalXor,
+        Lt, Ne, ShiftLeft, ShiftRight,
     };
     let is_float = matches!(ty, Type::F32 | Type::F64);
     let template = match (function, ty) {
@@ -236,6 +247,7 @@ fn comparison(function: BinaryFunction, ty: Type, same: bool) -> Option<String> 
         (LogicalAnd | BitwiseAnd, Type::Bool) => "x && y",
         (LogicalOr | BitwiseOr, Type::Bool) => "x || y",
         (LogicalXor | BitwiseXor, Type::Bool) => "x != y",
+        (Gcd, Type::Bool) => "x || y",
         (ShiftLeft, Type::Bool) => "x",
         (ShiftRight, Type::Bool) => "x && !y",
         (Lt, Type::Bool) => "y && !x",
@@ -263,6 +275,19 @@ fn bound(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr) -> Option<
         _ => "select(x, y, x > y)",
     };
     Some(pool.call(template, Type::F32, &[value, limit]))
+}
+
+/// An error if a function exists for single precision only and is asked for in double precision.
+pub fn check_precision(name: &str, template: &str, ty: Type) -> Result<()> {
+    let function = template.split('(').next().unwrap_or_default();
+    let is_library = shader::library_names().any(|known| known == function);
+    if ty == Type::F64 && is_library && typed(template, ty) == template {
+        return Err(
+            Error::plan(format!("{name} has no double precision on a device"))
+                .help("run on the host, or convert the model to f32"),
+        );
+    }
+    Ok(())
 }
 
 /// A template with the library function that stands for a type: `sign_of(x)` is `sign_of_i32(x)` for `i32`.
