@@ -536,12 +536,7 @@ fn chebyshev_recurrence(x: f32, n: f32, second: f32) -> f32 {
         before = here;
         here = next;
     }
-    return without_unset(select(here, 1.0, n == 0.0), second, n);
-}
-
-// PyTorch stops at the first not-a-number; if that is the polynomial of degree 1, the result is left unset and reads as 0.
-fn without_unset(result: f32, second: f32, n: f32) -> f32 {
-    return select(result, 0.0, is_nan(second) && n > 1.0);
+    return select(here, 1.0, n == 0.0);
 }
 
 fn chebyshev_t_of(x: f32, degree: f32) -> f32 {
@@ -646,7 +641,7 @@ fn laguerre_of(x: f32, degree: f32) -> f32 {
         before = here;
         here = next;
     }
-    return without_unset(select(here, 1.0, n == 0.0), x, n);
+    return select(here, 1.0, n == 0.0);
 }
 
 fn legendre_of(x: f32, degree: f32) -> f32 {
@@ -664,5 +659,5 @@ fn legendre_of(x: f32, degree: f32) -> f32 {
         before = here;
         here = next;
     }
-    return without_unset(select(here, 1.0, n == 0.0), x, n);
+    return select(here, 1.0, n == 0.0);
 }

@@ -119,8 +119,8 @@ pub struct Composite {
     pub schemas: &'static [&'static str],
     /// The result in terms of other operators.
     pub body: Body,
-    /// Arguments of sample calls: `f32[4, 8], dim=1`. The first schema is meant unless a case begins with an overload's
-    /// name and a colon (`Scalar: f32[3], 2`).
+    /// Arguments of sample calls: `f32[4, 8], dim=1`. The first schema is meant unless a case begins with an overload's or
+    /// operator's name, or both, and a colon (`Scalar: f32[3], 2`).
     pub cases: &'static [&'static str],
 }
 

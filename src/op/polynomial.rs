@@ -19,20 +19,6 @@ fn by_parity(degree: i64, value: f32) -> f32 {
     if degree % 2 == 0 { value } else { -value }
 }
 
-/// [`recur`] where PyTorch stops at the first not-a-number: if that is the polynomial of degree 1, its result is left unset,
-/// which reads as 0.
-fn recur_while_known(
-    degree: i64,
-    first: f32,
-    second: f32,
-    step: impl Fn(f32, f32, f32) -> f32,
-) -> f32 {
-    if 1 < degree && second.is_nan() {
-        return 0.0;
-    }
-    recur(degree, first, second, step)
-}
-
 /// The polynomial of a degree from those of degrees 0 and 1 and the step `(k, q, p)` from degrees `k`, `k - 1` to `k + 1`.
 fn recur(degree: i64, first: f32, second: f32, step: impl Fn(f32, f32, f32) -> f32) -> f32 {
     let (mut p, mut q) = (first, second);
@@ -60,7 +46,7 @@ pub(super) fn chebyshev_t(x: f64, degree: f64) -> f64 {
     } else if 6 < n && x.abs() < 1.0 {
         (n as f32 * x.acos()).cos()
     } else {
-        recur_while_known(n, 1.0, x, |_, q, p| (x + x).mul_add(q, -p))
+        recur(n, 1.0, x, |_, q, p| (x + x).mul_add(q, -p))
     })
 }
 
@@ -80,7 +66,7 @@ pub(super) fn chebyshev_u(x: f64, degree: f64) -> f64 {
             (next * angle).sin() / angle.sin()
         }
     } else {
-        recur_while_known(n, 1.0, x + x, |_, q, p| (x + x).mul_add(q, -p))
+        recur(n, 1.0, x + x, |_, q, p| (x + x).mul_add(q, -p))
     })
 }
 
@@ -100,7 +86,7 @@ pub(super) fn chebyshev_v(x: f64, degree: f64) -> f64 {
             ((n as f32 + 0.5) * angle).cos() / (angle / 2.0).cos()
         }
     } else {
-        recur_while_known(n, 1.0, x + x - 1.0, |_, q, p| (x + x).mul_add(q, -p))
+        recur(n, 1.0, x + x - 1.0, |_, q, p| (x + x).mul_add(q, -p))
     })
 }
 
@@ -122,7 +108,7 @@ pub(super) fn chebyshev_w(x: f64, degree: f64) -> f64 {
             by_parity(n, 1.0)
         }
     } else {
-        recur_while_known(n, 1.0, x + x + 1.0, |_, q, p| (x + x).mul_add(q, -p))
+        recur(n, 1.0, x + x + 1.0, |_, q, p| (x + x).mul_add(q, -p))
     })
 }
 
@@ -156,7 +142,7 @@ pub(super) fn laguerre(x: f64, degree: f64) -> f64 {
     f64::from(if x == 0.0 {
         at_zero
     } else {
-        recur_while_known(n, 1.0, 1.0 - x, |k, q, p| {
+        recur(n, 1.0, 1.0 - x, |k, q, p| {
             ((k + k) + (1.0 - x)).mul_add(q, -(k * p)) / (k + 1.0)
         })
     })
@@ -170,7 +156,7 @@ pub(super) fn legendre(x: f64, degree: f64) -> f64 {
     } else if x.abs() == 1.0 {
         if 0.0 < x { 1.0 } else { by_parity(n, 1.0) }
     } else {
-        recur_while_known(n, 1.0, x, |k, q, p| {
+        recur(n, 1.0, x, |k, q, p| {
             ((k + k + 1.0) * x).mul_add(q, -(k * p)) / (k + 1.0)
         })
     })
