@@ -160,20 +160,6 @@ pub(super) const ROWS: &[Composite] = &[
         ],
     ),
     Composite::one(
-        &["aten::max.other(Tensor self, Tensor other) -> Tensor"],
-        |a| Ok(extreme(a, Value::maximum)),
-        &[
-            "other: f32[B, 3], f32[3]",
-            "other: bool[2], bool[2]",
-            "other: i64[2], f32[2]",
-        ],
-    ),
-    Composite::one(
-        &["aten::min.other(Tensor self, Tensor other) -> Tensor"],
-        |a| Ok(extreme(a, Value::minimum)),
-        &["other: f32[B, 3], f32[3]", "other: bool[2], bool[2]"],
-    ),
-    Composite::one(
         &["aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"],
         |a| Ok(arg_extreme(a, Value::argmax)),
         &[
@@ -314,16 +300,6 @@ fn filled<'g>(x: Value<'g>, dims: &[i64]) -> Result<Value<'g>> {
         )));
     }
     Ok(x)
-}
-
-fn extreme<'g>(a: &Args<'g>, function: fn(Value<'g>, Value<'g>) -> Value<'g>) -> Value<'g> {
-    let (x, other) = (a.tensor("self"), a.tensor("other"));
-    let result = function(x, other);
-    if (x.dtype(), other.dtype()) == (DType::Bool, DType::Bool) {
-        result.to_bool()
-    } else {
-        result
-    }
 }
 
 fn arg_extreme<'g>(a: &Args<'g>, function: fn(Value<'g>, i64, bool) -> Value<'g>) -> Value<'g> {
