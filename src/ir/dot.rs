@@ -64,7 +64,8 @@ impl Drawing {
                     self.open_cluster(depth + 1, module);
                 }
             }
-            self.node(node, &format!("{prefix}n{index}"), depth + 1);
+            let inner = depth + 1 + usize::from(!module.is_empty());
+            self.node(node, &format!("{prefix}n{index}"), inner);
         }
         if !module.is_empty() {
             self.line(depth + 1, "}");
