@@ -25,8 +25,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let image = id.x;
     if image >= arrayLength(&answers) { return; }
     var best = 0u;
-    for (var class = 1u; class < 10u; class++) {
-        if scores[image * 10u + class] > scores[image * 10u + best] { best = class; }
+    for (var digit = 1u; digit < 10u; digit++) {
+        if scores[image * 10u + digit] > scores[image * 10u + best] { best = digit; }
     }
     answers[image] = best;
 }
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let outputs = run.outputs();
     let logits = outputs.first().ok_or("the network has no output")?;
     println!(
-        "the logits stay in {} of the application's own device",
+        "the logits stay on the application's device, in a buffer of {} bytes",
         logits.buffer.size()
     );
     println!("read as {:?}", answers(&device, &queue, logits, images)?);

@@ -16,7 +16,7 @@ use crate::tensor_file;
 #[derive(Args)]
 pub(super) struct Inputs {
     /// A tensor file (.npy, .npz, .safetensors, .pt); every tensor in it is an argument.
-    #[arg(short, long = "input", value_name = "FILE")]
+    #[arg(short = 'i', long = "input", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// An image file; see --size and --normalize.
     #[arg(long = "image", value_name = "FILE")]
