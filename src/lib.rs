@@ -45,7 +45,7 @@
 //!
 //! # Invariants
 //!
-//! Each is held by the test that bears its number.
+//! Each is held by the tests named with it.
 //!
 //! 1. A module uses only modules before it in the reading order (`tests/tidy.rs`).
 //! 2. `infer` is the only shape rule: what it says of symbolic sizes is what it says of the numbers put in
