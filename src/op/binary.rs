@@ -204,7 +204,8 @@ fn zip<T: Copy, U>(x: Vec<T>, y: Vec<T>, numel: usize, function: impl Fn(T, T) -
         .collect()
 }
 
-fn maximum(x: f64, y: f64) -> f64 {
+/// The larger, not-a-number if either is.
+pub(super) fn maximum(x: f64, y: f64) -> f64 {
     if x.is_nan() || y.is_nan() {
         f64::NAN
     } else {
@@ -212,7 +213,8 @@ fn maximum(x: f64, y: f64) -> f64 {
     }
 }
 
-fn minimum(x: f64, y: f64) -> f64 {
+/// The smaller, not-a-number if either is.
+pub(super) fn minimum(x: f64, y: f64) -> f64 {
     if x.is_nan() || y.is_nan() {
         f64::NAN
     } else {

@@ -2,6 +2,7 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
+use super::binary::{maximum, minimum};
 use super::sort::Keys;
 use super::{Operand, Rules, check_axis, operands, strided, values};
 use crate::dim::Bindings;
@@ -68,34 +69,36 @@ impl ReduceFunction {
         }
     }
 
-    fn on_floats(self, x: f64, y: f64) -> f64 {
+    /// The result for no elements of an integer dtype.
+    pub fn identity_integer(self, dtype: DType) -> i64 {
+        let (low, high) = dtype.integer_range().unwrap_or((0, 0));
         match self {
-            ReduceFunction::Sum => x + y,
-            ReduceFunction::Prod => x * y,
-            ReduceFunction::Max => {
-                if x.is_nan() || y.is_nan() {
-                    f64::NAN
-                } else {
-                    x.max(y)
-                }
-            }
-            ReduceFunction::Min => {
-                if x.is_nan() || y.is_nan() {
-                    f64::NAN
-                } else {
-                    x.min(y)
-                }
-            }
+            ReduceFunction::Sum => 0,
+            ReduceFunction::Prod => 1,
+            ReduceFunction::Max => low,
+            ReduceFunction::Min => high,
         }
     }
 
-    fn on_integers(self, x: i64, y: i64) -> i64 {
+    pub(super) fn combine(self) -> Combine {
         match self {
-            ReduceFunction::Sum => x.wrapping_add(y),
-            ReduceFunction::Prod => x.wrapping_mul(y),
-            ReduceFunction::Max => x.max(y),
-            ReduceFunction::Min => x.min(y),
+            ReduceFunction::Sum => Combine::of(|x, y| x + y, i64::wrapping_add),
+            ReduceFunction::Prod => Combine::of(|x, y| x * y, i64::wrapping_mul),
+            ReduceFunction::Max => Combine::of(maximum, i64::max),
+            ReduceFunction::Min => Combine::of(minimum, i64::min),
         }
+    }
+}
+
+/// What the host does to two elements: reductions, scans and scatters differ only in which elements those are.
+pub(super) struct Combine {
+    pub(super) floats: fn(f64, f64) -> f64,
+    pub(super) integers: fn(i64, i64) -> i64,
+}
+
+impl Combine {
+    pub(super) fn of(floats: fn(f64, f64) -> f64, integers: fn(i64, i64) -> i64) -> Combine {
+        Combine { floats, integers }
     }
 }
 
@@ -137,45 +140,28 @@ impl Rules for Reduce {
             strides[*axis] = stride;
         }
         let numel = shape.iter().product();
+        let Combine { floats, integers } = self.function.combine();
         let result = if x.dtype().is_float() {
-            let start = self.function.identity(x.dtype());
-            let folded = fold(x.shape(), &strides, numel, x.to_f64(), start, |x, y| {
-                self.function.on_floats(x, y)
-            })?;
+            let start = vec![self.function.identity(x.dtype()); numel];
+            let folded = fold(x.shape(), &strides, x.to_f64(), start, floats)?;
             Tensor::from_f64(x.dtype(), shape, folded)?
         } else {
-            let start = self.function.identity_integer(x.dtype());
-            let folded = fold(x.shape(), &strides, numel, x.to_i64(), start, |x, y| {
-                self.function.on_integers(x, y)
-            })?;
+            let start = vec![self.function.identity_integer(x.dtype()); numel];
+            let folded = fold(x.shape(), &strides, x.to_i64(), start, integers)?;
             Tensor::from_i64(x.dtype(), shape, folded)?
         };
         Ok(vec![result])
     }
 }
 
-impl ReduceFunction {
-    /// The result for no elements of an integer dtype.
-    pub fn identity_integer(self, dtype: DType) -> i64 {
-        let (low, high) = dtype.integer_range().unwrap_or((0, 0));
-        match self {
-            ReduceFunction::Sum => 0,
-            ReduceFunction::Prod => 1,
-            ReduceFunction::Max => low,
-            ReduceFunction::Min => high,
-        }
-    }
-}
-
+/// Combines the elements of a shape into those of a result that strides walk through.
 fn fold<T: Copy>(
     shape: &[usize],
     strides: &[i64],
-    numel: usize,
     data: Vec<T>,
-    start: T,
-    function: impl Fn(T, T) -> T,
+    mut out: Vec<T>,
+    function: fn(T, T) -> T,
 ) -> Result<Vec<T>> {
-    let mut out = vec![start; numel];
     let mut data = data.as_slice();
     strided::for_each_line(shape, strides, 0, |offset, length, step| {
         let (line, rest) = data.split_at(length.min(data.len()));

@@ -1,5 +1,7 @@
 use serde::{Deserialize, Serialize};
 
+use super::binary::maximum;
+use super::reduce::{Combine, ReduceFunction};
 use super::{Operand, Rules, check_axis, operands, strided, values};
 use crate::dim::Bindings;
 use crate::dtype::DType;
@@ -33,6 +35,26 @@ pub enum ScanFunction {
     LogSumExp,
 }
 
+impl ScanFunction {
+    /// The reduction whose results so far are wanted; `None` for `log(Σ exp)`.
+    pub fn reduction(self) -> Option<ReduceFunction> {
+        match self {
+            ScanFunction::Sum => Some(ReduceFunction::Sum),
+            ScanFunction::Prod => Some(ReduceFunction::Prod),
+            ScanFunction::Max => Some(ReduceFunction::Max),
+            ScanFunction::Min => Some(ReduceFunction::Min),
+            ScanFunction::LogSumExp => None,
+        }
+    }
+
+    fn combine(self) -> Combine {
+        match self.reduction() {
+            Some(reduction) => reduction.combine(),
+            None => Combine::of(log_add_exp, i64::wrapping_add),
+        }
+    }
+}
+
 impl Rules for Scan {
     fn infer(&self, _: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
         let [x] = values(found)?;
@@ -47,18 +69,11 @@ impl Rules for Scan {
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
         let [x] = operands::<_, 1>(found)?;
         let around = strided::around(x.shape(), self.axis)?;
+        let Combine { floats, integers } = self.function.combine();
         let result = if x.dtype().is_float() {
-            Tensor::from_f64(
-                x.dtype(),
-                x.shape(),
-                run(x.to_f64(), around, |x, y| self.function.on_floats(x, y)),
-            )?
+            Tensor::from_f64(x.dtype(), x.shape(), run(x.to_f64(), around, floats))?
         } else {
-            Tensor::from_i64(
-                x.dtype(),
-                x.shape(),
-                run(x.to_i64(), around, |x, y| self.function.on_integers(x, y)),
-            )?
+            Tensor::from_i64(x.dtype(), x.shape(), run(x.to_i64(), around, integers))?
         };
         Ok(vec![result])
     }
@@ -67,7 +82,7 @@ impl Rules for Scan {
 fn run<T: Copy>(
     mut data: Vec<T>,
     (before, size, after): (usize, usize, usize),
-    function: impl Fn(T, T) -> T,
+    function: fn(T, T) -> T,
 ) -> Vec<T> {
     for row in 0..before {
         for index in 1..size {
@@ -80,48 +95,10 @@ fn run<T: Copy>(
     data
 }
 
-impl ScanFunction {
-    fn on_floats(self, x: f64, y: f64) -> f64 {
-        match self {
-            ScanFunction::Sum => x + y,
-            ScanFunction::Prod => x * y,
-            ScanFunction::Max => {
-                if x.is_nan() || y.is_nan() {
-                    f64::NAN
-                } else {
-                    x.max(y)
-                }
-            }
-            ScanFunction::Min => {
-                if x.is_nan() || y.is_nan() {
-                    f64::NAN
-                } else {
-                    x.min(y)
-                }
-            }
-            ScanFunction::LogSumExp => log_add_exp(x, y),
-        }
-    }
-
-    fn on_integers(self, x: i64, y: i64) -> i64 {
-        match self {
-            ScanFunction::Sum | ScanFunction::LogSumExp => x.wrapping_add(y),
-            ScanFunction::Prod => x.wrapping_mul(y),
-            ScanFunction::Max => x.max(y),
-            ScanFunction::Min => x.min(y),
-        }
-    }
-}
-
 fn log_add_exp(x: f64, y: f64) -> f64 {
     let (low, high) = if x < y { (x, y) } else { (y, x) };
     if high.is_infinite() || low.is_nan() || high.is_nan() {
-        x.max(y)
-            + if x.is_nan() || y.is_nan() {
-                f64::NAN
-            } else {
-                0.0
-            }
+        maximum(x, y)
     } else {
         high + (low - high).exp().ln_1p()
     }

@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::gather::{check_index, for_each_position};
+use super::reduce::{Combine, ReduceFunction};
 use super::{Operand, Rules, operands, values};
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
@@ -34,6 +35,26 @@ pub enum ScatterFunction {
     Min,
 }
 
+impl ScatterFunction {
+    /// How an element is combined with what stands there; `None` where it replaces it.
+    pub fn reduction(self) -> Option<ReduceFunction> {
+        match self {
+            ScatterFunction::Set => None,
+            ScatterFunction::Add => Some(ReduceFunction::Sum),
+            ScatterFunction::Mul => Some(ReduceFunction::Prod),
+            ScatterFunction::Max => Some(ReduceFunction::Max),
+            ScatterFunction::Min => Some(ReduceFunction::Min),
+        }
+    }
+
+    fn combine(self) -> Combine {
+        match self.reduction() {
+            Some(reduction) => reduction.combine(),
+            None => Combine::of(|_, y| y, |_, y| y),
+        }
+    }
+}
+
 impl Rules for Scatter {
     fn infer(&self, symbols: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
         let [x, index, source] = values(found)?;
@@ -54,15 +75,12 @@ impl Rules for Scatter {
         for_each_position(x.shape(), index, self.axis, |position| {
             positions.push(position)
         })?;
+        let Combine { floats, integers } = self.function.combine();
         let result = if x.dtype().is_float() {
-            let data = combine(x.to_f64(), source.to_f64(), &positions, |x, y| {
-                self.function.on_floats(x, y)
-            });
+            let data = combine(x.to_f64(), source.to_f64(), &positions, floats);
             Tensor::from_f64(x.dtype(), x.shape(), data)?
         } else {
-            let data = combine(x.to_i64(), source.to_i64(), &positions, |x, y| {
-                self.function.on_integers(x, y)
-            });
+            let data = combine(x.to_i64(), source.to_i64(), &positions, integers);
             Tensor::from_i64(x.dtype(), x.shape(), data)?
         };
         Ok(vec![result])
@@ -73,44 +91,10 @@ fn combine<T: Copy>(
     mut data: Vec<T>,
     source: Vec<T>,
     positions: &[usize],
-    function: impl Fn(T, T) -> T,
+    function: fn(T, T) -> T,
 ) -> Vec<T> {
     for (value, position) in source.into_iter().zip(positions) {
         data[*position] = function(data[*position], value);
     }
     data
-}
-
-impl ScatterFunction {
-    fn on_floats(self, x: f64, y: f64) -> f64 {
-        match self {
-            ScatterFunction::Set => y,
-            ScatterFunction::Add => x + y,
-            ScatterFunction::Mul => x * y,
-            ScatterFunction::Max => {
-                if x.is_nan() || y.is_nan() {
-                    f64::NAN
-                } else {
-                    x.max(y)
-                }
-            }
-            ScatterFunction::Min => {
-                if x.is_nan() || y.is_nan() {
-                    f64::NAN
-                } else {
-                    x.min(y)
-                }
-            }
-        }
-    }
-
-    fn on_integers(self, x: i64, y: i64) -> i64 {
-        match self {
-            ScatterFunction::Set => y,
-            ScatterFunction::Add => x.wrapping_add(y),
-            ScatterFunction::Mul => x.wrapping_mul(y),
-            ScatterFunction::Max => x.max(y),
-            ScatterFunction::Min => x.min(y),
-        }
-    }
 }
