@@ -3,9 +3,7 @@
 use super::dot::{accumulators, named, products, tile, zero};
 use super::element::{Scope, operand};
 use super::fuse::Group;
-use super::kernel::{
-    Lowered, clamped, guarded, invocation, pieces, repeat, repeat_all, store, workgroups,
-};
+use super::kernel::{Lowered, clamped, guarded, invocation, pieces, repeat, repeat_all, store};
 use super::position::Position;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
@@ -80,13 +78,7 @@ pub fn lower<'a>(
         let inner = guarded(&mut scope, &tile.output, i, &sizes.outputs, line);
         statements.extend(inner);
     }
-    Ok(Lowered {
-        scope,
-        template: TEMPLATE,
-        statements,
-        workgroups: workgroups(&tile.count),
-        holes: Vec::new(),
-    })
+    Ok(Lowered::new(scope, TEMPLATE, statements, &tile.count))
 }
 
 /// Extents of a convolution.

@@ -2,7 +2,7 @@
 
 use super::element::{Scope, operand};
 use super::fuse::Group;
-use super::kernel::{Lowered, clamped, guarded, invocation, pieces, repeat, store, workgroups};
+use super::kernel::{Lowered, clamped, guarded, invocation, pieces, repeat, store};
 use super::position::Position;
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -79,13 +79,7 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Low
         }
         statements.extend(guarded(&mut scope, &row, i, rows, line));
     }
-    Ok(Lowered {
-        scope,
-        template: TEMPLATE,
-        statements,
-        workgroups: workgroups(&count),
-        holes: Vec::new(),
-    })
+    Ok(Lowered::new(scope, TEMPLATE, statements, &count))
 }
 
 /// How many neighbours along an axis an invocation computes.

@@ -32,7 +32,23 @@ pub struct Lowered<'a> {
     pub holes: Vec<(&'static str, String)>,
 }
 
-impl Lowered<'_> {
+impl<'a> Lowered<'a> {
+    /// A kernel of `count` invocations, in workgroups of the usual size.
+    pub fn new(
+        scope: Scope<'a>,
+        template: &'static str,
+        statements: Vec<Statement>,
+        count: &Dim,
+    ) -> Lowered<'a> {
+        Lowered {
+            scope,
+            template,
+            statements,
+            workgroups: Workgroups::Linear(count.ceil_div(&Dim::from(INVOCATIONS))),
+            holes: Vec::new(),
+        }
+    }
+
     /// The text, and the sizes that it expects in its uniform buffer.
     pub fn finish(&mut self, label: String) -> Result<(Kernel, Vec<Dim>)> {
         let given = ["index", "local"].map(|name| self.scope.pool.variable(name, Type::U32));
@@ -107,11 +123,6 @@ pub fn invocation(scope: &mut Scope, count: &Dim) -> (Index, Statement) {
 /// How many pieces of a number of elements cover a size; written so that it reads well.
 pub fn pieces(size: &Dim, piece: usize) -> Dim {
     (size + &Dim::from(piece) - 1).floor_div(&Dim::from(piece))
-}
-
-/// Workgroups for so many invocations.
-pub fn workgroups(count: &Dim) -> Workgroups {
-    Workgroups::Linear(count.ceil_div(&Dim::from(INVOCATIONS)))
 }
 
 /// Writes what is left of a group once its anchor's result is known at a position.

@@ -2,7 +2,7 @@
 
 use super::element::Scope;
 use super::fuse::Group;
-use super::kernel::{Lowered, invocation, workgroups, write};
+use super::kernel::{Lowered, invocation, write};
 use super::position::Position;
 use super::scalar;
 use crate::dim::Dim;
@@ -60,11 +60,5 @@ pub fn part<'a>(
 }
 
 fn finish<'a>(scope: Scope<'a>, count: &Dim, statements: Vec<Statement>) -> Lowered<'a> {
-    Lowered {
-        scope,
-        template: TEMPLATE,
-        statements,
-        workgroups: workgroups(count),
-        holes: Vec::new(),
-    }
+    Lowered::new(scope, TEMPLATE, statements, count)
 }

@@ -2,7 +2,7 @@
 
 use super::element::{Scope, operand};
 use super::fuse::Group;
-use super::kernel::{Lowered, invocation, repeat, repeat_all, store, workgroups};
+use super::kernel::{Lowered, invocation, repeat, repeat_all, store};
 use super::position::Position;
 use super::scalar;
 use crate::dim::Dim;
@@ -14,7 +14,6 @@ use crate::kernel::expr::{Expr, Literal, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::plan::Workgroups;
 use crate::op::{ArgReduce, ArgReduceFunction, BinaryFunction, Reduce, ReduceFunction};
-use crate::scalar::Scalar;
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/reduce.wgsl");
@@ -88,6 +87,34 @@ impl Parts {
         });
         Position::of(axes.collect())
     }
+
+    /// The result of an invocation or workgroup, and a test that ends the surplus ones.
+    fn output(&self, scope: &mut Scope) -> (Output, Statement) {
+        let count = Dim::product(&self.kept);
+        let (index, surplus) = invocation(scope, &count);
+        let kept = index::coordinates(&index, &self.kept);
+        (Output { count, index, kept }, surplus)
+    }
+}
+
+/// One of `count` results: its number, and its coordinates, which are those of the kept axes.
+struct Output {
+    count: Dim,
+    index: Index,
+    kept: Vec<Index>,
+}
+
+impl Output {
+    fn store(
+        &self,
+        scope: &mut Scope,
+        group: &Group,
+        parts: &Parts,
+        value: Expr,
+    ) -> Result<Statement> {
+        let position = Position::both(self.index.clone(), self.kept.clone());
+        store(scope, group, parts.result, value, &position)
+    }
 }
 
 fn single<'a>(
@@ -96,9 +123,7 @@ fn single<'a>(
     function: ReduceFunction,
     parts: &Parts,
 ) -> Result<Lowered<'a>> {
-    let count = Dim::product(&parts.kept);
-    let (index, surplus) = invocation(&mut scope, &count);
-    let kept = index::coordinates(&index, &parts.kept);
+    let (output, surplus) = parts.output(&mut scope);
     let (total, start) = accumulator(&mut scope, function, parts.dtype, name(function))?;
     let mut statements = vec![surplus, Statement::Declare(total, start)];
     let innermost = parts.reduced.last().and_then(|size| size.as_const());
@@ -116,7 +141,7 @@ fn single<'a>(
     };
     statements.extend(repeat_all(&mut scope, "k", outer, |scope, mut reduced| {
         let add = |scope: &mut Scope, reduced: &[Index]| {
-            let element = scope.element(parts.operand, &parts.join(&kept, reduced), None)?;
+            let element = scope.element(parts.operand, &parts.join(&output.kept, reduced), None)?;
             let sum = combine(scope, function, target, element);
             Ok(Statement::Assign(target, sum))
         };
@@ -136,20 +161,8 @@ fn single<'a>(
         }))
     })?);
     statements.push(Statement::Freeze(total));
-    statements.push(store(
-        &mut scope,
-        group,
-        parts.result,
-        total,
-        &Position::both(index, kept),
-    )?);
-    Ok(Lowered {
-        scope,
-        template: TEMPLATE,
-        statements,
-        workgroups: workgroups(&count),
-        holes: Vec::new(),
-    })
+    statements.push(output.store(&mut scope, group, parts, total)?);
+    Ok(Lowered::new(scope, TEMPLATE, statements, &output.count))
 }
 
 /// A loop over `0..size` by pieces, with statements around each piece.
@@ -188,9 +201,7 @@ fn shared<'a>(
     function: ReduceFunction,
     parts: &Parts,
 ) -> Result<Lowered<'a>> {
-    let count = Dim::product(&parts.kept);
-    let (index, surplus) = invocation(&mut scope, &count);
-    let kept = index::coordinates(&index, &parts.kept);
+    let (output, surplus) = parts.output(&mut scope);
     let (total, start) = accumulator(&mut scope, function, parts.dtype, name(function))?;
     let all = Dim::product(&parts.reduced);
     let rounds = all.ceil_div(&Dim::from(SHARERS));
@@ -202,7 +213,7 @@ fn shared<'a>(
         scope.pool.set_label(number, "k");
         let place = Index::expr(number, &all);
         let reduced = index::coordinates(&place, &parts.reduced);
-        let element = scope.element(parts.operand, &parts.join(&kept, &reduced), None)?;
+        let element = scope.element(parts.operand, &parts.join(&output.kept, &reduced), None)?;
         let sum = combine(scope, function, total, element);
         let end = scope.pool.size(&all);
         let inside = scope.pool.call("x < y", Type::Bool, &[number, end]);
@@ -214,13 +225,7 @@ fn shared<'a>(
     let (tree, whole) = tree(&mut scope, function, total);
     statements.extend(tree);
     statements.push(Statement::Freeze(whole));
-    let write = store(
-        &mut scope,
-        group,
-        parts.result,
-        whole,
-        &Position::both(index, kept),
-    )?;
+    let write = output.store(&mut scope, group, parts, whole)?;
     let zero = scope.pool.number(0);
     let is_first = scope.pool.call("x == y", Type::Bool, &[local, zero]);
     statements.push(Statement::If(is_first, vec![write]));
@@ -232,7 +237,7 @@ fn shared<'a>(
         scope,
         template: SHARED,
         statements,
-        workgroups: Workgroups::Linear(count),
+        workgroups: Workgroups::Linear(output.count),
         holes: vec![("memory", memory)],
     })
 }
@@ -284,34 +289,13 @@ fn accumulator(
     name: &str,
 ) -> Result<(Expr, Expr)> {
     let ty = scope.register(dtype);
-    let identity = if dtype.is_float() {
-        Scalar::Float(function.identity(dtype))
-    } else {
-        // Integers of 64 bits may be held in 32.
-        let held = if ty == Type::I32 && dtype == DType::I64 {
-            DType::I32
-        } else {
-            dtype
-        };
-        Scalar::Int(function.identity_integer(held))
-    };
-    let start = scalar::constant(&mut scope.pool, identity, dtype, scope.capabilities)?;
+    let start = scalar::identity(&mut scope.pool, function, dtype, scope.capabilities)?;
     Ok((scope.pool.variable(name, ty), start))
 }
 
 fn combine(scope: &mut Scope, function: ReduceFunction, x: Expr, y: Expr) -> Expr {
-    let pool = &mut scope.pool;
-    let ty = pool.ty(x);
-    let function = match (function, ty) {
-        (ReduceFunction::Max, Type::Bool) => BinaryFunction::LogicalOr,
-        (ReduceFunction::Min, Type::Bool) => BinaryFunction::LogicalAnd,
-        (ReduceFunction::Max, _) => BinaryFunction::Maximum,
-        (ReduceFunction::Min, _) => BinaryFunction::Minimum,
-        (ReduceFunction::Sum, _) => BinaryFunction::Add,
-        (ReduceFunction::Prod, _) => BinaryFunction::Mul,
-    };
     // Narrow types are wrapped or rounded once, at the end.
-    scalar::binary(pool, function, x, y, DType::F32)
+    scalar::combined(&mut scope.pool, function, x, y, DType::F32)
 }
 
 /// The index of the largest or smallest element.
@@ -322,10 +306,12 @@ pub fn lower_argument<'a>(
     reduce: &ArgReduce,
 ) -> Result<Lowered<'a>> {
     let parts = Parts::new(&scope, node, &[reduce.axis])?;
-    let count = Dim::product(&parts.kept);
-    let (index, surplus) = invocation(&mut scope, &count);
-    let kept = index::coordinates(&index, &parts.kept);
-    let first = scope.element(parts.operand, &parts.join(&kept, &[Index::zero()]), None)?;
+    let (output, surplus) = parts.output(&mut scope);
+    let first = scope.element(
+        parts.operand,
+        &parts.join(&output.kept, &[Index::zero()]),
+        None,
+    )?;
     let best = scope.pool.variable("best", scope.pool.ty(first));
     let found = scope.pool.variable("best_index", Type::U32);
     let zero = scope.pool.literal(Type::U32, Literal::Integer(0));
@@ -338,7 +324,7 @@ pub fn lower_argument<'a>(
     statements.extend(repeat(&mut scope, "k", &size, |scope, k| {
         let element = scope.element(
             parts.operand,
-            &parts.join(&kept, std::slice::from_ref(&k)),
+            &parts.join(&output.kept, std::slice::from_ref(&k)),
             None,
         )?;
         let better = is_better(scope, reduce.function, element, best);
@@ -353,20 +339,8 @@ pub fn lower_argument<'a>(
     })?);
     statements.push(Statement::Freeze(found));
     let number = scalar::size(&mut scope.pool, found, DType::I64, scope.capabilities);
-    statements.push(store(
-        &mut scope,
-        group,
-        parts.result,
-        number,
-        &Position::both(index, kept),
-    )?);
-    Ok(Lowered {
-        scope,
-        template: ARGUMENT,
-        statements,
-        workgroups: workgroups(&count),
-        holes: Vec::new(),
-    })
+    statements.push(output.store(&mut scope, group, &parts, number)?);
+    Ok(Lowered::new(scope, ARGUMENT, statements, &output.count))
 }
 
 /// True if an element beats the best so far: not-a-number beats everything but itself.

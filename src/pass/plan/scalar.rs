@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernel::expr::{Expr, Literal, Pool, Type};
 use crate::kernel::plan::{Capabilities, Storage};
 use crate::kernel::shader;
-use crate::op::{BinaryFunction, UnaryFunction};
+use crate::op::{BinaryFunction, ReduceFunction, UnaryFunction};
 use crate::scalar::Scalar;
 
 /// The type in which elements of a dtype are computed.
@@ -187,6 +187,39 @@ pub fn unary(pool: &mut Pool, function: UnaryFunction, x: Expr, dtype: DType) ->
     } else {
         narrow(pool, value, dtype)
     }
+}
+
+/// The result of a reduction of no elements; an error if the device cannot hold it.
+pub fn identity(
+    pool: &mut Pool,
+    function: ReduceFunction,
+    dtype: DType,
+    capabilities: &Capabilities,
+) -> Result<Expr> {
+    let identity = if dtype.is_float() {
+        Scalar::Float(function.identity(dtype))
+    } else {
+        // Integers of 64 bits may be held in 32.
+        let held = match (dtype, register(dtype, capabilities)) {
+            (DType::I64, Type::I32) => DType::I32,
+            _ => dtype,
+        };
+        Scalar::Int(function.identity_integer(held))
+    };
+    constant(pool, identity, dtype, capabilities)
+}
+
+/// Two elements combined as a reduction combines them.
+pub fn combined(pool: &mut Pool, function: ReduceFunction, x: Expr, y: Expr, dtype: DType) -> Expr {
+    let function = match (function, pool.ty(x) == Type::Bool) {
+        (ReduceFunction::Sum | ReduceFunction::Max, true) => BinaryFunction::LogicalOr,
+        (ReduceFunction::Prod | ReduceFunction::Min, true) => BinaryFunction::LogicalAnd,
+        (ReduceFunction::Sum, false) => BinaryFunction::Add,
+        (ReduceFunction::Prod, false) => BinaryFunction::Mul,
+        (ReduceFunction::Max, false) => BinaryFunction::Maximum,
+        (ReduceFunction::Min, false) => BinaryFunction::Minimum,
+    };
+    binary(pool, function, x, y, dtype)
 }
 
 /// A function of two operands of a dtype.

@@ -3,7 +3,7 @@
 
 use super::element::{Scope, operand};
 use super::fuse::Group;
-use super::kernel::{Lowered, invocation, repeat, workgroups, write};
+use super::kernel::{Lowered, invocation, repeat, write};
 use super::position::Position;
 use super::scalar;
 use crate::dim::Dim;
@@ -11,9 +11,9 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Node, ValueId};
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Literal, Type};
+use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
-use crate::op::{BinaryFunction, Scan, ScanFunction, Scatter, ScatterFunction};
+use crate::op::{ReduceFunction, Scan, ScanFunction, Scatter, ScatterFunction};
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/scan.wgsl");
@@ -65,7 +65,9 @@ pub fn lower<'a>(
     let row = index::coordinates(&index, &rows.others);
     let register = scope.register(ty.dtype);
     let total = scope.pool.variable("total", register);
-    let start = identity(&mut scope, scan.function, ty.dtype, register);
+    // The largest of no elements is what `log(Σ exp)` of none is, too.
+    let reduction = scan.function.reduction().unwrap_or(ReduceFunction::Max);
+    let start = scalar::identity(&mut scope.pool, reduction, ty.dtype, scope.capabilities)?;
     let mut statements = vec![surplus, Statement::Declare(total, start)];
     // Single precision sums are carried with what rounding took from them.
     let exact = scan.function == ScanFunction::Sum && register == Type::F32;
@@ -96,13 +98,7 @@ pub fn lower<'a>(
             Ok(body)
         },
     )?);
-    Ok(Lowered {
-        scope,
-        template: TEMPLATE,
-        statements,
-        workgroups: workgroups(&rows.count),
-        holes: Vec::new(),
-    })
+    Ok(Lowered::new(scope, TEMPLATE, statements, &rows.count))
 }
 
 /// Adds an element to a sum and what was lost to the rest (Neumaier).
@@ -119,43 +115,15 @@ fn carried_sum(scope: &mut Scope, total: Expr, lost: Expr, element: Expr) -> Vec
     ]
 }
 
-fn identity(scope: &mut Scope, function: ScanFunction, dtype: DType, ty: Type) -> Expr {
-    let (low, high) = match (dtype.integer_range(), ty) {
-        (Some(_), Type::I32) => (
-            Literal::Integer(i32::MIN.into()),
-            Literal::Integer(i32::MAX.into()),
-        ),
-        (Some(_), _) => (Literal::Integer(i64::MIN), Literal::Integer(i64::MAX)),
-        (None, _) => (f64::NEG_INFINITY.into(), f64::INFINITY.into()),
-    };
-    let number = |value: i64| match dtype.is_float() {
-        true => Literal::from(value as f64),
-        false => Literal::Integer(value),
-    };
-    let literal = match function {
-        ScanFunction::Sum => number(0),
-        ScanFunction::Prod => number(1),
-        ScanFunction::Max | ScanFunction::LogSumExp => low,
-        ScanFunction::Min => high,
-    };
-    scope.pool.literal(ty, literal)
-}
-
 fn running(scope: &mut Scope, function: ScanFunction, x: Expr, y: Expr, dtype: DType) -> Expr {
     let pool = &mut scope.pool;
-    let function = match function {
-        ScanFunction::Sum => BinaryFunction::Add,
-        ScanFunction::Prod => BinaryFunction::Mul,
-        ScanFunction::Max => BinaryFunction::Maximum,
-        ScanFunction::Min => BinaryFunction::Minimum,
-        ScanFunction::LogSumExp => {
-            let ty = pool.ty(x);
-            return pool.call(scalar::typed("log_add_exp(x, y)", ty), ty, &[x, y]);
-        }
+    let Some(reduction) = function.reduction() else {
+        let ty = pool.ty(x);
+        return pool.call(scalar::typed("log_add_exp(x, y)", ty), ty, &[x, y]);
     };
     // Integers wrap at once, so that running products stay within their type; floats are rounded where they are written.
     let dtype = if dtype.is_float() { DType::F32 } else { dtype };
-    scalar::binary(pool, function, x, y, dtype)
+    scalar::combined(pool, reduction, x, y, dtype)
 }
 
 /// A copy of a value with elements of another combined into it.
@@ -211,13 +179,7 @@ pub fn lower_scatter<'a>(
         Some(inside) => statements.push(Statement::If(inside, body)),
         None => statements.extend(body),
     }
-    Ok(Lowered {
-        scope,
-        template: SCATTER,
-        statements,
-        workgroups: workgroups(&rows.count),
-        holes: Vec::new(),
-    })
+    Ok(Lowered::new(scope, SCATTER, statements, &rows.count))
 }
 
 /// An element combined with what stands at its target.
@@ -228,17 +190,8 @@ fn combined(
     element: Expr,
     (target, dtype): (&Position, DType),
 ) -> Result<Expr> {
-    let function = match function {
-        ScatterFunction::Set => return Ok(element),
-        ScatterFunction::Add => BinaryFunction::Add,
-        ScatterFunction::Mul => BinaryFunction::Mul,
-        ScatterFunction::Max => BinaryFunction::Maximum,
-        ScatterFunction::Min => BinaryFunction::Minimum,
-    };
-    let function = match (function, dtype) {
-        (BinaryFunction::Add | BinaryFunction::Maximum, DType::Bool) => BinaryFunction::LogicalOr,
-        (BinaryFunction::Mul | BinaryFunction::Minimum, DType::Bool) => BinaryFunction::LogicalAnd,
-        (function, _) => function,
+    let Some(reduction) = function.reduction() else {
+        return Ok(element);
     };
     let buffer = scope.buffer(root)?;
     let place = target.place(&scope.graph.ty(root).shape);
@@ -246,11 +199,6 @@ fn combined(
     let element_type = scope.buffers[buffer].buffer.element;
     let standing = scope.pool.load(buffer, element_type, place);
     let standing = scalar::from_storage(&mut scope.pool, standing, dtype);
-    Ok(scalar::binary(
-        &mut scope.pool,
-        function,
-        standing,
-        element,
-        dtype,
-    ))
+    let pool = &mut scope.pool;
+    Ok(scalar::combined(pool, reduction, standing, element, dtype))
 }

@@ -1,7 +1,7 @@
 //! Sorting: one invocation finds the rank of one element by counting those of its row that come before it.
 
 use super::element::{Scope, operand};
-use super::kernel::{Lowered, invocation, repeat, workgroups, write};
+use super::kernel::{Lowered, invocation, repeat, write};
 use super::position::Position;
 use super::scalar;
 use super::scan::Rows;
@@ -53,13 +53,7 @@ pub fn lower<'a>(mut scope: Scope<'a>, node: &Node, sort: &Sort) -> Result<Lower
     for (result, value) in node.results.iter().zip([key, number]) {
         statements.push(write(&mut scope, *result, value, &target)?);
     }
-    Ok(Lowered {
-        scope,
-        template: TEMPLATE,
-        statements,
-        workgroups: workgroups(&count),
-        holes: Vec::new(),
-    })
+    Ok(Lowered::new(scope, TEMPLATE, statements, &count))
 }
 
 /// True if an element comes before another; not-a-number counts as the largest.
