@@ -39,6 +39,22 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All kinds, by id.
+    pub const ALL: &'static [Kind] = &[
+        Kind::Format,
+        Kind::Io,
+        Kind::Source,
+        Kind::Unsupported,
+        Kind::Operator,
+        Kind::Verify,
+        Kind::Input,
+        Kind::Plan,
+        Kind::Device,
+        Kind::Mismatch,
+        Kind::Usage,
+        Kind::Internal,
+    ];
+
     /// Stable id, shown in front of every message.
     pub fn id(self) -> &'static str {
         match self {

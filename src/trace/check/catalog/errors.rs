@@ -1,0 +1,157 @@
+//! Explanations of the kinds of errors.
+
+use super::{Entry, Severity};
+use crate::error::Kind;
+
+/// The explanation of a kind.
+pub fn entry(kind: Kind) -> &'static Entry {
+    match kind {
+        Kind::Format => &FORMAT,
+        Kind::Io => &IO,
+        Kind::Source => &SOURCE,
+        Kind::Unsupported => &UNSUPPORTED,
+        Kind::Operator => &OPERATOR,
+        Kind::Verify => &VERIFY,
+        Kind::Input => &INPUT,
+        Kind::Plan => &PLAN,
+        Kind::Device => &DEVICE,
+        Kind::Mismatch => &MISMATCH,
+        Kind::Usage => &USAGE,
+        Kind::Internal => &INTERNAL,
+    }
+}
+
+const fn error(
+    code: &'static str,
+    title: &'static str,
+    [cause, example, cure]: [&'static str; 3],
+) -> Entry {
+    Entry {
+        code,
+        title,
+        severity: Severity::Error,
+        cause,
+        example,
+        cure,
+    }
+}
+
+const FORMAT: Entry = error(
+    "E0101",
+    "malformed data",
+    [
+        "The bytes of an archive, pickle, JSON, tensor file or image are not what the format says.",
+        "onionskin show weights.pt # a state dict, not a traced module",
+        "Write the file again. `torch.save` of a module or of weights is no program: use `torch.jit.trace(…).save(…)`.",
+    ],
+);
+
+const IO: Entry = error(
+    "E0102",
+    "file error",
+    [
+        "A file could not be read or written.",
+        "onionskin show missing.pt",
+        "Check the path and its permissions.",
+    ],
+);
+
+const SOURCE: Entry = error(
+    "E0201",
+    "bad source in archive",
+    [
+        "The program in the archive does not parse or evaluate by the rules of TorchScript.",
+        "an archive whose code/__torch__.py was edited by hand",
+        "Save the archive again with the version of PyTorch that made it, and report the file if that does not help.",
+    ],
+);
+
+const UNSUPPORTED: Entry = error(
+    "E0301",
+    "unsupported",
+    [
+        "An operator, a type or a feature is not implemented. Everything of this kind in a model is listed at once.",
+        "torch.nonzero(x) # the result's size depends on elements",
+        "Look at the place that is named; write the line with operators that `onionskin ops` lists.",
+    ],
+);
+
+const OPERATOR: Entry = error(
+    "E0401",
+    "bad operands",
+    [
+        "Operands of an operator do not fit together: a shape, an element type, an attribute.",
+        "x.matmul(y) # x: f32[2, 3], y: f32[4, 5]",
+        "Check the inputs' shapes. If the operator comes from a trace, a size may be frozen: `onionskin check` tells.",
+    ],
+);
+
+const VERIFY: Entry = error(
+    "E0402",
+    "invalid graph",
+    [
+        "A graph breaks a rule of the intermediate representation.",
+        "a JSON graph that was edited by hand: y is used before it is defined",
+        "Every broken rule is listed with its node; mend the graph or import it again.",
+    ],
+);
+
+const INPUT: Entry = error(
+    "E0501",
+    "inputs do not match",
+    [
+        "Inputs do not fit the graph's signature, or break a guard under which the graph holds.",
+        "onionskin run model.pt --shape 'f32[1, 3]' # the graph takes f32[B, 4]",
+        "`onionskin show --signature` says what is taken.",
+    ],
+);
+
+const PLAN: Entry = error(
+    "E0601",
+    "cannot plan for this device",
+    [
+        "The graph needs something that the device lacks: limits, element types, control flow.",
+        "a weight larger than the adapter's largest storage binding",
+        "Choose another `--device`; `cpu` runs everything.",
+    ],
+);
+
+const DEVICE: Entry = error(
+    "E0602",
+    "device error",
+    [
+        "The device failed, was lost, or refused the work.",
+        "onionskin run model.pt --device gpu # on a machine without one",
+        "`onionskin devices` lists the adapters and tests each.",
+    ],
+);
+
+const MISMATCH: Entry = error(
+    "E0701",
+    "outputs differ",
+    [
+        "Outputs are not what was expected within the tolerance.",
+        "onionskin verify model.pt --inputs x.npz --rtol 0",
+        "The first value that differs is named with its line. Give a tolerance if the difference is rounding.",
+    ],
+);
+
+const USAGE: Entry = error(
+    "E0801",
+    "usage",
+    [
+        "A command line or an option is wrong.",
+        "onionskin run model.pt --shape 'f32[B]' # sizes are numbers here",
+        "Read the message, or `onionskin help` and the command's name.",
+    ],
+);
+
+const INTERNAL: Entry = error(
+    "E0901",
+    "internal error",
+    [
+        "A rule that the crate guarantees was broken.",
+        "a pass that loses a graph's output",
+        "Please report it with the model, or with the graph that `onionskin show` prints.",
+    ],
+);

@@ -1,0 +1,204 @@
+//! What findings there are: a stable id, and for each its cause, an example and the cure. `onionskin explain` prints this.
+//!
+//! Ids never change and are never given out twice. `W…` is a warning or a note, `E…` an error; the digits tell the layer
+//! as those of [`Kind`] do: `02` the traced program, `07` results.
+
+mod errors;
+mod results;
+mod tracer;
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::error::{Error, Kind, Result};
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Good to know.
+    Note,
+    /// The trace may be wrong for other inputs.
+    Warning,
+    /// The trace is wrong.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        })
+    }
+}
+
+/// The explanation of an id.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// `W0201`
+    pub code: &'static str,
+    /// A few words.
+    pub title: &'static str,
+    /// How bad it is unless a finding says otherwise.
+    pub severity: Severity,
+    /// Why it happens.
+    pub cause: &'static str,
+    /// Code or a command that shows it.
+    pub example: &'static str,
+    /// What to do.
+    pub cure: &'static str,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} {} ({})", self.code, self.title, self.severity)?;
+        writeln!(f, "\n{}\n\nExample:\n", self.cause)?;
+        for line in self.example.lines() {
+            writeln!(f, "{}", format!("    {line}").trim_end())?;
+        }
+        writeln!(f, "\nCure: {}", self.cure)
+    }
+}
+
+macro_rules! ids {
+    ($($(#[doc = $doc:literal])* $name:ident => $entry:path,)*) => {
+        /// What was found, by name; [`Id::code`] is what users see.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Id {
+            $($(#[doc = $doc])* $name,)*
+        }
+
+        impl Id {
+            /// All ids, by code.
+            pub const ALL: &'static [Id] = &[$(Id::$name,)*];
+
+            /// The explanation.
+            pub fn entry(self) -> &'static Entry {
+                match self {
+                    $(Id::$name => &$entry,)*
+                }
+            }
+        }
+    };
+}
+
+ids! {
+    /// A tensor's value was read by the program that is traced.
+    HostRead => tracer::HOST_READ,
+    /// A symbolic size was read as a number.
+    FrozenSize => tracer::FROZEN_SIZE,
+    /// A loop over an axis of symbolic size was unrolled.
+    DynamicIteration => tracer::DYNAMIC_ITERATION,
+    /// A tensor of the surroundings became a constant.
+    CapturedConstant => tracer::CAPTURED_CONSTANT,
+    /// A tensor made from host data became a constant.
+    DataConstructor => tracer::DATA_CONSTRUCTOR,
+    /// A number in the graph equals a size of an input.
+    SizeLiteral => tracer::SIZE_LITERAL,
+    /// A device is written in the program.
+    FrozenDevice => tracer::FROZEN_DEVICE,
+    /// An element type is written in the program.
+    FrozenDType => tracer::FROZEN_DTYPE,
+    /// An operator draws random numbers.
+    RandomNode => tracer::RANDOM_NODE,
+    /// An archive was saved in training mode.
+    TrainingMode => tracer::TRAINING_MODE,
+    /// The graph computes something else than the function.
+    OutputsDiffer => results::OUTPUTS_DIFFER,
+    /// A second trace computes something else than the function.
+    RepeatDiffers => results::REPEAT_DIFFERS,
+    /// The function gives different results for the same inputs.
+    UnstableFunction => results::UNSTABLE_FUNCTION,
+    /// Other inputs give another graph.
+    PathDependsOnInput => results::PATH_DEPENDS_ON_INPUT,
+    /// The function takes sizes that the trace does not.
+    SizeRefused => results::SIZE_REFUSED,
+    /// Two traces with the same inputs differ.
+    GraphsDiffer => results::GRAPHS_DIFFER,
+    /// Constants of two traces with the same inputs differ.
+    ConstantsDiffer => results::CONSTANTS_DIFFER,
+    /// The function, the graph or the second trace failed.
+    RunFailed => results::RUN_FAILED,
+    /// An output does not depend on any input.
+    NoDependence => results::NO_DEPENDENCE,
+}
+
+impl Id {
+    /// The stable id: `W0201`.
+    pub fn code(self) -> &'static str {
+        self.entry().code
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.code())
+    }
+}
+
+/// Every explanation there is, those of [`Kind`] included, by layer and code.
+pub fn entries() -> Vec<&'static Entry> {
+    let findings = Id::ALL.iter().map(|id| id.entry());
+    let kinds = Kind::ALL.iter().map(|kind| errors::entry(*kind));
+    let mut entries: Vec<&Entry> = findings.chain(kinds).collect();
+    entries.sort_by_key(|entry| (&entry.code[1..], entry.code));
+    entries
+}
+
+/// The explanation of an id, in upper or lower case.
+///
+/// # Errors
+/// There is no such id; the message lists those that begin alike.
+pub fn explain(code: &str) -> Result<&'static Entry> {
+    let wanted = code.trim().to_uppercase();
+    let entries = entries();
+    if let Some(entry) = entries.iter().find(|entry| entry.code == wanted) {
+        return Ok(entry);
+    }
+    let alike = |entry: &&&Entry| wanted.get(..3) == entry.code.get(..3);
+    let near: Vec<&str> = entries
+        .iter()
+        .filter(alike)
+        .map(|entry| entry.code)
+        .collect();
+    let help = match near.as_slice() {
+        [] => "onionskin explain lists all ids".to_string(),
+        near => format!("there is {}", near.join(", ")),
+    };
+    Err(Error::usage(format!("there is no finding {code}")).help(help))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_explained() {
+        let entries = entries();
+        for pair in entries.windows(2) {
+            assert_ne!(pair[0].code, pair[1].code);
+        }
+        for entry in entries {
+            let is_error = entry.severity == Severity::Error;
+            assert_eq!(entry.code.starts_with('E'), is_error, "{}", entry.code);
+            assert!(!entry.cause.is_empty() && !entry.example.is_empty() && !entry.cure.is_empty());
+        }
+    }
+
+    #[test]
+    fn unknown_ids_name_their_neighbours() {
+        assert_eq!(explain(" w0201").unwrap().code, "W0201");
+        let error = explain("W0299").unwrap_err();
+        assert!(error.advice().unwrap().contains("W0201"));
+    }
+}

@@ -1,0 +1,99 @@
+//! `07`: what comes out of a trace is not what the function gives.
+
+use super::{Entry, Severity};
+
+pub const OUTPUTS_DIFFER: Entry = Entry {
+    code: "W0711",
+    title: "outputs of the trace differ",
+    severity: Severity::Warning,
+    cause: "The traced graph gives other numbers than the function itself. If it does so for the inputs of the trace, an \
+            operator is at fault or random; if only for other inputs, a value, size or branch of the example is baked in. \
+            Another structure, shape or element type is an error, other numbers are one under `strict`.",
+    example: "if x.sum() > 0:      # the branch that the example took is the only one in the graph\n    return x * 2\n\
+              return x / 2",
+    cure: "Look at the first node that differs, which the finding names with its line, and at the warnings on host reads \
+           before it. If the difference is rounding, give a tolerance.",
+};
+
+pub const REPEAT_DIFFERS: Entry = Entry {
+    code: "W0712",
+    title: "outputs of a second trace differ",
+    severity: Severity::Warning,
+    cause: "The function was traced again with the same inputs, and the second graph gives other numbers than the function. \
+            The function depends on something that changes between calls.",
+    example: "self.calls += 1\nreturn x * self.calls",
+    cure: "Make the state an input and an output, or remove it.",
+};
+
+pub const UNSTABLE_FUNCTION: Entry = Entry {
+    code: "W0713",
+    title: "function gives different results for the same inputs",
+    severity: Severity::Warning,
+    cause: "Two calls with the same inputs and the same random state gave different results. Nothing can be said about the \
+            trace by comparing with such a function.",
+    example: "return x * time.time()",
+    cure: "Remove what changes between calls: hidden state, clocks, a random generator of one's own.",
+};
+
+pub const PATH_DEPENDS_ON_INPUT: Entry = Entry {
+    code: "W0714",
+    title: "other inputs give another graph",
+    severity: Severity::Warning,
+    cause: "Traced with other inputs that the first graph accepts, the function gives a graph that is not the same: a branch \
+            or a loop of the program follows values or sizes of the inputs and is frozen to the example.",
+    example: "for i in range(x.size(0)): # unrolled\n    y = y + x[i]",
+    cure: "Write the condition or the loop so that it is part of the graph (`torch.where`, whole-tensor operations, \
+           `torch.jit.script` for the function around it, traced control flow).",
+};
+
+pub const SIZE_REFUSED: Entry = Entry {
+    code: "W0715",
+    title: "sizes refused that the function takes",
+    severity: Severity::Warning,
+    cause: "The function works for inputs of another size, the trace does not: a size was fixed while tracing, or the graph \
+            holds under a condition that the size breaks.",
+    example: "n = int(x.shape[0])\nreturn x.view(n, -1) # the graph is for this n only",
+    cure: "Look at the guard or node that the finding names. If one graph for each size is fine, sessions make them \
+           as needed; suppress the finding then.",
+};
+
+pub const GRAPHS_DIFFER: Entry = Entry {
+    code: "E0711",
+    title: "graphs differ between two traces",
+    severity: Severity::Error,
+    cause: "The function was traced twice with the same inputs and did different things. It has state that changes between \
+            calls (a memo, a counter), or takes a branch at random.",
+    example: "if self.cache is None:\n    self.cache = expensive(x) # is in the first trace only\nreturn self.cache + x",
+    cure: "Look at the first diverging operator and both its lines. Take the state out of the function.",
+};
+
+pub const CONSTANTS_DIFFER: Entry = Entry {
+    code: "E0712",
+    title: "constants differ between two traces",
+    severity: Severity::Error,
+    cause: "Two traces have the same operators, but a constant tensor holds other values. A value that was computed during \
+            the trace escaped from it and came back as a constant.",
+    example: "return x + x.data.sum() # .data is not traced",
+    cure: "Compute the value with traced operations, or make it a parameter.",
+};
+
+pub const RUN_FAILED: Entry = Entry {
+    code: "E0713",
+    title: "failed while checking",
+    severity: Severity::Error,
+    cause: "The function, the traced graph or the second trace failed for inputs of the check. What was found before is \
+            reported with it.",
+    example: "onionskin check model.pt --inputs other_rank.npz",
+    cure: "If the function itself fails, the check input is wrong. If only the graph fails, something of the example is \
+           baked in: see the place of the failure.",
+};
+
+pub const NO_DEPENDENCE: Entry = Entry {
+    code: "E0714",
+    title: "output depends on no input",
+    severity: Severity::Error,
+    cause: "An output of the graph is the same whatever the inputs are. Usually the program left the tracer: through \
+            another library, a host copy, or a cached result.",
+    example: "def forward(self, x):\n    return torch.tensor(x.numpy() * 2) # computed outside of the trace",
+    cure: "Compute with traced tensors. If the output is meant to be constant, suppress the finding.",
+};

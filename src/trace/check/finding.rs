@@ -1,0 +1,170 @@
+use std::fmt;
+
+use serde::Serialize;
+
+use super::catalog::{Id, Severity};
+use crate::error::Place;
+
+/// Something that was found about a trace, by the tracer or by the checker.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// What kind of thing.
+    pub id: Id,
+    /// How bad it is; the catalogue's word unless the case at hand is worse.
+    pub severity: Severity,
+    /// One line in lower case without full stop.
+    pub message: String,
+    /// Where in the user's model.
+    #[serde(skip_serializing_if = "Place::is_unknown")]
+    pub place: Place,
+    /// Name of the value in the graph that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// Further lines: figures, differences, other places.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<String>,
+}
+
+impl Finding {
+    /// A finding with the catalogue's severity.
+    pub fn new(id: Id, message: impl Into<String>) -> Finding {
+        Finding {
+            id,
+            severity: id.entry().severity,
+            message: message.into(),
+            place: Place::default(),
+            value: None,
+            details: Vec::new(),
+        }
+    }
+
+    /// Says where it is.
+    #[must_use]
+    pub fn at(mut self, place: &Place) -> Finding {
+        self.place = place.clone();
+        self
+    }
+
+    /// Names the value that it is about.
+    #[must_use]
+    pub fn value(mut self, name: impl Into<String>) -> Finding {
+        self.value = Some(name.into());
+        self
+    }
+
+    /// Adds lines beneath.
+    #[must_use]
+    pub fn details<T: Into<String>>(mut self, lines: impl IntoIterator<Item = T>) -> Finding {
+        self.details.extend(lines.into_iter().map(Into::into));
+        self
+    }
+
+    /// Makes it as bad as this, unless it is worse already.
+    #[must_use]
+    pub fn at_least(mut self, severity: Severity) -> Finding {
+        self.severity = self.severity.max(severity);
+        self
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (severity, id, title) = (self.severity, self.id, self.id.entry().title);
+        write!(f, "{severity}[{id}] {title}: {}", self.message)?;
+        if !self.place.is_unknown() {
+            write!(f, "\n  at {}", self.place)?;
+        }
+        for line in self.details.iter().flat_map(|detail| detail.lines()) {
+            write!(f, "\n  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Findings that the user does not want to hear of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allow {
+    rules: Vec<(String, Option<String>)>,
+}
+
+impl Allow {
+    /// Suppresses what the rules name: `W0201` everywhere, `W0201@model.py` in a file, `W0201@model.py:12` at a line,
+    /// `W0201@encoder.0` in a module. Files and modules match by their ends and beginnings.
+    pub fn new<T: AsRef<str>>(rules: impl IntoIterator<Item = T>) -> Allow {
+        let mut allow = Allow::default();
+        rules.into_iter().for_each(|rule| allow.add(rule.as_ref()));
+        allow
+    }
+
+    /// Adds a rule.
+    pub fn add(&mut self, rule: &str) {
+        let (id, place) = rule.split_once('@').unwrap_or((rule, ""));
+        let place = Some(place.to_string()).filter(|place| !place.is_empty());
+        self.rules.push((id.trim().to_uppercase(), place));
+    }
+
+    /// True if a finding is suppressed.
+    pub fn covers(&self, finding: &Finding) -> bool {
+        self.rules.iter().any(|(id, place)| {
+            id == finding.id.code()
+                && place
+                    .as_ref()
+                    .is_none_or(|place| is_in(&finding.place, place))
+        })
+    }
+}
+
+/// True if a place lies in a file, at a line, or in a module.
+fn is_in(place: &Place, wanted: &str) -> bool {
+    let in_module = place
+        .module
+        .strip_prefix(wanted)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let ends = |text: &str| {
+        let rest = text.strip_suffix(wanted);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+    };
+    let in_file = place
+        .location
+        .as_ref()
+        .is_some_and(|location| ends(&location.file) || ends(&location.to_string()));
+    in_module || in_file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Location;
+
+    fn finding() -> Finding {
+        let location = Location {
+            file: "/home/a/model.py".into(),
+            line: 12,
+        };
+        Finding::new(Id::HostRead, "x").at(&Place {
+            module: "encoder.0.mlp".into(),
+            location: Some(location),
+        })
+    }
+
+    #[test]
+    fn rules_cover_places() {
+        for rule in [
+            "W0201",
+            "w0201@model.py",
+            "W0201@a/model.py:12",
+            "W0201@encoder.0",
+        ] {
+            assert!(Allow::new([rule]).covers(&finding()), "{rule}");
+        }
+        for rule in [
+            "W0202",
+            "W0201@del.py",
+            "W0201@model.py:1",
+            "W0201@encoder.01",
+            "W0201@enc",
+        ] {
+            assert!(!Allow::new([rule]).covers(&finding()), "{rule}");
+        }
+    }
+}
