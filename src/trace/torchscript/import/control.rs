@@ -10,12 +10,12 @@ use crate::trace::torchscript::ast::Statement;
 
 use super::Importer;
 use super::assigned::{assigned, assigned_in_both};
-use super::body::Body;
 use super::datum::{Datum, Kind};
 use super::evaluate::Frame;
 use super::merge::{Slot, Template};
 use super::scope::Scope;
 use super::tensor::{Storage, TensorRef};
+use crate::trace::bodies::Body;
 
 /// A branch that was run.
 struct Branch {
@@ -161,7 +161,7 @@ impl Importer<'_> {
             self.require_same_type(ours, theirs)?;
         }
         let condition = self.read(condition)?;
-        let (graphs, captured) = self.close_bodies(vec![
+        let (graphs, captured) = self.scopes.close_bodies(vec![
             Body::new(then, "then", ours),
             Body::new(otherwise, "otherwise", theirs),
         ])?;
@@ -201,7 +201,7 @@ impl Importer<'_> {
             ids.push(match slot {
                 Slot::Storage(storage) => {
                     let value = self.storage_value(storage)?;
-                    self.captured(value)?
+                    self.scopes.captured(value)?
                 }
                 Slot::Value(kind, a, b) => {
                     let id = self.slot_value(if first { a } else { b }, wanted)?;
@@ -276,7 +276,7 @@ impl Importer<'_> {
         let results = builder.region(region, arguments, types);
         let ids: Vec<ValueId> = results.into_iter().map(|value| value.id()).collect();
         drop(builder);
-        self.scope_mut().unnamed.extend(ids.iter().copied());
+        self.local().unnamed.extend(ids.iter().copied());
         ids
     }
 
@@ -321,7 +321,7 @@ impl Importer<'_> {
 /// Storages of the surroundings that any of the scopes writes.
 fn written_by(scopes: &[&Scope]) -> Vec<Rc<Storage>> {
     let mut found: Vec<Rc<Storage>> = Vec::new();
-    for (storage, _) in scopes.iter().flat_map(|scope| &scope.written) {
+    for (storage, _) in scopes.iter().flat_map(|scope| &scope.local.written) {
         if !found.iter().any(|known| Rc::ptr_eq(known, storage)) {
             found.push(storage.clone());
         }

@@ -224,7 +224,7 @@ impl Importer<'_> {
         }
         Ok(Datum::Dict(Rc::new(Dict {
             entries: RefCell::new(items),
-            depth: self.depth(),
+            depth: self.scopes.depth(),
         })))
     }
 
@@ -232,7 +232,7 @@ impl Importer<'_> {
     pub(super) fn list(&self, items: Vec<Datum>) -> Datum {
         Datum::List(Rc::new(List {
             items: RefCell::new(items),
-            depth: self.depth(),
+            depth: self.scopes.depth(),
         }))
     }
 

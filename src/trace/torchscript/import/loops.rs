@@ -9,12 +9,12 @@ use crate::trace::torchscript::ast::{Expr, Statement};
 
 use super::Importer;
 use super::assigned::assigned;
-use super::body::Body;
 use super::datum::{Datum, Kind};
 use super::evaluate::Frame;
 use super::merge::{Slot, Template};
 use super::scope::Scope;
 use super::tensor::TensorRef;
+use crate::trace::bodies::Body;
 
 /// Loops of known length are unrolled up to this many iterations in all.
 const MOST_ITERATIONS: usize = 100_000;
@@ -143,7 +143,7 @@ impl Importer<'_> {
         let scope = self.close_scope()?;
         let outputs = result?;
         let before = slots.len();
-        for (storage, _) in &scope.written {
+        for (storage, _) in &scope.local.written {
             let is_carried = slots.iter().any(
                 |slot| matches!(slot, Slot::Storage(known) if std::rc::Rc::ptr_eq(known, storage)),
             );
@@ -160,7 +160,7 @@ impl Importer<'_> {
             types.push(match slot {
                 Slot::Storage(storage) => {
                     let value = self.storage_value(storage)?;
-                    self.type_of(value)?
+                    self.scopes.type_of(value)?
                 }
                 Slot::Value(kind, before, _) => {
                     let id = self.slot_value(before, None)?;
@@ -183,13 +183,15 @@ impl Importer<'_> {
     ) -> Result<Vec<ValueId>> {
         let mut frame = frame.clone();
         let mut results = Vec::new();
-        let trip = self.region_input("round", TensorType::new::<i64>(DType::I64, []));
+        let trip = self
+            .scopes
+            .body_input("round", TensorType::new::<i64>(DType::I64, []));
         for (index, ty) in types.iter().enumerate() {
             let is_made_of =
                 |template: &Template| matches!(template, Template::Result(at) if *at == index);
             let variable = bound.iter().find(|(_, template)| is_made_of(template));
             let name = variable.map_or("carried", |(name, _)| name.as_str());
-            results.push(self.region_input(name, ty.clone()));
+            results.push(self.scopes.body_input(name, ty.clone()));
         }
         self.adopt(&mut frame, bound.to_vec(), slots, &results)?;
         if let Some((variable, _)) = &ends.count {
@@ -215,16 +217,10 @@ impl Importer<'_> {
         for slot in slots {
             if let Slot::Storage(storage) = slot {
                 let value = self.storage_value(storage)?;
-                outputs.push(self.captured(value)?);
+                outputs.push(self.scopes.captured(value)?);
             }
         }
         Ok(outputs)
-    }
-
-    fn region_input(&mut self, name: &str, ty: TensorType) -> ValueId {
-        let id = self.builder().input(name, ty).id();
-        self.scope_mut().own_inputs.push(id);
-        id
     }
 
     /// What the carried variables hold at the end of a round, slot by slot.
@@ -279,7 +275,7 @@ impl Importer<'_> {
                 }
                 Slot::Storage(storage) => {
                     let value = self.storage_value(storage)?;
-                    self.captured(value)?
+                    self.scopes.captured(value)?
                 }
             };
             types.push(self.builder().ty(id));
@@ -287,7 +283,7 @@ impl Importer<'_> {
         }
         let carried = slots.len();
         let body = Body::new(scope, "body", outputs.to_vec());
-        let (graphs, captured) = self.close_bodies(vec![body])?;
+        let (graphs, captured) = self.scopes.close_bodies(vec![body])?;
         arguments.extend(captured);
         let Ok([body]) = <[Graph; 1]>::try_from(graphs) else {
             return Err(Error::internal("a loop has one body"));

@@ -6,7 +6,6 @@
 //! the rest of the program only.
 
 mod assigned;
-mod body;
 mod builtins;
 mod call;
 mod control;
@@ -32,14 +31,16 @@ use std::rc::Rc;
 
 use crate::error::{Error, Place, Result};
 use crate::ir::{Graph, Module, Tree, ValueId};
+use crate::trace::scopes::Scopes;
 use crate::trace::torchscript::archive::Archive;
 use crate::trace::torchscript::storage::TensorRecord;
 
-pub use options::{Entry, ImportOptions, InputSpec, Sizes};
+pub use crate::trace::sizes::Sizes;
+pub use options::{Entry, ImportOptions, InputSpec};
 
 use datum::{Datum, Instance};
 use faults::Faults;
-use scope::Scope;
+use scope::Local;
 use tensor::TensorRef;
 
 /// Imports the entry methods of an archive as graphs over its weights.
@@ -79,11 +80,7 @@ struct SharedWeights {
 struct Importer<'a> {
     archive: &'a Archive,
     shared: &'a mut SharedWeights,
-    /// The graph.
-    root: Scope,
-    /// The regions around the statement that is run, outermost first.
-    regions: Vec<Scope>,
-    next_scope: u32,
+    scopes: Scopes<Local>,
     /// Weights of this graph.
     tensors: HashMap<TensorRecord, TensorRef>,
     /// Modules by the address of their pickle.
@@ -91,8 +88,6 @@ struct Importer<'a> {
     place: Place,
     faults: Faults,
     calls: usize,
-    /// Tensor inputs so far.
-    inputs: Vec<ValueId>,
     /// True once the program raised an exception.
     raised: bool,
     /// Statements that were run.
@@ -106,15 +101,12 @@ impl<'a> Importer<'a> {
         Importer {
             archive,
             shared,
-            root: Scope::root(name),
-            regions: Vec::new(),
-            next_scope: 1,
+            scopes: Scopes::new(name),
             tensors: HashMap::new(),
             objects: HashMap::new(),
             place: Place::default(),
             faults: Faults::default(),
             calls: 0,
-            inputs: Vec::new(),
             raised: false,
             statements: 0,
             unrolled: 0,
@@ -126,7 +118,7 @@ impl<'a> Importer<'a> {
         let place = self.place.clone();
         let result = result.map_err(|error| error.at_place(&place));
         let (outputs, input_trees, output_tree) = self.faults.conclude(result)?;
-        let builder = Rc::try_unwrap(self.root.builder)
+        let builder = Rc::try_unwrap(self.scopes.root.builder)
             .map_err(|_| Error::internal("a graph is still under construction"))?;
         builder.finish(&outputs, input_trees, Some(output_tree))
     }

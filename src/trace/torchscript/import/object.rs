@@ -16,7 +16,7 @@ use crate::trace::torchscript::value::{Object, Pickled};
 use super::Importer;
 use super::datum::{Datum, Dict, Instance, List};
 use super::number::Number;
-use super::tensor::{HostNumber, Origin, TensorRef, ValueRef};
+use super::tensor::{HostNumber, Origin, TensorRef};
 
 impl Importer<'_> {
     /// The root module.
@@ -147,19 +147,11 @@ impl Importer<'_> {
         self.shared.records.insert(name.clone(), record.clone());
         let value = match number {
             Some(_) => None,
-            None => Some(self.weight_value(&name, record)),
+            None => Some(self.scopes.weight(&name, record.tensor_type())),
         };
         let tensor = self.tensor_of(value, number, Origin::Weight(name));
         self.tensors.insert(record.clone(), tensor.clone());
         Ok(tensor)
-    }
-
-    fn weight_value(&self, name: &str, record: &TensorRecord) -> ValueRef {
-        let ty = record.tensor_type();
-        ValueRef {
-            scope: self.root.number,
-            id: self.root.builder.weight(name, ty).id(),
-        }
     }
 
     /// The number of a constant without dimensions. Those of Python's own types are taken for Python numbers, which they

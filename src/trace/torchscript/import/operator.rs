@@ -63,7 +63,7 @@ impl Importer<'_> {
         let results = operator.call(&builder, converted.clone())?;
         let ids: Vec<ValueId> = results.into_iter().map(|value| value.id()).collect();
         drop(builder);
-        self.scope_mut().unnamed.extend(ids.iter().copied());
+        self.local().unnamed.extend(ids.iter().copied());
         let base = match arguments.positional.first() {
             Some(Datum::Tensor(base)) if operator.schema.is_view => Some(base.clone()),
             _ => None,
@@ -149,8 +149,8 @@ impl Importer<'_> {
         let Some(value) = value.filter(|_| !is_made_up && tensor.views.is_empty()) else {
             return;
         };
-        let scope = self.scope_mut();
-        if scope.number == value.scope && scope.unnamed.remove(&value.id) {
+        let scope = self.scopes.innermost_mut();
+        if scope.number == value.scope && scope.local.unnamed.remove(&value.id) {
             scope.builder.set_name(value.id, name);
         }
     }

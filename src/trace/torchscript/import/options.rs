@@ -1,6 +1,7 @@
 use crate::ir::Constant;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
+use crate::trace::sizes::Sizes;
 
 /// What to import, and with which inputs.
 #[derive(Clone, Debug, Default)]
@@ -19,18 +20,6 @@ pub struct Entry {
     /// Example inputs in the order of the method's parameters, those with defaults may be left out. Without them, the
     /// inputs that the archive was traced with.
     pub inputs: Option<Vec<InputSpec>>,
-}
-
-/// Which sizes become symbols.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Sizes {
-    /// All of them, except those that are 0.
-    #[default]
-    Symbolic,
-    /// None.
-    Static,
-    /// These, by the name of the input and the axis.
-    Only(Vec<(String, usize)>),
 }
 
 /// An example of an argument.

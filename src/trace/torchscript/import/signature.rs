@@ -3,18 +3,19 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::dim::Dim;
+use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::ir::{Constant, Input, Tree};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
+use crate::trace::sizes::Sizes;
 use crate::trace::torchscript::ast::{Base, Function, Type};
 use crate::trace::torchscript::value::Pickled;
 
 use super::Importer;
 use super::datum::{Datum, Dict, Instance};
 use super::number::Number;
-use super::options::{Entry, InputSpec, Sizes};
+use super::options::{Entry, InputSpec};
 
 type Signature<'a> = (&'a Function, Vec<Datum>, Vec<Input>);
 
@@ -91,10 +92,9 @@ impl<'a> Importer<'a> {
     ) -> Result<(Datum, Tree)> {
         Ok(match example {
             InputSpec::Tensor(example) => {
-                let index = self.inputs.len();
+                let index = self.scopes.inputs.len();
                 let ty = self.input_type(name, example, sizes)?;
-                let id = self.root.builder.input(name, ty).id();
-                self.inputs.push(id);
+                let id = self.scopes.input(name, ty).id;
                 (Datum::Tensor(self.new_tensor(id)), Tree::Tensor(index))
             }
             InputSpec::Constant(constant) => (
@@ -159,32 +159,15 @@ impl<'a> Importer<'a> {
         Ok((Datum::tuple(data), Tree::Tuple(trees)))
     }
 
-    /// The type with symbols for the sizes that may vary; sizes of 0 are fixed, since symbols stand for positive sizes.
+    /// The type with symbols for the sizes that may vary.
     fn input_type(&mut self, name: &str, ty: &TensorType, sizes: &Sizes) -> Result<TensorType> {
-        let symbols = self.root.builder.symbols();
-        let mut shape = Vec::with_capacity(ty.shape.len());
-        for (axis, size) in ty.shape.iter().enumerate() {
-            let Some(hint) = size.as_const() else {
-                let message = format!("the example of {name} is {ty}: sizes must be numbers");
-                return Err(Error::usage(message));
-            };
-            let varies = match sizes {
-                Sizes::Symbolic => true,
-                Sizes::Static => false,
-                Sizes::Only(list) => list.iter().any(|(n, a)| n == name && *a == axis),
-            };
-            if !varies || hint == 0 {
-                shape.push(size.clone());
-                continue;
-            }
-            let symbol = Dim::symbol(format!("{name}_{axis}"));
-            if let Some(symbol) = symbol.as_symbol() {
-                symbols.declare(symbol, hint);
-            }
-            shape.push(symbol);
-        }
-        let dtype = ty.dtype;
-        Ok(TensorType { dtype, shape })
+        let example = ty.sizes(&Bindings::new()).map_err(|_| {
+            let message = format!("the example of {name} is {ty}: sizes must be numbers");
+            Error::usage(message)
+        })?;
+        let symbols = self.scopes.root.builder.symbols();
+        let shape = sizes.symbolic(symbols, name, &example);
+        Ok(TensorType::new(ty.dtype, shape))
     }
 }
 

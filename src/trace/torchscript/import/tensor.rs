@@ -12,18 +12,10 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Builder, ValueId};
 use crate::shape::{Shape, TensorType};
+use crate::trace::scopes::ValueRef;
 
 use super::Importer;
 use super::number::Number;
-
-/// A value of one of the graphs under construction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ValueRef {
-    /// The graph, by the number that its scope was given.
-    pub scope: u32,
-    /// The value in it.
-    pub id: ValueId,
-}
 
 /// A tensor of the program, shared by all who hold it.
 pub type TensorRef = Rc<TensorData>;
@@ -125,7 +117,7 @@ impl Importer<'_> {
     /// A fresh tensor of a value of the innermost graph.
     pub(super) fn new_tensor(&self, id: ValueId) -> TensorRef {
         let value = ValueRef {
-            scope: self.scope().number,
+            scope: self.scopes.innermost().number,
             id,
         };
         self.tensor_of(Some(value), None, Origin::Local)
@@ -151,7 +143,7 @@ impl Importer<'_> {
             storage: Rc::new(Storage {
                 state: RefCell::new(state),
                 origin,
-                depth: self.depth(),
+                depth: self.scopes.depth(),
             }),
             views: Vec::new(),
             contiguous: true,
@@ -168,7 +160,7 @@ impl Importer<'_> {
         contiguous: bool,
     ) -> TensorRef {
         let value = ValueRef {
-            scope: self.scope().number,
+            scope: self.scopes.innermost().number,
             id,
         };
         let version = base.storage.state.borrow().version;
@@ -183,7 +175,7 @@ impl Importer<'_> {
     /// The tensor's value in the innermost graph.
     pub(super) fn read(&mut self, tensor: &TensorRef) -> Result<ValueId> {
         let value = self.current(tensor)?;
-        self.captured(value)
+        self.scopes.captured(value)
     }
 
     /// The tensor's value, in whichever of the open graphs it was made.
@@ -194,17 +186,17 @@ impl Importer<'_> {
         }
         if let Some((seen, value)) = tensor.cached.get()
             && seen == version
-            && self.is_open(value)
+            && self.scopes.is_open(value)
         {
             return Ok(value);
         }
         let base = self.storage_value(&tensor.storage)?;
-        let mut id = self.captured(base)?;
+        let mut id = self.scopes.captured(base)?;
         for view in &tensor.views {
             id = self.replay(view, id)?;
         }
         let value = ValueRef {
-            scope: self.scope().number,
+            scope: self.scopes.innermost().number,
             id,
         };
         tensor.cached.set(Some((version, value)));
@@ -215,11 +207,11 @@ impl Importer<'_> {
     pub(super) fn storage_value(&mut self, storage: &Rc<Storage>) -> Result<ValueRef> {
         let state = storage.state.borrow().clone();
         match (state.value, state.number) {
-            (Some(value), _) if self.is_open(value) => Ok(value),
+            (Some(value), _) if self.scopes.is_open(value) => Ok(value),
             (_, Some(number)) => {
                 let id = self.materialise(&number)?;
                 let value = ValueRef {
-                    scope: self.scope().number,
+                    scope: self.scopes.innermost().number,
                     id,
                 };
                 storage.state.borrow_mut().value = Some(value);
@@ -263,7 +255,7 @@ impl Importer<'_> {
             });
         }
         let value = self.current(tensor)?;
-        self.type_of(value)
+        self.scopes.type_of(value)
     }
 }
 

@@ -4,12 +4,13 @@ use std::rc::Rc;
 
 use crate::error::{Error, Result};
 use crate::ir::ValueId;
+use crate::trace::scopes::ValueRef;
 
 use super::Importer;
 use super::call::Arguments;
 use super::datum::Datum;
 use super::number::Number;
-use super::tensor::{Origin, Storage, TensorRef, ValueRef, View, replay_view};
+use super::tensor::{Origin, Storage, TensorRef, View, replay_view};
 use super::view::put_back;
 
 impl Importer<'_> {
@@ -79,7 +80,7 @@ impl Importer<'_> {
     /// The storage's value after a write to a view of it.
     fn put_through(&mut self, target: &TensorRef, value: ValueId) -> Result<ValueId> {
         let base = self.storage_value(&target.storage)?;
-        let base = self.captured(base)?;
+        let base = self.scopes.captured(base)?;
         let builder = self.builder();
         let mut seen = vec![base];
         let inner: &[View] = target.views.split_last().map_or(&[], |(_, inner)| inner);
@@ -96,15 +97,16 @@ impl Importer<'_> {
 
     /// Gives a storage a new value.
     pub(super) fn set_storage(&mut self, storage: &Rc<Storage>, id: ValueId) {
-        let depth = self.depth();
-        let scope = self.scope_mut();
+        let depth = self.scopes.depth();
+        let scope = self.scopes.innermost_mut();
         let before = storage.state.borrow().clone();
         let is_new = !scope
+            .local
             .written
             .iter()
             .any(|(known, _)| Rc::ptr_eq(known, storage));
         if storage.depth < depth && is_new {
-            scope.written.push((storage.clone(), before));
+            scope.local.written.push((storage.clone(), before));
         }
         let value = ValueRef {
             scope: scope.number,

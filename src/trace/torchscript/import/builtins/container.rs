@@ -78,7 +78,7 @@ impl Importer<'_> {
 
     fn on_list(&mut self, name: &str, list: &Rc<List>, rest: &[Datum]) -> Result<Option<Datum>> {
         if CHANGES.contains(&name) {
-            if list.depth < self.depth() {
+            if list.depth < self.scopes.depth() {
                 let message =
                     "a list is changed within a condition or loop that depends on tensors";
                 return Err(Error::unsupported(message));
@@ -251,7 +251,7 @@ impl Importer<'_> {
 
     fn on_dict(&mut self, name: &str, dict: &Rc<Dict>, rest: &[Datum]) -> Result<Option<Datum>> {
         if DICT_CHANGES.contains(&name) {
-            if dict.depth < self.depth() {
+            if dict.depth < self.scopes.depth() {
                 let message =
                     "a dict is changed within a condition or loop that depends on tensors";
                 return Err(Error::unsupported(message));
@@ -270,7 +270,7 @@ impl Importer<'_> {
             }
             ("copy" | "dict", _) => Datum::Dict(Rc::new(Dict {
                 entries: RefCell::new(entries),
-                depth: self.depth(),
+                depth: self.scopes.depth(),
             })),
             ("__contains__", [key]) => Datum::bool(self.lookup(dict, key)?.is_some()),
             ("__getitem__", [key]) => self.subscript(&Datum::Dict(dict.clone()), key)?,

@@ -131,7 +131,7 @@ impl Importer<'_> {
         let builder = self.builder();
         let id = builder.value(id).to(dtype).id();
         builder.check()?;
-        self.scope_mut().unnamed.insert(id);
+        self.local().unnamed.insert(id);
         Ok(Datum::Tensor(self.new_tensor(id)))
     }
 }

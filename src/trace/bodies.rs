@@ -8,20 +8,18 @@ use crate::error::{Error, Result};
 use crate::ir::{Argument, Definition, Graph, ValueId, ValueInfo};
 use crate::shape::TensorType;
 
-use super::Importer;
-use super::scope::Scope;
-use super::tensor::ValueRef;
+use super::scopes::{Scope, Scopes, ValueRef};
 
 /// The body of a region that is to become a graph.
-pub struct Body {
-    scope: Scope,
+pub struct Body<L> {
+    scope: Scope<L>,
     name: &'static str,
     outputs: Vec<ValueId>,
 }
 
-impl Body {
+impl<L> Body<L> {
     /// A closed scope and its results.
-    pub fn new(scope: Scope, name: &'static str, outputs: Vec<ValueId>) -> Body {
+    pub fn new(scope: Scope<L>, name: &'static str, outputs: Vec<ValueId>) -> Body<L> {
         Body {
             scope,
             name,
@@ -55,12 +53,9 @@ impl Body {
     }
 }
 
-impl Importer<'_> {
+impl<L: Default> Scopes<L> {
     /// Bodies with the same captured values as inputs, and these values as arguments of the region.
-    pub(super) fn close_bodies(
-        &mut self,
-        bodies: Vec<Body>,
-    ) -> Result<(Vec<Graph>, Vec<Argument>)> {
+    pub fn close_bodies(&mut self, bodies: Vec<Body<L>>) -> Result<(Vec<Graph>, Vec<Argument>)> {
         let mut captures = self.all_captures(&bodies)?;
         let graphs = bodies.into_iter().map(|body| body.finish(&captures));
         let mut graphs: Vec<Graph> = graphs.collect::<Result<_>>()?;
@@ -80,7 +75,7 @@ impl Importer<'_> {
     }
 
     /// Values of the surroundings that any of the bodies uses, with their types.
-    fn all_captures(&self, bodies: &[Body]) -> Result<Vec<(ValueRef, TensorType)>> {
+    fn all_captures(&self, bodies: &[Body<L>]) -> Result<Vec<(ValueRef, TensorType)>> {
         let mut found: Vec<(ValueRef, TensorType)> = Vec::new();
         for (outer, _) in bodies.iter().flat_map(|body| &body.scope.captures) {
             if !found.iter().any(|(known, _)| known == outer) {
