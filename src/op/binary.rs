@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 
+use super::table::scalar_functions;
 use super::{Operand, Rules, operands, polynomial, special};
 use crate::dim::{Bindings, floor_div};
 use crate::dtype::DType;
@@ -30,39 +31,15 @@ enum Oracle {
     Compare(fn(f64, f64) -> bool, fn(i64, i64) -> bool),
 }
 
-/// Declares the table: variant, name, oracle, WGSL of operands `x` and `y`.
-macro_rules! binary_functions {
-    ($($variant:ident $name:literal $oracle:expr, $wgsl:literal;)*) => {
-        /// Scalar functions of two operands, named as in PyTorch.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum BinaryFunction {
-            $(#[doc = concat!("`", $name, "`")] #[serde(rename = $name)] $variant,)*
-        }
-
-        impl BinaryFunction {
-            /// Every function, in table order.
-            pub const ALL: &'static [BinaryFunction] = &[$(BinaryFunction::$variant),*];
-
-            /// Name in the text form and in PyTorch.
-            pub fn name(self) -> &'static str {
-                match self { $(BinaryFunction::$variant => $name,)* }
-            }
-
-            /// WGSL expression of operands `x` and `y` in the compute type; functions that WGSL lacks stand in `shaders/lib`.
-            pub fn wgsl(self) -> &'static str {
-                match self { $(BinaryFunction::$variant => $wgsl,)* }
-            }
-
-            fn oracle(self) -> Oracle {
-                match self { $(BinaryFunction::$variant => $oracle,)* }
-            }
-        }
-    };
-}
+/// A row of the table: oracle, WGSL expression of operands `x` and `y`.
+struct Row(Oracle, &'static str);
 
 use Oracle::{Bool, Compare, Float, Integer, Number};
 
-binary_functions! {
+scalar_functions! {
+    /// Scalar functions of two operands, named as in PyTorch.
+    BinaryFunction;
+
     Add "add" Number(|x, y| x + y, i64::wrapping_add), "x + y";
     Sub "sub" Number(|x, y| x - y, i64::wrapping_sub), "x - y";
     Mul "mul" Number(|x, y| x * y, i64::wrapping_mul), "x * y";
@@ -179,6 +156,15 @@ impl Binary {
 }
 
 impl BinaryFunction {
+    /// WGSL expression of operands `x` and `y` in the compute type; functions that WGSL lacks stand in `shaders/lib`.
+    pub fn wgsl(self) -> &'static str {
+        self.row().1
+    }
+
+    fn oracle(self) -> Oracle {
+        self.row().0
+    }
+
     /// True if the result is `bool` whatever the operands are.
     pub fn is_comparison(self) -> bool {
         matches!(self.oracle(), Compare(..))

@@ -37,6 +37,7 @@ mod slice;
 mod sort;
 mod special;
 mod strided;
+mod table;
 mod unary;
 mod unfold;
 

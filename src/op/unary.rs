@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 
+use super::table::scalar_functions;
 use super::{Operand, Rules, operands, special, values};
 use crate::dim::Bindings;
 use crate::dtype::DType;
@@ -30,44 +31,15 @@ enum Oracle {
     Test(fn(f64) -> bool),
 }
 
-/// Declares the table: variant, name, oracle, WGSL of an operand `x`, and the range of its sample operands.
-macro_rules! unary_functions {
-    ($($variant:ident $name:literal $oracle:expr, $wgsl:literal, $domain:expr;)*) => {
-        /// Scalar functions of one operand, named as in PyTorch.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum UnaryFunction {
-            $(#[doc = concat!("`", $name, "`")] #[serde(rename = $name)] $variant,)*
-        }
-
-        impl UnaryFunction {
-            /// Every function, in table order.
-            pub const ALL: &'static [UnaryFunction] = &[$(UnaryFunction::$variant),*];
-
-            /// Name in the text form and in PyTorch.
-            pub fn name(self) -> &'static str {
-                match self { $(UnaryFunction::$variant => $name,)* }
-            }
-
-            /// WGSL expression of an operand `x` in the compute type; functions that WGSL lacks stand in `shaders/lib`.
-            pub fn wgsl(self) -> &'static str {
-                match self { $(UnaryFunction::$variant => $wgsl,)* }
-            }
-
-            /// Range from which sample operands are drawn.
-            pub fn domain(self) -> (f64, f64) {
-                match self { $(UnaryFunction::$variant => $domain,)* }
-            }
-
-            fn oracle(self) -> Oracle {
-                match self { $(UnaryFunction::$variant => $oracle,)* }
-            }
-        }
-    };
-}
+/// A row of the table: oracle, WGSL expression of an operand `x`, range of sample operands.
+struct Row(Oracle, &'static str, (f64, f64));
 
 use Oracle::{Bool, Float, Integer, Number, Test};
 
-unary_functions! {
+scalar_functions! {
+    /// Scalar functions of one operand, named as in PyTorch.
+    UnaryFunction;
+
     Neg "neg" Number(|x| -x, i64::wrapping_neg), "-x", (-9.0, 9.0);
     Abs "abs" Number(f64::abs, i64::wrapping_abs), "abs(x)", (-9.0, 9.0);
     Sign "sign" Number(sign, i64::signum), "sign_of(x)", (-9.0, 9.0);
@@ -175,6 +147,20 @@ impl Unary {
 }
 
 impl UnaryFunction {
+    /// WGSL expression of an operand `x` in the compute type; functions that WGSL lacks stand in `shaders/lib`.
+    pub fn wgsl(self) -> &'static str {
+        self.row().1
+    }
+
+    /// Range from which sample operands are drawn.
+    pub fn domain(self) -> (f64, f64) {
+        self.row().2
+    }
+
+    fn oracle(self) -> Oracle {
+        self.row().0
+    }
+
     /// True if the function is defined for floats only, so that PyTorch computes it in `f32` for integers.
     pub fn is_float_only(self) -> bool {
         matches!(self.oracle(), Float(_) | Test(_))

@@ -1,0 +1,28 @@
+//! The form of the tables of scalar functions.
+
+/// Declares functions, a row each: variant, name, and what else the type `Row` of the table holds.
+macro_rules! scalar_functions {
+    ($(#[$attribute:meta])* $functions:ident; $($variant:ident $name:literal $($column:expr),+;)*) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum $functions {
+            $(#[doc = concat!("`", $name, "`")] #[serde(rename = $name)] $variant,)*
+        }
+
+        impl $functions {
+            /// Every function, in table order.
+            pub const ALL: &'static [$functions] = &[$($functions::$variant),*];
+
+            /// Name in the text form and in PyTorch.
+            pub fn name(self) -> &'static str {
+                match self { $($functions::$variant => $name,)* }
+            }
+
+            fn row(self) -> Row {
+                match self { $($functions::$variant => Row($($column),+),)* }
+            }
+        }
+    };
+}
+
+pub(super) use scalar_functions;
