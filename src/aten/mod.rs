@@ -23,6 +23,7 @@ mod activation;
 mod advanced;
 mod arithmetic;
 mod attention;
+mod bounds;
 mod class_loss;
 mod comparison;
 mod contraction;
@@ -73,6 +74,7 @@ mod write;
 const FAMILIES: &[&[Composite]] = &[
     activation::ROWS,
     arithmetic::ROWS,
+    bounds::ROWS,
     class_loss::ROWS,
     comparison::ROWS,
     distance::ROWS,

@@ -1,0 +1,87 @@
+//! The larger and the smaller of two tensors, and numbers kept between bounds.
+
+use super::pointwise::{binary, operands, promote, round_to};
+use super::{Args, Composite};
+use crate::error::Result;
+use crate::ir::{Number, Value};
+use crate::op::BinaryFunction;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::maximum(Tensor self, Tensor other) -> Tensor",
+            "aten::max.other(Tensor self, Tensor other) -> Tensor",
+        ],
+        |a| binary(a, BinaryFunction::Maximum),
+        &["f32[B, 3], f32[3]", "i64[3], f16[3]", "bool[3], bool[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::minimum(Tensor self, Tensor other) -> Tensor",
+            "aten::min.other(Tensor self, Tensor other) -> Tensor",
+        ],
+        |a| binary(a, BinaryFunction::Minimum),
+        &["f32[B, 3], f32[3]", "u8[3], i8[3]"],
+    ),
+    Composite::one(
+        &["aten::fmax(Tensor self, Tensor other) -> Tensor"],
+        |a| Ok(ignoring_nan(a, BinaryFunction::Maximum)),
+        &["f32[B, 3], f32[3]", "i64[3], bool[1]"],
+    ),
+    Composite::one(
+        &["aten::fmin(Tensor self, Tensor other) -> Tensor"],
+        |a| Ok(ignoring_nan(a, BinaryFunction::Minimum)),
+        &["f32[B, 3], f32[3]"],
+    ),
+    Composite::one(
+        &[
+            "aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+            "aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
+            "aten::clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+            "aten::clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
+            "aten::clamp_min(Tensor self, Scalar min) -> Tensor",
+            "aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
+            "aten::clamp_max(Tensor self, Scalar max) -> Tensor",
+            "aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
+        ],
+        clamp,
+        &[
+            "f32[B, 3], -1, 1",
+            "i64[3], 0.5",
+            "f32[3], max=2",
+            "u8[3], 1, 9",
+            "clamp.Tensor: f32[B, 3], f32[3], f32[B, 1]",
+            "clamp_min: i32[3], 2",
+            "clamp_max.Tensor: f16[3], f32[3]",
+        ],
+    ),
+];
+
+/// The other operand where one is not-a-number.
+fn ignoring_nan<'g>(a: &Args<'g>, function: BinaryFunction) -> Value<'g> {
+    let (dtype, [x, y]) = operands(a, ["self", "other"]);
+    let result = x.combine(function, y).to(dtype.to_compute());
+    let result = if dtype.is_float() {
+        x.isnan().where_(y, y.isnan().where_(x, result))
+    } else {
+        result
+    };
+    round_to(dtype, result)
+}
+
+fn clamp<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (x, low, high) = (
+        a.number("self"),
+        a.optional_number("min"),
+        a.optional_number("max"),
+    );
+    let (dtype, [x, low, high]) = promote([x.clone(), low.unwrap_or(x.clone()), high.unwrap_or(x)]);
+    let Number::Value(x) = x else {
+        return a.reject("a number cannot be clamped");
+    };
+    let (low, high) = (
+        (!a.is_none("min")).then_some(low),
+        (!a.is_none("max")).then_some(high),
+    );
+    Ok(x.clamp(low, high).to(dtype))
+}
