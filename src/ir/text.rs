@@ -29,6 +29,7 @@
 //! - Names with other characters than letters, digits, `_` and `.` are quoted as in JSON. `//` begins a comment.
 //! - Types of results may be left out where a graph is written by hand; they are inferred.
 
+mod operands;
 mod parse;
 mod print;
 mod scan;

@@ -1,0 +1,177 @@
+//! What stands behind the name of an operator: values, numbers, sizes, lists, and attributes by name.
+
+use serde_json::{Map, Value as Json};
+
+use super::parse::Parser;
+use super::scan::number;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::assemble::{Assembly, complete_call};
+use crate::ir::dictionary::{Parameter, Style};
+use crate::ir::graph::Argument;
+use crate::scalar::Scalar;
+
+/// Positional arguments and `name=value`, whose value is not read yet.
+pub(super) struct Operands {
+    pub(super) arguments: Vec<Argument>,
+    pub(super) attributes: Map<String, Json>,
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn call(
+        &mut self,
+        name: &str,
+        parameters: &[Parameter],
+        assembly: &mut Assembly,
+    ) -> Result<Vec<Argument>> {
+        let start = self.scanner.position();
+        let (mut positional, mut named) = (Vec::new(), Vec::new());
+        while !self.is_end() {
+            match self.key()? {
+                Some(key) => {
+                    let parameter = parameters.iter().find(|parameter| parameter.name == key);
+                    let style = parameter.map_or(Style::Named, |parameter| parameter.style);
+                    named.push((key, self.argument(assembly, style)?));
+                }
+                None if named.is_empty() => {
+                    positional.push(self.argument(assembly, Style::Positional)?);
+                }
+                None => return Err(self.scanner.expected("name=value")),
+            }
+            if !self.scanner.eat(",") {
+                break;
+            }
+        }
+        self.scanner
+            .locate(start, complete_call(name, parameters, positional, named))
+    }
+
+    pub(super) fn operands(&mut self, assembly: &mut Assembly) -> Result<Operands> {
+        let mut operands = Operands {
+            arguments: Vec::new(),
+            attributes: Map::new(),
+        };
+        while !self.is_end() {
+            match self.key()? {
+                Some(key) => {
+                    let value = self.nested(Parser::attribute)?;
+                    operands.attributes.insert(key, value);
+                }
+                None => operands
+                    .arguments
+                    .push(self.argument(assembly, Style::Positional)?),
+            }
+            if !self.scanner.eat(",") {
+                break;
+            }
+        }
+        Ok(operands)
+    }
+
+    fn is_end(&mut self) -> bool {
+        matches!(self.scanner.peek(), None | Some('\n' | '@' | '{' | '}'))
+    }
+
+    /// The name in front of `=`, if there is one.
+    fn key(&mut self) -> Result<Option<String>> {
+        let start = self.scanner.position();
+        if let Some(word) = self.scanner.word()
+            && self.scanner.eat("=")
+        {
+            return Ok(Some(word.to_string()));
+        }
+        self.scanner.go_back(start);
+        Ok(None)
+    }
+
+    fn argument(&mut self, assembly: &mut Assembly, style: Style) -> Result<Argument> {
+        match self.scanner.peek() {
+            Some('$' | '%') => return self.value(assembly).map(Argument::Value),
+            Some('"') => return self.scanner.quoted().map(Argument::Str),
+            Some('[') => return self.nested(|parser| parser.list(assembly, style)),
+            _ => {}
+        }
+        let start = self.scanner.position();
+        let text = self.scanner.until(",]@{}");
+        if let (Style::DType, Ok(dtype)) = (style, text.parse::<DType>()) {
+            return Ok(Argument::Number(Scalar::Int(dtype.torch_code())));
+        }
+        if text == "none" {
+            return Ok(Argument::None);
+        }
+        if let Some(number) = number(text) {
+            return Ok(Argument::Number(number));
+        }
+        if assembly.has_value(text) {
+            return Ok(Argument::Value(assembly.value(text)?));
+        }
+        let size = text
+            .strip_prefix("size(")
+            .and_then(|rest| rest.strip_suffix(')'));
+        let is_word = text
+            .chars()
+            .all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+        if size.is_none() && is_word && !assembly.has_size(text) {
+            let message = format!("there is no value or size {text:?}");
+            return Err(self.scanner.error_at(start, message));
+        }
+        let dim: Dim = self.scanner.locate(start, size.unwrap_or(text).parse())?;
+        Ok(Argument::from(dim))
+    }
+
+    fn list(&mut self, assembly: &mut Assembly, style: Style) -> Result<Argument> {
+        self.items("[", "]", &mut |parser| parser.argument(assembly, style))
+            .map(|(items, _)| Argument::List(items))
+    }
+
+    /// Items between brackets, and whether a comma stands behind the last one.
+    pub(super) fn items<T>(
+        &mut self,
+        open: &str,
+        close: &str,
+        read: &mut dyn FnMut(&mut Parser<'a>) -> Result<T>,
+    ) -> Result<(Vec<T>, bool)> {
+        self.scanner.expect(open)?;
+        let (mut items, mut comma) = (Vec::new(), true);
+        loop {
+            self.scanner.blank();
+            if self.scanner.eat(close) {
+                return Ok((items, comma));
+            }
+            if !comma {
+                return Err(self.scanner.expected(&format!("\",\" or {close:?}")));
+            }
+            items.push(read(self)?);
+            self.scanner.blank();
+            comma = self.scanner.eat(",");
+        }
+    }
+
+    /// An attribute of a primitive, as JSON has it.
+    fn attribute(&mut self) -> Result<Json> {
+        match self.scanner.peek() {
+            Some('[') => self
+                .items("[", "]", &mut |parser| parser.nested(Parser::attribute))
+                .map(|(items, _)| Json::Array(items)),
+            Some('{') => {
+                let (fields, _) = self.items("{", "}", &mut |parser| {
+                    let key = parser.scanner.name()?;
+                    parser.scanner.expect("=")?;
+                    Ok((key, parser.nested(Parser::attribute)?))
+                })?;
+                Ok(Json::Object(fields.into_iter().collect()))
+            }
+            Some('"') => self.scanner.quoted().map(Json::String),
+            _ => {
+                let text = self.scanner.until(",]@{}");
+                Ok(match number(text) {
+                    Some(Scalar::Bool(value)) => Json::Bool(value),
+                    Some(Scalar::Int(value)) => value.into(),
+                    _ if text.is_empty() => return Err(self.scanner.expected("a value")),
+                    _ => Json::String(text.to_string()),
+                })
+            }
+        }
+    }
+}
