@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::table::scalar_functions;
+use super::table::{pointwise_type, scalar_functions};
 use super::{Operand, Rules, operands, polynomial, special};
 use crate::dim::{Bindings, floor_div};
 use crate::dtype::DType;
@@ -86,7 +86,7 @@ scalar_functions! {
 impl Rules for Binary {
     fn infer(&self, symbols: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
         let [a, b] = operands::<_, 2>(found)?;
-        let result = match (a.value(), b.value()) {
+        let x = match (a.value(), b.value()) {
             (Some(x), Some(y)) => {
                 let complain = || format!("{x} and {y} differ in dtype or shape");
                 if x.dtype != y.dtype || x.rank() != y.rank() {
@@ -100,13 +100,7 @@ impl Rules for Binary {
             (Some(x), None) | (None, Some(x)) => x,
             (None, None) => return Err(Error::operator("combines two numbers")),
         };
-        let dtype = self
-            .result(result.dtype)
-            .ok_or_else(|| Error::operator(format!("is not defined for {}", result.dtype)))?;
-        Ok(vec![TensorType {
-            dtype,
-            shape: result.shape.clone(),
-        }])
+        pointwise_type(x, self.result(x.dtype))
     }
 
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
@@ -119,13 +113,12 @@ impl Rules for Binary {
             x.shape()
         };
         let numel = shape.iter().product();
+        let floats = |function: fn(f64, f64) -> f64| {
+            Tensor::from_f64(dtype, shape, zip(x.to_f64(), y.to_f64(), numel, function))
+        };
         Ok(vec![match self.function.oracle() {
-            Float(function) => {
-                Tensor::from_f64(dtype, shape, zip(x.to_f64(), y.to_f64(), numel, function))?
-            }
-            Number(function, _) if is_float => {
-                Tensor::from_f64(dtype, shape, zip(x.to_f64(), y.to_f64(), numel, function))?
-            }
+            Float(function) => floats(function)?,
+            Number(function, _) if is_float => floats(function)?,
             Number(_, function) | Integer(function) => {
                 Tensor::from_i64(dtype, shape, zip(x.to_i64(), y.to_i64(), numel, function))?
             }

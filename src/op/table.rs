@@ -1,5 +1,18 @@
 //! The form of the tables of scalar functions.
 
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::TensorType;
+
+/// The result of a function of operands of a type: of their shape, in a dtype if the function is defined for theirs.
+pub(super) fn pointwise_type(x: &TensorType, result: Option<DType>) -> Result<Vec<TensorType>> {
+    let undefined = || Error::operator(format!("is not defined for {}", x.dtype));
+    Ok(vec![TensorType {
+        dtype: result.ok_or_else(undefined)?,
+        shape: x.shape.clone(),
+    }])
+}
+
 /// Declares functions, a row each: variant, name, and what else the type `Row` of the table holds.
 macro_rules! scalar_functions {
     ($(#[$attribute:meta])* $functions:ident; $($variant:ident $name:literal $($column:expr),+;)*) => {

@@ -1,10 +1,10 @@
 use serde::{Deserialize, Serialize};
 
-use super::table::scalar_functions;
+use super::table::{pointwise_type, scalar_functions};
 use super::{Operand, Rules, operands, special, values};
 use crate::dim::Bindings;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
@@ -100,13 +100,7 @@ scalar_functions! {
 impl Rules for Unary {
     fn infer(&self, _: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
         let [x] = values(found)?;
-        let dtype = self
-            .result(x.dtype)
-            .ok_or_else(|| Error::operator(format!("is not defined for {}", x.dtype)))?;
-        Ok(vec![TensorType {
-            dtype,
-            shape: x.shape.clone(),
-        }])
+        pointwise_type(x, self.result(x.dtype))
     }
 
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
