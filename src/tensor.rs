@@ -244,9 +244,8 @@ impl Tensor {
     /// A tensor with every element the same.
     pub fn full(dtype: DType, shape: impl Into<Vec<usize>>, value: f64) -> Result<Tensor> {
         let shape = shape.into();
-        let numel =
-            checked_numel(&shape).ok_or_else(|| Error::operator("the tensor is too large"))?;
-        Tensor::from_f64(dtype, shape, vec![value; numel])
+        let data = vec![value; numel(&shape)?];
+        Tensor::from_f64(dtype, shape, data)
     }
 }
 
@@ -277,10 +276,21 @@ fn to_i32(value: f64) -> i32 {
     if fits { value as i32 } else { i32::MIN }
 }
 
+/// Number of elements of a shape; an error if there is no memory for so many.
+pub fn numel(shape: &[usize]) -> Result<usize> {
+    let too_large = || Error::operator(format!("there is no memory for a tensor of {shape:?}"));
+    let numel = checked_numel(shape).ok_or_else(too_large)?;
+    // Where the memory is needed, its absence would end the process. Unseen, the attempt would be optimised away.
+    let reserved = std::hint::black_box(Vec::<u64>::new()).try_reserve_exact(numel);
+    reserved.map(|()| numel).map_err(|_| too_large())
+}
+
+/// Without regard to axes of size 0, so that the product of any of the sizes is known not to overflow.
 fn checked_numel(shape: &[usize]) -> Option<usize> {
-    shape
+    let product = shape
         .iter()
-        .try_fold(1usize, |product, size| product.checked_mul(*size))
+        .try_fold(1usize, |product, size| product.checked_mul((*size).max(1)))?;
+    Some(if shape.contains(&0) { 0 } else { product })
 }
 
 /// Row-major strides in elements.
@@ -319,6 +329,10 @@ mod tests {
         assert!(Tensor::from_vec([2, 2], vec![1f32; 3]).is_err());
         assert!(Tensor::from_bytes(DType::F32, [1], &[0; 3]).is_err());
         assert!(Tensor::from_bytes(DType::F32, [usize::MAX, 2], &[0; 8]).is_err());
+        assert!(Tensor::from_bytes(DType::F32, [0, usize::MAX, 2], &[]).is_err());
+        assert!(Tensor::from_bytes(DType::F32, [0, usize::MAX], &[]).is_ok());
+        assert!(Tensor::full(DType::Bool, [1 << 60], 0.0).is_err());
+        assert!(Tensor::full(DType::Bool, [1 << 50], 0.0).is_err());
     }
 
     #[test]

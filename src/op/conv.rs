@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::shape::TensorType;
 use crate::symbols::Symbols;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, numel};
 
 /// Convolution (PyTorch's, a correlation) over one to three spatial axes:
 /// `[N, C, X..] ⋆ [O, C/groups, K..] -> [N, O, Y..]`, floats only.
@@ -101,9 +101,9 @@ impl Rules for Conv {
             .copied()
             .collect();
         Ok(vec![if x.dtype() == DType::F64 {
-            Tensor::from_vec(shape, geometry.run(&x.to_f64(), &filter.to_f64(), product))?
+            Tensor::from_vec(shape, geometry.run(&x.to_f64(), &filter.to_f64(), product)?)?
         } else {
-            Tensor::from_vec(shape, geometry.run(&x.to_f32(), &filter.to_f32(), product))?
+            Tensor::from_vec(shape, geometry.run(&x.to_f32(), &filter.to_f32(), product)?)?
                 .cast(x.dtype())?
         }])
     }
@@ -166,12 +166,13 @@ impl Geometry {
         x: &[T],
         filter: &[T],
         product: fn(&[T], &[T], Size) -> Vec<T>,
-    ) -> Vec<T> {
-        let positions: usize = self.space_out.iter().product();
+    ) -> Result<Vec<T>> {
+        let positions = numel(&self.space_out)?;
         let depth = self.channels * self.taps.iter().product::<usize>();
         let rows = self.outputs / self.groups;
         let plane = self.channels * self.space.iter().product::<usize>();
-        let mut out = Vec::with_capacity(self.batch * self.outputs * positions);
+        numel(&[depth, positions])?;
+        let mut out = Vec::with_capacity(numel(&[self.batch, self.outputs, positions])?);
         for item in 0..self.batch {
             for group in 0..self.groups {
                 let start = (item * self.groups + group) * plane;
@@ -189,7 +190,7 @@ impl Geometry {
                 ));
             }
         }
-        out
+        Ok(out)
     }
 
     /// The matrix `[channel and tap, position]` of one image of one group.

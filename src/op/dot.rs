@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::shape::TensorType;
 use crate::symbols::Symbols;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, numel};
 
 /// Matrix product of the last two axes, `[.., M, K] × [.., K, N] -> [.., M, N]`; the axes in front are equal.
 /// `f16` and `bf16` accumulate in `f32`; integers wrap.
@@ -42,6 +42,7 @@ impl Rules for Dot {
             return Err(Error::internal("operands of dot have too few axes"));
         };
         let shape: Vec<usize> = batch.iter().chain([m, n]).copied().collect();
+        numel(&shape)?;
         let size = Size {
             batch: batch.iter().product(),
             m: *m,

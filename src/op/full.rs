@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::shape::{Shape, TensorType, sizes};
 use crate::symbols::Symbols;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, numel};
 
 /// Every element is the operand: a number or a symbolic size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,11 +34,27 @@ impl Rules for Full {
         let [value] = operands::<_, 1>(found)?;
         let element = value.cast(self.dtype)?;
         let shape = sizes(&self.shape, bindings)?;
-        let numel: usize = shape.iter().product();
-        Ok(vec![Tensor::from_bytes(
-            self.dtype,
-            shape,
-            &element.bytes().repeat(numel),
-        )?])
+        let bytes = element.bytes().repeat(numel(&shape)?);
+        Ok(vec![Tensor::from_bytes(self.dtype, shape, &bytes)?])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dim::Dim;
+
+    #[test]
+    fn what_fits_no_memory_is_an_error() {
+        let one = Tensor::full(DType::F32, [], 1.0).expect("a number");
+        for shape in [vec![1i64 << 40; 2], vec![1 << 60], vec![1 << 50]] {
+            let shape: Shape = shape.into_iter().map(Dim::from).collect();
+            let dtype = DType::F32;
+            let full = Full { dtype, shape };
+            assert!(
+                full.eval(std::slice::from_ref(&one), &Bindings::new())
+                    .is_err()
+            );
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::shape::{Shape, TensorType, sizes};
 use crate::symbols::Symbols;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, numel};
 
 /// Every element is its own index along an axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,7 @@ impl Rules for Iota {
 
     fn eval(&self, _: &[Tensor], bindings: &Bindings) -> Result<Vec<Tensor>> {
         let shape = sizes(&self.shape, bindings)?;
+        numel(&shape)?;
         let (before, size, after) = super::strided::around(&shape, self.axis)?;
         let data = (0..before)
             .flat_map(|_| (0..size).flat_map(|index| std::iter::repeat_n(index as i64, after)));

@@ -5,7 +5,7 @@ use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Result};
 use crate::shape::{Shape, TensorType, sizes};
 use crate::symbols::Symbols;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, numel};
 
 /// Surrounds a value with a number: the second operand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,10 +62,7 @@ impl Rules for Pad {
             .map(|(low, stride)| *low as i64 * stride)
             .sum();
         let size = x.dtype().size();
-        let mut out = value
-            .cast(x.dtype())?
-            .bytes()
-            .repeat(shape.iter().product());
+        let mut out = value.cast(x.dtype())?.bytes().repeat(numel(&shape)?);
         let mut source = x.bytes().chunks_exact(size);
         strided::for_each_offset(x.shape(), &strides, offset, |offset| {
             let start = offset as usize * size;

@@ -10,7 +10,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::shape::TensorType;
 use crate::symbols::Symbols;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, numel};
 
 /// Combines all elements along axes, which disappear. Sums and products of `f16` and `bf16` accumulate in `f32`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -139,7 +139,7 @@ impl Rules for Reduce {
         for (axis, stride) in kept.iter().zip(strided::strides(&shape)) {
             strides[*axis] = stride;
         }
-        let numel = shape.iter().product();
+        let numel = numel(&shape)?;
         let Combine { floats, integers } = self.function.combine();
         let result = if x.dtype().is_float() {
             let start = vec![self.function.identity(x.dtype()); numel];

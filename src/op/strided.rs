@@ -1,7 +1,7 @@
 //! Walking host tensors by strides: the views of the oracle are all gathers along strides.
 
 use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, numel};
 
 /// Copies `tensor` into `shape`, reading element `offset + Σ index·stride`.
 pub(super) fn gather(
@@ -29,7 +29,7 @@ fn gather_elements<const N: usize>(
 ) -> Result<Vec<u8>> {
     let outside = || Error::internal("a view reads outside of its tensor");
     let elements: &[[u8; N]] = bytes.as_chunks().0;
-    let mut out: Vec<[u8; N]> = Vec::with_capacity(shape.iter().product());
+    let mut out: Vec<[u8; N]> = Vec::with_capacity(numel(shape)?);
     for_each_line(shape, strides, offset, |start, length, step| {
         let last = start + (length as i64 - 1) * step;
         let (Ok(first), Ok(last)) = (usize::try_from(start), usize::try_from(last)) else {
