@@ -139,12 +139,12 @@ impl fmt::Display for Place {
 /// What went wrong, where, and what to do about it.
 ///
 /// `Display` gives one line: the message, then the trail from the innermost frame outwards.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub struct Error {
     inner: Box<Inner>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     kind: Kind,
     message: String,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::aten;
+use crate::aten::{self, Operator};
 use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -62,6 +62,38 @@ fn run_bound(
         .iter()
         .map(|output| run.value(*output))
         .collect()
+}
+
+/// Runs an operator: a value among the arguments is the tensor of its index.
+pub fn call(
+    operator: &'static Operator,
+    arguments: &[Argument],
+    tensors: &[Tensor],
+    bindings: &Bindings,
+) -> Result<Vec<Tensor>> {
+    let builder = Builder::new(&operator.name);
+    let inputs = tensors.iter();
+    let inputs = inputs.map(|tensor| builder.input("x", tensor.tensor_type()).id());
+    let inputs: Vec<ValueId> = inputs.collect();
+    let mut unknown = None;
+    let mut size = |dim: &Dim| match dim.eval(bindings) {
+        Ok(size) => Dim::from(size),
+        Err(error) => {
+            unknown = Some(error);
+            Dim::ZERO
+        }
+    };
+    let mut value = |id: ValueId| inputs.get(id.index()).copied().unwrap_or(id);
+    let arguments = arguments.iter();
+    let arguments = arguments.map(|argument| argument.map(&mut value, &mut size));
+    let arguments: Vec<Argument> = arguments.collect();
+    if let Some(error) = unknown {
+        return Err(error);
+    }
+    let results = operator.expand(&builder, &arguments)?;
+    let results: Vec<ValueId> = results.into_iter().map(Value::id).collect();
+    let body = builder.finish(&results, Vec::new(), None)?;
+    run(&body, &Weights::new(), tensors)
 }
 
 struct Run<'a> {
@@ -132,43 +164,20 @@ impl Run<'_> {
 
     /// A call is run as its body, made for the sizes at hand.
     fn call(&self, name: &str, node: &Node) -> Result<Vec<Tensor>> {
-        let builder = Builder::new(name);
-        let mut tensors = Vec::new();
-        let mut known: HashMap<ValueId, ValueId> = HashMap::new();
-        for id in node.operands() {
-            if let std::collections::hash_map::Entry::Vacant(slot) = known.entry(id) {
-                let tensor = self.value(id)?;
-                slot.insert(builder.input("x", tensor.tensor_type()).id());
-                tensors.push(tensor);
-            }
-        }
-        let mut unknown = None;
-        let mut size = |dim: &Dim| match dim.eval(&self.bindings) {
-            Ok(size) => Dim::from(size),
-            Err(error) => {
-                unknown = Some(error);
-                Dim::ZERO
-            }
+        let mut operands = node.operands();
+        operands.sort();
+        operands.dedup();
+        let tensors = operands.iter().map(|id| self.value(*id));
+        let tensors: Vec<Tensor> = tensors.collect::<Result<_>>()?;
+        let mut place = |id: ValueId| {
+            let index = operands.binary_search(&id).unwrap_or(usize::MAX);
+            ValueId(u32::try_from(index).unwrap_or(u32::MAX))
         };
-        let mut value = |id: ValueId| known.get(&id).copied().unwrap_or(id);
-        let arguments: Vec<Argument> = node
-            .arguments
-            .iter()
-            .map(|argument| argument.map(&mut value, &mut size))
-            .collect();
-        if let Some(error) = unknown {
-            return Err(error);
-        }
-        let results: Vec<ValueId> = aten::operator(name)?
-            .expand(&builder, &arguments)?
-            .into_iter()
-            .map(Value::id)
-            .collect();
-        run(
-            &builder.finish(&results, Vec::new(), None)?,
-            &Weights::new(),
-            &tensors,
-        )
+        let arguments = node.arguments.iter();
+        let arguments =
+            arguments.map(|argument| argument.map(&mut place, &mut |size| size.clone()));
+        let arguments: Vec<Argument> = arguments.collect();
+        call(aten::operator(name)?, &arguments, &tensors, &self.bindings)
     }
 
     fn region(&self, region: &Region, node: &Node) -> Result<Vec<Tensor>> {

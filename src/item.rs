@@ -1,7 +1,6 @@
 //! Values as a user's `forward` takes and returns them: tensors in tuples, lists and dictionaries.
 
 use crate::dim::Bindings;
-use crate::dtype::Category;
 use crate::error::{Error, Result};
 use crate::ir::{Constant, Input, Tree};
 use crate::scalar::Scalar;
@@ -78,7 +77,7 @@ impl Item {
         };
         Ok(match tree {
             Tree::Tensor(index) => Item::Tensor(output(tensors, *index)?.clone()),
-            Tree::Number(index) => Item::Number(number(output(tensors, *index)?)?),
+            Tree::Number(index) => Item::Number(output(tensors, *index)?.item()?),
             Tree::Constant(Constant::None) => Item::None,
             Tree::Constant(Constant::Number(number)) => Item::Number(*number),
             Tree::Constant(Constant::Str(text)) => Item::Str(text.clone()),
@@ -104,17 +103,6 @@ impl Item {
 fn output(tensors: &[Tensor], index: usize) -> Result<&Tensor> {
     let found = tensors.get(index);
     found.ok_or_else(|| Error::internal(format!("there is no output {index}")))
-}
-
-/// The number that a scalar tensor holds.
-fn number(tensor: &Tensor) -> Result<Scalar> {
-    let integer = || tensor.to_i64().first().copied();
-    let number = match tensor.dtype().category() {
-        Category::Bool => integer().map(|value| Scalar::Bool(value != 0)),
-        Category::Integer => integer().map(Scalar::Int),
-        Category::Float => tensor.to_f64().first().copied().map(Scalar::Float),
-    };
-    number.ok_or_else(|| Error::internal("an empty tensor is taken for a number"))
 }
 
 /// The tensors of a call in the order of a graph's inputs; an error names the argument that does not fit the signature.

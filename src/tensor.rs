@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 
-use crate::dtype::DType;
+use crate::dtype::{Category, DType};
 use crate::error::{Error, Result};
+use crate::scalar::Scalar;
 use crate::shape::TensorType;
 
 /// Bytes that a tensor can be made of: an owned vector or a part of a mapped file.
@@ -140,6 +141,20 @@ impl Tensor {
     /// The same data under another shape of as many elements.
     pub fn reshape(&self, shape: impl Into<Vec<usize>>) -> Result<Tensor> {
         Tensor::from_storage(self.dtype, shape.into(), self.data.clone())
+    }
+
+    /// The only element; an error if there is more than one, or none.
+    pub fn item(&self) -> Result<Scalar> {
+        if self.numel() != 1 {
+            let message = format!("a tensor of shape {:?} is not one number", self.shape);
+            return Err(Error::input(message));
+        }
+        let integer = || self.to_i64().first().copied().unwrap_or_default();
+        Ok(match self.dtype.category() {
+            Category::Bool => Scalar::Bool(integer() != 0),
+            Category::Integer => Scalar::Int(integer()),
+            Category::Float => Scalar::Float(self.to_f64().first().copied().unwrap_or_default()),
+        })
     }
 
     /// Elements as `f64`; exact except for large 64-bit integers.

@@ -90,6 +90,11 @@ impl Builder {
         self.state.borrow_mut().place = place.clone();
     }
 
+    /// Where in the user's model nodes belong that are made now.
+    pub fn place(&self) -> Place {
+        self.state.borrow().place.clone()
+    }
+
     /// Adds an input.
     pub fn input(&self, name: &str, ty: TensorType) -> Value<'_> {
         let index = self.state.borrow().graph.inputs.len();

@@ -3,6 +3,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::dim::Dim;
+use crate::error::Result;
 use crate::scalar::Scalar;
 
 /// A nested structure of inputs or outputs, as the user's `forward` takes or returns it. Leaves that are tensors number the
@@ -77,6 +78,33 @@ impl Tree {
             }
         }
     }
+}
+
+impl Tree {
+    /// The structure with every size replaced by a constant.
+    pub fn map_sizes(&self, size: &mut impl FnMut(&Dim) -> Result<Constant>) -> Result<Tree> {
+        let mut all = |items: &[Tree]| -> Result<Vec<Tree>> {
+            items.iter().map(|item| item.map_sizes(size)).collect()
+        };
+        Ok(match self {
+            Tree::Size(dim) => Tree::Constant(size(dim)?),
+            Tree::Tuple(items) => Tree::Tuple(all(items)?),
+            Tree::List(items) => Tree::List(all(items)?),
+            Tree::Dict(items) => Tree::Dict(map_fields(items, size)?),
+            Tree::NamedTuple(name, items) => {
+                Tree::NamedTuple(name.clone(), map_fields(items, size)?)
+            }
+            leaf => leaf.clone(),
+        })
+    }
+}
+
+fn map_fields(
+    items: &[(String, Tree)],
+    size: &mut impl FnMut(&Dim) -> Result<Constant>,
+) -> Result<Vec<(String, Tree)>> {
+    let field = |(key, item): &(String, Tree)| Ok((key.clone(), item.map_sizes(size)?));
+    items.iter().map(field).collect()
 }
 
 impl fmt::Display for Constant {

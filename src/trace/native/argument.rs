@@ -1,0 +1,119 @@
+//! Arguments of operators as a Rust program writes them.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::ir::{Argument, ValueId};
+use crate::scalar::Scalar;
+
+use super::tensor::Tensor;
+
+/// An argument of an operator: anything that PyTorch takes there converts into it.
+#[derive(Clone, Debug)]
+pub enum Arg {
+    /// A tensor.
+    Tensor(Tensor),
+    /// A number.
+    Number(Scalar),
+    /// A size, possibly symbolic.
+    Size(Dim),
+    /// An element type.
+    DType(DType),
+    /// Text: `"mean"`.
+    Str(String),
+    /// A list.
+    List(Vec<Arg>),
+    /// An optional argument that is absent.
+    None,
+}
+
+impl Arg {
+    /// The argument as graphs hold it; a tensor becomes the value of its index in `tensors`, which grows.
+    pub(super) fn number_tensors(&self, tensors: &mut Vec<Tensor>) -> Argument {
+        match self {
+            Arg::Tensor(tensor) => {
+                let known = tensors.iter().position(|known| known.is(tensor));
+                let index = known.unwrap_or_else(|| {
+                    tensors.push(tensor.clone());
+                    tensors.len() - 1
+                });
+                Argument::Value(ValueId(u32::try_from(index).unwrap_or(u32::MAX)))
+            }
+            Arg::Number(number) => Argument::Number(*number),
+            Arg::Size(size) => size.clone().into(),
+            Arg::DType(dtype) => Argument::Number(Scalar::Int(dtype.torch_code())),
+            Arg::Str(text) => Argument::Str(text.clone()),
+            Arg::List(items) => {
+                let items = items.iter().map(|item| item.number_tensors(tensors));
+                Argument::List(items.collect())
+            }
+            Arg::None => Argument::None,
+        }
+    }
+}
+
+impl From<&Tensor> for Arg {
+    fn from(tensor: &Tensor) -> Arg {
+        Arg::Tensor(tensor.clone())
+    }
+}
+
+impl From<&str> for Arg {
+    fn from(text: &str) -> Arg {
+        Arg::Str(text.to_string())
+    }
+}
+
+impl<T: Into<Arg>> From<Option<T>> for Arg {
+    fn from(argument: Option<T>) -> Arg {
+        argument.map_or(Arg::None, Into::into)
+    }
+}
+
+impl<T: Into<Arg>> From<Vec<T>> for Arg {
+    fn from(items: Vec<T>) -> Arg {
+        Arg::List(items.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<T: Clone + Into<Arg>> From<&[T]> for Arg {
+    fn from(items: &[T]) -> Arg {
+        Arg::List(items.iter().cloned().map(Into::into).collect())
+    }
+}
+
+impl<T: Clone + Into<Arg>, const N: usize> From<&[T; N]> for Arg {
+    fn from(items: &[T; N]) -> Arg {
+        items.as_slice().into()
+    }
+}
+
+impl<T: Into<Arg>, const N: usize> From<[T; N]> for Arg {
+    fn from(items: [T; N]) -> Arg {
+        Arg::List(items.into_iter().map(Into::into).collect())
+    }
+}
+
+macro_rules! arguments {
+    ($($type:ty, $value:ident => $argument:expr;)*) => {$(
+        impl From<$type> for Arg {
+            fn from($value: $type) -> Arg {
+                $argument
+            }
+        }
+    )*};
+}
+
+arguments! {
+    Tensor, tensor => Arg::Tensor(tensor);
+    Scalar, number => Arg::Number(number);
+    bool, value => Arg::Number(Scalar::Bool(value));
+    i32, value => Arg::Number(Scalar::Int(i64::from(value)));
+    i64, value => Arg::Number(Scalar::Int(value));
+    usize, value => Dim::from(value).into();
+    f32, value => Arg::Number(Scalar::Float(f64::from(value)));
+    f64, value => Arg::Number(Scalar::Float(value));
+    Dim, size => Arg::Size(size);
+    &Dim, size => Arg::Size(size.clone());
+    DType, dtype => Arg::DType(dtype);
+    String, text => Arg::Str(text);
+}

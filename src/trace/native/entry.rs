@@ -1,0 +1,357 @@
+//! Tracing a function, or the methods of a module.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::error::{Error, Result};
+use crate::interp;
+use crate::ir::{self, Graph, Input, Tree as Shape, Weights};
+use crate::item::{self, Item};
+use crate::shape::TensorType;
+use crate::tensor::Tensor as HostTensor;
+use crate::trace::check::{Finding, Traced};
+use crate::trace::sizes::Sizes;
+
+use super::module::Module;
+use super::recorder::{Names, Recorder};
+use super::tensor::Tensor;
+use super::tree::Tree;
+
+/// How a function is traced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceOptions {
+    /// Which sizes of the inputs may differ from the example's.
+    pub sizes: Sizes,
+    /// Names of the arguments; `x`, `x_1` … where they are missing. Fields of a struct have theirs.
+    pub names: Vec<String>,
+    /// Refuses lists and maps among the outputs, whose length or keys could depend on the example, as PyTorch does.
+    pub strict: bool,
+}
+
+/// Traces a function: it is called once with the example inputs, and what it does to them becomes a graph, `forward`.
+///
+/// A tuple of inputs is several arguments. See [`trace_with`] for options and [`trace_module`] for networks with parameters.
+///
+/// # Errors
+/// A step failed; traces are nested; inputs or outputs have no order or no elements.
+pub fn trace<I: Tree, O: Tree>(inputs: I, function: impl FnOnce(I) -> O) -> Result<Traced> {
+    trace_with(inputs, function, &TraceOptions::default())
+}
+
+/// [`trace`] with options.
+///
+/// # Errors
+/// Those of [`trace`].
+pub fn trace_with<I: Tree, O: Tree>(
+    inputs: I,
+    function: impl FnOnce(I) -> O,
+    options: &TraceOptions,
+) -> Result<Traced> {
+    let names = Rc::default();
+    let mut traced = Traced::default();
+    traced.add(record("forward", inputs, function, options, &names)?);
+    Ok(traced)
+}
+
+/// A method of a module, with example inputs, that is to become an entry graph.
+pub struct Method<'f, M> {
+    record: Box<dyn FnOnce(&M, &Rc<RefCell<Names>>) -> Result<Recorded> + 'f>,
+}
+
+impl<'f, M> Method<'f, M> {
+    /// A method by name.
+    pub fn new<I: Tree + 'f, O: Tree>(
+        name: &'f str,
+        inputs: I,
+        method: impl FnOnce(&M, I) -> O + 'f,
+    ) -> Method<'f, M> {
+        Method::with(name, inputs, method, TraceOptions::default())
+    }
+
+    /// A method by name, with options.
+    pub fn with<I: Tree + 'f, O: Tree>(
+        name: &'f str,
+        inputs: I,
+        method: impl FnOnce(&M, I) -> O + 'f,
+        options: TraceOptions,
+    ) -> Method<'f, M> {
+        let record = move |module: &M, names: &Rc<RefCell<Names>>| {
+            let function = |inputs| method(module, inputs);
+            record(name, inputs, function, &options, names)
+        };
+        Method {
+            record: Box::new(record),
+        }
+    }
+}
+
+/// Traces methods of a module as entry graphs over one set of weights, named by the paths of the module's fields.
+///
+/// # Errors
+/// Those of [`trace`], for the first method that fails.
+pub fn trace_module<'f, M: Module>(
+    module: &M,
+    methods: impl IntoIterator<Item = Method<'f, M>>,
+) -> Result<Traced> {
+    let mut names = Names::default();
+    names.register(module, "");
+    let names = Rc::new(RefCell::new(names));
+    let mut traced = Traced::default();
+    for method in methods {
+        traced.add((method.record)(module, &names)?);
+    }
+    Ok(traced)
+}
+
+type Recorded = (Graph, Weights, Vec<Finding>);
+
+fn record<I: Tree, O: Tree>(
+    name: &str,
+    inputs: I,
+    function: impl FnOnce(I) -> O,
+    options: &TraceOptions,
+    names: &Rc<RefCell<Names>>,
+) -> Result<Recorded> {
+    let recorder = Recorder::new(name, names.clone());
+    let mut examples = Vec::new();
+    let shape = inputs.flatten("args", &mut examples)?;
+    let signature = signature(&shape, &options.names)?;
+    let leaves = declare(&recorder, &signature, &examples, &options.sizes)?;
+    let (outputs, output) = recorder.activate(|| {
+        let inputs = I::rebuild(&shape, &leaves, "args")?;
+        let mut outputs = Vec::new();
+        let output = function(inputs).flatten("output", &mut outputs)?;
+        if options.strict {
+            refuse_containers(&output, "output")?;
+        }
+        let ids = outputs.iter().map(|tensor| recorder.value_of(tensor));
+        Ok((ids.collect::<Result<Vec<_>>>()?, output))
+    })?;
+    drop(leaves);
+    recorder.finish(&outputs, signature, output)
+}
+
+/// The arguments by name: the items of a tuple, the fields of a struct, or one.
+fn signature(shape: &Shape, names: &[String]) -> Result<Vec<Input>> {
+    let name = |index: usize| {
+        let default = || {
+            if index == 0 {
+                "x".to_string()
+            } else {
+                format!("x_{index}")
+            }
+        };
+        names.get(index).cloned().unwrap_or_else(default)
+    };
+    let inputs: Vec<Input> = match shape {
+        Shape::Tuple(items) => {
+            let items = items.iter().cloned().enumerate();
+            let input = |(index, tree)| Input {
+                name: name(index),
+                tree,
+            };
+            items.map(input).collect()
+        }
+        Shape::NamedTuple(_, fields) => {
+            let input = |(name, tree): &(String, Shape)| Input {
+                name: name.clone(),
+                tree: tree.clone(),
+            };
+            fields.iter().map(input).collect()
+        }
+        other => vec![Input {
+            name: name(0),
+            tree: other.clone(),
+        }],
+    };
+    for (index, input) in inputs.iter().enumerate() {
+        check_input(&input.tree, &format!("args[{index}]"))?;
+    }
+    Ok(inputs)
+}
+
+/// Refuses inputs that say nothing of their elements, or too much.
+fn check_input(shape: &Shape, path: &str) -> Result<()> {
+    match shape {
+        Shape::Size(_) => {
+            let error = Error::input(format!("{path} is a size, and only tensors can be inputs"));
+            Err(error.help("take the size from a tensor by `dim`"))
+        }
+        Shape::List(items) => {
+            if items.is_empty() {
+                return Err(Error::input(format!(
+                    "{path} is an empty list: an example needs elements"
+                )));
+            }
+            check_alike(items, path)?;
+            check_inputs(
+                items
+                    .iter()
+                    .enumerate()
+                    .map(|(index, item)| (format!("[{index}]"), item)),
+                path,
+            )
+        }
+        Shape::Tuple(items) => check_inputs(
+            items
+                .iter()
+                .enumerate()
+                .map(|(index, item)| (format!("[{index}]"), item)),
+            path,
+        ),
+        Shape::Dict(items) if items.is_empty() => Err(Error::input(format!(
+            "{path} is an empty map: an example needs its keys"
+        ))),
+        Shape::Dict(items) => check_inputs(
+            items.iter().map(|(key, item)| (format!("[{key:?}]"), item)),
+            path,
+        ),
+        Shape::NamedTuple(_, items) => check_inputs(
+            items.iter().map(|(key, item)| (format!(".{key}"), item)),
+            path,
+        ),
+        Shape::Tensor(_) | Shape::Number(_) | Shape::Constant(_) => Ok(()),
+    }
+}
+
+fn check_inputs<'a>(items: impl Iterator<Item = (String, &'a Shape)>, path: &str) -> Result<()> {
+    let mut items = items;
+    items.try_for_each(|(step, item)| check_input(item, &format!("{path}{step}")))
+}
+
+fn check_alike(items: &[Shape], path: &str) -> Result<()> {
+    let kind = std::mem::discriminant::<Shape>;
+    let other = items.iter().position(|item| kind(item) != kind(&items[0]));
+    match other {
+        None => Ok(()),
+        Some(index) => Err(Error::input(format!(
+            "{path} is a mixed list: item {index} is of another kind than item 0"
+        ))),
+    }
+}
+
+fn refuse_containers(shape: &Shape, path: &str) -> Result<()> {
+    let refused = |what: &str| {
+        let error = Error::usage(format!("{path} is a {what}, which a strict trace refuses"));
+        Err(error.help(
+            "return a tuple or a struct, or trace with `strict: false` if its length never changes",
+        ))
+    };
+    match shape {
+        Shape::List(_) => refused("list"),
+        Shape::Dict(_) => refused("map"),
+        Shape::Tuple(items) => {
+            let mut items = items.iter().enumerate();
+            items.try_for_each(|(index, item)| refuse_containers(item, &format!("{path}[{index}]")))
+        }
+        Shape::NamedTuple(_, items) => {
+            let mut items = items.iter();
+            items.try_for_each(|(name, item)| refuse_containers(item, &format!("{path}.{name}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The inputs of the graph.
+fn declare(
+    recorder: &Recorder,
+    signature: &[Input],
+    examples: &[Tensor],
+    sizes: &Sizes,
+) -> Result<Vec<Tensor>> {
+    let mut names = vec![String::new(); examples.len()];
+    for input in signature {
+        name_leaves(&input.tree, &input.name, &mut names);
+    }
+    let pairs = examples.iter().zip(&names);
+    let declared = pairs.map(|(example, name)| {
+        let value = example.value()?;
+        let mut scopes = recorder.scopes().borrow_mut();
+        let shape = sizes.symbolic(scopes.root.builder.symbols(), name, value.shape());
+        let input = scopes.input(name, TensorType::new(value.dtype(), shape));
+        drop(scopes);
+        Ok(recorder.tensor_of(input, value))
+    });
+    declared.collect()
+}
+
+/// Names of the tensors in an argument: `x`, `x_0`, `x_key`.
+fn name_leaves(tree: &Shape, name: &str, names: &mut [String]) {
+    match tree {
+        Shape::Tensor(index) | Shape::Number(index) => {
+            if let Some(slot) = names.get_mut(*index) {
+                *slot = name.to_string();
+            }
+        }
+        Shape::Tuple(items) | Shape::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                name_leaves(item, &format!("{name}_{index}"), names);
+            }
+        }
+        Shape::Dict(items) | Shape::NamedTuple(_, items) => {
+            for (key, item) in items {
+                name_leaves(item, &format!("{name}_{key}"), names);
+            }
+        }
+        Shape::Constant(_) | Shape::Size(_) => {}
+    }
+}
+
+impl Traced {
+    fn add(&mut self, (graph, weights, warnings): Recorded) {
+        self.module.graphs.push(graph);
+        self.module.weights.extend(weights);
+        self.warnings.extend(warnings);
+    }
+
+    /// The entry graph of a name.
+    ///
+    /// # Errors
+    /// There is none; the message lists those there are.
+    pub fn graph(&self, entry: &str) -> Result<&Graph> {
+        self.module.graph(entry)
+    }
+
+    /// Runs `forward` on the host, with inputs of the structure that it was traced with.
+    ///
+    /// # Errors
+    /// The inputs do not fit, or a step fails.
+    pub fn call<I: Tree, O: Tree>(&self, inputs: I) -> Result<O> {
+        self.call_entry("forward", inputs)
+    }
+
+    /// Runs an entry graph on the host, with inputs of the structure that it was traced with.
+    ///
+    /// # Errors
+    /// The inputs do not fit, or a step fails.
+    pub fn call_entry<I: Tree, O: Tree>(&self, entry: &str, inputs: I) -> Result<O> {
+        let mut leaves = Vec::new();
+        let shape = inputs.flatten("args", &mut leaves)?;
+        let values: Vec<HostTensor> = leaves.iter().map(Tensor::value).collect::<Result<_>>()?;
+        let arguments = match &shape {
+            Shape::Tuple(items) => items.clone(),
+            Shape::NamedTuple(_, fields) => fields.iter().map(|(_, item)| item.clone()).collect(),
+            other => vec![other.clone()],
+        };
+        let build = |tree: &Shape| Item::build(tree, &values, &Default::default());
+        let arguments: Vec<Item> = arguments.iter().map(build).collect::<Result<_>>()?;
+        self.run(entry, &arguments)
+    }
+
+    fn run<O: Tree>(&self, entry: &str, arguments: &[Item]) -> Result<O> {
+        let graph = self.graph(entry)?;
+        let inputs = item::flatten(&graph.input_trees, arguments)?;
+        let outputs = interp::run(graph, &self.module.weights, &inputs)?;
+        let outputs: Vec<Tensor> = outputs.into_iter().map(Tensor::from).collect();
+        let plain = graph.plain_outputs();
+        let tree = graph.output_tree.as_ref().unwrap_or(&plain);
+        O::rebuild(&bound(tree, graph, &inputs)?, &outputs, "output")
+    }
+}
+
+/// The output tree with numbers for its sizes.
+fn bound(tree: &Shape, graph: &Graph, inputs: &[HostTensor]) -> Result<Shape> {
+    let shapes: Vec<&[usize]> = inputs.iter().map(HostTensor::shape).collect();
+    let bindings = graph.bind(&shapes)?;
+    tree.map_sizes(&mut |size| Ok(ir::Constant::Number(size.eval(&bindings)?.into())))
+}

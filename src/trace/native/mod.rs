@@ -1,0 +1,35 @@
+//! Tracing networks that are written in Rust, with the semantics of `torch.jit.trace`.
+//!
+//! A [`Tensor`] has its value and is recorded: a program computes as it would without a trace, and leaves a graph behind.
+//! Operators are methods with PyTorch's names ([`call`] for any of the dictionary), sizes are [`Dim`](crate::dim::Dim)
+//! expressions that generalise, structures of tensors are [`Tree`]s, networks are [`Module`]s.
+//!
+//! ```
+//! use onionskin::trace::{Tensor, trace};
+//!
+//! # fn main() -> onionskin::error::Result<()> {
+//! let x = Tensor::from_vec([2, 3], vec![1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+//! let traced = trace(x, |x| &x * 2.0 + 1.0)?;
+//! assert_eq!(traced.graph("forward")?.inputs.len(), 1);
+//! let y: Tensor = traced.call(Tensor::from_vec([1, 3], vec![0f32, 1.0, 2.0]))?;
+//! assert_eq!(y.to_vec::<f32>()?, [1.0, 3.0, 5.0]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod argument;
+mod arithmetic;
+mod call;
+mod entry;
+mod module;
+mod recorder;
+mod tensor;
+mod tree;
+
+pub use argument::Arg;
+pub use call::call;
+pub use entry::{Method, TraceOptions, trace, trace_module, trace_with};
+pub use module::{Forward, Module, Visitor, load_state_dict, state};
+pub use recorder::{allow, is_tracing};
+pub use tensor::{Tensor, freeze};
+pub use tree::{Tree, mismatch};

@@ -1,0 +1,326 @@
+//! The trace in progress on this thread: what is computed while it is active becomes a node.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap};
+use std::panic::Location as Caller;
+use std::rc::Rc;
+
+use crate::aten::Operator;
+use crate::dim::{Bindings, Dim};
+use crate::error::{Error, Location, Place, Result};
+use crate::ir::{Argument, Graph, Input, Tree, ValueId, Weights};
+use crate::shape::TensorType;
+use crate::trace::check::{Allow, Finding, Id};
+use crate::trace::scopes::{Scopes, ValueRef};
+
+use super::module::Address;
+use super::tensor::{Origin, Tensor};
+
+thread_local! {
+    static ACTIVE: RefCell<Option<Rc<Recorder>>> = const { RefCell::new(None) };
+    static NEXT: Cell<u64> = const { Cell::new(1) };
+}
+
+/// What the graphs of one module share: names of weights and paths of modules.
+#[derive(Default)]
+pub(super) struct Names {
+    /// Weights by the address of their tensor, which is kept alive.
+    pub weights: HashMap<usize, (String, Tensor)>,
+    /// Paths by the address of the module.
+    pub modules: HashMap<Address, String>,
+    /// Names of weights that are taken.
+    pub taken: BTreeSet<String>,
+}
+
+/// One graph that is being traced.
+pub(super) struct Recorder {
+    number: u64,
+    scopes: RefCell<Scopes<()>>,
+    names: Rc<RefCell<Names>>,
+    weights: RefCell<Weights>,
+    /// Paths of the modules that are being called, the innermost last.
+    path: RefCell<Vec<String>>,
+    warnings: RefCell<Vec<Finding>>,
+    allowed: RefCell<Vec<Allow>>,
+    error: RefCell<Option<Error>>,
+}
+
+/// The trace that is active on this thread.
+pub(super) fn active() -> Option<Rc<Recorder>> {
+    ACTIVE.with_borrow(Clone::clone)
+}
+
+/// True while a trace is active on this thread.
+pub fn is_tracing() -> bool {
+    active().is_some()
+}
+
+/// Remembers an error of the active trace.
+pub(super) fn fail(error: Error) {
+    if let Some(recorder) = active() {
+        recorder.fail(error);
+    }
+}
+
+/// The line of the caller, in the module that is being called.
+#[track_caller]
+pub(super) fn caller() -> Place {
+    let caller = Caller::caller();
+    let location = Location {
+        file: caller.file().to_string(),
+        line: caller.line(),
+    };
+    Place {
+        module: active()
+            .map(|recorder| recorder.module())
+            .unwrap_or_default(),
+        location: Some(location),
+    }
+}
+
+/// Runs a part of the program without warnings of this id: `allow("W0201", || x.to_vec::<f32>())`.
+pub fn allow<T>(id: &str, part: impl FnOnce() -> T) -> T {
+    let Some(recorder) = active() else {
+        return part();
+    };
+    recorder.allowed.borrow_mut().push(Allow::new([id]));
+    let result = part();
+    recorder.allowed.borrow_mut().pop();
+    result
+}
+
+/// Ends the trace on this thread, however the program that is traced ends.
+struct Activation;
+
+impl Activation {
+    fn new(recorder: &Rc<Recorder>) -> Result<Activation> {
+        if is_tracing() {
+            let error = Error::usage("traces can't be nested: one is active on this thread");
+            return Err(error.help("call the inner function directly, or trace it before"));
+        }
+        ACTIVE.set(Some(recorder.clone()));
+        Ok(Activation)
+    }
+}
+
+impl Drop for Activation {
+    fn drop(&mut self) {
+        ACTIVE.set(None);
+    }
+}
+
+impl Recorder {
+    pub fn new(name: &str, names: Rc<RefCell<Names>>) -> Rc<Recorder> {
+        let number = NEXT.get();
+        NEXT.set(number + 1);
+        Rc::new(Recorder {
+            number,
+            scopes: RefCell::new(Scopes::new(name)),
+            names,
+            weights: RefCell::default(),
+            path: RefCell::default(),
+            warnings: RefCell::default(),
+            allowed: RefCell::default(),
+            error: RefCell::default(),
+        })
+    }
+
+    /// Runs a program while this trace is active.
+    pub fn activate<T>(self: &Rc<Recorder>, program: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _active = Activation::new(self)?;
+        let result = program();
+        match self.error.borrow_mut().take() {
+            Some(error) => Err(error),
+            None => result,
+        }
+    }
+
+    /// The graph, its weights and what was warned of.
+    pub fn finish(
+        self: Rc<Recorder>,
+        outputs: &[ValueId],
+        inputs: Vec<Input>,
+        output: Tree,
+    ) -> Result<(Graph, Weights, Vec<Finding>)> {
+        let busy = || Error::internal("a trace is still active");
+        let recorder = Rc::into_inner(self).ok_or_else(busy)?;
+        let builder = recorder.scopes.into_inner().root.builder;
+        let builder = Rc::into_inner(builder).ok_or_else(busy)?;
+        let graph = builder.finish(outputs, inputs, Some(output))?;
+        Ok((
+            graph,
+            recorder.weights.into_inner(),
+            recorder.warnings.into_inner(),
+        ))
+    }
+
+    /// Remembers the first error.
+    pub fn fail(&self, error: Error) {
+        self.error.borrow_mut().get_or_insert(error);
+    }
+
+    /// Records a finding unless it is allowed here.
+    pub fn warn(&self, id: Id, message: impl Into<String>, place: &Place) {
+        let finding = Finding::new(id, message).at(place);
+        let allowed = self.allowed.borrow();
+        if !allowed.iter().any(|allow| allow.covers(&finding)) {
+            self.warnings.borrow_mut().push(finding);
+        }
+    }
+
+    /// Path of the module that is being called.
+    pub fn module(&self) -> String {
+        self.path.borrow().last().cloned().unwrap_or_default()
+    }
+
+    pub fn enter_module(&self, path: String) {
+        self.path.borrow_mut().push(path);
+    }
+
+    pub fn leave_module(&self) {
+        self.path.borrow_mut().pop();
+    }
+
+    pub fn names(&self) -> &RefCell<Names> {
+        &self.names
+    }
+
+    pub fn scopes(&self) -> &RefCell<Scopes<()>> {
+        &self.scopes
+    }
+
+    /// The sizes of the example.
+    pub fn hints(&self) -> Bindings {
+        self.scopes.borrow().root.builder.symbols().hints()
+    }
+
+    /// The size for the example; the trace holds for it only.
+    pub fn freeze(&self, size: &Dim) -> Result<i64> {
+        self.scopes.borrow().root.builder.symbols().concrete(size)
+    }
+
+    /// A tensor that stands for a value of the innermost graph.
+    pub fn tensor(&self, id: ValueId, value: crate::tensor::Tensor) -> Tensor {
+        let scope = self.scopes.borrow().innermost().number;
+        self.tensor_of(ValueRef { scope, id }, value)
+    }
+
+    /// A tensor that stands for a value.
+    pub fn tensor_of(&self, id: ValueRef, value: crate::tensor::Tensor) -> Tensor {
+        Tensor::new(Ok(value), Origin::Recorded(self.number, id))
+    }
+
+    /// Type of a value of this trace.
+    pub fn type_of(&self, tensor: &Tensor) -> Result<TensorType> {
+        let value = self.find(tensor)?;
+        self.scopes.borrow().type_of(value)
+    }
+
+    pub fn set_name(&self, tensor: &Tensor, name: &str) {
+        let Ok(value) = self.find(tensor) else { return };
+        let scopes = self.scopes.borrow();
+        if let Some(scope) = scopes.iter().find(|scope| scope.number == value.scope) {
+            scope.builder.set_name(value.id, name);
+        }
+    }
+
+    /// The value of a tensor in the innermost graph.
+    pub fn value_of(&self, tensor: &Tensor) -> Result<ValueId> {
+        let value = self.find(tensor)?;
+        self.scopes.borrow_mut().captured(value)
+    }
+
+    fn find(&self, tensor: &Tensor) -> Result<ValueRef> {
+        match tensor.origin() {
+            Origin::Recorded(number, value) if *number == self.number => self.open(*value),
+            Origin::Recorded(..) => Err(Error::usage("a tensor of another trace is used")
+                .help("pass it as an input, or make a constant of its value outside of the trace")),
+            origin => self.weight(tensor, origin),
+        }
+    }
+
+    fn open(&self, value: ValueRef) -> Result<ValueRef> {
+        if self.scopes.borrow().is_open(value) {
+            return Ok(value);
+        }
+        let error = Error::usage("a tensor made inside of a branch or loop is used outside of it");
+        Err(error.help("return it from the branch or loop"))
+    }
+
+    /// A tensor of the surroundings as a weight: under the name of a parameter, or as a constant that is warned of.
+    fn weight(&self, tensor: &Tensor, origin: &Origin) -> Result<ValueRef> {
+        let value = tensor.value()?;
+        let known = self.names.borrow().weights.get(&tensor.address()).cloned();
+        let name = match known {
+            Some((name, _)) => name,
+            None => self.new_constant(tensor, origin)?,
+        };
+        let ty = value.tensor_type();
+        self.weights.borrow_mut().insert(name.clone(), value);
+        Ok(self.scopes.borrow().weight(&name, ty))
+    }
+
+    fn new_constant(&self, tensor: &Tensor, origin: &Origin) -> Result<String> {
+        let mut names = self.names.borrow_mut();
+        let name = names.unique("constant");
+        names.insert(name.clone(), tensor);
+        let ty = tensor.value()?.tensor_type();
+        match origin {
+            Origin::Data(place) => {
+                self.warn(
+                    Id::DataConstructor,
+                    format!("{ty} made of data is the constant {name}"),
+                    place,
+                );
+            }
+            Origin::Parameter => {}
+            _ => {
+                let place = self.scopes.borrow().innermost().builder.place();
+                self.warn(
+                    Id::CapturedConstant,
+                    format!("{ty} is the constant {name}"),
+                    &place,
+                );
+            }
+        }
+        Ok(name)
+    }
+
+    /// Records a call whose tensors are known by index.
+    pub fn call(
+        &self,
+        operator: &'static Operator,
+        arguments: &[Argument],
+        tensors: &[Tensor],
+        place: &Place,
+    ) -> Result<Vec<ValueId>> {
+        let builder = self.scopes.borrow().innermost().builder.clone();
+        builder.set_place(place);
+        let ids = tensors.iter().map(|tensor| self.value_of(tensor));
+        let ids: Vec<ValueId> = ids.collect::<Result<_>>()?;
+        let mut value = |id: ValueId| ids.get(id.index()).copied().unwrap_or(id);
+        let mut size = |size: &Dim| builder.symbols().resolve(size);
+        let arguments = arguments.iter();
+        let arguments = arguments.map(|argument| argument.map(&mut value, &mut size));
+        let results = operator.call(&builder, arguments.collect())?;
+        Ok(results.into_iter().map(|value| value.id()).collect())
+    }
+}
+
+impl Names {
+    /// A name of a weight that is not taken.
+    pub fn unique(&self, wanted: &str) -> String {
+        let numbered = (1..).map(|number| format!("{wanted}_{number}"));
+        let mut names = std::iter::once(wanted.to_string()).chain(numbered);
+        names
+            .find(|name| !self.taken.contains(name))
+            .unwrap_or_default()
+    }
+
+    /// Names a tensor, unless it has a name: a parameter that two modules share is stored once.
+    pub fn insert(&mut self, name: String, tensor: &Tensor) {
+        self.taken.insert(name.clone());
+        let slot = self.weights.entry(tensor.address());
+        slot.or_insert_with(|| (name, tensor.clone()));
+    }
+}

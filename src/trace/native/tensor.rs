@@ -1,0 +1,255 @@
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Place, Result};
+use crate::scalar::Scalar;
+use crate::shape::{Shape, TensorType, wrap_dim};
+use crate::tensor::{Element, Tensor as HostTensor};
+use crate::trace::check::Id;
+use crate::trace::scopes::ValueRef;
+
+use super::recorder;
+
+/// A tensor of a program that can be traced: it has its value, and while a trace is active it is recorded how that was
+/// computed. Clones are the same tensor.
+///
+/// Operators are methods with PyTorch's names. They never fail: what goes wrong is remembered in the result, with the line
+/// of the caller, and comes out where the result is read or the trace ends.
+#[derive(Clone)]
+pub struct Tensor {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    value: RwLock<Result<HostTensor>>,
+    origin: Origin,
+}
+
+/// Where a tensor comes from.
+#[derive(Clone, Debug)]
+pub(super) enum Origin {
+    /// Made outside of any trace.
+    Host,
+    /// Made of data while a trace was active, at this place.
+    Data(Place),
+    /// A parameter or buffer of a module, whose value may be loaded.
+    Parameter,
+    /// A value of the trace of this number.
+    Recorded(u64, ValueRef),
+}
+
+impl Tensor {
+    /// A tensor of elements in row-major order.
+    #[track_caller]
+    pub fn from_vec<T: Element>(shape: impl Into<Vec<usize>>, data: Vec<T>) -> Tensor {
+        Tensor::made(HostTensor::from_vec(shape, data))
+    }
+
+    /// A tensor without dimensions.
+    #[track_caller]
+    pub fn scalar<T: Element>(value: T) -> Tensor {
+        Tensor::from_vec([], vec![value])
+    }
+
+    /// A parameter or buffer: its value can be replaced by [`load_state_dict`](super::load_state_dict), and all clones see it.
+    pub fn parameter(value: HostTensor) -> Tensor {
+        Tensor::new(Ok(value), Origin::Parameter)
+    }
+
+    pub(super) fn new(value: Result<HostTensor>, origin: Origin) -> Tensor {
+        let value = RwLock::new(value);
+        Tensor {
+            inner: Arc::new(Inner { value, origin }),
+        }
+    }
+
+    /// A tensor that the program makes of data.
+    #[track_caller]
+    fn made(value: Result<HostTensor>) -> Tensor {
+        let place = recorder::caller();
+        let value = value.map_err(|error| error.at_place(&place));
+        let origin = match recorder::active() {
+            Some(_) => Origin::Data(place),
+            None => Origin::Host,
+        };
+        Tensor::new(value, origin)
+    }
+
+    /// The result of a step that failed.
+    pub(super) fn failed(error: Error) -> Tensor {
+        Tensor::new(Err(error), Origin::Host)
+    }
+
+    /// The value, without a word about it.
+    pub(super) fn value(&self) -> Result<HostTensor> {
+        let value = self.inner.value.read();
+        value.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the value of a parameter; its shape stays, and the new value is converted to its element type.
+    pub(super) fn set_value(&self, value: &HostTensor) -> Result<()> {
+        let old = self.value()?;
+        if old.shape() != value.shape() {
+            let message = format!("a value of shape {:?} for {:?}", value.shape(), old.shape());
+            return Err(Error::input(message));
+        }
+        let mut slot = self.inner.value.write();
+        let slot = slot.as_deref_mut().map_err(|_| Error::internal("a lock"))?;
+        *slot = value.cast(old.dtype());
+        Ok(())
+    }
+
+    pub(super) fn origin(&self) -> &Origin {
+        &self.inner.origin
+    }
+
+    /// True if both are the same tensor, not merely equal ones.
+    pub fn is(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// What tells this tensor from others as long as it lives.
+    pub(super) fn address(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
+    }
+
+    /// The error of the step that failed, if one did.
+    pub fn error(&self) -> Option<Error> {
+        self.value().err()
+    }
+
+    /// Element type and shape; sizes are symbolic for values of the active trace.
+    ///
+    /// # Errors
+    /// A step before this tensor failed.
+    pub fn ty(&self) -> Result<TensorType> {
+        let value = self.value()?;
+        if let (Origin::Recorded(..), Some(recorder)) = (&self.inner.origin, recorder::active()) {
+            return recorder.type_of(self);
+        }
+        Ok(value.tensor_type())
+    }
+
+    /// Element type; `F32` if a step before failed.
+    pub fn dtype(&self) -> DType {
+        self.ty().map_or(DType::F32, |ty| ty.dtype)
+    }
+
+    /// Sizes, symbolic for values of the active trace; empty if a step before failed.
+    pub fn shape(&self) -> Shape {
+        self.ty().map(|ty| ty.shape).unwrap_or_default()
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.shape().len()
+    }
+
+    /// The size of a dimension, counted from the end if negative; symbolic for values of the active trace.
+    ///
+    /// A dimension that there is not gives a size that has no value: the step that uses it fails and names it.
+    #[track_caller]
+    pub fn dim(&self, dim: i64) -> Dim {
+        let size = self.ty().and_then(|ty| {
+            let axis = wrap_dim(dim, ty.rank())?;
+            let missing = || Error::operator(format!("{ty} has no dimension {dim}"));
+            ty.shape.get(axis).cloned().ok_or_else(missing)
+        });
+        size.unwrap_or_else(|error| {
+            recorder::fail(error.at_place(&recorder::caller()));
+            Dim::symbol(format!("size {dim} of {self:?}"))
+        })
+    }
+
+    /// Number of elements, symbolic for values of the active trace.
+    pub fn numel(&self) -> Dim {
+        Dim::product(&self.shape())
+    }
+
+    /// Gives the value a name in the graph.
+    #[must_use]
+    pub fn named(self, name: &str) -> Tensor {
+        if let Some(recorder) = recorder::active() {
+            recorder.set_name(&self, name);
+        }
+        self
+    }
+
+    /// The value on the host. What the program does with it is not recorded: warning `W0201` with the caller's line.
+    ///
+    /// # Errors
+    /// A step before this tensor failed.
+    #[track_caller]
+    pub fn to_host(&self) -> Result<HostTensor> {
+        let value = self.value()?;
+        if let (Origin::Recorded(..), Some(recorder)) = (&self.inner.origin, recorder::active()) {
+            let message = format!("the program reads {value:?}, which is fixed from here on");
+            recorder.warn(Id::HostRead, message, &recorder::caller());
+        }
+        Ok(value)
+    }
+
+    /// The elements, converted; see [`to_host`](Tensor::to_host).
+    ///
+    /// # Errors
+    /// A step before this tensor failed.
+    #[track_caller]
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let value = self.to_host()?.cast(T::DTYPE)?;
+        Ok(value.as_slice::<T>()?.to_vec())
+    }
+
+    /// The only element; see [`to_host`](Tensor::to_host).
+    ///
+    /// # Errors
+    /// A step before this tensor failed, or there is more than one element, or none.
+    #[track_caller]
+    pub fn to_scalar(&self) -> Result<Scalar> {
+        self.to_host()?.item()
+    }
+
+    /// True if the only element is not zero; see [`to_host`](Tensor::to_host).
+    ///
+    /// # Errors
+    /// A step before this tensor failed, or there is more than one element, or none.
+    #[track_caller]
+    pub fn to_bool(&self) -> Result<bool> {
+        Ok(self.to_scalar()?.to_f64() != 0.0)
+    }
+}
+
+/// A size as a number: the trace holds for that size only from here on. Warning `W0202` with the caller's line.
+///
+/// # Errors
+/// The size is that of another trace.
+#[track_caller]
+pub fn freeze(size: &Dim) -> Result<i64> {
+    if let Some(number) = size.as_const() {
+        return Ok(number);
+    }
+    let recorder = recorder::active();
+    let recorder =
+        recorder.ok_or_else(|| Error::usage(format!("{size} is no size of this trace")))?;
+    let number = recorder.freeze(size)?;
+    let message = format!("the size {size} is fixed to {number}");
+    recorder.warn(Id::FrozenSize, message, &recorder::caller());
+    Ok(number)
+}
+
+impl From<HostTensor> for Tensor {
+    #[track_caller]
+    fn from(value: HostTensor) -> Tensor {
+        Tensor::made(Ok(value))
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.value() {
+            Ok(value) => write!(f, "{value:?}"),
+            Err(error) => write!(f, "failed: {error}"),
+        }
+    }
+}

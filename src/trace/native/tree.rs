@@ -1,0 +1,225 @@
+//! Arguments and results as programs write them: tensors in tuples, lists, options, maps and structs.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::{Constant, Tree as Shape};
+
+use super::tensor::Tensor;
+
+/// A structure of tensors that is taken apart and put together again: tensors, tuples, arrays, `Vec`, `Option`, `BTreeMap`,
+/// and structs with `#[derive(Tree)]`.
+///
+/// Paths (`args[0].d["x"]`) are for messages.
+pub trait Tree: Sized {
+    /// The structure; its tensors are added to `leaves`, by whose indices it names them.
+    ///
+    /// # Errors
+    /// The structure has no order, or a step that made it failed.
+    fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape>;
+
+    /// Puts a structure together.
+    ///
+    /// # Errors
+    /// The structure is of another kind.
+    fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<Self>;
+}
+
+/// The error of a structure of another kind.
+pub fn mismatch(shape: &Shape, wanted: &str, path: &str) -> Error {
+    Error::input(format!("{path} is {}, not {wanted}", kind(shape)))
+}
+
+/// What a structure is, in a word or two.
+fn kind(shape: &Shape) -> String {
+    match shape {
+        Shape::Tensor(_) => "a tensor".to_string(),
+        Shape::Number(_) => "a number".to_string(),
+        Shape::Size(_) => "a size".to_string(),
+        Shape::Constant(constant) => constant.to_string(),
+        Shape::Tuple(items) => format!("a tuple of {}", items.len()),
+        Shape::List(items) => format!("a list of {}", items.len()),
+        Shape::Dict(items) => {
+            let keys: Vec<&str> = items.iter().map(|(key, _)| key.as_str()).collect();
+            format!("a map of {keys:?}")
+        }
+        Shape::NamedTuple(name, _) => name.clone(),
+    }
+}
+
+impl Tree for Tensor {
+    fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape> {
+        if let Some(error) = self.error() {
+            return Err(error.at(path));
+        }
+        leaves.push(self.clone());
+        Ok(Shape::Tensor(leaves.len() - 1))
+    }
+
+    fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<Tensor> {
+        match shape {
+            Shape::Tensor(index) | Shape::Number(index) => {
+                let found = leaves.get(*index).cloned();
+                found.ok_or_else(|| Error::internal(format!("{path} has no tensor")))
+            }
+            other => Err(mismatch(other, "a tensor", path)),
+        }
+    }
+}
+
+impl Tree for Dim {
+    fn flatten(&self, _path: &str, _leaves: &mut Vec<Tensor>) -> Result<Shape> {
+        Ok(Shape::Size(self.clone()))
+    }
+
+    fn rebuild(shape: &Shape, _leaves: &[Tensor], path: &str) -> Result<Dim> {
+        match shape {
+            Shape::Size(size) => Ok(size.clone()),
+            Shape::Constant(Constant::Number(number)) => Ok(Dim::from(number.to_i64())),
+            other => Err(mismatch(other, "a size", path)),
+        }
+    }
+}
+
+impl<T: Tree> Tree for Result<T> {
+    fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape> {
+        match self {
+            Ok(tree) => tree.flatten(path, leaves),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<Result<T>> {
+        T::rebuild(shape, leaves, path).map(Ok)
+    }
+}
+
+impl<T: Tree> Tree for Option<T> {
+    fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape> {
+        match self {
+            Some(tree) => tree.flatten(path, leaves),
+            None => Ok(Shape::Constant(Constant::None)),
+        }
+    }
+
+    fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<Option<T>> {
+        match shape {
+            Shape::Constant(Constant::None) => Ok(None),
+            other => T::rebuild(other, leaves, path).map(Some),
+        }
+    }
+}
+
+fn flatten_items<'a, T: Tree + 'a>(
+    items: impl Iterator<Item = &'a T>,
+    path: &str,
+    leaves: &mut Vec<Tensor>,
+) -> Result<Vec<Shape>> {
+    let numbered = items.enumerate();
+    let items = numbered.map(|(index, item)| item.flatten(&format!("{path}[{index}]"), leaves));
+    items.collect()
+}
+
+fn rebuild_items<T: Tree>(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<Vec<T>> {
+    match shape {
+        Shape::List(items) | Shape::Tuple(items) => {
+            let numbered = items.iter().enumerate();
+            let item = |(index, item)| T::rebuild(item, leaves, &format!("{path}[{index}]"));
+            numbered.map(item).collect()
+        }
+        other => Err(mismatch(other, "a list", path)),
+    }
+}
+
+impl<T: Tree> Tree for Vec<T> {
+    fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape> {
+        Ok(Shape::List(flatten_items(self.iter(), path, leaves)?))
+    }
+
+    fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<Vec<T>> {
+        rebuild_items(shape, leaves, path)
+    }
+}
+
+impl<T: Tree, const N: usize> Tree for [T; N] {
+    fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape> {
+        Ok(Shape::Tuple(flatten_items(self.iter(), path, leaves)?))
+    }
+
+    fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<[T; N]> {
+        let items: Vec<T> = rebuild_items(shape, leaves, path)?;
+        let items: Result<[T; N], Vec<T>> = items.try_into();
+        items.map_err(|_| mismatch(shape, &format!("an array of {N}"), path))
+    }
+}
+
+impl<T: Tree> Tree for BTreeMap<String, T> {
+    fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape> {
+        let entry = |(key, item): (&String, &T)| {
+            let item = item.flatten(&format!("{path}[{key:?}]"), leaves)?;
+            Ok((key.clone(), item))
+        };
+        Ok(Shape::Dict(self.iter().map(entry).collect::<Result<_>>()?))
+    }
+
+    fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<BTreeMap<String, T>> {
+        let Shape::Dict(items) = shape else {
+            return Err(mismatch(shape, "a map", path));
+        };
+        let entry = |(key, item): &(String, Shape)| {
+            let item = T::rebuild(item, leaves, &format!("{path}[{key:?}]"))?;
+            Ok((key.clone(), item))
+        };
+        items.iter().map(entry).collect()
+    }
+}
+
+/// Always an error: a graph's inputs and outputs have an order, which such a map does not.
+impl<T: Tree> Tree for HashMap<String, T> {
+    fn flatten(&self, path: &str, _leaves: &mut Vec<Tensor>) -> Result<Shape> {
+        Err(unordered(path))
+    }
+
+    fn rebuild(_shape: &Shape, _leaves: &[Tensor], path: &str) -> Result<HashMap<String, T>> {
+        Err(unordered(path))
+    }
+}
+
+fn unordered(path: &str) -> Error {
+    let error = Error::input(format!("{path} is a HashMap, whose keys have no order"));
+    error.help("use a BTreeMap, or a struct with #[derive(Tree)]")
+}
+
+macro_rules! tuples {
+    ($($count:literal: $($name:ident $index:tt),*;)*) => {$(
+        impl<$($name: Tree),*> Tree for ($($name,)*) {
+            fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape> {
+                let items = vec![$(self.$index.flatten(&format!("{path}[{}]", $index), leaves)?),*];
+                let _ = (path, leaves);
+                Ok(Shape::Tuple(items))
+            }
+
+            fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<($($name,)*)> {
+                let items = match shape {
+                    Shape::Tuple(items) | Shape::List(items) if items.len() == $count => items,
+                    other => return Err(mismatch(other, concat!("a tuple of ", $count), path)),
+                };
+                let _ = (items, leaves);
+                Ok(($($name::rebuild(&items[$index], leaves, &format!("{path}[{}]", $index))?,)*))
+            }
+        }
+    )*};
+}
+
+tuples! {
+    0: ;
+    1: A 0;
+    2: A 0, B 1;
+    3: A 0, B 1, C 2;
+    4: A 0, B 1, C 2, D 3;
+    5: A 0, B 1, C 2, D 3, E 4;
+    6: A 0, B 1, C 2, D 3, E 4, F 5;
+    7: A 0, B 1, C 2, D 3, E 4, F 5, G 6;
+    8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
+}
