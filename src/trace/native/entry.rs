@@ -55,8 +55,10 @@ pub fn trace_with<I: Tree, O: Tree>(
 
 /// A method of a module, with example inputs, that is to become an entry graph.
 pub struct Method<'f, M> {
-    record: Box<dyn FnOnce(&M, &Rc<RefCell<Names>>) -> Result<Recorded> + 'f>,
+    record: Box<Record<'f, M>>,
 }
+
+type Record<'f, M> = dyn FnOnce(&M, &Rc<RefCell<Names>>) -> Result<Recorded> + 'f;
 
 impl<'f, M> Method<'f, M> {
     /// A method by name.
