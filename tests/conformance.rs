@@ -8,6 +8,8 @@
     reason = "tests fail by panicking and say what they skip"
 )]
 
+mod random;
+
 use onionskin::aten::{self, ArgumentType, Composite, Operator, Parameter, Schema};
 use onionskin::dim::Bindings;
 use onionskin::dtype::DType;
@@ -18,6 +20,7 @@ use onionskin::pass;
 use onionskin::scalar::Scalar;
 use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
+use random::Random;
 
 #[test]
 fn sample_calls_conform() {
@@ -266,13 +269,7 @@ fn number(text: &str) -> Option<Scalar> {
 /// Floats between 0 and 1; integers and truth values of 0 and 1, which are indices of everything that has two elements,
 /// and of 0 where the first operand is a scalar.
 fn inputs(graph: &Graph, bindings: &Bindings) -> Result<Vec<Tensor>> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut draw = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f64 / f64::from(1 << 24)
-    };
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
     let first = graph.inputs.first().map_or(0, |id| graph.ty(*id).rank());
     let limit = if first == 0 { 1.0 } else { 2.0 };
     let tensor = |id| {
@@ -281,7 +278,7 @@ fn inputs(graph: &Graph, bindings: &Bindings) -> Result<Vec<Tensor>> {
         let numel = shape.iter().product();
         let is_float = ty.dtype.is_float();
         let element = |_| {
-            let value = draw();
+            let value = random.fraction();
             if is_float {
                 value
             } else {

@@ -7,6 +7,8 @@
     reason = "tests fail by panicking and say what they skip"
 )]
 
+mod random;
+
 use std::path::{Path, PathBuf};
 
 use onionskin::cases::{self, CaseArchive};
@@ -17,6 +19,7 @@ use onionskin::item::{Item, flatten};
 use onionskin::model::Model;
 use onionskin::pass;
 use onionskin::tensor::Tensor;
+use random::Random;
 use serde_json::Value as Json;
 
 /// Modules of the recorded cases, with the arguments of a call.
@@ -239,20 +242,14 @@ fn what_cannot_be_read_says_what_to_do() {
 /// Whatever stands in a document, it is read or refused.
 #[test]
 fn damaged_documents_are_refused() {
-    let mut state = 0x2545_f491_4f6c_dd1du64;
-    let mut random = |limit: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % limit as u64) as usize
-    };
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
     for (_, module, _) in modules().into_iter().take(30) {
         let text = module.to_json("weights.safetensors").unwrap().into_bytes();
         for _ in 0..40 {
             let mut damaged = text.clone();
-            for _ in 0..1 + random(3) {
-                let at = random(damaged.len());
-                damaged[at] = b"[]{}\",:0123456789-.einfxyB$ "[random(28)];
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(damaged.len());
+                damaged[at] = b"[]{}\",:0123456789-.einfxyB$ "[random.below(28)];
             }
             if let Ok(read) = Module::from_json(&damaged) {
                 let _ = Module {

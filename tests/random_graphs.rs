@@ -7,6 +7,8 @@
     reason = "tests fail by panicking and say what they skip"
 )]
 
+mod random;
+
 use onionskin::dim::{Bindings, Dim};
 use onionskin::dtype::DType;
 use onionskin::interp;
@@ -14,36 +16,21 @@ use onionskin::ir::{Builder, Graph, Module, Value, Weights};
 use onionskin::op::{ReduceFunction, ScanFunction};
 use onionskin::pass;
 use onionskin::tensor::Tensor;
+use random::Random;
 
-/// Xorshift, so that every run draws the same graphs.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
-
-    fn pick<T: Clone>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())].clone()
-    }
-
-    fn float(&mut self) -> f64 {
-        self.pick(&[
-            0.0,
-            -0.0,
-            1.0,
-            -1.0,
-            0.5,
-            2.0,
-            -3.25,
-            1e9,
-            f64::INFINITY,
-            f64::NAN,
-        ])
-    }
+fn float(random: &mut Random) -> f64 {
+    random.pick(&[
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        2.0,
+        -3.25,
+        1e9,
+        f64::INFINITY,
+        f64::NAN,
+    ])
 }
 
 fn random_graph(random: &mut Random) -> Graph {
@@ -94,9 +81,9 @@ fn apply<'g>(
         1 => -(-x),
         2 => x.tanh(),
         3 => x + y,
-        4 => x * random.float(),
-        5 => x + random.float(),
-        6 => x.rsub(random.float()),
+        4 => x * float(random),
+        5 => x + float(random),
+        6 => x.rsub(float(random)),
         7 => x.to(random.pick(&[
             DType::F16,
             DType::F32,
@@ -106,8 +93,8 @@ fn apply<'g>(
             DType::F64,
         ])),
         8 => x.eq(y).logical_not(),
-        9 => x.lt(random.float()).where_(x, y),
-        10 => x.ne(x).where_(x, random.float()),
+        9 => x.lt(float(random)).where_(x, y),
+        10 => x.ne(x).where_(x, float(random)),
         11 => x.reshape(vec![x.numel()]),
         12 => x.unsqueeze(any_axis(random)),
         13 if rank > 1 => x.transpose(any_axis(random), any_axis(random)),
@@ -125,9 +112,9 @@ fn apply<'g>(
         20 if rank > 0 => x.pad(
             &vec![Dim::ONE; x.rank()],
             &vec![Dim::ZERO; x.rank()],
-            random.float(),
+            float(random),
         ),
-        21 => builder.full(x.dtype(), x.shape(), random.float()),
+        21 => builder.full(x.dtype(), x.shape(), float(random)),
         22 if rank > 0 => builder.iota(DType::I64, x.shape(), any_axis(random) as usize),
         23 if rank > 0 && x.dtype() != DType::Bool => x.scan(ScanFunction::Sum, any_axis(random)),
         _ => x.abs() + x.abs(),
@@ -136,7 +123,7 @@ fn apply<'g>(
 
 fn inputs(random: &mut Random, batch: usize) -> Vec<Tensor> {
     let mut floats = || {
-        let data = (0..batch * 3).map(|_| random.float()).collect();
+        let data = (0..batch * 3).map(|_| float(random)).collect();
         Tensor::from_f64(DType::F32, [batch, 3], data).expect("fits")
     };
     let (x, y) = (floats(), floats());

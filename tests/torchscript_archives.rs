@@ -8,6 +8,8 @@
     reason = "tests fail by panicking and say what they skip"
 )]
 
+mod random;
+
 use std::fs;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -16,6 +18,7 @@ use onionskin::trace::torchscript::ast::{Function, Statement, StatementKind};
 use onionskin::trace::torchscript::{
     Archive, Container, Object, Pickled, Source, parser, state_dict,
 };
+use random::Random;
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -218,18 +221,6 @@ fn locations_lead_to_the_users_own_lines() {
         let location = archive.debug_location(file, offset).expect("a location");
         assert_eq!(location.file, "make_archives.py");
         assert_eq!(lines[location.line as usize - 1], line, "{code}");
-    }
-}
-
-/// A small generator of reproducible numbers (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
     }
 }
 
