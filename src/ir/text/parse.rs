@@ -121,21 +121,12 @@ impl<'a> Parser<'a> {
     }
 
     fn inputs(&mut self) -> Result<Vec<(String, TensorType)>> {
-        self.scanner.expect("(")?;
-        let mut inputs = Vec::new();
-        loop {
-            self.scanner.blank();
-            if self.scanner.eat(")") {
-                return Ok(inputs);
-            }
-            let name = self.value_name()?;
-            self.scanner.expect(":")?;
-            inputs.push((name, self.scanner.tensor_type()?));
-            self.scanner.blank();
-            if !self.scanner.eat(",") && self.scanner.peek() != Some(')') {
-                return Err(self.scanner.expected("\",\" or \")\""));
-            }
-        }
+        let (inputs, _) = self.items("(", ")", &mut |parser| {
+            let name = parser.value_name()?;
+            parser.scanner.expect(":")?;
+            Ok((name, parser.scanner.tensor_type()?))
+        })?;
+        Ok(inputs)
     }
 
     /// `-> f32[2]`, `-> (f32[2], i64[2])`, or nothing.
