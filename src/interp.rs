@@ -10,7 +10,7 @@ use crate::ir::{
     Argument, Builder, Definition, Graph, Node, Op, Primitive, Region, Value, ValueId, Weights,
 };
 use crate::scalar::Scalar;
-
+use crate::symbols;
 use crate::tensor::Tensor;
 
 /// Runs a graph on inputs of the types that its signature says.
@@ -31,7 +31,7 @@ pub fn run_watched(
     run_bound(graph, weights, bindings, inputs, watch)
 }
 
-/// Runs a graph for known sizes of its symbols: the body of a region has those of the graph around it.
+/// Runs a graph for known sizes of its symbols.
 fn run_bound(
     graph: &Graph,
     weights: &Weights,
@@ -213,8 +213,13 @@ impl Run<'_> {
         }
     }
 
+    /// The body of a region has sizes of its own, which its inputs tell.
     fn body(&self, body: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let bindings = self.bindings.clone();
+        let shapes = body.inputs.iter().zip(inputs).flat_map(|(id, tensor)| {
+            let sizes = tensor.shape().iter().copied();
+            body.ty(*id).shape.iter().zip(sizes)
+        });
+        let bindings = symbols::solve(shapes);
         run_bound(body, self.weights, bindings, inputs, &mut |_, _| Ok(()))
     }
 

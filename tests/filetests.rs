@@ -88,6 +88,7 @@ fn apply(test: &str, text: &str) -> Result<String> {
         "dot" => Ok(module.graphs.iter().map(onionskin::ir::to_dot).collect()),
         "fold_weights" => Ok(pass::fold_weights(&with_weights(text, module)?)?.to_string()),
         "optimize" => each(&module, pass::optimize),
+        "explicit_regions" => each(&module, pass::explicit_regions),
         name => {
             let pass = pass::PIPELINE.iter().find(|pass| pass.name == name);
             let pass = pass.ok_or_else(|| Error::usage(format!("there is no test {name}")))?;

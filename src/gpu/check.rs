@@ -1,10 +1,14 @@
 //! What must hold of a plan before it runs on a device. Everything that does not is reported at once.
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
-use crate::kernel::plan::{Capabilities, Plan, Slot, SlotId, SlotKind, Step, Storage};
+use crate::kernel::plan::{
+    Block, Capabilities, Flow, Plan, Slot, SlotId, SlotKind, Step, Storage, all_flows,
+};
 use crate::tensor::Tensor;
 
-use super::sizing::of_step;
+use super::sizing::{of_flow, of_step};
 use super::weights::Weights;
 
 /// Checks a plan against a device and the weights that it names.
@@ -23,6 +27,9 @@ pub(super) fn check(
     for slot in &plan.slots {
         errors.extend(check_slot(slot, capabilities, weights));
     }
+    for flow in all_flows(&plan.flows) {
+        errors.extend(check_flow(plan, flow).map(|error| of_flow(error, flow)));
+    }
     for (index, step) in plan.steps.iter().enumerate() {
         let found = check_step(plan, index, step, capabilities, uniform_limit);
         errors.extend(found.map(|error| of_step(error, step)));
@@ -36,9 +43,41 @@ fn unknown_slots(plan: &Plan) -> Option<Error> {
     let fine = steps
         .clone()
         .all(|step| step.kernel < plan.kernels.len() && step.bindings.iter().all(known))
+        && read_back(plan).all(|slot| known(&slot))
+        && are_in_order(&plan.flows, 0..plan.steps.len())
         && plan.inputs.iter().flatten().all(known)
         && plan.outputs.iter().all(known);
-    (!fine).then(|| Error::internal("the plan names a kernel or slot that it does not have"))
+    (!fine).then(|| Error::internal("the plan names a kernel, slot or step that it does not have"))
+}
+
+fn read_back(plan: &Plan) -> impl Iterator<Item = SlotId> {
+    let flows = all_flows(&plan.flows).into_iter();
+    flows.flat_map(|flow| flow.readbacks().into_iter().map(|(slot, _)| slot))
+}
+
+/// True if control flow lies among these steps, one after the other, and so do its blocks.
+fn are_in_order(flows: &[Flow], steps: Range<usize>) -> bool {
+    let inside = |range: &Range<usize>, last: usize| last <= range.start && range.end <= steps.end;
+    let mut last = steps.start;
+    flows.iter().all(|flow| {
+        flow.blocks().into_iter().all(|block: &Block| {
+            let fine = inside(&block.steps, last) && block.steps.start <= block.steps.end;
+            last = block.steps.end;
+            fine && are_in_order(&block.flows, block.steps.clone())
+        })
+    })
+}
+
+/// What decides is a scalar that lives where it is read.
+fn check_flow(plan: &Plan, flow: &Flow) -> Option<Error> {
+    let wrong = flow.readbacks().into_iter().find(|(slot, step)| {
+        let slot = &plan.slots[slot.0];
+        !slot.shape.is_empty() || !lives(&slot.kind, *step)
+    });
+    wrong.map(|(slot, step)| {
+        let name = &plan.slots[slot.0].name;
+        Error::internal(format!("{name} is no scalar to be read at step {step}"))
+    })
 }
 
 fn check_slot(slot: &Slot, capabilities: &Capabilities, weights: &Weights) -> Option<Error> {

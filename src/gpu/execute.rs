@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wgpu::{Buffer, CommandEncoder, ComputePass, ComputePassDescriptor, MapMode, SubmissionIndex};
+use wgpu::{Buffer, CommandEncoder, ComputePass, MapMode, SubmissionIndex};
 
 use crate::dim::Bindings;
 use crate::dtype::DType;
@@ -15,6 +15,7 @@ use super::convert;
 use super::fault::guarded;
 use super::lane::{Binding, HostSide, Lane};
 use super::program::{Inner, Keep, Program};
+use super::schedule::{Recorder, walk};
 use super::statistics::add;
 use super::transfer::Mapped;
 
@@ -90,22 +91,23 @@ impl Run {
         inputs: &[Input],
         staged: bool,
     ) -> Result<Run> {
-        let record = |encoder: &mut CommandEncoder, binding: &Binding| {
-            record_steps(&program.inner, encoder, binding);
+        let record = |recorder: &mut Recorder, binding: &Binding| {
+            walk(&program.inner, binding, recorder)?;
             if staged {
-                record_downloads(encoder, binding);
+                record_downloads(&mut recorder.encoder, binding);
             }
+            Ok(())
         };
         Run::submit(program, sizes, inputs, staged, record)
     }
 
-    /// Uploads inputs, records what `record` does, and submits it.
+    /// Uploads inputs, records what `record` does, and submits it. What control flow depends on is waited for.
     pub(super) fn submit(
         program: &Program,
         sizes: &Bindings,
         inputs: &[Input],
         staged: bool,
-        record: impl FnOnce(&mut CommandEncoder, &Binding),
+        record: impl FnOnce(&mut Recorder, &Binding) -> Result<()>,
     ) -> Result<Run> {
         let inner = &program.inner;
         inner.device.alive()?;
@@ -124,13 +126,10 @@ impl Run {
         };
         write_inputs(inner, &lane, &binding, inputs)?;
         let submission = guarded(inner.device.wgpu(), || {
-            let mut encoder = inner
-                .device
-                .wgpu()
-                .create_command_encoder(&Default::default());
-            record_uploads(inner, &mut encoder, &binding, inputs);
-            record(&mut encoder, &binding);
-            Ok(inner.device.queue().submit([encoder.finish()]))
+            let mut recorder = Recorder::new(inner, &binding);
+            record_uploads(inner, &mut recorder.encoder, &binding, inputs);
+            record(&mut recorder, &binding)?;
+            recorder.submit()
         })?;
         add(&inner.counters.runs, 1);
         lane.submission = Some(submission.clone());
@@ -401,13 +400,6 @@ fn record_uploads(
             let target = &binding.buffers[slot.0];
             encoder.copy_buffer_to_buffer(source, from, target, place.spot.offset, bytes);
         }
-    }
-}
-
-fn record_steps(program: &Inner, encoder: &mut CommandEncoder, binding: &Binding) {
-    let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
-    for index in 0..program.plan.steps.len() {
-        record_step(program, &mut pass, binding, index);
     }
 }
 

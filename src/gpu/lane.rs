@@ -18,6 +18,9 @@ use super::program::Inner;
 use super::sizing::{Place, Region, Sizing, size};
 use super::statistics::add;
 
+/// Bytes of the largest number.
+const SCALAR: u64 = 8;
+
 /// Memory that one run uses at a time. It only grows.
 #[derive(Default)]
 pub(super) struct Lane {
@@ -26,6 +29,7 @@ pub(super) struct Lane {
     outputs: Pool,
     upload: Pool,
     download: Pool,
+    readback: Pool,
     /// Most recently used first.
     kept: VecDeque<Arc<Binding>>,
     /// The last submission that uses the memory.
@@ -34,7 +38,7 @@ pub(super) struct Lane {
 
 /// Everything that a run with certain sizes needs besides its inputs.
 pub(super) struct Binding {
-    sizes: Bindings,
+    pub(super) sizes: Bindings,
     pub(super) sizing: Sizing,
     /// The buffer of each slot.
     pub(super) buffers: Vec<Buffer>,
@@ -44,6 +48,8 @@ pub(super) struct Binding {
     pub(super) uploads: Vec<Option<HostSide>>,
     /// Where the host reads each slot that is an output.
     pub(super) downloads: Vec<(SlotId, HostSide)>,
+    /// Where the host reads numbers that control flow depends on; none if there is no control flow.
+    pub(super) readback: Option<Buffer>,
 }
 
 /// Where the host accesses a slot.
@@ -102,6 +108,7 @@ impl Lane {
         let buffers = self.slot_buffers(program, &sizing)?;
         let uploads = self.uploads(program, &sizing, &buffers, direct);
         let downloads = self.downloads(program, &sizing, &buffers, direct);
+        let readback = self.readback(program);
         let groups = bind_groups(program, &sizing, &buffers);
         Ok(Arc::new(Binding {
             sizes,
@@ -110,7 +117,17 @@ impl Lane {
             groups,
             uploads,
             downloads,
+            readback,
         }))
+    }
+
+    fn readback(&mut self, program: &Inner) -> Option<Buffer> {
+        if program.plan.flows.is_empty() {
+            return None;
+        }
+        let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+        self.readback.fit(program, "readback", &[SCALAR], usage);
+        self.readback.buffers.first().cloned()
     }
 
     fn slot_buffers(&self, program: &Inner, sizing: &Sizing) -> Result<Vec<Buffer>> {

@@ -16,7 +16,8 @@
 //!
 //! What holds for every run:
 //!
-//! - All dispatches are recorded in one pass and submitted once; nothing is read back between kernels.
+//! - All dispatches are recorded in one pass and submitted once. Only where conditions and loops depend on tensors is a
+//!   number read back in between; [`Statistics`] counts it and [`Profile`] says where.
 //! - What depends on the symbolic sizes (places in memory, bind groups, uniforms) is kept for the sizes used last. A run
 //!   with sizes that were seen before creates no buffer, no bind group and no pipeline.
 //! - Concurrent runs of one program each have their own memory and need no lock while they run.
@@ -34,6 +35,7 @@ mod lane;
 mod pipeline;
 mod profile;
 mod program;
+mod schedule;
 mod selftest;
 mod sizing;
 mod statistics;
@@ -44,7 +46,7 @@ mod weights;
 pub use adapter::{AdapterKind, AdapterReport, DeviceChoice, adapters};
 pub use device::{Device, DeviceOptions, Reach};
 pub use execute::{DeviceTensor, Input, Run};
-pub use profile::{Clock, Profile, StepTime};
+pub use profile::{Clock, Profile, Readback, StepTime};
 pub use program::{Keep, Program, ProgramOptions, Progress};
 pub use selftest::SelfTest;
 pub use sizing::Footprint;

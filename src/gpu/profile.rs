@@ -1,5 +1,6 @@
 //! How long each step takes.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use wgpu::{
@@ -8,12 +9,14 @@ use wgpu::{
 };
 
 use crate::error::{Error, Place, Result};
+use crate::kernel::plan::{Flow, SlotId};
 use crate::tensor::Tensor;
 
 use super::execute::{Input, Run, record_downloads, record_step};
 use super::fault::guarded;
 use super::lane::Binding;
 use super::program::{Inner, Program};
+use super::schedule::{Recorder, Runner, walk};
 use super::transfer::Mapped;
 
 /// Steps whose start and end fit one query set.
@@ -42,7 +45,24 @@ pub struct StepTime {
     pub place: Place,
     /// Workgroups; a zero means that nothing was dispatched.
     pub workgroups: [u32; 3],
-    /// Nanoseconds.
+    /// How often it ran: steps of conditions and loops may run never or many times.
+    pub runs: u64,
+    /// Nanoseconds of all those times together.
+    pub nanoseconds: u64,
+}
+
+/// What control flow cost: numbers that were read back in the middle of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Readback {
+    /// The slot that was read.
+    pub slot: String,
+    /// The graph nodes that the condition or loop computes.
+    pub nodes: Vec<String>,
+    /// Where in the user's model.
+    pub place: Place,
+    /// How often it was read.
+    pub count: u64,
+    /// Nanoseconds of all those times together, by the host's clock.
     pub nanoseconds: u64,
 }
 
@@ -53,6 +73,8 @@ pub struct Profile {
     pub clock: Clock,
     /// In the order of the plan.
     pub steps: Vec<StepTime>,
+    /// In the order in which they were first read.
+    pub readbacks: Vec<Readback>,
 }
 
 impl Profile {
@@ -63,14 +85,16 @@ impl Profile {
 }
 
 impl Program {
-    /// Runs the program and measures every step: by the device's clock if it has one, else by the host's.
+    /// Runs the program and measures every step: by the device's clock if it has one and there is no control flow, else by
+    /// the host's.
     ///
     /// Steps are kept apart for that, so that a run takes longer than the steps together and than a run that is not
     /// measured. One run goes before, in which drivers finish compiling.
     pub fn profile(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
         let inputs: Vec<Input> = inputs.iter().map(Input::Host).collect();
         self.launch(&inputs)?.wait()?;
-        let (run, clock, times) = if self.device().has(Features::TIMESTAMP_QUERY) {
+        let is_straight = self.plan().flows.is_empty();
+        let (run, clock, times) = if is_straight && self.device().has(Features::TIMESTAMP_QUERY) {
             let (run, times) = by_device(self, &inputs)?;
             (run, Clock::Device, times)
         } else {
@@ -79,17 +103,42 @@ impl Program {
         };
         let outputs = run.read()?;
         let workgroups = &run.binding.sizing.workgroups;
-        let steps = self.plan().steps.iter().zip(workgroups).zip(times);
+        let steps = self.plan().steps.iter().zip(workgroups).zip(times.steps);
         let steps = steps
-            .map(|((step, workgroups), nanoseconds)| StepTime {
+            .map(|((step, workgroups), time)| StepTime {
                 label: self.plan().kernels[step.kernel].label.clone(),
                 nodes: step.nodes.clone(),
                 place: step.place.clone(),
                 workgroups: *workgroups,
-                nanoseconds,
+                runs: time.runs,
+                nanoseconds: time.nanoseconds,
             })
             .collect();
-        Ok((outputs, Profile { clock, steps }))
+        let profile = Profile {
+            clock,
+            steps,
+            readbacks: times.readbacks,
+        };
+        Ok((outputs, profile))
+    }
+}
+
+/// What was measured in a run.
+struct Times {
+    steps: Vec<Time>,
+    readbacks: Vec<Readback>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Time {
+    runs: u64,
+    nanoseconds: u64,
+}
+
+impl Time {
+    fn add(&mut self, since: Instant) {
+        self.runs += 1;
+        self.nanoseconds += u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
     }
 }
 
@@ -100,7 +149,7 @@ struct Stamps {
     readable: Buffer,
 }
 
-fn by_device(program: &Program, inputs: &[Input]) -> Result<(Run, Vec<u64>)> {
+fn by_device(program: &Program, inputs: &[Input]) -> Result<(Run, Times)> {
     let inner = &program.inner;
     let device = &inner.device;
     let stamps = guarded(device.wgpu(), || Ok(Stamps::new(inner)))?;
@@ -109,7 +158,10 @@ fn by_device(program: &Program, inputs: &[Input]) -> Result<(Run, Vec<u64>)> {
         &program.bind(inputs)?,
         inputs,
         true,
-        |encoder, binding| stamps.record(inner, encoder, binding),
+        |recorder, binding| {
+            stamps.record(inner, &mut recorder.encoder, binding);
+            Ok(())
+        },
     )?;
     let mapped = Mapped::begin(device, vec![stamps.readable.clone()], MapMode::Read)?;
     mapped.wait(Some(&run.submission))?;
@@ -123,11 +175,15 @@ fn by_device(program: &Program, inputs: &[Input]) -> Result<(Run, Vec<u64>)> {
     });
     // A step that dispatches nothing has written no times.
     let groups = run.binding.groups.iter();
-    let times = times
+    let steps = times
         .zip(groups)
-        .map(|(time, group)| group.as_ref().map_or(0, |_| time))
+        .map(|(time, group)| Time {
+            runs: 1,
+            nanoseconds: group.as_ref().map_or(0, |_| time),
+        })
         .collect();
-    Ok((run, times))
+    let readbacks = Vec::new();
+    Ok((run, Times { steps, readbacks }))
 }
 
 impl Stamps {
@@ -179,25 +235,62 @@ impl Stamps {
     }
 }
 
-fn by_host(program: &Program, inputs: &[Input]) -> Result<(Run, Vec<u64>)> {
+fn by_host(program: &Program, inputs: &[Input]) -> Result<(Run, Times)> {
     let inner = &program.inner;
-    let device = &inner.device;
-    let run = Run::submit(program, &program.bind(inputs)?, inputs, false, |_, _| {})?;
+    let nothing = |_: &mut Recorder, _: &Binding| Ok(());
+    let run = Run::submit(program, &program.bind(inputs)?, inputs, false, nothing)?;
     run.wait()?;
-    let step = |index| {
-        let start = Instant::now();
-        let submission = guarded(device.wgpu(), || {
-            let mut encoder = device.wgpu().create_command_encoder(&Default::default());
-            let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
-            record_step(inner, &mut pass, &run.binding, index);
-            drop(pass);
-            Ok(device.queue().submit([encoder.finish()]))
-        })?;
-        device.poll(Some(&submission))?;
-        Ok(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    let mut stopwatch = Stopwatch {
+        recorder: Recorder::new(inner, &run.binding),
+        times: Times {
+            steps: vec![Time::default(); inner.plan.steps.len()],
+            readbacks: Vec::new(),
+        },
     };
-    let times = (0..inner.plan.steps.len())
-        .map(step)
-        .collect::<Result<_>>()?;
+    walk(inner, &run.binding, &mut stopwatch)?;
+    let times = stopwatch.times;
     Ok((run, times))
+}
+
+/// Waits for every step.
+struct Stopwatch<'a> {
+    recorder: Recorder<'a>,
+    times: Times,
+}
+
+impl Runner for Stopwatch<'_> {
+    fn steps(&mut self, steps: Range<usize>) -> Result<()> {
+        for index in steps {
+            let start = Instant::now();
+            self.recorder.steps(index..index + 1)?;
+            let submission = self.recorder.submit()?;
+            self.recorder.program.device.poll(Some(&submission))?;
+            self.times.steps[index].add(start);
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, slot: SlotId, flow: &Flow) -> Result<i64> {
+        let start = Instant::now();
+        let number = self.recorder.number(slot, flow)?;
+        let name = &self.recorder.program.plan.slots[slot.0].name;
+        let readbacks = &mut self.times.readbacks;
+        let known = readbacks
+            .iter()
+            .position(|read| (&read.slot, &read.nodes) == (name, &flow.nodes));
+        let index = known.unwrap_or_else(|| {
+            readbacks.push(Readback {
+                slot: name.clone(),
+                nodes: flow.nodes.clone(),
+                place: flow.place.clone(),
+                count: 0,
+                nanoseconds: 0,
+            });
+            readbacks.len() - 1
+        });
+        let read = &mut readbacks[index];
+        read.count += 1;
+        read.nanoseconds += u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Ok(number)
+    }
 }

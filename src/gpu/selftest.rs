@@ -109,6 +109,6 @@ fn plan() -> Plan {
         }],
         inputs: vec![Some(SlotId(0))],
         outputs: vec![SlotId(1)],
-        guards: Vec::new(),
+        ..Plan::default()
     }
 }

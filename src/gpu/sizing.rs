@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 
 use crate::dim::{Bindings, Dim};
-use crate::error::{Error, Result, Trail};
-use crate::kernel::plan::{Capabilities, Plan, Slot, SlotId, SlotKind, Step};
+use crate::error::{Error, Place as Origin, Result, Trail};
+use crate::kernel::plan::{Capabilities, Flow, Plan, Slot, SlotId, SlotKind, Step};
 use crate::shape::sizes;
 
 use super::arena::{Item, Layout, Spot, arrange, separate};
@@ -269,10 +269,19 @@ pub(super) fn locate(error: Error, plan: &Plan, slot: SlotId) -> Error {
 
 /// Adds a step to an error's trail.
 pub(super) fn of_step(error: Error, step: &Step) -> Error {
-    let error = if step.nodes.is_empty() {
+    of_nodes(error, &step.nodes, &step.place)
+}
+
+/// Adds control flow to an error's trail.
+pub(super) fn of_flow(error: Error, flow: &Flow) -> Error {
+    of_nodes(error, &flow.nodes, &flow.place)
+}
+
+fn of_nodes(error: Error, nodes: &[String], place: &Origin) -> Error {
+    let error = if nodes.is_empty() {
         error
     } else {
-        error.at(step.nodes.join(" + "))
+        error.at(nodes.join(" + "))
     };
-    error.at_place(&step.place)
+    error.at_place(place)
 }

@@ -11,6 +11,8 @@ pub struct Statistics {
     pub runs: u64,
     /// Dispatches recorded.
     pub dispatches: u64,
+    /// Numbers read back in the middle of runs, on which conditions and loops depend.
+    pub readbacks: u64,
     /// Pipelines compiled for this program; those that the device had already are not counted.
     pub pipelines_created: u64,
     /// Buffers created: weights, memory of runs, uniforms, staging.
@@ -41,6 +43,7 @@ impl Statistics {
 pub(super) struct Counters {
     pub(super) runs: AtomicU64,
     pub(super) dispatches: AtomicU64,
+    pub(super) readbacks: AtomicU64,
     pub(super) pipelines: AtomicU64,
     pub(super) buffers: AtomicU64,
     pub(super) buffer_bytes: AtomicU64,
@@ -54,6 +57,7 @@ impl Counters {
         Statistics {
             runs: self.runs.load(Relaxed),
             dispatches: self.dispatches.load(Relaxed),
+            readbacks: self.readbacks.load(Relaxed),
             pipelines_created: self.pipelines.load(Relaxed),
             buffers_created: self.buffers.load(Relaxed),
             bytes_created: self.buffer_bytes.load(Relaxed),

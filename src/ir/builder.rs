@@ -427,26 +427,9 @@ pub(super) fn resolve(graph: &mut Graph, symbols: &Symbols) {
 
 /// Replaces the symbols that were found to equal something, in the bodies of regions too.
 fn resolve_sizes(graph: &mut Graph, symbols: &Symbols) {
-    for info in &mut graph.values {
-        let sizes = info.ty.shape.iter_mut();
-        sizes.for_each(|dim| *dim = symbols.resolve(dim));
-    }
-    for node in &mut graph.nodes {
-        let arguments = node.arguments.iter();
-        let resolved =
-            arguments.map(|argument| argument.map(&mut |id| id, &mut |dim| symbols.resolve(dim)));
-        node.arguments = resolved.collect();
-        match &mut node.op {
-            Op::Primitive(primitive) => primitive.map_sizes(&mut |dim| symbols.resolve(dim)),
-            Op::Call(_) => {}
-            Op::Region(region) => match &mut **region {
-                Region::If { then, otherwise } => {
-                    resolve_sizes(then, symbols);
-                    resolve_sizes(otherwise, symbols);
-                }
-                Region::Loop { body, .. } => resolve_sizes(body, symbols),
-            },
-        }
+    graph.map_sizes(&mut |dim| symbols.resolve(dim));
+    for body in graph.nodes.iter_mut().flat_map(Node::bodies_mut) {
+        resolve_sizes(body, symbols);
     }
 }
 

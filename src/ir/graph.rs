@@ -364,6 +364,21 @@ impl Graph {
         }
     }
 
+    /// Replaces every size in types, arguments and attributes; not in the bodies of regions, whose sizes are their own.
+    pub fn map_sizes(&mut self, size: &mut impl FnMut(&Dim) -> Dim) {
+        for info in &mut self.values {
+            info.ty.shape.iter_mut().for_each(|dim| *dim = size(dim));
+        }
+        for node in &mut self.nodes {
+            for argument in &mut node.arguments {
+                *argument = argument.map(&mut |id| id, size);
+            }
+            if let Op::Primitive(primitive) = &mut node.op {
+                primitive.map_sizes(size);
+            }
+        }
+    }
+
     /// How often each value is read, as an operand or an output.
     pub fn uses(&self) -> Vec<usize> {
         let mut uses = vec![0; self.values.len()];

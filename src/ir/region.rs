@@ -72,7 +72,7 @@ fn apply(symbols: &Symbols, body: &Graph, inputs: &[TensorType]) -> Result<Vec<T
             list(inputs.iter())
         )));
     }
-    let sizes = sizes_of(&wanted, inputs);
+    let sizes = body.sizes_for(inputs);
     let translate =
         |shape: &Shape| -> Shape { shape.iter().map(|size| size.substitute(&sizes)).collect() };
     for (wanted, found) in wanted.iter().zip(inputs) {
@@ -89,37 +89,39 @@ fn apply(symbols: &Symbols, body: &Graph, inputs: &[TensorType]) -> Result<Vec<T
     Ok(body.outputs.iter().map(|id| output(body.ty(*id))).collect())
 }
 
-/// What the symbols of a graph are in terms of the sizes that its inputs get.
-fn sizes_of(wanted: &[&TensorType], found: &[TensorType]) -> BTreeMap<Symbol, Dim> {
-    let pairs = || {
-        wanted
-            .iter()
-            .zip(found)
-            .flat_map(|(wanted, found)| wanted.shape.iter().zip(&found.shape))
-    };
-    let mut sizes = BTreeMap::new();
-    for (left, right) in pairs() {
-        if let Some(name) = left.as_symbol() {
-            sizes.entry(name.clone()).or_insert_with(|| right.clone());
-        }
-    }
-    // Symbols inside of expressions are kept apart from those of the surroundings while they are solved for.
-    let apart = |name: &Symbol| -> Symbol { format!("{name}'").into() };
-    for (left, right) in pairs() {
-        let unknown: Vec<Symbol> = left
-            .symbols()
-            .into_iter()
-            .filter(|name| !sizes.contains_key(name))
-            .collect();
-        if let [name] = unknown.as_slice() {
-            let mut known = sizes.clone();
-            known.insert(name.clone(), Dim::symbol(apart(name)));
-            if let Some(size) = left.substitute(&known).solve_for(right, &apart(name)) {
-                sizes.insert(name.clone(), size);
+impl Graph {
+    /// What the symbols of a body are in terms of the sizes that its inputs get.
+    pub fn sizes_for(&self, inputs: &[TensorType]) -> BTreeMap<Symbol, Dim> {
+        let pairs = || {
+            let wanted = self.inputs.iter().map(|id| &self.ty(*id).shape);
+            wanted
+                .zip(inputs)
+                .flat_map(|(wanted, found)| wanted.iter().zip(&found.shape))
+        };
+        let mut sizes = BTreeMap::new();
+        for (left, right) in pairs() {
+            if let Some(name) = left.as_symbol() {
+                sizes.entry(name.clone()).or_insert_with(|| right.clone());
             }
         }
+        // Symbols inside of expressions are kept apart from those of the surroundings while they are solved for.
+        let apart = |name: &Symbol| -> Symbol { format!("{name}'").into() };
+        for (left, right) in pairs() {
+            let unknown: Vec<Symbol> = left
+                .symbols()
+                .into_iter()
+                .filter(|name| !sizes.contains_key(name))
+                .collect();
+            if let [name] = unknown.as_slice() {
+                let mut known = sizes.clone();
+                known.insert(name.clone(), Dim::symbol(apart(name)));
+                if let Some(size) = left.substitute(&known).solve_for(right, &apart(name)) {
+                    sizes.insert(name.clone(), size);
+                }
+            }
+        }
+        sizes
     }
-    sizes
 }
 
 fn require_scalar(what: &str, ty: &TensorType, dtype: DType) -> Result<()> {

@@ -1,5 +1,7 @@
 //! A [`Plan`]: kernels, the memory they work on, and the order in which they run. Made on any machine, executed by `gpu/`.
 
+use std::ops::Range;
+
 use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
 use crate::error::{Error, Place, Result};
@@ -190,6 +192,117 @@ pub enum Workgroups {
     Grid([Dim; 3]),
 }
 
+/// Where a plan does not simply go on: steps that are run on a condition, or repeatedly. All steps of a plan, those of
+/// nested blocks included, stand in one row, so that memory and bindings are laid out once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// What is run when.
+    pub kind: FlowKind,
+    /// The graph values that it computes, for messages and profiles.
+    pub nodes: Vec<String>,
+    /// Where in the user's model it stands.
+    pub place: Place,
+}
+
+/// The kinds of control flow. Numbers in slots are read back to the host, which decides.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FlowKind {
+    /// One of two blocks.
+    If {
+        /// The slot of a `bool` scalar.
+        condition: SlotId,
+        /// Run if it is true.
+        then: Block,
+        /// Run otherwise; begins where `then` ends.
+        otherwise: Block,
+    },
+    /// A block, again and again.
+    Loop {
+        /// How often at most.
+        trips: Trips,
+        /// The slot of the first condition, a `bool` scalar; none if it is true.
+        first: Option<SlotId>,
+        /// The slot of the condition that each round computes; none if it is always true.
+        again: Option<SlotId>,
+        /// One round.
+        body: Block,
+    },
+}
+
+/// How often a loop runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Trips {
+    /// So often; known before the run begins.
+    Size(Dim),
+    /// As the `i64` scalar in the slot says.
+    Slot(SlotId),
+}
+
+/// Steps in a row and the control flow among them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    /// Indices of steps, those of nested blocks included.
+    pub steps: Range<usize>,
+    /// In the order of their steps.
+    pub flows: Vec<Flow>,
+}
+
+impl Flow {
+    /// The steps of its blocks.
+    pub fn steps(&self) -> Range<usize> {
+        match &self.kind {
+            FlowKind::If {
+                then, otherwise, ..
+            } => then.steps.start..otherwise.steps.end,
+            FlowKind::Loop { body, .. } => body.steps.clone(),
+        }
+    }
+
+    /// Its blocks.
+    pub fn blocks(&self) -> Vec<&Block> {
+        match &self.kind {
+            FlowKind::If {
+                then, otherwise, ..
+            } => vec![then, otherwise],
+            FlowKind::Loop { body, .. } => vec![body],
+        }
+    }
+
+    /// The slots that are read back, each with a step during which its memory is still its own.
+    pub fn readbacks(&self) -> Vec<(SlotId, usize)> {
+        let Range { start, end } = self.steps();
+        match &self.kind {
+            FlowKind::If { condition, .. } => vec![(*condition, start)],
+            FlowKind::Loop {
+                trips,
+                first,
+                again,
+                ..
+            } => {
+                let trips = match trips {
+                    Trips::Slot(slot) => Some((*slot, start)),
+                    Trips::Size(_) => None,
+                };
+                let first = first.map(|slot| (slot, start));
+                let again = again.map(|slot| (slot, end.saturating_sub(1)));
+                trips.into_iter().chain(first).chain(again).collect()
+            }
+        }
+    }
+}
+
+/// All control flow among these, nested one included, each in front of what is nested in it.
+pub fn all_flows(flows: &[Flow]) -> Vec<&Flow> {
+    let mut found = Vec::new();
+    for flow in flows {
+        found.push(flow);
+        for block in flow.blocks() {
+            found.extend(all_flows(&block.flows));
+        }
+    }
+    found
+}
+
 /// What to run on a device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
@@ -197,8 +310,10 @@ pub struct Plan {
     pub kernels: Vec<Kernel>,
     /// Device memory.
     pub slots: Vec<Slot>,
-    /// Dispatches in order.
+    /// Dispatches in order; each runs once, except where `flows` says otherwise.
     pub steps: Vec<Step>,
+    /// Control flow, in the order of its steps.
+    pub flows: Vec<Flow>,
     /// The slot of each input that is used.
     pub inputs: Vec<Option<SlotId>>,
     /// The slot of each output.

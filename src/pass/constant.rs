@@ -2,20 +2,39 @@
 
 use crate::error::{Error, Result};
 use crate::interp;
-use crate::ir::{Argument, Builder, Primitive, ValueId, Weights};
+use crate::ir::{Argument, Builder, Definition, Graph, Node, Op, Primitive, ValueId, Weights};
 use crate::op::Full;
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
 /// The number or size that every element of a value is, if a `full` defines it.
 pub(super) fn splat(builder: &Builder, id: ValueId) -> Option<Argument> {
-    let node = builder.node_of(id)?;
-    let crate::ir::Op::Primitive(Primitive::Full(Full { dtype, .. })) = node.op else {
+    repeated(&builder.node_of(id)?)
+}
+
+/// The number that an argument is, or that every element of its value is.
+pub(super) fn known(graph: &Graph, argument: &Argument) -> Option<Scalar> {
+    let argument = match argument {
+        Argument::Value(id) => match graph.value(*id).definition {
+            Definition::Node(node, _) => &repeated(graph.nodes.get(node)?)?,
+            _ => return None,
+        },
+        other => other,
+    };
+    match argument {
+        Argument::Number(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// What a `full` repeats.
+fn repeated(node: &Node) -> Option<Argument> {
+    let Op::Primitive(Primitive::Full(Full { dtype, .. })) = node.op else {
         return None;
     };
-    match node.arguments.into_iter().next()? {
+    match node.arguments.first()? {
         Argument::Number(number) => Some(Argument::Number(number.cast(dtype))),
-        size @ Argument::Size(_) => Some(size),
+        size @ Argument::Size(_) => Some(size.clone()),
         _ => None,
     }
 }

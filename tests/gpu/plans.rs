@@ -130,7 +130,7 @@ pub fn single(dtype: DType, storage: Storage, shape: &[Dim], a: i32, b: i32) -> 
         steps: vec![step(0, &[0, 1], &Dim::product(shape))],
         inputs: vec![Some(SlotId(0))],
         outputs: vec![SlotId(1)],
-        guards: Vec::new(),
+        ..Plan::default()
     }
 }
 
@@ -157,7 +157,7 @@ pub fn chain(length: usize, shape: &[Dim]) -> Plan {
         inputs: vec![Some(SlotId(0))],
         outputs: vec![SlotId(length)],
         slots,
-        guards: Vec::new(),
+        ..Plan::default()
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Scope<'a> {
     pub capabilities: &'a Capabilities,
     /// Values that lie in buffers.
     pub stored: &'a [bool],
+    /// Inputs of a body that lie where values of the surroundings do, not where inputs do.
+    written: &'a [bool],
     /// The expressions.
     pub pool: Pool,
     /// The buffers in binding order.
@@ -50,11 +52,17 @@ pub struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     /// A kernel without buffers.
-    pub fn new(graph: &'a Graph, capabilities: &'a Capabilities, stored: &'a [bool]) -> Scope<'a> {
+    pub fn new(
+        graph: &'a Graph,
+        capabilities: &'a Capabilities,
+        stored: &'a [bool],
+        written: &'a [bool],
+    ) -> Scope<'a> {
         Scope {
             graph,
             capabilities,
             stored,
+            written,
             pool: Pool::default(),
             buffers: Vec::new(),
             names: VARIABLES.split(' ').map(String::from).collect(),
@@ -81,7 +89,11 @@ impl<'a> Scope<'a> {
         let info = self.graph.value(value);
         let storage = Storage::of(info.ty.dtype, self.capabilities)?;
         let access = match info.definition {
-            Definition::Input(_) | Definition::Weight(_) if !is_copy => Access::Read,
+            Definition::Input(_) | Definition::Weight(_)
+                if !is_copy && !self.written[value.index()] =>
+            {
+                Access::Read
+            }
             _ => Access::ReadWrite,
         };
         let wanted = if is_copy { "copy" } else { role(&info.name) };

@@ -58,7 +58,10 @@ enum Class {
     Kernel,
 }
 
-fn class(primitive: &Primitive) -> Class {
+fn class(node: &Node) -> Class {
+    let Op::Primitive(primitive) = &node.op else {
+        return Class::Kernel;
+    };
     match primitive {
         Primitive::Full(_) | Primitive::Iota(_) => Class::Source,
         Primitive::Reshape(_)
@@ -76,9 +79,15 @@ fn class(primitive: &Primitive) -> Class {
     }
 }
 
-/// Decides for a graph of primitives; an error lists every node that a device cannot run.
+/// Decides for a graph of primitives and regions; an error lists every node that a device cannot run.
 pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
-    let primitives = primitives(graph)?;
+    let calls = graph
+        .nodes
+        .iter()
+        .filter(|node| matches!(node.op, Op::Call(_)));
+    if let Some(error) = Error::all(calls.map(not_planned).collect()) {
+        return Err(error);
+    }
     let mut fuser = Fuser {
         graph,
         // One binding is kept for the result.
@@ -92,26 +101,17 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
             fuser.store(index);
         }
     }
-    for (node, primitive) in graph.nodes.iter().zip(&primitives) {
-        fuser.visit(node, primitive);
+    for node in &graph.nodes {
+        match &node.op {
+            Op::Primitive(primitive) => fuser.visit(node, primitive),
+            _ => fuser.store_all(node),
+        }
     }
-    let groups = fuser.groups(&primitives);
+    let groups = fuser.groups();
     Ok(Fusion {
         stored: fuser.stored,
         groups,
     })
-}
-
-fn primitives(graph: &Graph) -> Result<Vec<&Primitive>> {
-    let mut errors = Vec::new();
-    let mut found = Vec::new();
-    for node in &graph.nodes {
-        match &node.op {
-            Op::Primitive(primitive) => found.push(primitive),
-            _ => errors.push(not_planned(node)),
-        }
-    }
-    Error::all(errors).map_or(Ok(found), Err)
 }
 
 /// The nodes that read each value.
@@ -147,6 +147,14 @@ impl Fuser<'_> {
         };
     }
 
+    /// What a region takes and gives lies in memory.
+    fn store_all(&mut self, region: &Node) {
+        let given = region.results.iter().copied();
+        for value in region.operands().into_iter().chain(given) {
+            self.store(value.index());
+        }
+    }
+
     fn visit(&mut self, node: &Node, primitive: &Primitive) {
         let operands = node.operands();
         for (place, operand) in operands.iter().enumerate() {
@@ -159,7 +167,7 @@ impl Fuser<'_> {
         }
         let in_parts = matches!(primitive, Primitive::Concat(_));
         self.fit(&operands, if in_parts { operands.len().max(1) } else { 1 });
-        if class(primitive) == Class::Kernel {
+        if class(node) == Class::Kernel {
             for result in &node.results {
                 self.store(result.index());
             }
@@ -215,23 +223,22 @@ impl Fuser<'_> {
         info
     }
 
-    fn groups(&mut self, primitives: &[&Primitive]) -> Vec<Group> {
+    fn groups(&mut self) -> Vec<Group> {
         let mut claimed = vec![false; self.graph.nodes.len()];
         let mut groups = Vec::new();
         // Later kernels claim first, so that what they combine with has been computed before them.
         for index in (0..self.graph.nodes.len()).rev() {
-            let results = &self.graph.nodes[index].results;
+            let node = &self.graph.nodes[index];
+            let results = &node.results;
             let is_used = results.iter().any(|result| {
                 !self.readers[result.index()].is_empty() || self.graph.outputs.contains(result)
             });
-            if let (Class::Kernel, true, Some(first)) =
-                (class(primitives[index]), is_used, results.first())
-            {
-                groups.push(self.kernel(index, *first, primitives, &mut claimed));
+            if let (Class::Kernel, true, Some(first)) = (class(node), is_used, results.first()) {
+                groups.push(self.kernel(index, *first, &mut claimed));
             }
         }
         for (index, node) in self.graph.nodes.iter().enumerate() {
-            let is_free = class(primitives[index]) != Class::Kernel && !claimed[index];
+            let is_free = class(node) != Class::Kernel && !claimed[index];
             if let (true, Some(first)) = (is_free, node.results.first())
                 && self.stored[first.index()]
             {
@@ -255,21 +262,15 @@ impl Fuser<'_> {
     }
 
     /// A node with loops and its epilogue.
-    fn kernel(
-        &mut self,
-        index: usize,
-        result: ValueId,
-        primitives: &[&Primitive],
-        claimed: &mut [bool],
-    ) -> Group {
+    fn kernel(&mut self, index: usize, result: ValueId, claimed: &mut [bool]) -> Group {
         let mut root = result;
         let mut nodes = vec![index];
         let mut leaves = BTreeSet::new();
         for operand in self.graph.nodes[index].operands() {
             leaves.extend(self.infos[operand.index()].leaves.iter().copied());
         }
-        while takes_epilogue(primitives[index]) {
-            let Some((next, value)) = self.next(root, primitives, claimed) else {
+        while takes_epilogue(&self.graph.nodes[index].op) {
+            let Some((next, value)) = self.next(root, claimed) else {
                 break;
             };
             let mut wider = leaves.clone();
@@ -299,27 +300,24 @@ impl Fuser<'_> {
     }
 
     /// The only reader of a value, if it keeps the order of elements, and its result.
-    fn next(
-        &self,
-        value: ValueId,
-        primitives: &[&Primitive],
-        claimed: &[bool],
-    ) -> Option<(usize, ValueId)> {
+    fn next(&self, value: ValueId, claimed: &[bool]) -> Option<(usize, ValueId)> {
         let [reader] = self.readers[value.index()].as_slice() else {
             return None;
         };
-        let keeps_order = class(primitives[*reader]) == Class::Pointwise
-            || matches!(primitives[*reader], Primitive::Reshape(_));
+        let node = &self.graph.nodes[*reader];
+        let keeps_order = class(node) == Class::Pointwise
+            || matches!(node.op, Op::Primitive(Primitive::Reshape(_)));
         let is_free = keeps_order && !claimed[*reader] && !self.graph.outputs.contains(&value);
-        let result = self.graph.nodes[*reader].results.first()?;
+        let result = node.results.first()?;
         is_free.then_some((*reader, *result))
     }
 }
 
-fn takes_epilogue(primitive: &Primitive) -> bool {
+fn takes_epilogue(op: &Op) -> bool {
+    use Primitive::{ArgReduce, Conv, Dot, Reduce};
     matches!(
-        primitive,
-        Primitive::Reduce(_) | Primitive::ArgReduce(_) | Primitive::Dot(_) | Primitive::Conv(_)
+        op,
+        Op::Primitive(Reduce(_) | ArgReduce(_) | Dot(_) | Conv(_))
     )
 }
 

@@ -1,5 +1,5 @@
-//! From a graph of primitives to a plan: which values are stored ([`fuse`]), an expression for each element
-//! ([`element`]), a kernel for each group, memory and lifetimes.
+//! From a graph of primitives and regions to a plan: which values are stored ([`fuse`]), an expression for each element
+//! ([`element`]), a kernel for each group, blocks of steps for regions ([`region`]), memory and lifetimes.
 
 mod conv;
 mod dot;
@@ -9,11 +9,13 @@ mod kernel;
 mod map;
 mod position;
 mod reduce;
+mod region;
 mod scalar;
 mod scan;
 mod sort;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use self::element::Scope;
 use self::fuse::{Fusion, Group, fuse};
@@ -22,36 +24,33 @@ use crate::dim::Dim;
 use crate::error::{Error, Place, Result};
 use crate::ir::{Definition, Graph, Op, Primitive, ValueId};
 use crate::kernel::plan::{
-    Capabilities, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
+    Capabilities, Flow, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
+    all_flows,
 };
+use crate::pass::explicit_regions;
+use crate::shape::TensorType;
 
-/// Plans a graph of primitives for a device. An error lists everything that the device cannot do.
+/// Plans a graph of primitives and regions for a device. An error lists everything that the device cannot do.
 pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
-    check_types(graph, capabilities)?;
-    let fusion = fuse(graph, capabilities)?;
+    let graph = &explicit_regions(graph)?;
+    let mut sheet = Sheet::default();
+    sheet.plan.inputs = vec![None; graph.inputs.len()];
+    sheet.plan.guards.clone_from(&graph.guards);
+    let fusion = Fusion::of(graph, capabilities)?;
+    let written = vec![false; graph.values.len()];
     let mut planner = Planner {
         graph,
         capabilities,
         fusion: &fusion,
-        plan: Plan {
-            inputs: vec![None; graph.inputs.len()],
-            guards: graph.guards.clone(),
-            ..Plan::default()
-        },
-        kernels: HashMap::new(),
+        sheet: &mut sheet,
         slots: BTreeMap::new(),
+        written: &written,
+        is_body: false,
+        flows: Vec::new(),
     };
-    let mut errors = Vec::new();
-    for group in &fusion.groups {
-        if let Err(error) = planner.group(group) {
-            errors.push(error.at_place(&planner.place(group)));
-        }
-    }
-    errors.extend(planner.outputs().err());
-    match Error::all(errors) {
-        Some(error) => Err(error),
-        None => Ok(planner.finish()),
-    }
+    planner.run(Planner::outputs)?;
+    sheet.plan.flows = planner.flows;
+    Ok(sheet.finish())
 }
 
 /// Every value must have a type that the device can store, and every weight must fit a binding.
@@ -89,18 +88,51 @@ fn check_weight(
     })
 }
 
+/// The plan as far as it is made.
+#[derive(Default)]
+struct Sheet {
+    plan: Plan,
+    kernels: HashMap<Kernel, usize>,
+    weights: HashMap<String, SlotId>,
+}
+
+/// Plans one graph: the whole, or the body of a region.
 struct Planner<'a> {
     graph: &'a Graph,
     capabilities: &'a Capabilities,
     fusion: &'a Fusion,
-    plan: Plan,
-    kernels: HashMap<Kernel, usize>,
+    sheet: &'a mut Sheet,
     slots: BTreeMap<(ValueId, bool), SlotId>,
+    /// Inputs of a body whose slots are written by steps.
+    written: &'a [bool],
+    /// True for the body of a region.
+    is_body: bool,
+    flows: Vec<Flow>,
+}
+
+impl Fusion {
+    fn of(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
+        check_types(graph, capabilities)?;
+        fuse(graph, capabilities)
+    }
 }
 
 impl<'a> Planner<'a> {
+    /// Plans every group, then what `last` says; an error lists all that failed.
+    fn run(&mut self, last: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let mut errors = Vec::new();
+        for group in &self.fusion.groups {
+            if let Err(error) = self.group(group) {
+                errors.push(error.at_place(&self.place(group)));
+            }
+        }
+        errors.extend(last(self).err());
+        Error::all(errors).map_or(Ok(()), Err)
+    }
+
     fn scope(&self) -> Scope<'a> {
-        Scope::new(self.graph, self.capabilities, &self.fusion.stored)
+        let stored = &self.fusion.stored;
+        Scope::new(self.graph, self.capabilities, stored, self.written)
     }
 
     fn place(&self, group: &Group) -> Place {
@@ -112,6 +144,12 @@ impl<'a> Planner<'a> {
     }
 
     fn group(&mut self, group: &Group) -> Result<()> {
+        let anchor = group.anchor.and_then(|node| self.graph.nodes.get(node));
+        if let Some(node) = anchor
+            && let Op::Region(region) = &node.op
+        {
+            return self.region(node, region);
+        }
         match self.lower(group) {
             Ok(lowered) if fits(&lowered, self.capabilities) => self.step(lowered, group),
             Ok(lowered) => match self.parts(group)? {
@@ -176,11 +214,7 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         let (kernel, sizes) = lowered.finish(self.label(group))?;
-        let next = self.plan.kernels.len();
-        let index = *self.kernels.entry(kernel.clone()).or_insert(next);
-        if index == next {
-            self.plan.kernels.push(kernel);
-        }
+        let kernel = self.sheet.kernel(kernel);
         let mut bindings = Vec::new();
         for binding in &lowered.scope.buffers {
             bindings.push(self.slot(binding.value, binding.is_copy)?);
@@ -189,14 +223,15 @@ impl<'a> Planner<'a> {
             let result = self.graph.nodes.get(*node)?.results.first()?;
             Some(self.graph.value(*result).name.clone())
         });
-        self.plan.steps.push(Step {
-            kernel: index,
+        let step = Step {
+            kernel,
             bindings,
             sizes,
             workgroups: lowered.workgroups,
             place: self.place(group),
             nodes: names.collect(),
-        });
+        };
+        self.sheet.plan.steps.push(step);
         Ok(())
     }
 
@@ -221,25 +256,25 @@ impl<'a> Planner<'a> {
             return Ok(*slot);
         }
         let info = self.graph.value(value);
-        let id = SlotId(self.plan.slots.len());
-        let kind = match &info.definition {
-            Definition::Input(index) if !is_copy => {
-                self.plan.inputs[*index] = Some(id);
-                SlotKind::Input(*index)
+        let storage = Storage::of(info.ty.dtype, self.capabilities)?;
+        let slot = match &info.definition {
+            Definition::Weight(name) if !is_copy => self.sheet.weight(name, &info.ty, storage),
+            definition => {
+                let kind = match definition {
+                    Definition::Input(index) if !is_copy => SlotKind::Input(*index),
+                    _ if is_copy || self.is_output(value) => SlotKind::Output,
+                    _ => SlotKind::Temporary { first: 0, last: 0 },
+                };
+                self.sheet.slot(&info.name, &info.ty, storage, kind)
             }
-            Definition::Weight(name) if !is_copy => SlotKind::Weight(name.clone()),
-            _ if is_copy || self.graph.outputs.contains(&value) => SlotKind::Output,
-            _ => SlotKind::Temporary { first: 0, last: 0 },
         };
-        self.plan.slots.push(Slot {
-            name: info.name.clone(),
-            dtype: info.ty.dtype,
-            storage: Storage::of(info.ty.dtype, self.capabilities)?,
-            shape: info.ty.shape.clone(),
-            kind,
-        });
-        self.slots.insert((value, is_copy), id);
-        Ok(id)
+        self.slots.insert((value, is_copy), slot);
+        Ok(slot)
+    }
+
+    /// True for an output of the whole graph.
+    fn is_output(&self, value: ValueId) -> bool {
+        !self.is_body && self.graph.outputs.contains(&value)
     }
 
     /// The slots of the outputs; inputs and weights are copied.
@@ -247,34 +282,92 @@ impl<'a> Planner<'a> {
         for output in &self.graph.outputs {
             let is_copy = !matches!(self.graph.value(*output).definition, Definition::Node(..));
             if is_copy && !self.slots.contains_key(&(*output, true)) {
-                let group = Group {
-                    anchor: None,
-                    root: *output,
-                    nodes: Vec::new(),
-                };
-                let lowered = map::copy(self.scope(), *output)?;
-                self.step(lowered, &group)?;
+                self.copy(*output)?;
             }
             let slot = self.slot(*output, is_copy)?;
-            self.plan.outputs.push(slot);
+            self.sheet.plan.outputs.push(slot);
         }
         Ok(())
     }
 
-    /// Fills in lifetimes.
+    /// A step that copies a value to the slot of its copy.
+    fn copy(&mut self, value: ValueId) -> Result<()> {
+        let group = Group {
+            anchor: None,
+            root: value,
+            nodes: Vec::new(),
+        };
+        let lowered = map::copy(self.scope(), value)?;
+        self.step(lowered, &group)
+    }
+}
+
+impl Sheet {
+    /// The index of a kernel, which may be known already.
+    fn kernel(&mut self, kernel: Kernel) -> usize {
+        let next = self.plan.kernels.len();
+        let index = *self.kernels.entry(kernel.clone()).or_insert(next);
+        if index == next {
+            self.plan.kernels.push(kernel);
+        }
+        index
+    }
+
+    fn slot(&mut self, name: &str, ty: &TensorType, storage: Storage, kind: SlotKind) -> SlotId {
+        let id = SlotId(self.plan.slots.len());
+        if let SlotKind::Input(index) = kind
+            && let Some(input) = self.plan.inputs.get_mut(index)
+        {
+            *input = Some(id);
+        }
+        self.plan.slots.push(Slot {
+            name: name.to_string(),
+            dtype: ty.dtype,
+            storage,
+            shape: ty.shape.clone(),
+            kind,
+        });
+        id
+    }
+
+    /// The slot of a weight, the same in all bodies.
+    fn weight(&mut self, name: &str, ty: &TensorType, storage: Storage) -> SlotId {
+        if let Some(slot) = self.weights.get(name) {
+            return *slot;
+        }
+        let slot = self.slot(
+            &format!("${name}"),
+            ty,
+            storage,
+            SlotKind::Weight(name.into()),
+        );
+        self.weights.insert(name.to_string(), slot);
+        slot
+    }
+
+    /// Fills in lifetimes: from the first to the last use; to the end of a loop for what is older than the loop.
     fn finish(mut self) -> Plan {
         let mut spans: Vec<Option<(usize, usize)>> = vec![None; self.plan.slots.len()];
-        for (step, bindings) in self
-            .plan
-            .steps
+        let flows = all_flows(&self.plan.flows);
+        let loops: Vec<Range<usize>> = flows
             .iter()
-            .map(|step| &step.bindings)
-            .enumerate()
-        {
-            for slot in bindings {
-                let first = spans[slot.0].map_or(step, |(first, _)| first);
-                spans[slot.0] = Some((first, step));
-            }
+            .filter(|flow| matches!(flow.kind, FlowKind::Loop { .. }))
+            .map(|flow| flow.steps())
+            .collect();
+        let end_of_use = |first: usize, step: usize| {
+            let around = loops
+                .iter()
+                .filter(|steps| steps.contains(&step) && first < steps.start);
+            around.map(|steps| steps.end - 1).fold(step, usize::max)
+        };
+        let bound = self.plan.steps.iter().enumerate().flat_map(|(step, used)| {
+            let slots = used.bindings.iter();
+            slots.map(move |slot| (*slot, step))
+        });
+        let read = flows.iter().flat_map(|flow| flow.readbacks());
+        for (slot, step) in bound.chain(read) {
+            let (first, last) = spans[slot.0].unwrap_or((step, step));
+            spans[slot.0] = Some((first, last.max(end_of_use(first, step))));
         }
         for (slot, span) in self.plan.slots.iter_mut().zip(spans) {
             if let (SlotKind::Temporary { .. }, Some((first, last))) = (&slot.kind, span) {

@@ -1,0 +1,165 @@
+//! Control flow of a run: the host goes through the plan, and reads back what decides where it goes.
+
+use std::ops::Range;
+
+use wgpu::{CommandEncoder, ComputePassDescriptor, MapMode, SubmissionIndex};
+
+use crate::error::{Error, Result, Trail};
+use crate::kernel::plan::{Flow, FlowKind, SlotId, Trips};
+
+use super::convert;
+use super::execute::record_step;
+use super::fault::guarded;
+use super::lane::Binding;
+use super::program::Inner;
+use super::sizing::of_flow;
+use super::statistics::add;
+use super::transfer::Mapped;
+
+/// Commands are handed to the device after so many dispatches, so that long loops don't pile them up.
+const MOST_DISPATCHES: usize = 4096;
+
+/// Who runs the steps of a plan.
+pub(super) trait Runner {
+    /// Runs steps one after the other.
+    fn steps(&mut self, steps: Range<usize>) -> Result<()>;
+    /// Reads the number in a slot back, once all steps so far are done.
+    fn number(&mut self, slot: SlotId, flow: &Flow) -> Result<i64>;
+}
+
+/// Goes through a whole plan.
+pub(super) fn walk(program: &Inner, binding: &Binding, runner: &mut dyn Runner) -> Result<()> {
+    let plan = &program.plan;
+    walk_steps(0..plan.steps.len(), &plan.flows, binding, runner)
+}
+
+fn walk_steps(
+    steps: Range<usize>,
+    flows: &[Flow],
+    binding: &Binding,
+    runner: &mut dyn Runner,
+) -> Result<()> {
+    let mut next = steps.start;
+    for flow in flows {
+        let inner = flow.steps();
+        runner.steps(next..inner.start)?;
+        walk_flow(flow, binding, runner)?;
+        next = inner.end;
+    }
+    runner.steps(next..steps.end)
+}
+
+fn walk_flow(flow: &Flow, binding: &Binding, runner: &mut dyn Runner) -> Result<()> {
+    match &flow.kind {
+        FlowKind::If {
+            condition,
+            then,
+            otherwise,
+        } => {
+            let is_true = runner.number(*condition, flow)? != 0;
+            let block = if is_true { then } else { otherwise };
+            walk_steps(block.steps.clone(), &block.flows, binding, runner)
+        }
+        FlowKind::Loop {
+            trips,
+            first,
+            again,
+            body,
+        } => {
+            let holds = |slot: &Option<SlotId>, runner: &mut dyn Runner| {
+                slot.map_or(Ok(true), |slot| Ok(runner.number(slot, flow)? != 0))
+            };
+            let trips = match trips {
+                Trips::Size(size) => size.eval(&binding.sizes)?,
+                Trips::Slot(slot) => runner.number(*slot, flow)?,
+            };
+            let mut goes_on = trips > 0 && holds(first, runner)?;
+            let mut trip = 0;
+            while goes_on {
+                walk_steps(body.steps.clone(), &body.flows, binding, runner)?;
+                trip += 1;
+                // Whether there could be another round is asked only where there could.
+                goes_on = trip < trips && holds(again, runner)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Records steps in as few command buffers as control flow allows.
+pub(super) struct Recorder<'a> {
+    pub(super) program: &'a Inner,
+    binding: &'a Binding,
+    /// What is recorded and not submitted yet.
+    pub(super) encoder: CommandEncoder,
+    recorded: usize,
+}
+
+impl<'a> Recorder<'a> {
+    pub(super) fn new(program: &'a Inner, binding: &'a Binding) -> Recorder<'a> {
+        Recorder {
+            program,
+            binding,
+            encoder: encoder(program),
+            recorded: 0,
+        }
+    }
+
+    /// Submits what is recorded.
+    pub(super) fn submit(&mut self) -> Result<SubmissionIndex> {
+        let device = &self.program.device;
+        let recorded = std::mem::replace(&mut self.encoder, encoder(self.program));
+        self.recorded = 0;
+        guarded(device.wgpu(), || {
+            Ok(device.queue().submit([recorded.finish()]))
+        })
+    }
+}
+
+fn encoder(program: &Inner) -> CommandEncoder {
+    let device = program.device.wgpu();
+    device.create_command_encoder(&Default::default())
+}
+
+impl Runner for Recorder<'_> {
+    fn steps(&mut self, steps: Range<usize>) -> Result<()> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        self.recorded += steps.len();
+        let mut pass = self
+            .encoder
+            .begin_compute_pass(&ComputePassDescriptor::default());
+        for index in steps {
+            record_step(self.program, &mut pass, self.binding, index);
+        }
+        drop(pass);
+        if self.recorded >= MOST_DISPATCHES {
+            self.submit()?;
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, slot: SlotId, flow: &Flow) -> Result<i64> {
+        let binding = self.binding;
+        let place = &binding.sizing.places[slot.0];
+        let buffer = binding.readback.as_ref();
+        let buffer = buffer.ok_or_else(|| Error::internal("there is nowhere to read back to"))?;
+        let bytes = place.bytes.next_multiple_of(4);
+        let (source, from) = (&binding.buffers[slot.0], place.spot.offset);
+        self.encoder
+            .copy_buffer_to_buffer(source, from, buffer, 0, bytes);
+        let submission = self.submit()?;
+        add(&self.program.counters.readbacks, 1);
+        let device = &self.program.device;
+        let mapped = Mapped::begin(device, vec![buffer.clone()], MapMode::Read)?;
+        mapped.wait(Some(&submission))?;
+        let view = buffer.get_mapped_range(0..bytes);
+        let view = view.map_err(|error| Error::device(error.to_string()))?;
+        let info = &self.program.plan.slots[slot.0];
+        let read = convert::receive(info.dtype, info.storage, &[], &view[..place.bytes as usize]);
+        let number = read.at(|| info.name.clone())?.to_i64().first().copied();
+        let missing = || Error::internal("a number without a value was read back");
+        number.ok_or_else(|| of_flow(missing(), flow))
+    }
+}

@@ -1,0 +1,145 @@
+use std::collections::HashSet;
+
+use crate::dtype::DType;
+use crate::error::{Place, Result};
+use crate::ir::rewrite::{Replay, everywhere, replay};
+use crate::ir::{
+    Argument, Definition, Graph, Node, Number, Op, Primitive, Region, Value, ValueId, ValueInfo,
+};
+use crate::op::{Binary, BinaryFunction, Reshape};
+use crate::scalar::Scalar;
+use crate::shape::TensorType;
+
+/// Writes down as nodes what regions leave to whoever runs them, so that it is planned like everything else.
+///
+/// Numbers that bodies get are values. A loop whose body reads the number of its round carries it. Each result of a body
+/// is the result of a node of its own, except what a loop carries on unchanged.
+pub fn explicit_regions(graph: &Graph) -> Result<Graph> {
+    everywhere(graph, &mut |graph| {
+        if graph.nodes.iter().all(|node| node.bodies().is_empty()) {
+            return Ok(graph.clone());
+        }
+        replay(graph, |replay, node| match &node.op {
+            Op::Region(region) => explicit(replay, node, (**region).clone()),
+            _ => replay.copy(node),
+        })
+    })
+}
+
+fn explicit<'g>(
+    replay: &mut Replay<'_, 'g>,
+    node: &Node,
+    mut region: Region,
+) -> Result<Vec<Value<'g>>> {
+    let mut arguments = replay.arguments(node);
+    let results = node.results.iter();
+    let mut types: Vec<TensorType> = results.map(|id| replay.graph.ty(*id).clone()).collect();
+    let mut added = 0;
+    if let Region::Loop { body, carried } = &mut region
+        && let Some(round) = body.inputs.first().copied()
+        && body.uses().get(round.index()).is_some_and(|uses| *uses > 0)
+    {
+        carry_round(body, round);
+        *carried += 1;
+        arguments.insert(2, Argument::Number(Scalar::Int(0)));
+        types.insert(0, body.ty(round).clone());
+        added = 1;
+    }
+    match &mut region {
+        Region::If { then, otherwise } => {
+            own_results(then, &[]);
+            own_results(otherwise, &[]);
+        }
+        Region::Loop { body, .. } => {
+            let inputs = body.inputs.clone();
+            own_results(body, inputs.get(1..).unwrap_or_default());
+        }
+    }
+    // An `if` gives its inputs to its branches, a loop what stands behind trip count and condition to its body.
+    let (given, body, inputs) = match &region {
+        Region::If { then, .. } => (1, then, then.inputs.as_slice()),
+        Region::Loop { body, .. } => (2, body, body.inputs.get(1..).unwrap_or_default()),
+    };
+    for (argument, input) in arguments.iter_mut().skip(given).zip(inputs) {
+        *argument = as_value(replay, argument, body.ty(*input).dtype);
+    }
+    if let (Region::If { .. }, Some(condition)) = (&region, arguments.first_mut()) {
+        *condition = as_value(replay, condition, DType::Bool);
+    }
+    let results = replay.builder.region(region, arguments, types);
+    Ok(results.into_iter().skip(added).collect())
+}
+
+/// A number as a scalar value.
+fn as_value(replay: &Replay, argument: &Argument, dtype: DType) -> Argument {
+    let full = |number: Number| replay.builder.full(dtype, [], number).into();
+    match argument {
+        Argument::Number(number) => full((*number).into()),
+        Argument::Size(size) => full(size.clone().into()),
+        other => other.clone(),
+    }
+}
+
+/// Carries the number of the round as a loop's first value: what the body took for it counts up.
+fn carry_round(body: &mut Graph, round: ValueId) {
+    let ty = body.ty(round).clone();
+    let unread = push_value(body, "unread", ty.clone(), Definition::Input(0));
+    body.inputs.insert(0, unread);
+    for (index, id) in body.inputs.clone().into_iter().enumerate() {
+        body.values[id.index()].definition = Definition::Input(index);
+    }
+    let function = BinaryFunction::Add;
+    let arguments = vec![Argument::Value(round), Argument::Number(Scalar::Int(1))];
+    let next = push_node(body, "next_round", Binary { function }, arguments, ty);
+    body.outputs.insert(1, next);
+}
+
+/// Gives each result a node of its own, unless it is what a loop's body was given in the same place.
+fn own_results(body: &mut Graph, carried: &[ValueId]) {
+    let mut known = HashSet::new();
+    for index in 0..body.outputs.len() {
+        let id = body.outputs[index];
+        let is_result = matches!(body.value(id).definition, Definition::Node(..));
+        let is_unchanged = 0 < index && carried.get(index - 1) == Some(&id);
+        if is_unchanged || is_result && known.insert(id) {
+            continue;
+        }
+        let ty = body.ty(id).clone();
+        let shape = ty.shape.clone();
+        let arguments = vec![Argument::Value(id)];
+        body.outputs[index] = push_node(body, "result", Reshape { shape }, arguments, ty);
+    }
+}
+
+fn push_node(
+    body: &mut Graph,
+    name: &str,
+    primitive: impl Into<Primitive>,
+    arguments: Vec<Argument>,
+    ty: TensorType,
+) -> ValueId {
+    let result = push_value(body, name, ty, Definition::Node(body.nodes.len(), 0));
+    body.nodes.push(Node {
+        op: Op::Primitive(primitive.into()),
+        arguments,
+        results: vec![result],
+        place: Place::default(),
+    });
+    result
+}
+
+fn push_value(body: &mut Graph, name: &str, ty: TensorType, definition: Definition) -> ValueId {
+    let id = ValueId(u32::try_from(body.values.len()).unwrap_or(u32::MAX));
+    let is_taken = |name: &str| body.values.iter().any(|info| info.name == name);
+    let numbered = (1..).map(|number| format!("{name}_{number}"));
+    let name = std::iter::once(name.to_string())
+        .chain(numbered)
+        .find(|name| !is_taken(name))
+        .unwrap_or_default();
+    body.values.push(ValueInfo {
+        name,
+        ty,
+        definition,
+    });
+    id
+}

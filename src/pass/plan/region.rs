@@ -1,0 +1,203 @@
+//! Regions: bodies become blocks of steps in the plan around them, and share its kernels, weights and memory.
+//!
+//! Conditions and trip counts that depend on tensors are read back. What a loop carries lies in one slot for each value:
+//! written before the loop, and by copies at the end of each round.
+
+use std::collections::BTreeMap;
+
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Graph, Node, Region};
+use crate::kernel::plan::{Block, Flow, FlowKind, SlotId, SlotKind, Trips};
+use crate::scalar::Scalar;
+use crate::shape::TensorType;
+
+use super::{Fusion, Planner};
+use crate::pass::constant::known;
+
+/// The body of a region, ready to be planned: its sizes are those of the graph around it.
+struct Body {
+    graph: Graph,
+    /// The slots of its inputs; none for a loop's round, which nothing reads.
+    given: Vec<Option<SlotId>>,
+    /// The slots that its outputs are written to, where that is decided already.
+    targets: Vec<Option<SlotId>>,
+}
+
+impl Planner<'_> {
+    /// Plans a region: steps for its bodies, and the flow that says when they run.
+    pub(super) fn region(&mut self, node: &Node, region: &Region) -> Result<()> {
+        let kind = match region {
+            Region::If { then, otherwise } => self.condition(node, [then, otherwise])?,
+            Region::Loop { body, carried } => self.repetition(node, body, *carried)?,
+        };
+        let names = node.results.iter();
+        self.flows.push(Flow {
+            kind,
+            nodes: names.map(|id| self.graph.value(*id).name.clone()).collect(),
+            place: node.place.clone(),
+        });
+        Ok(())
+    }
+
+    fn condition(&mut self, node: &Node, branches: [&Graph; 2]) -> Result<FlowKind> {
+        let [condition, inputs @ ..] = node.arguments.as_slice() else {
+            return Err(Error::internal("if without a condition"));
+        };
+        let condition = self.argument_slot(condition)?;
+        let mut blocks = Vec::new();
+        for branch in branches {
+            let body = Body {
+                graph: self.localised(branch, inputs)?,
+                given: self.argument_slots(inputs)?,
+                targets: self.result_slots(node)?,
+            };
+            blocks.push(self.block(&body, |_| Ok(()))?.0);
+        }
+        let [then, otherwise] = <[Block; 2]>::try_from(blocks)
+            .map_err(|_| Error::internal("a condition has two branches"))?;
+        Ok(FlowKind::If {
+            condition,
+            then,
+            otherwise,
+        })
+    }
+
+    fn repetition(&mut self, node: &Node, body: &Graph, carried: usize) -> Result<FlowKind> {
+        let [trips, first, inputs @ ..] = node.arguments.as_slice() else {
+            return Err(Error::internal("loop without a trip count and a condition"));
+        };
+        let trips = match trips {
+            Argument::Number(number) => Trips::Size(Dim::from(number.to_i64())),
+            Argument::Size(size) => Trips::Size(size.clone()),
+            slot => Trips::Slot(self.argument_slot(slot)?),
+        };
+        let first = match known(self.graph, first) {
+            Some(number) if number.to_f64() != 0.0 => None,
+            _ => Some(self.argument_slot(first)?),
+        };
+        let state = self.result_slots(node)?;
+        for (argument, slot) in inputs.iter().zip(&state) {
+            self.copy_to(argument, *slot)?;
+        }
+        let constants = self.argument_slots(inputs.get(carried..).unwrap_or_default())?;
+        let round = Argument::Number(Scalar::Int(0));
+        let arguments = [std::slice::from_ref(&round), inputs].concat();
+        let body = Body {
+            graph: self.localised(body, &arguments)?,
+            given: [vec![None], state.clone(), constants].concat(),
+            targets: vec![None; 1 + carried],
+        };
+        let (body, again) = self.block(&body, |planner| planner.next_round(&state))?;
+        Ok(FlowKind::Loop {
+            trips,
+            first,
+            again,
+            body,
+        })
+    }
+
+    /// Ends a loop's body: what it carries takes its new values, all of which are known by then. Gives the slot of the
+    /// next condition, unless that is always true.
+    fn next_round(&mut self, state: &[Option<SlotId>]) -> Result<Option<SlotId>> {
+        let graph = self.graph;
+        let [again, next @ ..] = graph.outputs.as_slice() else {
+            return Err(Error::internal("a loop's body returns the next condition"));
+        };
+        for (index, (value, slot)) in next.iter().zip(state).enumerate() {
+            if graph.inputs.get(index + 1) != Some(value) {
+                self.copy_to(&Argument::Value(*value), *slot)?;
+            }
+        }
+        let again = Argument::Value(*again);
+        match known(graph, &again) {
+            Some(number) if number.to_f64() != 0.0 => Ok(None),
+            _ => self.argument_slot(&again).map(Some),
+        }
+    }
+
+    /// Plans a body into the same sheet, then what `last` says, as a block of steps.
+    fn block<T: Default>(
+        &mut self,
+        body: &Body,
+        last: impl FnOnce(&mut Planner) -> Result<T>,
+    ) -> Result<(Block, T)> {
+        let Body {
+            graph,
+            given,
+            targets,
+        } = body;
+        let fusion = Fusion::of(graph, self.capabilities)?;
+        let start = self.sheet.plan.steps.len();
+        let mut written = vec![false; graph.values.len()];
+        let mut slots = BTreeMap::new();
+        for (id, slot) in graph.inputs.iter().zip(given) {
+            if let Some(slot) = slot {
+                let kind = &self.sheet.plan.slots[slot.0].kind;
+                written[id.index()] = !matches!(kind, SlotKind::Input(_) | SlotKind::Weight(_));
+                slots.insert((*id, false), *slot);
+            }
+        }
+        for (id, slot) in graph.outputs.iter().zip(targets) {
+            slots.extend(slot.map(|slot| ((*id, false), slot)));
+        }
+        let mut planner = Planner {
+            graph,
+            capabilities: self.capabilities,
+            fusion: &fusion,
+            sheet: self.sheet,
+            slots,
+            written: &written,
+            is_body: true,
+            flows: Vec::new(),
+        };
+        let mut value = T::default();
+        planner.run(|planner| last(planner).map(|found| value = found))?;
+        let flows = planner.flows;
+        let steps = start..self.sheet.plan.steps.len();
+        Ok((Block { steps, flows }, value))
+    }
+
+    /// A body in the sizes of this graph.
+    fn localised(&self, body: &Graph, arguments: &[Argument]) -> Result<Graph> {
+        let types = body.inputs.iter().zip(arguments).map(|(id, argument)| {
+            let known = argument.values().first().map(|id| self.graph.ty(*id));
+            known.unwrap_or_else(|| body.ty(*id)).clone()
+        });
+        let sizes = body.sizes_for(&types.collect::<Vec<TensorType>>());
+        let mut body = body.clone();
+        body.map_sizes(&mut |size| size.substitute(&sizes));
+        Ok(body)
+    }
+
+    fn argument_slot(&mut self, argument: &Argument) -> Result<SlotId> {
+        match argument {
+            Argument::Value(id) => self.slot(*id, false),
+            _ => Err(Error::internal("an argument of a region is no value")),
+        }
+    }
+
+    fn argument_slots(&mut self, arguments: &[Argument]) -> Result<Vec<Option<SlotId>>> {
+        let slots = arguments.iter();
+        slots
+            .map(|argument| self.argument_slot(argument).map(Some))
+            .collect()
+    }
+
+    fn result_slots(&mut self, node: &Node) -> Result<Vec<Option<SlotId>>> {
+        let results = node.results.iter();
+        results.map(|id| self.slot(*id, false).map(Some)).collect()
+    }
+
+    /// A step that copies a value to a slot.
+    fn copy_to(&mut self, argument: &Argument, slot: Option<SlotId>) -> Result<()> {
+        let (Argument::Value(id), Some(slot)) = (argument, slot) else {
+            return Err(Error::internal("what a loop carries is no value"));
+        };
+        let known = self.slots.insert((*id, true), slot);
+        self.copy(*id)?;
+        self.slots.remove(&(*id, true));
+        self.slots.extend(known.map(|slot| ((*id, true), slot)));
+        Ok(())
+    }
+}
