@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::dtype::DType;
 use crate::item::Item;
 use crate::tensor::Tensor;
 
@@ -25,6 +26,8 @@ pub struct Difference {
     pub max_abs: f64,
     /// Largest relative difference of finite elements.
     pub max_rel: f64,
+    /// Largest difference of finite elements in steps of the element type at the expected element.
+    pub max_ulps: f64,
     /// Index of the element that is furthest beyond its tolerance.
     pub worst: Vec<usize>,
     /// That element, and what it should be.
@@ -41,12 +44,42 @@ impl Difference {
         self.incomparable.is_none() && self.wrong == 0
     }
 
-    fn incomparable(path: &str, why: String) -> Difference {
+    /// The figures as a JSON object; infinities and not-a-number are `null`.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "path": self.path,
+            "passed": self.passed(),
+            "incomparable": self.incomparable,
+            "max_abs_error": self.max_abs,
+            "max_rel_error": self.max_rel,
+            "max_ulps": self.max_ulps,
+            "worst_index": self.worst,
+            "got": self.values.0,
+            "expected": self.values.1,
+            "wrong": self.wrong,
+            "numel": self.numel,
+        })
+    }
+
+    /// Two equal leaves, or leaves whose elements are still to be measured.
+    fn equal(path: &str) -> Difference {
+        Difference {
+            incomparable: None,
+            max_abs: 0.0,
+            max_rel: 0.0,
+            max_ulps: 0.0,
+            ..Difference::incomparable(path, String::new())
+        }
+    }
+
+    /// Two leaves that cannot be compared, and why.
+    pub fn incomparable(path: &str, why: String) -> Difference {
         Difference {
             path: path.to_string(),
             incomparable: Some(why),
             max_abs: f64::NAN,
             max_rel: f64::NAN,
+            max_ulps: f64::NAN,
             worst: Vec::new(),
             values: (f64::NAN, f64::NAN),
             wrong: 0,
@@ -65,10 +98,15 @@ impl fmt::Display for Difference {
         if let Some(why) = &self.incomparable {
             return write!(f, "{path}: {why}");
         }
+        if self.max_abs == 0.0 {
+            return write!(f, "{path}: equal");
+        }
         write!(
             f,
-            "{path}: max abs {:.3e}, max rel {:.3e}",
-            self.max_abs, self.max_rel
+            "{path}: max abs {:.3e}, max rel {:.3e}, {} ulp",
+            self.max_abs,
+            self.max_rel,
+            short(self.max_ulps)
         )?;
         if self.wrong > 0 {
             let (got, expected) = self.values;
@@ -82,8 +120,26 @@ impl fmt::Display for Difference {
     }
 }
 
+/// A count in full if it is not too long.
+fn short(count: f64) -> String {
+    if count < 1e6 {
+        format!("{count:.0}")
+    } else {
+        format!("{count:.1e}")
+    }
+}
+
 /// Compares every leaf of two results.
 pub fn compare(got: &Item, expected: &Item, tolerance: Tolerance) -> Vec<Difference> {
+    compare_by(got, expected, &|_| tolerance)
+}
+
+/// Compares every leaf of two results, with a tolerance for each element type.
+pub fn compare_by(
+    got: &Item,
+    expected: &Item,
+    tolerance: &dyn Fn(DType) -> Tolerance,
+) -> Vec<Difference> {
     let (left, right) = (got.leaves(), expected.leaves());
     if left.len() != right.len() {
         return vec![Difference::incomparable(
@@ -97,30 +153,25 @@ pub fn compare(got: &Item, expected: &Item, tolerance: Tolerance) -> Vec<Differe
         .collect()
 }
 
-fn compare_leaf(path: &str, got: &Item, expected: &Item, tolerance: Tolerance) -> Difference {
+fn compare_leaf(
+    path: &str,
+    got: &Item,
+    expected: &Item,
+    tolerance: &dyn Fn(DType) -> Tolerance,
+) -> Difference {
     let close = |a: f64, b: f64| {
         a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-6 * b.abs().max(1.0)
     };
     match (got, expected) {
         (Item::Tensor(got), Item::Tensor(expected)) => {
-            compare_tensors(path, got, expected, tolerance)
+            compare_tensors(path, got, expected, tolerance(expected.dtype()))
         }
         (Item::Number(a), Item::Number(b))
             if a.category() == b.category() && close(a.to_f64(), b.to_f64()) =>
         {
-            Difference {
-                incomparable: None,
-                max_abs: 0.0,
-                max_rel: 0.0,
-                ..Difference::incomparable(path, String::new())
-            }
+            Difference::equal(path)
         }
-        (got, expected) if got == expected => Difference {
-            incomparable: None,
-            max_abs: 0.0,
-            max_rel: 0.0,
-            ..Difference::incomparable(path, String::new())
-        },
+        (got, expected) if got == expected => Difference::equal(path),
         (got, expected) => {
             Difference::incomparable(path, format!("{got:?} instead of {expected:?}"))
         }
@@ -142,13 +193,9 @@ pub fn compare_tensors(
         );
         return Difference::incomparable(path, why);
     }
-    let mut difference = Difference {
-        incomparable: None,
-        max_abs: 0.0,
-        max_rel: 0.0,
-        ..Difference::incomparable(path, String::new())
-    };
+    let mut difference = Difference::equal(path);
     difference.numel = got.numel();
+    let dtype = got.dtype();
     if !got.dtype().is_float() {
         let pairs = got.to_i64().into_iter().zip(expected.to_i64());
         let distances = pairs.map(|(a, b)| {
@@ -163,7 +210,7 @@ pub fn compare_tensors(
                 0.0,
             )
         });
-        difference.measure(got.shape(), distances);
+        difference.measure(dtype, got.shape(), distances);
         return difference;
     }
     let distances = got
@@ -175,13 +222,18 @@ pub fn compare_tensors(
             let distance = if same { 0.0 } else { (a - b).abs() };
             (a, b, distance, tolerance.atol + tolerance.rtol * b.abs())
         });
-    difference.measure(got.shape(), distances);
+    difference.measure(dtype, got.shape(), distances);
     difference
 }
 
 impl Difference {
     /// Takes in elements: got, expected, distance, allowed distance.
-    fn measure(&mut self, shape: &[usize], elements: impl Iterator<Item = (f64, f64, f64, f64)>) {
+    fn measure(
+        &mut self,
+        dtype: DType,
+        shape: &[usize],
+        elements: impl Iterator<Item = (f64, f64, f64, f64)>,
+    ) {
         let mut furthest = f64::NEG_INFINITY;
         for (index, (got, expected, distance, allowed)) in elements.enumerate() {
             // An infinity or not-a-number on one side only makes the distance incomparable, hence wrong.
@@ -199,6 +251,7 @@ impl Difference {
                 } else {
                     distance / expected.abs()
                 });
+                self.max_ulps = self.max_ulps.max(distance / spacing(dtype, expected));
             } else {
                 self.max_abs = f64::INFINITY;
             }
@@ -210,6 +263,20 @@ impl Difference {
             }
         }
     }
+}
+
+/// The distance of a number of an element type to the next larger one.
+fn spacing(dtype: DType, value: f64) -> f64 {
+    let Some(epsilon) = dtype.epsilon() else {
+        return 1.0;
+    };
+    let smallest = match dtype {
+        DType::F16 => 2f64.powi(-14),
+        DType::F64 => f64::MIN_POSITIVE,
+        _ => f64::from(f32::MIN_POSITIVE),
+    };
+    let exponent = value.abs().max(smallest).log2().floor();
+    epsilon * exponent.exp2()
 }
 
 fn unravel(mut index: usize, shape: &[usize]) -> Vec<usize> {
@@ -266,6 +333,15 @@ mod tests {
         assert!(!compare(&one, &floats(&[1.0, 1.0]), EXACT)[0].passed());
         let integer = Item::Tensor(Tensor::from_vec([1], vec![1i64]).unwrap());
         assert!(!compare(&one, &integer, EXACT)[0].passed());
+    }
+
+    #[test]
+    fn steps_of_the_element_type_are_counted() {
+        let next = f32::from_bits(3.0f32.to_bits() + 1);
+        let found = compare(&floats(&[next]), &floats(&[3.0]), EXACT);
+        assert_eq!(found[0].max_ulps, 1.0);
+        let found = compare(&floats(&[f32::from_bits(3)]), &floats(&[0.0]), EXACT);
+        assert_eq!(found[0].max_ulps, 3.0);
     }
 
     #[test]

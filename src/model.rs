@@ -20,7 +20,7 @@ mod session;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use bisect::{Divergence, first_divergence};
+pub use bisect::first_divergence;
 pub use device::Device;
 pub use session::{CompileOptions, Session, Variant};
 

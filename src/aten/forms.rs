@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
-use crate::ir::{Argument, Builder, Dictionary, Graph, Module, Parameter, Style};
+use crate::ir::{Argument, Builder, Dictionary, Graph, Module, Node, Parameter, Style};
 use crate::ir::{json, text, verify};
 use crate::shape::TensorType;
 
@@ -56,6 +56,11 @@ impl Graph {
     /// Proves the rules of the IR ([`crate::ir::verify`]); the error lists all findings.
     pub fn verify(&self) -> Result<()> {
         verify::verify(self, &Aten)
+    }
+
+    /// A node of the graph as its line in the text form, without nested graphs.
+    pub fn node_text(&self, node: &Node) -> String {
+        text::print_node(self, node, &Aten)
     }
 }
 

@@ -9,7 +9,8 @@ use super::{Outcome, output};
 use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, Result};
 use crate::item::Item;
-use crate::model::{Divergence, first_divergence};
+use crate::model::first_divergence;
+use crate::trace::check::Divergence;
 use crate::{CompileOptions, Device, Model, tensor_file};
 
 /// Compare a device with the oracle, or with recorded outputs.
@@ -56,7 +57,7 @@ impl Compare {
         let culprit = if passed {
             None
         } else {
-            first_divergence(&model, &device, &arguments, tolerance)?
+            first_divergence(&model, &device, "forward", &arguments, tolerance)?
         };
         self.print(&device, &differences, culprit.as_ref());
         Ok(if passed { Outcome::Yes } else { Outcome::No })
@@ -120,21 +121,7 @@ fn json(
     differences: &[Difference],
     culprit: Option<&Divergence>,
 ) -> serde_json::Value {
-    let outputs: Vec<_> = differences
-        .iter()
-        .map(|difference| {
-            serde_json::json!({
-                "path": difference.path,
-                "passed": difference.passed(),
-                "incomparable": difference.incomparable,
-                "max_abs_error": difference.max_abs,
-                "max_rel_error": difference.max_rel,
-                "worst_index": difference.worst,
-                "wrong": difference.wrong,
-                "numel": difference.numel,
-            })
-        })
-        .collect();
+    let outputs: Vec<_> = differences.iter().map(Difference::to_json).collect();
     let culprit = culprit.map(|culprit| {
         serde_json::json!({"value": culprit.value, "op": culprit.op, "place": culprit.place.to_string(), "difference": culprit.difference.to_string()})
     });

@@ -1,27 +1,15 @@
-use crate::compare::{Difference, Tolerance, compare_tensors};
-use crate::error::{Error, Place, Result};
+use crate::compare::{Tolerance, compare_tensors};
+use crate::error::{Error, Result};
 use crate::gpu::{Input, Keep, Run};
 use crate::interp;
 use crate::ir::Node;
 use crate::tensor::Tensor;
+use crate::trace::check::{Divergence, scaled};
 
 use super::{CompileOptions, Device, Model, Variant};
 use crate::item::Item;
 
-/// The first value on which a device and the oracle disagree.
-#[derive(Clone, Debug)]
-pub struct Divergence {
-    /// Name of the value in the graph that ran.
-    pub value: String,
-    /// The operation that made it.
-    pub op: String,
-    /// Where it stands in the user's model.
-    pub place: Place,
-    /// How far off it is.
-    pub difference: Difference,
-}
-
-/// Runs a call on a device with all values kept, and the oracle beside it, and finds the first value that differs.
+/// Runs a call of an entry graph on a device with all values kept, and the oracle beside it, and finds the first value that differs.
 /// `None` if all that both have agree; values that were fused into kernels exist on the oracle only.
 ///
 /// # Errors
@@ -29,10 +17,12 @@ pub struct Divergence {
 pub fn first_divergence(
     model: &Model,
     device: &Device,
+    entry: &str,
     arguments: &[Item],
     tolerance: Tolerance,
 ) -> Result<Option<Divergence>> {
     let options = CompileOptions {
+        entry: entry.to_string(),
         keep: Keep::Everything,
         ..CompileOptions::default()
     };
@@ -71,14 +61,7 @@ fn find(
                     scaled(tolerance, expected),
                 );
                 if !difference.passed() {
-                    let (value, op, place) =
-                        (name.clone(), node.op.name().to_string(), node.place.clone());
-                    found = Some(Divergence {
-                        value,
-                        op,
-                        place,
-                        difference,
-                    });
+                    found = Some(Divergence::new(name, node, difference));
                 }
             }
             Ok::<(), Error>(())
@@ -93,18 +76,4 @@ fn is_kept(variant: &Variant, name: &str) -> bool {
         .as_ref()
         .map(|program| &program.plan().slots);
     slots.is_some_and(|slots| slots.iter().any(|slot| slot.name == name))
-}
-
-/// Inner values are held to the relative tolerance of their largest element, since small ones are differences of large.
-fn scaled(tolerance: Tolerance, expected: &Tensor) -> Tolerance {
-    let finite = expected
-        .to_f64()
-        .into_iter()
-        .map(f64::abs)
-        .filter(|value| value.is_finite());
-    let largest = finite.fold(0.0, f64::max);
-    Tolerance {
-        atol: tolerance.atol.max(tolerance.rtol * largest),
-        ..tolerance
-    }
 }

@@ -2,11 +2,30 @@
 //!
 //! [`Finding`]s, of the tracer and of the checker, have ids of the [`catalog`], which explains each.
 
+mod bisect;
+mod canonical;
 pub mod catalog;
+mod checker;
+mod constants;
+mod dependence;
+mod diff;
 mod finding;
+mod frozen;
+mod numerics;
+mod perturb;
+mod random;
+mod report;
 
+pub use bisect::{Divergence, Program, first_difference, scaled};
+pub use canonical::{Shapes, Step, steps};
 pub use catalog::{Entry, Id, Severity, entries, explain};
+pub use checker::{CheckOptions, check_trace, inspect};
+pub use diff::{GraphDiff, Line, diff};
 pub use finding::{Allow, Finding};
+pub use numerics::{Tolerances, differences};
+pub use perturb::{Change, Perturbation, example, perturb, signature};
+pub use random::draws_random_numbers;
+pub use report::{Outcome, Report, Run};
 
 use crate::error::Result;
 use crate::ir::Module;
@@ -29,6 +48,12 @@ pub trait Subject {
     /// Sets the random state, so that calls and traces after it draw the same numbers. The default is for functions that
     /// draw none.
     fn seed(&self, _seed: u64) {}
+
+    /// False if calls run a trace themselves. What they refuse may then have been frozen when that trace was made, and is
+    /// reported; else the function is the judge of what it takes.
+    fn is_original(&self) -> bool {
+        true
+    }
 }
 
 /// A module of graphs, and what the tracer warned of while it made them.

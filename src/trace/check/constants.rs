@@ -1,0 +1,65 @@
+//! Tensors that are constants of a graph, compared between two traces.
+
+use super::canonical::{each_graph, first_result, line};
+use super::{Finding, Id};
+use crate::compare::{Difference, Tolerance, compare_tensors};
+use crate::ir::{Definition, Graph, Module, Node};
+
+/// Findings for every constant of `graph`, of the module `first`, that has another value in the module `second`, in order of
+/// first use.
+pub fn differing(
+    graph: &Graph,
+    first: &Module,
+    second: &Module,
+    tolerance: Tolerance,
+) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut seen = Vec::new();
+    each_graph(graph, &mut |graph| {
+        for node in &graph.nodes {
+            for name in weights_of(graph, node) {
+                if seen.contains(&name) {
+                    continue;
+                }
+                seen.push(name);
+                found.extend(finding(graph, node, name, [first, second], tolerance));
+            }
+        }
+    });
+    found
+}
+
+fn weights_of<'a>(graph: &'a Graph, node: &Node) -> Vec<&'a str> {
+    let weight = |id| match &graph.value(id).definition {
+        Definition::Weight(name) => Some(name.as_str()),
+        _ => None,
+    };
+    node.operands().into_iter().filter_map(weight).collect()
+}
+
+fn finding(
+    graph: &Graph,
+    node: &Node,
+    name: &str,
+    modules: [&Module; 2],
+    tolerance: Tolerance,
+) -> Option<Finding> {
+    let [first, second] = modules.map(|module| module.weights.get(name));
+    let why = match (first, second) {
+        (Some(first), Some(second)) => {
+            let difference = compare_tensors(name, second, first, tolerance);
+            (!difference.passed()).then(|| Difference::to_string(&difference))?
+        }
+        (Some(_), None) => format!("{name}: is missing in the second trace"),
+        _ => return None,
+    };
+    let finding = Finding::new(
+        Id::ConstantsDiffer,
+        format!("constant {name}, read by {}", node.op.name()),
+    );
+    let finding = finding.at(&node.place).details([why, line(graph, node)]);
+    Some(match first_result(graph, node) {
+        Some(value) => finding.value(value),
+        None => finding,
+    })
+}

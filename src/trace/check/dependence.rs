@@ -1,0 +1,179 @@
+//! Outputs that depend on no input.
+
+use std::collections::HashSet;
+
+use super::{Finding, Id};
+use crate::ir::{Argument, Graph, Op, Region, Tree, ValueId};
+
+/// A finding for every output that is the same whatever the inputs are; one that depends on their sizes does depend on them.
+pub fn independent_outputs(graph: &Graph) -> Vec<Finding> {
+    if graph.inputs.is_empty() {
+        return Vec::new();
+    }
+    let depends = dependence(graph, &vec![true; graph.inputs.len()]);
+    let outputs = graph.outputs.iter().zip(depends).enumerate();
+    outputs
+        .filter(|(_, (_, depends))| !depends)
+        .map(|(index, (id, _))| finding(graph, index, *id))
+        .collect()
+}
+
+fn finding(graph: &Graph, index: usize, id: ValueId) -> Finding {
+    let name = &graph.value(id).name;
+    let place = graph.nodes.iter().find(|node| node.results.contains(&id));
+    let place = place.map(|node| node.place.clone()).unwrap_or_default();
+    let path = graph
+        .output_tree
+        .as_ref()
+        .and_then(|tree| path_of(tree, index));
+    let path = path.unwrap_or_else(|| format!("[{index}]"));
+    let message = format!("output{path}, which is {name}, is the same for all inputs");
+    Finding::new(Id::NoDependence, message)
+        .at(&place)
+        .value(name)
+}
+
+/// Where in the result a tensor stands.
+fn path_of(tree: &Tree, wanted: usize) -> Option<String> {
+    let inner = |key: String, tree| Some(key + &path_of(tree, wanted)?);
+    match tree {
+        Tree::Tensor(index) | Tree::Number(index) => (*index == wanted).then(String::new),
+        Tree::Constant(_) | Tree::Size(_) => None,
+        Tree::Tuple(items) | Tree::List(items) => {
+            let mut items = items.iter().enumerate();
+            items.find_map(|(index, item)| inner(format!("[{index}]"), item))
+        }
+        Tree::Dict(items) => items
+            .iter()
+            .find_map(|(key, item)| inner(format!("[{key:?}]"), item)),
+        Tree::NamedTuple(_, items) => items
+            .iter()
+            .find_map(|(key, item)| inner(format!(".{key}"), item)),
+    }
+}
+
+/// Which outputs depend on the inputs that count.
+fn dependence(graph: &Graph, inputs: &[bool]) -> Vec<bool> {
+    let counted = graph
+        .inputs
+        .iter()
+        .zip(inputs)
+        .filter(|(_, counts)| **counts);
+    let mut known: HashSet<ValueId> = counted.map(|(id, _)| *id).collect();
+    for node in &graph.nodes {
+        let arguments: Vec<bool> = node
+            .arguments
+            .iter()
+            .map(|argument| reads(argument, &known))
+            .collect();
+        let results = match &node.op {
+            Op::Region(region) => through_region(region, &arguments),
+            _ => vec![arguments.contains(&true); node.results.len()],
+        };
+        let results = node.results.iter().zip(results);
+        known.extend(
+            results
+                .filter(|(id, depends)| *depends || has_symbols(graph, **id))
+                .map(|(id, _)| *id),
+        );
+    }
+    graph.outputs.iter().map(|id| known.contains(id)).collect()
+}
+
+fn reads(argument: &Argument, known: &HashSet<ValueId>) -> bool {
+    match argument {
+        Argument::Value(id) => known.contains(id),
+        Argument::Size(_) => true,
+        Argument::List(items) => items.iter().any(|item| reads(item, known)),
+        _ => false,
+    }
+}
+
+/// Sizes that are symbols are those of inputs.
+fn has_symbols(graph: &Graph, id: ValueId) -> bool {
+    graph
+        .ty(id)
+        .shape
+        .iter()
+        .any(|dim| dim.as_const().is_none())
+}
+
+fn through_region(region: &Region, arguments: &[bool]) -> Vec<bool> {
+    match (region, arguments) {
+        (Region::If { then, otherwise }, [condition, inputs @ ..]) => {
+            let branches = [dependence(then, inputs), dependence(otherwise, inputs)];
+            let [then, otherwise] = branches;
+            then.iter()
+                .zip(&otherwise)
+                .map(|(a, b)| *condition || *a || *b)
+                .collect()
+        }
+        (Region::Loop { body, carried }, [trips, condition, inputs @ ..]) => {
+            through_loop(body, *carried, *trips || *condition, inputs)
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Values that are carried depend on what they depend on after any number of iterations.
+fn through_loop(body: &Graph, carried: usize, count: bool, inputs: &[bool]) -> Vec<bool> {
+    let mut state: Vec<bool> = [&[count], inputs].concat();
+    loop {
+        let results = dependence(body, &state);
+        let again = count || results.first() == Some(&true);
+        let mut next = state.clone();
+        for (slot, depends) in next
+            .iter_mut()
+            .skip(1)
+            .zip(results.iter().skip(1))
+            .take(carried)
+        {
+            *slot |= *depends || again;
+        }
+        if next == state {
+            return state.into_iter().skip(1).take(carried).collect();
+        }
+        state = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(text: &str) -> Vec<String> {
+        let graph: Graph = text.parse().unwrap();
+        let found = independent_outputs(&graph);
+        found.into_iter().map(|finding| finding.message).collect()
+    }
+
+    #[test]
+    fn sizes_count_as_dependence() {
+        let text = "graph f(x: f32[B]) -> (f32[B], f32[2], f32[B]) {\n  size B = 3\n  \
+                    result {\"a\": #0, \"b\": (#1, #2)}\n  \
+                    a = full 1.0, dtype=f32, shape=[B]\n  b = full 1.0, dtype=f32, shape=[2]\n  \
+                    c = mul x, 2.0\n  return a, b, c\n}";
+        assert_eq!(
+            messages(text),
+            ["output[\"b\"][0], which is b, is the same for all inputs"]
+        );
+    }
+
+    #[test]
+    fn branches_and_loops_are_walked() {
+        let text = "graph f(x: f32[], c: bool[]) -> (f32[], f32[], f32[]) {\n  \
+            k = full 1.0, dtype=f32, shape=[]\n  yes = full true, dtype=bool, shape=[]\n  \
+            a: f32[] = if c, k {\n    graph t(p: f32[]) -> f32[] {\n      return p\n    }\n    \
+            graph o(p: f32[]) -> f32[] {\n      return p\n    }\n  }\n  \
+            b: f32[] = if yes, k {\n    graph t(p: f32[]) -> f32[] {\n      return p\n    }\n    \
+            graph o(p: f32[]) -> f32[] {\n      return p\n    }\n  }\n  \
+            d: f32[], e: f32[] = loop 3, yes, k, k, x, carried=2 {\n    \
+            graph body(i: i64[], p: f32[], q: f32[], z: f32[]) -> (bool[], f32[], f32[]) {\n      \
+            yes = full true, dtype=bool, shape=[]\n      s = add p, q\n      t = add q, z\n      \
+            return yes, s, t\n    }\n  }\n  return a, b, d\n}";
+        assert_eq!(
+            messages(text),
+            ["output[1], which is b, is the same for all inputs"]
+        );
+    }
+}

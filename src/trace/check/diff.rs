@@ -1,0 +1,197 @@
+//! The difference of two graphs: the first operator at which they part, with both its lines, and the steps around it.
+
+use std::fmt;
+
+use super::canonical::{Shapes, Step, steps};
+use crate::error::Place;
+use crate::ir::Graph;
+
+/// Steps around a difference that are shown.
+const CONTEXT: usize = 2;
+/// Lines of a difference that are shown; the rest is counted.
+const SHOWN: usize = 40;
+/// Products of lengths above which a difference is shown as one block.
+const COSTLY: usize = 4_000_000;
+
+/// How two graphs differ.
+#[derive(Clone, Debug)]
+pub struct GraphDiff {
+    /// The step of the first graph at which they part; none if the first graph ends there.
+    pub left: Option<Step>,
+    /// The step of the second.
+    pub right: Option<Step>,
+    /// Numbers of nodes, those of nested graphs included.
+    pub nodes: (usize, usize),
+    /// All steps of both, in order.
+    pub lines: Vec<Line>,
+}
+
+/// A step of one of the graphs or of both.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Line {
+    /// Of both.
+    Both(String),
+    /// Of the first only.
+    Left(String),
+    /// Of the second only.
+    Right(String),
+}
+
+/// The difference of two graphs, shapes erased; none if they do the same.
+pub fn diff(left: &Graph, right: &Graph) -> Option<GraphDiff> {
+    let (a, b) = (steps(left, Shapes::Erased), steps(right, Shapes::Erased));
+    let same = a.iter().zip(&b).take_while(|(a, b)| a.key == b.key).count();
+    if same == a.len() && same == b.len() {
+        return None;
+    }
+    let nodes = |steps: &[Step]| steps.iter().filter(|step| !step.op.is_empty()).count();
+    Some(GraphDiff {
+        left: a.get(same).cloned(),
+        right: b.get(same).cloned(),
+        nodes: (nodes(&a), nodes(&b)),
+        lines: lines(&a, &b),
+    })
+}
+
+impl GraphDiff {
+    /// The operator or result at which the graphs part.
+    pub fn title(&self) -> String {
+        let name = |step: &Option<Step>| match step {
+            Some(step) if step.op.is_empty() => step.text.clone(),
+            Some(step) => step.op.clone(),
+            None => "nothing".into(),
+        };
+        let (left, right) = (name(&self.left), name(&self.right));
+        if left == right {
+            left
+        } else {
+            format!("{left} became {right}")
+        }
+    }
+
+    /// The place of the first step that has one.
+    pub fn place(&self) -> Place {
+        let steps = [&self.left, &self.right];
+        let mut places = steps.into_iter().flatten().map(|step| &step.place);
+        places
+            .find(|place| !place.is_unknown())
+            .cloned()
+            .unwrap_or_default()
+    }
+}
+
+/// The first diverging operator with both source locations, then the lines that differ and some around them.
+impl fmt::Display for GraphDiff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "first diverging operator: {}", self.title())?;
+        for (what, step) in [("first trace ", &self.left), ("second trace", &self.right)] {
+            match step {
+                Some(step) if step.place.is_unknown() => writeln!(f, "{what}: {}", step.text)?,
+                Some(step) => writeln!(f, "{what}: {}  @ {}", step.text, step.place)?,
+                None => writeln!(f, "{what}: ends here")?,
+            }
+        }
+        if self.nodes.0 != self.nodes.1 {
+            writeln!(f, "{} nodes became {}", self.nodes.0, self.nodes.1)?;
+        }
+        let shown = excerpt(&self.lines);
+        for line in shown.iter().take(SHOWN) {
+            writeln!(f, "{line}")?;
+        }
+        match shown.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => writeln!(f, "… {more} more lines"),
+        }
+    }
+}
+
+/// Lines that differ with some around them, `…` for those left out.
+fn excerpt(lines: &[Line]) -> Vec<String> {
+    let differs = |line: &Line| !matches!(line, Line::Both(_));
+    if !lines.iter().any(differs) {
+        return Vec::new();
+    }
+    let mut shown = Vec::new();
+    let mut skipping = false;
+    for (index, line) in lines.iter().enumerate() {
+        let around = index.saturating_sub(CONTEXT)..lines.len().min(index + CONTEXT + 1);
+        let near = lines
+            .get(around)
+            .is_some_and(|near| near.iter().any(differs));
+        match (near, line) {
+            (true, Line::Both(text)) => shown.push(format!("  {text}")),
+            (true, Line::Left(text)) => shown.push(format!("- {text}")),
+            (true, Line::Right(text)) => shown.push(format!("+ {text}")),
+            (false, _) if skipping => {}
+            (false, _) => shown.push("  …".into()),
+        }
+        skipping = !near;
+    }
+    shown
+}
+
+/// Steps of both in order. They are aligned by what they do, not by names, since one step more renumbers all after it.
+fn lines(a: &[Step], b: &[Step]) -> Vec<Line> {
+    let alike = |(a, b): &(&Step, &Step)| a.form == b.form;
+    let head = a.iter().zip(b).take_while(alike).count();
+    let (a_rest, b_rest) = (&a[head..], &b[head..]);
+    let tail = a_rest.iter().rev().zip(b_rest.iter().rev());
+    let tail = tail.take_while(alike).count();
+    let (a_middle, a_tail) = a_rest.split_at(a_rest.len() - tail);
+    let (b_middle, b_tail) = b_rest.split_at(b_rest.len() - tail);
+    let mut lines: Vec<Line> = pairs(&a[..head], &b[..head]);
+    lines.extend(middle(a_middle, b_middle));
+    lines.extend(pairs(a_tail, b_tail));
+    lines
+}
+
+/// Steps of the same form, a line for each.
+fn pairs(a: &[Step], b: &[Step]) -> Vec<Line> {
+    let line = |(a, _): (&Step, &Step)| Line::Both(indented(a));
+    a.iter().zip(b).map(line).collect()
+}
+
+fn middle(a: &[Step], b: &[Step]) -> Vec<Line> {
+    let left = |step: &Step| Line::Left(indented(step));
+    let right = |step: &Step| Line::Right(indented(step));
+    if a.len().saturating_mul(b.len()) > COSTLY {
+        return a.iter().map(left).chain(b.iter().map(right)).collect();
+    }
+    let common = common_lengths(a, b);
+    let (mut i, mut j) = (0, 0);
+    let mut lines = Vec::new();
+    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
+        if x.form == y.form {
+            lines.push(Line::Both(indented(x)));
+            (i, j) = (i + 1, j + 1);
+        } else if common[i + 1][j] >= common[i][j + 1] {
+            lines.push(left(x));
+            i += 1;
+        } else {
+            lines.push(right(y));
+            j += 1;
+        }
+    }
+    lines.extend(a[i..].iter().map(left));
+    lines.extend(b[j..].iter().map(right));
+    lines
+}
+
+/// Lengths of the longest common subsequences of all tails.
+fn common_lengths(a: &[Step], b: &[Step]) -> Vec<Vec<u32>> {
+    let mut table = vec![vec![0u32; b.len() + 1]; a.len() + 1];
+    for (i, x) in a.iter().enumerate().rev() {
+        for (j, y) in b.iter().enumerate().rev() {
+            table[i][j] = if x.form == y.form {
+                table[i + 1][j + 1] + 1
+            } else {
+                table[i + 1][j].max(table[i][j + 1])
+            };
+        }
+    }
+    table
+}
+
+fn indented(step: &Step) -> String {
+    format!("{}{}", "  ".repeat(step.depth), step.text)
+}

@@ -1,0 +1,83 @@
+//! Results compared leaf by leaf, wherever they stand in tuples, lists and dictionaries.
+
+use crate::compare::{Difference, Tolerance, compare_by};
+use crate::dtype::DType;
+use crate::item::Item;
+
+/// How far results may be apart: in relation to the expected element, and in absolute terms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerances {
+    /// Times the expected magnitude.
+    pub rtol: f64,
+    /// Added to that; without it, what is usual for the element type.
+    pub atol: Option<f64>,
+}
+
+impl Default for Tolerances {
+    fn default() -> Tolerances {
+        Tolerances {
+            rtol: 1e-5,
+            atol: None,
+        }
+    }
+}
+
+impl Tolerances {
+    /// The tolerance for elements of a type.
+    pub fn of(self, dtype: DType) -> Tolerance {
+        let usual = match dtype {
+            DType::F64 => 1e-7,
+            _ => 1e-5,
+        };
+        Tolerance {
+            rtol: self.rtol,
+            atol: self.atol.unwrap_or(usual),
+        }
+    }
+}
+
+/// A difference for every leaf of the two results; leaves that only one of them has count as differing.
+pub fn differences(got: &Item, expected: &Item, tolerances: Tolerances) -> Vec<Difference> {
+    let paths =
+        |item: &Item| -> Vec<String> { item.leaves().into_iter().map(|(path, _)| path).collect() };
+    let (left, right) = (paths(got), paths(expected));
+    if left == right {
+        return compare_by(got, expected, &|dtype| tolerances.of(dtype));
+    }
+    let only = |these: &[String], those: &[String], why: &str| -> Vec<Difference> {
+        let only = these.iter().filter(|path| !those.contains(path));
+        only.map(|path| Difference::incomparable(path, why.to_string()))
+            .collect()
+    };
+    let mut found = only(&left, &right, "is in the result of the trace only");
+    found.extend(only(&right, &left, "is missing in the result of the trace"));
+    if found.is_empty() {
+        found.push(Difference::incomparable(
+            "",
+            "the keys stand in another order".into(),
+        ));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn leaves_are_matched_by_path() {
+        let leaf = |value: f32| Item::Tensor(Tensor::from_vec([1], vec![value]).unwrap());
+        let expected = Item::Tuple(vec![leaf(1.0), Item::Dict(vec![("a".into(), leaf(2.0))])]);
+        let same = differences(&expected, &expected, Tolerances::default());
+        assert!(same.len() == 2 && same.iter().all(Difference::passed));
+        let got = Item::Tuple(vec![leaf(1.0), Item::Dict(vec![("b".into(), leaf(2.0))])]);
+        let found = differences(&got, &expected, Tolerances::default());
+        let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
+        let expected = [
+            "[1][\"b\"]: is in the result of the trace only",
+            "[1][\"a\"]: is missing in the result of the trace",
+        ];
+        assert_eq!(texts, expected);
+    }
+}

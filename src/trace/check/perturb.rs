@@ -1,0 +1,389 @@
+//! Other inputs for a graph, made from those of the trace: other values, other sizes, extremes.
+//!
+//! What is frozen in a trace shows for other inputs only. Integers may be indices, so that they keep the range that they
+//! have; sizes are chosen such that the guards hold, if that is possible.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::dim::{Bindings, Dim, Symbol};
+use crate::dtype::{Category, DType};
+use crate::error::Result;
+use crate::ir::{Graph, Input, ValueId};
+use crate::item::{Item, flatten};
+use crate::tensor::Tensor;
+
+/// Sizes of inputs that are numbers in the graph and are changed nevertheless, at most.
+const FIXED_SIZES: usize = 4;
+
+/// Arguments that differ from those of the trace.
+#[derive(Clone, Debug)]
+pub struct Perturbation {
+    /// What is different: `size x_0 = 2 becomes 3`.
+    pub label: String,
+    /// The size that is different, and what it was; none if only values are.
+    pub size: Option<Change>,
+    /// The arguments.
+    pub arguments: Vec<Item>,
+}
+
+/// A size that was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What it was.
+    pub from: i64,
+    /// What it is.
+    pub to: i64,
+    /// True if it is the first size of an input, which by custom counts independent examples.
+    pub is_batch: bool,
+}
+
+/// How the graph's inputs make up the user's arguments.
+pub fn signature(graph: &Graph) -> Vec<Input> {
+    if graph.input_trees.is_empty() {
+        graph.plain_inputs()
+    } else {
+        graph.input_trees.clone()
+    }
+}
+
+/// Arguments of the graph's own example sizes; floats between -1 and 1, integers 0 and 1.
+///
+/// # Errors
+/// A size of an input has no example value.
+pub fn example(graph: &Graph) -> Result<Vec<Item>> {
+    let mut random = Random(1);
+    let tensor = |id: &ValueId| {
+        let ty = graph.ty(*id);
+        let shape = ty.sizes(&graph.hints)?;
+        let count = shape.iter().product();
+        let data = match ty.dtype.is_float() {
+            true => (0..count).map(|_| random.next() * 2.0 - 1.0).collect(),
+            false => (0..count).map(|_| f64::from(random.next() < 0.5)).collect(),
+        };
+        fill(ty.dtype, shape, data)
+    };
+    let tensors: Vec<Tensor> = graph.inputs.iter().map(tensor).collect::<Result<_>>()?;
+    arguments(graph, &tensors)
+}
+
+/// Other arguments than these.
+///
+/// # Errors
+/// The arguments do not fit the graph's signature.
+pub fn perturb(graph: &Graph, given: &[Item]) -> Result<Vec<Perturbation>> {
+    let tensors = flatten(&signature(graph), given)?;
+    let mut made = Vec::new();
+    for values in Values::ALL {
+        let changed: Vec<Tensor> = tensors
+            .iter()
+            .map(|x| values.apply(x))
+            .collect::<Result<_>>()?;
+        if changed != tensors {
+            made.push(Perturbation {
+                label: values.label().to_string(),
+                size: None,
+                arguments: arguments(graph, &changed)?,
+            });
+        }
+    }
+    for resize in resizes(graph, &tensors) {
+        let changed: Vec<Tensor> = tensors
+            .iter()
+            .zip(&resize.shapes)
+            .map(|(tensor, shape)| repeat(tensor, shape))
+            .collect::<Result<_>>()?;
+        made.push(Perturbation {
+            label: resize.label,
+            size: Some(resize.change),
+            arguments: arguments(graph, &changed)?,
+        });
+    }
+    Ok(made)
+}
+
+/// The user's arguments with these tensors in them.
+fn arguments(graph: &Graph, tensors: &[Tensor]) -> Result<Vec<Item>> {
+    let signature = signature(graph);
+    let build = |input: &Input| Item::build(&input.tree, tensors, &graph.hints);
+    signature.iter().map(build).collect()
+}
+
+/// Ways to change values.
+#[derive(Clone, Copy)]
+enum Values {
+    Negated,
+    Other,
+    Zero,
+    Large,
+}
+
+impl Values {
+    const ALL: [Values; 4] = [Values::Negated, Values::Other, Values::Zero, Values::Large];
+
+    fn label(self) -> &'static str {
+        match self {
+            Values::Negated => "values negated, in reverse order",
+            Values::Other => "other values of the same range",
+            Values::Zero => "values of zero",
+            Values::Large => "values a hundred times as large",
+        }
+    }
+
+    fn apply(self, tensor: &Tensor) -> Result<Tensor> {
+        let mut values = tensor.to_f64();
+        match (self, tensor.dtype().category()) {
+            (Values::Negated, Category::Float) => {
+                values.reverse();
+                values.iter_mut().for_each(|value| *value = -*value);
+            }
+            (Values::Negated, _) => values.reverse(),
+            (Values::Other, Category::Float) => redraw(&mut values),
+            (Values::Other, _) => shuffle(&mut values),
+            (Values::Zero, Category::Float) => values.fill(0.0),
+            (Values::Zero, Category::Integer) => {
+                let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+                values.fill(least);
+            }
+            (Values::Large, Category::Float) => values.iter_mut().for_each(|value| *value *= 100.0),
+            (Values::Zero | Values::Large, _) => return Ok(tensor.clone()),
+        }
+        fill(tensor.dtype(), tensor.shape().to_vec(), values)
+    }
+}
+
+/// Numbers between the smallest and the largest finite one, or about 0 if all are the same.
+fn redraw(values: &mut [f64]) {
+    let finite = || values.iter().copied().filter(|value| value.is_finite());
+    let low = finite().fold(f64::INFINITY, f64::min);
+    let high = finite().fold(f64::NEG_INFINITY, f64::max);
+    let (low, high) = if low < high { (low, high) } else { (-1.0, 1.0) };
+    let mut random = Random(2);
+    values
+        .iter_mut()
+        .for_each(|value| *value = low + random.next() * (high - low));
+}
+
+fn shuffle(values: &mut [f64]) {
+    let mut random = Random(3);
+    for last in (1..values.len()).rev() {
+        let other = (random.next() * (last + 1) as f64) as usize;
+        values.swap(last, other.min(last));
+    }
+}
+
+fn fill(dtype: DType, shape: Vec<usize>, data: Vec<f64>) -> Result<Tensor> {
+    if dtype.is_float() {
+        return Tensor::from_f64(dtype, shape, data);
+    }
+    let integers = data.into_iter().map(|value| value as i64).collect();
+    Tensor::from_i64(dtype, shape, integers)
+}
+
+/// A generator of numbers from 0 to 1, the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Shapes for all inputs in which one size is another.
+struct Resize {
+    label: String,
+    change: Change,
+    shapes: Vec<Vec<usize>>,
+}
+
+fn resizes(graph: &Graph, tensors: &[Tensor]) -> Vec<Resize> {
+    let shapes: Vec<&[usize]> = tensors.iter().map(Tensor::shape).collect();
+    let bindings = graph.bind(&shapes).unwrap_or_else(|_| graph.hints.clone());
+    let mut made: Vec<Resize> = symbols(graph)
+        .iter()
+        .flat_map(|symbol| resize_symbol(graph, symbol, &bindings))
+        .collect();
+    made.extend(
+        fixed_sizes(graph)
+            .into_iter()
+            .filter_map(|size| resize_fixed(graph, size, &bindings)),
+    );
+    made
+}
+
+/// The symbols of the inputs' types.
+fn symbols(graph: &Graph) -> BTreeSet<Symbol> {
+    let dims = graph.inputs.iter().flat_map(|id| &graph.ty(*id).shape);
+    dims.flat_map(Dim::symbols).collect()
+}
+
+/// A larger size for which the guards hold; the next one even if they don't; and 1.
+fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Resize> {
+    let Some(size) = bindings.get(symbol).copied() else {
+        return Vec::new();
+    };
+    let with = |to: i64| {
+        let mut changed = bindings.clone();
+        changed.insert(symbol.clone(), to);
+        changed
+    };
+    let holds = |to: &i64| {
+        let changed = with(*to);
+        graph
+            .guards
+            .iter()
+            .all(|guard| guard.holds(&changed).unwrap_or(false))
+    };
+    let larger = [
+        size + 1,
+        size + 2,
+        size * 2,
+        size * 3,
+        size * 2 + 1,
+        size - 1,
+    ];
+    let fitting = larger.into_iter().find(|to| *to > 0 && holds(to));
+    let sizes = BTreeSet::from_iter(
+        [Some(size + 1), fitting, Some(1).filter(holds)]
+            .into_iter()
+            .flatten(),
+    );
+    let is_batch = graph.inputs.iter().any(|id| {
+        let first = graph.ty(*id).shape.first();
+        first.and_then(Dim::as_symbol) == Some(symbol)
+    });
+    let make = |to: i64| {
+        let shapes = graph
+            .inputs
+            .iter()
+            .map(|id| graph.ty(*id).sizes(&with(to)).ok());
+        Some(Resize {
+            label: format!("size {symbol} = {size} becomes {to}"),
+            change: Change {
+                from: size,
+                to,
+                is_batch,
+            },
+            shapes: shapes.collect::<Option<_>>()?,
+        })
+    };
+    let sizes = sizes.into_iter().filter(|to| *to != size).rev();
+    sizes.filter_map(make).collect()
+}
+
+/// Sizes of inputs that are numbers in the graph, those of first axes first.
+fn fixed_sizes(graph: &Graph) -> Vec<Change> {
+    let mut found = BTreeMap::new();
+    for id in &graph.inputs {
+        for (axis, size) in graph.ty(*id).shape.iter().enumerate() {
+            if let Some(size) = size.as_const().filter(|size| *size > 0) {
+                *found.entry(size).or_insert(false) |= axis == 0;
+            }
+        }
+    }
+    let change = |(size, is_batch)| Change {
+        from: size,
+        to: size + 1,
+        is_batch,
+    };
+    let mut changes: Vec<Change> = found.into_iter().map(change).collect();
+    changes.sort_by_key(|change| !change.is_batch);
+    changes.truncate(FIXED_SIZES);
+    changes
+}
+
+fn resize_fixed(graph: &Graph, change: Change, bindings: &Bindings) -> Option<Resize> {
+    let resized = |dim: &Dim| match dim.as_const() {
+        Some(size) if size == change.from => usize::try_from(change.to).ok(),
+        _ => usize::try_from(dim.eval(bindings).ok()?).ok(),
+    };
+    let shape = |id| {
+        graph
+            .ty(id)
+            .shape
+            .iter()
+            .map(resized)
+            .collect::<Option<Vec<usize>>>()
+    };
+    let shapes = graph.inputs.iter().map(|id| shape(*id));
+    Some(Resize {
+        label: format!("size {} becomes {}", change.from, change.to),
+        shapes: shapes.collect::<Option<_>>()?,
+        change,
+    })
+}
+
+/// The tensor cut or continued from its beginning along every axis.
+fn repeat(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    let (values, old) = (tensor.to_f64(), tensor.shape());
+    let element = |mut index: usize| {
+        let (mut position, mut stride) = (0, 1);
+        for (new, old) in shape.iter().zip(old).rev() {
+            position += index % new % old.max(&1) * stride;
+            index /= new;
+            stride *= old;
+        }
+        values.get(position).copied().unwrap_or(0.0)
+    };
+    let data = (0..shape.iter().product()).map(element).collect();
+    fill(tensor.dtype(), shape.to_vec(), data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(text: &str, inputs: &[Tensor]) -> Vec<(String, Vec<Tensor>)> {
+        let graph: Graph = text.parse().unwrap();
+        let inputs: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
+        let made = perturb(&graph, &inputs).unwrap().into_iter();
+        let tensors = |arguments: &[Item]| -> Vec<Tensor> {
+            arguments.iter().flat_map(Item::tensors).cloned().collect()
+        };
+        made.map(|one| (one.label, tensors(&one.arguments)))
+            .collect()
+    }
+
+    #[test]
+    fn indices_stay_in_range() {
+        let text = "graph f(x: i64[S]) -> i64[S] {\n  size S = 3\n  return x\n}";
+        let x = Tensor::from_vec([3], vec![5i64, 2, 4]).unwrap();
+        for (label, tensors) in made(text, &[x]) {
+            let values = tensors[0].to_i64();
+            assert!(
+                values.iter().all(|value| (2..=5).contains(value)),
+                "{label}: {values:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn sizes_heed_guards_and_stay_together() {
+        let text = "graph f(x: f32[B, 4], y: f32[2*B]) -> f32[B, 4] {\n  size B = 2\n  \
+                    guard 2*floordiv(B, 2) == B\n  return x\n}";
+        let x = Tensor::full(DType::F32, [2, 4], 1.0).unwrap();
+        let y = Tensor::full(DType::F32, [4], 1.0).unwrap();
+        let labels: Vec<(String, Vec<Vec<usize>>)> = made(text, &[x, y])
+            .into_iter()
+            .filter(|(label, _)| label.starts_with("size"))
+            .map(|(label, tensors)| (label, tensors.iter().map(|x| x.shape().to_vec()).collect()))
+            .collect();
+        let expected = [
+            ("size B = 2 becomes 4", [vec![4, 4], vec![8]]),
+            ("size B = 2 becomes 3", [vec![3, 4], vec![6]]),
+            ("size 4 becomes 5", [vec![2, 5], vec![4]]),
+        ];
+        let expected = expected.map(|(label, shapes)| (label.to_string(), shapes.to_vec()));
+        assert_eq!(labels, expected);
+    }
+
+    #[test]
+    fn tensors_are_continued_from_their_beginning() {
+        let x = Tensor::from_vec([2, 2], vec![1i64, 2, 3, 4]).unwrap();
+        assert_eq!(repeat(&x, &[3, 1]).unwrap().to_i64(), [1, 3, 1]);
+        assert_eq!(repeat(&x, &[2, 3]).unwrap().to_i64(), [1, 2, 1, 3, 4, 3]);
+    }
+}
