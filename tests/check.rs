@@ -10,8 +10,9 @@
     reason = "tests fail by panicking and say what they skip"
 )]
 
+mod golden;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use onionskin::dtype::DType;
 use onionskin::error::{Error, Location, Place, Result};
@@ -24,43 +25,11 @@ use onionskin::trace::check::{
 };
 use onionskin::trace::check::{check_trace, signature};
 
-const END: &str = "=== report\n";
-
 #[test]
 fn reports() {
-    let mut failures = Vec::new();
-    for file in files() {
-        let text = std::fs::read_to_string(&file).expect("a text");
-        let input = text.split(END).next().unwrap_or_default();
-        let found = format!("{input}{END}{}\n", report(input));
-        if found == text {
-            continue;
-        }
-        if std::env::var_os("BLESS").is_some() {
-            std::fs::write(&file, found).expect("writes");
-        } else {
-            failures.push(format!("{}:\n{found}", file.display()));
-        }
-    }
-    assert!(
-        failures.is_empty(),
-        "{}\nBLESS=1 accepts this",
-        failures.join("\n")
-    );
-}
-
-fn files() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir("tests/check").expect("a folder");
-    let mut paths: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    paths.retain(|path| {
-        path.extension()
-            .is_some_and(|extension| extension == "check")
+    golden::check("tests/check", "check", "\n=== report\n", |input| {
+        report(input) + "\n"
     });
-    paths.sort();
-    assert!(!paths.is_empty(), "there are no tests");
-    paths
 }
 
 fn report(input: &str) -> String {

@@ -10,7 +10,7 @@
     reason = "tests fail by panicking and say what they skip"
 )]
 
-use std::path::{Path, PathBuf};
+mod golden;
 
 use onionskin::dtype::DType;
 use onionskin::error::{Error, Result};
@@ -20,45 +20,7 @@ use onionskin::tensor::Tensor;
 
 #[test]
 fn filetests() {
-    let mut failures = Vec::new();
-    let files = files(Path::new("tests/filetests"));
-    assert!(!files.is_empty(), "there are no filetests");
-    for file in files {
-        let text = std::fs::read_to_string(&file).expect("a text");
-        let input = text.split("\n---\n").next().unwrap_or_default().trim_end();
-        let found = format!("{input}\n---\n{}", run(input));
-        if found == text {
-            continue;
-        }
-        if std::env::var_os("BLESS").is_some() {
-            std::fs::write(&file, found).expect("writes");
-        } else {
-            failures.push(format!("{}:\n{found}", file.display()));
-        }
-    }
-    assert!(
-        failures.is_empty(),
-        "{}\nBLESS=1 accepts this",
-        failures.join("\n")
-    );
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).expect("a folder");
-    let mut paths: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    paths.sort();
-    let nested = paths.into_iter().flat_map(|path| {
-        if path.is_dir() {
-            files(&path)
-        } else {
-            vec![path]
-        }
-    });
-    nested
-        .filter(|path| path.extension().is_some_and(|extension| extension == "ir"))
-        .collect()
+    golden::check("tests/filetests", "ir", "\n---\n", run);
 }
 
 fn run(input: &str) -> String {
