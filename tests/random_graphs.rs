@@ -12,9 +12,10 @@ mod random;
 use onionskin::dim::{Bindings, Dim};
 use onionskin::dtype::DType;
 use onionskin::interp;
-use onionskin::ir::{Builder, Graph, Module, Value, Weights};
+use onionskin::ir::{Builder, Graph, Module, Region, Value, Weights};
 use onionskin::op::{ReduceFunction, ScanFunction};
 use onionskin::pass;
+use onionskin::scalar::Scalar;
 use onionskin::tensor::Tensor;
 use random::Random;
 
@@ -76,7 +77,7 @@ fn apply<'g>(
     let y = random.pick(values);
     let rank = x.rank() as i64;
     let any_axis = |random: &mut Random| random.below(x.rank().max(1)) as i64;
-    match random.below(24) {
+    match random.below(26) {
         0 => -x,
         1 => -(-x),
         2 => x.tanh(),
@@ -117,8 +118,63 @@ fn apply<'g>(
         21 => builder.full(x.dtype(), x.shape(), float(random)),
         22 if rank > 0 => builder.iota(DType::I64, x.shape(), any_axis(random) as usize),
         23 if rank > 0 && x.dtype() != DType::Bool => x.scan(ScanFunction::Sum, any_axis(random)),
+        24 => condition(builder, random, x),
+        25 => repetition(builder, random, x),
         _ => x.abs() + x.abs(),
     }
+}
+
+/// One of two bodies, depending on the values.
+fn condition<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Value<'g> {
+    let all: Vec<i64> = (0..x.rank() as i64).collect();
+    let differs = x.ne(float(random)).to(DType::F32);
+    let taken = differs.reduce(ReduceFunction::Max, &all, false).ne(0.0);
+    let region = Region::If {
+        then: body(builder, random, x, false),
+        otherwise: body(builder, random, x, false),
+    };
+    let arguments = vec![taken.into(), x.into()];
+    let results = builder.region(region, arguments, vec![builder.ty(x.id())]);
+    results[0]
+}
+
+/// A body, some times.
+fn repetition<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Value<'g> {
+    let region = Region::Loop {
+        body: body(builder, random, x, true),
+        carried: 1,
+    };
+    let arguments = vec![
+        Scalar::Int(random.below(4) as i64).into(),
+        Scalar::Bool(random.below(4) > 0).into(),
+        x.into(),
+    ];
+    let results = builder.region(region, arguments, vec![builder.ty(x.id())]);
+    results[0]
+}
+
+/// A function from a type to itself; a round of a loop also takes its number and says whether there is another.
+fn body(outer: &Builder, random: &mut Random, x: Value, is_round: bool) -> Graph {
+    let mut sizes = outer.symbols().hints();
+    let given: Vec<_> = x.shape().iter().flat_map(Dim::symbols).collect();
+    sizes.retain(|name, _| given.contains(name));
+    let builder = Builder::with_symbols("body", sizes, Vec::new());
+    let round = is_round.then(|| builder.input("round", "i64[]".parse().expect("a type")));
+    let given = builder.input("x", outer.ty(x.id()));
+    let result = match random.below(5) {
+        0 => given * 2.0,
+        1 => given.eq(given).where_(given, float(random)),
+        2 => given,
+        3 => round.unwrap_or(given).to(x.dtype()).expand(x.shape()) + given,
+        _ => given.to_float().tanh(),
+    };
+    let result = result.to(x.dtype());
+    let again = builder.full(DType::Bool, [], random.below(3) > 0);
+    let mut outputs = vec![result.id()];
+    if is_round {
+        outputs.insert(0, again.id());
+    }
+    builder.finish(&outputs, Vec::new(), None).expect("a body")
 }
 
 fn inputs(random: &mut Random, batch: usize) -> Vec<Tensor> {

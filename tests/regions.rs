@@ -360,6 +360,43 @@ graph f(x: f32[2, 2], n: i64[]) {
     assert_eq!(case.run(&[floats([2, 2]), int(3000)]).1, 1);
 }
 
+/// What the passes leave of a graph that has a cheap condition in a short loop runs without control flow.
+#[test]
+fn cheap_conditions_and_short_loops_go() {
+    let text = "
+graph f(c: bool[], x: f32[B]) {
+  y = loop 3, true, x, c, carried=1 {
+    graph body(i: i64[], y: f32[B], c: bool[]) {
+      true: bool[] = full true, dtype=bool, shape=[]
+      z = if c, y, i {
+        graph then(y: f32[B], i: i64[]) {
+          round = cast i, dtype=f32
+          wide: f32[B] = expand round, shape=[B]
+          a = add y, wide
+          return a
+        }
+        graph otherwise(y: f32[B], i: i64[]) {
+          return y
+        }
+      }
+      return true, z
+    }
+  }
+  return y
+}";
+    let Some(case) = Case::new(text) else { return };
+    let device = case.program.device();
+    let graph = pass::optimize(&case.graph).unwrap();
+    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    assert!(plan.flows.is_empty());
+    let program = Program::new(device, plan, &Weights::new(), ProgramOptions::default()).unwrap();
+    for condition in [true, false] {
+        let inputs = [bool(condition), floats([4])];
+        assert_eq!(program.run(&inputs).unwrap(), case.run(&inputs).0);
+    }
+    assert_eq!(program.statistics().readbacks, 0);
+}
+
 #[test]
 fn the_profile_says_what_was_read_back_and_where() {
     let Some(case) = Case::new(CONDITION) else {

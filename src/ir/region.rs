@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::shape::{Shape, TensorType};
 use crate::symbols::Symbols;
 
-use super::graph::{Graph, Region};
+use super::graph::{Argument, Graph, Region, ValueId};
 
 impl Region {
     /// Result types for arguments of these types, or what does not fit together. Questions about symbolic sizes are answered,
@@ -90,8 +90,20 @@ fn apply(symbols: &Symbols, body: &Graph, inputs: &[TensorType]) -> Result<Vec<T
 }
 
 impl Graph {
+    /// A body in the sizes of the graph around it, whose values have these types.
+    pub fn in_sizes_of(&self, arguments: &[Argument], ty: impl Fn(ValueId) -> TensorType) -> Graph {
+        let given = self.inputs.iter().zip(arguments).map(|(id, argument)| {
+            let value = argument.values().first().copied();
+            value.map_or_else(|| self.ty(*id).clone(), &ty)
+        });
+        let sizes = self.sizes_for(&given.collect::<Vec<TensorType>>());
+        let mut body = self.clone();
+        body.map_sizes(&mut |size| size.substitute(&sizes));
+        body
+    }
+
     /// What the symbols of a body are in terms of the sizes that its inputs get.
-    pub fn sizes_for(&self, inputs: &[TensorType]) -> BTreeMap<Symbol, Dim> {
+    fn sizes_for(&self, inputs: &[TensorType]) -> BTreeMap<Symbol, Dim> {
         let pairs = || {
             let wanted = self.inputs.iter().map(|id| &self.ty(*id).shape);
             wanted

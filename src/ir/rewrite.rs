@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 use super::builder::Builder;
@@ -92,7 +93,7 @@ impl<'g> Replay<'_, 'g> {
                     "{} is used before it is defined",
                     info.name
                 )));
-                self.builder.value(ValueId(u32::MAX))
+                self.builder.poison()
             }
         };
         self.values.insert(old, value);
@@ -110,6 +111,20 @@ impl<'g> Replay<'_, 'g> {
         node.arguments.iter().map(map).collect()
     }
 
+    /// An argument of a region as a value; numbers and sizes are scalars of a dtype.
+    pub fn as_value(&self, argument: &Argument, dtype: DType) -> Value<'g> {
+        match argument {
+            Argument::Value(id) => self.builder.value(*id),
+            Argument::Number(number) => self.builder.full(dtype, [], *number),
+            Argument::Size(size) => self.builder.full(dtype, [], size),
+            _ => {
+                let error = Error::internal("an argument of a region is no value");
+                self.builder.fail(error);
+                self.builder.poison()
+            }
+        }
+    }
+
     /// The same node on new values.
     pub fn copy(&mut self, node: &Node) -> Result<Vec<Value<'g>>> {
         let arguments = self.arguments(node);
@@ -123,6 +138,30 @@ impl<'g> Replay<'_, 'g> {
             Op::Call(name) => Ok(self.builder.call(name, arguments, types)),
             Op::Region(region) => Ok(self.builder.region((**region).clone(), arguments, types)),
         }
+    }
+
+    /// The nodes of a region's body on new values; what replaces its results. Sizes become those of the graph that is made.
+    pub fn inline(&mut self, body: &Graph, arguments: &[Argument]) -> Result<Vec<Value<'g>>> {
+        let builder = self.builder;
+        let body = body.in_sizes_of(arguments, |id| builder.ty(id));
+        let mut inner = Replay {
+            graph: &body,
+            builder,
+            values: HashMap::new(),
+        };
+        for (id, argument) in body.inputs.iter().zip(arguments) {
+            let value = inner.as_value(argument, body.ty(*id).dtype);
+            inner.values.insert(*id, value);
+        }
+        for node in &body.nodes {
+            builder.set_place(&node.place);
+            let results = inner.copy(node)?;
+            inner
+                .values
+                .extend(node.results.iter().copied().zip(results));
+        }
+        let outputs = body.outputs.iter();
+        Ok(outputs.map(|output| inner.value(*output)).collect())
     }
 
     /// Names live on: a new value takes the name of the one that it replaces, unless it was there before the node.

@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::error::{Place, Result};
 use crate::ir::rewrite::{Replay, everywhere, replay};
 use crate::ir::{
-    Argument, Definition, Graph, Node, Number, Op, Primitive, Region, Value, ValueId, ValueInfo,
+    Argument, Definition, Graph, Node, Op, Primitive, Region, Value, ValueId, ValueInfo,
 };
 use crate::op::{Binary, BinaryFunction, Reshape};
 use crate::scalar::Scalar;
@@ -61,23 +61,13 @@ fn explicit<'g>(
         Region::Loop { body, .. } => (2, body, body.inputs.get(1..).unwrap_or_default()),
     };
     for (argument, input) in arguments.iter_mut().skip(given).zip(inputs) {
-        *argument = as_value(replay, argument, body.ty(*input).dtype);
+        *argument = replay.as_value(argument, body.ty(*input).dtype).into();
     }
     if let (Region::If { .. }, Some(condition)) = (&region, arguments.first_mut()) {
-        *condition = as_value(replay, condition, DType::Bool);
+        *condition = replay.as_value(condition, DType::Bool).into();
     }
     let results = replay.builder.region(region, arguments, types);
     Ok(results.into_iter().skip(added).collect())
-}
-
-/// A number as a scalar value.
-fn as_value(replay: &Replay, argument: &Argument, dtype: DType) -> Argument {
-    let full = |number: Number| replay.builder.full(dtype, [], number).into();
-    match argument {
-        Argument::Number(number) => full((*number).into()),
-        Argument::Size(size) => full(size.clone().into()),
-        other => other.clone(),
-    }
 }
 
 /// Carries the number of the round as a loop's first value: what the body took for it counts up.

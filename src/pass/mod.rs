@@ -9,8 +9,10 @@ mod decompose;
 mod explicit_regions;
 mod fold;
 mod fold_weights;
+mod if_conversion;
 pub mod plan;
 mod simplify;
+mod unroll;
 
 pub use cse::cse;
 pub use dce::dce;
@@ -18,8 +20,10 @@ pub use decompose::decompose;
 pub use explicit_regions::explicit_regions;
 pub use fold::fold;
 pub use fold_weights::fold_weights;
+pub use if_conversion::if_conversion;
 pub use plan::plan;
 pub use simplify::{RULES, Rule, simplify};
+pub use unroll::unroll;
 
 use crate::error::{Result, Trail};
 use crate::ir::{Graph, Module};
@@ -35,6 +39,8 @@ pub struct Pass {
 /// What makes a graph ready for a device, in order.
 pub const PIPELINE: &[Pass] = &[
     Pass::new("decompose", decompose),
+    Pass::new("unroll", unroll),
+    Pass::new("if_conversion", if_conversion),
     Pass::new("fold", fold),
     Pass::new("simplify", simplify),
     Pass::new("cse", cse),

@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 use crate::ir::{Argument, Graph, Node, Region};
 use crate::kernel::plan::{Block, Flow, FlowKind, SlotId, SlotKind, Trips};
 use crate::scalar::Scalar;
-use crate::shape::TensorType;
 
 use super::{Fusion, Planner};
 use crate::pass::constant::known;
@@ -48,7 +47,7 @@ impl Planner<'_> {
         let mut blocks = Vec::new();
         for branch in branches {
             let body = Body {
-                graph: self.localised(branch, inputs)?,
+                graph: self.localised(branch, inputs),
                 given: self.argument_slots(inputs)?,
                 targets: self.result_slots(node)?,
             };
@@ -84,7 +83,7 @@ impl Planner<'_> {
         let round = Argument::Number(Scalar::Int(0));
         let arguments = [std::slice::from_ref(&round), inputs].concat();
         let body = Body {
-            graph: self.localised(body, &arguments)?,
+            graph: self.localised(body, &arguments),
             given: [vec![None], state.clone(), constants].concat(),
             targets: vec![None; 1 + carried],
         };
@@ -159,15 +158,8 @@ impl Planner<'_> {
     }
 
     /// A body in the sizes of this graph.
-    fn localised(&self, body: &Graph, arguments: &[Argument]) -> Result<Graph> {
-        let types = body.inputs.iter().zip(arguments).map(|(id, argument)| {
-            let known = argument.values().first().map(|id| self.graph.ty(*id));
-            known.unwrap_or_else(|| body.ty(*id)).clone()
-        });
-        let sizes = body.sizes_for(&types.collect::<Vec<TensorType>>());
-        let mut body = body.clone();
-        body.map_sizes(&mut |size| size.substitute(&sizes));
-        Ok(body)
+    fn localised(&self, body: &Graph, arguments: &[Argument]) -> Graph {
+        body.in_sizes_of(arguments, |id| self.graph.ty(id).clone())
     }
 
     fn argument_slot(&mut self, argument: &Argument) -> Result<SlotId> {

@@ -1,0 +1,96 @@
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::ir::rewrite::{Replay, everywhere, replay};
+use crate::ir::{Argument, Graph, Node, Op, Primitive, Region, Value};
+use crate::op::{Binary, BinaryFunction};
+
+use super::constant::splat;
+
+/// Branches that compute more elements than this are not computed in vain: reading a condition back costs about as much.
+const MOST_ELEMENTS: i64 = 1 << 20;
+
+/// Replaces conditions by selects where both branches are cheap: pointwise work and views on few elements, none of which
+/// can fail. A condition that is known is replaced by its branch.
+pub fn if_conversion(graph: &Graph) -> Result<Graph> {
+    everywhere(graph, &mut |graph| {
+        replay(graph, |replay, node| {
+            let Op::Region(region) = &node.op else {
+                return replay.copy(node);
+            };
+            match &**region {
+                Region::If { then, otherwise } => convert(replay, node, then, otherwise),
+                Region::Loop { .. } => replay.copy(node),
+            }
+        })
+    })
+}
+
+fn convert<'g>(
+    replay: &mut Replay<'_, 'g>,
+    node: &Node,
+    then: &Graph,
+    otherwise: &Graph,
+) -> Result<Vec<Value<'g>>> {
+    let arguments = replay.arguments(node);
+    let (condition, inputs) = match arguments.split_first() {
+        Some((Argument::Number(number), inputs)) => (Err(*number), inputs),
+        Some((Argument::Value(id), inputs)) => match splat(replay.builder, *id) {
+            Some(Argument::Number(number)) => (Err(number), inputs),
+            _ => (Ok(*id), inputs),
+        },
+        _ => return replay.copy(node),
+    };
+    match condition {
+        Err(known) if known.to_f64() != 0.0 => replay.inline(then, inputs),
+        Err(_) => replay.inline(otherwise, inputs),
+        Ok(id) if is_cheap(then) && is_cheap(otherwise) => {
+            let condition = replay.builder.value(id);
+            let yes = replay.inline(then, inputs)?;
+            let no = replay.inline(otherwise, inputs)?;
+            let pairs = yes.into_iter().zip(no);
+            Ok(pairs
+                .map(|(yes, no)| condition.expand(yes.shape()).where_(yes, no))
+                .collect())
+        }
+        Ok(_) => replay.copy(node),
+    }
+}
+
+fn is_cheap(branch: &Graph) -> bool {
+    let results = branch.nodes.iter().flat_map(|node| &node.results);
+    let elements = results
+        .map(|id| Dim::product(&branch.ty(*id).shape).eval(&branch.hints).ok())
+        .try_fold(0i64, |sum, numel| sum.checked_add(numel?));
+    let never_fails = branch.nodes.iter().all(|node| match &node.op {
+        Op::Primitive(primitive) => never_fails(primitive, branch, node),
+        _ => false,
+    });
+    never_fails && elements.is_some_and(|elements| elements <= MOST_ELEMENTS)
+}
+
+/// True for pointwise work and views whose result is defined for all operands.
+fn never_fails(primitive: &Primitive, branch: &Graph, node: &Node) -> bool {
+    use BinaryFunction::{Div, FloorDivide, Fmod, Pow, Remainder, TruncDivide};
+    match primitive {
+        Primitive::Full(_)
+        | Primitive::Iota(_)
+        | Primitive::Reshape(_)
+        | Primitive::Permute(_)
+        | Primitive::Expand(_)
+        | Primitive::Slice(_)
+        | Primitive::Pad(_)
+        | Primitive::Concat(_)
+        | Primitive::Unary(_)
+        | Primitive::Select(_)
+        | Primitive::Cast(_) => true,
+        // Whole numbers cannot be divided by zero or raised to negative powers.
+        Primitive::Binary(Binary {
+            function: Div | FloorDivide | TruncDivide | Remainder | Fmod | Pow,
+        }) => node
+            .results
+            .iter()
+            .all(|id| branch.ty(*id).dtype.is_float()),
+        Primitive::Binary(_) => true,
+        _ => false,
+    }
+}
