@@ -54,7 +54,9 @@
 //! 4. Text and JSON carry a whole graph: what is printed parses back to an equal graph (`tests/filetests.rs`).
 //! 5. A verified graph can be indexed without checks; `verify` returns every finding (`tests/filetests.rs`).
 //! 6. A pass changes no result (`tests/random_graphs.rs`, `tests/forms.rs`).
-//! 7. Every kernel is valid WGSL and translates to SPIR-V, MSL and HLSL (`tests/plan.rs`).
+//! 7. Every kernel is valid WGSL and translates to SPIR-V, HLSL and, unless it computes in double precision, MSL: those of
+//!    the dictionary's sample calls (`tests/conformance.rs`) and of random graphs (`tests/random_graphs.rs`), and all that a
+//!    test makes on a device (`tests/samples/mod.rs`) or a replay of recorded cases (`.ci/replay`).
 //! 8. A device agrees with the oracle (`tests/device.rs`).
 //! 9. In the steady state a run creates no buffer, bind group or pipeline (`tests/gpu.rs`).
 //! 10. Input never panics, whatever the bytes (`tests/torchscript_archives.rs`).

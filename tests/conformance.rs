@@ -22,6 +22,8 @@ use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
 use random::Random;
 
+mod samples;
+
 #[test]
 fn sample_calls_conform() {
     let mut failures = Vec::new();
@@ -40,6 +42,36 @@ fn sample_calls_conform() {
         failures.len(),
         failures.join("\n")
     );
+}
+
+/// Every sample call as kernels, which are valid and can be said in every language.
+#[test]
+fn kernels_of_sample_calls_translate() {
+    let mut failures = Vec::new();
+    for row in aten::rows() {
+        for case in row.cases {
+            match untranslatable(row, case) {
+                Ok(found) if found.is_empty() => {}
+                Ok(found) => {
+                    failures.push(format!("{} ({case}): {}", row.schemas[0], found.join("\n")))
+                }
+                Err(error) => failures.push(format!("{} ({case}): {error}", row.schemas[0])),
+            }
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} sample calls:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
+
+fn untranslatable(row: &Composite, case: &str) -> Result<Vec<String>> {
+    let (operator, texts) = parse(row, case)?;
+    let graph = graph_of(operator, &texts, Some(&sizes(2, 8)))?;
+    let plan = pass::plan(&pass::optimize(&graph)?, &samples::capabilities())?;
+    Ok(samples::untranslatable(&plan))
 }
 
 fn check(row: &Composite, case: &str) -> Result<()> {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use onionskin::dim::Bindings;
 use onionskin::dtype::DType;
 use onionskin::error::Result;
-use onionskin::gpu::{Device, DeviceChoice, Program, ProgramOptions};
+use onionskin::gpu::{Device, Program, ProgramOptions, Reach};
 use onionskin::interp;
 use onionskin::ir::{Graph, Value};
 use onionskin::op::*;
@@ -23,17 +23,8 @@ use onionskin::tensor::Tensor;
 
 mod samples;
 
-/// The device, or none on a machine without an adapter.
 fn device() -> Option<Device> {
-    match Device::open(DeviceChoice::Auto) {
-        Ok(device) => Some(device),
-        Err(error) => {
-            let required = std::env::var("REQUIRE_GPU").is_ok_and(|value| value == "1");
-            assert!(!required, "no adapter: {error}");
-            println!("skipped: no adapter: {error}");
-            None
-        }
-    }
+    samples::device(Reach::Whole)
 }
 
 /// A reproducible sequence of numbers in 0..1.

@@ -6,6 +6,8 @@
     reason = "a test may panic, and says what it skips"
 )]
 
+mod samples;
+
 mod gpu {
     mod conversions;
     mod devices;

@@ -8,6 +8,7 @@
 )]
 
 mod random;
+mod samples;
 
 use onionskin::dim::{Bindings, Dim};
 use onionskin::dtype::DType;
@@ -262,6 +263,10 @@ fn passes_keep_results() {
             let both = [&weights, &folded.weights];
             check(&graph, &folded.graphs[0], both, sample, "fold_weights");
         }
+        let plan = pass::plan(&folded.graphs[0], &samples::capabilities())
+            .unwrap_or_else(|error| panic!("{error}\n{}", folded.graphs[0]));
+        let failures = samples::untranslatable(&plan);
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
     }
 }
 

@@ -3,6 +3,8 @@
 //! Cases run in worker processes, so that one that crashes or hangs fails alone. A worker reads the number of a case from
 //! its standard input and answers with a line of JSON.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -17,6 +19,7 @@ use super::{Outcome, json_failed, output};
 use crate::cases::{self, CaseArchive, CaseRef, CaseSet};
 use crate::compare::{Difference, compare};
 use crate::error::{Error, Result};
+use crate::gpu::{DeviceChoice, DeviceOptions, Translated};
 use crate::{CompileOptions, Device, Model};
 
 /// Replay recorded cases and count how many agree with PyTorch.
@@ -39,6 +42,9 @@ pub(super) struct Test {
     /// Seconds after which a case has failed.
     #[arg(long, default_value_t = 300)]
     timeout: u64,
+    /// Also write every kernel in SPIR-V, MSL and HLSL, and count them; a case whose kernel cannot be written fails.
+    #[arg(long)]
+    translate: bool,
     #[arg(long, hide = true)]
     worker: bool,
 }
@@ -56,10 +62,69 @@ struct Verdict {
     ms: f64,
 }
 
+/// What a worker answers.
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    verdict: Verdict,
+    /// The kernels that it translated for the first time.
+    translated: BTreeSet<Translated>,
+}
+
 #[derive(Default, Serialize)]
 struct Counts {
     passed: usize,
     failed: usize,
+}
+
+/// Distinct kernels by the languages that they were translated to.
+#[derive(Serialize)]
+struct Kernels {
+    spirv: usize,
+    msl: usize,
+    hlsl: usize,
+    /// Kernels in double precision, which have no MSL.
+    double_precision: usize,
+}
+
+impl Kernels {
+    fn of(translated: &BTreeSet<Translated>) -> Kernels {
+        let (all, msl) = (
+            translated.len(),
+            translated.iter().filter(|kernel| kernel.msl).count(),
+        );
+        Kernels {
+            spirv: all,
+            msl,
+            hlsl: all,
+            double_precision: all - msl,
+        }
+    }
+}
+
+impl fmt::Display for Kernels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Kernels {
+            spirv, msl, hlsl, ..
+        } = self;
+        write!(
+            f,
+            "kernels translated: {spirv} to SPIR-V, {hlsl} to HLSL, {msl} to MSL"
+        )?;
+        match self.double_precision {
+            0 => Ok(()),
+            double => write!(
+                f,
+                "; {double} compute in double precision, which MSL does not have"
+            ),
+        }
+    }
+}
+
+/// What came out of all cases.
+#[derive(Default)]
+struct Outcomes {
+    verdicts: Vec<(usize, Verdict)>,
+    translated: BTreeSet<Translated>,
 }
 
 impl Test {
@@ -77,13 +142,34 @@ impl Test {
         if self.worker {
             return self.work(&cases);
         }
-        let verdicts = self.supervise(&cases)?;
-        self.summarise(&verdicts)
+        let outcomes = self.supervise(&cases)?;
+        let verdicts: Vec<Verdict> = outcomes
+            .verdicts
+            .into_iter()
+            .map(|(_, verdict)| verdict)
+            .collect();
+        self.summarise(&verdicts, &outcomes.translated)
+    }
+
+    fn open_device(&self) -> Result<Device> {
+        let Ok(choice) = self.device.parse::<DeviceChoice>();
+        let device = Device::with_options(DeviceOptions {
+            translate: self.translate,
+            ..choice.into()
+        })?;
+        match device {
+            Device::Host if self.translate => Err(Error::usage(
+                "the host interpreter has no kernels to translate",
+            )
+            .help("leave out --translate, or choose another --device")),
+            device => Ok(device),
+        }
     }
 
     /// Answers case numbers until the input ends.
     fn work(&self, cases: &[CaseRef]) -> Result<Outcome> {
-        let device = Device::open(&self.device)?;
+        let device = self.open_device()?;
+        let mut known = BTreeSet::new();
         for line in std::io::stdin().lines() {
             let line = line.map_err(|error| Error::io("standard input", error))?;
             let case = line
@@ -93,65 +179,82 @@ impl Test {
                 .and_then(|index| cases.get(index));
             let case = case.ok_or_else(|| Error::usage(format!("{line:?} is no case number")))?;
             let verdict = judge(case, &device);
-            output::line(&serde_json::to_string(&verdict).map_err(json_failed)?);
+            let all = match &device {
+                Device::Gpu(device) => device.translated(),
+                Device::Host => BTreeSet::new(),
+            };
+            let translated = &all - &known;
+            known = all;
+            let answer = Answer {
+                verdict,
+                translated,
+            };
+            output::line(&serde_json::to_string(&answer).map_err(json_failed)?);
         }
         Ok(Outcome::Yes)
     }
 
-    fn supervise(&self, cases: &[CaseRef]) -> Result<Vec<Verdict>> {
-        Device::open(&self.device)?;
+    fn supervise(&self, cases: &[CaseRef]) -> Result<Outcomes> {
+        self.open_device()?;
         let available = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = self.jobs.unwrap_or(available).clamp(1, cases.len());
         let next = Mutex::new(0..cases.len());
         let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
         let bar = output::progress(cases.len(), "cases");
-        let verdicts = Mutex::new(Vec::new());
+        let outcomes = Mutex::new(Outcomes::default());
         std::thread::scope(|scope| {
             for _ in 0..jobs {
                 scope.spawn(|| {
                     let mut worker = None;
                     while let Some(index) = take() {
                         let Some(case) = cases.get(index) else { break };
-                        let verdict = self.ask(&mut worker, index, case);
+                        let answer = self.ask(&mut worker, index, case);
                         bar.inc(1);
                         if self.json {
-                            bar.suspend(|| print_json(&verdict));
+                            bar.suspend(|| print_json(&answer.verdict));
                         }
-                        verdicts
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .push((index, verdict));
+                        let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+                        outcomes.verdicts.push((index, answer.verdict));
+                        outcomes.translated.extend(answer.translated);
                     }
                 });
             }
         });
         bar.finish_and_clear();
-        let mut verdicts = verdicts
+        let mut outcomes = outcomes
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
-        verdicts.sort_by_key(|(index, _)| *index);
-        Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
+        outcomes.verdicts.sort_by_key(|(index, _)| *index);
+        Ok(outcomes)
     }
 
     /// Has a worker judge a case; a worker that dies or hangs is replaced, and the case has failed.
-    fn ask(&self, worker: &mut Option<Worker>, index: usize, case: &CaseRef) -> Verdict {
+    fn ask(&self, worker: &mut Option<Worker>, index: usize, case: &CaseRef) -> Answer {
         let start = Instant::now();
         let answer = Worker::alive(worker, self)
             .and_then(|worker| worker.ask(index, Duration::from_secs(self.timeout)));
         answer.unwrap_or_else(|error| {
             *worker = None;
-            Verdict {
+            let verdict = Verdict {
                 name: case.name.clone(),
                 kind: kind_name(case).to_string(),
                 passed: false,
                 reason: Some(error.to_string()),
                 max_abs_error: None,
                 ms: start.elapsed().as_secs_f64() * 1e3,
+            };
+            Answer {
+                verdict,
+                translated: BTreeSet::new(),
             }
         })
     }
 
-    fn summarise(&self, verdicts: &[Verdict]) -> Result<Outcome> {
+    fn summarise(
+        &self,
+        verdicts: &[Verdict],
+        translated: &BTreeSet<Translated>,
+    ) -> Result<Outcome> {
         let mut by_kind = std::collections::BTreeMap::<&str, Counts>::new();
         let mut total = Counts::default();
         for verdict in verdicts {
@@ -163,8 +266,12 @@ impl Test {
                 }) += 1;
             }
         }
+        let kernels = self.translate.then(|| Kernels::of(translated));
         if self.json {
-            let summary = serde_json::json!({"passed": total.passed, "failed": total.failed, "by_kind": by_kind});
+            let mut summary = serde_json::json!({"passed": total.passed, "failed": total.failed, "by_kind": by_kind});
+            if let Some(kernels) = &kernels {
+                summary["kernels"] = serde_json::json!(kernels);
+            }
             output::line(&summary.to_string());
         } else {
             for verdict in verdicts.iter().filter(|verdict| !verdict.passed) {
@@ -182,6 +289,9 @@ impl Test {
                 ));
             }
             output::line(&format!("{} passed, {} failed", total.passed, total.failed));
+            if let Some(kernels) = &kernels {
+                output::line(&kernels.to_string());
+            }
         }
         Ok(if total.failed == 0 {
             Outcome::Yes
@@ -236,6 +346,9 @@ impl Worker {
             .arg("test")
             .arg(&test.folder)
             .args(["--device", &test.device, "--worker"]);
+        if test.translate {
+            command.arg("--translate");
+        }
         if let Some(pattern) = &test.only {
             command.args(["--only", pattern]);
         }
@@ -261,7 +374,7 @@ impl Worker {
         })
     }
 
-    fn ask(&mut self, index: usize, limit: Duration) -> Result<Verdict> {
+    fn ask(&mut self, index: usize, limit: Duration) -> Result<Answer> {
         let crashed = || Error::internal("crashed");
         writeln!(self.input, "{index}")
             .and_then(|()| self.input.flush())

@@ -1,5 +1,7 @@
 //! An open device.
 
+#[cfg(feature = "translate")]
+use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -12,6 +14,8 @@ use crate::kernel::plan::Capabilities;
 
 use super::adapter::{self, AdapterKind, DeviceChoice};
 use super::pipeline::Pipelines;
+#[cfg(feature = "translate")]
+use super::translate::{Translated, Translator};
 
 /// How much of what an adapter can do is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +37,10 @@ pub struct DeviceOptions {
     /// Folder for compiled pipelines, where the driver hands them out; by default that of `ONIONSKIN_CACHE`, else none.
     /// Its contents are handed to the driver: nobody else may be able to write there.
     pub cache: Option<PathBuf>,
+    /// Write every kernel in the languages of all platforms, and fail where one cannot be written; see
+    /// [`Device::translated`]. A check of kernels, not of devices.
+    #[cfg(feature = "translate")]
+    pub translate: bool,
 }
 
 impl Default for DeviceOptions {
@@ -43,6 +51,8 @@ impl Default for DeviceOptions {
             cache: std::env::var_os("ONIONSKIN_CACHE")
                 .filter(|path| !path.is_empty())
                 .map(PathBuf::from),
+            #[cfg(feature = "translate")]
+            translate: false,
         }
     }
 }
@@ -99,25 +109,32 @@ impl Device {
             })?;
         let lost = Arc::new(OnceLock::new());
         watch(&raw, &lost);
-        Ok(Device::new(raw, queue, lost, options.cache))
+        Ok(Device::new(raw, queue, lost, options))
     }
 
     /// Runs inside of an application's own wgpu device, with whatever features and limits it was opened.
     ///
     /// The application's callbacks for errors and device loss stay in place.
     pub fn from_wgpu(device: wgpu::Device, queue: wgpu::Queue) -> Device {
-        Device::new(device, queue, Arc::default(), None)
+        let options = DeviceOptions {
+            cache: None,
+            ..DeviceOptions::default()
+        };
+        Device::new(device, queue, Arc::default(), options)
     }
 
     fn new(
         raw: wgpu::Device,
         queue: wgpu::Queue,
         lost: Arc<OnceLock<String>>,
-        cache: Option<PathBuf>,
+        options: DeviceOptions,
     ) -> Device {
         let (info, limits, features) = (raw.adapter_info(), raw.limits(), raw.features());
         let capabilities = adapter::capabilities(features, &limits, &info);
-        let pipelines = Pipelines::new(&raw, &info, cache);
+        let pipelines = Pipelines::new(&raw, &info, options.cache);
+        #[cfg(feature = "translate")]
+        let pipelines =
+            pipelines.with_translator(options.translate.then(|| Translator::new(&capabilities)));
         Device {
             inner: Arc::new(Inner {
                 raw,
@@ -165,6 +182,12 @@ impl Device {
     /// Pipelines that exist on this device, made by any of its programs.
     pub fn pipeline_count(&self) -> usize {
         self.inner.pipelines.count()
+    }
+
+    /// The kernels that were translated, if that was asked for when the device was opened.
+    #[cfg(feature = "translate")]
+    pub fn translated(&self) -> BTreeSet<Translated> {
+        self.inner.pipelines.translated()
     }
 
     pub(super) fn pipelines(&self) -> &Pipelines {

@@ -40,6 +40,8 @@ mod selftest;
 mod sizing;
 mod statistics;
 mod transfer;
+#[cfg(feature = "translate")]
+mod translate;
 mod trusted;
 mod weights;
 
@@ -51,4 +53,6 @@ pub use program::{Keep, Program, ProgramOptions, Progress};
 pub use selftest::SelfTest;
 pub use sizing::Footprint;
 pub use statistics::Statistics;
+#[cfg(feature = "translate")]
+pub use translate::Translated;
 pub use weights::{SharedWeights, Weights};

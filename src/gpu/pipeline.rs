@@ -1,5 +1,7 @@
 //! Pipelines, made in parallel and never twice for the same kernel.
 
+#[cfg(feature = "translate")]
+use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,6 +17,8 @@ use crate::kernel::plan::{Access, Kernel};
 
 use super::disk::DiskCache;
 use super::fault::{guarded, lock};
+#[cfg(feature = "translate")]
+use super::translate::{Translated, Translator};
 use super::trusted;
 
 /// A compiled kernel.
@@ -28,6 +32,9 @@ pub(super) struct Pipelines {
     entries: Mutex<HashMap<Key, Entry>>,
     layouts: Mutex<HashMap<Signature, BindGroupLayout>>,
     disk: Option<DiskCache>,
+    /// Where it is asked for, every kernel is written in the languages of other platforms too.
+    #[cfg(feature = "translate")]
+    translator: Option<Translator>,
 }
 
 /// Locked while its pipeline is made: whoever wants the same kernel meanwhile waits for it instead of making it again.
@@ -57,7 +64,22 @@ impl Pipelines {
             entries: Mutex::default(),
             layouts: Mutex::default(),
             disk: cache.and_then(|folder| DiskCache::open(device, info, &folder)),
+            #[cfg(feature = "translate")]
+            translator: None,
         }
+    }
+
+    /// Has a translator check every kernel.
+    #[cfg(feature = "translate")]
+    pub(super) fn with_translator(self, translator: Option<Translator>) -> Pipelines {
+        Pipelines { translator, ..self }
+    }
+
+    /// The kernels that the translator has checked.
+    #[cfg(feature = "translate")]
+    pub(super) fn translated(&self) -> BTreeSet<Translated> {
+        let translator = self.translator.as_ref();
+        translator.map(Translator::done).unwrap_or_default()
     }
 
     /// How many there are.
@@ -153,6 +175,10 @@ impl Pipelines {
                 error.message()
             ))
         };
+        #[cfg(feature = "translate")]
+        if let Some(translator) = &self.translator {
+            translator.check(kernel).map_err(failed)?;
+        }
         guarded(device, || {
             let module = trusted::shader(device, &kernel.label, &kernel.wgsl);
             let layout = self.layout(device, signature);

@@ -5,3 +5,5 @@ pub mod expr;
 pub mod index;
 pub mod plan;
 pub mod shader;
+#[cfg(feature = "translate")]
+pub mod translate;

@@ -5,6 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
+use naga::valid::{Capabilities as Flags, ModuleInfo, ValidationFlags, Validator};
+
 use super::plan::Capabilities;
 use crate::error::{Error, Result};
 
@@ -127,17 +129,26 @@ pub fn is_reserved(word: &str) -> bool {
 
 /// Checks WGSL as a device of these capabilities would; the message shows the line.
 pub fn validate(wgsl: &str, capabilities: &Capabilities) -> Result<()> {
-    use naga::valid::{Capabilities as Flags, ValidationFlags, Validator};
-    let module = naga::front::wgsl::parse_str(wgsl)
-        .map_err(|error| Error::plan(error.emit_to_string(wgsl)))?;
+    validated(&parse(wgsl)?, wgsl, capabilities).map(drop)
+}
+
+pub(super) fn parse(wgsl: &str) -> Result<naga::Module> {
+    naga::front::wgsl::parse_str(wgsl).map_err(|error| Error::plan(error.emit_to_string(wgsl)))
+}
+
+/// Checks what was parsed; what the check finds out is what the writers of other languages need.
+pub(super) fn validated(
+    module: &naga::Module,
+    wgsl: &str,
+    capabilities: &Capabilities,
+) -> Result<ModuleInfo> {
     let mut flags = Flags::empty();
     flags.set(Flags::SHADER_INT64, capabilities.int64);
     flags.set(Flags::FLOAT64, capabilities.float64);
     flags.set(Flags::SHADER_FLOAT16, capabilities.float16);
     Validator::new(ValidationFlags::all(), flags)
-        .validate(&module)
-        .map_err(|error| Error::plan(error.emit_to_string(wgsl)))?;
-    Ok(())
+        .validate(module)
+        .map_err(|error| Error::plan(error.emit_to_string(wgsl)))
 }
 
 #[cfg(test)]

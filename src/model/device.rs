@@ -1,7 +1,7 @@
 use std::fmt;
 
 use crate::error::Result;
-use crate::gpu::{self, DeviceChoice};
+use crate::gpu::{self, DeviceChoice, DeviceOptions};
 
 /// What runs a model: the host, or a GPU (a software rasteriser counts as one).
 #[derive(Clone)]
@@ -18,11 +18,7 @@ impl Device {
     /// # Errors
     /// An adapter was found but could not be opened.
     pub fn auto() -> Result<Device> {
-        if gpu::adapters().is_empty() {
-            Ok(Device::Host)
-        } else {
-            Device::adapter(DeviceChoice::Auto)
-        }
+        Device::with_options(DeviceOptions::from(DeviceChoice::Auto))
     }
 
     /// A device by name: `auto`, `cpu` (the host), `gpu` and `software` (kinds of adapters), an adapter's index, or a part
@@ -31,16 +27,20 @@ impl Device {
     /// # Errors
     /// No adapter fits; the message lists those there are.
     pub fn open(name: &str) -> Result<Device> {
-        let Ok(choice) = name.parse();
-        match choice {
-            DeviceChoice::Auto => Device::auto(),
-            DeviceChoice::Cpu => Ok(Device::Host),
-            choice => Device::adapter(choice),
-        }
+        let Ok(choice) = name.parse::<DeviceChoice>();
+        Device::with_options(DeviceOptions::from(choice))
     }
 
-    fn adapter(choice: DeviceChoice) -> Result<Device> {
-        gpu::Device::open(choice).map(Device::Gpu)
+    /// A device by options.
+    ///
+    /// # Errors
+    /// As [`Device::open`].
+    pub fn with_options(options: DeviceOptions) -> Result<Device> {
+        match options.choice {
+            DeviceChoice::Cpu => Ok(Device::Host),
+            DeviceChoice::Auto if gpu::adapters().is_empty() => Ok(Device::Host),
+            _ => gpu::Device::open(options).map(Device::Gpu),
+        }
     }
 }
 

@@ -3,38 +3,22 @@
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::error::Place;
-use onionskin::gpu::{Device, DeviceOptions, Program, ProgramOptions, Reach, Weights};
+use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
 use onionskin::kernel::plan::{
     Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
 };
 use onionskin::tensor::Tensor;
 
-/// The device that `ONIONSKIN_DEVICE` names, or the best one. Without any, a test says that it is skipped and passes,
-/// unless `REQUIRE_GPU` is 1.
+use crate::samples;
+
+/// The device under test.
 pub fn device() -> Option<Device> {
-    open(Reach::Whole)
+    samples::device(Reach::Whole)
 }
 
 /// The same within WebGPU's default limits.
 pub fn portable_device() -> Option<Device> {
-    open(Reach::Portable)
-}
-
-fn open(reach: Reach) -> Option<Device> {
-    let choice = std::env::var("ONIONSKIN_DEVICE").unwrap_or_default();
-    let options = DeviceOptions {
-        choice: choice.parse().unwrap_or_default(),
-        reach,
-        cache: None,
-    };
-    match Device::open(options) {
-        Ok(device) => Some(device),
-        Err(error) if std::env::var("REQUIRE_GPU").as_deref() == Ok("1") => panic!("{error}"),
-        Err(error) => {
-            println!("skipped: {error}");
-            None
-        }
-    }
+    samples::device(Reach::Portable)
 }
 
 /// `y = a·x + b` for each of `n` elements; `n` comes as a uniform.

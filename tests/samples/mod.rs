@@ -1,9 +1,64 @@
-//! Small graphs that exercise every kind of kernel and of fusion.
-#![allow(dead_code, reason = "each test uses its part")]
+//! Small graphs that exercise every kind of kernel and of fusion, and the devices that kernels are made for.
+#![allow(
+    dead_code,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "each test uses its part, may panic, and says what it skips"
+)]
 
 use onionskin::dim::Bindings;
+use onionskin::gpu::{Device, DeviceOptions, Reach};
 use onionskin::ir::{Builder, Graph, Value};
+use onionskin::kernel::plan::{Capabilities, Plan};
+use onionskin::kernel::translate::translate;
 use onionskin::op::*;
+
+/// The device that `ONIONSKIN_DEVICE` names, or the best one. Without any, a test says that it is skipped and passes,
+/// unless `REQUIRE_GPU` is 1. Every kernel that it makes is translated to every language.
+pub fn device(reach: Reach) -> Option<Device> {
+    let choice = std::env::var("ONIONSKIN_DEVICE").unwrap_or_default();
+    let options = DeviceOptions {
+        choice: choice.parse().unwrap_or_default(),
+        reach,
+        cache: None,
+        translate: true,
+    };
+    match Device::open(options) {
+        Ok(device) => Some(device),
+        Err(error) if std::env::var("REQUIRE_GPU").as_deref() == Ok("1") => panic!("{error}"),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// A device with everything that plans make use of, and WebGPU's default limits.
+pub fn capabilities() -> Capabilities {
+    Capabilities {
+        max_binding_size: 128 << 20,
+        max_buffer_size: 256 << 20,
+        max_storage_buffers: 8,
+        max_workgroups: 65_535,
+        max_invocations: 256,
+        max_workgroup_memory: 16_384,
+        int64: true,
+        float64: true,
+        float16: true,
+        subgroups: false,
+        software: false,
+    }
+}
+
+/// The kernels of a plan that are not valid, or that a language cannot say.
+pub fn untranslatable(plan: &Plan) -> Vec<String> {
+    let failure = |kernel: &onionskin::kernel::plan::Kernel| {
+        let error = translate(&kernel.wgsl, &capabilities()).err()?;
+        Some(format!("{}: {error}\n{}", kernel.label, kernel.wgsl))
+    };
+    plan.kernels.iter().filter_map(failure).collect()
+}
 
 /// A graph made by a function of its inputs, which are given by their types; symbols are 2, 3, 5 … in order of their names.
 pub fn graph<'a>(

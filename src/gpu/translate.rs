@@ -1,0 +1,60 @@
+//! Kernels of a device in the languages of all platforms, each once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::kernel::plan::{Capabilities, Kernel};
+use crate::kernel::translate::translate;
+
+use super::fault::lock;
+
+/// A kernel that was validated and translated to SPIR-V, HLSL and, where it can be, MSL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Translated {
+    /// Hash of the source, the same in every process of one build.
+    pub source: u64,
+    /// False for a kernel in double precision, which Metal does not have.
+    pub msl: bool,
+}
+
+/// Translates kernels and remembers which.
+pub(super) struct Translator {
+    capabilities: Capabilities,
+    /// By the hash of the source, whether it has MSL.
+    done: Mutex<BTreeMap<u64, bool>>,
+}
+
+impl Translator {
+    pub(super) fn new(capabilities: &Capabilities) -> Translator {
+        Translator {
+            capabilities: capabilities.clone(),
+            done: Mutex::default(),
+        }
+    }
+
+    /// Translates a kernel unless that was done before.
+    pub(super) fn check(&self, kernel: &Kernel) -> Result<()> {
+        let mut hasher = DefaultHasher::new();
+        kernel.wgsl.hash(&mut hasher);
+        let source = hasher.finish();
+        if !lock(&self.done).contains_key(&source) {
+            let translations = translate(&kernel.wgsl, &self.capabilities)?;
+            lock(&self.done).insert(source, translations.msl.is_some());
+        }
+        Ok(())
+    }
+
+    pub(super) fn done(&self) -> BTreeSet<Translated> {
+        let done = lock(&self.done);
+        done.iter()
+            .map(|(source, msl)| Translated {
+                source: *source,
+                msl: *msl,
+            })
+            .collect()
+    }
+}

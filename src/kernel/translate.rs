@@ -1,0 +1,77 @@
+//! Kernels in the languages of the platforms: SPIR-V for Vulkan, MSL for Metal, HLSL for DX12.
+//!
+//! wgpu writes the one that its platform takes. Here all are written on any machine, so that a kernel that only another
+//! platform would refuse is found.
+
+use naga::back::{hlsl, msl, spv};
+use naga::valid::ModuleInfo;
+
+use super::plan::Capabilities;
+use super::shader::{parse, validated};
+use crate::error::{Error, Result};
+
+/// A kernel in every language that has what it uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Translations {
+    /// SPIR-V 1.3.
+    pub spirv: Vec<u32>,
+    /// HLSL for shader model 6.2, the first with half precision.
+    pub hlsl: String,
+    /// MSL 2.4; none for a kernel that computes in double precision, a type that Metal does not have.
+    pub msl: Option<String>,
+}
+
+/// Checks WGSL as a device of these capabilities would, and writes it in the other languages.
+///
+/// # Errors
+/// The WGSL is not valid, or a language cannot say it; the message names the language.
+pub fn translate(wgsl: &str, capabilities: &Capabilities) -> Result<Translations> {
+    let module = parse(wgsl)?;
+    let info = validated(&module, wgsl, capabilities)?;
+    let single = Capabilities {
+        float64: false,
+        ..capabilities.clone()
+    };
+    // What is valid on the device, but not without double precision, uses it.
+    let is_double = validated(&module, wgsl, &single).is_err();
+    Ok(Translations {
+        spirv: to_spirv(&module, &info)?,
+        hlsl: to_hlsl(&module, &info)?,
+        msl: (!is_double).then(|| to_msl(&module, &info)).transpose()?,
+    })
+}
+
+fn to_spirv(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u32>> {
+    let options = spv::Options {
+        lang_version: (1, 3),
+        ..Default::default()
+    };
+    spv::write_vec(module, info, &options, None).map_err(|error| refused("SPIR-V", error))
+}
+
+fn to_hlsl(module: &naga::Module, info: &ModuleInfo) -> Result<String> {
+    let options = hlsl::Options {
+        shader_model: hlsl::ShaderModel::V6_2,
+        special_constants_binding: Some(hlsl::BindTarget::default()),
+        ..Default::default()
+    };
+    let mut text = String::new();
+    hlsl::Writer::new(&mut text, &options, &Default::default())
+        .write(module, info, None)
+        .map_err(|error| refused("HLSL", error))?;
+    Ok(text)
+}
+
+fn to_msl(module: &naga::Module, info: &ModuleInfo) -> Result<String> {
+    let options = msl::Options {
+        lang_version: (2, 4),
+        ..Default::default()
+    };
+    msl::write_string(module, info, &options, &Default::default())
+        .map(|(text, _)| text)
+        .map_err(|error| refused("MSL", error))
+}
+
+fn refused(language: &str, error: impl std::fmt::Display) -> Error {
+    Error::plan(format!("cannot be written in {language}: {error}"))
+}
