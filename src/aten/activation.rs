@@ -186,7 +186,14 @@ fn shifted_bounded(x: Value) -> Value {
 fn gelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     match a.str("approximate").as_str() {
-        "none" => Ok(wide(x, |x| x * 0.5 * (1.0 + (x * FRAC_1_SQRT_2).erf()))),
+        "none" => {
+            let y = wide(x, |x| x * 0.5 * (1.0 + (x * FRAC_1_SQRT_2).erf()));
+            Ok(match x.dtype() {
+                // PyTorch's kernel for several elements at once, which these have, multiplies infinity by 0.
+                DType::F32 | DType::BF16 => x.eq(f64::INFINITY).where_(f64::NAN, y),
+                _ => y,
+            })
+        }
         "tanh" => Ok(wide(x, |x| {
             let inner = (2.0 / PI).sqrt() * (x + 0.044715 * (x * x * x));
             0.5 * x * (1.0 + inner.tanh())
