@@ -553,6 +553,20 @@ fn exact_product(x: f32, y: f32) -> vec2<f32> {
     return vec2<f32>(product, error);
 }
 
+// x · y + z rounded once, which WGSL's fma need not do. A product that overflows does so whatever z is, unless z is infinite.
+fn fused(x: f32, y: f32, z: f32) -> f32 {
+    let product = exact_product(x, y);
+    if has_angle(x) && has_angle(y) && !has_angle(z) {
+        return z;
+    }
+    let sum = product.x + z;
+    // What rounding takes from a tiny product is no number.
+    if !has_angle(sum) || abs(product.x) < 1e-30 {
+        return sum;
+    }
+    return sum + (sum_error(product.x, z) + product.y);
+}
+
 // A sum of numbers of which the first is not smaller, and what rounding takes from it.
 fn exact_sum(x: f32, y: f32) -> vec2<f32> {
     let sum = x + y;

@@ -421,6 +421,10 @@ fn excess_over_log1p(mu: f32) -> f32 {
 fn incomplete_gamma_of_large(a: f32, x: f32) -> vec2<f32> {
     let mu = (x - a) / a;
     let half_square = excess_over_log1p(mu);
+    // From here on both are 0 and 1 in single precision.
+    if a * half_square > 120.0 {
+        return select(vec2<f32>(0.0, 1.0), vec2<f32>(1.0, 0.0), mu > 0.0);
+    }
     let eta = copy_sign(sqrt(2.0 * half_square), mu);
     var c0 = -1.0 / 3.0 + eta * (1.0 / 12.0 - eta * (2.0 / 135.0 - eta * (1.0 / 864.0 + eta * (1.0 / 2835.0))));
     if abs(eta) > 0.5 {
@@ -527,12 +531,31 @@ fn by_parity(n: f32, value: f32) -> f32 {
     return select(value, -value, floor(0.5 * n) * 2.0 != n);
 }
 
+// arccos for |x| < 1 to the nearest number, since multiples of it are taken: what is missing of the cosine is found from
+// the angle's distance to a whole number of quarter turns, where no digit is lost.
+fn nearest_acos(x: f32) -> f32 {
+    let angle = acos_of(x);
+    let turns = round(angle * 0.63661975);
+    let rest = angle - turns * 1.5707964;
+    let low = turns * 4.371139e-8;
+    let z = rest * rest;
+    if turns == 1.0 {
+        let tail = -1.0 / 6.0 + z * (1.0 / 120.0 + z * (-1.0 / 5040.0 + z / 362880.0));
+        return angle - ((x + rest) + (rest * z * tail + low)) / cos_near_zero(rest);
+    }
+    let sine = sin_near_zero(rest);
+    let square = exact_product(rest, rest);
+    let above = exact_sum(1.0, select(-x, x, turns == 2.0));
+    let tail = 1.0 / 24.0 + z * (-1.0 / 720.0 + z * (1.0 / 40320.0 - z / 3628800.0));
+    return angle + ((above.x - 0.5 * square.x) + (above.y - 0.5 * square.y + z * z * tail - low * sine)) / sine;
+}
+
 // The Chebyshev polynomial of degree n >= 0 whose polynomial of degree 1 is `second`.
 fn chebyshev_recurrence(x: f32, n: f32, second: f32) -> f32 {
     var before = 1.0;
     var here = second;
     for (var k = 1.0; k < min(n, 1048576.0) && !is_nan(here); k = k + 1.0) {
-        let next = fma(x + x, here, -before);
+        let next = fused(x + x, here, -before);
         before = here;
         here = next;
     }
@@ -548,7 +571,7 @@ fn chebyshev_t_of(x: f32, degree: f32) -> f32 {
         return select(by_parity(n, 1.0), 1.0, x > 0.0);
     }
     if n > 6.0 && abs(x) < 1.0 {
-        return cos_of(n * acos_of(x));
+        return cos_of(n * nearest_acos(x));
     }
     return chebyshev_recurrence(x, n, x);
 }
@@ -562,7 +585,7 @@ fn chebyshev_u_of(x: f32, degree: f32) -> f32 {
         return select(by_parity(n, n + 1.0), n + 1.0, x > 0.0);
     }
     if n > 8.0 && abs(x) < 1.0 {
-        let angle = acos_of(x);
+        let angle = nearest_acos(x);
         return sin_of((n + 1.0) * angle) / sin_of(angle);
     }
     return chebyshev_recurrence(x, n, x + x);
@@ -577,7 +600,7 @@ fn chebyshev_v_of(x: f32, degree: f32) -> f32 {
         return select(by_parity(n, n + n + 1.0), 1.0, x > 0.0);
     }
     if n > 8.0 && abs(x) < 1.0 {
-        let angle = acos_of(x);
+        let angle = nearest_acos(x);
         return cos_of((n + 0.5) * angle) / cos_of(0.5 * angle);
     }
     return chebyshev_recurrence(x, n, x + x - 1.0);
@@ -592,7 +615,7 @@ fn chebyshev_w_of(x: f32, degree: f32) -> f32 {
         return select(by_parity(n, 1.0), n + n + 1.0, x > 0.0);
     }
     if n > 8.0 && abs(x) < 1.0 {
-        let angle = acos_of(x);
+        let angle = nearest_acos(x);
         return sin_of((n + 0.5) * angle) / sin_of(0.5 * angle);
     }
     return chebyshev_recurrence(x, n, x + x + 1.0);
@@ -607,7 +630,7 @@ fn hermite_h_of(x: f32, degree: f32) -> f32 {
     var before = 1.0;
     var here = x + x;
     for (var k = 1.0; k < n; k = k + 1.0) {
-        let next = fma(x + x, here, -(2.0 * k * before));
+        let next = fused(x + x, here, -(2.0 * k * before));
         before = here;
         here = next;
     }
@@ -622,7 +645,7 @@ fn hermite_he_of(x: f32, degree: f32) -> f32 {
     var before = 1.0;
     var here = x;
     for (var k = 1.0; k < n; k = k + 1.0) {
-        let next = fma(x, here, -(k * before));
+        let next = fused(x, here, -(k * before));
         before = here;
         here = next;
     }
@@ -637,7 +660,7 @@ fn laguerre_of(x: f32, degree: f32) -> f32 {
     var before = 1.0;
     var here = 1.0 - x;
     for (var k = 1.0; k < min(n, 1048576.0) && !is_nan(here); k = k + 1.0) {
-        let next = fma((k + k) + (1.0 - x), here, -(k * before)) / (k + 1.0);
+        let next = fused((k + k) + (1.0 - x), here, -(k * before)) / (k + 1.0);
         before = here;
         here = next;
     }
@@ -655,7 +678,7 @@ fn legendre_of(x: f32, degree: f32) -> f32 {
     var before = 1.0;
     var here = x;
     for (var k = 1.0; k < min(n, 1048576.0) && !is_nan(here); k = k + 1.0) {
-        let next = fma((k + k + 1.0) * x, here, -(k * before)) / (k + 1.0);
+        let next = fused((k + k + 1.0) * x, here, -(k * before)) / (k + 1.0);
         before = here;
         here = next;
     }

@@ -31,56 +31,66 @@ enum Oracle {
     Compare(fn(f64, f64) -> bool, fn(i64, i64) -> bool),
 }
 
-/// A row of the table: oracle, WGSL expression of operands `x` and `y`.
-struct Row(Oracle, &'static str);
+/// A row of the table: oracle, WGSL expression of operands `x` and `y`, and the ranges of its sample operands.
+struct Row(Oracle, &'static str, [(f64, f64); 2]);
 
 use Oracle::{Bool, Compare, Float, Integer, Number};
+
+const PLAIN: [(f64, f64); 2] = [(-10.0, 10.0), (-5.0, 5.0)];
+
+/// Orders and arguments on both sides of where expansions are switched.
+const GAMMA: [(f64, f64); 2] = [(0.0, 60.0), (0.0, 60.0)];
+
+/// Around the interval of orthogonality, with degrees on both sides of where cosines take over. Higher degrees are not
+/// comparable to five digits: PyTorch multiplies the degree by an arc cosine in single precision, whose last digit is up to
+/// the C library, so that from degree 40 on a result may differ by more than the tolerance.
+const DEGREE: [(f64, f64); 2] = [(-1.2, 1.2), (0.0, 24.0)];
 
 scalar_functions! {
     /// Scalar functions of two operands, named as in PyTorch.
     BinaryFunction;
 
-    Add "add" Number(|x, y| x + y, i64::wrapping_add), "x + y";
-    Sub "sub" Number(|x, y| x - y, i64::wrapping_sub), "x - y";
-    Mul "mul" Number(|x, y| x * y, i64::wrapping_mul), "x * y";
-    Div "div" Float(|x, y| x / y), "x / y";
-    FloorDivide "floor_divide" Number(floor_divide, floor_div), "floor_divide(x, y)";
-    TruncDivide "trunc_divide" Number(|x, y| (x / y).trunc(), trunc_divide), "trunc_divide(x, y)";
-    Remainder "remainder" Number(remainder, |x, y| x.wrapping_sub(y.wrapping_mul(floor_div(x, y)))), "remainder_of(x, y)";
-    Fmod "fmod" Number(|x, y| x % y, |x, y| if y == 0 { 0 } else { x.wrapping_rem(y) }), "fmod_of(x, y)";
-    Pow "pow" Number(f64::powf, integer_power), "power(x, y)";
-    Maximum "maximum" Number(maximum, i64::max), "maximum(x, y)";
-    Minimum "minimum" Number(minimum, i64::min), "minimum(x, y)";
-    Atan2 "atan2" Float(f64::atan2), "atan2_of(x, y)";
-    Copysign "copysign" Float(f64::copysign), "copy_sign(x, y)";
-    NextAfter "nextafter" Float(nextafter), "next_after(x, y)";
-    Hypot "hypot" Float(f64::hypot), "hypot_of(x, y)";
-    Gcd "gcd" Integer(special::gcd), "gcd(x, y)";
-    Zeta "zeta" Float(special::zeta), "zeta_of(x, y)";
-    Igamma "igamma" Float(special::igamma), "igamma_of(x, y)";
-    Igammac "igammac" Float(special::igammac), "igammac_of(x, y)";
-    ChebyshevT "chebyshev_polynomial_t" Float(polynomial::chebyshev_t), "chebyshev_t_of(x, y)";
-    ChebyshevU "chebyshev_polynomial_u" Float(polynomial::chebyshev_u), "chebyshev_u_of(x, y)";
-    ChebyshevV "chebyshev_polynomial_v" Float(polynomial::chebyshev_v), "chebyshev_v_of(x, y)";
-    ChebyshevW "chebyshev_polynomial_w" Float(polynomial::chebyshev_w), "chebyshev_w_of(x, y)";
-    HermiteH "hermite_polynomial_h" Float(polynomial::hermite_h), "hermite_h_of(x, y)";
-    HermiteHe "hermite_polynomial_he" Float(polynomial::hermite_he), "hermite_he_of(x, y)";
-    LaguerreL "laguerre_polynomial_l" Float(polynomial::laguerre), "laguerre_of(x, y)";
-    LegendreP "legendre_polynomial_p" Float(polynomial::legendre), "legendre_of(x, y)";
-    Eq "eq" Compare(|x, y| x == y, |x, y| x == y), "x == y";
-    Ne "ne" Compare(|x, y| x != y, |x, y| x != y), "x != y";
-    Lt "lt" Compare(|x, y| x < y, |x, y| x < y), "x < y";
-    Le "le" Compare(|x, y| x <= y, |x, y| x <= y), "x <= y";
-    Gt "gt" Compare(|x, y| x > y, |x, y| x > y), "x > y";
-    Ge "ge" Compare(|x, y| x >= y, |x, y| x >= y), "x >= y";
-    LogicalAnd "logical_and" Bool(|x, y| x && y), "x && y";
-    LogicalOr "logical_or" Bool(|x, y| x || y), "x || y";
-    LogicalXor "logical_xor" Bool(|x, y| x != y), "x != y";
-    BitwiseAnd "bitwise_and" Integer(|x, y| x & y), "x & y";
-    BitwiseOr "bitwise_or" Integer(|x, y| x | y), "x | y";
-    BitwiseXor "bitwise_xor" Integer(|x, y| x ^ y), "x ^ y";
-    ShiftLeft "bitwise_left_shift" Integer(|x, y| if (0..64).contains(&y) { x << y } else { 0 }), "shift_left(x, y)";
-    ShiftRight "bitwise_right_shift" Integer(|x, y| x >> if (0..64).contains(&y) { y } else { 63 }), "shift_right(x, y)";
+    Add "add" Number(|x, y| x + y, i64::wrapping_add), "x + y", PLAIN;
+    Sub "sub" Number(|x, y| x - y, i64::wrapping_sub), "x - y", PLAIN;
+    Mul "mul" Number(|x, y| x * y, i64::wrapping_mul), "x * y", PLAIN;
+    Div "div" Float(|x, y| x / y), "x / y", PLAIN;
+    FloorDivide "floor_divide" Number(floor_divide, floor_div), "floor_divide(x, y)", PLAIN;
+    TruncDivide "trunc_divide" Number(|x, y| (x / y).trunc(), trunc_divide), "trunc_divide(x, y)", PLAIN;
+    Remainder "remainder" Number(remainder, |x, y| x.wrapping_sub(y.wrapping_mul(floor_div(x, y)))), "remainder_of(x, y)", PLAIN;
+    Fmod "fmod" Number(|x, y| x % y, |x, y| if y == 0 { 0 } else { x.wrapping_rem(y) }), "fmod_of(x, y)", PLAIN;
+    Pow "pow" Number(f64::powf, integer_power), "power(x, y)", PLAIN;
+    Maximum "maximum" Number(maximum, i64::max), "maximum(x, y)", PLAIN;
+    Minimum "minimum" Number(minimum, i64::min), "minimum(x, y)", PLAIN;
+    Atan2 "atan2" Float(f64::atan2), "atan2_of(x, y)", PLAIN;
+    Copysign "copysign" Float(f64::copysign), "copy_sign(x, y)", PLAIN;
+    NextAfter "nextafter" Float(nextafter), "next_after(x, y)", PLAIN;
+    Hypot "hypot" Float(f64::hypot), "hypot_of(x, y)", PLAIN;
+    Gcd "gcd" Integer(special::gcd), "gcd(x, y)", PLAIN;
+    Zeta "zeta" Float(special::zeta), "zeta_of(x, y)", [(1.0, 20.0), (0.0, 20.0)];
+    Igamma "igamma" Float(special::igamma), "igamma_of(x, y)", GAMMA;
+    Igammac "igammac" Float(special::igammac), "igammac_of(x, y)", GAMMA;
+    ChebyshevT "chebyshev_polynomial_t" Float(polynomial::chebyshev_t), "chebyshev_t_of(x, y)", DEGREE;
+    ChebyshevU "chebyshev_polynomial_u" Float(polynomial::chebyshev_u), "chebyshev_u_of(x, y)", DEGREE;
+    ChebyshevV "chebyshev_polynomial_v" Float(polynomial::chebyshev_v), "chebyshev_v_of(x, y)", DEGREE;
+    ChebyshevW "chebyshev_polynomial_w" Float(polynomial::chebyshev_w), "chebyshev_w_of(x, y)", DEGREE;
+    HermiteH "hermite_polynomial_h" Float(polynomial::hermite_h), "hermite_h_of(x, y)", DEGREE;
+    HermiteHe "hermite_polynomial_he" Float(polynomial::hermite_he), "hermite_he_of(x, y)", DEGREE;
+    LaguerreL "laguerre_polynomial_l" Float(polynomial::laguerre), "laguerre_of(x, y)", DEGREE;
+    LegendreP "legendre_polynomial_p" Float(polynomial::legendre), "legendre_of(x, y)", DEGREE;
+    Eq "eq" Compare(|x, y| x == y, |x, y| x == y), "x == y", PLAIN;
+    Ne "ne" Compare(|x, y| x != y, |x, y| x != y), "x != y", PLAIN;
+    Lt "lt" Compare(|x, y| x < y, |x, y| x < y), "x < y", PLAIN;
+    Le "le" Compare(|x, y| x <= y, |x, y| x <= y), "x <= y", PLAIN;
+    Gt "gt" Compare(|x, y| x > y, |x, y| x > y), "x > y", PLAIN;
+    Ge "ge" Compare(|x, y| x >= y, |x, y| x >= y), "x >= y", PLAIN;
+    LogicalAnd "logical_and" Bool(|x, y| x && y), "x && y", PLAIN;
+    LogicalOr "logical_or" Bool(|x, y| x || y), "x || y", PLAIN;
+    LogicalXor "logical_xor" Bool(|x, y| x != y), "x != y", PLAIN;
+    BitwiseAnd "bitwise_and" Integer(|x, y| x & y), "x & y", PLAIN;
+    BitwiseOr "bitwise_or" Integer(|x, y| x | y), "x | y", PLAIN;
+    BitwiseXor "bitwise_xor" Integer(|x, y| x ^ y), "x ^ y", PLAIN;
+    ShiftLeft "bitwise_left_shift" Integer(|x, y| if (0..64).contains(&y) { x << y } else { 0 }), "shift_left(x, y)", PLAIN;
+    ShiftRight "bitwise_right_shift" Integer(|x, y| x >> if (0..64).contains(&y) { y } else { 63 }), "shift_right(x, y)", PLAIN;
 }
 
 impl Rules for Binary {
@@ -152,6 +162,11 @@ impl BinaryFunction {
     /// WGSL expression of operands `x` and `y` in the compute type; functions that WGSL lacks stand in `shaders/lib`.
     pub fn wgsl(self) -> &'static str {
         self.row().1
+    }
+
+    /// Ranges from which sample operands are drawn.
+    pub fn domain(self) -> [(f64, f64); 2] {
+        self.row().2
     }
 
     fn oracle(self) -> Oracle {

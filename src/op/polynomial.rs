@@ -19,6 +19,12 @@ fn by_parity(degree: i64, value: f32) -> f32 {
     if degree % 2 == 0 { value } else { -value }
 }
 
+/// The arc cosine to the nearest number. Its multiples carry the last digit into every digit, and C libraries, from which
+/// PyTorch and `f32::acos` have it, differ in that one.
+fn nearest_acos(x: f32) -> f32 {
+    f64::from(x).acos() as f32
+}
+
 /// The polynomial of a degree from those of degrees 0 and 1 and the step `(k, q, p)` from degrees `k`, `k - 1` to `k + 1`.
 fn recur(degree: i64, first: f32, second: f32, step: impl Fn(f32, f32, f32) -> f32) -> f32 {
     let (mut p, mut q) = (first, second);
@@ -44,7 +50,7 @@ pub(super) fn chebyshev_t(x: f64, degree: f64) -> f64 {
     } else if x.abs() == 1.0 {
         if 0.0 < x { 1.0 } else { by_parity(n, 1.0) }
     } else if 6 < n && x.abs() < 1.0 {
-        (n as f32 * x.acos()).cos()
+        (n as f32 * nearest_acos(x)).cos()
     } else {
         recur(n, 1.0, x, |_, q, p| (x + x).mul_add(q, -p))
     })
@@ -59,7 +65,7 @@ pub(super) fn chebyshev_u(x: f64, degree: f64) -> f64 {
     } else if x.abs() == 1.0 {
         if 0.0 < x { next } else { by_parity(n, next) }
     } else if 8 < n && x.abs() < 1.0 {
-        let angle = x.acos();
+        let angle = nearest_acos(x);
         if angle.sin() == 0.0 {
             next * (next * angle).cos() / x
         } else {
@@ -79,7 +85,7 @@ pub(super) fn chebyshev_v(x: f64, degree: f64) -> f64 {
     } else if x.abs() == 1.0 {
         if 0.0 < x { 1.0 } else { by_parity(n, odd) }
     } else if 8 < n && x.abs() < 1.0 {
-        let angle = x.acos();
+        let angle = nearest_acos(x);
         if (angle / 2.0).sin() == 1.0 {
             by_parity(n, odd)
         } else {
@@ -99,7 +105,7 @@ pub(super) fn chebyshev_w(x: f64, degree: f64) -> f64 {
     } else if x.abs() == 1.0 {
         if 0.0 < x { odd } else { by_parity(n, 1.0) }
     } else if 8 < n && x.abs() < 1.0 {
-        let angle = x.acos();
+        let angle = nearest_acos(x);
         if (angle / 2.0).cos() != 1.0 {
             ((n as f32 + 0.5) * angle).sin() / (angle / 2.0).sin()
         } else if 0.0 < x {
