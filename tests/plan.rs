@@ -39,25 +39,28 @@ fn plan(name: &str, graph: &Graph) -> Plan {
 
 #[test]
 fn templates_and_library_are_valid_by_themselves() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("shaders");
-    let mut library = String::new();
-    for name in ["float", "integer", "double", "special"] {
-        let path = folder.join("lib").join(format!("{name}.wgsl"));
-        library += &std::fs::read_to_string(path).unwrap();
-    }
+    let library = [shaders("lib"), shaders("lib/double")].concat();
+    let library: String = library.into_iter().map(|(_, text)| text).collect();
     shader::validate(&library, &capabilities()).unwrap_or_else(|error| panic!("{error}"));
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "wgsl")
-        {
-            let text = std::fs::read_to_string(&path).unwrap();
-            translate(&text, &capabilities())
-                .map(drop)
-                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        }
+    for (name, text) in shaders("") {
+        translate(&text, &capabilities())
+            .map(drop)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
     }
+}
+
+/// Names and texts of the shaders in a folder.
+fn shaders(folder: &str) -> Vec<(String, String)> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("shaders");
+    let entries = std::fs::read_dir(root.join(folder)).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let paths = paths.filter(|path| path.extension().is_some_and(|found| found == "wgsl"));
+    paths
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).unwrap();
+            (path.display().to_string(), text)
+        })
+        .collect()
 }
 
 /// The text of a plan: kernels, then steps.

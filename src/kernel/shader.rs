@@ -10,13 +10,29 @@ use naga::valid::{Capabilities as Flags, ModuleInfo, ValidationFlags, Validator}
 use super::plan::Capabilities;
 use crate::error::{Error, Result};
 
-/// Library files. The functions of `integer.wgsl` exist for `i64` as well, with every `i32` read as `i64`.
-const LIBRARY: [&str; 4] = [
-    include_str!("../../shaders/lib/float.wgsl"),
-    include_str!("../../shaders/lib/integer.wgsl"),
-    include_str!("../../shaders/lib/double.wgsl"),
-    include_str!("../../shaders/lib/special.wgsl"),
+/// Library files, by subject: functions of single precision, and those of double precision that they have.
+const LIBRARY: &[&str] = &[
+    include_str!("../../shaders/lib/number.wgsl"),
+    include_str!("../../shaders/lib/exponential.wgsl"),
+    include_str!("../../shaders/lib/trigonometric.wgsl"),
+    include_str!("../../shaders/lib/hyperbolic.wgsl"),
+    include_str!("../../shaders/lib/division.wgsl"),
+    include_str!("../../shaders/lib/erf.wgsl"),
+    include_str!("../../shaders/lib/gamma.wgsl"),
+    include_str!("../../shaders/lib/bessel.wgsl"),
+    include_str!("../../shaders/lib/airy.wgsl"),
+    include_str!("../../shaders/lib/polynomial.wgsl"),
+    include_str!("../../shaders/lib/double/number.wgsl"),
+    include_str!("../../shaders/lib/double/exponential.wgsl"),
+    include_str!("../../shaders/lib/double/trigonometric.wgsl"),
+    include_str!("../../shaders/lib/double/hyperbolic.wgsl"),
+    include_str!("../../shaders/lib/double/division.wgsl"),
+    include_str!("../../shaders/lib/double/erf.wgsl"),
+    include_str!("../../shaders/lib/double/gamma.wgsl"),
 ];
+
+/// Functions of integers, which exist for `i64` as well, with every `i32` read as `i64`.
+const INTEGERS: &str = include_str!("../../shaders/lib/integer.wgsl");
 
 /// Fills the holes of a template and puts the library functions in front that it then uses. The holes keep their default
 /// bodies where no text is given.
@@ -84,11 +100,9 @@ fn library() -> &'static BTreeMap<String, String> {
     static FUNCTIONS: OnceLock<BTreeMap<String, String>> = OnceLock::new();
     FUNCTIONS.get_or_init(|| {
         // The widths occur in type names and as the largest shifts.
-        let wide = LIBRARY[1].replace("i32", "i64").replace("31", "63");
-        [LIBRARY[0], LIBRARY[1], &wide, LIBRARY[2], LIBRARY[3]]
-            .into_iter()
-            .flat_map(functions)
-            .collect()
+        let wide = INTEGERS.replace("i32", "i64").replace("31", "63");
+        let files = LIBRARY.iter().copied().chain([INTEGERS, &wide]);
+        files.flat_map(functions).collect()
     })
 }
 

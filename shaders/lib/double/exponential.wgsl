@@ -1,0 +1,113 @@
+// Exponentials, logarithms and powers in double precision.
+
+fn expm1_near_zero_f64(x: f64) -> f64 {
+    var sum = 1.0lf;
+    for (var k = 15; k > 1; k--) {
+        sum = 1.0lf + x * sum / f64(k);
+    }
+    return x * sum;
+}
+
+fn without_powers_f64(x: f64, n: f64) -> f64 {
+    return (x - n * 0.6931471803691238lf) - n * 1.9082149292705877e-10lf;
+}
+
+fn exp_of_f64(x: f64) -> f64 {
+    let limited = clamp(x, -746.0lf, 710.0lf);
+    let n = round(limited * 1.4426950408889634lf);
+    let part = expm1_near_zero_f64(without_powers_f64(limited, n));
+    return select(scale_by_power_f64(1.0lf + part, i32(n)), x, is_nan_f64(x));
+}
+
+fn exp2_of_f64(x: f64) -> f64 {
+    let limited = clamp(x, -1076.0lf, 1025.0lf);
+    let n = round(limited);
+    let part = expm1_near_zero_f64((limited - n) * 0.6931471805599453lf);
+    return select(scale_by_power_f64(1.0lf + part, i32(n)), x, is_nan_f64(x));
+}
+
+fn expm1_of_f64(x: f64) -> f64 {
+    if abs(x) < 0.3lf {
+        return expm1_near_zero_f64(x);
+    }
+    return exp_of_f64(x) - 1.0lf;
+}
+
+fn log1p_near_zero_f64(x: f64) -> f64 {
+    let s = x / (2.0lf + x);
+    let z = s * s;
+    var sum = 0.0lf;
+    for (var k = 25; k > 0; k -= 2) {
+        sum = sum * z + 1.0lf / f64(k);
+    }
+    return 2.0lf * s * sum;
+}
+
+fn log_of_f64(x: f64) -> f64 {
+    if is_nan_f64(x) || x == infinity_f64() {
+        return x;
+    }
+    if x <= 0.0lf {
+        return select(not_a_number_f64(), -infinity_f64(), x == 0.0lf);
+    }
+    let is_small = x < 2.2250738585072014e-308lf;
+    let bits = bitcast<i64>(select(x, x * 18014398509481984.0lf, is_small)) - 4604544271217802189li;
+    let n = f64(bits >> 52u) - select(0.0lf, 54.0lf, is_small);
+    let m = bitcast<f64>((bits & 4503599627370495li) + 4604544271217802189li);
+    let part = log1p_near_zero_f64(m - 1.0lf);
+    return n * 0.6931471803691238lf + (part + n * 1.9082149292705877e-10lf);
+}
+
+fn log2_of_f64(x: f64) -> f64 {
+    return log_of_f64(x) * 1.4426950408889634lf;
+}
+
+fn log10_of_f64(x: f64) -> f64 {
+    return log_of_f64(x) * 0.4342944819032518lf;
+}
+
+fn log1p_of_f64(x: f64) -> f64 {
+    if x > -0.25lf && x < 0.4lf {
+        return log1p_near_zero_f64(x);
+    }
+    return log_of_f64(1.0lf + x);
+}
+
+fn log_add_exp_f64(x: f64, y: f64) -> f64 {
+    let high = maximum_f64(x, y);
+    let low = minimum_f64(x, y);
+    if is_nan_f64(high) || abs(high) == infinity_f64() {
+        return high;
+    }
+    return high + log1p_of_f64(exp_of_f64(low - high));
+}
+
+fn sigmoid_of_f64(x: f64) -> f64 {
+    return 1.0lf / (1.0lf + exp_of_f64(-x));
+}
+
+fn power_f64(x: f64, y: f64) -> f64 {
+    if y == 0.0lf || x == 1.0lf {
+        return 1.0lf;
+    }
+    if is_nan_f64(x) || is_nan_f64(y) {
+        return not_a_number_f64();
+    }
+    let magnitude = abs(x);
+    let is_whole = floor(y) == y;
+    let is_odd = is_whole && floor(0.5lf * y) != 0.5lf * y;
+    if abs(y) == infinity_f64() {
+        let grows = (magnitude > 1.0lf) == (y > 0.0lf);
+        return select(select(0.0lf, infinity_f64(), grows), 1.0lf, magnitude == 1.0lf);
+    }
+    if magnitude == 0.0lf || magnitude == infinity_f64() {
+        let grows = (magnitude == 0.0lf) == (y < 0.0lf);
+        let limit = select(0.0lf, infinity_f64(), grows);
+        return select(limit, copy_sign_f64(limit, x), is_odd);
+    }
+    if x < 0.0lf && !is_whole {
+        return not_a_number_f64();
+    }
+    let value = exp_of_f64(y * log_of_f64(magnitude));
+    return select(value, -value, x < 0.0lf && is_odd);
+}

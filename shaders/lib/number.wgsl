@@ -1,0 +1,165 @@
+// Single precision numbers: their kinds, order, rounding and parts.
+//
+// Functions are separated by blank lines; the comment in front of a function belongs to it.
+
+// Infinity; WGSL has no constant for it, and a constant expression must not yield it.
+fn infinity() -> f32 {
+    var bits = 0x7f800000u;
+    return bitcast<f32>(bits);
+}
+
+fn not_a_number() -> f32 {
+    var bits = 0x7fc00000u;
+    return bitcast<f32>(bits);
+}
+
+// By bits: compilers take x != x for false.
+fn is_nan(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+fn sign_bit(x: f32) -> bool {
+    return (bitcast<u32>(x) >> 31u) == 1u;
+}
+
+fn copy_sign(x: f32, y: f32) -> f32 {
+    return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(y) & 0x80000000u));
+}
+
+// 0 for not-a-number, as in PyTorch.
+fn sign_of(x: f32) -> f32 {
+    return select(sign(x), 0.0, is_nan(x));
+}
+
+// Not-a-number if either is.
+fn maximum(x: f32, y: f32) -> f32 {
+    return select(select(x, y, x < y), y, is_nan(y));
+}
+
+fn minimum(x: f32, y: f32) -> f32 {
+    return select(select(x, y, y < x), y, is_nan(y));
+}
+
+// The nearest half precision number, ties to even.
+fn round_f16(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let magnitude = bits & 0x7fffffffu;
+    var rounded = (magnitude + 0xfffu + ((magnitude >> 13u) & 1u)) & 0xffffe000u;
+    if magnitude < 0x38800000u {
+        // Below 2⁻¹⁴ the steps are those of numbers near one half.
+        rounded = bitcast<u32>((abs(x) + 0.5) - 0.5);
+    }
+    if magnitude >= 0x477ff000u {
+        rounded = max(0x7f800000u, select(0u, magnitude, magnitude > 0x7f800000u));
+    }
+    return bitcast<f32>(rounded | (bits & 0x80000000u));
+}
+
+// The nearest bfloat16 number, ties to even.
+fn round_bf16(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) & 0xffff0000u;
+    return select(bitcast<f32>(rounded), x, is_nan(x));
+}
+
+// Truncated; what fits no integer gives the lowest, as on x86-64.
+fn truncate_i32(x: f32) -> i32 {
+    let fits = x >= -2147483648.0 && x < 2147483648.0;
+    return select(-2147483648, i32(select(0.0, x, fits)), fits);
+}
+
+fn truncate_i64(x: f32) -> i64 {
+    let fits = x >= -9223372036854775808.0 && x < 9223372036854775808.0;
+    return select(-9223372036854775807li - 1li, i64(select(0.0, x, fits)), fits);
+}
+
+// x · 2ⁿ for n in -252..=254, in two steps so that results near the ends of the range are right.
+fn scale_by_power(x: f32, n: i32) -> f32 {
+    let half = n >> 1u;
+    let first = bitcast<f32>(u32(half + 127) << 23u);
+    let second = bitcast<f32>(u32(n - half + 127) << 23u);
+    return x * first * second;
+}
+
+// An index that counts from the end if it is negative, kept within 0..size.
+fn wrap_index(index: i32, size: u32) -> u32 {
+    let wrapped = index + select(0, i32(size), index < 0);
+    return u32(clamp(wrapped, 0, i32(size) - 1));
+}
+
+// What rounding takes from x + y.
+fn sum_error(x: f32, y: f32) -> f32 {
+    let sum = x + y;
+    let rest = select((y - sum) + x, (x - sum) + y, abs(x) >= abs(y));
+    return select(0.0, rest, abs(sum) < infinity());
+}
+
+// The order of sorting: not-a-number comes last.
+fn is_before(x: f32, y: f32) -> bool {
+    return x < y || (is_nan(y) && !is_nan(x));
+}
+
+// A product and what rounding takes from it.
+fn exact_product(x: f32, y: f32) -> vec2<f32> {
+    let product = x * y;
+    let x_high = bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
+    let y_high = bitcast<f32>(bitcast<u32>(y) & 0xfffff000u);
+    let x_low = x - x_high;
+    let y_low = y - y_high;
+    let error = ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low;
+    return vec2<f32>(product, error);
+}
+
+// x · y + z rounded once, which WGSL's fma need not do. A product that overflows does so whatever z is, unless z is infinite.
+fn fused(x: f32, y: f32, z: f32) -> f32 {
+    let product = exact_product(x, y);
+    if has_angle(x) && has_angle(y) && !has_angle(z) {
+        return z;
+    }
+    let sum = product.x + z;
+    // What rounding takes from a tiny product is no number.
+    if !has_angle(sum) || abs(product.x) < 1e-30 {
+        return sum;
+    }
+    return sum + (sum_error(product.x, z) + product.y);
+}
+
+// A sum of numbers of which the first is not smaller, and what rounding takes from it.
+fn exact_sum(x: f32, y: f32) -> vec2<f32> {
+    let sum = x + y;
+    return vec2<f32>(sum, (x - sum) + y);
+}
+
+// The next number after x towards y.
+fn next_after(x: f32, y: f32) -> f32 {
+    if is_nan(x) || is_nan(y) {
+        return not_a_number();
+    }
+    if x == y {
+        return y;
+    }
+    if x == 0.0 {
+        return copy_sign(bitcast<f32>(1u + (bitcast<u32>(x) & 0u)), y);
+    }
+    let bits = bitcast<u32>(x);
+    return bitcast<f32>(select(bits - 1u, bits + 1u, (y > x) == (x > 0.0)));
+}
+
+// The parts of x = m · 2ᵉ with 0.5 <= |m| < 1, from its bits; (x, 0) where there are none.
+fn mantissa_and_exponent(x: f32) -> vec2<f32> {
+    if x == 0.0 || is_nan(x) || abs(x) == infinity() {
+        return vec2<f32>(x, 0.0);
+    }
+    let small = abs(x) < 1.1754944e-38;
+    let bits = bitcast<u32>(select(x, x * 16777216.0, small));
+    let exponent = f32((bits >> 23u) & 0xffu) - select(126.0, 150.0, small);
+    return vec2<f32>(bitcast<f32>((bits & 0x807fffffu) | 0x3f000000u), exponent);
+}
+
+fn mantissa_of(x: f32) -> f32 {
+    return mantissa_and_exponent(x).x;
+}
+
+fn exponent_of(x: f32) -> f32 {
+    return mantissa_and_exponent(x).y;
+}
