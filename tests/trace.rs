@@ -9,3 +9,5 @@
 
 #[path = "trace/basics.rs"]
 mod basics;
+#[path = "trace/control.rs"]
+mod control;

@@ -178,6 +178,27 @@ impl Builder {
         self.push(Op::Region(Box::new(region)), arguments, results)
     }
 
+    /// Adds a region; an error if the arguments do not fit it.
+    pub fn try_region(&self, region: Region, arguments: Vec<Argument>) -> Result<Vec<Value<'_>>> {
+        let types = arguments
+            .iter()
+            .map(|argument| self.scalar_or_value_type(argument));
+        let results = region.infer(&self.symbols, &types.collect::<Vec<_>>())?;
+        Ok(self.region(region, arguments, results))
+    }
+
+    /// The type of an argument; numbers and sizes count as scalars, as a region's body sees them.
+    pub(super) fn scalar_or_value_type(&self, argument: &Argument) -> TensorType {
+        let dtype = match argument {
+            Argument::Value(id) => return self.ty(*id),
+            Argument::Number(Scalar::Float(_)) => DType::F64,
+            Argument::Number(Scalar::Bool(_)) => DType::Bool,
+            _ => DType::I64,
+        };
+        let shape = Shape::new();
+        TensorType { dtype, shape }
+    }
+
     /// A value of one repeated number or size.
     pub fn full<'g>(
         &'g self,

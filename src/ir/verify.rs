@@ -13,11 +13,9 @@
 use std::collections::{BTreeSet, HashSet};
 
 use crate::dim::{Bindings, Dim, Symbol};
-use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::op::Operand;
-use crate::scalar::Scalar;
-use crate::shape::{Shape, TensorType};
+use crate::shape::TensorType;
 use crate::symbols::{Guard, Relation, Symbols};
 
 use super::assemble::is_symbol;
@@ -403,14 +401,14 @@ impl Types {
             Op::Region(region) => {
                 let types: Vec<TensorType> = arguments
                     .iter()
-                    .map(|argument| self.argument(argument))
+                    .map(|argument| self.builder.scalar_or_value_type(argument))
                     .collect();
                 region.infer(self.builder.symbols(), &types)
             }
             Op::Primitive(primitive) => {
                 let types: Vec<TensorType> = arguments
                     .iter()
-                    .map(|argument| self.argument(argument))
+                    .map(|argument| self.builder.scalar_or_value_type(argument))
                     .collect();
                 let operands: Vec<Operand> = arguments
                     .iter()
@@ -424,18 +422,6 @@ impl Types {
                 primitive.infer(self.builder.symbols(), &operands)
             }
         }
-    }
-
-    /// Numbers and sizes count as scalars, as a region's body sees them.
-    fn argument(&self, argument: &Argument) -> TensorType {
-        let dtype = match argument {
-            Argument::Value(id) => return self.builder.ty(*id),
-            Argument::Number(Scalar::Float(_)) => DType::F64,
-            Argument::Number(Scalar::Bool(_)) => DType::Bool,
-            _ => DType::I64,
-        };
-        let shape = Shape::new();
-        TensorType { dtype, shape }
     }
 
     /// Equal by what is known of the symbols.

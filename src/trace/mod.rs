@@ -8,7 +8,7 @@ mod sizes;
 pub mod torchscript;
 
 pub use native::{
-    Arg, Forward, Method, Module, Tensor, TraceOptions, Tree, allow, call, freeze, is_tracing,
-    load_state_dict, state, trace, trace_module, trace_with,
+    Arg, Forward, Method, Module, Tensor, TraceOptions, Tree, allow, call, cond, freeze,
+    is_tracing, load_state_dict, scan, state, trace, trace_module, trace_with, while_loop,
 };
 pub use sizes::Sizes;

@@ -20,6 +20,7 @@
 mod argument;
 mod arithmetic;
 mod call;
+mod control;
 mod entry;
 mod module;
 mod recorder;
@@ -28,6 +29,7 @@ mod tree;
 
 pub use argument::Arg;
 pub use call::call;
+pub use control::{cond, scan, while_loop};
 pub use entry::{Method, TraceOptions, trace, trace_module, trace_with};
 pub use module::{Forward, Module, Visitor, load_state_dict, state};
 pub use recorder::{allow, is_tracing};

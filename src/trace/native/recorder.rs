@@ -89,6 +89,23 @@ pub fn allow<T>(id: &str, part: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Runs a part of the program without recording it.
+pub(super) fn suspend<T>(part: impl FnOnce() -> T) -> T {
+    let suspended = Suspended(ACTIVE.take());
+    let result = part();
+    drop(suspended);
+    result
+}
+
+/// A trace that goes on when this is dropped.
+struct Suspended(Option<Rc<Recorder>>);
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        ACTIVE.set(self.0.take());
+    }
+}
+
 /// Ends the trace on this thread, however the program that is traced ends.
 struct Activation;
 
@@ -197,6 +214,11 @@ impl Recorder {
     /// The size for the example; the trace holds for it only.
     pub fn freeze(&self, size: &Dim) -> Result<i64> {
         self.scopes.borrow().root.builder.symbols().concrete(size)
+    }
+
+    /// A size with what was learnt about its symbols.
+    pub fn resolve(&self, size: &Dim) -> Dim {
+        self.scopes.borrow().root.builder.symbols().resolve(size)
     }
 
     /// A tensor that stands for a value of the innermost graph.

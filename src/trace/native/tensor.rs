@@ -101,6 +101,11 @@ impl Tensor {
         Ok(())
     }
 
+    /// The same value, apart from any trace.
+    pub(super) fn detach(&self) -> Tensor {
+        Tensor::new(self.value(), Origin::Host)
+    }
+
     pub(super) fn origin(&self) -> &Origin {
         &self.inner.origin
     }

@@ -28,11 +28,11 @@ pub trait Tree: Sized {
 
 /// The error of a structure of another kind.
 pub fn mismatch(shape: &Shape, wanted: &str, path: &str) -> Error {
-    Error::input(format!("{path} is {}, not {wanted}", kind(shape)))
+    Error::input(format!("{path} is {}, not {wanted}", describe(shape)))
 }
 
 /// What a structure is, in a word or two.
-fn kind(shape: &Shape) -> String {
+pub fn describe(shape: &Shape) -> String {
     match shape {
         Shape::Tensor(_) => "a tensor".to_string(),
         Shape::Number(_) => "a number".to_string(),

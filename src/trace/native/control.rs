@@ -1,0 +1,444 @@
+//! Control flow that stays in the graph: conditions, loops and scans over tensors. Outside of a trace they simply run.
+
+use std::rc::Rc;
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Place, Result};
+use crate::ir::{Argument, Graph, Region, Tree as Shape, ValueId};
+use crate::scalar::Scalar;
+use crate::shape::TensorType;
+use crate::tensor::Tensor as HostTensor;
+use crate::trace::bodies::Body;
+use crate::trace::scopes::Scope;
+
+use super::argument::Arg;
+use super::call::call;
+use super::recorder::{self, Recorder};
+use super::tensor::Tensor;
+use super::tree::{Tree, describe};
+
+/// Computes one of two branches. In a trace both are recorded, and the graph chooses.
+///
+/// `predicate` is a `bool` tensor without dimensions. The branches return the same structure, element types and shapes.
+///
+/// # Errors
+/// The predicate is of another type, a branch fails, or the branches return different types.
+#[track_caller]
+pub fn cond<T: Tree>(
+    predicate: &Tensor,
+    then: impl FnOnce() -> T,
+    otherwise: impl FnOnce() -> T,
+) -> Result<T> {
+    let place = recorder::caller();
+    let taken = truth(predicate).map_err(|error| error.at_place(&place))?;
+    match recorder::active() {
+        None => Ok(if taken { then() } else { otherwise() }),
+        Some(recorder) => record_cond(&recorder, (predicate, taken), then, otherwise, &place)
+            .map_err(|error| error.at_place(&place)),
+    }
+}
+
+fn record_cond<T: Tree>(
+    recorder: &Rc<Recorder>,
+    (predicate, taken): (&Tensor, bool),
+    then: impl FnOnce() -> T,
+    otherwise: impl FnOnce() -> T,
+    place: &Place,
+) -> Result<T> {
+    let condition = Argument::Value(recorder.value_of(predicate)?);
+    let (then, shape) = Part::record(recorder, || flatten(&then(), "the first branch"))?;
+    let (otherwise, other) = Part::record(recorder, || flatten(&otherwise(), "the second branch"))?;
+    require_same_structure("the branches return", &shape, &other)?;
+    let values = if taken {
+        &then.leaves
+    } else {
+        &otherwise.leaves
+    }
+    .clone();
+    let bodies = vec![then.body("then"), otherwise.body("otherwise")];
+    let (graphs, captured) = recorder.scopes().borrow_mut().close_bodies(bodies)?;
+    let [then, otherwise] = graphs.try_into().map_err(lost_body)?;
+    let arguments = std::iter::once(condition).chain(captured).collect();
+    let region = Region::If { then, otherwise };
+    let results = add_region(recorder, region, arguments, || Ok(values), place)?;
+    T::rebuild(&shape, &results, "the result")
+}
+
+/// Repeats a step while a condition of the state holds. In a trace one round is recorded, and the graph repeats it.
+///
+/// The state keeps its structure, element types and shapes from round to round; the condition is a `bool` tensor without
+/// dimensions.
+///
+/// # Errors
+/// The condition is of another type, a step fails, or the state changes its type.
+#[track_caller]
+pub fn while_loop<S: Tree>(
+    state: S,
+    condition: impl Fn(&S) -> Tensor,
+    step: impl Fn(S) -> S,
+) -> Result<S> {
+    let place = recorder::caller();
+    let result = match recorder::active() {
+        None => run_while(state, &condition, &step),
+        Some(recorder) => record_while(&recorder, state, &condition, &step, &place),
+    };
+    result.map_err(|error| error.at_place(&place))
+}
+
+fn run_while<S: Tree>(
+    mut state: S,
+    condition: &impl Fn(&S) -> Tensor,
+    step: &impl Fn(S) -> S,
+) -> Result<S> {
+    while truth(&condition(&state))? {
+        state = step(state);
+    }
+    Ok(state)
+}
+
+fn record_while<S: Tree>(
+    recorder: &Rc<Recorder>,
+    state: S,
+    condition: &impl Fn(&S) -> Tensor,
+    step: &impl Fn(S) -> S,
+    place: &Place,
+) -> Result<S> {
+    let first = condition(&state);
+    truth(&first)?;
+    let carried = Carried::new(&state)?;
+    let (round, shape) = Part::record(recorder, || {
+        round_number(recorder)?;
+        let next = step(carried.enter(recorder)?);
+        let again = condition(&next);
+        truth(&again)?;
+        let (leaves, shape) = flatten(&next, "the state")?;
+        Ok(([vec![again], leaves].concat(), shape))
+    })?;
+    require_same_structure(
+        "before and after a round, the state is",
+        &carried.shape,
+        &shape,
+    )?;
+    let trips = Argument::Number(Scalar::Int(i64::MAX));
+    let first = Argument::Value(recorder.value_of(&first)?);
+    let run = || {
+        let last = run_while(carried.detached()?, condition, step)?;
+        Ok(flatten(&last, "the state")?.0)
+    };
+    let results = carried.add_loop(recorder, round, [trips, first], run, place)?;
+    S::rebuild(&shape, &results, "the state")
+}
+
+/// Goes through the first axis of the inputs, one element at a time, with a state; the outputs of the steps are stacked
+/// along a new first axis. In a trace one step is recorded, for inputs of any length.
+///
+/// # Errors
+/// The inputs have no axis or different lengths, or none in the example; a step fails; the state changes its type.
+#[track_caller]
+pub fn scan<S: Tree, X: Tree, Y: Tree>(
+    state: S,
+    inputs: X,
+    step: impl Fn(S, X) -> (S, Y),
+) -> Result<(S, Y)> {
+    let place = recorder::caller();
+    let result = Scan::new(&inputs).and_then(|scan| match recorder::active() {
+        None => scan.run(state, &step),
+        Some(recorder) => scan.record(&recorder, state, &step, &place),
+    });
+    result.map_err(|error| error.at_place(&place))
+}
+
+/// The inputs of a scan.
+struct Scan {
+    shape: Shape,
+    leaves: Vec<Tensor>,
+    length: Dim,
+}
+
+impl Scan {
+    fn new<X: Tree>(inputs: &X) -> Result<Scan> {
+        let mut leaves = Vec::new();
+        let shape = inputs.flatten("the inputs", &mut leaves)?;
+        let first = leaves.first().map(Tensor::ty).transpose()?;
+        let length = first.and_then(|ty| ty.shape.first().cloned());
+        let length = length.ok_or_else(|| Error::operator("scan needs an input with an axis"))?;
+        Ok(Scan {
+            shape,
+            leaves,
+            length,
+        })
+    }
+
+    /// The inputs of one step.
+    fn slice<X: Tree>(&self, leaves: &[Tensor], round: &Tensor) -> Result<X> {
+        let slices = leaves.iter().map(|leaf| {
+            let indices = Arg::List(vec![round.into()]);
+            call("index", vec![leaf.into(), indices], Vec::new()).swap_remove(0)
+        });
+        X::rebuild(&self.shape, &slices.collect::<Vec<_>>(), "the inputs")
+    }
+
+    fn run<S: Tree, X: Tree, Y: Tree>(
+        &self,
+        mut state: S,
+        step: &impl Fn(S, X) -> (S, Y),
+    ) -> Result<(S, Y)> {
+        let trips = self.leaves.first().map(Tensor::value).transpose()?;
+        let trips = trips
+            .and_then(|value| value.shape().first().copied())
+            .unwrap_or(0);
+        let mut shape = None;
+        let mut rounds: Vec<Vec<Tensor>> = Vec::new();
+        for round in 0..trips {
+            let round = Tensor::scalar(i64::try_from(round).unwrap_or(i64::MAX));
+            let (next, output) = step(state, self.slice(&self.leaves, &round)?);
+            state = next;
+            let mut leaves = Vec::new();
+            shape = Some(output.flatten("the outputs", &mut leaves)?);
+            rounds.push(leaves);
+        }
+        let shape = shape.ok_or_else(|| Error::operator("scan over no elements"))?;
+        let count = rounds.first().map_or(0, Vec::len);
+        let stacked = (0..count).map(|leaf| {
+            let items: Vec<Arg> = rounds
+                .iter()
+                .filter_map(|round| round.get(leaf).map(Arg::from))
+                .collect();
+            call("stack", vec![Arg::List(items)], Vec::new()).swap_remove(0)
+        });
+        let outputs = Y::rebuild(&shape, &stacked.collect::<Vec<_>>(), "the outputs")?;
+        Ok((state, outputs))
+    }
+
+    /// A loop that carries the state and the stacked outputs, into which each round writes its own.
+    fn record<S: Tree, X: Tree, Y: Tree>(
+        &self,
+        recorder: &Rc<Recorder>,
+        state: S,
+        step: &impl Fn(S, X) -> (S, Y),
+        place: &Place,
+    ) -> Result<(S, Y)> {
+        let mut carried = Carried::new(&state)?;
+        let count = carried.leaves.len();
+        let (round, (shape, stacked, stacks)) = Part::record(recorder, || {
+            let round = round_number(recorder)?;
+            let inputs = self.slice(&self.leaves, &round)?;
+            let (next, output) = step(carried.enter(recorder)?, inputs);
+            let (next, shape) = flatten(&next, "the state")?;
+            let (outputs, stacked) = flatten(&output, "the outputs")?;
+            let stacks = outputs.iter().map(|output| self.stack_type(output));
+            let stacks: Vec<TensorType> = stacks.collect::<Result<_>>()?;
+            let written = outputs.iter().zip(&stacks);
+            let written = written.map(|(output, ty)| write(recorder, output, ty, &round));
+            let written = written.collect::<Result<Vec<_>>>()?;
+            Ok((
+                [vec![always()], next, written].concat(),
+                (shape, stacked, stacks),
+            ))
+        })?;
+        require_same_structure(
+            "before and after a step, the state is",
+            &carried.shape,
+            &shape,
+        )?;
+        let before = carried.detached()?;
+        let run = || {
+            let results = self.detached().run::<S, X, Y>(before, step)?;
+            Ok(flatten(&results, "the results")?.0)
+        };
+        carried.leaves.extend(stacks.iter().map(zeros));
+        let trips = Argument::from(recorder.resolve(&self.length));
+        let first = Argument::Value(recorder.value_of(&always())?);
+        let results = carried.add_loop(recorder, round, [trips, first], run, place)?;
+        let (state, outputs) = results.split_at(count.min(results.len()));
+        let state = S::rebuild(&shape, state, "the state")?;
+        Ok((state, Y::rebuild(&stacked, outputs, "the outputs")?))
+    }
+
+    /// Type of the outputs of all rounds.
+    fn stack_type(&self, output: &Tensor) -> Result<TensorType> {
+        let ty = output.ty()?;
+        let shape = std::iter::once(self.length.clone()).chain(ty.shape);
+        Ok(TensorType::new(ty.dtype, shape))
+    }
+
+    /// The inputs, apart from any trace.
+    fn detached(&self) -> Scan {
+        Scan {
+            shape: self.shape.clone(),
+            leaves: self.leaves.iter().map(Tensor::detach).collect(),
+            length: self.length.clone(),
+        }
+    }
+}
+
+/// Writes an output of a round into its stack, an input of the body.
+fn write(
+    recorder: &Recorder,
+    output: &Tensor,
+    stack: &TensorType,
+    round: &Tensor,
+) -> Result<Tensor> {
+    let sizes = stack.sizes(&recorder.hints())?;
+    let value = HostTensor::full(stack.dtype, sizes, 0.0)?;
+    let id = recorder
+        .scopes()
+        .borrow_mut()
+        .body_input("stack", stack.clone());
+    let stack = recorder.tensor(id, value);
+    let indices = Arg::List(vec![round.into()]);
+    Ok(call(
+        "index_put",
+        vec![(&stack).into(), indices, output.into()],
+        Vec::new(),
+    )
+    .swap_remove(0))
+}
+
+/// A stack before the first round.
+fn zeros(stack: &TensorType) -> Tensor {
+    let named = vec![("dtype", Arg::DType(stack.dtype))];
+    call("zeros", vec![stack.shape.clone().into()], named).swap_remove(0)
+}
+
+/// What a loop carries from round to round.
+struct Carried {
+    shape: Shape,
+    leaves: Vec<Tensor>,
+}
+
+impl Carried {
+    fn new<S: Tree>(state: &S) -> Result<Carried> {
+        let (leaves, shape) = flatten(state, "the state")?;
+        Ok(Carried { shape, leaves })
+    }
+
+    /// The state as inputs of the body that is open, with the values of the first round.
+    fn enter<S: Tree>(&self, recorder: &Recorder) -> Result<S> {
+        let input = |leaf: &Tensor| {
+            let ty = recorder.type_of(leaf)?;
+            let id = recorder.scopes().borrow_mut().body_input("carried", ty);
+            Ok(recorder.tensor(id, leaf.value()?))
+        };
+        let inputs: Vec<Tensor> = self.leaves.iter().map(input).collect::<Result<_>>()?;
+        S::rebuild(&self.shape, &inputs, "the state")
+    }
+
+    /// The state, apart from any trace.
+    fn detached<S: Tree>(&self) -> Result<S> {
+        let leaves: Vec<Tensor> = self.leaves.iter().map(Tensor::detach).collect();
+        S::rebuild(&self.shape, &leaves, "the state")
+    }
+
+    /// The loop, whose body returns the next condition and then what is carried. `ends` are trip count and first condition;
+    /// `run` computes the results, once the types are known to fit.
+    fn add_loop(
+        &self,
+        recorder: &Rc<Recorder>,
+        round: Part,
+        ends: [Argument; 2],
+        run: impl FnOnce() -> Result<Vec<Tensor>>,
+        place: &Place,
+    ) -> Result<Vec<Tensor>> {
+        let before = self.leaves.iter();
+        let before = before.map(|leaf| recorder.value_of(leaf).map(Argument::Value));
+        let before: Vec<Argument> = before.collect::<Result<_>>()?;
+        let bodies = vec![round.body("body")];
+        let (graphs, captured) = recorder.scopes().borrow_mut().close_bodies(bodies)?;
+        let [body] = graphs.try_into().map_err(lost_body)?;
+        let carried = self.leaves.len();
+        let arguments = [ends.to_vec(), before, captured].concat();
+        let region = Region::Loop { body, carried };
+        add_region(recorder, region, arguments, run, place)
+    }
+}
+
+/// The number of the round, the first input of a loop's body.
+fn round_number(recorder: &Recorder) -> Result<Tensor> {
+    let ty = TensorType::new::<Dim>(DType::I64, []);
+    let id = recorder.scopes().borrow_mut().body_input("round", ty);
+    Ok(recorder.tensor(id, HostTensor::from_vec([], vec![0i64])?))
+}
+
+/// A condition that holds, as a node.
+fn always() -> Tensor {
+    let sizes: Vec<Dim> = Vec::new();
+    let named = vec![("dtype", Arg::DType(DType::Bool))];
+    call("ones", vec![sizes.into()], named).swap_remove(0)
+}
+
+/// A part of the program that became the body of a region.
+struct Part {
+    scope: Scope<()>,
+    leaves: Vec<Tensor>,
+    ids: Vec<ValueId>,
+}
+
+impl Part {
+    /// Records a part of the program, which returns the tensors that it computed and what else there is to know.
+    fn record<T>(
+        recorder: &Recorder,
+        part: impl FnOnce() -> Result<(Vec<Tensor>, T)>,
+    ) -> Result<(Part, T)> {
+        recorder.scopes().borrow_mut().open();
+        let recorded = part().and_then(|(leaves, rest)| {
+            let ids = leaves.iter().map(|leaf| recorder.value_of(leaf));
+            let ids: Vec<ValueId> = ids.collect::<Result<_>>()?;
+            Ok((leaves, ids, rest))
+        });
+        let scope = recorder.scopes().borrow_mut().close()?;
+        let (leaves, ids, rest) = recorded?;
+        Ok((Part { scope, leaves, ids }, rest))
+    }
+
+    fn body(self, name: &'static str) -> Body<()> {
+        Body::new(self.scope, name, self.ids)
+    }
+}
+
+fn flatten<T: Tree>(tree: &T, path: &str) -> Result<(Vec<Tensor>, Shape)> {
+    let mut leaves = Vec::new();
+    let shape = tree.flatten(path, &mut leaves)?;
+    Ok((leaves, shape))
+}
+
+/// Adds a region; its results have the values that `run` computes outside of the trace.
+fn add_region(
+    recorder: &Recorder,
+    region: Region,
+    arguments: Vec<Argument>,
+    run: impl FnOnce() -> Result<Vec<Tensor>>,
+    place: &Place,
+) -> Result<Vec<Tensor>> {
+    let builder = recorder.scopes().borrow().innermost().builder.clone();
+    builder.set_place(place);
+    let results = builder.try_region(region, arguments)?;
+    let values = recorder::suspend(run)?;
+    let pairs = results.into_iter().zip(values);
+    let tensors = pairs.map(|(result, tensor)| Ok(recorder.tensor(result.id(), tensor.value()?)));
+    tensors.collect()
+}
+
+/// The only element of a `bool` tensor without dimensions.
+fn truth(tensor: &Tensor) -> Result<bool> {
+    let value = tensor.value()?;
+    if value.dtype() == DType::Bool && value.shape().is_empty() {
+        return Ok(value.item()?.to_f64() != 0.0);
+    }
+    let ty = value.tensor_type();
+    let error = Error::operator(format!("the condition is {ty}, not bool[]"));
+    Err(error.help("compare (`gt`, `ne`), and reduce by `any` or `all`"))
+}
+
+fn require_same_structure(what: &str, a: &Shape, b: &Shape) -> Result<()> {
+    if a == b {
+        return Ok(());
+    }
+    let (a, b) = (describe(a), describe(b));
+    Err(Error::operator(format!("{what} {a} and {b}")))
+}
+
+fn lost_body(_: Vec<Graph>) -> Error {
+    Error::internal("a region lost a body")
+}
