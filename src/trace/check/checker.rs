@@ -348,9 +348,7 @@ impl Checker<'_> {
             return self.failed("the trace", &made.label, error);
         }
         let guard = broken_guard(self.graph, &made.arguments);
-        let place = guard
-            .map(|guard| guard.place.clone())
-            .unwrap_or_else(Place::default);
+        let place = guard.map(|guard| guard.place.clone()).unwrap_or_default();
         let finding = Finding::new(Id::SizeRefused, error.message().to_string()).at(&place);
         let frames = error.trail().iter().map(|frame| format!("at {frame}"));
         let finding = match guard {
