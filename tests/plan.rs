@@ -1,6 +1,8 @@
 //! Plans without a device: every kernel is valid WGSL and translates to SPIR-V, MSL and HLSL; some are read by people.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+use onionskin::error::Place;
+use onionskin::gpu::Footprint;
 use onionskin::ir::Graph;
 use onionskin::kernel::plan::{Capabilities, Plan};
 use onionskin::kernel::shader;
@@ -142,4 +144,47 @@ fn limits_are_errors() {
     let error = pass::plan(&graph, &small).err().unwrap();
     assert!(error.to_string().contains("no double precision"), "{error}");
     assert!(error.advice().is_some());
+}
+
+/// A linear layer in a module of its own, at a binding limit that its weight or its result exceeds.
+fn too_large(limit: u64) -> onionskin::error::Error {
+    let graph = samples::graph(&["f32[B, 8]"], |builder, x| {
+        builder.set_place(&Place {
+            module: "encoder.fc".into(),
+            location: None,
+        });
+        let weight = builder.weight("encoder.fc.weight", "f32[8, 1024]".parse().unwrap());
+        vec![x[0].dot(weight).relu() + 1.0]
+    });
+    let small = Capabilities {
+        max_binding_size: limit,
+        ..capabilities()
+    };
+    let bindings = [("B".into(), 64)].into();
+    pass::plan(&graph, &small)
+        .and_then(|plan| Footprint::of(&plan, &small, &bindings))
+        .expect_err("exceeds the limit")
+}
+
+/// Nothing is cut: what does not fit a binding is refused by name, with its size, its place, the limit and advice.
+#[test]
+fn weights_larger_than_a_binding_are_refused() {
+    let error = too_large(16 << 10);
+    assert_eq!(
+        error.to_string(),
+        "the weight encoder.fc.weight takes 32768 bytes as f32[8, 1024], the device binds at most 16384 — at (encoder.fc)"
+    );
+    assert!(error.advice().unwrap().contains("split the weight"));
+}
+
+#[test]
+fn activations_larger_than_a_binding_are_refused() {
+    let error = too_large(128 << 10);
+    let text = error.to_string();
+    assert!(
+        text.contains(" would take 262144 bytes as f32[64, 1024], the device binds at most 131072"),
+        "{text}"
+    );
+    assert!(text.contains("(encoder.fc)"), "{text}");
+    assert!(error.advice().unwrap().contains("smaller inputs"));
 }

@@ -8,11 +8,13 @@
     reason = "tests"
 )]
 
-use onionskin::gpu::{Device, DeviceChoice, Program, ProgramOptions};
+use onionskin::gpu::{Device, Program, ProgramOptions, Reach};
 use onionskin::interp;
 use onionskin::ir::{Graph, Module, Weights};
 use onionskin::pass;
 use onionskin::tensor::Tensor;
+
+mod samples;
 
 /// A graph, the weights that it names, and the graph on a device.
 struct Case {
@@ -54,15 +56,7 @@ impl Case {
 }
 
 fn device() -> Option<Device> {
-    match Device::open(DeviceChoice::Auto) {
-        Ok(device) => Some(device),
-        Err(error) => {
-            let required = std::env::var("REQUIRE_GPU").is_ok_and(|value| value == "1");
-            assert!(!required, "no adapter: {error}");
-            println!("skipped: no adapter: {error}");
-            None
-        }
-    }
+    samples::device(Reach::Whole)
 }
 
 fn bool(value: bool) -> Tensor {

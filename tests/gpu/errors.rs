@@ -59,6 +59,8 @@ fn too_large_bindings_name_the_slot_and_the_node() {
         "{temporary}"
     );
     assert!(temporary.contains("node1, in (layer1)"), "{temporary}");
+    assert!(temporary.contains("binds at most 134217728"), "{temporary}");
+    assert!(error.advice().is_some());
     assert!(program.launch_with(&sizes, &[]).is_err());
     assert!(program.footprint(&[("B".into(), i64::MAX)].into()).is_err());
 }

@@ -56,13 +56,23 @@ pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
 /// Every value must have a type that the device can store, and every weight must fit a binding.
 fn check_types(graph: &Graph, capabilities: &Capabilities) -> Result<()> {
     let mut errors = Vec::new();
-    for info in &graph.values {
-        match Storage::of(info.ty.dtype, capabilities) {
-            Err(error) => errors.push(error.at(&info.name)),
-            Ok(storage) => errors.extend(check_weight(info, storage, capabilities)),
-        }
+    for (id, info) in (0..).map(ValueId).zip(&graph.values) {
+        let error = match Storage::of(info.ty.dtype, capabilities) {
+            Err(error) => Some(error.at(&info.name)),
+            Ok(storage) => check_weight(info, storage, capabilities),
+        };
+        errors.extend(error.map(|error| error.at_place(&place_of(graph, id))));
     }
     Error::all(errors).map_or(Ok(()), Err)
+}
+
+/// Where a value is made, or used first if no node makes it.
+fn place_of(graph: &Graph, id: ValueId) -> Place {
+    let node = graph
+        .nodes
+        .iter()
+        .find(|node| node.results.contains(&id) || node.operands().contains(&id));
+    node.map(|node| node.place.clone()).unwrap_or_default()
 }
 
 fn check_weight(
@@ -80,7 +90,8 @@ fn check_weight(
         .min(capabilities.max_buffer_size);
     (bytes > limit).then(|| {
         Error::plan(format!(
-            "the weight {name} takes {bytes} bytes, the device binds at most {limit}"
+            "the weight {name} takes {bytes} bytes as {}, the device binds at most {limit}",
+            info.ty
         ))
         .help(
             "run on a device with larger bindings or on the host, or split the weight in the model",
