@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::activity::Activity;
 use super::inputs::Inputs;
 use super::{Outcome, output};
 use crate::compare::{Difference, Tolerance, compare};
@@ -44,10 +45,13 @@ impl Compare {
             rtol: self.rtol,
             atol: self.atol,
         };
+        let activity = Activity::new(self.json);
+        activity.step("reading and importing the model");
         let (model, device) = (Model::open(&self.model)?, Device::open(&self.device)?);
-        let got = model
-            .compile(&device, &CompileOptions::default())?
-            .call(&arguments)?;
+        let session = model.compile(&device, &activity.compile_options())?;
+        activity.step(format!("running on {device}"));
+        let got = session.call(&arguments)?;
+        activity.step("finding out what is right");
         let expected = self.expected(&model, &arguments)?;
         let differences = match self.against {
             Some(_) => compare(&Item::Tuple(tensors(&got)), &expected, tolerance),
@@ -57,8 +61,10 @@ impl Compare {
         let culprit = if passed {
             None
         } else {
+            activity.step("looking for the first value that differs");
             first_divergence(&model, &device, "forward", &arguments, tolerance)?
         };
+        drop(activity);
         self.print(&device, &differences, culprit.as_ref());
         Ok(if passed { Outcome::Yes } else { Outcome::No })
     }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use indicatif::HumanBytes;
 
+use super::activity::Activity;
 use super::inputs::Inputs;
 use super::{Outcome, output};
 use crate::Model;
@@ -29,12 +31,20 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(&self) -> Result<Outcome> {
         let start = Instant::now();
-        let module = import(&self.model, &self.inputs)?;
+        let activity = Activity::new(self.json);
+        let module = import(&self.model, &self.inputs, &activity)?;
         let path = self
             .output
             .clone()
             .unwrap_or_else(|| self.model.with_extension("json"));
+        let bytes: usize = module
+            .weights
+            .values()
+            .map(|tensor| tensor.bytes().len())
+            .sum();
+        activity.step(format!("writing {} of weights", HumanBytes(bytes as u64)));
         module.save(&path)?;
+        drop(activity);
         let ms = start.elapsed().as_secs_f64() * 1e3;
         let (nodes, weights) = (
             module
@@ -60,8 +70,14 @@ impl Import {
 }
 
 /// Opens a model and imports it for the inputs that were given, or for those that the archive remembers.
-pub(super) fn import(path: &std::path::Path, inputs: &Inputs) -> Result<Module> {
+pub(super) fn import(
+    path: &std::path::Path,
+    inputs: &Inputs,
+    activity: &Activity,
+) -> Result<Module> {
+    activity.step(format!("reading {}", path.display()));
     let model = Model::open(path)?;
+    activity.step("importing the graph");
     if inputs.is_empty() {
         model.import()
     } else {

@@ -3,6 +3,7 @@
 //! Exit codes: 0 success; 1 the command ran and the answer is no (outputs differ, cases failed); 2 wrong usage; 3 anything
 //! else that went wrong, such as a malformed file or an unsupported operator.
 
+mod activity;
 mod compare;
 mod demo;
 mod devices;

@@ -1,8 +1,6 @@
 //! What the commands print.
 
-use std::io::{IsTerminal, Write};
-
-use indicatif::{ProgressBar, ProgressStyle};
+use std::io::Write;
 
 use crate::error::Error;
 
@@ -32,16 +30,4 @@ pub(super) fn report(error: &Error) {
             note(&format!("  help: {help}"));
         }
     }
-}
-
-/// A progress bar on standard error; hidden where that is no terminal.
-pub(super) fn progress(length: usize, what: &str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(length as u64);
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg} {eta}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.set_message(what.to_string());
-    bar
 }

@@ -5,12 +5,13 @@ use std::time::Instant;
 
 use clap::Args;
 
+use super::activity::Activity;
 use super::inputs::Inputs;
 use super::{Outcome, output};
 use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::tensor::Tensor;
-use crate::{CompileOptions, Device, Model, tensor_file};
+use crate::{Device, Model, tensor_file};
 
 /// Run a model on inputs.
 #[derive(Args)]
@@ -41,8 +42,12 @@ impl Run {
         let arguments = self.inputs.read()?;
         let device = Device::open(&self.device)?;
         let start = Instant::now();
-        let session = Model::open(&self.model)?.compile(&device, &CompileOptions::default())?;
+        let activity = Activity::new(self.json);
+        activity.step("reading and importing the model");
+        let session = Model::open(&self.model)?.compile(&device, &activity.compile_options())?;
+        activity.step("running");
         let result = session.call(&arguments)?;
+        drop(activity);
         let ms = start.elapsed().as_secs_f64() * 1e3;
         let outputs = named_outputs(&result);
         if let Some(path) = &self.output {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::activity::Activity;
 use super::import::import;
 use super::inputs::Inputs;
 use super::{Outcome, output};
@@ -38,10 +39,13 @@ pub(super) struct Show {
 
 impl Show {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let mut module = import(&self.model, &self.inputs)?;
+        let activity = Activity::new(false);
+        let mut module = import(&self.model, &self.inputs, &activity)?;
         if self.optimized {
+            activity.step("optimising the graph");
             module = pass::optimize_module(&module)?;
         }
+        drop(activity);
         let all = !(self.signature || self.weights || self.operators || self.dot);
         for graph in &module.graphs {
             if self.signature {

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::activity::Activity;
 use super::{Outcome, json_failed, output};
 use crate::cases::{self, CaseArchive, CaseRef, CaseSet};
 use crate::compare::{Difference, compare};
@@ -200,7 +201,8 @@ impl Test {
         let jobs = self.jobs.unwrap_or(available).clamp(1, cases.len());
         let next = Mutex::new(0..cases.len());
         let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let bar = output::progress(cases.len(), "cases");
+        let activity = Activity::new(self.json);
+        activity.count(cases.len(), "cases");
         let outcomes = Mutex::new(Outcomes::default());
         std::thread::scope(|scope| {
             for _ in 0..jobs {
@@ -209,9 +211,9 @@ impl Test {
                     while let Some(index) = take() {
                         let Some(case) = cases.get(index) else { break };
                         let answer = self.ask(&mut worker, index, case);
-                        bar.inc(1);
+                        activity.advance();
                         if self.json {
-                            bar.suspend(|| print_json(&answer.verdict));
+                            print_json(&answer.verdict);
                         }
                         let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
                         outcomes.verdicts.push((index, answer.verdict));
@@ -220,7 +222,7 @@ impl Test {
                 });
             }
         });
-        bar.finish_and_clear();
+        drop(activity);
         let mut outcomes = outcomes
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);

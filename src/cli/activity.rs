@@ -1,0 +1,83 @@
+//! What a command is doing, on a line of standard error that is there while it does it.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+
+use crate::CompileOptions;
+use crate::gpu::Progress;
+
+/// A line that tells steps; hidden where standard error is no terminal. It is gone when the command is done with it.
+pub(super) struct Activity {
+    bar: ProgressBar,
+}
+
+impl Activity {
+    /// `quiet` hides the line on a terminal too: for output that programs read.
+    pub(super) fn new(quiet: bool) -> Activity {
+        let is_shown = !quiet && std::io::stderr().is_terminal();
+        let bar = if is_shown {
+            ProgressBar::new_spinner()
+        } else {
+            ProgressBar::hidden()
+        };
+        // Steps shorter than this are not seen at all.
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Activity { bar }
+    }
+
+    /// A step of unknown length.
+    pub(super) fn step(&self, what: impl Into<String>) {
+        self.bar.set_style(style("{spinner} {msg} {elapsed}"));
+        self.bar.reset_elapsed();
+        self.bar.set_message(what.into());
+    }
+
+    /// A step of so many parts, which [`Activity::advance`] counts.
+    pub(super) fn count(&self, length: usize, what: &str) {
+        self.bar
+            .set_style(style("{bar:40} {pos}/{len} {msg} {eta}"));
+        self.bar.set_length(length as u64);
+        self.bar.set_message(what.to_string());
+    }
+
+    /// One part more is done.
+    pub(super) fn advance(&self) {
+        self.bar.inc(1);
+    }
+
+    /// Options by which compiling shows its kernels and the bytes of weights.
+    pub(super) fn compile_options(&self) -> CompileOptions {
+        let bar = self.bar.clone();
+        CompileOptions {
+            progress: Some(Arc::new(move |progress| show(&bar, progress))),
+            ..CompileOptions::default()
+        }
+    }
+}
+
+impl Drop for Activity {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn show(bar: &ProgressBar, progress: Progress) {
+    match progress {
+        Progress::Pipelines { done, total } => {
+            bar.set_style(style("{bar:40} {pos}/{len} kernels {msg}"));
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+        }
+        Progress::Weights { done, total } => {
+            let (done, total) = (HumanBytes(done), HumanBytes(total));
+            bar.set_message(format!("{done} of {total} of weights"));
+        }
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
