@@ -10,7 +10,7 @@ use super::report::{Outcome, Report, Run};
 use super::{Allow, Finding, Id, Severity, Subject, Traced};
 use crate::compare::Difference;
 use crate::dtype::DType;
-use crate::error::{Error, Kind, Place, Result};
+use crate::error::{Error, Kind, Result};
 use crate::interp;
 use crate::ir::{Graph, Module};
 use crate::item::{Item, flatten};
