@@ -23,6 +23,7 @@ mod scope;
 mod signature;
 mod tensor;
 mod tree;
+mod upgrade;
 mod view;
 mod write;
 

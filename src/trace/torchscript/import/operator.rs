@@ -22,6 +22,7 @@ impl Importer<'_> {
             let result = self.container(short, &arguments)?;
             return Ok(result.unwrap_or(Datum::Unknown));
         }
+        let arguments = self.upgraded(name, arguments)?;
         let builtin = namespace == "aten" || namespace == "prim";
         if builtin && let Some(result) = self.builtin(short, &arguments)? {
             return Ok(result);
@@ -217,13 +218,20 @@ fn tensor_name(name: &str) -> Option<&'static str> {
     })
 }
 
+const LEFT_OUT: &str = "torch.jit.optimize_for_inference leaves such weights out of the file, and PyTorch can't load it either: \
+    save the module as it was before, or as torch.jit.freeze makes it";
+
 fn no_overload(name: &str, arguments: &Arguments) -> Error {
     let candidates: Vec<&str> = aten::overloads(name)
         .flat_map(|operator| operator.row.schemas.iter().copied())
         .filter(|schema| schema.starts_with(name))
         .collect();
     if candidates.is_empty() {
-        return Error::unsupported(format!("the operator {name}"));
+        let error = Error::unsupported(format!("the operator {name}"));
+        return match name {
+            "prim::ConstantMKLDNNTensor" => error.help(LEFT_OUT),
+            _ => error,
+        };
     }
     let given = arguments.positional.iter().map(described);
     let named = arguments.named.iter();

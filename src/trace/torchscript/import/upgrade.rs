@@ -1,0 +1,61 @@
+//! Operators that changed their meaning. The version of an archive says which meaning a call has; PyTorch calls what it
+//! does about these its upgraders.
+
+use crate::error::Result;
+
+use super::Importer;
+use super::call::Arguments;
+use super::datum::Datum;
+use super::number::Number;
+use super::operator::named_argument;
+
+/// `linspace` and `logspace` once had as many steps as this where none were given.
+const STEPS: i64 = 100;
+
+impl Importer<'_> {
+    /// A call as today's archives would write it.
+    pub(super) fn upgraded(&mut self, name: &str, mut arguments: Arguments) -> Result<Arguments> {
+        match (name, self.archive.version()) {
+            ("aten::div" | "aten::div_", ..4) if self.divides_integers(&arguments)? => {
+                let mode = Datum::str("trunc");
+                arguments.named.push(("rounding_mode".into(), mode));
+            }
+            ("aten::full", ..5) if is_none(named_argument(&arguments, "dtype").as_ref()) => {
+                if let Some(Datum::Number(fill)) = arguments.positional.get_mut(1) {
+                    *fill = fill.to_float();
+                }
+            }
+            ("aten::linspace", ..8) | ("aten::logspace", ..9) => give_steps(&mut arguments),
+            _ => {}
+        }
+        Ok(arguments)
+    }
+
+    /// True for a tensor of integers over a tensor or number of such.
+    fn divides_integers(&mut self, arguments: &Arguments) -> Result<bool> {
+        let [Datum::Tensor(tensor), other] = arguments.positional.as_slice() else {
+            return Ok(false);
+        };
+        let is_float = match other {
+            Datum::Tensor(other) => self.ty(other)?.dtype.is_float(),
+            Datum::Number(number) => number.is_float(),
+            _ => true,
+        };
+        Ok(!is_float && !self.ty(tensor)?.dtype.is_float())
+    }
+}
+
+fn is_none(value: Option<&Datum>) -> bool {
+    matches!(value, None | Some(Datum::None))
+}
+
+fn give_steps(arguments: &mut Arguments) {
+    let steps = Datum::Number(Number::int(STEPS));
+    let by_name = arguments.named.iter_mut().find(|(name, _)| name == "steps");
+    match (by_name, arguments.positional.get_mut(2)) {
+        (_, Some(given @ Datum::None)) => *given = steps,
+        (Some((_, given @ Datum::None)), _) => *given = steps,
+        (None, None) => arguments.named.push(("steps".into(), steps)),
+        _ => {}
+    }
+}
