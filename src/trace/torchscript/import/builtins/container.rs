@@ -63,7 +63,7 @@ impl Importer<'_> {
         found.cloned().ok_or_else(missing)
     }
 
-    fn known_index(&mut self, index: &Datum) -> Result<i64> {
+    pub(super) fn known_index(&mut self, index: &Datum) -> Result<i64> {
         match index {
             Datum::Number(number) => Ok(number.concrete(self.builder().symbols())?.to_i64()),
             Datum::Tensor(tensor) if tensor.number().is_some() => match tensor.number() {
@@ -115,6 +115,7 @@ impl Importer<'_> {
                 let part = self.slice_items(&items, bounds)?;
                 self.list(part)
             }
+            ("all" | "any", []) => return self.all_or_any(name, &items),
             _ => return Ok(None),
         }))
     }
@@ -171,6 +172,21 @@ impl Importer<'_> {
             _ => return Ok(None),
         }
         Ok(Some(Datum::List(list.clone())))
+    }
+
+    /// Python's `all` or `any` of known numbers.
+    fn all_or_any(&mut self, name: &str, items: &[Datum]) -> Result<Option<Datum>> {
+        let mut truths = Vec::with_capacity(items.len());
+        for item in items {
+            let Datum::Number(number) = item else {
+                return Ok(None);
+            };
+            truths.push(number.truth(self.builder().symbols())?);
+        }
+        Ok(Some(Datum::bool(match name {
+            "all" => truths.iter().all(|truth| *truth),
+            _ => truths.iter().any(|truth| *truth),
+        })))
     }
 
     fn sort(&mut self, list: &Rc<List>, descending: bool) -> Result<()> {

@@ -40,10 +40,7 @@ impl Importer<'_> {
             ("startswith", [Datum::Str(other)]) => Datum::bool(text.starts_with(&**other)),
             ("endswith", [Datum::Str(other)]) => Datum::bool(text.ends_with(&**other)),
             ("__contains__", [Datum::Str(other)]) => Datum::bool(text.contains(&**other)),
-            ("find", [Datum::Str(other)]) => {
-                let found = text.find(&**other).and_then(|at| i64::try_from(at).ok());
-                Datum::int(found.unwrap_or(-1))
-            }
+            ("find", [Datum::Str(other), bounds @ ..]) => self.find_text(text, other, bounds)?,
             ("replace", [Datum::Str(from), Datum::Str(to)]) => {
                 Datum::str(&text.replace(&**from, to))
             }
@@ -63,6 +60,21 @@ impl Importer<'_> {
             _ => return Ok(None),
         };
         Ok(Some(result))
+    }
+
+    /// `text.find(wanted, start, end)`. Bounds count bytes, and an end of -1 is the whole text, unlike Python's.
+    fn find_text(&mut self, text: &str, wanted: &str, bounds: &[Datum]) -> Result<Datum> {
+        let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+        let mut bound = |index: usize, default: i64, from_end: i64| {
+            let given = bounds.get(index).map(|bound| self.known_index(bound));
+            let bound = given.transpose()?.unwrap_or(default);
+            let bound = if bound < 0 { bound + from_end } else { bound };
+            Ok(usize::try_from(bound.clamp(0, length)).unwrap_or(0))
+        };
+        let (start, end) = (bound(0, 0, length)?, bound(1, -1, length + 1)?);
+        let part = text.get(start..end).and_then(|part| part.find(wanted));
+        let found = part.and_then(|at| i64::try_from(start + at).ok());
+        Ok(Datum::int(found.unwrap_or(-1)))
     }
 
     /// `"{} and {}".format(…)`
