@@ -312,6 +312,14 @@ impl Builder {
         }
     }
 
+    /// The name of a weight; none for other values.
+    pub(super) fn weight_name(&self, id: ValueId) -> Option<String> {
+        match &self.state.borrow().graph.values.get(id.index())?.definition {
+            Definition::Weight(name) => Some(name.clone()),
+            _ => None,
+        }
+    }
+
     /// Gives a result of a node a name that it does not have yet.
     pub(super) fn rename_result(&self, id: ValueId, wanted: &str) {
         let is_other = self

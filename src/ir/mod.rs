@@ -11,6 +11,7 @@ mod dictionary;
 mod dot;
 mod graph;
 pub mod json;
+mod part;
 mod region;
 pub mod rewrite;
 pub mod text;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::shape::TensorType;
 
 use super::builder::Builder;
 use super::graph::{Argument, Definition, Graph, Node, Op, ValueId};
@@ -79,6 +80,22 @@ pub fn everywhere(graph: &Graph, pass: &mut dyn FnMut(&Graph) -> Result<Graph>) 
     pass(&graph)
 }
 
+impl Builder {
+    /// Adds a node like one of another graph: of the same operation, on arguments of this graph.
+    pub(super) fn repeat(
+        &self,
+        op: &Op,
+        arguments: Vec<Argument>,
+        results: Vec<TensorType>,
+    ) -> Result<Vec<Value<'_>>> {
+        match op {
+            Op::Primitive(primitive) => self.try_apply(primitive.clone(), arguments),
+            Op::Call(name) => Ok(self.call(name, arguments, results)),
+            Op::Region(region) => Ok(self.region((**region).clone(), arguments, results)),
+        }
+    }
+}
+
 impl<'g> Replay<'_, 'g> {
     /// The new value of an old one. Weights appear when they are first used.
     pub fn value(&mut self, old: ValueId) -> Value<'g> {
@@ -133,11 +150,7 @@ impl<'g> Replay<'_, 'g> {
             .iter()
             .map(|result| self.graph.ty(*result).clone())
             .collect();
-        match &node.op {
-            Op::Primitive(primitive) => self.builder.try_apply(primitive.clone(), arguments),
-            Op::Call(name) => Ok(self.builder.call(name, arguments, types)),
-            Op::Region(region) => Ok(self.builder.region((**region).clone(), arguments, types)),
-        }
+        self.builder.repeat(&node.op, arguments, types)
     }
 
     /// The nodes of a region's body on new values; what replaces its results. Sizes become those of the graph that is made.

@@ -2,6 +2,8 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::interp;
+use crate::ir::{ValueId, Weights};
 
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
@@ -175,7 +177,31 @@ impl Importer<'_> {
         };
         let id = value.reshape(Vec::new()).id();
         builder.check()?;
-        Ok(Datum::Dynamic(kind, self.new_tensor(id)))
+        match self.constant_number(kind, id)? {
+            Some(number) => Ok(Datum::Number(number)),
+            None => Ok(Datum::Dynamic(kind, self.new_tensor(id))),
+        }
+    }
+
+    /// The number that a scalar is if it depends on weights alone.
+    fn constant_number(&mut self, kind: Kind, id: ValueId) -> Result<Option<Number>> {
+        let Some(part) = self.builder().constant_part(id) else {
+            return Ok(None);
+        };
+        let mut weights = Weights::new();
+        for (name, _) in part.weights() {
+            if let Some(record) = self.shared.records.get(name) {
+                weights.insert(name.to_string(), self.archive.tensor(record)?);
+            }
+        }
+        // What can't be computed here is left to fail when the graph runs.
+        let result = interp::run(&part, &weights, &[]).ok();
+        let result = result.and_then(|tensors| tensors.into_iter().next());
+        Ok(result.and_then(|tensor| match kind {
+            Kind::Bool => Some(Number::Bool(*tensor.to_i64().first()? != 0)),
+            Kind::Int => Some(Number::int(*tensor.to_i64().first()?)),
+            Kind::Float => Some(Number::Float(*tensor.to_f64().first()?)),
+        }))
     }
 
     /// How many steps `range(start, stop, step)` has.

@@ -7,7 +7,7 @@ use crate::shape::wrap_dim;
 
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
-use crate::trace::torchscript::import::datum::Datum;
+use crate::trace::torchscript::import::datum::{Datum, Kind};
 use crate::trace::torchscript::import::number::Number;
 use crate::trace::torchscript::import::tensor::TensorRef;
 
@@ -16,6 +16,13 @@ impl Importer<'_> {
         let answer = match (name, arguments.positional.as_slice()) {
             ("__is__", [a, b]) => is_same(a, b),
             ("__isnot__", [a, b]) => !is_same(a, b),
+            ("type", [Datum::Device(device)]) => {
+                let kind = device.split(':').next().unwrap_or_default();
+                return Ok(Some(Datum::str(kind)));
+            }
+            ("equal", [Datum::Tensor(a), Datum::Tensor(b)]) => {
+                return self.equal(&a.clone(), &b.clone()).map(Some);
+            }
             (_, [Datum::Tensor(tensor), rest @ ..]) => {
                 return self.question_of_tensor(name, &tensor.clone(), rest);
             }
@@ -61,6 +68,22 @@ impl Importer<'_> {
             ("element_size", _) => Datum::int(ty.dtype.size()),
             _ => Datum::bool(false),
         }))
+    }
+
+    /// Whether two tensors have one shape and equal elements.
+    fn equal(&mut self, a: &TensorRef, b: &TensorRef) -> Result<Datum> {
+        let (ours, theirs) = (self.ty(a)?.shape, self.ty(b)?.shape);
+        let mut same = ours.len() == theirs.len();
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            same = same && self.builder().symbols().equal(ours, theirs)?;
+        }
+        if !same {
+            return Ok(Datum::bool(false));
+        }
+        let pair = vec![Datum::Tensor(a.clone()), Datum::Tensor(b.clone())];
+        let equal = self.tensor_operator("aten::eq", pair.into())?;
+        let all = self.tensor_operator("aten::all", vec![equal].into())?;
+        self.converted(Kind::Bool, &all)
     }
 
     fn at_axis(&mut self, sizes: &[Dim], axis: &Datum) -> Result<Datum> {
