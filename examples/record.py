@@ -67,7 +67,7 @@ class RecordError(Exception):
 
 
 def record(model, inputs, out_dir, *, name, more_inputs=(), method="trace", export=False, label=None,
-           stateful=False, dynamic=None, group="own", source="seeded random weights"):
+           stateful=False, dynamic=None, prepare=None, group="own", source="seeded random weights"):
     """Writes `<out_dir>/<name>/` and returns its path.
 
     model        an nn.Module, a function of tensors, or a traced or scripted module
@@ -77,6 +77,7 @@ def record(model, inputs, out_dir, *, name, more_inputs=(), method="trace", expo
     export       True: also write model.pt2 by torch.export (with the sizes of `inputs` baked in)
     label        label of the first set
     stateful     True: a call changes the module's attributes; the sets are to be run in order on one instance
+    prepare      what is done to the archived module before it is saved, e.g. torch.jit.freeze
     dynamic      what varies between the sets, in words, e.g. ["batch", "length"]
     group        a word to sort cases by
     source       where the weights come from, in words
@@ -87,6 +88,7 @@ def record(model, inputs, out_dir, *, name, more_inputs=(), method="trace", expo
     archived, kind = archive_of(model, _arguments(inputs), method, check=not stateful)
     if stateful:
         archived.load_state_dict(eager.state_dict())  # tracing called the module once
+    archived = prepare(archived) if prepare else archived
     sets = [(label or ("traced inputs" if kind == "trace" else "first"), _arguments(inputs))]
     sets += labelled(more_inputs).items()
 

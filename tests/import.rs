@@ -145,11 +145,50 @@ fn models() {
     both("models");
 }
 
+/// Archives that PyTorch 1.13 to 2.15 wrote all give what they gave there, none is refused.
 #[test]
-#[ignore = "replays thousands of calls, which test the dictionary rather than the importer"]
-fn operators() {
-    both("ops");
+fn versions() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cases/versions");
+    let cases = cases::find(&folder).unwrap();
+    for version in ["1.13.1", "2.0.1", "2.6.0", "2.10.0", "2.15.0"] {
+        let of_version = cases.iter().filter(|case| case.name.ends_with(version));
+        assert!(2 < of_version.count(), "few cases of {version}");
+    }
+    let failures = cases.iter().filter_map(|case| match outcome(case) {
+        Outcome::Passed(_) => None,
+        other => Some(format!("{}: {other:?}", case.name)),
+    });
+    let failures: Vec<String> = failures.collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
+
+/// What PyTorch itself can't read back is refused with what to do about it.
+#[test]
+fn weights_that_optimisation_left_out() {
+    let records = vec![
+        ("m/version".into(), b"3".to_vec()),
+        ("m/constants.pkl".into(), b"\x80\x02).".to_vec()),
+        ("m/data.pkl".into(), ROOT.to_vec()),
+        ("m/code/__torch__.py".into(), OPTIMISED.as_bytes().to_vec()),
+    ];
+    let archive = Archive::from_bytes(zip(records)).unwrap();
+    let error = import(&archive, &ImportOptions::forward(vec![tensor("f32[2]")])).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported);
+    assert!(error.advice().unwrap().contains("torch.jit.freeze"));
+}
+
+/// A module of class `__torch__.M` without attributes, pickled.
+const ROOT: &[u8] = b"\x80\x02c__torch__\nM\n)\x81}b.";
+
+const OPTIMISED: &str = "\
+class M(Module):
+  __parameters__ = []
+  __buffers__ = []
+  def forward(self: __torch__.M,
+    x: Tensor) -> Tensor:
+    weight = ops.prim.ConstantMKLDNNTensor()
+    return torch.add(x, weight)
+";
 
 fn fixture(name: &str) -> Archive {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/archives");

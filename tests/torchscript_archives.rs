@@ -133,8 +133,9 @@ fn for_each_archive(corpus: &Path, mut visit: impl FnMut(&str, Vec<u8>)) {
             fs::read(&path).expect("a model"),
         );
     }
-    for folder in ["ops", "programs"] {
-        for path in list(&corpus.join(folder)) {
+    let folders = ["ops", "programs", "versions"].map(|folder| corpus.join(folder));
+    for folder in folders.iter().filter(|folder| folder.is_dir()) {
+        for path in list(folder) {
             let bytes = fs::read(&path).expect("cases");
             let mut zip = zip::ZipArchive::new(Cursor::new(bytes)).expect("a ZIP file of cases");
             for index in 0..zip.len() {
