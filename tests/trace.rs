@@ -7,7 +7,12 @@
     reason = "tests fail by panicking and say what they skip"
 )]
 
+mod random;
+mod sample_calls;
+
 #[path = "trace/basics.rs"]
 mod basics;
 #[path = "trace/control.rs"]
 mod control;
+#[path = "trace/methods.rs"]
+mod methods;

@@ -7,8 +7,9 @@ mod scopes;
 mod sizes;
 pub mod torchscript;
 
+pub use crate::kw;
 pub use native::{
     Arg, Forward, Method, Module, Tensor, TraceOptions, Tree, allow, call, cond, freeze,
-    is_tracing, load_state_dict, scan, state, trace, trace_module, trace_with, while_loop,
+    is_tracing, load_state_dict, ops, scan, state, trace, trace_module, trace_with, while_loop,
 };
 pub use sizes::Sizes;

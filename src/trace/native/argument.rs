@@ -81,6 +81,12 @@ impl<T: Clone + Into<Arg>> From<&[T]> for Arg {
     }
 }
 
+impl<T: Clone + Into<Arg>> From<&Vec<T>> for Arg {
+    fn from(items: &Vec<T>) -> Arg {
+        items.as_slice().into()
+    }
+}
+
 impl<T: Clone + Into<Arg>, const N: usize> From<&[T; N]> for Arg {
     fn from(items: &[T; N]) -> Arg {
         items.as_slice().into()

@@ -14,9 +14,36 @@ use super::tensor::Tensor;
 /// What fails is remembered in the results; there is always at least one.
 #[track_caller]
 pub fn call(name: &str, positional: Vec<Arg>, named: Vec<(&str, Arg)>) -> Vec<Tensor> {
+    let operators = aten::overloads(&format!("aten::{name}")).collect();
+    dispatch(name, operators, &positional, &named)
+}
+
+/// Calls the first of some operators (`aten.softmax.int`) that takes the arguments.
+#[track_caller]
+pub(super) fn call_operators(
+    names: &[&str],
+    positional: Vec<Arg>,
+    named: Vec<(&str, Arg)>,
+) -> Vec<Tensor> {
+    let operators = names.iter().filter_map(|name| aten::operator(name).ok());
+    let operators: Vec<&Operator> = operators.collect();
+    let name = operators
+        .first()
+        .map(|operator| operator.schema.name.as_str());
+    dispatch(name.unwrap_or_default(), operators, &positional, &named)
+}
+
+#[track_caller]
+fn dispatch(
+    name: &str,
+    operators: Vec<&'static Operator>,
+    positional: &[Arg],
+    named: &[(&str, Arg)],
+) -> Vec<Tensor> {
     let place = recorder::caller();
-    let results = Call::resolve(name, &positional, &named);
-    let results = results.and_then(|call| call.run(&place));
+    let call = Call::resolve(&operators, positional, named);
+    let call = call.ok_or_else(|| misfit(name, &operators, named));
+    let results = call.and_then(|call| call.run(&place));
     results.unwrap_or_else(|error| {
         let error = error.at_place(&place);
         recorder::fail(error.clone());
@@ -32,7 +59,12 @@ struct Call {
 }
 
 impl Call {
-    fn resolve(name: &str, positional: &[Arg], named: &[(&str, Arg)]) -> Result<Call> {
+    /// The call of the first operator that takes the arguments.
+    fn resolve(
+        operators: &[&'static Operator],
+        positional: &[Arg],
+        named: &[(&str, Arg)],
+    ) -> Option<Call> {
         let mut tensors = Vec::new();
         let positional = positional.iter();
         let positional = positional.map(|argument| argument.number_tensors(&mut tensors));
@@ -40,16 +72,13 @@ impl Call {
         let named = named.iter();
         let named = named.map(|(name, argument)| (*name, argument.number_tensors(&mut tensors)));
         let named: Vec<(&str, Argument)> = named.collect();
-        for operator in aten::overloads(&format!("aten::{name}")) {
-            if let Some(arguments) = assign(operator, &positional, &named) {
-                return Ok(Call {
-                    operator,
-                    arguments,
-                    tensors,
-                });
-            }
-        }
-        Err(no_overload(name))
+        operators.iter().find_map(|operator| {
+            Some(Call {
+                operator,
+                arguments: assign(operator, &positional, &named)?,
+                tensors: tensors.clone(),
+            })
+        })
     }
 
     fn run(self, place: &Place) -> Result<Vec<Tensor>> {
@@ -116,15 +145,46 @@ fn convert(parameter: &Parameter, argument: &Argument) -> Option<Argument> {
     })
 }
 
-fn no_overload(name: &str) -> Error {
-    let base = format!("aten::{name}");
-    let overloads = aten::overloads(&base);
-    let schemas: Vec<String> = overloads
-        .map(|operator| operator.schema.to_string())
-        .collect();
-    if schemas.is_empty() {
+/// Why no operator takes the arguments.
+fn misfit(name: &str, operators: &[&'static Operator], named: &[(&str, Arg)]) -> Error {
+    if operators.is_empty() {
         return Error::unsupported(format!("there is no operator {name}"));
     }
-    let error = Error::operator(format!("{name} does not take these arguments"));
-    error.help(format!("it takes {}", schemas.join(" or ")))
+    let parameters = operators
+        .iter()
+        .flat_map(|operator| &operator.schema.parameters);
+    let known: Vec<&str> = parameters
+        .map(|parameter| parameter.name.as_str())
+        .collect();
+    let schemas = operators.iter().map(|operator| operator.schema.to_string());
+    let takes = format!("it takes {}", schemas.collect::<Vec<_>>().join(" or "));
+    match named.iter().find(|(name, _)| !known.contains(name)) {
+        None => Error::operator(format!("{name} does not take these arguments")).help(takes),
+        Some((unknown, _)) => {
+            let error = Error::operator(format!("{name} has no argument {unknown}"));
+            let similar = closest(unknown, &known);
+            error.help(similar.map_or(takes, |known| format!("did you mean {known}?")))
+        }
+    }
+}
+
+/// The word that differs least from another, if it is similar at all.
+fn closest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
+    let distances = words.iter().map(|known| (edits(word, known), *known));
+    let nearest = distances.min()?;
+    (nearest.0 <= word.len().div_ceil(3)).then_some(nearest.1)
+}
+
+/// How many letters are put in, left out or replaced from one word to another.
+fn edits(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
+    for (index, a) in from.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
+        for (column, b) in to.chars().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
 }

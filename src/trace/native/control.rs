@@ -267,7 +267,7 @@ impl Scan {
     fn detached(&self) -> Scan {
         Scan {
             shape: self.shape.clone(),
-            leaves: self.leaves.iter().map(Tensor::detach).collect(),
+            leaves: self.leaves.iter().map(Tensor::unrecorded).collect(),
             length: self.length.clone(),
         }
     }
@@ -327,7 +327,7 @@ impl Carried {
 
     /// The state, apart from any trace.
     fn detached<S: Tree>(&self) -> Result<S> {
-        let leaves: Vec<Tensor> = self.leaves.iter().map(Tensor::detach).collect();
+        let leaves: Vec<Tensor> = self.leaves.iter().map(Tensor::unrecorded).collect();
         S::rebuild(&self.shape, &leaves, "the state")
     }
 

@@ -102,7 +102,7 @@ impl Tensor {
     }
 
     /// The same value, apart from any trace.
-    pub(super) fn detach(&self) -> Tensor {
+    pub(super) fn unrecorded(&self) -> Tensor {
         Tensor::new(self.value(), Origin::Host)
     }
 

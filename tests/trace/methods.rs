@@ -1,0 +1,220 @@
+//! A method or function for every operator.
+
+use std::collections::BTreeMap;
+
+use onionskin::aten::{self, Composite, Operator};
+use onionskin::dim::Bindings;
+use onionskin::dtype::DType;
+use onionskin::error::{Error, Result};
+use onionskin::interp;
+use onionskin::ir::{Argument, Builder, Weights};
+use onionskin::kw;
+use onionskin::tensor::Tensor as HostTensor;
+use onionskin::trace::{Arg, Tensor, call, native, ops, trace};
+
+use super::sample_calls::{arguments, at, inputs, parse, sizes};
+
+fn example(shape: &[usize]) -> Tensor {
+    let count = shape.iter().product::<usize>();
+    let data = (0..count).map(|i| i as f32 / 4.0 - 1.0);
+    Tensor::from_vec(shape, data.collect())
+}
+
+fn floats(tensor: &Tensor) -> Vec<f32> {
+    tensor.to_vec().unwrap()
+}
+
+#[test]
+fn every_operator_has_a_method_or_a_function() {
+    let mut found = BTreeMap::new();
+    for binding in native::bindings() {
+        for operator in binding.operators {
+            let other = found.insert(*operator, binding.name);
+            assert_eq!(other, None, "{operator} has two methods");
+        }
+    }
+    let names: Vec<&str> = aten::operators().map(|operator| &*operator.name).collect();
+    let missing: Vec<_> = names
+        .iter()
+        .filter(|name| !found.contains_key(*name))
+        .collect();
+    let unknown: Vec<_> = found.keys().filter(|name| !names.contains(name)).collect();
+    assert!(
+        missing.is_empty() && unknown.is_empty(),
+        "{missing:?} {unknown:?}"
+    );
+}
+
+#[test]
+fn sample_calls_compute_and_are_recorded() {
+    let mut failures = Vec::new();
+    for row in aten::rows() {
+        for case in row.cases {
+            if let Err(error) = check(row, case) {
+                failures.push(format!("{} ({case}): {error}", row.schemas[0]));
+            }
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{}:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
+
+/// The same call through the interpreter, through the tracer, and through the graph that it recorded.
+fn check(row: &Composite, case: &str) -> Result<()> {
+    let (operator, texts) = parse(row, case)?;
+    let texts = at(&texts, &sizes(2, 8));
+    let builder = Builder::new("case");
+    let arguments = arguments(&builder, operator, &texts)?;
+    let operands = builder.finish(&[], Vec::new(), None)?;
+    let operands = inputs(&operands, &Bindings::new())?;
+    let wanted = interp::call(operator, &arguments, &operands, &Bindings::new())?;
+    let tensors: Vec<Tensor> = operands.iter().cloned().map(Tensor::from).collect();
+    let found = values(&native_call(operator, &arguments, &tensors))?;
+    if found != wanted {
+        return Err(Error::internal("computes something else"));
+    }
+    if tensors.is_empty() {
+        return Ok(());
+    }
+    let function = |tensors: Vec<Tensor>| native_call(operator, &arguments, &tensors);
+    let traced = trace(tensors, function)?;
+    let graph = traced.graph("forward")?;
+    if interp::run(graph, &Weights::new(), &operands)? != wanted {
+        return Err(Error::internal("records something else"));
+    }
+    Ok(())
+}
+
+fn values(tensors: &[Tensor]) -> Result<Vec<HostTensor>> {
+    tensors.iter().map(Tensor::to_host).collect()
+}
+
+fn native_call(operator: &Operator, arguments: &[Argument], tensors: &[Tensor]) -> Vec<Tensor> {
+    let parameters = operator.schema.parameters.iter().zip(arguments);
+    let (named, positional): (Vec<_>, Vec<_>) =
+        parameters.partition(|(parameter, _)| parameter.keyword_only);
+    let positional = positional
+        .into_iter()
+        .map(|(_, argument)| arg(argument, tensors));
+    let named = named.into_iter();
+    let named = named.map(|(parameter, argument)| (&*parameter.name, arg(argument, tensors)));
+    call(&operator.schema.name, positional.collect(), named.collect())
+}
+
+fn arg(argument: &Argument, tensors: &[Tensor]) -> Arg {
+    match argument {
+        Argument::Value(id) => Arg::Tensor(tensors[id.index()].clone()),
+        Argument::Number(number) => Arg::Number(*number),
+        Argument::Size(size) => Arg::Size(size.clone()),
+        Argument::Str(text) => Arg::Str(text.clone()),
+        Argument::List(items) => Arg::List(items.iter().map(|item| arg(item, tensors)).collect()),
+        Argument::None => Arg::None,
+    }
+}
+
+#[test]
+fn methods_take_what_pytorch_takes() {
+    let x = example(&[2, 3]);
+    assert_eq!(floats(&x.relu()), [0.0, 0.0, 0.0, 0.0, 0.0, 0.25]);
+    assert_eq!(floats(&x.add(1.0)), floats(&(&x + 1.0)));
+    assert_eq!(floats(&x.add_with(&x, kw!(alpha = 2))), floats(&(&x * 3.0)));
+    assert_eq!(floats(&x.sum()), [-2.25]);
+    assert_eq!(floats(&x.sum_dim([1])), [-2.25, 0.0]);
+    let kept = x.sum_dim_with(-1, kw!(keepdim = true, dtype = DType::F64));
+    assert_eq!((kept.rank(), kept.dtype()), (2, DType::F64));
+    let (values, indices) = x.max_dim(1);
+    assert_eq!(floats(&values), [-0.5, 0.25]);
+    assert_eq!(indices.to_vec::<i64>().unwrap(), [2, 2]);
+    let parts = x.split_with(2, kw!(dim = 1));
+    assert_eq!(parts.len(), 2);
+    assert_eq!(floats(&ops::cat_with(&parts, kw!(dim = 1))), floats(&x));
+    assert_eq!(ops::stack(&[&x, &x]).rank(), 3);
+    assert_eq!(floats(&x.gt(0.0).where_(&x, 0.0)), floats(&x.relu()));
+    assert_eq!(floats(&ops::arange_start(1, 3).to(DType::F32)), [1.0, 2.0]);
+    assert_eq!(floats(&ops::einsum("ij,ij->i", &[&x, &x])).len(), 2);
+    assert_eq!(
+        x.reshape([x.dim(1), x.dim(0)]).shape(),
+        [3.into(), 2.into()]
+    );
+    assert_eq!(
+        floats(&x.index([Arg::None, ops::arange(1).into()])).len(),
+        2
+    );
+    assert_eq!(floats(&ops::pow(2.0, &x.abs())).len(), 6);
+    assert_eq!(floats(&ops::clone(&x)), floats(&x));
+}
+
+#[test]
+fn an_argument_of_an_unknown_name_is_told_with_a_similar_one() {
+    let x = example(&[1, 1, 3, 3]);
+    let result = x.conv2d_with(&example(&[1, 1, 2, 2]), kw!(strides = [2, 2]));
+    let error = result.error().unwrap();
+    assert_eq!(error.message(), "conv2d has no argument strides");
+    assert_eq!(error.advice(), Some("did you mean stride?"));
+    let error = x.softmax_with(1, kw!(colour = "red")).error().unwrap();
+    assert!(error.advice().unwrap().contains("ScalarType? dtype=None"));
+    let (values, indices) = x.max_dim(7);
+    assert!(values.error().is_some() && indices.error().is_some());
+}
+
+/// Counterpart: `test_inplace_flags`, `test_inplace_copy`.
+#[test]
+fn in_place_methods_make_a_handle_stand_for_the_result() {
+    let function = |mut x: Tensor| {
+        let before = x.clone();
+        x.add_(1.0).mul_(&before).relu_();
+        let mut rows = x.clone();
+        rows.copy_(&before.sum());
+        x.transpose_(0, 1);
+        (x, rows, before)
+    };
+    let (x, rows, before) = function(example(&[2, 3]));
+    let wanted = floats(&((&before + 1.0) * &before).relu().t());
+    assert_eq!(floats(&x), wanted);
+    assert_eq!(floats(&rows), [-2.25; 6]);
+    let traced = trace(example(&[2, 3]), function).unwrap();
+    let (x, _, _): (Tensor, Tensor, Tensor) = traced.call(example(&[2, 3])).unwrap();
+    assert_eq!(floats(&x), wanted);
+}
+
+#[test]
+fn in_place_methods_keep_dtype_and_shape() {
+    let mut counts = Tensor::from_vec([2], vec![1i64, 2]);
+    counts.mul_(2).sub_(Tensor::scalar(1i32));
+    assert_eq!(
+        (counts.dtype(), counts.to_vec::<i64>().unwrap()),
+        (DType::I64, vec![1, 3])
+    );
+    let error = counts.clone().add_(0.5).error().unwrap();
+    assert_eq!(error.message(), "f32[2] can't be written to i64[2]");
+    let error = counts.add_(example(&[3, 2])).error().unwrap();
+    assert!(error.message().contains("can't be written"), "{error}");
+    let error = example(&[2]).add_(example(&[3, 2])).error().unwrap();
+    assert_eq!(
+        error.message(),
+        "f32[3, 2] is written to f32[2] of another shape"
+    );
+}
+
+#[test]
+fn every_node_has_the_line_of_its_method() {
+    let first = line!() + 2;
+    let function = |x: Tensor| {
+        let y = x.softmax(1);
+        y.max_dim_with(0, kw!(keepdim = true))
+    };
+    let traced = trace(example(&[2, 3]), function).unwrap();
+    let nodes = &traced.graph("forward").unwrap().nodes;
+    let places = nodes
+        .iter()
+        .map(|node| node.place.location.as_ref().unwrap());
+    let lines: Vec<u32> = places
+        .inspect(|place| assert!(place.file.ends_with("methods.rs"), "{}", place.file))
+        .map(|place| place.line)
+        .collect();
+    assert_eq!(lines, [first, first + 1]);
+}
