@@ -123,6 +123,34 @@ pub fn flatten(signature: &[Input], arguments: &[Item]) -> Result<Vec<Tensor>> {
     Ok(found.into_iter().map(|(_, tensor)| tensor).collect())
 }
 
+/// The tensors of states in the order of a graph's inputs; an error names the state for which the graph was not made.
+pub fn flatten_states(reads: &[Input], states: &[Item]) -> Result<Vec<Tensor>> {
+    let mut pairs = reads.iter().zip(states);
+    match pairs.find(|(read, state)| lacks_value(&read.tree, state)) {
+        Some((read, _)) => Err(Error::input(format!(
+            "the state {} is none, for which the graph was not made",
+            read.name
+        ))),
+        None => flatten(reads, states),
+    }
+}
+
+/// True if a value is none where a graph was made for another: a state is never left out, as an argument may be.
+fn lacks_value(tree: &Tree, item: &Item) -> bool {
+    match (tree, item) {
+        (Tree::Constant(constant), Item::None) => *constant != Constant::None,
+        (Tree::Tuple(trees) | Tree::List(trees), Item::Tuple(items) | Item::List(items)) => trees
+            .iter()
+            .zip(items)
+            .any(|(tree, item)| lacks_value(tree, item)),
+        (Tree::Dict(trees), Item::Dict(items)) => trees
+            .iter()
+            .zip(items)
+            .any(|((_, tree), (_, item))| lacks_value(tree, item)),
+        _ => false,
+    }
+}
+
 fn match_tree(
     tree: &Tree,
     item: &Item,

@@ -16,6 +16,7 @@
 mod bisect;
 mod device;
 mod session;
+mod state;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ pub use session::{CompileOptions, Session, Variant};
 use crate::error::{Error, Result, Trail};
 use crate::ir::{Constant, Module};
 use crate::item::Item;
-use crate::trace::torchscript::{Archive, ImportOptions, InputSpec, import};
+use crate::trace::torchscript::{Archive, Entry, ImportOptions, InputSpec, import};
+use state::States;
 
 /// A model: an archive that was traced or scripted by PyTorch, or a graph that was imported before.
 ///
@@ -92,6 +94,25 @@ impl Model {
         self.import_with(&ImportOptions::forward(
             arguments.iter().map(example).collect(),
         ))
+    }
+
+    /// The graph of one method, made for example arguments, else for those that the archive holds, and for states as they
+    /// are now. A model of ready graphs gives all of them.
+    fn import_entry(
+        &self,
+        method: &str,
+        arguments: Option<&[Item]>,
+        states: &States,
+    ) -> Result<Module> {
+        let entry = Entry {
+            method: method.to_string(),
+            inputs: arguments.map(|arguments| arguments.iter().map(example).collect()),
+        };
+        self.import_with(&ImportOptions {
+            entries: vec![entry],
+            states: states.examples(),
+            ..ImportOptions::default()
+        })
     }
 
     /// The graphs and weights.

@@ -46,6 +46,10 @@ fn apply(test: &str, text: &str) -> Result<String> {
             }
             Ok("no findings\n".into())
         }
+        "verify_module" => {
+            with_weights(text, module)?.verify()?;
+            Ok("no findings\n".into())
+        }
         "json" => json_reads_back(&with_weights(text, module)?),
         "dot" => Ok(module.graphs.iter().map(onionskin::ir::to_dot).collect()),
         "fold_weights" => Ok(pass::fold_weights(&with_weights(text, module)?)?.to_string()),
@@ -64,6 +68,7 @@ fn reads_back(module: &Module) -> Result<String> {
     let text = module.to_string();
     let again: Module = text.parse()?;
     assert!(again.graphs == module.graphs, "{text}");
+    assert!(again.states == module.states, "{text}");
     assert_eq!(again.to_string(), text);
     Ok(text)
 }
@@ -72,6 +77,7 @@ fn json_reads_back(module: &Module) -> Result<String> {
     let text = module.to_json("weights.safetensors")?;
     let again = Module::from_json(text.as_bytes())?;
     assert!(again.graphs == module.graphs, "{text}");
+    assert!(again.states == module.states, "{text}");
     let again = Module {
         weights: module.weights.clone(),
         ..again

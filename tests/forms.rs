@@ -73,7 +73,7 @@ fn traced_modules_are_read_back() {
         // Bodies made for symbolic sizes may round otherwise than those that the oracle makes for the sizes at hand.
         let lowered = Module {
             graphs: vec![pass::decompose(&module.graphs[0]).unwrap()],
-            weights: module.weights.clone(),
+            ..module.clone()
         };
         assert_eq!(
             run(&small, &arguments),

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::activity::Activity;
 use super::{Outcome, json_failed, output};
-use crate::cases::{self, CaseArchive, CaseRef, CaseSet};
+use crate::cases::{self, CaseArchive, CaseRef};
 use crate::compare::{Difference, compare};
 use crate::error::{Error, Result};
 use crate::gpu::{DeviceChoice, DeviceOptions, Translated};
@@ -448,7 +448,7 @@ fn summary(differences: &[(String, Difference)]) -> (bool, Option<String>, Optio
     )
 }
 
-/// Runs every set of a case on one session and compares every output.
+/// Runs the calls of every set on one session, in order, and compares every output.
 fn replay(case: &CaseRef, device: &Device) -> Result<Vec<(String, Difference)>> {
     let case = case.load()?;
     let model = match &case.archive {
@@ -458,14 +458,16 @@ fn replay(case: &CaseRef, device: &Device) -> Result<Vec<(String, Difference)>> 
     let session = model.compile(device, &CompileOptions::default())?;
     let mut differences = Vec::new();
     for set in &case.sets {
-        refuse_state(set)?;
+        let in_set = |error: Error| match set.label.as_str() {
+            "" => error,
+            label => error.at(format!("set {label:?}")),
+        };
+        for method in &set.before {
+            session.call_method(method, &[]).map_err(in_set)?;
+        }
         for call in &set.calls {
-            let got = session
-                .call(&call.inputs)
-                .map_err(|error| match set.label.as_str() {
-                    "" => error,
-                    label => error.at(format!("set {label:?}")),
-                })?;
+            let got = session.call_method(&call.method, &call.inputs);
+            let got = got.map_err(in_set)?;
             let label = if set.label.is_empty() {
                 String::new()
             } else {
@@ -480,19 +482,4 @@ fn replay(case: &CaseRef, device: &Device) -> Result<Vec<(String, Difference)>> 
         }
     }
     Ok(differences)
-}
-
-/// Sets that need several methods or state between calls are not replayed yet.
-fn refuse_state(set: &CaseSet) -> Result<()> {
-    let other = set
-        .before
-        .iter()
-        .chain(set.calls.iter().map(|call| &call.method))
-        .find(|method| *method != "forward");
-    match other {
-        Some(method) => Err(Error::unsupported(format!(
-            "the case calls {method}; only forward is replayed"
-        ))),
-        None => Ok(()),
-    }
 }

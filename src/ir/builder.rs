@@ -12,7 +12,7 @@ use crate::shape::{Shape, TensorType};
 use crate::symbols::{Guard, Symbols};
 
 use super::graph::{Argument, Definition, Graph, Node, Op, Region, ValueId, ValueInfo};
-use super::tree::{Input, Tree};
+use super::tree::{Constant, Input, Tree};
 use super::value::{Number, Value};
 
 /// Makes a graph, node by node, through [`Value`] handles that read like tensors.
@@ -336,6 +336,12 @@ impl Builder {
         }
     }
 
+    /// Says how states are made of the last inputs and, after the graph has ended, of the last outputs.
+    pub fn set_states(&self, reads: Vec<Input>, writes: Vec<Input>) {
+        let mut state = self.state.borrow_mut();
+        (state.graph.reads, state.graph.writes) = (reads, writes);
+    }
+
     /// Ends the graph with these outputs; the remembered error, if there is one.
     pub fn finish(
         self,
@@ -450,6 +456,10 @@ pub(super) fn resolve(graph: &mut Graph, symbols: &Symbols) {
     resolve_sizes(graph, symbols);
     let tree = graph.output_tree.take();
     graph.output_tree = tree.map(|tree| resolve_tree(tree, symbols));
+    for state in &mut graph.writes {
+        let tree = std::mem::replace(&mut state.tree, Tree::Constant(Constant::None));
+        state.tree = resolve_tree(tree, symbols);
+    }
     graph.hints = symbols.hints();
     graph.guards = symbols.guards();
 }
@@ -473,7 +483,7 @@ fn resolve_tree(tree: Tree, symbols: &Symbols) -> Tree {
         Tree::Size(dim) => {
             let dim = symbols.resolve(&dim);
             match dim.as_const() {
-                Some(number) => Tree::Constant(super::tree::Constant::Number(Scalar::Int(number))),
+                Some(number) => Tree::Constant(Constant::Number(Scalar::Int(number))),
                 None => Tree::Size(dim),
             }
         }

@@ -1,6 +1,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Place, Result};
 use crate::op::Primitive;
@@ -32,6 +34,21 @@ pub struct Module {
     pub graphs: Vec<Graph>,
     /// Every weight that a graph names.
     pub weights: Weights,
+    /// What outlives a call, each under a name of its own.
+    pub states: Vec<State>,
+}
+
+/// A value that the graphs of a module read and write, and that is kept between calls.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// The attribute's path: `decoder.hidden`.
+    pub name: String,
+    /// What it is before the first call.
+    pub initial: Tree,
+    /// The weights that the tensors of `initial` are, by their numbers there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub weights: Vec<String>,
 }
 
 impl Module {
@@ -75,6 +92,10 @@ pub struct Graph {
     pub input_trees: Vec<Input>,
     /// How the user's result is made of the outputs.
     pub output_tree: Option<Tree>,
+    /// How the states that the graph reads are made of the last inputs.
+    pub reads: Vec<Input>,
+    /// How what it leaves in states is made of the last outputs.
+    pub writes: Vec<Input>,
 }
 
 /// A value's name, type and origin.
@@ -155,6 +176,7 @@ impl PartialEq for Graph {
         (&a.name, &a.hints, &a.guards, &a.values) == (&b.name, &b.hints, &b.guards, &b.values)
             && (&a.inputs, &a.nodes, &a.outputs) == (&b.inputs, &b.nodes, &b.outputs)
             && (&a.input_trees, &a.output_tree) == (&b.input_trees, &b.output_tree)
+            && (&a.reads, &a.writes) == (&b.reads, &b.writes)
     }
 }
 
@@ -219,6 +241,11 @@ impl From<Dim> for Argument {
             Argument::Number(Scalar::Int(number))
         })
     }
+}
+
+fn tensors_of(states: &[Input]) -> usize {
+    let tensors = states.iter().map(|state| state.tree.tensors().len());
+    tensors.sum()
 }
 
 impl Node {
@@ -332,12 +359,15 @@ impl Graph {
                 .output_tree
                 .clone()
                 .filter(|_| !self.has_plain_outputs()),
+            reads: self.reads.clone(),
+            writes: self.writes.clone(),
         }
     }
 
     /// True if each input is an argument of its own, of its name.
     pub fn has_plain_inputs(&self) -> bool {
-        self.input_trees.is_empty() || self.input_trees == self.plain_inputs()
+        self.reads.is_empty()
+            && (self.input_trees.is_empty() || self.input_trees == self.plain_inputs())
     }
 
     /// Arguments that are the inputs, by their names.
@@ -353,7 +383,8 @@ impl Graph {
     /// True if the result is the output, or the tuple of the outputs.
     pub fn has_plain_outputs(&self) -> bool {
         let plain = self.plain_outputs();
-        self.output_tree.as_ref().is_none_or(|tree| *tree == plain)
+        let is_plain = |tree: &Tree| *tree == plain;
+        self.writes.is_empty() && self.output_tree.as_ref().is_none_or(is_plain)
     }
 
     /// The result that is the output, or the tuple of the outputs.
@@ -377,6 +408,16 @@ impl Graph {
                 primitive.map_sizes(size);
             }
         }
+    }
+
+    /// How many inputs make up the user's arguments; those of states follow.
+    pub fn argument_count(&self) -> usize {
+        self.inputs.len() - tensors_of(&self.reads)
+    }
+
+    /// How many outputs make up the user's result; those of states follow.
+    pub fn result_count(&self) -> usize {
+        self.outputs.len() - tensors_of(&self.writes)
     }
 
     /// How often each value is read, as an operand or an output.

@@ -117,6 +117,7 @@ pub fn print(module: &Module, weights_file: &str, dictionary: &dyn Dictionary) -
             file: weights_file.to_string(),
             tensors,
         }),
+        states: module.states.clone(),
         graphs: module
             .graphs
             .iter()
@@ -146,6 +147,7 @@ pub fn parse(text: &[u8], dictionary: &dyn Dictionary) -> Result<(Module, Option
     let module = Module {
         graphs,
         weights: Weights::new(),
+        states: document.states,
     };
     Ok((module, document.weights))
 }

@@ -3,7 +3,8 @@
 //! A [`Graph`] is functional, statically typed, in static single assignment form. A node is a [`Primitive`], a call of an
 //! ATen operator (a row of [`crate::aten`], kept by name until the `decompose` pass), or a [`Region`] of structured control
 //! flow. An argument is a value, a number written in place, a symbolic size, or, for calls, a list, text or `none`.
-//! A [`Module`] is one or more graphs over one set of weights.
+//! A [`Module`] is one or more graphs over one set of weights and of [`State`]s. To a graph a state is an input, an output
+//! or both, behind those of the user; who runs the graph keeps it from call to call.
 
 mod assemble;
 mod builder;
@@ -23,7 +24,7 @@ pub use builder::Builder;
 pub use dictionary::{Dictionary, Parameter, Style};
 pub use dot::to_dot;
 pub use graph::{
-    Argument, Definition, Graph, Module, Node, Op, Region, ValueId, ValueInfo, Weights,
+    Argument, Definition, Graph, Module, Node, Op, Region, State, ValueId, ValueInfo, Weights,
 };
 pub use tree::{Constant, Input, Tree};
 pub(crate) use value::result_type;

@@ -61,6 +61,7 @@ pub fn replay(
             outputs.push(replay.value(*output).id());
         }
     }
+    builder.set_states(graph.reads.clone(), graph.writes.clone());
     builder.finish(
         &outputs,
         graph.input_trees.clone(),

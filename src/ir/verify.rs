@@ -7,8 +7,9 @@
 //! 5. Result types are what primitives, regions and operators say they are, without assumptions that no guard writes down.
 //! 6. A call has one argument for each parameter of an operator that is known.
 //! 7. Nested graphs keep these rules too.
-//! 8. Trees of arguments hold each input once; the result's tree holds outputs.
-//! 9. Weights are in the module, of the type that the graph says.
+//! 8. Trees of arguments and of states that are read hold each input once, states the last; trees of the result and of states
+//!    that are written hold outputs. Graphs that are nested have no states.
+//! 9. Weights are in the module, of the type that the graph says; so are states, whose first values are weights and constants.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -41,6 +42,7 @@ pub fn verify_module(module: &Module, dictionary: &dyn Dictionary) -> Result<()>
         }
         findings.extend(of_graph);
     }
+    check_states(module, &mut findings);
     Error::all(findings).map_or(Ok(()), Err)
 }
 
@@ -63,6 +65,9 @@ fn check(graph: &Graph, dictionary: &dyn Dictionary, depth: usize) -> Vec<Error>
     };
     if graph.name.is_empty() {
         checker.report("the graph has no name");
+    }
+    if depth > 0 && !(graph.reads.is_empty() && graph.writes.is_empty()) {
+        checker.report("a nested graph has states");
     }
     checker.definitions();
     checker.names();
@@ -100,6 +105,32 @@ fn check_weights(graph: &Graph, weights: &Weights, findings: &mut Vec<Error>) {
     }
     for body in graph.nodes.iter().flat_map(Node::bodies) {
         check_weights(body, weights, findings);
+    }
+}
+
+fn check_states(module: &Module, findings: &mut Vec<Error>) {
+    let mut names = HashSet::new();
+    for state in &module.states {
+        let name = &state.name;
+        if !names.insert(name) {
+            findings.push(finding(format!("two states are named {name}")));
+        }
+        let numbers = state.initial.tensors();
+        if !numbers.into_iter().eq(0..state.weights.len()) || !state.initial.sizes().is_empty() {
+            let message = format!("the first value of the state {name} is not of its weights");
+            findings.push(finding(message));
+        }
+        let mut weights = state.weights.iter();
+        if let Some(weight) = weights.find(|name| !module.weights.contains_key(*name)) {
+            findings.push(finding(format!("there is no weight {weight}")));
+        }
+    }
+    for graph in &module.graphs {
+        let mut used = graph.reads.iter().chain(&graph.writes);
+        if let Some(state) = used.find(|state| !names.contains(&state.name)) {
+            let message = format!("there is no state {}", state.name);
+            findings.push(finding(message).at(format!("graph {}", graph.name)));
+        }
     }
 }
 
@@ -264,13 +295,24 @@ impl<'a> Checker<'a> {
                 self.report(format!("two arguments are named {}", input.name));
             }
         }
-        let trees = graph.input_trees.iter().map(|input| &input.tree);
-        let mut found: Vec<usize> = trees.clone().flat_map(Tree::tensors).collect();
+        let arguments = graph.input_trees.iter().map(|input| &input.tree);
+        let read = graph.reads.iter().map(|state| &state.tree);
+        let mut found: Vec<usize> = arguments.clone().flat_map(Tree::tensors).collect();
         found.sort_unstable();
-        if !graph.input_trees.is_empty() && !found.into_iter().eq(0..graph.inputs.len()) {
-            self.report("the arguments do not hold each input once");
+        found.extend(read.clone().flat_map(Tree::tensors));
+        let says_inputs = !(graph.input_trees.is_empty() && graph.reads.is_empty());
+        if says_inputs && !found.into_iter().eq(0..graph.inputs.len()) {
+            self.report("arguments and states do not hold each input once");
         }
-        let results = graph.output_tree.iter().flat_map(Tree::tensors);
+        let written = graph.writes.iter().map(|state| &state.tree);
+        let left = written.clone().flat_map(Tree::tensors);
+        let first = graph.outputs.len().checked_sub(left.clone().count());
+        if !first.is_some_and(|first| left.eq(first..graph.outputs.len())) {
+            self.report("what is left in states is not in the last outputs, each once");
+        }
+        let trees = arguments.chain(read).chain(written.clone());
+        let results = graph.output_tree.iter().chain(written);
+        let results = results.flat_map(Tree::tensors);
         for index in results.filter(|index| graph.outputs.len() <= *index) {
             self.report(format!(
                 "the result holds output {index}, which there is not"

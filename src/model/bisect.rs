@@ -26,8 +26,7 @@ pub fn first_divergence(
         keep: Keep::Everything,
         ..CompileOptions::default()
     };
-    let variant = model.compile(device, &options)?.variant(arguments)?;
-    let inputs = variant.flatten(arguments)?;
+    let (variant, inputs) = model.compile(device, &options)?.prepare(arguments)?;
     let Some(program) = &variant.program else {
         return Ok(None);
     };

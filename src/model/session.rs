@@ -1,12 +1,13 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::state::States;
 use super::{Device, Model, no_fit};
 use crate::dim::Bindings;
 use crate::error::{Error, Kind, Result};
 use crate::gpu::{Input, Keep, Program, ProgramOptions, Progress, Run};
 use crate::interp;
 use crate::ir::{Graph, Module, Weights};
-use crate::item::{Item, flatten};
+use crate::item::{Item, flatten, flatten_states};
 use crate::pass;
 use crate::tensor::Tensor;
 
@@ -41,6 +42,7 @@ pub struct Session {
     device: Device,
     options: CompileOptions,
     variants: Mutex<Vec<Arc<Variant>>>,
+    states: Mutex<States>,
 }
 
 /// A graph that serves some sizes, ready to run.
@@ -55,6 +57,9 @@ pub struct Variant {
     pub program: Option<Program>,
 }
 
+/// Variants that are kept; states that take ever new numbers make ever new ones.
+const MOST_VARIANTS: usize = 64;
+
 impl Session {
     pub(super) fn new(model: Model, device: Device, options: CompileOptions) -> Result<Session> {
         let session = Session {
@@ -62,15 +67,19 @@ impl Session {
             device,
             options,
             variants: Mutex::default(),
+            states: Mutex::default(),
         };
-        match session.model.import() {
+        let mut states = States::default();
+        let method = session.options.entry.as_str();
+        match session.model.import_entry(method, None, &states) {
             Ok(module) => {
-                session.add(&module)?;
+                session.add(method, &module, &mut states)?;
             }
             // An archive without example inputs is imported for the first call's.
             Err(error) if session.model.can_reimport() && error.kind() == Kind::Input => {}
             Err(error) => return Err(error),
         }
+        *lock(&session.states) = states;
         Ok(session)
     }
 
@@ -79,32 +88,44 @@ impl Session {
         &self.device
     }
 
-    /// Runs on tensors in the order of the graph's inputs and returns the tensors of its outputs.
+    /// Runs on tensors in the order of the graph's inputs and returns the tensors of its outputs; states go without saying.
     ///
     /// # Errors
     /// The inputs fit no graph of the model, or the device failed.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let arguments: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
-        let variant = self.variant_for(&arguments, |variant| variant.bind(inputs).map(drop))?;
-        variant.run(inputs)
+        let given = |_: &Variant| Ok(inputs.to_vec());
+        self.perform(
+            &self.options.entry,
+            &arguments,
+            &given,
+            |variant, inputs| {
+                let outputs = variant.run(inputs)?;
+                let count = variant.graph.result_count();
+                Ok((outputs.iter().take(count).cloned().collect(), outputs))
+            },
+        )
     }
 
-    /// Like [`Session::run`], without blocking the thread while a GPU works; the host works at once.
+    /// Like [`Session::run`], without blocking the thread while a GPU works; the host works at once, and so do models with
+    /// states.
     ///
     /// # Errors
     /// As [`Session::run`].
     pub async fn run_async(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let arguments: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
-        let variant = self.variant_for(&arguments, |variant| variant.bind(inputs).map(drop))?;
+        let given = |_: &Variant| Ok(inputs.to_vec());
+        let (variant, inputs) = {
+            let mut states = lock(&self.states);
+            self.variant_for(&self.options.entry, &arguments, &given, &mut states)?
+        };
         match &variant.program {
-            Some(program) => {
+            Some(program) if !variant.has_states() => {
                 let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
-                program
-                    .launch_with(&variant.bind(inputs)?, &hosted)?
-                    .read_async()
-                    .await
+                let run = program.launch_with(&variant.bind(&inputs)?, &hosted)?;
+                run.read_async().await
             }
-            None => variant.run(inputs),
+            _ => self.run(&inputs[..variant.graph.argument_count()]),
         }
     }
 
@@ -112,14 +133,19 @@ impl Session {
     /// come from the host or from buffers of the same device.
     ///
     /// # Errors
-    /// The session runs on the host, or as [`Session::run`]. A graph is not made anew for inputs on the device.
+    /// The session runs on the host, the model has states, or as [`Session::run`]. A graph is not made anew for inputs on
+    /// the device.
     pub fn launch(&self, inputs: &[Input]) -> Result<Run> {
         let mut refusal = None;
-        for variant in self.variants() {
+        for variant in self.variants_of(&self.options.entry) {
             let Some(program) = &variant.program else {
                 return Err(Error::usage("the host has no buffers to share")
                     .help("open a GPU, or use Session::run"));
             };
+            if variant.has_states() {
+                return Err(Error::usage("a model with states cannot be launched")
+                    .help("use Session::run, which keeps them"));
+            }
             let shapes: Vec<&[usize]> = inputs.iter().map(Input::shape).collect();
             match variant.graph.bind(&shapes) {
                 Ok(bindings) => return program.launch_with(&bindings, inputs),
@@ -134,61 +160,137 @@ impl Session {
     /// # Errors
     /// As [`Session::run`]; the message names the argument that does not fit the signature.
     pub fn call(&self, arguments: &[Item]) -> Result<Item> {
-        self.variant(arguments)?.call(arguments)
+        self.call_method(&self.options.entry, arguments)
     }
 
-    /// The variant that serves a call; made if there is none yet.
+    /// Calls a method of the model, or an entry graph of this name. All methods see the same states.
+    ///
+    /// # Errors
+    /// As [`Session::call`]; the model has no such method.
+    pub fn call_method(&self, method: &str, arguments: &[Item]) -> Result<Item> {
+        let given = |variant: &Variant| variant.flatten(arguments);
+        self.perform(method, arguments, &given, |variant, inputs| {
+            let outputs = variant.run(inputs)?;
+            Ok((variant.result(inputs, &outputs)?, outputs))
+        })
+    }
+
+    /// What a state holds now; none if there is no such state.
+    pub fn state(&self, name: &str) -> Option<Item> {
+        lock(&self.states).get(name).ok()
+    }
+
+    /// Gives every state the value that it had before the first call.
+    pub fn reset(&self) {
+        lock(&self.states).reset();
+    }
+
+    /// The variant that serves a call, made if there is none yet, and the call's tensors in the order of its graph's inputs.
     ///
     /// # Errors
     /// As [`Session::call`].
-    pub fn variant(&self, arguments: &[Item]) -> Result<Arc<Variant>> {
-        self.variant_for(arguments, |variant| {
-            variant.bind(&variant.flatten(arguments)?).map(drop)
-        })
+    pub fn prepare(&self, arguments: &[Item]) -> Result<(Arc<Variant>, Vec<Tensor>)> {
+        let given = |variant: &Variant| variant.flatten(arguments);
+        let mut states = lock(&self.states);
+        self.variant_for(&self.options.entry, arguments, &given, &mut states)
     }
 
     /// The variants made so far.
     pub fn variants(&self) -> Vec<Arc<Variant>> {
-        self.variants
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.variants).clone()
+    }
+
+    fn variants_of(&self, method: &str) -> impl Iterator<Item = Arc<Variant>> {
+        let variants = self.variants().into_iter();
+        variants.filter(move |variant| variant.graph.name == method)
+    }
+
+    /// Runs a call, and keeps what it leaves in states. Calls that have states come one after the other.
+    fn perform<T>(
+        &self,
+        method: &str,
+        arguments: &[Item],
+        given: &dyn Fn(&Variant) -> Result<Vec<Tensor>>,
+        run: impl Fn(&Variant, &[Tensor]) -> Result<(T, Vec<Tensor>)>,
+    ) -> Result<T> {
+        if let Some((variant, inputs)) = self.stateless(method, given) {
+            return Ok(run(&variant, &inputs)?.0);
+        }
+        let mut states = lock(&self.states);
+        let (variant, inputs) = self.variant_for(method, arguments, given, &mut states)?;
+        if !variant.has_states() {
+            drop(states);
+            return Ok(run(&variant, &inputs)?.0);
+        }
+        let (value, outputs) = run(&variant, &inputs)?;
+        states.set(variant.written(&inputs, &outputs)?);
+        Ok(value)
+    }
+
+    /// A variant that serves a call whatever the states are; such calls don't wait for each other.
+    fn stateless(
+        &self,
+        method: &str,
+        given: &dyn Fn(&Variant) -> Result<Vec<Tensor>>,
+    ) -> Option<(Arc<Variant>, Vec<Tensor>)> {
+        let mut variants = self
+            .variants_of(method)
+            .filter(|variant| !variant.has_states());
+        variants.find_map(|variant| {
+            let inputs = variant.accept(given, &States::default()).ok()?;
+            Some((variant, inputs))
+        })
     }
 
     fn variant_for(
         &self,
+        method: &str,
         arguments: &[Item],
-        accepts: impl Fn(&Variant) -> Result<()>,
-    ) -> Result<Arc<Variant>> {
+        given: &dyn Fn(&Variant) -> Result<Vec<Tensor>>,
+        states: &mut States,
+    ) -> Result<(Arc<Variant>, Vec<Tensor>)> {
         let mut refusal = None;
-        for variant in self.variants() {
-            match accepts(&variant) {
-                Ok(()) => return Ok(variant),
+        for variant in self.variants_of(method) {
+            match variant.accept(given, states) {
+                Ok(inputs) => return Ok((variant, inputs)),
                 Err(error) => refusal = Some(error),
             }
         }
         let first = refusal.is_none();
-        if !self.model.can_reimport() || !(self.options.respecialize || first) {
+        let imports = self.model.can_reimport() && (self.options.respecialize || first);
+        if !imports && !first {
             return Err(no_fit(refusal));
         }
-        let variant = self.add(&self.model.import_for(arguments)?)?;
-        accepts(&variant)?;
-        Ok(variant)
+        let module = self.model.import_entry(method, Some(arguments), states)?;
+        let variant = self.add(method, &module, states)?;
+        let inputs = variant.accept(given, states)?;
+        Ok((variant, inputs))
     }
 
-    fn add(&self, module: &Module) -> Result<Arc<Variant>> {
-        let variant = Arc::new(Variant::new(module, &self.device, &self.options)?);
-        self.variants
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(variant.clone());
+    fn add(&self, method: &str, module: &Module, states: &mut States) -> Result<Arc<Variant>> {
+        states.learn(module)?;
+        let variant = Arc::new(Variant::new(method, module, &self.device, &self.options)?);
+        let mut variants = lock(&self.variants);
+        if variants.len() >= MOST_VARIANTS {
+            variants.remove(0);
+        }
+        variants.push(variant.clone());
         Ok(variant)
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Variant {
-    fn new(module: &Module, device: &Device, options: &CompileOptions) -> Result<Variant> {
-        let graph = module.graph(&options.entry)?.clone();
+    fn new(
+        method: &str,
+        module: &Module,
+        device: &Device,
+        options: &CompileOptions,
+    ) -> Result<Variant> {
+        let graph = module.graph(method)?.clone();
         let Device::Gpu(gpu) = device else {
             let lowered = pass::decompose(&graph)?;
             return Ok(Variant {
@@ -201,10 +303,12 @@ impl Variant {
         let entry = Module {
             graphs: vec![graph.clone()],
             weights: module.weights.clone(),
+            states: Vec::new(),
         };
         let Module {
             mut graphs,
             weights,
+            ..
         } = pass::optimize_module(&entry)?;
         let lowered = graphs
             .pop()
@@ -253,12 +357,46 @@ impl Variant {
         }
     }
 
-    fn call(&self, arguments: &[Item]) -> Result<Item> {
-        let inputs = self.flatten(arguments)?;
-        let outputs = self.run(&inputs)?;
+    /// True if runs depend on earlier ones, or later ones on them.
+    pub fn has_states(&self) -> bool {
+        !(self.graph.reads.is_empty() && self.graph.writes.is_empty())
+    }
+
+    /// The inputs of a call, if the graph holds for them and for the states as they are.
+    fn accept(
+        &self,
+        given: &dyn Fn(&Variant) -> Result<Vec<Tensor>>,
+        states: &States,
+    ) -> Result<Vec<Tensor>> {
+        let read = self.graph.reads.iter();
+        let read: Vec<Item> = read
+            .map(|state| states.get(&state.name))
+            .collect::<Result<_>>()?;
+        let mut inputs = given(self)?;
+        inputs.extend(flatten_states(&self.graph.reads, &read)?);
+        self.bind(&inputs)?;
+        Ok(inputs)
+    }
+
+    fn result(&self, inputs: &[Tensor], outputs: &[Tensor]) -> Result<Item> {
+        let tensors = || outputs.iter().take(self.graph.result_count()).cloned();
         match &self.graph.output_tree {
-            Some(tree) => Item::build(tree, &outputs, &self.bind(&inputs)?),
-            None => Ok(Item::Tuple(outputs.into_iter().map(Item::Tensor).collect())),
+            Some(tree) => Item::build(tree, outputs, &self.bind(inputs)?),
+            None => Ok(Item::Tuple(tensors().map(Item::Tensor).collect())),
         }
+    }
+
+    /// What a run has left in states.
+    fn written(&self, inputs: &[Tensor], outputs: &[Tensor]) -> Result<Vec<(String, Item)>> {
+        let sizes = self.bind(inputs)?;
+        let states = self.graph.writes.iter();
+        states
+            .map(|state| {
+                Ok((
+                    state.name.clone(),
+                    Item::build(&state.tree, outputs, &sizes)?,
+                ))
+            })
+            .collect()
     }
 }

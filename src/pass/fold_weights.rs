@@ -35,9 +35,13 @@ pub fn fold_weights(module: &Module) -> Result<Module> {
     graphs
         .iter()
         .for_each(|graph| collect_names(graph, &mut used));
+    used.extend(module.states.iter().flat_map(|state| state.weights.clone()));
     stock.weights.retain(|name, _| used.contains(name.as_str()));
-    let weights = stock.weights;
-    Ok(Module { graphs, weights })
+    Ok(Module {
+        graphs,
+        weights: stock.weights,
+        states: module.states.clone(),
+    })
 }
 
 fn collect_names(graph: &Graph, names: &mut BTreeSet<String>) {

@@ -63,6 +63,10 @@ pub fn optimize(graph: &Graph) -> Result<Graph> {
 /// Optimises every graph of a module, and computes what depends on weights alone.
 pub fn optimize_module(module: &Module) -> Result<Module> {
     let graphs = module.graphs.iter().map(optimize).collect::<Result<_>>()?;
-    let weights = module.weights.clone();
-    fold_weights(&Module { graphs, weights })
+    let (weights, states) = (module.weights.clone(), module.states.clone());
+    fold_weights(&Module {
+        graphs,
+        weights,
+        states,
+    })
 }

@@ -14,7 +14,7 @@ use crate::ir::assemble::{
     Assembly, WeightTypes, attributes, complete_call, primitive, split_call,
 };
 use crate::ir::dictionary::{Dictionary, Style};
-use crate::ir::graph::{Argument, Graph, Node, Op, Region, ValueId};
+use crate::ir::graph::{Argument, Graph, Node, Op, Region, State, ValueId};
 use crate::ir::tree::{Input, Tree};
 use crate::ir::verify::DEEPEST;
 
@@ -26,6 +26,8 @@ pub(super) struct Document {
     pub version: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<WeightsForm>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<State>,
     pub graphs: Vec<GraphForm>,
 }
 
@@ -50,10 +52,14 @@ pub(super) struct GraphForm {
     inputs: Vec<ValueForm>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     arguments: Vec<Input>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    reads: Vec<Input>,
     nodes: Vec<NodeForm>,
     outputs: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     result: Option<Tree>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    writes: Vec<Input>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -105,9 +111,11 @@ impl GraphForm {
             guards: graph.guards.clone(),
             inputs: graph.inputs.iter().map(value).collect(),
             arguments: graph.input_trees.clone(),
+            reads: graph.reads.clone(),
             nodes: graph.nodes.iter().map(node).collect(),
             outputs: outputs.collect(),
             result: graph.output_tree.clone(),
+            writes: graph.writes.clone(),
         }
     }
 
@@ -148,6 +156,7 @@ impl GraphForm {
         let mut graph = assembly.finish(outputs);
         graph.input_trees = self.arguments;
         graph.output_tree = self.result;
+        (graph.reads, graph.writes) = (self.reads, self.writes);
         Ok(graph)
     }
 }

@@ -1,11 +1,14 @@
 use serde_json::Value as Json;
 
 /// Lists whose items stand on a line each.
-const LISTS: [&str; 6] = [
+const LISTS: [&str; 9] = [
     "graphs",
     "guards",
     "inputs",
     "arguments",
+    "reads",
+    "writes",
+    "states",
     "nodes",
     "tensors",
 ];

@@ -8,7 +8,7 @@ use crate::symbols::{Guard, Relation};
 use super::scan::Scanner;
 use crate::ir::assemble::{Assembly, WeightTypes, is_symbol, primitive};
 use crate::ir::dictionary::Dictionary;
-use crate::ir::graph::{Argument, Graph, Module, Op, Region, ValueId, Weights};
+use crate::ir::graph::{Argument, Graph, Module, Op, Region, State, ValueId};
 use crate::ir::tree::{Input, Tree};
 use crate::ir::verify::DEEPEST;
 
@@ -20,17 +20,17 @@ pub fn parse_module(text: &str, dictionary: &dyn Dictionary) -> Result<Module> {
         weights: WeightTypes::new(),
         depth: 0,
     };
-    let mut graphs = Vec::new();
+    let mut module = Module::default();
     loop {
         parser.scanner.blank();
         match parser.scanner.peek() {
             None => break,
             _ if parser.scanner.eat("weight ") => parser.weight()?,
-            _ => graphs.push(parser.graph()?),
+            _ if parser.scanner.eat("state ") => module.states.push(parser.state()?),
+            _ => module.graphs.push(parser.graph()?),
         }
     }
-    let weights = Weights::new();
-    Ok(Module { graphs, weights })
+    Ok(module)
 }
 
 /// Reads one graph.
@@ -61,6 +61,8 @@ struct Properties {
     guards: Vec<Guard>,
     arguments: Vec<Input>,
     result: Option<Tree>,
+    reads: Vec<Input>,
+    writes: Vec<Input>,
 }
 
 impl<'a> Parser<'a> {
@@ -70,6 +72,35 @@ impl<'a> Parser<'a> {
         let ty = self.scanner.tensor_type()?;
         self.weights.insert(name, ty);
         Ok(())
+    }
+
+    /// `state h = #0 of $h`, `state count = 0`
+    fn state(&mut self) -> Result<State> {
+        let Input {
+            name,
+            tree: initial,
+        } = self.named_tree()?;
+        let mut weights = Vec::new();
+        if self.scanner.eat("of ") {
+            self.scanner.expect("$")?;
+            weights.push(self.scanner.name()?);
+            while self.scanner.eat(",") {
+                self.scanner.expect("$")?;
+                weights.push(self.scanner.name()?);
+            }
+        }
+        Ok(State {
+            name,
+            initial,
+            weights,
+        })
+    }
+
+    fn named_tree(&mut self) -> Result<Input> {
+        let name = self.scanner.name()?;
+        self.scanner.expect("=")?;
+        let tree = self.nested(Parser::tree)?;
+        Ok(Input { name, tree })
     }
 
     /// Goes one level deeper, but not without end.
@@ -108,14 +139,14 @@ impl<'a> Parser<'a> {
         }
         graph.input_trees = properties.arguments;
         graph.output_tree = properties.result;
+        (graph.reads, graph.writes) = (properties.reads, properties.writes);
         if self.depth == 0 {
-            if graph.input_trees.is_empty() {
+            if graph.input_trees.is_empty() && graph.reads.is_empty() {
                 graph.input_trees = graph.plain_inputs();
             }
-            graph.output_tree = graph
-                .output_tree
-                .take()
-                .or_else(|| Some(graph.plain_outputs()));
+            if graph.output_tree.is_none() && graph.writes.is_empty() {
+                graph.output_tree = Some(graph.plain_outputs());
+            }
         }
         Ok(graph)
     }
@@ -157,12 +188,9 @@ impl<'a> Parser<'a> {
             match word {
                 Some("size") if !defines => self.size_line(&mut properties.hints)?,
                 Some("guard") if !defines => properties.guards.push(self.guard()?),
-                Some("argument") if !defines => {
-                    let name = self.scanner.name()?;
-                    self.scanner.expect("=")?;
-                    let tree = self.nested(Parser::tree)?;
-                    properties.arguments.push(Input { name, tree });
-                }
+                Some("argument") if !defines => properties.arguments.push(self.named_tree()?),
+                Some("reads") if !defines => properties.reads.push(self.named_tree()?),
+                Some("writes") if !defines => properties.writes.push(self.named_tree()?),
                 Some("result") if !defines => properties.result = Some(self.nested(Parser::tree)?),
                 _ => {
                     self.scanner.go_back(start);

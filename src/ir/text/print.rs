@@ -12,7 +12,8 @@ use super::tree::print_tree;
 use super::{KEYWORDS, is_plain, is_plain_path};
 use crate::ir::assemble::{attributes, split_call};
 use crate::ir::dictionary::{Dictionary, Parameter, Style};
-use crate::ir::graph::{Argument, Definition, Graph, Module, Node, Op, Region, ValueId};
+use crate::ir::graph::{Argument, Definition, Graph, Module, Node, Op, Region, State, ValueId};
+use crate::ir::tree::{Input, Tree};
 
 /// The text form of a module: the types of its weights, then its graphs.
 pub fn print_module(module: &Module, dictionary: &dyn Dictionary) -> String {
@@ -25,7 +26,8 @@ pub fn print_module(module: &Module, dictionary: &dyn Dictionary) -> String {
         collect_weights(graph, &mut weights);
     }
     let graphs = module.graphs.iter().map(|graph| entry(graph, dictionary));
-    [weight_lines(&weights)]
+    let states = module.states.iter().map(state_line).collect();
+    [weight_lines(&weights), states]
         .into_iter()
         .chain(graphs)
         .filter(|part| !part.is_empty())
@@ -65,6 +67,23 @@ fn collect_weights<'a>(graph: &'a Graph, weights: &mut BTreeMap<&'a str, TensorT
 fn weight_lines(weights: &BTreeMap<&str, TensorType>) -> String {
     let line = |(name, ty): (&&str, &TensorType)| format!("weight {}: {ty}\n", quoted(name));
     weights.iter().map(line).collect()
+}
+
+fn state_line(state: &State) -> String {
+    let weights = state
+        .weights
+        .iter()
+        .map(|name| format!("${}", quoted(name)));
+    let weights: Vec<String> = weights.collect();
+    let of = match weights.as_slice() {
+        [] => String::new(),
+        weights => format!(" of {}", weights.join(", ")),
+    };
+    format!("state {}{of}\n", named_tree(&state.name, &state.initial))
+}
+
+fn named_tree(name: &str, tree: &Tree) -> String {
+    format!("{} = {}", quoted(name), print_tree(tree))
 }
 
 /// Prints one graph; nested graphs have printers of their own.
@@ -130,21 +149,21 @@ impl<'a> Printer<'a> {
             .guards
             .iter()
             .map(|guard| format!("guard {guard}{}", place(&guard.place)));
+        let of_each = |word: &'static str, trees: &'a [Input]| {
+            let trees = trees.iter();
+            trees.map(move |input| format!("{word} {}", named_tree(&input.name, &input.tree)))
+        };
         let mut lines: Vec<String> = sizes.chain(guards).collect();
         if !(is_entry && graph.has_plain_inputs()) {
-            lines.extend(graph.input_trees.iter().map(|input| {
-                format!(
-                    "argument {} = {}",
-                    quoted(&input.name),
-                    print_tree(&input.tree)
-                )
-            }));
+            lines.extend(of_each("argument", &graph.input_trees));
         }
+        lines.extend(of_each("reads", &graph.reads));
         if let Some(output) = &graph.output_tree
             && !(is_entry && graph.has_plain_outputs())
         {
             lines.push(format!("result {}", print_tree(output)));
         }
+        lines.extend(of_each("writes", &graph.writes));
         lines
     }
 

@@ -21,17 +21,19 @@ mod options;
 mod overload;
 mod scope;
 mod signature;
+mod state;
 mod tensor;
 mod tree;
 mod upgrade;
 mod view;
 mod write;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::error::{Error, Place, Result};
-use crate::ir::{Graph, Module, Tree, ValueId};
+use crate::ir::{Graph, Module, State, Tree, ValueId};
 use crate::trace::scopes::Scopes;
 use crate::trace::torchscript::archive::Archive;
 use crate::trace::torchscript::storage::TensorRecord;
@@ -42,13 +44,14 @@ pub use options::{Entry, ImportOptions, InputSpec};
 use datum::{Datum, Instance};
 use faults::Faults;
 use scope::Local;
+use state::States;
 use tensor::TensorRef;
 
 /// Imports the entry methods of an archive as graphs over its weights.
 ///
 /// Everything in the program that is not supported is listed in one error.
 pub fn import(archive: &Archive, options: &ImportOptions) -> Result<Module> {
-    let mut shared = SharedWeights::default();
+    let mut shared = Shared::default();
     let mut module = Module::default();
     let forward = [Entry::default()];
     let entries = match options.entries.as_slice() {
@@ -56,32 +59,43 @@ pub fn import(archive: &Archive, options: &ImportOptions) -> Result<Module> {
         entries => entries,
     };
     for entry in entries {
-        let importer = Importer::new(archive, &entry.method, &mut shared);
-        module.graphs.push(importer.run(entry, &options.sizes)?);
+        let importer = Importer::new(archive, entry, options, &mut shared);
+        module.graphs.push(importer.run(entry)?);
     }
-    for graph in &module.graphs {
-        for (name, _) in graph.weights() {
-            if let Some(record) = shared.records.get(name) {
-                let tensor = archive.tensor(record)?;
-                module.weights.insert(name.to_string(), tensor);
-            }
+    let used = module.graphs.iter().flat_map(Graph::weights);
+    let used = used.map(|(name, _)| name);
+    let kept = shared.states.iter().flat_map(|state| &state.weights);
+    for name in used.chain(kept.map(String::as_str)) {
+        if let Some(record) = shared.records.get(name) {
+            let tensor = archive.tensor(record)?;
+            module.weights.insert(name.to_string(), tensor);
         }
     }
+    module.states = shared.states;
     Ok(module)
 }
 
-/// Names of weights, the same in all graphs of a module.
+/// What all graphs of a module share.
 #[derive(Default)]
-struct SharedWeights {
+struct Shared {
+    /// Names of weights.
     names: HashMap<TensorRecord, String>,
-    records: HashMap<String, TensorRecord>,
+    records: HashMap<String, Arc<TensorRecord>>,
+    states: Vec<State>,
+    /// The attributes that methods of a class set, by class.
+    attributes_set: HashMap<String, BTreeSet<String>>,
 }
 
 /// One method on its way to a graph.
 struct Importer<'a> {
     archive: &'a Archive,
-    shared: &'a mut SharedWeights,
+    shared: &'a mut Shared,
+    /// Which sizes become symbols.
+    sizes: Sizes,
+    /// Values of states that the graph is made for.
+    examples: &'a BTreeMap<String, InputSpec>,
     scopes: Scopes<Local>,
+    states: States,
     /// Weights of this graph.
     tensors: HashMap<TensorRecord, TensorRef>,
     /// Modules by the address of their pickle.
@@ -98,11 +112,19 @@ struct Importer<'a> {
 }
 
 impl<'a> Importer<'a> {
-    fn new(archive: &'a Archive, name: &str, shared: &'a mut SharedWeights) -> Importer<'a> {
+    fn new(
+        archive: &'a Archive,
+        entry: &Entry,
+        options: &'a ImportOptions,
+        shared: &'a mut Shared,
+    ) -> Importer<'a> {
         Importer {
             archive,
             shared,
-            scopes: Scopes::new(name),
+            sizes: options.sizes.clone(),
+            examples: &options.states,
+            scopes: Scopes::new(&entry.method),
+            states: States::default(),
             tensors: HashMap::new(),
             objects: HashMap::new(),
             place: Place::default(),
@@ -114,8 +136,8 @@ impl<'a> Importer<'a> {
         }
     }
 
-    fn run(mut self, entry: &Entry, sizes: &Sizes) -> Result<Graph> {
-        let result = self.entry(entry, sizes);
+    fn run(mut self, entry: &Entry) -> Result<Graph> {
+        let result = self.entry(entry);
         let place = self.place.clone();
         let result = result.map_err(|error| error.at_place(&place));
         let (outputs, input_trees, output_tree) = self.faults.conclude(result)?;
@@ -124,13 +146,9 @@ impl<'a> Importer<'a> {
         builder.finish(&outputs, input_trees, Some(output_tree))
     }
 
-    fn entry(
-        &mut self,
-        entry: &Entry,
-        sizes: &Sizes,
-    ) -> Result<(Vec<ValueId>, Vec<crate::ir::Input>, Tree)> {
+    fn entry(&mut self, entry: &Entry) -> Result<(Vec<ValueId>, Vec<crate::ir::Input>, Tree)> {
         let root = self.root_module()?;
-        let (function, arguments, trees) = self.signature(&root, entry, sizes)?;
+        let (function, arguments, trees) = self.signature(&root, entry)?;
         let result = self.call_function(function, &root.path, arguments)?;
         self.place = Place::default();
         if result.is_unknown() {
@@ -138,6 +156,8 @@ impl<'a> Importer<'a> {
         }
         let mut outputs = Vec::new();
         let tree = self.output_tree(&result, &mut outputs)?;
+        let (reads, writes) = self.state_trees(&mut outputs)?;
+        self.scopes.root.builder.set_states(reads, writes);
         Ok((outputs, trees, tree))
     }
 

@@ -67,7 +67,10 @@ impl Importer<'_> {
             .as_ref()
             .and_then(|object| object.get(name));
         let value = match pickled {
-            Some(value) => self.unpickled(value, &join(&instance.path, name))?,
+            Some(value) => match self.read_state(instance, name, value)? {
+                Some(state) => state,
+                None => self.unpickled(value, &join(&instance.path, name))?,
+            },
             None => self.class_constant(&instance.class, name)?,
         };
         let mut attributes = instance.attributes.borrow_mut();
@@ -127,7 +130,7 @@ impl Importer<'_> {
     }
 
     /// A list that is older than every region.
-    fn outermost_list(&self, items: Vec<Datum>) -> Datum {
+    pub(super) fn outermost_list(&self, items: Vec<Datum>) -> Datum {
         Datum::List(Rc::new(List {
             items: RefCell::new(items),
             depth: 0,
@@ -139,18 +142,19 @@ impl Importer<'_> {
         if let Some(known) = self.tensors.get(record.as_ref()) {
             return Ok(known.clone());
         }
-        let record = record.as_ref();
-        let known = self.shared.names.get(record).cloned();
+        let known = self.shared.names.get(record.as_ref()).cloned();
         let name = known.unwrap_or_else(|| path.to_string());
         let number = self.scalar_constant(record, &name)?;
-        self.shared.names.insert(record.clone(), name.clone());
+        self.shared
+            .names
+            .insert(record.as_ref().clone(), name.clone());
         self.shared.records.insert(name.clone(), record.clone());
         let value = match number {
             Some(_) => None,
             None => Some(self.scopes.weight(&name, record.tensor_type())),
         };
-        let tensor = self.tensor_of(value, number, Origin::Weight(name));
-        self.tensors.insert(record.clone(), tensor.clone());
+        let tensor = self.outermost_tensor(value, number, Origin::Weight(name));
+        self.tensors.insert(record.as_ref().clone(), tensor.clone());
         Ok(tensor)
     }
 
@@ -188,7 +192,7 @@ impl Importer<'_> {
         )
     }
 
-    /// Sets an attribute. Modules must not change: that would outlive a run.
+    /// Sets an attribute.
     pub(super) fn set_attribute(&mut self, object: &Datum, name: &str, value: Datum) -> Result<()> {
         match object {
             Datum::Unknown => Ok(()),
@@ -198,13 +202,8 @@ impl Importer<'_> {
                 Ok(())
             }
             Datum::Object(instance) => {
-                let path = join(&instance.path, name);
-                let message = format!("the module changes its attribute {path}");
-                let help = "state that survives from call to call is not supported: pass it in and return it";
-                self.unsupported(Error::unsupported(message).help(help));
-                let mut attributes = instance.attributes.borrow_mut();
-                attributes.insert(name.to_string(), value);
-                Ok(())
+                let instance = instance.clone();
+                self.write_state(&instance, name, value)
             }
             other => Err(Error::source(format!(
                 "an attribute of a {} is set",

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use crate::ir::Constant;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -10,6 +12,9 @@ pub struct ImportOptions {
     pub entries: Vec<Entry>,
     /// Which sizes of the inputs may differ from the examples.
     pub sizes: Sizes,
+    /// Values of attributes that the methods change, by path, for which the graphs are made; by default those that the
+    /// archive holds.
+    pub states: BTreeMap<String, InputSpec>,
 }
 
 /// A method that becomes a graph of its name.

@@ -16,6 +16,7 @@ use super::Importer;
 use super::datum::{Datum, Dict, Instance};
 use super::number::Number;
 use super::options::{Entry, InputSpec};
+use super::tensor::Origin;
 
 type Signature<'a> = (&'a Function, Vec<Datum>, Vec<Input>);
 
@@ -25,7 +26,6 @@ impl<'a> Importer<'a> {
         &mut self,
         root: &Rc<Instance>,
         entry: &Entry,
-        sizes: &Sizes,
     ) -> Result<Signature<'a>> {
         let archive = self.archive;
         let class = archive.source().class(&root.class)?;
@@ -36,12 +36,13 @@ impl<'a> Importer<'a> {
             return Err(Error::usage(message).help(format!("it has {}", names.join(", "))));
         };
         let examples = self.examples(function, entry)?;
+        let sizes = self.sizes.clone();
         let parameters = function.parameters.iter().skip(1);
         let mut arguments = vec![Datum::Object(root.clone())];
         let mut inputs = Vec::new();
         for (parameter, example) in parameters.zip(&examples) {
             let name = parameter.name.as_str();
-            let (datum, tree) = self.input(name, &parameter.ty, example, sizes)?;
+            let (datum, tree) = self.input(name, &parameter.ty, example, &sizes)?;
             arguments.push(datum);
             let name = name.to_string();
             inputs.push(Input { name, tree });
@@ -83,7 +84,7 @@ impl<'a> Importer<'a> {
         )
     }
 
-    fn input(
+    pub(super) fn input(
         &mut self,
         name: &str,
         ty: &Type,
@@ -94,8 +95,9 @@ impl<'a> Importer<'a> {
             InputSpec::Tensor(example) => {
                 let index = self.scopes.inputs.len();
                 let ty = self.input_type(name, example, sizes)?;
-                let id = self.scopes.input(name, ty).id;
-                (Datum::Tensor(self.new_tensor(id)), Tree::Tensor(index))
+                let value = self.scopes.input(name, ty);
+                let tensor = self.outermost_tensor(Some(value), None, Origin::Local);
+                (Datum::Tensor(tensor), Tree::Tensor(index))
             }
             InputSpec::Constant(constant) => (
                 constant_datum(constant, ty),
@@ -104,7 +106,7 @@ impl<'a> Importer<'a> {
             InputSpec::Tuple(items) => self.input_tuple(name, ty, items, sizes)?,
             InputSpec::List(items) => {
                 let (data, trees) = self.input_items(name, items, sizes)?;
-                (self.list(data), Tree::List(trees))
+                (self.outermost_list(data), Tree::List(trees))
             }
             InputSpec::Dict(entries) => {
                 let (mut data, mut trees) = (Vec::new(), Vec::new());
@@ -188,8 +190,8 @@ fn constant_datum(constant: &Constant, ty: &Type) -> Datum {
     }
 }
 
-/// An example from the inputs that the archive was traced with.
-fn spec_of(value: &Pickled) -> Result<InputSpec> {
+/// A value of the archive as an example: an input that it was traced with, or a state.
+pub fn spec_of(value: &Pickled) -> Result<InputSpec> {
     let number = |scalar: Scalar| InputSpec::Constant(Constant::Number(scalar));
     let all = |items: &[Pickled]| items.iter().map(spec_of).collect::<Result<Vec<_>>>();
     Ok(match value {

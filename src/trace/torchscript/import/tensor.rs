@@ -128,27 +128,23 @@ impl Importer<'_> {
         self.tensor_of(None, Some(number), Origin::Local)
     }
 
-    pub(super) fn tensor_of(
+    fn tensor_of(
         &self,
         value: Option<ValueRef>,
         number: Option<HostNumber>,
         origin: Origin,
     ) -> TensorRef {
-        let state = StorageState {
-            value,
-            number,
-            version: 0,
-        };
-        Rc::new(TensorData {
-            storage: Rc::new(Storage {
-                state: RefCell::new(state),
-                origin,
-                depth: self.scopes.depth(),
-            }),
-            views: Vec::new(),
-            contiguous: true,
-            cached: Cell::new(None),
-        })
+        tensor_at(self.scopes.depth(), value, number, origin)
+    }
+
+    /// A tensor that is older than every region.
+    pub(super) fn outermost_tensor(
+        &self,
+        value: Option<ValueRef>,
+        number: Option<HostNumber>,
+        origin: Origin,
+    ) -> TensorRef {
+        tensor_at(0, value, number, origin)
     }
 
     /// A view of a tensor, whose value is in hand.
@@ -257,6 +253,29 @@ impl Importer<'_> {
         let value = self.current(tensor)?;
         self.scopes.type_of(value)
     }
+}
+
+fn tensor_at(
+    depth: usize,
+    value: Option<ValueRef>,
+    number: Option<HostNumber>,
+    origin: Origin,
+) -> TensorRef {
+    let state = StorageState {
+        value,
+        number,
+        version: 0,
+    };
+    Rc::new(TensorData {
+        storage: Rc::new(Storage {
+            state: RefCell::new(state),
+            origin,
+            depth,
+        }),
+        views: Vec::new(),
+        contiguous: true,
+        cached: Cell::new(None),
+    })
 }
 
 /// Applies a view operator in a graph.

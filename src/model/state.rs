@@ -1,0 +1,57 @@
+//! What a session keeps between calls.
+
+use std::collections::BTreeMap;
+
+use super::example;
+use crate::dim::Bindings;
+use crate::error::{Error, Result};
+use crate::ir::Module;
+use crate::item::Item;
+use crate::tensor::Tensor;
+use crate::trace::torchscript::InputSpec;
+
+/// States by name: as they were before the first call, and as they are.
+#[derive(Default)]
+pub(super) struct States {
+    initial: BTreeMap<String, Item>,
+    current: BTreeMap<String, Item>,
+}
+
+impl States {
+    /// Takes up the states of a module that are not known yet.
+    pub(super) fn learn(&mut self, module: &Module) -> Result<()> {
+        for state in &module.states {
+            let weight = |name: &String| {
+                let found = module.weights.get(name).cloned();
+                found.ok_or_else(|| Error::input(format!("there is no weight {name}")))
+            };
+            let tensors: Vec<Tensor> = state.weights.iter().map(weight).collect::<Result<_>>()?;
+            let value = Item::build(&state.initial, &tensors, &Bindings::new())?;
+            let current = self.current.entry(state.name.clone());
+            current.or_insert_with(|| value.clone());
+            self.initial.entry(state.name.clone()).or_insert(value);
+        }
+        Ok(())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Result<Item> {
+        let found = self.current.get(name).cloned();
+        found.ok_or_else(|| Error::input(format!("there is no state {name}")))
+    }
+
+    pub(super) fn set(&mut self, values: Vec<(String, Item)>) {
+        self.current.extend(values);
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.current.clone_from(&self.initial);
+    }
+
+    /// What a graph is made for that goes on from here.
+    pub(super) fn examples(&self) -> BTreeMap<String, InputSpec> {
+        let current = self.current.iter();
+        current
+            .map(|(name, item)| (name.clone(), example(item)))
+            .collect()
+    }
+}

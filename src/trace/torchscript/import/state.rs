@@ -1,0 +1,187 @@
+//! Attributes that methods change: states, which a graph reads as inputs and leaves as outputs.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use crate::error::{Error, Result};
+use crate::ir::{Constant, Input, State, Tree, ValueId};
+use crate::scalar::Scalar;
+use crate::trace::torchscript::ast::Type;
+use crate::trace::torchscript::value::Pickled;
+
+use super::Importer;
+use super::assigned::attributes_set;
+use super::datum::{Datum, Instance};
+use super::object::join;
+use super::signature::spec_of;
+
+/// The states of one graph.
+#[derive(Default)]
+pub struct States {
+    /// What it has read, and which values those are.
+    pub read: Vec<(Input, Datum)>,
+    /// What it has set: path, object and attribute, in order.
+    set: Vec<(String, Rc<Instance>, String)>,
+}
+
+impl Importer<'_> {
+    /// True if a method of the object's class sets the attribute, so that its value may outlive a call.
+    fn is_state(&mut self, instance: &Instance, name: &str) -> Result<bool> {
+        let archive = self.archive;
+        if let Some(known) = self.shared.attributes_set.get(&*instance.class) {
+            return Ok(known.contains(name));
+        }
+        let mut found = BTreeSet::new();
+        for method in &archive.source().class(&instance.class)?.methods {
+            attributes_set(&method.body, &mut found);
+        }
+        let is_set = found.contains(name);
+        let class = instance.class.to_string();
+        self.shared.attributes_set.insert(class, found);
+        Ok(is_set)
+    }
+
+    /// The value that an attribute has before the call, as inputs of the graph; none if it is no state.
+    pub(super) fn read_state(
+        &mut self,
+        instance: &Instance,
+        name: &str,
+        value: &Pickled,
+    ) -> Result<Option<Datum>> {
+        if !self.is_state(instance, name)? {
+            return Ok(None);
+        }
+        let path = join(&instance.path, name);
+        if !self.declare_state(&path, value) {
+            return Ok(None);
+        }
+        let example = match self.examples.get(&path) {
+            Some(example) => example.clone(),
+            None => spec_of(value)?,
+        };
+        let sizes = self.sizes.clone();
+        let input = path.replace('.', "_");
+        let (datum, tree) = self.input(&input, &Type::Any, &example, &sizes)?;
+        let read = Input { name: path, tree };
+        self.states.read.push((read, datum.clone()));
+        Ok(Some(datum))
+    }
+
+    /// Sets an attribute of an object of the archive, which outlives the call.
+    pub(super) fn write_state(
+        &mut self,
+        instance: &Rc<Instance>,
+        name: &str,
+        value: Datum,
+    ) -> Result<()> {
+        let path = join(&instance.path, name);
+        let before = instance
+            .pickled
+            .as_ref()
+            .and_then(|object| object.get(name));
+        let is_state = self.is_state(instance, name)?
+            && before.is_some_and(|before| self.declare_state(&path, before));
+        if !is_state || self.scopes.depth() > 0 {
+            let help = match is_state {
+                true => {
+                    "states can be changed where it does not depend on tensors whether they are"
+                }
+                false => {
+                    "states are attributes that hold tensors, numbers, strings, tuples and lists"
+                }
+            };
+            let message = format!("the module changes its attribute {path}");
+            self.unsupported(Error::unsupported(message).help(help));
+        } else if !self.states.set.iter().any(|(known, ..)| *known == path) {
+            let set = (path, instance.clone(), name.to_string());
+            self.states.set.push(set);
+        }
+        let mut attributes = instance.attributes.borrow_mut();
+        attributes.insert(name.to_string(), value);
+        Ok(())
+    }
+
+    /// Makes a state known to the module, with the value that the archive holds; false if a state cannot hold such.
+    fn declare_state(&mut self, path: &str, value: &Pickled) -> bool {
+        if self.shared.states.iter().any(|state| state.name == path) {
+            return true;
+        }
+        let mut tensors = Vec::new();
+        let Some(initial) = initial(value, path, &mut tensors) else {
+            return false;
+        };
+        let weights = tensors.iter().map(|(name, _)| name.clone()).collect();
+        for (name, record) in tensors {
+            self.shared.records.insert(name, record);
+        }
+        self.shared.states.push(State {
+            name: path.to_string(),
+            initial,
+            weights,
+        });
+        true
+    }
+
+    /// How states are made of the last inputs, and what is left in them, as outputs behind those of the result.
+    pub(super) fn state_trees(
+        &mut self,
+        outputs: &mut Vec<ValueId>,
+    ) -> Result<(Vec<Input>, Vec<Input>)> {
+        let states = std::mem::take(&mut self.states);
+        let mut writes = Vec::new();
+        for (path, instance, name) in &states.set {
+            let value = instance.attributes.borrow().get(name).cloned();
+            let value = value.ok_or_else(|| Error::internal("an attribute was set and is gone"))?;
+            let tree = self.output_tree(&value, outputs)?;
+            writes.push((path.clone(), tree));
+        }
+        for (read, value) in &states.read {
+            let is_set = writes.iter().any(|(path, _)| *path == read.name);
+            if !is_set && was_written(value) {
+                writes.push((read.name.clone(), self.output_tree(value, outputs)?));
+            }
+        }
+        let reads = states.read.into_iter().map(|(read, _)| read).collect();
+        let writes = writes.into_iter();
+        let writes = writes.map(|(name, tree)| Input { name, tree });
+        Ok((reads, writes.collect()))
+    }
+}
+
+/// True if a tensor in the value was written in place.
+fn was_written(value: &Datum) -> bool {
+    match value {
+        Datum::Tensor(tensor) => tensor.storage.state.borrow().version > 0,
+        other => other.items().iter().flatten().any(was_written),
+    }
+}
+
+type Records = Vec<(
+    String,
+    std::sync::Arc<crate::trace::torchscript::storage::TensorRecord>,
+)>;
+
+/// The value of a state before the first call; none for what a state cannot be.
+fn initial(value: &Pickled, path: &str, tensors: &mut Records) -> Option<Tree> {
+    let mut all = |items: &[Pickled]| {
+        let numbered = items.iter().enumerate();
+        numbered
+            .map(|(index, item)| initial(item, &join(path, &index.to_string()), tensors))
+            .collect::<Option<Vec<Tree>>>()
+    };
+    let number = |scalar: Scalar| Some(Tree::Constant(Constant::Number(scalar)));
+    match value {
+        Pickled::None => Some(Tree::Constant(Constant::None)),
+        Pickled::Bool(value) => number(Scalar::Bool(*value)),
+        Pickled::Int(value) => number(Scalar::Int(*value)),
+        Pickled::Float(value) => number(Scalar::Float(*value)),
+        Pickled::Str(text) => Some(Tree::Constant(Constant::Str(text.to_string()))),
+        Pickled::Tuple(items) => all(items).map(Tree::Tuple),
+        Pickled::List(list) => all(&list.items).map(Tree::List),
+        Pickled::Tensor(record) => {
+            tensors.push((path.to_string(), record.clone()));
+            Some(Tree::Tensor(tensors.len() - 1))
+        }
+        Pickled::Device(_) | Pickled::Dict(_) | Pickled::Object(_) => None,
+    }
+}
