@@ -7,9 +7,13 @@ mod scopes;
 mod sizes;
 pub mod torchscript;
 
+#[doc(hidden)]
+pub use native::derived;
 pub use crate::kw;
 pub use native::{
-    Arg, Forward, Method, Module, Tensor, TraceOptions, Tree, allow, call, cond, freeze,
-    is_tracing, load_state_dict, ops, scan, state, trace, trace_module, trace_with, while_loop,
+    Arg, Forward, Method, Module, Tensor, TraceOptions, Training, Tree, Unmatched, Visitor, allow,
+    call, cond, freeze, is_tracing, load_matching, load_state_dict, ops, scan, state, trace,
+    trace_module, trace_with, while_loop,
 };
+pub use onionskin_derive::{Module, Tree};
 pub use sizes::Sizes;

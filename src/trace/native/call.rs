@@ -44,11 +44,18 @@ fn dispatch(
     let call = Call::resolve(&operators, positional, named);
     let call = call.ok_or_else(|| misfit(name, &operators, named));
     let results = call.and_then(|call| call.run(&place));
-    results.unwrap_or_else(|error| {
-        let error = error.at_place(&place);
-        recorder::fail(error.clone());
-        vec![Tensor::failed(error)]
-    })
+    match results {
+        Ok(results) => results,
+        Err(error) => vec![failed(error)],
+    }
+}
+
+/// The result of a step that fails at the caller's line.
+#[track_caller]
+pub(in crate::trace) fn failed(error: Error) -> Tensor {
+    let error = error.at_place(&recorder::caller());
+    recorder::fail(error.clone());
+    Tensor::failed(error)
 }
 
 /// A call whose operator is known; tensors among the arguments are values by index.

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
+use std::iter;
 use std::panic::Location as Caller;
 use std::rc::Rc;
 
@@ -19,6 +20,15 @@ use super::tensor::{Origin, Tensor};
 thread_local! {
     static ACTIVE: RefCell<Option<Rc<Recorder>>> = const { RefCell::new(None) };
     static NEXT: Cell<u64> = const { Cell::new(1) };
+    /// Where the modules that are running were called, the innermost last.
+    static CALLS: RefCell<Vec<&'static Caller<'static>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The folder of the library's own modules, as lines of callers name it.
+fn library() -> &'static str {
+    let file = file!();
+    let folder = file.len().checked_sub("native/recorder.rs".len());
+    folder.and_then(|end| file.get(..end)).unwrap_or(file)
 }
 
 /// What the graphs of one module share: names of weights and paths of modules.
@@ -62,10 +72,10 @@ pub(super) fn fail(error: Error) {
     }
 }
 
-/// The line of the caller, in the module that is being called.
+/// The user's line that is being run, in the module that is being called.
 #[track_caller]
 pub(super) fn caller() -> Place {
-    let caller = Caller::caller();
+    let caller = users(Caller::caller());
     let location = Location {
         file: caller.file().to_string(),
         line: caller.line(),
@@ -76,6 +86,25 @@ pub(super) fn caller() -> Place {
             .unwrap_or_default(),
         location: Some(location),
     }
+}
+
+/// The innermost line of the user's: modules of the library run at the line that calls them.
+fn users(innermost: &'static Caller<'static>) -> &'static Caller<'static> {
+    let is_users = |line: &&Caller<'_>| !line.file().starts_with(library());
+    CALLS.with_borrow(|calls| {
+        let mut outwards = iter::once(&innermost).chain(calls.iter().rev()).copied();
+        outwards.find(is_users).unwrap_or(innermost)
+    })
+}
+
+/// Notes that a module is called at this line, until [`return_from`].
+pub(super) fn call_at(line: &'static Caller<'static>) {
+    CALLS.with_borrow_mut(|calls| calls.push(line));
+}
+
+/// Notes that the module that was called last returns.
+pub(super) fn return_from() {
+    CALLS.with_borrow_mut(Vec::pop);
 }
 
 /// Runs a part of the program without warnings of this id: `allow("W0201", || x.to_vec::<f32>())`.
