@@ -92,3 +92,4 @@ pub mod trace;
 
 pub use model::{CompileOptions, Device, Model, Session};
 pub use tensor::Tensor;
+pub use trace::nn;

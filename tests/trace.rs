@@ -16,3 +16,5 @@ mod basics;
 mod control;
 #[path = "trace/methods.rs"]
 mod methods;
+#[path = "trace/models/mod.rs"]
+mod models;

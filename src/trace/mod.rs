@@ -3,13 +3,14 @@
 mod bodies;
 pub mod check;
 pub mod native;
+pub mod nn;
 mod scopes;
 mod sizes;
 pub mod torchscript;
 
+pub use crate::kw;
 #[doc(hidden)]
 pub use native::derived;
-pub use crate::kw;
 pub use native::{
     Arg, Forward, Method, Module, Tensor, TraceOptions, Training, Tree, Unmatched, Visitor, allow,
     call, cond, freeze, is_tracing, load_matching, load_state_dict, ops, scan, state, trace,
