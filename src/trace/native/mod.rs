@@ -23,6 +23,7 @@ mod argument;
 mod arithmetic;
 mod call;
 mod control;
+mod custom;
 #[doc(hidden)]
 pub mod derived;
 mod entry;
@@ -36,6 +37,7 @@ pub use argument::Arg;
 pub use call::call;
 pub(in crate::trace) use call::failed;
 pub use control::{cond, scan, while_loop};
+pub use custom::{CustomOperator, leaf};
 pub use entry::{Method, TraceOptions, trace, trace_module, trace_with};
 pub use methods::{Binding, bindings, ops};
 pub use module::{

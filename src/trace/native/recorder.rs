@@ -200,6 +200,18 @@ impl Recorder {
         ))
     }
 
+    /// Runs a part of the program for what it returns only: what it records and warns of is dropped.
+    pub fn probe<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<T> {
+        let warnings = self.warnings.borrow().len();
+        let before = self.error.take();
+        self.scopes.borrow_mut().open();
+        let result = part();
+        self.scopes.borrow_mut().close()?;
+        self.warnings.borrow_mut().truncate(warnings);
+        let failed = self.error.replace(before);
+        failed.map_or(result, Err)
+    }
+
     /// Remembers the first error.
     pub fn fail(&self, error: Error) {
         self.error.borrow_mut().get_or_insert(error);
