@@ -110,7 +110,8 @@ impl fmt::Display for Location {
 /// Where in a model something happened: module path and the user's source line, either may be unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {
-    /// Module path in state-dict notation, `layer1.0.conv1`; empty for the root.
+    /// Module path in state-dict notation, `layer1.0.conv1`; empty for the root. A module's second call within the call
+    /// around it is `layer1.0.relu#1`; see [`without_calls`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub module: String,
     /// The innermost line of the user's source.
@@ -123,6 +124,16 @@ impl Place {
     pub fn is_unknown(&self) -> bool {
         self.module.is_empty() && self.location.is_none()
     }
+}
+
+/// The path of a module without the numbers of its calls: `layer1.0.relu` for `layer1.0.relu#1`.
+pub fn without_calls(path: &str) -> String {
+    let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+    let part = |part| match str::rsplit_once(part, '#') {
+        Some((name, number)) if is_number(number) => name,
+        _ => part,
+    };
+    path.split('.').map(part).collect::<Vec<&str>>().join(".")
 }
 
 impl fmt::Display for Place {

@@ -3,10 +3,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::catalog::{Id, Severity};
-use crate::error::Place;
-
-/// Places of one finding that are listed; the rest is counted.
-const LISTED: usize = 5;
+use crate::error::{Place, without_calls};
 
 /// Something that was found about a trace, by the tracer or by the checker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -84,41 +81,6 @@ impl fmt::Display for Finding {
     }
 }
 
-/// One finding for all that say the same, with their places.
-pub fn grouped(found: Vec<Finding>) -> Vec<Finding> {
-    let mut groups: Vec<(Finding, Vec<Place>)> = Vec::new();
-    for finding in found {
-        let same = |(other, _): &&mut (Finding, Vec<Place>)| {
-            (other.id, &other.message) == (finding.id, &finding.message)
-        };
-        match groups.iter_mut().find(same) {
-            Some((first, places))
-                if first.place != finding.place && !places.contains(&finding.place) =>
-            {
-                places.push(finding.place);
-            }
-            Some(_) => {}
-            None => groups.push((finding, Vec::new())),
-        }
-    }
-    groups
-        .into_iter()
-        .map(|(finding, places)| with_places(finding, &places))
-        .collect()
-}
-
-fn with_places(finding: Finding, places: &[Place]) -> Finding {
-    let listed = places
-        .iter()
-        .take(LISTED)
-        .map(|place| format!("and at {place}"));
-    let finding = finding.details(listed);
-    match places.len().saturating_sub(LISTED) {
-        0 => finding,
-        more => finding.details([format!("and at {more} more places")]),
-    }
-}
-
 /// Findings that the user does not want to hear of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allow {
@@ -154,10 +116,11 @@ impl Allow {
 
 /// True if a place lies in a file, at a line, or in a module.
 fn is_in(place: &Place, wanted: &str) -> bool {
-    let in_module = place
-        .module
-        .strip_prefix(wanted)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let is_below = |path: &str| {
+        let rest = path.strip_prefix(wanted);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let in_module = is_below(&place.module) || is_below(&without_calls(&place.module));
     let ends = |text: &str| {
         let rest = text.strip_suffix(wanted);
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))

@@ -137,8 +137,18 @@ impl Importer<'_> {
         };
         let mut arguments = arguments;
         arguments.positional.insert(0, object.clone());
-        let path = instance.path.clone();
+        let path = self.path_of_call(instance);
         self.run_function(function, &path, BTreeMap::new(), arguments)
+    }
+
+    /// The path of a call of a method. Objects that are no modules of the archive belong to the call that made them.
+    fn path_of_call(&mut self, instance: &Instance) -> String {
+        match instance.pickled {
+            Some(_) => self
+                .modules_called
+                .enter(&self.place.module, &instance.path),
+            None => instance.path.clone(),
+        }
     }
 
     /// Runs a function of the archive on arguments, as a method of the module at a path.

@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Place, Result};
 use crate::ir::{Graph, Module, State, Tree, ValueId};
+use crate::trace::calls::Calls;
 use crate::trace::scopes::Scopes;
 use crate::trace::torchscript::archive::Archive;
 use crate::trace::torchscript::storage::TensorRecord;
@@ -101,6 +102,8 @@ struct Importer<'a> {
     /// Modules by the address of their pickle.
     objects: HashMap<usize, Rc<Instance>>,
     place: Place,
+    /// Calls of the archive's modules so far.
+    modules_called: Calls,
     faults: Faults,
     calls: usize,
     /// True once the program raised an exception.
@@ -128,6 +131,7 @@ impl<'a> Importer<'a> {
             tensors: HashMap::new(),
             objects: HashMap::new(),
             place: Place::default(),
+            modules_called: Calls::default(),
             faults: Faults::default(),
             calls: 0,
             raised: false,

@@ -1,0 +1,59 @@
+//! Calls of modules, told apart: `relu` is the first call of a module, `relu#1` its second within the call around it.
+
+use std::collections::BTreeMap;
+
+use crate::error::without_calls;
+
+/// How often each module was called, by the path of the first call.
+#[derive(Debug, Default)]
+pub struct Calls {
+    counts: BTreeMap<String, usize>,
+}
+
+impl Calls {
+    /// The path of a call of the module at `path`, made in the call of a module at `around`. A module that calls a method of
+    /// its own stays in its call.
+    pub fn enter(&mut self, around: &str, path: &str) -> String {
+        let outer = without_calls(around);
+        if outer == path {
+            return around.to_string();
+        }
+        let inner = path.strip_prefix(&outer);
+        let inner = inner.and_then(|rest| rest.strip_prefix('.'));
+        // A module that is not part of the one that calls it counts its calls for itself.
+        let first = match inner {
+            Some(inner) => format!("{around}.{inner}"),
+            None => path.to_string(),
+        };
+        let count = self.counts.entry(first.clone()).or_default();
+        *count += 1;
+        match *count - 1 {
+            0 => first,
+            number => format!("{first}#{number}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_within_the_call_around_them() {
+        let mut calls = Calls::default();
+        let paths = [
+            ("", "block", "block"),
+            ("block", "block.relu", "block.relu"),
+            ("block", "block.relu", "block.relu#1"),
+            ("", "block", "block#1"),
+            ("block#1", "block.relu", "block#1.relu"),
+            ("block#1", "block", "block#1"),
+            ("block#1", "other", "other"),
+            ("block", "other", "other#1"),
+        ];
+        for (around, path, call) in paths {
+            assert_eq!(calls.enter(around, path), call);
+            assert_eq!(without_calls(call), path);
+        }
+    }
+}
