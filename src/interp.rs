@@ -188,6 +188,7 @@ impl Run<'_> {
             .collect::<Result<_>>()?;
         let truth = |tensor: &Tensor| tensor.to_i64().first().is_some_and(|value| *value != 0);
         match (region, arguments.as_slice()) {
+            (Region::Call { body }, inputs) => self.body(body, inputs),
             (Region::If { then, otherwise }, [condition, inputs @ ..]) => {
                 self.body(if truth(condition) { then } else { otherwise }, inputs)
             }

@@ -63,9 +63,6 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
-// Derived code names this crate, which it is used in as well.
-extern crate self as onionskin;
-
 pub mod aten;
 pub mod cases;
 #[cfg(feature = "cli")]
@@ -92,4 +89,3 @@ pub mod trace;
 
 pub use model::{CompileOptions, Device, Model, Session};
 pub use tensor::Tensor;
-pub use trace::nn;

@@ -78,7 +78,7 @@ fn apply<'g>(
     let y = random.pick(values);
     let rank = x.rank() as i64;
     let any_axis = |random: &mut Random| random.below(x.rank().max(1)) as i64;
-    match random.below(26) {
+    match random.below(27) {
         0 => -x,
         1 => -(-x),
         2 => x.tanh(),
@@ -121,6 +121,7 @@ fn apply<'g>(
         23 if rank > 0 && x.dtype() != DType::Bool => x.scan(ScanFunction::Sum, any_axis(random)),
         24 => condition(builder, random, x),
         25 => repetition(builder, random, x),
+        26 => whole(builder, random, x),
         _ => x.abs() + x.abs(),
     }
 }
@@ -137,6 +138,13 @@ fn condition<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Val
     let arguments = vec![taken.into(), x.into()];
     let results = builder.region(region, arguments, vec![builder.ty(x.id())]);
     results[0]
+}
+
+/// A body as one node.
+fn whole<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Value<'g> {
+    let body = body(builder, random, x, false);
+    let types = vec![builder.ty(x.id())];
+    builder.region(Region::Call { body }, vec![x.into()], types)[0]
 }
 
 /// A body, some times.
@@ -254,6 +262,7 @@ fn passes_keep_results() {
         let module = Module {
             graphs: vec![before],
             weights: weights.clone(),
+            ..Module::default()
         };
         let folded = pass::fold_weights(&module).expect("folds");
         folded

@@ -167,6 +167,11 @@ pub enum Region {
         /// How many of the arguments are carried.
         carried: usize,
     },
+    /// What belongs together, such as a module that is left whole. Arguments: the body's inputs. Results: its outputs.
+    Call {
+        /// What is computed; its name is the module's path.
+        body: Graph,
+    },
 }
 
 /// Graphs are equal if they say the same: values may be numbered differently, and weights that nothing reads don't count.
@@ -259,7 +264,7 @@ impl Node {
         match &self.op {
             Op::Region(region) => match &**region {
                 Region::If { then, otherwise } => vec![then, otherwise],
-                Region::Loop { body, .. } => vec![body],
+                Region::Loop { body, .. } | Region::Call { body } => vec![body],
             },
             _ => Vec::new(),
         }
@@ -270,7 +275,7 @@ impl Node {
         match &mut self.op {
             Op::Region(region) => match &mut **region {
                 Region::If { then, otherwise } => vec![then, otherwise],
-                Region::Loop { body, .. } => vec![body],
+                Region::Loop { body, .. } | Region::Call { body } => vec![body],
             },
             _ => Vec::new(),
         }
@@ -286,6 +291,7 @@ impl Op {
             Op::Region(region) => match **region {
                 Region::If { .. } => "if",
                 Region::Loop { .. } => "loop",
+                Region::Call { .. } => "call",
             },
         }
     }

@@ -15,6 +15,7 @@ impl Region {
         match self {
             Region::If { then, otherwise } => infer_if(symbols, [then, otherwise], arguments),
             Region::Loop { body, carried } => infer_loop(symbols, body, *carried, arguments),
+            Region::Call { body } => apply(symbols, body, arguments),
         }
     }
 }

@@ -15,6 +15,9 @@
 //!     graph then(…) -> … { … }
 //!     graph otherwise(…) -> … { … }
 //!   }
+//!   s, t = call y, x {
+//!     graph "encoder.layer.0"(…) -> (…, …) { … }
+//!   }
 //!   return z
 //! }
 //! ```

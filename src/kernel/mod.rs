@@ -2,7 +2,6 @@
 
 pub mod emit;
 pub mod expr;
-pub mod host;
 pub mod index;
 pub mod plan;
 pub mod shader;

@@ -20,7 +20,6 @@ mod binary;
 mod cast;
 mod concat;
 mod conv;
-mod custom;
 mod dot;
 mod expand;
 mod full;
@@ -46,7 +45,6 @@ pub use binary::{Binary, BinaryFunction};
 pub use cast::Cast;
 pub use concat::Concat;
 pub use conv::{Conv, ConvAxis};
-pub use custom::{Custom, Shader, register};
 pub use dot::Dot;
 pub use expand::Expand;
 pub use full::Full;
@@ -150,7 +148,6 @@ primitives! {
     Scatter = "scatter",
     Scan = "scan",
     Sort = "sort",
-    Custom = "custom",
 }
 
 impl Primitive {
@@ -187,7 +184,6 @@ impl Primitive {
                 *start = map(start);
                 *length = map(length);
             }
-            Primitive::Custom(custom) => custom.map_sizes(map),
             _ => {}
         }
     }

@@ -50,14 +50,17 @@ fn explicit<'g>(
             own_results(then, &[]);
             own_results(otherwise, &[]);
         }
+        Region::Call { body } => own_results(body, &[]),
         Region::Loop { body, .. } => {
             let inputs = body.inputs.clone();
             own_results(body, inputs.get(1..).unwrap_or_default());
         }
     }
-    // An `if` gives its inputs to its branches, a loop what stands behind trip count and condition to its body.
+    // An `if` gives its inputs to its branches, a loop what stands behind trip count and condition to its body, a
+    // call all of them.
     let (given, body, inputs) = match &region {
         Region::If { then, .. } => (1, then, then.inputs.as_slice()),
+        Region::Call { body } => (0, body, body.inputs.as_slice()),
         Region::Loop { body, .. } => (2, body, body.inputs.get(1..).unwrap_or_default()),
     };
     for (argument, input) in arguments.iter_mut().skip(given).zip(inputs) {

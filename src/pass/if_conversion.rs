@@ -19,7 +19,7 @@ pub fn if_conversion(graph: &Graph) -> Result<Graph> {
             };
             match &**region {
                 Region::If { then, otherwise } => convert(replay, node, then, otherwise),
-                Region::Loop { .. } => replay.copy(node),
+                _ => replay.copy(node),
             }
         })
     })

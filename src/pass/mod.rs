@@ -10,6 +10,7 @@ mod explicit_regions;
 mod fold;
 mod fold_weights;
 mod if_conversion;
+mod inline;
 pub mod plan;
 mod simplify;
 mod unroll;
@@ -21,6 +22,7 @@ pub use explicit_regions::explicit_regions;
 pub use fold::fold;
 pub use fold_weights::fold_weights;
 pub use if_conversion::if_conversion;
+pub use inline::inline;
 pub use plan::plan;
 pub use simplify::{RULES, Rule, simplify};
 pub use unroll::unroll;
@@ -38,6 +40,7 @@ pub struct Pass {
 
 /// What makes a graph ready for a device, in order.
 pub const PIPELINE: &[Pass] = &[
+    Pass::new("inline", inline),
     Pass::new("decompose", decompose),
     Pass::new("unroll", unroll),
     Pass::new("if_conversion", if_conversion),

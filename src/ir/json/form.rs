@@ -215,8 +215,9 @@ impl NodeForm {
         ) {
             ("if", 2, Some(then), Some(otherwise), None) => Ok(Region::If { then, otherwise }),
             ("loop", 1, Some(body), None, Some(carried)) => Ok(Region::Loop { body, carried }),
+            ("call", 1, Some(body), None, None) => Ok(Region::Call { body }),
             _ => Err(Error::format(
-                "an \"if\" has two graphs, a \"loop\" has one and carries",
+                "an \"if\" has two graphs, a \"loop\" has one and carries, a \"call\" has one",
             )),
         }
     }
@@ -249,7 +250,7 @@ fn named(graph: &Graph, node: &Node, dictionary: &dyn Dictionary) -> Map<String,
             named.collect()
         }
         Op::Region(region) => match &**region {
-            Region::If { .. } => Map::new(),
+            Region::If { .. } | Region::Call { .. } => Map::new(),
             Region::Loop { carried, .. } => Map::from_iter([("carried".into(), json!(carried))]),
         },
     }

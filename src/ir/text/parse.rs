@@ -285,7 +285,7 @@ impl<'a> Parser<'a> {
         }
         let name = self.scanner.name()?;
         let (op, arguments, place) = match name.as_str() {
-            "if" | "loop" => self.region(&name, assembly)?,
+            "if" | "loop" | "call" => self.region(&name, assembly)?,
             _ => self.step(&name, assembly)?,
         };
         let added = assembly.node(op, arguments, results, place);
@@ -332,8 +332,9 @@ impl<'a> Parser<'a> {
         let region = match (name, count, bodies.next(), bodies.next(), carried) {
             ("if", 2, Some(then), Some(otherwise), None) => Region::If { then, otherwise },
             ("loop", 1, Some(body), None, Some(carried)) => Region::Loop { body, carried },
+            ("call", 1, Some(body), None, None) => Region::Call { body },
             _ => {
-                let message = "an if has two graphs, a loop has one and carried=…";
+                let message = "an if has two graphs, a loop has one and carried=…, a call has one";
                 return Err(self.scanner.error_at(start, message));
             }
         };

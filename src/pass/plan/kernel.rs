@@ -84,13 +84,12 @@ impl<'a> Lowered<'a> {
 }
 
 /// What the text must ask for.
-pub fn enables(text: &str) -> String {
+fn enables(text: &str) -> String {
     let uses_half = text.contains("array<f16>");
     String::from(if uses_half { "enable f16;\n\n" } else { "" })
 }
 
-/// Declarations of the buffers, and of the uniform buffer if there are sizes.
-pub fn bindings(buffers: &[Buffer], sizes: usize) -> String {
+fn bindings(buffers: &[Buffer], sizes: usize) -> String {
     let mut text = String::new();
     for (place, buffer) in buffers.iter().enumerate() {
         let access = match buffer.access {

@@ -11,7 +11,7 @@ use crate::ir::{Argument, Graph, Node, Region};
 use crate::kernel::plan::{Block, Flow, FlowKind, SlotId, SlotKind, Trips};
 use crate::scalar::Scalar;
 
-use super::{Fusion, Planner, custom};
+use super::{Fusion, Planner};
 use crate::pass::constant::known;
 
 /// The body of a region, ready to be planned: its sizes are those of the graph around it.
@@ -29,6 +29,9 @@ impl Planner<'_> {
         let kind = match region {
             Region::If { then, otherwise } => self.condition(node, [then, otherwise])?,
             Region::Loop { body, carried } => self.repetition(node, body, *carried)?,
+            Region::Call { .. } => {
+                return Err(Error::internal("a call is planned that is not inlined"));
+            }
         };
         let names = node.results.iter();
         self.flows.push(Flow {
@@ -148,7 +151,6 @@ impl Planner<'_> {
             slots,
             written: &written,
             is_body: true,
-            exchanged: custom::exchanged(graph),
             flows: Vec::new(),
         };
         let mut value = T::default();

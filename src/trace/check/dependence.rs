@@ -100,6 +100,7 @@ fn has_symbols(graph: &Graph, id: ValueId) -> bool {
 
 fn through_region(region: &Region, arguments: &[bool]) -> Vec<bool> {
     match (region, arguments) {
+        (Region::Call { body }, inputs) => dependence(body, inputs),
         (Region::If { then, otherwise }, [condition, inputs @ ..]) => {
             let branches = [dependence(then, inputs), dependence(otherwise, inputs)];
             let [then, otherwise] = branches;

@@ -1,0 +1,19 @@
+use crate::error::Result;
+use crate::ir::rewrite::{everywhere, replay};
+use crate::ir::{Graph, Op, Region};
+
+/// Replaces every call of a nested graph by the nodes of its body.
+pub fn inline(graph: &Graph) -> Result<Graph> {
+    everywhere(graph, &mut |graph| {
+        replay(graph, |replay, node| match &node.op {
+            Op::Region(region) => match &**region {
+                Region::Call { body } => {
+                    let arguments = replay.arguments(node);
+                    replay.inline(body, &arguments)
+                }
+                _ => replay.copy(node),
+            },
+            _ => replay.copy(node),
+        })
+    })
+}
