@@ -2,7 +2,7 @@
 
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
-use crate::ir::{Constant, Input, Tree};
+use crate::ir::{Constant, Input, State, Tree, Weights};
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
@@ -98,6 +98,16 @@ impl Item {
             }
         })
     }
+}
+
+/// What a state is before the first call.
+pub fn initial_state(state: &State, weights: &Weights) -> Result<Item> {
+    let weight = |name: &String| {
+        let found = weights.get(name).cloned();
+        found.ok_or_else(|| Error::input(format!("there is no weight {name}")))
+    };
+    let tensors: Vec<Tensor> = state.weights.iter().map(weight).collect::<Result<_>>()?;
+    Item::build(&state.initial, &tensors, &Bindings::new())
 }
 
 fn output(tensors: &[Tensor], index: usize) -> Result<&Tensor> {

@@ -63,6 +63,9 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
+// Derived code names this crate, which it is used in as well.
+extern crate self as onionskin;
+
 pub mod aten;
 pub mod cases;
 #[cfg(feature = "cli")]
@@ -89,3 +92,4 @@ pub mod trace;
 
 pub use model::{CompileOptions, Device, Model, Session};
 pub use tensor::Tensor;
+pub use trace::nn;

@@ -14,16 +14,22 @@
 //! ```
 
 mod bisect;
+mod check;
 mod device;
 mod session;
 mod state;
+mod subject;
+mod verify;
 
 use std::path::Path;
 use std::sync::Arc;
 
 pub use bisect::first_divergence;
+pub use check::{Reference, check};
 pub use device::Device;
 pub use session::{CompileOptions, Session, Variant};
+pub use subject::Method;
+pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 
 use crate::error::{Error, Result, Trail};
 use crate::ir::{Constant, Module};
@@ -91,9 +97,20 @@ impl Model {
 
     /// The graphs and weights for example arguments: their dtypes and ranks are fixed, their sizes become symbols.
     pub fn import_for(&self, arguments: &[Item]) -> Result<Module> {
-        self.import_with(&ImportOptions::forward(
-            arguments.iter().map(example).collect(),
-        ))
+        self.import_method("forward", Some(arguments))
+    }
+
+    /// The graph of one method and the weights: for example arguments, or those that the archive remembers.
+    pub fn import_method(&self, method: &str, arguments: Option<&[Item]>) -> Result<Module> {
+        self.import_entry(method, arguments, &States::default())
+    }
+
+    /// The archive that the model is made of, if it is.
+    pub fn archive(&self) -> Option<&Archive> {
+        match &*self.source {
+            Source::Archive(archive) => Some(archive),
+            Source::Module(_) => None,
+        }
     }
 
     /// The graph of one method, made for example arguments, else for those that the archive holds, and for states as they

@@ -14,16 +14,19 @@ mod golden;
 
 use std::collections::BTreeMap;
 
+use onionskin::compare::Tolerance;
 use onionskin::dtype::DType;
 use onionskin::error::{Error, Location, Place, Result};
-use onionskin::interp;
-use onionskin::ir::Module;
-use onionskin::item::{Item, flatten};
+use onionskin::ir::{Graph, Module};
+use onionskin::item::Item;
+use onionskin::model::{self, Reference, first_wrong_pass};
+use onionskin::pass::{PIPELINE, Pass};
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{
     Allow, CheckOptions, Finding, Id, Report, Severity, Subject, Traced,
 };
-use onionskin::trace::check::{check_trace, signature};
+use onionskin::trace::check::{check_trace, evaluate};
+use onionskin::{Device, Model};
 
 #[test]
 fn reports() {
@@ -93,12 +96,7 @@ impl Subject for Texts {
 }
 
 fn run(module: &Module, arguments: &[Item]) -> Result<Item> {
-    let graph = module.graphs.first().expect("a graph");
-    let inputs = flatten(&signature(graph), arguments)?;
-    let outputs = interp::run(graph, &module.weights, &inputs)?;
-    let plain = graph.plain_outputs();
-    let tree = graph.output_tree.as_ref().unwrap_or(&plain);
-    Item::build(tree, &outputs, &Default::default())
+    evaluate(module.graphs.first().expect("a graph"), module, arguments)
 }
 
 /// The graphs with numbers that count up for the weights that the text declares; those called `changing` begin with `first`.
@@ -334,4 +332,186 @@ fn a_trace_that_fails_again_is_reported_with_what_was_found_before() {
         "{report}"
     );
     assert!(report.to_string().contains("at model.py:8"), "{report}");
+}
+
+/// What a check of an archive of the fixtures finds on the host.
+fn check_archive(name: &str, options: CheckOptions) -> Report {
+    let path = format!(
+        "{}/tests/fixtures/archives/{name}.pt",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let model = Model::open(path).unwrap();
+    let reference = Reference {
+        device: &Device::Host,
+        expected: None,
+        tolerance: Tolerance {
+            rtol: 0.0,
+            atol: 0.0,
+        },
+    };
+    model::check(&model, &options, &reference).unwrap()
+}
+
+#[test]
+fn frozen_sizes_of_archives_are_found_with_their_lines() {
+    let report = check_archive("frozen", CheckOptions::default());
+    let expected = [
+        (Id::FrozenDType, Some(93)),
+        (Id::SizeLiteral, Some(92)),
+        (Id::SizeLiteral, Some(93)),
+        (Id::SizeRefused, None),
+    ];
+    assert_eq!(found(&report), expected, "{report}");
+    assert!(
+        report.to_string().contains("7 in aten.view is size 0 of x"),
+        "{report}"
+    );
+    assert!(
+        report.to_string().contains("another batch fails"),
+        "{report}"
+    );
+    assert!(report.passed());
+}
+
+#[test]
+fn sizes_that_vary_are_no_findings() {
+    let report = check_archive("two_layers", CheckOptions::default());
+    assert!(report.findings.is_empty(), "{report}");
+}
+
+#[test]
+fn training_mode_and_random_numbers_of_archives_are_found() {
+    let report = check_archive("training", CheckOptions::default());
+    let found = found(&report);
+    for expected in [
+        (Id::RandomNode, Some(107)),
+        (Id::TrainingMode, Some(106)),
+        (Id::RunFailed, None),
+    ] {
+        assert!(found.contains(&expected), "{report}");
+    }
+    assert!(
+        report
+            .to_string()
+            .contains("did you leave the model in training mode?")
+    );
+    assert!(!report.passed());
+}
+
+#[test]
+fn devices_and_element_types_in_programs_are_found() {
+    let x: Item = Tensor::full(DType::F32, [3], 1.0).unwrap().into();
+    let options = CheckOptions {
+        inputs: vec![vec![x]],
+        ..CheckOptions::default()
+    };
+    let report = check_archive("on_another_device", options);
+    let found = found(&report);
+    for expected in [(Id::FrozenDevice, Some(113)), (Id::FrozenDType, Some(113))] {
+        assert!(found.contains(&expected), "{report}");
+    }
+}
+
+#[test]
+fn recorded_outputs_that_differ_are_errors() {
+    let x: Item = Tensor::full(DType::F32, [2, 4], 1.0).unwrap().into();
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/archives/two_layers.pt"
+    );
+    let model = Model::open(path).unwrap();
+    let expected = [Tensor::full(DType::F32, [2, 3], 7.0).unwrap().into()];
+    let reference = Reference {
+        device: &Device::Host,
+        expected: Some(&expected),
+        tolerance: Tolerance {
+            rtol: 1e-3,
+            atol: 1e-3,
+        },
+    };
+    let options = CheckOptions {
+        inputs: vec![vec![x]],
+        ..CheckOptions::default()
+    };
+    let report = model::check(&model, &options, &reference).unwrap();
+    assert_eq!(found(&report), [(Id::DeviceDiffers, None)], "{report}");
+    assert!(!report.passed());
+}
+
+#[test]
+fn a_page_marks_findings_in_the_graph_and_escapes_text() {
+    let text = "graph forward(x: f32[2]) -> (f32[2], f32[]) {\n  \
+                b = full 1.0, dtype=f32, shape=[]  @ \"a<b>.py\":2\n  return x, b\n}";
+    let module = module(text, 0.0);
+    let subject = Texts {
+        function: module.clone(),
+        second: module.clone(),
+    };
+    let traced = Traced {
+        module,
+        warnings: Vec::new(),
+    };
+    let report = check_trace(&subject, &traced, &CheckOptions::default()).unwrap();
+    let page = report.to_html();
+    assert!(
+        page.contains("<tr id=\"value-b\" class=\"error\"><td><a href=\"#finding-0\">E0714</a>")
+    );
+    assert!(page.contains("a&lt;b&gt;.py:2") && !page.contains("a<b>"));
+    let json = report.to_json();
+    assert_eq!(json["findings"][0]["id"], "E0714");
+    assert_eq!(json["passed"], false);
+}
+
+#[test]
+fn a_compiled_model_is_verified_for_every_entry() {
+    let text = "graph forward(x: f32[2]) -> f32[2] {\n  a = aten.gelu x\n  return a\n}\n\
+                graph encode(x: f32[B], n: i64[B]) -> f32[B] {\n  size B = 3\n  \
+                a = aten.mul.Tensor x, n\n  return a\n}";
+    let model = Model::from_module(module(text, 0.0));
+    let x: Item = Tensor::full(DType::F32, [2], 1.5).unwrap().into();
+    let exact = Tolerance {
+        rtol: 0.0,
+        atol: 0.0,
+    };
+    let found = model::verify(&model, &Device::Host, &[vec![x]], exact).unwrap();
+    let entries: Vec<_> = found
+        .iter()
+        .map(|one| (&*one.entry, one.set, one.passed()))
+        .collect();
+    assert_eq!(
+        entries,
+        [("forward", Some(0), true), ("encode", None, true)]
+    );
+}
+
+#[test]
+fn a_pass_that_changes_a_value_is_named() {
+    let graph: Graph = "graph forward(x: f32[2]) -> f32[2] {\n  a = mul x, 2.0  @ model.py:4\n  \
+                        b = add a, 1.0  @ model.py:5\n  return b\n}"
+        .parse()
+        .unwrap();
+    let wrong = Pass {
+        name: "wrong",
+        run: |graph| {
+            graph
+                .to_string()
+                .replace("add a, 1.0", "add a, 3.0")
+                .parse()
+        },
+    };
+    let x = Tensor::full(DType::F32, [2], 1.5).unwrap();
+    let exact = Tolerance {
+        rtol: 0.0,
+        atol: 0.0,
+    };
+    let passes = [&PIPELINE[1], &wrong];
+    let found = first_wrong_pass(&graph, &Default::default(), &[x.clone()], passes, exact);
+    let (name, divergence) = found.unwrap().unwrap();
+    assert_eq!(
+        (name, &*divergence.value, &*divergence.op),
+        ("wrong", "b", "add")
+    );
+    assert_eq!(divergence.place.to_string(), "model.py:5");
+    let found = first_wrong_pass(&graph, &Default::default(), &[x], PIPELINE, exact);
+    assert!(found.unwrap().is_none());
 }

@@ -9,10 +9,15 @@
 
 mod random;
 mod sample_calls;
+mod samples;
 
 #[path = "trace/basics.rs"]
 mod basics;
 #[path = "trace/control.rs"]
 mod control;
+#[path = "trace/custom.rs"]
+mod custom;
 #[path = "trace/methods.rs"]
 mod methods;
+#[path = "trace/models/mod.rs"]
+mod models;

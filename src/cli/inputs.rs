@@ -35,6 +35,36 @@ pub(super) struct Inputs {
     shapes: Vec<String>,
 }
 
+/// Several sets of arguments.
+#[derive(Args)]
+pub(super) struct Sets {
+    /// A tensor file with all arguments of a set; may be repeated.
+    #[arg(long = "inputs", value_name = "FILE")]
+    sets: Vec<PathBuf>,
+    #[command(flatten)]
+    first: Inputs,
+}
+
+impl Sets {
+    /// The sets in order: what `-i`, `--image` and `--shape` give together, then a set for each file.
+    pub(super) fn read(&self) -> Result<Vec<Vec<Item>>> {
+        let mut sets = Vec::new();
+        if !self.first.is_empty() {
+            sets.push(self.first.read()?);
+        }
+        for path in &self.sets {
+            sets.push(arguments(path)?);
+        }
+        Ok(sets)
+    }
+}
+
+/// The tensors of a file.
+pub(super) fn arguments(path: &Path) -> Result<Vec<Item>> {
+    let tensors = tensor_file::read(path)?.into_iter();
+    Ok(tensors.map(|(_, tensor)| Item::Tensor(tensor)).collect())
+}
+
 /// Usual ways in which pixels of 0 to 255 become numbers.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum Normalize {
@@ -58,11 +88,7 @@ impl Inputs {
     pub(super) fn read(&self) -> Result<Vec<Item>> {
         let mut items = Vec::new();
         for path in &self.files {
-            items.extend(
-                tensor_file::read(path)?
-                    .into_iter()
-                    .map(|(_, tensor)| Item::Tensor(tensor)),
-            );
+            items.extend(arguments(path)?);
         }
         for path in &self.images {
             items.push(Item::Tensor(self.image(path)?));

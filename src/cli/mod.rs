@@ -1,12 +1,14 @@
 //! The command line, a file per command.
 //!
-//! Exit codes: 0 success; 1 the command ran and the answer is no (outputs differ, cases failed); 2 wrong usage; 3 anything
-//! else that went wrong, such as a malformed file or an unsupported operator.
+//! Exit codes: 0 success; 1 the command ran and the answer is no (outputs differ, cases failed, a check found errors); 2 wrong
+//! usage; 3 anything else that went wrong, such as a malformed file or an unsupported operator.
 
 mod activity;
+mod check;
 mod compare;
 mod demo;
 mod devices;
+mod explain;
 mod import;
 mod inputs;
 mod ops;
@@ -14,6 +16,7 @@ mod output;
 mod run;
 mod show;
 mod test;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -25,7 +28,7 @@ use crate::error::{Error, Kind, Result};
 #[derive(Parser)]
 #[command(name = "onionskin", version, about, long_about = None, propagate_version = true)]
 #[command(
-    after_help = "Exit codes: 0 success, 1 outputs differ or cases failed, 2 wrong usage, 3 any other error."
+    after_help = "Exit codes: 0 success, 1 outputs differ, cases failed or a check found errors, 2 wrong usage, 3 any other error."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -37,6 +40,9 @@ enum Command {
     Import(import::Import),
     Show(show::Show),
     Run(run::Run),
+    Check(check::Check),
+    Verify(verify::Verify),
+    Explain(explain::Explain),
     Compare(compare::Compare),
     Test(test::Test),
     Devices(devices::Devices),
@@ -59,6 +65,9 @@ pub fn main() -> ExitCode {
         Command::Show(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Test(command) => command.run(),
+        Command::Check(command) => command.run(),
+        Command::Verify(command) => command.run(),
+        Command::Explain(command) => command.run(),
         Command::Compare(command) => command.run(),
         Command::Devices(command) => command.run(),
         Command::Ops(command) => command.run(),
@@ -81,4 +90,14 @@ fn exit_code(outcome: Result<Outcome>) -> ExitCode {
 /// The error of JSON that could not be made.
 pub(crate) fn json_failed(error: serde_json::Error) -> Error {
     Error::internal(format!("JSON: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn options_do_not_clash() {
+        super::Cli::command().debug_assert();
+    }
 }

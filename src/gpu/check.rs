@@ -52,7 +52,10 @@ fn unknown_slots(plan: &Plan) -> Option<Error> {
 
 fn read_back(plan: &Plan) -> impl Iterator<Item = SlotId> {
     let flows = all_flows(&plan.flows).into_iter();
-    flows.flat_map(|flow| flow.readbacks().into_iter().map(|(slot, _)| slot))
+    flows.flat_map(|flow| {
+        let numbers = flow.readbacks().into_iter().map(|(slot, _)| slot);
+        numbers.chain(flow.exchanged())
+    })
 }
 
 /// True if control flow lies among these steps, one after the other, and so do its blocks.

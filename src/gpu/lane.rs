@@ -10,7 +10,7 @@ use wgpu::{
 
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
-use crate::kernel::plan::{Plan, SlotId, Step};
+use crate::kernel::plan::{Flow, Plan, SlotId, Step, all_flows};
 
 use super::arena::{Item, arrange};
 use super::fault::guarded;
@@ -108,7 +108,7 @@ impl Lane {
         let buffers = self.slot_buffers(program, &sizing)?;
         let uploads = self.uploads(program, &sizing, &buffers, direct);
         let downloads = self.downloads(program, &sizing, &buffers, direct);
-        let readback = self.readback(program);
+        let readback = self.readback(program, &sizing);
         let groups = bind_groups(program, &sizing, &buffers);
         Ok(Arc::new(Binding {
             sizes,
@@ -121,12 +121,17 @@ impl Lane {
         }))
     }
 
-    fn readback(&mut self, program: &Inner) -> Option<Buffer> {
+    fn readback(&mut self, program: &Inner, sizing: &Sizing) -> Option<Buffer> {
         if program.plan.flows.is_empty() {
             return None;
         }
+        let flows = all_flows(&program.plan.flows).into_iter();
+        let exchanged = flows.flat_map(Flow::exchanged);
+        let largest = exchanged
+            .map(|slot| sizing.places[slot.0].bound)
+            .fold(SCALAR, u64::max);
         let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-        self.readback.fit(program, "readback", &[SCALAR], usage);
+        self.readback.fit(program, "readback", &[largest], usage);
         self.readback.buffers.first().cloned()
     }
 

@@ -16,7 +16,7 @@ use super::execute::{Input, Run, record_downloads, record_step};
 use super::fault::guarded;
 use super::lane::Binding;
 use super::program::{Inner, Program};
-use super::schedule::{Recorder, Runner, walk};
+use super::schedule::{Call, Recorder, Runner, walk};
 use super::transfer::Mapped;
 
 /// Steps whose start and end fit one query set.
@@ -274,13 +274,29 @@ impl Runner for Stopwatch<'_> {
         let start = Instant::now();
         let number = self.recorder.number(slot, flow)?;
         let name = &self.recorder.program.plan.slots[slot.0].name;
-        let readbacks = &mut self.times.readbacks;
+        self.times.read_back(name, flow, start);
+        Ok(number)
+    }
+
+    fn call(&mut self, call: Call) -> Result<()> {
+        let (start, flow) = (Instant::now(), call.flow);
+        self.recorder.call(call)?;
+        let name = flow.nodes.first().map_or("", String::as_str);
+        self.times.read_back(name, flow, start);
+        Ok(())
+    }
+}
+
+impl Times {
+    /// Counts the time since `start` for what flow of control waits for.
+    fn read_back(&mut self, name: &str, flow: &Flow, start: Instant) {
+        let readbacks = &mut self.readbacks;
         let known = readbacks
             .iter()
-            .position(|read| (&read.slot, &read.nodes) == (name, &flow.nodes));
+            .position(|read| (read.slot.as_str(), &read.nodes) == (name, &flow.nodes));
         let index = known.unwrap_or_else(|| {
             readbacks.push(Readback {
-                slot: name.clone(),
+                slot: name.to_string(),
                 nodes: flow.nodes.clone(),
                 place: flow.place.clone(),
                 count: 0,
@@ -291,6 +307,5 @@ impl Runner for Stopwatch<'_> {
         let read = &mut readbacks[index];
         read.count += 1;
         read.nanoseconds += u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        Ok(number)
     }
 }

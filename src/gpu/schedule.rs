@@ -5,7 +5,9 @@ use std::ops::Range;
 use wgpu::{CommandEncoder, ComputePassDescriptor, MapMode, SubmissionIndex};
 
 use crate::error::{Error, Result, Trail};
+use crate::kernel::host::HostFunction;
 use crate::kernel::plan::{Flow, FlowKind, SlotId, Trips};
+use crate::tensor::Tensor;
 
 use super::convert;
 use super::execute::record_step;
@@ -25,6 +27,16 @@ pub(super) trait Runner {
     fn steps(&mut self, steps: Range<usize>) -> Result<()>;
     /// Reads the number in a slot back, once all steps so far are done.
     fn number(&mut self, slot: SlotId, flow: &Flow) -> Result<i64>;
+    /// Calls a function of the application.
+    fn call(&mut self, call: Call) -> Result<()>;
+}
+
+/// A call of a function of the application.
+pub(super) struct Call<'a> {
+    function: &'a HostFunction,
+    operands: &'a [SlotId],
+    results: &'a [SlotId],
+    pub(super) flow: &'a Flow,
 }
 
 /// Goes through a whole plan.
@@ -83,6 +95,17 @@ fn walk_flow(flow: &Flow, binding: &Binding, runner: &mut dyn Runner) -> Result<
             }
             Ok(())
         }
+        FlowKind::Host {
+            function,
+            operands,
+            results,
+            ..
+        } => runner.call(Call {
+            function,
+            operands,
+            results,
+            flow,
+        }),
     }
 }
 
@@ -141,10 +164,55 @@ impl Runner for Recorder<'_> {
     }
 
     fn number(&mut self, slot: SlotId, flow: &Flow) -> Result<i64> {
+        let number = self.read(slot)?.to_i64().first().copied();
+        let missing = || Error::internal("a number without a value was read back");
+        number.ok_or_else(|| of_flow(missing(), flow))
+    }
+
+    fn call(&mut self, call: Call) -> Result<()> {
+        let slots = &self.program.plan.slots;
+        let operands = call.operands.iter().map(|slot| self.read(*slot));
+        let operands: Vec<Tensor> = operands.collect::<Result<_>>()?;
+        let shapes = &self.binding.sizing.shapes;
+        let promised = call.results.iter();
+        let promised = promised.map(|slot| (slots[slot.0].dtype, shapes[slot.0].clone()));
+        let results = call.function.call(&operands, &promised.collect::<Vec<_>>());
+        let results = results.map_err(|error| of_flow(error, call.flow))?;
+        // Writes come before what is submitted next, so what was recorded so far must be submitted first.
+        self.submit()?;
+        let mut pairs = call.results.iter().zip(&results);
+        pairs.try_for_each(|(slot, tensor)| self.write(*slot, tensor))
+    }
+}
+
+impl Recorder<'_> {
+    /// Writes a slot from the host.
+    fn write(&self, slot: SlotId, tensor: &Tensor) -> Result<()> {
+        let info = &self.program.plan.slots[slot.0];
+        let start = self.binding.sizing.places[slot.0].spot.offset;
+        let (queue, buffer) = (self.program.device.queue(), &self.binding.buffers[slot.0]);
+        convert::send(tensor, info.storage, |offset, bytes| {
+            let mut whole = bytes.to_vec();
+            whole.resize(bytes.len().next_multiple_of(4), 0);
+            queue.write_buffer(buffer, start + offset, &whole);
+            Ok(())
+        })
+        .at(|| info.name.clone())
+    }
+
+    /// Reads a slot back, once all steps so far are done.
+    fn read(&mut self, slot: SlotId) -> Result<Tensor> {
         let binding = self.binding;
+        let (info, shape) = (
+            &self.program.plan.slots[slot.0],
+            &binding.sizing.shapes[slot.0],
+        );
         let place = &binding.sizing.places[slot.0];
         let buffer = binding.readback.as_ref();
         let buffer = buffer.ok_or_else(|| Error::internal("there is nowhere to read back to"))?;
+        if place.bytes == 0 {
+            return convert::receive(info.dtype, info.storage, shape, &[]);
+        }
         let bytes = place.bytes.next_multiple_of(4);
         let (source, from) = (&binding.buffers[slot.0], place.spot.offset);
         self.encoder
@@ -156,10 +224,7 @@ impl Runner for Recorder<'_> {
         mapped.wait(Some(&submission))?;
         let view = buffer.get_mapped_range(0..bytes);
         let view = view.map_err(|error| Error::device(error.to_string()))?;
-        let info = &self.program.plan.slots[slot.0];
-        let read = convert::receive(info.dtype, info.storage, &[], &view[..place.bytes as usize]);
-        let number = read.at(|| info.name.clone())?.to_i64().first().copied();
-        let missing = || Error::internal("a number without a value was read back");
-        number.ok_or_else(|| of_flow(missing(), flow))
+        let bytes = &view[..place.bytes as usize];
+        convert::receive(info.dtype, info.storage, shape, bytes).at(|| info.name.clone())
     }
 }

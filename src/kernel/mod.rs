@@ -2,6 +2,7 @@
 
 pub mod emit;
 pub mod expr;
+pub mod host;
 pub mod index;
 pub mod plan;
 pub mod shader;

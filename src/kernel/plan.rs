@@ -8,6 +8,8 @@ use crate::error::{Error, Place, Result};
 use crate::shape::Shape;
 use crate::symbols::Guard;
 
+use super::host::HostFunction;
+
 /// What a device can do, as far as planning needs to know. Taken from an adapter, or made up for tests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capabilities {
@@ -227,6 +229,17 @@ pub enum FlowKind {
         /// One round.
         body: Block,
     },
+    /// A function of the application: its operands are read back, its results written. None of these slots shares memory.
+    Host {
+        /// What is called.
+        function: HostFunction,
+        /// The slots of its operands.
+        operands: Vec<SlotId>,
+        /// The slots of its results.
+        results: Vec<SlotId>,
+        /// The step in front of which it is called.
+        step: usize,
+    },
 }
 
 /// How often a loop runs.
@@ -255,6 +268,7 @@ impl Flow {
                 then, otherwise, ..
             } => then.steps.start..otherwise.steps.end,
             FlowKind::Loop { body, .. } => body.steps.clone(),
+            FlowKind::Host { step, .. } => *step..*step,
         }
     }
 
@@ -265,10 +279,22 @@ impl Flow {
                 then, otherwise, ..
             } => vec![then, otherwise],
             FlowKind::Loop { body, .. } => vec![body],
+            FlowKind::Host { .. } => Vec::new(),
         }
     }
 
-    /// The slots that are read back, each with a step during which its memory is still its own.
+    /// The slots that it hands over to a function of the application, or gets from it.
+    pub fn exchanged(&self) -> impl Iterator<Item = SlotId> {
+        let (operands, results) = match &self.kind {
+            FlowKind::Host {
+                operands, results, ..
+            } => (operands.as_slice(), results.as_slice()),
+            _ => Default::default(),
+        };
+        operands.iter().chain(results).copied()
+    }
+
+    /// The numbers that are read back, each with a step during which its memory is still its own.
     pub fn readbacks(&self) -> Vec<(SlotId, usize)> {
         let Range { start, end } = self.steps();
         match &self.kind {
@@ -287,6 +313,7 @@ impl Flow {
                 let again = again.map(|slot| (slot, end.saturating_sub(1)));
                 trips.into_iter().chain(first).chain(again).collect()
             }
+            FlowKind::Host { .. } => Vec::new(),
         }
     }
 }

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::example;
-use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::ir::Module;
-use crate::item::Item;
-use crate::tensor::Tensor;
+use crate::item::{Item, initial_state};
 use crate::trace::torchscript::InputSpec;
 
 /// States by name: as they were before the first call, and as they are.
@@ -21,12 +19,7 @@ impl States {
     /// Takes up the states of a module that are not known yet.
     pub(super) fn learn(&mut self, module: &Module) -> Result<()> {
         for state in &module.states {
-            let weight = |name: &String| {
-                let found = module.weights.get(name).cloned();
-                found.ok_or_else(|| Error::input(format!("there is no weight {name}")))
-            };
-            let tensors: Vec<Tensor> = state.weights.iter().map(weight).collect::<Result<_>>()?;
-            let value = Item::build(&state.initial, &tensors, &Bindings::new())?;
+            let value = initial_state(state, &module.weights)?;
             let current = self.current.entry(state.name.clone());
             current.or_insert_with(|| value.clone());
             self.initial.entry(state.name.clone()).or_insert(value);

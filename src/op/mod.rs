@@ -20,6 +20,7 @@ mod binary;
 mod cast;
 mod concat;
 mod conv;
+mod custom;
 mod dot;
 mod expand;
 mod full;
@@ -45,6 +46,7 @@ pub use binary::{Binary, BinaryFunction};
 pub use cast::Cast;
 pub use concat::Concat;
 pub use conv::{Conv, ConvAxis};
+pub use custom::{Custom, Shader, register};
 pub use dot::Dot;
 pub use expand::Expand;
 pub use full::Full;
@@ -148,6 +150,7 @@ primitives! {
     Scatter = "scatter",
     Scan = "scan",
     Sort = "sort",
+    Custom = "custom",
 }
 
 impl Primitive {
@@ -184,6 +187,7 @@ impl Primitive {
                 *start = map(start);
                 *length = map(length);
             }
+            Primitive::Custom(custom) => custom.map_sizes(map),
             _ => {}
         }
     }

@@ -4,13 +4,18 @@ mod bodies;
 mod calls;
 pub mod check;
 pub mod native;
+pub mod nn;
 mod scopes;
 mod sizes;
 pub mod torchscript;
 
 pub use crate::kw;
+#[doc(hidden)]
+pub use native::derived;
 pub use native::{
-    Arg, Forward, Method, Module, Tensor, TraceOptions, Tree, allow, call, cond, freeze,
-    is_tracing, load_state_dict, ops, scan, state, trace, trace_module, trace_with, while_loop,
+    Arg, CustomOperator, Forward, Method, Module, Tensor, TraceOptions, Training, Tree, Unmatched,
+    Visitor, allow, call, cond, freeze, is_tracing, leaf, load_matching, load_state_dict, ops,
+    scan, state, trace, trace_module, trace_with, while_loop,
 };
+pub use onionskin_derive::{Module, Tree};
 pub use sizes::Sizes;

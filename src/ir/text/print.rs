@@ -287,8 +287,12 @@ pub(super) fn size(dim: &Dim, is_taken: &dyn Fn(&str) -> bool) -> String {
     }
 }
 
+/// What ends a text without quotes.
+const SEPARATORS: [char; 9] = [',', '[', ']', '{', '}', '@', '"', '\n', '\\'];
+
 fn attribute(value: &Json) -> String {
     match value {
+        Json::String(text) if text.contains(SEPARATORS) => json_string(text),
         Json::String(text) => text.clone(),
         Json::Array(items) => {
             let items: Vec<String> = items.iter().map(attribute).collect();

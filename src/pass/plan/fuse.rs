@@ -103,6 +103,7 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
     }
     for node in &graph.nodes {
         match &node.op {
+            Op::Primitive(Primitive::Custom(_)) => fuser.store_all(node),
             Op::Primitive(primitive) => fuser.visit(node, primitive),
             _ => fuser.store_all(node),
         }
@@ -147,10 +148,10 @@ impl Fuser<'_> {
         };
     }
 
-    /// What a region takes and gives lies in memory.
-    fn store_all(&mut self, region: &Node) {
-        let given = region.results.iter().copied();
-        for value in region.operands().into_iter().chain(given) {
+    /// What a node takes and gives that is not ours lies in memory.
+    fn store_all(&mut self, node: &Node) {
+        let given = node.results.iter().copied();
+        for value in node.operands().into_iter().chain(given) {
             self.store(value.index());
         }
     }

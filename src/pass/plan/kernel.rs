@@ -84,12 +84,13 @@ impl<'a> Lowered<'a> {
 }
 
 /// What the text must ask for.
-fn enables(text: &str) -> String {
+pub fn enables(text: &str) -> String {
     let uses_half = text.contains("array<f16>");
     String::from(if uses_half { "enable f16;\n\n" } else { "" })
 }
 
-fn bindings(buffers: &[Buffer], sizes: usize) -> String {
+/// Declarations of the buffers, and of the uniform buffer if there are sizes.
+pub fn bindings(buffers: &[Buffer], sizes: usize) -> String {
     let mut text = String::new();
     for (place, buffer) in buffers.iter().enumerate() {
         let access = match buffer.access {

@@ -2,6 +2,7 @@
 //! ([`element`]), a kernel for each group, blocks of steps for regions ([`region`]), memory and lifetimes.
 
 mod conv;
+mod custom;
 mod dot;
 mod element;
 mod fuse;
@@ -14,7 +15,7 @@ mod scalar;
 mod scan;
 mod sort;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use self::element::Scope;
@@ -46,6 +47,7 @@ pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
         slots: BTreeMap::new(),
         written: &written,
         is_body: false,
+        exchanged: custom::exchanged(graph),
         flows: Vec::new(),
     };
     planner.run(Planner::outputs)?;
@@ -118,6 +120,8 @@ struct Planner<'a> {
     written: &'a [bool],
     /// True for the body of a region.
     is_body: bool,
+    /// Values that functions of the application take or give: their memory serves nothing else.
+    exchanged: HashSet<ValueId>,
     flows: Vec<Flow>,
 }
 
@@ -160,6 +164,11 @@ impl<'a> Planner<'a> {
             && let Op::Region(region) = &node.op
         {
             return self.region(node, region);
+        }
+        if let Some(node) = anchor
+            && let Op::Primitive(Primitive::Custom(custom)) = &node.op
+        {
+            return self.custom(node, custom, group);
         }
         match self.lower(group) {
             Ok(lowered) if fits(&lowered, self.capabilities) => self.step(lowered, group),
@@ -224,10 +233,21 @@ impl<'a> Planner<'a> {
         if matches!(&lowered.workgroups, Workgroups::Linear(count) if count.is(0)) {
             return Ok(());
         }
-        let (kernel, sizes) = lowered.finish(self.label(group))?;
+        let made = lowered.finish(self.label(group))?;
+        self.dispatch(made, &lowered.scope, lowered.workgroups, group)
+    }
+
+    /// A dispatch of a kernel with its sizes; the scope knows its buffers.
+    fn dispatch(
+        &mut self,
+        (kernel, sizes): (Kernel, Vec<Dim>),
+        scope: &Scope,
+        workgroups: Workgroups,
+        group: &Group,
+    ) -> Result<()> {
         let kernel = self.sheet.kernel(kernel);
         let mut bindings = Vec::new();
-        for binding in &lowered.scope.buffers {
+        for binding in &scope.buffers {
             bindings.push(self.slot(binding.value, binding.is_copy)?);
         }
         let names = group.nodes.iter().filter_map(|node| {
@@ -238,7 +258,7 @@ impl<'a> Planner<'a> {
             kernel,
             bindings,
             sizes,
-            workgroups: lowered.workgroups,
+            workgroups,
             place: self.place(group),
             nodes: names.collect(),
         };
@@ -273,7 +293,9 @@ impl<'a> Planner<'a> {
             definition => {
                 let kind = match definition {
                     Definition::Input(index) if !is_copy => SlotKind::Input(*index),
-                    _ if is_copy || self.is_output(value) => SlotKind::Output,
+                    _ if is_copy || self.is_output(value) || self.exchanged.contains(&value) => {
+                        SlotKind::Output
+                    }
                     _ => SlotKind::Temporary { first: 0, last: 0 },
                 };
                 self.sheet.slot(&info.name, &info.ty, storage, kind)

@@ -11,7 +11,7 @@ use crate::ir::{Argument, Graph, Node, Region};
 use crate::kernel::plan::{Block, Flow, FlowKind, SlotId, SlotKind, Trips};
 use crate::scalar::Scalar;
 
-use super::{Fusion, Planner};
+use super::{Fusion, Planner, custom};
 use crate::pass::constant::known;
 
 /// The body of a region, ready to be planned: its sizes are those of the graph around it.
@@ -151,6 +151,7 @@ impl Planner<'_> {
             slots,
             written: &written,
             is_body: true,
+            exchanged: custom::exchanged(graph),
             flows: Vec::new(),
         };
         let mut value = T::default();

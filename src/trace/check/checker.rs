@@ -2,20 +2,18 @@ use super::bisect::{Program, first_difference};
 use super::constants::differing;
 use super::dependence::independent_outputs;
 use super::diff::diff;
+use super::evaluate::{evaluate, inputs};
 use super::frozen::size_literals;
 use super::numerics::{Tolerances, differences};
-use super::perturb::{Perturbation, example, perturb, signature};
+use super::perturb::example;
 use super::random::random_nodes;
 use super::report::{Outcome, Report, Run};
 use super::{Allow, Finding, Id, Severity, Subject, Traced};
 use crate::compare::Difference;
 use crate::dtype::DType;
-use crate::error::{Error, Kind, Result};
-use crate::interp;
+use crate::error::{Error, Result};
 use crate::ir::{Graph, Module};
-use crate::item::{Item, flatten};
-use crate::symbols::Guard;
-use crate::tensor::Tensor;
+use crate::item::Item;
 
 /// What a check does.
 #[derive(Clone, Debug)]
@@ -94,7 +92,7 @@ pub fn inspect(graph: &Graph, module: &Module) -> Vec<Finding> {
     found
 }
 
-fn entry<'a>(module: &'a Module, options: &CheckOptions) -> Result<&'a Graph> {
+pub(super) fn entry<'a>(module: &'a Module, options: &CheckOptions) -> Result<&'a Graph> {
     match &options.entry {
         Some(name) => module.graph(name),
         None => module
@@ -104,12 +102,13 @@ fn entry<'a>(module: &'a Module, options: &CheckOptions) -> Result<&'a Graph> {
     }
 }
 
-struct Checker<'a> {
-    subject: &'a dyn Subject,
-    traced: &'a Traced,
-    graph: &'a Graph,
-    options: &'a CheckOptions,
-    report: Report,
+/// A check on its way.
+pub(super) struct Checker<'a> {
+    pub(super) subject: &'a dyn Subject,
+    pub(super) traced: &'a Traced,
+    pub(super) graph: &'a Graph,
+    pub(super) options: &'a CheckOptions,
+    pub(super) report: Report,
 }
 
 impl Checker<'_> {
@@ -121,16 +120,23 @@ impl Checker<'_> {
         };
         let expected = self
             .call(set)
-            .map_err(|error| self.failed("the function", &label, &error))
+            .map_err(|error| self.report.fail("the function", &label, &error))
             .ok();
         let repeat = self
             .trace(set)
-            .map_err(|error| self.failed("the second trace", &label, &error))
+            .map_err(|error| self.report.fail("the second trace", &label, &error))
             .ok();
-        let got = run(self.graph, &self.traced.module, set);
-        let got = got
-            .map_err(|error| self.failed("the trace", &label, &error))
-            .ok();
+        let got = match evaluate(self.graph, &self.traced.module, set) {
+            Ok(got) => Some(got),
+            Err(error) => {
+                // An archive is imported again for what one graph does not take.
+                match expected.is_some() && !self.subject.is_original() {
+                    true => self.refused(&label, set, &error),
+                    false => self.report.fail("the trace", &label, &error),
+                }
+                None
+            }
+        };
         if let Some(expected) = &expected {
             if index == 0 {
                 self.call_again(set, expected, &label);
@@ -146,30 +152,14 @@ impl Checker<'_> {
         }
     }
 
-    fn call(&self, set: &[Item]) -> Result<Item> {
+    pub(super) fn call(&self, set: &[Item]) -> Result<Item> {
         self.subject.seed(self.options.seed);
         self.subject.call(set)
     }
 
-    fn trace(&self, set: &[Item]) -> Result<Traced> {
+    pub(super) fn trace(&self, set: &[Item]) -> Result<Traced> {
         self.subject.seed(self.options.seed);
         self.subject.trace(set)
-    }
-
-    fn failed(&mut self, what: &str, label: &str, error: &Error) {
-        let id = error.kind().id();
-        let finding = Finding::new(Id::RunFailed, format!("{what} failed: {}", error.message()));
-        let finding = finding.details([format!("{id} {}", error.kind().title())]);
-        let finding = finding.details(error.trail().iter().map(|frame| format!("at {frame}")));
-        self.report.add(
-            finding.details(error.advice().map(|help| format!("help: {help}"))),
-            label,
-        );
-        self.report.runs.push(Run::new(
-            label,
-            Outcome::Failed,
-            format!("{what}: {}", error.message()),
-        ));
     }
 
     /// A function that does not even agree with itself cannot be compared with.
@@ -187,7 +177,7 @@ impl Checker<'_> {
     }
 
     /// The trace's result beside the function's; true if they agree.
-    fn compare(
+    pub(super) fn compare(
         &mut self,
         label: &str,
         set: &[Item],
@@ -227,7 +217,7 @@ impl Checker<'_> {
                 graph,
                 weights: &repeat.module.weights,
             };
-            let inputs = flatten(&signature(self.graph), set)?;
+            let inputs = inputs(self.graph, &self.traced.module, set)?;
             first_difference(
                 got,
                 expected,
@@ -250,10 +240,10 @@ impl Checker<'_> {
     fn compare_repeat(&mut self, label: &str, set: &[Item], expected: &Item, repeat: &Traced) {
         let graph = match entry(&repeat.module, self.options) {
             Ok(graph) => graph,
-            Err(error) => return self.failed("the second trace", label, &error),
+            Err(error) => return self.report.fail("the second trace", label, &error),
         };
-        match run(graph, &repeat.module, set) {
-            Err(error) => self.failed("the second trace", label, &error),
+        match evaluate(graph, &repeat.module, set) {
+            Err(error) => self.report.fail("the second trace", label, &error),
             Ok(got) => {
                 let found = differences(&got, expected, self.options.tolerances);
                 if !found.iter().all(Difference::passed) {
@@ -277,7 +267,7 @@ impl Checker<'_> {
         }
     }
 
-    fn graph_finding(&self, id: Id, other: &Graph) -> Option<Finding> {
+    pub(super) fn graph_finding(&self, id: Id, other: &Graph) -> Option<Finding> {
         let found = diff(self.graph, other)?;
         let finding = Finding::new(id, found.title()).at(&found.place());
         let finding = match found.left.as_ref().and_then(|step| step.value.clone()) {
@@ -286,116 +276,6 @@ impl Checker<'_> {
         };
         Some(finding.details([found.to_string()]))
     }
-
-    /// Other values and sizes than those of a set.
-    fn perturbed(&mut self, set: &[Item]) {
-        match perturb(self.graph, set) {
-            Err(error) => self.failed("making other inputs", "other inputs", &error),
-            Ok(made) => made.iter().for_each(|one| self.perturbation(one)),
-        }
-    }
-
-    fn perturbation(&mut self, made: &Perturbation) {
-        let is_original = self.subject.is_original();
-        if !is_original && made.size.is_none() {
-            return;
-        }
-        let (label, set) = (made.label.as_str(), made.arguments.as_slice());
-        let expected = match self.call(set) {
-            Ok(expected) => expected,
-            Err(error) => return self.refused_by_function(made, &error),
-        };
-        match run(self.graph, &self.traced.module, set) {
-            Err(error) => self.refused(made, &error),
-            Ok(got) if is_original => {
-                let repeat = self.trace(set).ok();
-                let agrees = self.compare(label, set, &got, &expected, repeat.as_ref());
-                let other = repeat
-                    .as_ref()
-                    .and_then(|repeat| entry(&repeat.module, self.options).ok());
-                let found =
-                    other.and_then(|graph| self.graph_finding(Id::PathDependsOnInput, graph));
-                if let Some(found) = found.filter(|_| agrees) {
-                    self.report.add(found, label);
-                }
-            }
-            Ok(got) => {
-                self.compare(label, set, &got, &expected, None);
-            }
-        }
-    }
-
-    /// The function is the judge of what it takes, unless it is a trace itself.
-    fn refused_by_function(&mut self, made: &Perturbation, error: &Error) {
-        let note = format!("the function refuses it: {}", error.message());
-        self.report
-            .runs
-            .push(Run::new(&made.label, Outcome::Skipped, note));
-        let is_batch = made.size.as_ref().is_some_and(|change| change.is_batch);
-        if is_batch && !self.subject.is_original() {
-            let finding = Finding::new(
-                Id::SizeRefused,
-                format!("another batch fails: {}", error.message()),
-            );
-            let frames = error.trail().iter().map(|frame| format!("at {frame}"));
-            self.report.add(finding.details(frames), &made.label);
-        }
-    }
-
-    /// The function takes the inputs, its trace does not.
-    fn refused(&mut self, made: &Perturbation, error: &Error) {
-        if made.size.is_none() && error.kind() != Kind::Input {
-            return self.failed("the trace", &made.label, error);
-        }
-        let guard = broken_guard(self.graph, &made.arguments);
-        let place = guard.map(|guard| guard.place.clone()).unwrap_or_default();
-        let finding = Finding::new(Id::SizeRefused, error.message().to_string()).at(&place);
-        let frames = error.trail().iter().map(|frame| format!("at {frame}"));
-        let finding = match guard {
-            // A guard says for which sizes the graph holds: nothing goes wrong unnoticed.
-            Some(_) => Finding {
-                severity: Severity::Note,
-                ..finding
-            },
-            None => finding.details(frames),
-        };
-        self.report.add(finding, &made.label);
-        self.report.runs.push(Run::new(
-            &made.label,
-            Outcome::Refused,
-            error.message().to_string(),
-        ));
-    }
-}
-
-/// Runs a graph of a module on the user's arguments.
-fn run(graph: &Graph, module: &Module, set: &[Item]) -> Result<Item> {
-    let inputs = flatten(&signature(graph), set)?;
-    let outputs = interp::run(graph, &module.weights, &inputs)?;
-    let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
-    let bindings = graph.bind(&shapes)?;
-    let plain = graph.plain_outputs();
-    Item::build(
-        graph.output_tree.as_ref().unwrap_or(&plain),
-        &outputs,
-        &bindings,
-    )
-}
-
-fn broken_guard<'a>(graph: &'a Graph, set: &[Item]) -> Option<&'a Guard> {
-    let inputs = flatten(&signature(graph), set).ok()?;
-    let dims = graph.inputs.iter().zip(&inputs).flat_map(|(id, tensor)| {
-        graph
-            .ty(*id)
-            .shape
-            .iter()
-            .zip(tensor.shape().iter().copied())
-    });
-    let bindings = crate::symbols::solve(dims.collect::<Vec<_>>().into_iter());
-    graph
-        .guards
-        .iter()
-        .find(|guard| guard.holds(&bindings).is_ok_and(|holds| !holds))
 }
 
 /// A finding about results that differ; one that no tolerance could mend is an error.

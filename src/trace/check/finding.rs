@@ -5,6 +5,9 @@ use serde::Serialize;
 use super::catalog::{Id, Severity};
 use crate::error::{Place, without_calls};
 
+/// Places of one finding that are listed; the rest is counted.
+const LISTED: usize = 5;
+
 /// Something that was found about a trace, by the tracer or by the checker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
@@ -78,6 +81,41 @@ impl fmt::Display for Finding {
             write!(f, "\n  {line}")?;
         }
         Ok(())
+    }
+}
+
+/// One finding for all that say the same, with their places.
+pub fn grouped(found: Vec<Finding>) -> Vec<Finding> {
+    let mut groups: Vec<(Finding, Vec<Place>)> = Vec::new();
+    for finding in found {
+        let same = |(other, _): &&mut (Finding, Vec<Place>)| {
+            (other.id, &other.message) == (finding.id, &finding.message)
+        };
+        match groups.iter_mut().find(same) {
+            Some((first, places))
+                if first.place != finding.place && !places.contains(&finding.place) =>
+            {
+                places.push(finding.place);
+            }
+            Some(_) => {}
+            None => groups.push((finding, Vec::new())),
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(finding, places)| with_places(finding, &places))
+        .collect()
+}
+
+fn with_places(finding: Finding, places: &[Place]) -> Finding {
+    let listed = places
+        .iter()
+        .take(LISTED)
+        .map(|place| format!("and at {place}"));
+    let finding = finding.details(listed);
+    match places.len().saturating_sub(LISTED) {
+        0 => finding,
+        more => finding.details([format!("and at {more} more places")]),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! [`Finding`]s, of the tracer and of the checker, have ids of the [`catalog`], which explains each.
 
+mod archive;
 mod bisect;
 mod canonical;
 pub mod catalog;
@@ -9,21 +10,26 @@ mod checker;
 mod constants;
 mod dependence;
 mod diff;
+mod evaluate;
 mod finding;
 mod frozen;
+mod html;
 mod numerics;
+mod others;
 mod perturb;
 mod random;
 mod report;
 
+pub use archive::inspect_archive;
 pub use bisect::{Divergence, Program, first_difference, scaled};
 pub use canonical::{Shapes, Step, steps};
 pub use catalog::{Entry, Id, Severity, entries, explain};
 pub use checker::{CheckOptions, check_trace, inspect};
 pub use diff::{GraphDiff, Line, diff};
+pub use evaluate::{evaluate, inputs, signature};
 pub use finding::{Allow, Finding};
 pub use numerics::{Tolerances, differences};
-pub use perturb::{Change, Perturbation, example, perturb, signature};
+pub use perturb::{Change, Perturbation, example, perturb};
 pub use random::draws_random_numbers;
 pub use report::{Outcome, Report, Run};
 

@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::evaluate::{argument_inputs, signature};
 use crate::dim::{Bindings, Dim, Symbol};
 use crate::dtype::{Category, DType};
 use crate::error::Result;
 use crate::ir::{Graph, Input, ValueId};
 use crate::item::{Item, flatten};
+use crate::symbols;
 use crate::tensor::Tensor;
 
 /// Sizes of inputs that are numbers in the graph and are changed nevertheless, at most.
@@ -37,15 +39,6 @@ pub struct Change {
     pub is_batch: bool,
 }
 
-/// How the graph's inputs make up the user's arguments.
-pub fn signature(graph: &Graph) -> Vec<Input> {
-    if graph.input_trees.is_empty() {
-        graph.plain_inputs()
-    } else {
-        graph.input_trees.clone()
-    }
-}
-
 /// Arguments of the graph's own example sizes; floats between -1 and 1, integers 0 and 1.
 ///
 /// # Errors
@@ -62,7 +55,10 @@ pub fn example(graph: &Graph) -> Result<Vec<Item>> {
         };
         fill(ty.dtype, shape, data)
     };
-    let tensors: Vec<Tensor> = graph.inputs.iter().map(tensor).collect::<Result<_>>()?;
+    let tensors: Vec<Tensor> = argument_inputs(graph)
+        .iter()
+        .map(tensor)
+        .collect::<Result<_>>()?;
     arguments(graph, &tensors)
 }
 
@@ -200,8 +196,14 @@ struct Resize {
 }
 
 fn resizes(graph: &Graph, tensors: &[Tensor]) -> Vec<Resize> {
-    let shapes: Vec<&[usize]> = tensors.iter().map(Tensor::shape).collect();
-    let bindings = graph.bind(&shapes).unwrap_or_else(|_| graph.hints.clone());
+    let sizes = argument_inputs(graph)
+        .iter()
+        .zip(tensors)
+        .flat_map(|(id, tensor)| {
+            let sizes = tensor.shape().iter().copied();
+            graph.ty(*id).shape.iter().zip(sizes)
+        });
+    let bindings = symbols::solve(sizes);
     let mut made: Vec<Resize> = symbols(graph)
         .iter()
         .flat_map(|symbol| resize_symbol(graph, symbol, &bindings))
@@ -216,7 +218,9 @@ fn resizes(graph: &Graph, tensors: &[Tensor]) -> Vec<Resize> {
 
 /// The symbols of the inputs' types.
 fn symbols(graph: &Graph) -> BTreeSet<Symbol> {
-    let dims = graph.inputs.iter().flat_map(|id| &graph.ty(*id).shape);
+    let dims = argument_inputs(graph)
+        .iter()
+        .flat_map(|id| &graph.ty(*id).shape);
     dims.flat_map(Dim::symbols).collect()
 }
 
@@ -251,13 +255,12 @@ fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Res
             .into_iter()
             .flatten(),
     );
-    let is_batch = graph.inputs.iter().any(|id| {
+    let is_batch = argument_inputs(graph).iter().any(|id| {
         let first = graph.ty(*id).shape.first();
         first.and_then(Dim::as_symbol) == Some(symbol)
     });
     let make = |to: i64| {
-        let shapes = graph
-            .inputs
+        let shapes = argument_inputs(graph)
             .iter()
             .map(|id| graph.ty(*id).sizes(&with(to)).ok());
         Some(Resize {
@@ -277,7 +280,7 @@ fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Res
 /// Sizes of inputs that are numbers in the graph, those of first axes first.
 fn fixed_sizes(graph: &Graph) -> Vec<Change> {
     let mut found = BTreeMap::new();
-    for id in &graph.inputs {
+    for id in argument_inputs(graph) {
         for (axis, size) in graph.ty(*id).shape.iter().enumerate() {
             if let Some(size) = size.as_const().filter(|size| *size > 0) {
                 *found.entry(size).or_insert(false) |= axis == 0;
@@ -308,7 +311,7 @@ fn resize_fixed(graph: &Graph, change: Change, bindings: &Bindings) -> Option<Re
             .map(resized)
             .collect::<Option<Vec<usize>>>()
     };
-    let shapes = graph.inputs.iter().map(|id| shape(*id));
+    let shapes = argument_inputs(graph).iter().map(|id| shape(*id));
     Some(Resize {
         label: format!("size {} becomes {}", change.from, change.to),
         shapes: shapes.collect::<Option<_>>()?,

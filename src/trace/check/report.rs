@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::{Allow, Finding, Id, Severity};
 use crate::compare::Difference;
+use crate::error::Error;
 use crate::ir::Graph;
 
 /// What a check found. `Display` is the report as text.
@@ -139,6 +140,7 @@ impl Report {
         }
         let same = |other: &&mut Finding| {
             (other.id, &other.place, &other.value) == (finding.id, &finding.place, &finding.value)
+                && (finding.id != Id::RunFailed || other.message == finding.message)
         };
         match self
             .findings
@@ -156,6 +158,18 @@ impl Report {
                 self.findings.push(finding);
             }
         }
+    }
+
+    /// Adds a failure of the function, a trace, or something else that was run.
+    pub fn fail(&mut self, what: &str, label: &str, error: &Error) {
+        let id = error.kind().id();
+        let finding = Finding::new(Id::RunFailed, format!("{what} failed: {}", error.message()));
+        let finding = finding.details([format!("{id} {}", error.kind().title())]);
+        let finding = finding.details(error.trail().iter().map(|frame| format!("at {frame}")));
+        let help = error.advice().map(|help| format!("help: {help}"));
+        self.add(finding.details(help), label);
+        let note = format!("{what}: {}", error.message());
+        self.runs.push(Run::new(label, Outcome::Failed, note));
     }
 
     /// True if there is no error among the findings.

@@ -14,8 +14,18 @@ use super::tensor::Tensor;
 /// What fails is remembered in the results; there is always at least one.
 #[track_caller]
 pub fn call(name: &str, positional: Vec<Arg>, named: Vec<(&str, Arg)>) -> Vec<Tensor> {
+    call_at(&recorder::caller(), name, positional, named)
+}
+
+/// [`call`] for a place that is not the caller's: what the tracer adds belongs to the line that asked for it.
+pub(super) fn call_at(
+    place: &Place,
+    name: &str,
+    positional: Vec<Arg>,
+    named: Vec<(&str, Arg)>,
+) -> Vec<Tensor> {
     let operators = aten::overloads(&format!("aten::{name}")).collect();
-    dispatch(name, operators, &positional, &named)
+    dispatch(place, name, operators, (&positional, &named))
 }
 
 /// Calls the first of some operators (`aten.softmax.int`) that takes the arguments.
@@ -30,25 +40,34 @@ pub(super) fn call_operators(
     let name = operators
         .first()
         .map(|operator| operator.schema.name.as_str());
-    dispatch(name.unwrap_or_default(), operators, &positional, &named)
+    let name = name.unwrap_or_default();
+    let place = recorder::caller();
+    dispatch(&place, name, operators, (&positional, &named))
 }
 
-#[track_caller]
 fn dispatch(
+    place: &Place,
     name: &str,
     operators: Vec<&'static Operator>,
-    positional: &[Arg],
-    named: &[(&str, Arg)],
+    (positional, named): (&[Arg], &[(&str, Arg)]),
 ) -> Vec<Tensor> {
-    let place = recorder::caller();
     let call = Call::resolve(&operators, positional, named);
     let call = call.ok_or_else(|| misfit(name, &operators, named));
-    let results = call.and_then(|call| call.run(&place));
-    results.unwrap_or_else(|error| {
-        let error = error.at_place(&place);
-        recorder::fail(error.clone());
-        vec![Tensor::failed(error)]
-    })
+    let results = call.and_then(|call| call.run(place));
+    results.unwrap_or_else(|error| vec![failed_at(error, place)])
+}
+
+/// The result of a step that fails at the caller's line.
+#[track_caller]
+pub(in crate::trace) fn failed(error: Error) -> Tensor {
+    failed_at(error, &recorder::caller())
+}
+
+/// The result of a step that fails; the trace remembers the error.
+pub(super) fn failed_at(error: Error, place: &Place) -> Tensor {
+    let error = error.at_place(place);
+    recorder::fail(error.clone());
+    Tensor::failed(error)
 }
 
 /// A call whose operator is known; tensors among the arguments are values by index.

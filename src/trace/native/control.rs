@@ -13,7 +13,7 @@ use crate::trace::bodies::Body;
 use crate::trace::scopes::Scope;
 
 use super::argument::Arg;
-use super::call::call;
+use super::call::call_at;
 use super::recorder::{self, Recorder};
 use super::tensor::Tensor;
 use super::tree::{Tree, describe};
@@ -142,9 +142,9 @@ pub fn scan<S: Tree, X: Tree, Y: Tree>(
     step: impl Fn(S, X) -> (S, Y),
 ) -> Result<(S, Y)> {
     let place = recorder::caller();
-    let result = Scan::new(&inputs).and_then(|scan| match recorder::active() {
+    let result = Scan::new(&inputs, &place).and_then(|scan| match recorder::active() {
         None => scan.run(state, &step),
-        Some(recorder) => scan.record(&recorder, state, &step, &place),
+        Some(recorder) => scan.record(&recorder, state, &step),
     });
     result.map_err(|error| error.at_place(&place))
 }
@@ -154,10 +154,12 @@ struct Scan {
     shape: Shape,
     leaves: Vec<Tensor>,
     length: Dim,
+    /// Where the scan stands.
+    place: Place,
 }
 
 impl Scan {
-    fn new<X: Tree>(inputs: &X) -> Result<Scan> {
+    fn new<X: Tree>(inputs: &X, place: &Place) -> Result<Scan> {
         let mut leaves = Vec::new();
         let shape = inputs.flatten("the inputs", &mut leaves)?;
         let first = leaves.first().map(Tensor::ty).transpose()?;
@@ -167,6 +169,7 @@ impl Scan {
             shape,
             leaves,
             length,
+            place: place.clone(),
         })
     }
 
@@ -174,7 +177,7 @@ impl Scan {
     fn slice<X: Tree>(&self, leaves: &[Tensor], round: &Tensor) -> Result<X> {
         let slices = leaves.iter().map(|leaf| {
             let indices = Arg::List(vec![round.into()]);
-            call("index", vec![leaf.into(), indices], Vec::new()).swap_remove(0)
+            call_at(&self.place, "index", vec![leaf.into(), indices], Vec::new()).swap_remove(0)
         });
         X::rebuild(&self.shape, &slices.collect::<Vec<_>>(), "the inputs")
     }
@@ -205,7 +208,7 @@ impl Scan {
                 .iter()
                 .filter_map(|round| round.get(leaf).map(Arg::from))
                 .collect();
-            call("stack", vec![Arg::List(items)], Vec::new()).swap_remove(0)
+            call_at(&self.place, "stack", vec![Arg::List(items)], Vec::new()).swap_remove(0)
         });
         let outputs = Y::rebuild(&shape, &stacked.collect::<Vec<_>>(), "the outputs")?;
         Ok((state, outputs))
@@ -217,7 +220,6 @@ impl Scan {
         recorder: &Rc<Recorder>,
         state: S,
         step: &impl Fn(S, X) -> (S, Y),
-        place: &Place,
     ) -> Result<(S, Y)> {
         let mut carried = Carried::new(&state)?;
         let count = carried.leaves.len();
@@ -230,10 +232,11 @@ impl Scan {
             let stacks = outputs.iter().map(|output| self.stack_type(output));
             let stacks: Vec<TensorType> = stacks.collect::<Result<_>>()?;
             let written = outputs.iter().zip(&stacks);
-            let written = written.map(|(output, ty)| write(recorder, output, ty, &round));
+            let written =
+                written.map(|(output, ty)| write((recorder, &self.place), output, ty, &round));
             let written = written.collect::<Result<Vec<_>>>()?;
             Ok((
-                [vec![always()], next, written].concat(),
+                [vec![always(&self.place)], next, written].concat(),
                 (shape, stacked, stacks),
             ))
         })?;
@@ -247,10 +250,12 @@ impl Scan {
             let results = self.detached().run::<S, X, Y>(before, step)?;
             Ok(flatten(&results, "the results")?.0)
         };
-        carried.leaves.extend(stacks.iter().map(zeros));
+        carried
+            .leaves
+            .extend(stacks.iter().map(|stack| zeros(stack, &self.place)));
         let trips = Argument::from(recorder.resolve(&self.length));
-        let first = Argument::Value(recorder.value_of(&always())?);
-        let results = carried.add_loop(recorder, round, [trips, first], run, place)?;
+        let first = Argument::Value(recorder.value_of(&always(&self.place))?);
+        let results = carried.add_loop(recorder, round, [trips, first], run, &self.place)?;
         let (state, outputs) = results.split_at(count.min(results.len()));
         let state = S::rebuild(&shape, state, "the state")?;
         Ok((state, Y::rebuild(&stacked, outputs, "the outputs")?))
@@ -269,13 +274,14 @@ impl Scan {
             shape: self.shape.clone(),
             leaves: self.leaves.iter().map(Tensor::unrecorded).collect(),
             length: self.length.clone(),
+            place: self.place.clone(),
         }
     }
 }
 
 /// Writes an output of a round into its stack, an input of the body.
 fn write(
-    recorder: &Recorder,
+    (recorder, place): (&Recorder, &Place),
     output: &Tensor,
     stack: &TensorType,
     round: &Tensor,
@@ -288,7 +294,8 @@ fn write(
         .body_input("stack", stack.clone());
     let stack = recorder.tensor(id, value);
     let indices = Arg::List(vec![round.into()]);
-    Ok(call(
+    Ok(call_at(
+        place,
         "index_put",
         vec![(&stack).into(), indices, output.into()],
         Vec::new(),
@@ -297,9 +304,9 @@ fn write(
 }
 
 /// A stack before the first round.
-fn zeros(stack: &TensorType) -> Tensor {
+fn zeros(stack: &TensorType, place: &Place) -> Tensor {
     let named = vec![("dtype", Arg::DType(stack.dtype))];
-    call("zeros", vec![stack.shape.clone().into()], named).swap_remove(0)
+    call_at(place, "zeros", vec![stack.shape.clone().into()], named).swap_remove(0)
 }
 
 /// What a loop carries from round to round.
@@ -362,10 +369,10 @@ fn round_number(recorder: &Recorder) -> Result<Tensor> {
 }
 
 /// A condition that holds, as a node.
-fn always() -> Tensor {
+fn always(place: &Place) -> Tensor {
     let sizes: Vec<Dim> = Vec::new();
     let named = vec![("dtype", Arg::DType(DType::Bool))];
-    call("ones", vec![sizes.into()], named).swap_remove(0)
+    call_at(place, "ones", vec![sizes.into()], named).swap_remove(0)
 }
 
 /// A part of the program that became the body of a region.

@@ -23,6 +23,9 @@ mod argument;
 mod arithmetic;
 mod call;
 mod control;
+mod custom;
+#[doc(hidden)]
+pub mod derived;
 mod entry;
 mod methods;
 mod module;
@@ -32,10 +35,14 @@ mod tree;
 
 pub use argument::Arg;
 pub use call::call;
+pub(in crate::trace) use call::failed;
 pub use control::{cond, scan, while_loop};
+pub use custom::{CustomOperator, leaf};
 pub use entry::{Method, TraceOptions, trace, trace_module, trace_with};
 pub use methods::{Binding, bindings, ops};
-pub use module::{Forward, Module, Visitor, load_state_dict, state};
+pub use module::{
+    Forward, Module, Training, Unmatched, Visitor, load_matching, load_state_dict, state,
+};
 pub use recorder::{allow, is_tracing};
 pub use tensor::{Tensor, freeze};
 pub use tree::{Tree, mismatch};

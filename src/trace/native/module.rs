@@ -1,6 +1,8 @@
 //! Networks as Rust values: what has parameters, and paths for what is called.
 
 use std::any::type_name;
+use std::panic::Location as Caller;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 use crate::ir::Weights;
@@ -10,9 +12,79 @@ use super::recorder::{self, Names};
 use super::tensor::Tensor;
 
 /// A part of a network: parameters, buffers and other modules in named fields. `#[derive(Module)]` writes it for structs.
+///
+/// ```
+/// use onionskin::nn::{Linear, ReLU};
+/// use onionskin::trace::{Forward, Module, Tensor};
+///
+/// #[derive(Module)]
+/// struct Mlp {
+///     hidden: Linear,
+///     relu: ReLU,
+///     out: Linear,
+///     #[module(skip)]
+///     labels: Vec<&'static str>,
+/// }
+///
+/// impl Forward<&Tensor> for Mlp {
+///     type Output = Tensor;
+///
+///     fn forward(&self, x: &Tensor) -> Tensor {
+///         self.out.call(self.relu.call(self.hidden.call(x)))
+///     }
+/// }
+/// ```
+///
+/// A field that is neither a module, a parameter nor a setting has to be skipped:
+///
+/// ```compile_fail,E0277
+/// #[derive(onionskin::trace::Module)]
+/// struct Net {
+///     log: std::fs::File,
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no module, parameter or setting",
+    note = "`#[module(skip)]` leaves out a field that holds no parameters"
+)]
 pub trait Module {
     /// Shows the fields to a visitor, by [`Visitor::field`], after itself by [`Visitor::module`] if it is called.
     fn visit(&self, visitor: &mut Visitor<'_>);
+
+    /// Everything in it that behaves differently while it is trained, such as dropout, does so from now on.
+    fn train(&self) {
+        set_training(self, true);
+    }
+
+    /// Everything in it behaves as it does when it is used, not trained; so do new modules, unlike PyTorch's.
+    fn eval(&self) {
+        set_training(self, false);
+    }
+}
+
+/// The field of a module that behaves differently while it is trained: see [`Module::train`].
+#[derive(Debug, Default)]
+pub struct Training(AtomicBool);
+
+impl Training {
+    /// True while the module is trained.
+    pub fn is_on(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+fn set_training<M: Module + ?Sized>(module: &M, on: bool) {
+    walk(module, "", &mut |_, seen| {
+        if let Seen::Training(training) = seen {
+            training.0.store(on, Ordering::Relaxed);
+        }
+    });
+}
+
+impl Module for Training {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        (visitor.see)(&visitor.path.join("."), Seen::Training(self));
+    }
 }
 
 /// A module that computes something. A module may do so for several kinds of input.
@@ -52,6 +124,7 @@ pub struct Visitor<'v> {
 enum Seen<'a> {
     Module(Address),
     Tensor(&'a Tensor),
+    Training(&'a Training),
 }
 
 impl Visitor<'_> {
@@ -95,14 +168,51 @@ pub fn state<M: Module + ?Sized>(module: &M) -> Vec<(String, Tensor)> {
 /// # Errors
 /// All that does not fit, at once: paths without a value, values without a path, other shapes. Nothing is loaded then.
 pub fn load_state_dict<M: Module + ?Sized>(module: &M, values: &Weights) -> Result<()> {
+    load(module, values, |unmatched| {
+        let missing = unmatched.missing.iter();
+        let missing = missing.map(|path| Error::input(format!("there is no value for {path}")));
+        let unexpected = unmatched.unexpected.iter();
+        let unexpected = unexpected.map(|path| Error::input(format!("the module has no {path}")));
+        missing.chain(unexpected).collect()
+    })
+    .map(drop)
+}
+
+/// [`load_state_dict`] for what the module and the values have in common: `strict=False` of PyTorch.
+///
+/// # Errors
+/// Values of other shapes than the parameters of the same paths. Nothing is loaded then.
+pub fn load_matching<M: Module + ?Sized>(module: &M, values: &Weights) -> Result<Unmatched> {
+    load(module, values, |_| Vec::new())
+}
+
+/// What [`load_matching`] left alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unmatched {
+    /// Paths of the module without a value, in the order of the fields.
+    pub missing: Vec<String>,
+    /// Values that the module has no parameter or buffer for, in alphabetical order.
+    pub unexpected: Vec<String>,
+}
+
+fn load<M: Module + ?Sized>(
+    module: &M,
+    values: &Weights,
+    faults: impl Fn(&Unmatched) -> Vec<Error>,
+) -> Result<Unmatched> {
     let state = state(module);
+    let missing = state.iter().map(|(path, _)| path);
+    let missing = missing.filter(|path| !values.contains_key(*path));
     let known = |name: &String| state.iter().any(|(path, _)| path == name);
-    let unexpected = values.keys().filter(|name| !known(name));
-    let unexpected = unexpected.map(|name| Error::input(format!("the module has no {name}")));
+    let unmatched = Unmatched {
+        missing: missing.cloned().collect(),
+        unexpected: values.keys().filter(|name| !known(name)).cloned().collect(),
+    };
     let misfits = state
         .iter()
-        .filter_map(|(path, tensor)| misfit(path, tensor, values.get(path)));
-    if let Some(error) = Error::all(misfits.chain(unexpected).collect()) {
+        .filter_map(|(path, tensor)| misfit(path, tensor, values.get(path)?));
+    let misfits = misfits.chain(faults(&unmatched));
+    if let Some(error) = Error::all(misfits.collect()) {
         return Err(error);
     }
     for (path, tensor) in &state {
@@ -110,13 +220,10 @@ pub fn load_state_dict<M: Module + ?Sized>(module: &M, values: &Weights) -> Resu
             tensor.set_value(value)?;
         }
     }
-    Ok(())
+    Ok(unmatched)
 }
 
-fn misfit(path: &str, tensor: &Tensor, value: Option<&HostTensor>) -> Option<Error> {
-    let Some(value) = value else {
-        return Some(Error::input(format!("there is no value for {path}")));
-    };
+fn misfit(path: &str, tensor: &Tensor, value: &HostTensor) -> Option<Error> {
     let wanted = tensor.value().ok()?;
     let message = format!(
         "{path} is of shape {:?}, its value of {:?}",
@@ -136,21 +243,24 @@ impl Names {
                     .or_insert_with(|| path.to_string());
             }
             Seen::Tensor(tensor) => self.insert(path.to_string(), tensor),
+            Seen::Training(_) => {}
         });
     }
 }
 
-/// While it lives, operators are recorded under a module's path.
+/// While it lives, operators are recorded under a module's path, and the line of its call is known.
 struct Inside {
     recorded: bool,
 }
 
+#[track_caller]
 fn enter<M: Module + ?Sized>(module: &M) -> Inside {
     let recorder = recorder::active();
     if let Some(recorder) = &recorder {
         let path = path_of(module, &mut recorder.names().borrow_mut());
         recorder.enter_module(&path);
     }
+    recorder::call_at(Caller::caller());
     Inside {
         recorded: recorder.is_some(),
     }
@@ -158,6 +268,7 @@ fn enter<M: Module + ?Sized>(module: &M) -> Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
+        recorder::return_from();
         if let Some(recorder) = recorder::active().filter(|_| self.recorded) {
             recorder.leave_module();
         }

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
+use std::iter;
 use std::panic::Location as Caller;
 use std::rc::Rc;
 
@@ -20,6 +21,15 @@ use super::tensor::{Origin, Tensor};
 thread_local! {
     static ACTIVE: RefCell<Option<Rc<Recorder>>> = const { RefCell::new(None) };
     static NEXT: Cell<u64> = const { Cell::new(1) };
+    /// Where the modules that are running were called, the innermost last.
+    static CALLS: RefCell<Vec<&'static Caller<'static>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The folder of the library's own modules, as lines of callers name it.
+fn library() -> &'static str {
+    let file = file!();
+    let folder = file.len().checked_sub("native/recorder.rs".len());
+    folder.and_then(|end| file.get(..end)).unwrap_or(file)
 }
 
 /// What the graphs of one module share: names of weights and paths of modules.
@@ -64,10 +74,10 @@ pub(super) fn fail(error: Error) {
     }
 }
 
-/// The line of the caller, in the module that is being called.
+/// The user's line that is being run, in the module that is being called.
 #[track_caller]
 pub(super) fn caller() -> Place {
-    let caller = Caller::caller();
+    let caller = users(Caller::caller());
     let location = Location {
         file: caller.file().to_string(),
         line: caller.line(),
@@ -78,6 +88,25 @@ pub(super) fn caller() -> Place {
             .unwrap_or_default(),
         location: Some(location),
     }
+}
+
+/// The innermost line of the user's: modules of the library run at the line that calls them.
+fn users(innermost: &'static Caller<'static>) -> &'static Caller<'static> {
+    let is_users = |line: &&Caller<'_>| !line.file().starts_with(library());
+    CALLS.with_borrow(|calls| {
+        let mut outwards = iter::once(&innermost).chain(calls.iter().rev()).copied();
+        outwards.find(is_users).unwrap_or(innermost)
+    })
+}
+
+/// Notes that a module is called at this line, until [`return_from`].
+pub(super) fn call_at(line: &'static Caller<'static>) {
+    CALLS.with_borrow_mut(|calls| calls.push(line));
+}
+
+/// Notes that the module that was called last returns.
+pub(super) fn return_from() {
+    CALLS.with_borrow_mut(Vec::pop);
 }
 
 /// Runs a part of the program without warnings of this id: `allow("W0201", || x.to_vec::<f32>())`.
@@ -172,6 +201,18 @@ impl Recorder {
             recorder.weights.into_inner(),
             recorder.warnings.into_inner(),
         ))
+    }
+
+    /// Runs a part of the program for what it returns only: what it records and warns of is dropped.
+    pub fn probe<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<T> {
+        let warnings = self.warnings.borrow().len();
+        let before = self.error.take();
+        self.scopes.borrow_mut().open();
+        let result = part();
+        self.scopes.borrow_mut().close()?;
+        self.warnings.borrow_mut().truncate(warnings);
+        let failed = self.error.replace(before);
+        failed.map_or(result, Err)
     }
 
     /// Remembers the first error.

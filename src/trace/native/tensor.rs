@@ -55,7 +55,12 @@ impl Tensor {
 
     /// A parameter or buffer: its value can be replaced by [`load_state_dict`](super::load_state_dict), and all clones see it.
     pub fn parameter(value: HostTensor) -> Tensor {
-        Tensor::new(Ok(value), Origin::Parameter)
+        Tensor::parameter_or(Ok(value))
+    }
+
+    /// A parameter whose value may have failed.
+    pub(in crate::trace) fn parameter_or(value: Result<HostTensor>) -> Tensor {
+        Tensor::new(value, Origin::Parameter)
     }
 
     pub(super) fn new(value: Result<HostTensor>, origin: Origin) -> Tensor {

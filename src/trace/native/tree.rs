@@ -12,6 +12,55 @@ use super::tensor::Tensor;
 /// and structs with `#[derive(Tree)]`.
 ///
 /// Paths (`args[0].d["x"]`) are for messages.
+///
+/// ```
+/// use onionskin::trace::{Tensor, Tree, trace};
+///
+/// #[derive(Tree)]
+/// struct Boxes {
+///     corners: Tensor,
+///     scores: Option<Tensor>,
+/// }
+///
+/// # fn main() -> onionskin::error::Result<()> {
+/// let corners = Tensor::from_vec([1, 4], vec![0f32, 0.0, 2.0, 1.0]);
+/// let boxes = Boxes { corners, scores: None };
+/// let traced = trace(boxes, |boxes: Boxes| &boxes.corners * 0.5)?;
+/// assert_eq!(traced.graph("forward")?.input_trees[0].name, "corners");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Plain numbers can't be inputs, since their way through the program is not recorded:
+///
+/// ```compile_fail,E0277
+/// use onionskin::trace::{Tensor, trace};
+///
+/// let x = Tensor::scalar(1f32);
+/// let traced = trace((x, 3), |(x, n): (Tensor, i64)| x * n);
+/// ```
+///
+/// Nor are tensors compared with numbers, which would fix the outcome:
+///
+/// ```compile_fail,E0369
+/// use onionskin::trace::{Tensor, trace};
+///
+/// let traced = trace(Tensor::scalar(1f32), |x| if x > 0.0 { x } else { -x });
+/// ```
+///
+/// An enumeration is no structure of tensors, since the trace would fix its variant:
+///
+/// ```compile_fail
+/// #[derive(onionskin::trace::Tree)]
+/// enum Shape {
+///     Circle(onionskin::trace::Tensor),
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no structure of tensors",
+    note = "inputs and outputs of a trace are tensors, and tuples, arrays, lists, options, maps and structs of them",
+    note = "a number becomes an input by `Tensor::scalar`, a struct by `#[derive(Tree)]`"
+)]
 pub trait Tree: Sized {
     /// The structure; its tensors are added to `leaves`, by whose indices it names them.
     ///

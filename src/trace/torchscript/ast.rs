@@ -1,5 +1,7 @@
 //! The program of an archive as a tree: what the serialiser of TorchScript can write, and no more.
 
+mod visit;
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Plain `torch.save` files: tensors, and tuples, lists and dicts of tensors such as state dicts.
+//! Tensors of files by their names: of plain `torch.save` files, which hold tensors, or tuples, lists and dicts of tensors such as
+//! state dicts, and of modules in archives.
 
 use std::path::Path;
 
@@ -8,8 +9,8 @@ use crate::trace::torchscript::archive::{check_byte_order, pickle};
 use crate::trace::torchscript::container::Container;
 use crate::trace::torchscript::value::Pickled;
 
-/// Reads all tensors of a file in order. A name is the path to the tensor: keys of dicts and places in lists and
-/// tuples, joined by dots; that of a file which is one tensor is `0`. What is no tensor is left out.
+/// Reads all tensors of a file in order. A name is the path to the tensor: attributes of modules, keys of dicts, and places in
+/// lists and tuples, joined by dots; that of a file which is one tensor is `0`. What is no tensor is left out.
 pub fn read_tensors(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
     let path = path.as_ref();
     let container = Container::open(path)?;
@@ -43,6 +44,12 @@ impl Reader<'_> {
         }
         for (index, item) in value.as_items().unwrap_or_default().iter().enumerate() {
             self.collect(&join(name, &index.to_string()), item)?;
+        }
+        for (attribute, item) in value
+            .as_object()
+            .map_or(&[][..], |object| &object.attributes)
+        {
+            self.collect(&join(name, attribute), item)?;
         }
         for (key, item) in value.as_dict().map_or(&[][..], |dict| &dict.entries) {
             self.collect(&join(name, &key_text(key)), item)?;

@@ -126,7 +126,7 @@ const DEVICE: Entry = error(
     ],
 );
 
-const MISMATCH: Entry = error(
+pub const MISMATCH: Entry = error(
     "E0701",
     "outputs differ",
     [

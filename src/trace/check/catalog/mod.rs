@@ -105,7 +105,7 @@ ids! {
     FrozenDType => tracer::FROZEN_DTYPE,
     /// An operator draws random numbers.
     RandomNode => tracer::RANDOM_NODE,
-    /// An archive was saved in training mode.
+    /// Batch normalisation was recorded as it is for training.
     TrainingMode => tracer::TRAINING_MODE,
     /// The graph computes something else than the function.
     OutputsDiffer => results::OUTPUTS_DIFFER,
@@ -125,6 +125,8 @@ ids! {
     RunFailed => results::RUN_FAILED,
     /// An output does not depend on any input.
     NoDependence => results::NO_DEPENDENCE,
+    /// A device computes something else than the reference; the id of [`Kind::Mismatch`].
+    DeviceDiffers => errors::MISMATCH,
 }
 
 impl Id {
@@ -152,6 +154,7 @@ pub fn entries() -> Vec<&'static Entry> {
     let kinds = Kind::ALL.iter().map(|kind| errors::entry(*kind));
     let mut entries: Vec<&Entry> = findings.chain(kinds).collect();
     entries.sort_by_key(|entry| (&entry.code[1..], entry.code));
+    entries.dedup();
     entries
 }
 

@@ -97,10 +97,10 @@ pub const RANDOM_NODE: Entry = Entry {
 
 pub const TRAINING_MODE: Entry = Entry {
     code: "W0215",
-    title: "saved in training mode",
-    severity: Severity::Note,
-    cause: "The archive's root module says that it was in training mode when it was saved. Dropout and batch normalisation \
-            were recorded as they are for training.",
+    title: "normalisation in training mode",
+    severity: Severity::Warning,
+    cause: "Batch normalisation was recorded as it is for training: it uses mean and variance of the batch at hand, not those \
+            that were learnt. Results then depend on what else is in the batch.",
     example: "torch.jit.trace(model.train(), x).save(\"model.pt\")",
     cure: "Call `model.eval()` before tracing.",
 };

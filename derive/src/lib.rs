@@ -1,0 +1,37 @@
+//! `#[derive(Tree)]` and `#[derive(Module)]` of onionskin, which re-exports them as `onionskin::trace::{Tree, Module}` beside the
+//! traits that they implement.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
+
+mod fields;
+mod module;
+mod tree;
+
+use proc_macro::TokenStream;
+use syn::{DeriveInput, Error, Result, parse_macro_input};
+
+/// Implements `onionskin::trace::Tree` for a struct whose fields are structures of tensors.
+///
+/// A struct with named fields becomes a named tuple of these names, one with unnamed fields a tuple. Type parameters have to be
+/// structures of tensors.
+#[proc_macro_derive(Tree)]
+pub fn derive_tree(input: TokenStream) -> TokenStream {
+    implement(&parse_macro_input!(input as DeriveInput), tree::implement)
+}
+
+/// Implements `onionskin::trace::Module` for a struct whose fields are parameters, modules and settings.
+///
+/// A field's name is a part of the paths of its parameters; an unnamed field is called by its number. `#[module(skip)]` leaves out a field
+/// that is none of these. Type parameters have to be modules.
+#[proc_macro_derive(Module, attributes(module))]
+pub fn derive_module(input: TokenStream) -> TokenStream {
+    implement(&parse_macro_input!(input as DeriveInput), module::implement)
+}
+
+fn implement(
+    input: &DeriveInput,
+    implement: fn(&DeriveInput) -> Result<proc_macro2::TokenStream>,
+) -> TokenStream {
+    let tokens = implement(input).unwrap_or_else(Error::into_compile_error);
+    tokens.into()
+}

@@ -1,0 +1,89 @@
+//! `#[derive(Module)]`.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{DeriveInput, Field, Result};
+
+use crate::fields::{bounded, label, members, of_struct};
+
+const ADVICE: &str = "implement `visit` with a match that visits the fields of each variant";
+
+pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
+    let fields = &of_struct(input, "Module", ADVICE)?.fields;
+    let mut visits = Vec::new();
+    for (field, member) in fields.iter().zip(members(fields)) {
+        if skipped(field)? {
+            continue;
+        }
+        let label = label(&member);
+        // A field that is no module is told where its type stands.
+        visits.push(quote_spanned! {field.ty.span()=>
+            visitor.field(#label, &self.#member);
+        });
+    }
+    let name = &input.ident;
+    let bound = quote!(::onionskin::trace::Module);
+    let generics = bounded(&input.generics, &bound);
+    let (parameters, arguments, conditions) = generics.split_for_impl();
+    Ok(quote! {
+        #[automatically_derived]
+        impl #parameters #bound for #name #arguments #conditions {
+            fn visit(&self, visitor: &mut ::onionskin::trace::Visitor<'_>) {
+                visitor.module(self);
+                #(#visits)*
+            }
+        }
+    })
+}
+
+/// True for `#[module(skip)]`.
+fn skipped(field: &Field) -> Result<bool> {
+    let mut skipped = false;
+    let attributes = field.attrs.iter();
+    for attribute in attributes.filter(|attribute| attribute.path().is_ident("module")) {
+        attribute.parse_nested_meta(|meta| {
+            skipped = true;
+            let known = meta.path.is_ident("skip");
+            known
+                .then_some(())
+                .ok_or_else(|| meta.error("there is only `#[module(skip)]`"))
+        })?;
+    }
+    Ok(skipped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syn::parse_quote;
+
+    #[test]
+    fn fields_are_visited_unless_they_are_skipped() {
+        let tokens = implement(&parse_quote! {
+            struct Net { r#type: Linear, #[module(skip)] log: Log }
+        });
+        let text = tokens.unwrap().to_string();
+        let visit = quote!(visitor.module(self); visitor.field("type", &self.r#type););
+        assert!(text.contains(&visit.to_string()), "{text}");
+        assert!(!text.contains("log"), "{text}");
+    }
+
+    #[test]
+    fn an_unknown_attribute_is_refused() {
+        let tokens = implement(&parse_quote! { struct Net { #[module(skipp)] log: Log } });
+        assert_eq!(
+            tokens.unwrap_err().to_string(),
+            "there is only `#[module(skip)]`"
+        );
+    }
+
+    #[test]
+    fn an_enum_is_told_what_to_do_instead() {
+        let tokens = implement(&parse_quote! { enum Layer { Linear(Linear) } });
+        assert_eq!(
+            tokens.unwrap_err().to_string(),
+            "Module is derived for structs, and Layer is an enum: implement `visit` with a match that visits the fields of each variant"
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! `#[derive(Tree)]`.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{DeriveInput, Fields, Result};
+
+use crate::fields::{bounded, label, members, of_struct};
+
+const ADVICE: &str = "a trace fixes which variant a value is; \
+                      use a struct, with Option fields for what may be absent";
+
+pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
+    let fields = &of_struct(input, "Tree", ADVICE)?.fields;
+    let name = &input.ident;
+    let bound = quote!(::onionskin::trace::Tree);
+    let generics = bounded(&input.generics, &bound);
+    let (parameters, arguments, conditions) = generics.split_for_impl();
+    let (flatten, rebuild) = (flatten(name, fields), rebuild(name, fields));
+    Ok(quote! {
+        #[automatically_derived]
+        impl #parameters #bound for #name #arguments #conditions {
+            fn flatten(
+                &self,
+                path: &str,
+                leaves: &mut ::std::vec::Vec<::onionskin::trace::Tensor>,
+            ) -> ::onionskin::error::Result<::onionskin::ir::Tree> {
+                #flatten
+            }
+
+            fn rebuild(
+                shape: &::onionskin::ir::Tree,
+                leaves: &[::onionskin::trace::Tensor],
+                path: &str,
+            ) -> ::onionskin::error::Result<Self> {
+                #rebuild
+            }
+        }
+    })
+}
+
+/// What is added to the path for each field.
+fn steps(fields: &Fields) -> Vec<String> {
+    let labels = members(fields);
+    let labels = labels.iter().map(label);
+    match fields {
+        Fields::Named(_) => labels.map(|label| format!(".{label}")).collect(),
+        _ => labels.map(|label| format!("[{label}]")).collect(),
+    }
+}
+
+fn flatten(name: &syn::Ident, fields: &Fields) -> TokenStream {
+    let labels = members(fields);
+    let calls = fields.iter().zip(&labels).zip(steps(fields)).map(|((field, member), step)| {
+        // A field that is no tree is told where its type stands.
+        quote_spanned! {field.ty.span()=>
+            ::onionskin::trace::Tree::flatten(&self.#member, &::std::format!("{path}{}", #step), leaves)?
+        }
+    });
+    let name = name.to_string();
+    match fields {
+        Fields::Named(_) => {
+            let labels = labels.iter().map(label);
+            quote! {
+                ::std::result::Result::Ok(::onionskin::ir::Tree::NamedTuple(
+                    ::std::string::String::from(#name),
+                    ::std::vec![#((::std::string::String::from(#labels), #calls)),*],
+                ))
+            }
+        }
+        _ => quote! {
+            ::std::result::Result::Ok(::onionskin::ir::Tree::Tuple(::std::vec![#(#calls),*]))
+        },
+    }
+}
+
+fn rebuild(name: &syn::Ident, fields: &Fields) -> TokenStream {
+    let labels = members(fields);
+    let shapes: Vec<_> = (0..fields.len())
+        .map(|index| format_ident!("shape_{index}"))
+        .collect();
+    let parts = fields.iter().zip(&labels).zip(&shapes).zip(steps(fields));
+    let parts = parts.map(|(((field, member), shape), step)| {
+        let value = quote_spanned! {field.ty.span()=>
+            ::onionskin::trace::Tree::rebuild(#shape, leaves, &::std::format!("{path}{}", #step))?
+        };
+        quote!(#member: #value)
+    });
+    let (name, texts) = (name.to_string(), labels.iter().map(label));
+    let items = match fields {
+        Fields::Named(_) => quote!(named_items(shape, #name, [#(#texts),*], path)),
+        _ => quote!(items(shape, #name, path)),
+    };
+    quote! {
+        let [#(#shapes),*] = ::onionskin::trace::derived::#items?;
+        ::std::result::Result::Ok(Self { #(#parts),* })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syn::parse_quote;
+
+    #[test]
+    fn an_enum_is_told_what_to_do_instead() {
+        let error = implement(&parse_quote! { enum Shape { Circle(Tensor), Square(Tensor) } });
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "Tree is derived for structs, and Shape is an enum: a trace fixes which variant a value is; use a struct, with \
+             Option fields for what may be absent"
+        );
+    }
+
+    #[test]
+    fn type_parameters_are_bound() {
+        let tokens = implement(&parse_quote! { struct Pair<T: Copy, const N: usize>([T; N]); });
+        let text = tokens.unwrap().to_string();
+        let wanted = quote! {
+            impl<T: Copy + ::onionskin::trace::Tree, const N: usize> ::onionskin::trace::Tree for Pair<T, N>
+        };
+        assert!(text.contains(&wanted.to_string()), "{text}");
+    }
+}

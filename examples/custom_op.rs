@@ -1,0 +1,78 @@
+//! An operator of one's own in a traced network: a host function for every machine, and a shader for GPUs.
+//!
+//! ```text
+//! cargo run --release --example custom_op
+//! ```
+//!
+//! The operator is a "swish" with a slope for each channel, which PyTorch does not have. The network around it is traced, and
+//! runs on the best device there is; the program says how far the device is from the host.
+
+#![expect(clippy::print_stdout, reason = "an example talks to its user")]
+
+use onionskin::error::Result;
+use onionskin::shape::TensorType;
+use onionskin::trace::{CustomOperator, Tensor, trace};
+use onionskin::{CompileOptions, Device, Model, dim::Dim, tensor};
+
+/// One invocation an element; `x0` is the input, `x1` the slopes, `y0` the result.
+const SHADER: &str = "
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let index = id.x;
+    let channels = x0_size(1u);
+    if index >= x0_size(0u) * channels { return; }
+    let x = x0[index];
+    y0[index] = x / (1.0 + exp(-x1[index % channels] * x));
+}
+";
+
+fn main() -> Result<()> {
+    let swish = channel_swish();
+    let slopes = Tensor::parameter(tensor::Tensor::from_vec([3], vec![0.5f32, 1.0, 2.0])?);
+    let network = |x: Tensor| {
+        let hidden = swish.call(&[&(&x * 2.0), &slopes]).swap_remove(0);
+        hidden + &x
+    };
+    let traced = trace(ramp(4), network)?;
+    println!("{}", traced.module);
+
+    let device = Device::auto()?;
+    let model = Model::from_module(traced.module);
+    let session = model.compile(&device, &CompileOptions::default())?;
+    for rows in [4, 1000] {
+        let wanted = network(ramp(rows)).to_vec::<f32>()?;
+        let found = session.run(&[ramp(rows).to_host()?])?[0].to_f32();
+        let pairs = found.iter().zip(&wanted);
+        let error = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        println!("{rows} rows on {device}: at most {error:.1e} from the host");
+    }
+    Ok(())
+}
+
+fn channel_swish() -> CustomOperator {
+    let same_as_input = |types: &[TensorType]| Ok(types.iter().take(1).cloned().collect());
+    let on_the_host = |operands: &[tensor::Tensor]| {
+        let [x, slopes] = operands else {
+            return Ok(Vec::new());
+        };
+        let slopes = slopes.to_f32();
+        let numbers = x.to_f32().into_iter().zip(slopes.iter().cycle());
+        let results = numbers.map(|(x, slope)| x / (1.0 + (-slope * x).exp()));
+        Ok(vec![tensor::Tensor::from_vec(
+            x.shape(),
+            results.collect(),
+        )?])
+    };
+    let workgroups = |types: &[TensorType]| {
+        let elements = types.first().map(TensorType::numel).unwrap_or(Dim::ZERO);
+        [elements.ceil_div(&Dim::from(64)), Dim::ONE, Dim::ONE]
+    };
+    CustomOperator::new("example.channel_swish", same_as_input, on_the_host)
+        .with_shader(SHADER, workgroups)
+}
+
+/// Rows of three numbers that grow from -2 on.
+fn ramp(rows: usize) -> Tensor {
+    let numbers = (0..rows * 3).map(|index| index as f32 * 0.01 - 2.0);
+    Tensor::from_vec([rows, 3], numbers.collect())
+}

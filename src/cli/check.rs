@@ -1,0 +1,208 @@
+//! `onionskin check`: a model's trace, its sizes, and a device against a reference.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use super::activity::Activity;
+use super::inputs::{Sets, arguments};
+use super::{Outcome, output};
+use crate::cases::{self, CaseArchive};
+use crate::compare::Tolerance;
+use crate::error::{Error, Result};
+use crate::item::Item;
+use crate::model::{Reference, check};
+use crate::trace::check::{Allow, CheckOptions, Report};
+use crate::{Device, Model};
+
+/// Check a model: frozen sizes, devices and element types, random numbers, other batches; a device against a reference.
+///
+/// Exit codes: 0 no errors were found (warnings may have been), 1 errors were found, 2 wrong usage, 3 anything else.
+#[derive(Args)]
+pub(super) struct Check {
+    /// A TorchScript archive, a JSON graph, or a recorded case.
+    model: PathBuf,
+    #[command(flatten)]
+    sets: Sets,
+    /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
+    #[arg(long, default_value = "auto")]
+    device: String,
+    /// What the device is held against.
+    #[arg(long, value_enum, default_value_t = Against::Oracle)]
+    against: Against,
+    /// A file with the expected outputs of a set, in order, for --against recorded; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    expected: Vec<PathBuf>,
+    /// The entry graph.
+    #[arg(long, default_value = "forward")]
+    entry: String,
+    /// Differences of numbers between traces are errors.
+    #[arg(long)]
+    strict: bool,
+    /// Don't try other sizes than those of the inputs.
+    #[arg(long)]
+    given_only: bool,
+    /// Suppress findings: an id, also at a file, line or module (`W0211@model.py:12`); may be repeated.
+    #[arg(long, value_name = "ID[@PLACE]")]
+    allow: Vec<String>,
+    /// Relative tolerance between device and reference.
+    #[arg(long)]
+    rtol: Option<f64>,
+    /// Absolute tolerance between device and reference.
+    #[arg(long)]
+    atol: Option<f64>,
+    /// Print a JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Write the report as an HTML page.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// References.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Against {
+    /// The interpreter on the host.
+    Oracle,
+    /// Outputs that were recorded: those of a case, or --expected.
+    Recorded,
+    /// PyTorch itself.
+    Libtorch,
+}
+
+/// A model and what is known to be right of it.
+struct Subject {
+    model: Model,
+    sets: Vec<Vec<Item>>,
+    expected: Vec<Item>,
+    tolerance: Tolerance,
+}
+
+impl Check {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        if self.against == Against::Libtorch {
+            return Err(
+                Error::usage("--against libtorch needs a build with the feature libtorch")
+                    .help("record outputs with examples/record.py, and use --against recorded"),
+            );
+        }
+        let subject = self.subject()?;
+        let device = Device::open(&self.device)?;
+        let options = CheckOptions {
+            inputs: subject.sets,
+            entry: Some(self.entry.clone()),
+            strict: self.strict,
+            perturb: !self.given_only,
+            allow: Allow::new(&self.allow),
+            ..CheckOptions::default()
+        };
+        let reference = Reference {
+            device: &device,
+            expected: (self.against == Against::Recorded).then_some(&*subject.expected),
+            tolerance: Tolerance {
+                rtol: self.rtol.unwrap_or(subject.tolerance.rtol),
+                atol: self.atol.unwrap_or(subject.tolerance.atol),
+            },
+        };
+        let activity = Activity::new(self.json);
+        activity.step("checking");
+        let report = check(&subject.model, &options, &reference)?;
+        drop(activity);
+        self.print(&report)?;
+        Ok(if report.passed() {
+            Outcome::Yes
+        } else {
+            Outcome::No
+        })
+    }
+
+    fn subject(&self) -> Result<Subject> {
+        let subject = if is_case(&self.model) {
+            recorded(&self.model)?
+        } else {
+            let results = self
+                .expected
+                .iter()
+                .map(|path| Ok(result(arguments(path)?)));
+            Subject {
+                model: Model::open(&self.model)?,
+                sets: self.sets.read()?,
+                expected: results.collect::<Result<_>>()?,
+                tolerance: Tolerance {
+                    rtol: 1e-3,
+                    atol: 1e-4,
+                },
+            }
+        };
+        if self.against == Against::Recorded && subject.expected.len() != subject.sets.len() {
+            let (sets, expected) = (subject.sets.len(), subject.expected.len());
+            return Err(Error::usage(format!(
+                "{sets} sets of inputs, {expected} recorded outputs"
+            ))
+            .help("give --expected for every set of inputs, or check a recorded case"));
+        }
+        Ok(subject)
+    }
+
+    fn print(&self, report: &Report) -> Result<()> {
+        if let Some(path) = &self.html {
+            std::fs::write(path, report.to_html()).map_err(|error| Error::io(path, error))?;
+        }
+        output::line(&if self.json {
+            report.to_json().to_string()
+        } else {
+            report.to_string()
+        });
+        Ok(())
+    }
+}
+
+fn is_case(path: &Path) -> bool {
+    path.join("case.json").is_file() || path.extension().is_some_and(|extension| extension == "zip")
+}
+
+/// The model of a case, with the calls of `forward` that were recorded.
+fn recorded(path: &Path) -> Result<Subject> {
+    let cases = cases::find(path)?;
+    let first = cases
+        .first()
+        .ok_or_else(|| Error::usage(format!("{} holds no case", path.display())))?;
+    let case = first.load()?;
+    let model = match &case.archive {
+        CaseArchive::Path(path) => Model::open(path)?,
+        CaseArchive::Bytes(bytes) => Model::from_bytes(bytes.to_vec())?,
+    };
+    let mut subject = Subject {
+        model,
+        sets: Vec::new(),
+        expected: Vec::new(),
+        tolerance: Tolerance {
+            rtol: 0.0,
+            atol: 0.0,
+        },
+    };
+    for set in case.sets.into_iter().filter(|set| set.before.is_empty()) {
+        subject.tolerance.rtol = subject.tolerance.rtol.max(set.tolerance.rtol);
+        subject.tolerance.atol = subject.tolerance.atol.max(set.tolerance.atol);
+        for call in set
+            .calls
+            .into_iter()
+            .filter(|call| call.method == "forward")
+        {
+            subject.sets.push(call.inputs);
+            subject.expected.push(call.output);
+        }
+    }
+    Ok(subject)
+}
+
+/// A single output is the result, several are a tuple.
+fn result(mut outputs: Vec<Item>) -> Item {
+    match (outputs.len(), outputs.pop()) {
+        (1, Some(output)) => output,
+        (_, last) => {
+            outputs.extend(last);
+            Item::Tuple(outputs)
+        }
+    }
+}

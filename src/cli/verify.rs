@@ -1,0 +1,103 @@
+//! `onionskin verify`: a compiled model against its uncompiled forms.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::activity::Activity;
+use super::inputs::Sets;
+use super::{Outcome, output};
+use crate::compare::{Difference, Tolerance};
+use crate::error::Result;
+use crate::model::{Verification, verify};
+use crate::{Device, Model};
+
+/// Verify a compiled model: every entry graph and all sets of inputs on a device, against the graph as imported and against
+/// the oracle.
+///
+/// Exit codes: 0 all outputs agree, 1 some differ, 2 wrong usage, 3 anything else.
+#[derive(Args)]
+pub(super) struct Verify {
+    /// A TorchScript archive or a JSON graph.
+    model: PathBuf,
+    #[command(flatten)]
+    sets: Sets,
+    /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
+    #[arg(long, default_value = "auto")]
+    device: String,
+    /// Relative tolerance.
+    #[arg(long, default_value_t = 1e-3)]
+    rtol: f64,
+    /// Absolute tolerance.
+    #[arg(long, default_value_t = 1e-4)]
+    atol: f64,
+    /// Print a JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Verify {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let (model, device) = (Model::open(&self.model)?, Device::open(&self.device)?);
+        let tolerance = Tolerance {
+            rtol: self.rtol,
+            atol: self.atol,
+        };
+        let activity = Activity::new(self.json);
+        activity.step("verifying");
+        let found = verify(&model, &device, &self.sets.read()?, tolerance)?;
+        drop(activity);
+        if self.json {
+            let runs: Vec<_> = found.iter().map(json).collect();
+            let object = serde_json::json!({"device": device.to_string(), "runs": runs});
+            output::line(&object.to_string());
+        } else {
+            found
+                .iter()
+                .for_each(|verification| print(&device, verification));
+        }
+        let passed = found.iter().all(Verification::passed);
+        Ok(if passed { Outcome::Yes } else { Outcome::No })
+    }
+}
+
+fn forms(verification: &Verification) -> [(&'static str, &[Difference]); 2] {
+    [
+        ("the graph as imported", &verification.against_calls),
+        ("the oracle", &verification.against_oracle),
+    ]
+}
+
+fn print(device: &Device, verification: &Verification) {
+    let inputs = match verification.set {
+        Some(index) => format!("inputs {}", index + 1),
+        None => "made-up inputs".to_string(),
+    };
+    output::line(&format!("{}, {inputs}, on {device}", verification.entry));
+    for (form, differences) in forms(verification) {
+        for difference in differences {
+            let verdict = if difference.passed() { "ok  " } else { "DIFF" };
+            output::line(&format!("  {verdict} against {form}: {difference}"));
+        }
+    }
+    if let Some(culprit) = &verification.culprit {
+        output::line(&culprit.to_string());
+    }
+}
+
+fn json(verification: &Verification) -> serde_json::Value {
+    let [calls, oracle] = forms(verification).map(|(_, differences)| {
+        differences
+            .iter()
+            .map(Difference::to_json)
+            .collect::<Vec<_>>()
+    });
+    serde_json::json!({
+        "entry": verification.entry,
+        "inputs": verification.set,
+        "passed": verification.passed(),
+        "against_calls": calls,
+        "against_oracle": oracle,
+        "culprit": verification.culprit.as_ref().map(ToString::to_string),
+    })
+}

@@ -1,0 +1,71 @@
+//! Functions of the application that a graph calls.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::TensorType;
+use crate::tensor::Tensor;
+
+/// A function on host tensors. Clones are the same function.
+#[derive(Clone)]
+pub struct HostFunction {
+    name: Arc<str>,
+    function: Arc<Function>,
+}
+
+type Function = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
+
+impl HostFunction {
+    /// A function; the name is for messages.
+    pub fn new(
+        name: &str,
+        function: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static,
+    ) -> HostFunction {
+        HostFunction {
+            name: name.into(),
+            function: Arc::new(function),
+        }
+    }
+
+    /// Calls it, and checks that the results have the promised types.
+    pub fn call(
+        &self,
+        operands: &[Tensor],
+        promised: &[(DType, Vec<usize>)],
+    ) -> Result<Vec<Tensor>> {
+        let results = (self.function)(operands).map_err(|error| error.at(&self.name))?;
+        let same = |(tensor, (dtype, shape)): (&Tensor, &(DType, Vec<usize>))| {
+            tensor.dtype() == *dtype && tensor.shape() == shape.as_slice()
+        };
+        if results.len() == promised.len() && results.iter().zip(promised).all(same) {
+            return Ok(results);
+        }
+        let list = |types: Vec<TensorType>| {
+            let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+            types.join(", ")
+        };
+        let wanted = promised.iter();
+        let wanted = wanted.map(|(dtype, shape)| TensorType::new(*dtype, shape.iter().copied()));
+        let (found, wanted) = (
+            list(results.iter().map(Tensor::tensor_type).collect()),
+            list(wanted.collect()),
+        );
+        let message = format!("{} gave ({found}), the graph expects ({wanted})", self.name);
+        Err(Error::operator(message))
+    }
+}
+
+/// The same function, not merely an equal one.
+impl PartialEq for HostFunction {
+    fn eq(&self, other: &HostFunction) -> bool {
+        Arc::ptr_eq(&self.function, &other.function)
+    }
+}
+
+impl fmt::Debug for HostFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostFunction({})", self.name)
+    }
+}

@@ -1,0 +1,166 @@
+use crate::compare::{Difference, Tolerance, compare};
+use crate::error::{Error, Result};
+use crate::ir::Graph;
+use crate::item::Item;
+use crate::trace::check::{
+    CheckOptions, Finding, Id, Outcome, Report, Run, Subject, Traced, check_trace, example,
+    inspect_archive,
+};
+
+use super::subject::Method;
+use super::{CompileOptions, Device, Model, first_divergence};
+
+/// What a device is held against.
+pub struct Reference<'a> {
+    /// The device.
+    pub device: &'a Device,
+    /// What every set of inputs should give; without it, what the oracle gives.
+    pub expected: Option<&'a [Item]>,
+    /// How far results may be apart.
+    pub tolerance: Tolerance,
+}
+
+/// Checks a model: what its program and its graph tell without being run, other sizes than those of the first inputs, and
+/// a device against a reference. What fails on the way is a finding.
+///
+/// # Errors
+/// The model has no such entry graph, or no inputs can be made for it.
+pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -> Result<Report> {
+    let name = options.entry.as_deref().unwrap_or("forward");
+    let warnings = match model.archive() {
+        Some(archive) => inspect_archive(archive)?,
+        None => Vec::new(),
+    };
+    let first = options.inputs.first().map(Vec::as_slice);
+    let module = match model.import_method(name, first) {
+        Ok(module) => module,
+        Err(error) => return Ok(without_graph(options, warnings, &error)),
+    };
+    let graph = module.graph(name)?.clone();
+    let options = CheckOptions {
+        inputs: sets(options, &graph)?,
+        entry: Some(name.to_string()),
+        ..options.clone()
+    };
+    let traced = Traced { module, warnings };
+    let mut report = check_trace(&Method { model, name }, &traced, &options)?;
+    let check = DeviceCheck {
+        model,
+        graph: &graph,
+        reference,
+    };
+    if let Err(error) = check.run(&options.inputs, &mut report) {
+        report.fail("the device", &reference.device.to_string(), &error);
+    }
+    Ok(report)
+}
+
+/// The sets that were given, or one of the graph's example sizes.
+fn sets(options: &CheckOptions, graph: &Graph) -> Result<Vec<Vec<Item>>> {
+    match options.inputs.as_slice() {
+        [] => Ok(vec![example(graph)?]),
+        sets => Ok(sets.to_vec()),
+    }
+}
+
+/// The report on a model that cannot be imported: what its program tells, and why.
+fn without_graph(options: &CheckOptions, warnings: Vec<Finding>, error: &Error) -> Report {
+    let graph = Graph {
+        name: options.entry.clone().unwrap_or_else(|| "forward".into()),
+        ..Graph::default()
+    };
+    let mut report = Report::new(graph, options.strict, options.allow.clone());
+    report.extend(warnings);
+    for error in error.iter() {
+        report.fail("the import", "inputs of the trace", error);
+    }
+    report
+}
+
+struct DeviceCheck<'a> {
+    model: &'a Model,
+    graph: &'a Graph,
+    reference: &'a Reference<'a>,
+}
+
+impl DeviceCheck<'_> {
+    fn run(&self, sets: &[Vec<Item>], report: &mut Report) -> Result<()> {
+        let options = CompileOptions {
+            entry: self.graph.name.clone(),
+            ..CompileOptions::default()
+        };
+        let session = self.model.compile(self.reference.device, &options)?;
+        for (index, set) in sets.iter().enumerate() {
+            let label = self.label(index);
+            let results = session
+                .call(set)
+                .and_then(|got| Ok((got, self.expected(index, set)?)));
+            match results {
+                Ok((got, expected)) => self.compare(&label, set, [&got, &expected], report),
+                Err(error) => report.fail("the device or its reference", &label, &error),
+            }
+        }
+        Ok(())
+    }
+
+    fn label(&self, index: usize) -> String {
+        let against = match self.reference.expected {
+            Some(_) => "recorded outputs",
+            None => "the oracle",
+        };
+        format!(
+            "{} against {against}, inputs {}",
+            self.reference.device,
+            index + 1
+        )
+    }
+
+    fn expected(&self, index: usize, set: &[Item]) -> Result<Item> {
+        match self.reference.expected {
+            None => Method {
+                model: self.model,
+                name: &self.graph.name,
+            }
+            .call(set),
+            Some(expected) => expected.get(index).cloned().ok_or_else(|| {
+                Error::usage(format!(
+                    "there are no recorded outputs for inputs {}",
+                    index + 1
+                ))
+            }),
+        }
+    }
+
+    fn compare(&self, label: &str, set: &[Item], [got, expected]: [&Item; 2], report: &mut Report) {
+        let found = compare(got, expected, self.reference.tolerance);
+        let agrees = found.iter().all(Difference::passed);
+        if !agrees {
+            let wrong = || found.iter().filter(|difference| !difference.passed());
+            let message = wrong().next().map(ToString::to_string).unwrap_or_default();
+            let others = wrong().skip(1).map(ToString::to_string);
+            let finding = Finding::new(Id::DeviceDiffers, message).details(others);
+            report.add(self.blamed(finding, set), label);
+        }
+        let outcome = if agrees {
+            Outcome::Agrees
+        } else {
+            Outcome::Differs
+        };
+        report.runs.push(Run::compared(label, outcome, found));
+    }
+
+    /// With the first value that the device computes otherwise than the oracle.
+    fn blamed(&self, finding: Finding, set: &[Item]) -> Finding {
+        let Reference {
+            device, tolerance, ..
+        } = self.reference;
+        match first_divergence(self.model, device, &self.graph.name, set, *tolerance) {
+            Ok(Some(found)) => {
+                let finding = finding.at(&found.place).value(&found.value);
+                finding.details([found.to_string()])
+            }
+            Ok(None) => finding.details(["every value of the device agrees with the oracle's"]),
+            Err(error) => finding.details([format!("could not be bisected: {error}")]),
+        }
+    }
+}

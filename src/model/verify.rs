@@ -1,0 +1,197 @@
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::compare::{Difference, Tolerance, compare, compare_tensors};
+use crate::error::Result;
+use crate::interp;
+use crate::ir::{Graph, Module, Weights};
+use crate::item::{Item, flatten};
+use crate::pass::{self, Pass};
+use crate::tensor::Tensor;
+use crate::trace::check::{Divergence, evaluate, example, inputs, scaled, signature};
+
+use super::{CompileOptions, Device, Model, first_divergence};
+
+/// A compiled entry graph on one set of inputs, beside the same graph in two uncompiled forms.
+#[derive(Clone, Debug)]
+pub struct Verification {
+    /// The entry graph.
+    pub entry: String,
+    /// Which set, from 0; none if inputs were made up because no set fits the entry.
+    pub set: Option<usize>,
+    /// The compiled graph against the graph as imported, each call run as it is.
+    pub against_calls: Vec<Difference>,
+    /// The compiled graph against the oracle: primitives only.
+    pub against_oracle: Vec<Difference>,
+    /// What is to blame, if they differ and it can be found.
+    pub culprit: Option<Culprit>,
+}
+
+/// The first thing that makes a compiled graph differ.
+#[derive(Clone, Debug)]
+pub enum Culprit {
+    /// The device computes a node otherwise than the oracle.
+    Device(Divergence),
+    /// A pass changes a value.
+    Pass(&'static str, Divergence),
+}
+
+impl Verification {
+    /// True if all outputs agree with both uncompiled forms.
+    pub fn passed(&self) -> bool {
+        let mut all = self.against_calls.iter().chain(&self.against_oracle);
+        all.all(Difference::passed)
+    }
+}
+
+impl fmt::Display for Culprit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Culprit::Device(found) => write!(f, "on the device, {found}"),
+            Culprit::Pass(name, found) => write!(f, "after the pass {name}, {found}"),
+        }
+    }
+}
+
+/// Verifies that a compiled model computes what its graphs say: every entry graph on a device, for all sets of inputs that
+/// fit it, against the graph as imported and against the oracle. An archive has the entry `forward`, a module all its
+/// graphs. An entry that no set fits is verified with inputs of its example sizes.
+///
+/// # Errors
+/// A graph cannot be imported or compiled, or a run fails.
+pub fn verify(
+    model: &Model,
+    device: &Device,
+    sets: &[Vec<Item>],
+    tolerance: Tolerance,
+) -> Result<Vec<Verification>> {
+    let module = match sets.first().filter(|_| model.archive().is_some()) {
+        Some(set) => model.import_for(set)?,
+        None => model.import()?,
+    };
+    let mut found = Vec::new();
+    for graph in &module.graphs {
+        let verifier = Verifier {
+            model,
+            device,
+            entry: &graph.name,
+            tolerance,
+        };
+        let fits = |set: &&(usize, &Vec<Item>)| flatten(&signature(graph), set.1).is_ok();
+        let sets: Vec<(usize, &Vec<Item>)> = sets.iter().enumerate().collect();
+        let fitting: Vec<_> = sets.iter().filter(fits).collect();
+        if fitting.is_empty() {
+            found.push(verifier.verify(None, &example(graph)?)?);
+        }
+        for (index, set) in fitting {
+            found.push(verifier.verify(Some(*index), set)?);
+        }
+    }
+    Ok(found)
+}
+
+struct Verifier<'a> {
+    model: &'a Model,
+    device: &'a Device,
+    entry: &'a str,
+    tolerance: Tolerance,
+}
+
+impl Verifier<'_> {
+    fn verify(&self, index: Option<usize>, set: &[Item]) -> Result<Verification> {
+        let options = CompileOptions {
+            entry: self.entry.to_string(),
+            ..CompileOptions::default()
+        };
+        let compiled = self.model.compile(self.device, &options)?.call(set)?;
+        let module = self.model.import_method(self.entry, Some(set))?;
+        let graph = module.graph(self.entry)?;
+        let calls = evaluate(graph, &module, set)?;
+        let oracle = evaluate(&pass::decompose(graph)?, &module, set)?;
+        let mut verification = Verification {
+            entry: self.entry.to_string(),
+            set: index,
+            against_calls: compare(&compiled, &calls, self.tolerance),
+            against_oracle: compare(&compiled, &oracle, self.tolerance),
+            culprit: None,
+        };
+        if !verification.passed() {
+            verification.culprit = self.culprit(graph, &module, set)?;
+        }
+        Ok(verification)
+    }
+
+    fn culprit(&self, graph: &Graph, module: &Module, set: &[Item]) -> Result<Option<Culprit>> {
+        let inputs = inputs(graph, module, set)?;
+        let found = first_wrong_pass(
+            graph,
+            &module.weights,
+            &inputs,
+            pass::PIPELINE,
+            self.tolerance,
+        )?;
+        if let Some((name, divergence)) = found {
+            return Ok(Some(Culprit::Pass(name, divergence)));
+        }
+        let found = first_divergence(self.model, self.device, self.entry, set, self.tolerance)?;
+        Ok(found.map(Culprit::Device))
+    }
+}
+
+/// Runs passes one by one and finds the first after which a value of a name is another. Values keep their names.
+///
+/// # Errors
+/// A pass or a run fails.
+pub fn first_wrong_pass<'a>(
+    graph: &Graph,
+    weights: &Weights,
+    inputs: &[Tensor],
+    passes: impl IntoIterator<Item = &'a Pass>,
+    tolerance: Tolerance,
+) -> Result<Option<(&'static str, Divergence)>> {
+    let mut graph = graph.clone();
+    let mut expected = values(&graph, weights, inputs)?;
+    for pass in passes {
+        graph = (pass.run)(&graph)?;
+        let got = values(&graph, weights, inputs)?;
+        let known: HashMap<&str, &Tensor> = expected
+            .iter()
+            .map(|one| (&*one.name, &one.tensor))
+            .collect();
+        let differs = |one: &Named| {
+            let expected = known.get(&*one.name)?;
+            let allowed = scaled(tolerance, expected);
+            let difference = compare_tensors(&one.name, &one.tensor, expected, allowed);
+            let node = graph.nodes.get(one.node).filter(|_| !difference.passed())?;
+            Some((pass.name, Divergence::new(&one.name, node, difference)))
+        };
+        if let Some(found) = got.iter().find_map(differs) {
+            return Ok(Some(found));
+        }
+        expected = got;
+    }
+    Ok(None)
+}
+
+/// A result of a node.
+struct Named {
+    node: usize,
+    name: String,
+    tensor: Tensor,
+}
+
+/// All results of a run, in order.
+fn values(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Vec<Named>> {
+    let (mut values, mut nodes) = (Vec::new(), 0..);
+    interp::run_watched(graph, weights, inputs, &mut |node, results| {
+        let index = nodes.next().unwrap_or_default();
+        let named = node.results.iter().zip(results).map(|(id, tensor)| Named {
+            node: index,
+            name: graph.value(*id).name.clone(),
+            tensor: tensor.clone(),
+        });
+        values.extend(named);
+        Ok(())
+    })?;
+    Ok(values)
+}

@@ -1,0 +1,98 @@
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Operand, Rules};
+use crate::dim::{Bindings, Dim};
+use crate::error::{Error, Result};
+use crate::kernel::host::HostFunction;
+use crate::shape::TensorType;
+use crate::symbols::Symbols;
+use crate::tensor::Tensor;
+
+/// An operator of the user's own, computed by a host function that is registered under its name, or by a shader.
+///
+/// It must compute the same for the same operands, without side effects: passes may drop it or compute it once for two uses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Custom {
+    /// The name under which its host function is registered.
+    pub function: String,
+    /// Types of the results, in the sizes of the graph.
+    pub results: Vec<TensorType>,
+    /// What a device runs. Without it a device hands the operands to the host function and takes its results back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shader: Option<Shader>,
+}
+
+/// A compute shader of the user's own.
+///
+/// The WGSL is what follows the declarations of the buffers: operands are arrays `x0`, `x1` …, results `y0`, `y1` …, and
+/// `x0_size(axis)` is a size of an operand. The entry point is `main`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shader {
+    /// The source.
+    pub wgsl: String,
+    /// Workgroups along x, y and z, in the sizes of the graph.
+    pub workgroups: [Dim; 3],
+}
+
+static REGISTERED: RwLock<BTreeMap<String, HostFunction>> = RwLock::new(BTreeMap::new());
+
+/// Gives custom operators of this name their host function, for the whole process. Graphs that were saved need it before
+/// they run.
+pub fn register(name: &str, function: HostFunction) {
+    let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
+    registered.insert(name.to_string(), function);
+}
+
+impl Custom {
+    /// The function that was registered.
+    ///
+    /// # Errors
+    /// There is none of the name; the message lists those there are.
+    pub fn host(&self) -> Result<HostFunction> {
+        let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
+        let found = registered.get(&self.function).cloned();
+        found.ok_or_else(|| {
+            let names: Vec<&str> = registered.keys().map(String::as_str).collect();
+            let name = &self.function;
+            let error = Error::unsupported(format!("no host function is registered as {name}"));
+            error.help(format!(
+                "call `onionskin::op::register({name:?}, ..)` before the model runs; registered are {names:?}"
+            ))
+        })
+    }
+
+    /// Replaces the sizes.
+    pub(super) fn map_sizes(&mut self, map: &mut impl FnMut(&Dim) -> Dim) {
+        let shapes = self.results.iter_mut().flat_map(|ty| &mut ty.shape);
+        let counts = self
+            .shader
+            .iter_mut()
+            .flat_map(|shader| &mut shader.workgroups);
+        shapes.chain(counts).for_each(|dim| *dim = map(dim));
+    }
+}
+
+impl Rules for Custom {
+    fn infer(&self, symbols: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
+        if found.iter().any(|operand| operand.value().is_none()) {
+            return Err(Error::operator("operands of a custom operator are tensors"));
+        }
+        let resolve = |ty: &TensorType| {
+            let shape = ty.shape.iter().map(|dim| symbols.resolve(dim));
+            TensorType::new(ty.dtype, shape)
+        };
+        Ok(self.results.iter().map(resolve).collect())
+    }
+
+    fn eval(&self, found: &[Tensor], bindings: &Bindings) -> Result<Vec<Tensor>> {
+        let sizes = self
+            .results
+            .iter()
+            .map(|ty| Ok((ty.dtype, ty.sizes(bindings)?)));
+        self.host()?
+            .call(found, &sizes.collect::<Result<Vec<_>>>()?)
+    }
+}

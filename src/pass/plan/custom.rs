@@ -1,0 +1,123 @@
+//! Operators of the user's own: a shader that gets its buffers declared, or a call of a host function between steps.
+
+use std::collections::HashSet;
+
+use super::Planner;
+use super::fuse::Group;
+use super::kernel::{bindings, enables};
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::emit::Buffer;
+use crate::kernel::plan::{Flow, FlowKind, Kernel, SlotId, Workgroups};
+use crate::kernel::shader;
+use crate::op::{Custom, Shader};
+
+/// Values that functions of the application take or give.
+pub fn exchanged(graph: &Graph) -> HashSet<ValueId> {
+    let calls = graph.nodes.iter().filter(|node| {
+        matches!(&node.op, Op::Primitive(Primitive::Custom(custom)) if custom.shader.is_none())
+    });
+    let values = calls.flat_map(|node| [node.operands(), node.results.clone()].concat());
+    values.collect()
+}
+
+impl Planner<'_> {
+    pub(super) fn custom(&mut self, node: &Node, custom: &Custom, group: &Group) -> Result<()> {
+        match &custom.shader {
+            Some(shader) => self.custom_shader(node, custom, shader, group),
+            None => self.host_call(node, custom),
+        }
+    }
+
+    fn host_call(&mut self, node: &Node, custom: &Custom) -> Result<()> {
+        let operands = node.operands().into_iter().map(|id| self.handed_over(id));
+        let operands = operands.collect::<Result<_>>()?;
+        let results = node.results.iter().map(|id| self.slot(*id, false));
+        let results = results.collect::<Result<_>>()?;
+        let names = node.results.iter();
+        self.flows.push(Flow {
+            kind: FlowKind::Host {
+                function: custom.host()?,
+                operands,
+                results,
+                step: self.sheet.plan.steps.len(),
+            },
+            nodes: names.map(|id| self.graph.value(*id).name.clone()).collect(),
+            place: node.place.clone(),
+        });
+        Ok(())
+    }
+
+    /// The slot that an operand is read back from: inputs and weights are copied first.
+    fn handed_over(&mut self, value: ValueId) -> Result<SlotId> {
+        let is_made_here = matches!(self.graph.value(value).definition, Definition::Node(..));
+        if !is_made_here && !self.slots.contains_key(&(value, true)) {
+            self.copy(value)?;
+        }
+        self.slot(value, !is_made_here)
+    }
+
+    fn custom_shader(
+        &mut self,
+        node: &Node,
+        custom: &Custom,
+        shader: &Shader,
+        group: &Group,
+    ) -> Result<()> {
+        let mut scope = self.scope();
+        let operands = node.operands();
+        let mut names = Vec::new();
+        for (letter, values) in [("x", &operands), ("y", &node.results)] {
+            for (index, value) in values.iter().enumerate() {
+                scope.buffer(*value)?;
+                names.push((format!("{letter}{index}"), *value));
+            }
+        }
+        if scope.buffers.len() != names.len() {
+            let message = format!(
+                "{} gets one tensor twice, which a shader can't bind",
+                custom.function
+            );
+            return Err(
+                Error::plan(message).help("pass a copy, or let the shader read one operand twice")
+            );
+        }
+        let pairs = scope.buffers.iter().zip(&names);
+        let buffers: Vec<Buffer> = pairs
+            .map(|(binding, (name, _))| Buffer {
+                name: name.clone(),
+                ..binding.buffer.clone()
+            })
+            .collect();
+        let (sizes, functions) = self.sizes_of(&names);
+        let text = bindings(&buffers, sizes.len()) + &functions + &shader.wgsl;
+        let wgsl = enables(&text) + &text;
+        shader::validate(&wgsl, self.capabilities).map_err(|error| error.at(&custom.function))?;
+        let kernel = Kernel {
+            label: custom.function.clone(),
+            wgsl,
+            bindings: buffers.iter().map(|buffer| buffer.access).collect(),
+            sizes: sizes.len(),
+        };
+        let workgroups = Workgroups::Grid(shader.workgroups.clone());
+        self.dispatch((kernel, sizes), &scope, workgroups, group)
+    }
+
+    /// Sizes of all buffers in a row, and a function for each buffer that finds its own.
+    fn sizes_of(&self, names: &[(String, ValueId)]) -> (Vec<Dim>, String) {
+        let mut sizes: Vec<Dim> = Vec::new();
+        let mut functions = String::new();
+        for (name, value) in names {
+            let first = sizes.len();
+            sizes.extend(self.graph.ty(*value).shape.iter().cloned());
+            if first < sizes.len() {
+                functions += &format!(
+                    "\nfn {name}_size(axis: u32) -> u32 {{\n    let place = axis + {first}u;\n    \
+                     return sizes[place / 4u][place % 4u];\n}}\n"
+                );
+            }
+        }
+        (sizes, functions + "\n")
+    }
+}

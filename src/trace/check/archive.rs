@@ -1,0 +1,135 @@
+//! What the program of an archive tells without being run: devices, element types, random numbers, training mode.
+
+use super::finding::grouped;
+use super::random::{self, draws_random_numbers};
+use super::{Finding, Id};
+use crate::dtype::DType;
+use crate::error::{Place, Result};
+use crate::trace::torchscript::Archive;
+use crate::trace::torchscript::ast::{Call, Callee, Expr, ExprKind, Function};
+
+/// Findings about the whole program, those of unused functions too, a finding for each kind of thing.
+///
+/// # Errors
+/// A source file does not parse.
+pub fn inspect_archive(archive: &Archive) -> Result<Vec<Finding>> {
+    let mut inspection = Inspection {
+        archive,
+        found: Vec::new(),
+    };
+    let modules: Vec<&str> = archive.source().modules().collect();
+    for name in modules {
+        let Some(file) = archive.source().module(name)? else {
+            continue;
+        };
+        let methods = file.classes.iter().flat_map(|class| &class.methods);
+        file.functions
+            .iter()
+            .chain(methods)
+            .for_each(|function| inspection.function(function));
+    }
+    Ok(grouped(inspection.found))
+}
+
+struct Inspection<'a> {
+    archive: &'a Archive,
+    found: Vec<Finding>,
+}
+
+impl Inspection<'_> {
+    fn function(&mut self, function: &Function) {
+        // Constants have no place of their own; the expression around them was shown before.
+        let mut location = None;
+        function.each_expr(&mut |expr| {
+            let own = self.archive.debug_location(&function.file, expr.offset);
+            location = own.or_else(|| location.take());
+            if let ExprKind::Call(call) = &expr.kind
+                && let Callee::Operator(name) = &call.callee
+                && let Some(finding) = operator(name, call)
+            {
+                let place = Place {
+                    module: String::new(),
+                    location: location.clone(),
+                };
+                self.found.push(finding.at(&place));
+            }
+        });
+    }
+}
+
+fn operator(name: &str, call: &Call) -> Option<Finding> {
+    let base = name.split_once("::").map_or(name, |(_, base)| base);
+    if draws_random_numbers(name) {
+        return is_training(base, call).then(|| random::finding(name));
+    }
+    match base {
+        "device" => device(call),
+        "batch_norm" => batch_norm(call),
+        _ => dtype(base, call),
+    }
+}
+
+/// Dropout and its like draw numbers where an argument says so; other operators always do.
+fn is_training(base: &str, call: &Call) -> bool {
+    let position = match base.trim_end_matches('_') {
+        "rrelu" => 3,
+        base if base.contains("dropout") => 2,
+        _ => return true,
+    };
+    let flag = call.arguments.get(position).map(|argument| &argument.kind);
+    matches!(flag, Some(ExprKind::Bool(true)))
+}
+
+/// Statistics of the batch at hand, though there are running ones.
+fn batch_norm(call: &Call) -> Option<Finding> {
+    let argument = |index: usize| call.arguments.get(index).map(|argument| &argument.kind);
+    let is_training = matches!(argument(5), Some(ExprKind::Bool(true)));
+    let has_statistics = !matches!(argument(3), Some(ExprKind::None));
+    let message = "batch_norm uses the statistics of the batch";
+    (is_training && has_statistics).then(|| Finding::new(Id::TrainingMode, message))
+}
+
+/// `torch.device("cuda:0")`
+fn device(call: &Call) -> Option<Finding> {
+    let Some(ExprKind::Str(device)) = call.arguments.first().map(|argument| &argument.kind) else {
+        return None;
+    };
+    let is_host = device.is_empty() || device.starts_with("cpu") || device.starts_with("meta");
+    (!is_host).then(|| {
+        Finding::new(
+            Id::FrozenDevice,
+            format!("the program names the device {device:?}"),
+        )
+    })
+}
+
+/// `dtype=6`, and `torch.to(x, 6)`.
+fn dtype(base: &str, call: &Call) -> Option<Finding> {
+    let named = call
+        .keywords
+        .iter()
+        .find(|(name, _)| name == "dtype")
+        .map(|(_, value)| value);
+    let converted = || {
+        call.arguments
+            .iter()
+            .skip(1)
+            .take(2)
+            .find(|value| code(value).is_some())
+    };
+    let value = named.or_else(|| (base == "to").then(converted).flatten())?;
+    let dtype = DType::from_torch_code(code(value)?)
+        .ok()
+        .filter(|dtype| dtype.is_float())?;
+    Some(Finding::new(
+        Id::FrozenDType,
+        format!("{base} is fixed to {dtype}"),
+    ))
+}
+
+fn code(value: &Expr) -> Option<i64> {
+    match &value.kind {
+        ExprKind::Int(code) => Some(*code),
+        _ => None,
+    }
+}

@@ -1,0 +1,52 @@
+use crate::error::{Error, Result};
+use crate::interp;
+use crate::ir::{Graph, Input, Module, ValueId};
+use crate::item::{Item, flatten, flatten_states, initial_state};
+use crate::tensor::Tensor;
+
+/// How the graph's inputs make up the user's arguments.
+pub fn signature(graph: &Graph) -> Vec<Input> {
+    if graph.input_trees.is_empty() {
+        graph.plain_inputs()
+    } else {
+        graph.input_trees.clone()
+    }
+}
+
+/// The inputs that make up the user's arguments; those of states follow.
+pub fn argument_inputs(graph: &Graph) -> &[ValueId] {
+    graph
+        .inputs
+        .get(..graph.argument_count())
+        .unwrap_or_default()
+}
+
+/// All inputs of a graph for a first call: the tensors of the arguments, then those of states before any call.
+///
+/// # Errors
+/// The arguments do not fit the signature, or the module lacks a state.
+pub fn inputs(graph: &Graph, module: &Module, arguments: &[Item]) -> Result<Vec<Tensor>> {
+    let mut inputs = flatten(&signature(graph), arguments)?;
+    let initial = |read: &Input| {
+        let state = module.states.iter().find(|state| state.name == read.name);
+        let state =
+            state.ok_or_else(|| Error::input(format!("there is no state {}", read.name)))?;
+        initial_state(state, &module.weights)
+    };
+    let states: Vec<Item> = graph.reads.iter().map(initial).collect::<Result<_>>()?;
+    inputs.extend(flatten_states(&graph.reads, &states)?);
+    Ok(inputs)
+}
+
+/// Runs a graph of a module on the host as the user would call it the first time.
+///
+/// # Errors
+/// The arguments do not fit the signature or break a guard, or a node fails.
+pub fn evaluate(graph: &Graph, module: &Module, arguments: &[Item]) -> Result<Item> {
+    let inputs = inputs(graph, module, arguments)?;
+    let outputs = interp::run(graph, &module.weights, &inputs)?;
+    let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+    let plain = graph.plain_outputs();
+    let tree = graph.output_tree.as_ref().unwrap_or(&plain);
+    Item::build(tree, &outputs, &graph.bind(&shapes)?)
+}

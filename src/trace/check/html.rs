@@ -1,0 +1,191 @@
+//! The report as an HTML page that needs no other files: findings, runs, and the graph with the findings marked in it.
+
+use std::fmt::Write;
+
+use super::canonical::{first_result, line};
+use super::{Finding, Report, Severity};
+use crate::ir::{Graph, Node};
+
+const STYLE: &str = include_str!("report.css");
+
+impl Report {
+    /// The report as a page.
+    pub fn to_html(&self) -> String {
+        let name = escaped(&self.graph.name);
+        let verdict = if self.passed() { "passed" } else { "failed" };
+        let findings = self.by_severity();
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{name}: {verdict}</title>\n\
+             <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{name} <span class=\"{verdict}\">{verdict}</span></h1>\n\
+             <p>{}</p>\n{}{}{}</body>\n</html>\n",
+            self.summary(),
+            findings_section(&findings),
+            self.runs_section(),
+            graph_section(&self.graph, &findings),
+        )
+    }
+
+    fn runs_section(&self) -> String {
+        let mut text = String::from("<h2>Runs</h2>\n<table>\n");
+        for run in &self.runs {
+            let outputs = run.differences.iter().map(ToString::to_string);
+            let note = Some(run.note.clone()).filter(|note| !note.is_empty());
+            let lines: Vec<String> = note
+                .into_iter()
+                .chain(outputs)
+                .map(|line| escaped(&line))
+                .collect();
+            let outcome = run.outcome.name();
+            text += &format!(
+                "<tr class=\"{outcome}\"><td>{outcome}</td><td>{}</td><td>{}</td></tr>\n",
+                escaped(&run.label),
+                lines.join("<br>")
+            );
+        }
+        text + "</table>\n"
+    }
+}
+
+fn findings_section(findings: &[&Finding]) -> String {
+    let mut text = String::from("<h2>Findings</h2>\n");
+    if findings.is_empty() {
+        text += "<p>None.</p>\n";
+    }
+    for (index, finding) in findings.iter().enumerate() {
+        let (entry, severity) = (finding.id.entry(), finding.severity);
+        let place = match finding.place.is_unknown() {
+            true => String::new(),
+            false => format!(
+                "<p class=\"place\">{}</p>\n",
+                escaped(&finding.place.to_string())
+            ),
+        };
+        let value = finding.value.as_ref().map(|value| {
+            let value = escaped(value);
+            format!("<p>in the graph: <a href=\"#value-{value}\">{value}</a></p>\n")
+        });
+        let details = finding.details.join("\n");
+        let _ = write!(
+            text,
+            "<section id=\"finding-{index}\" class=\"{severity}\">\n<h3>{} {}: {}</h3>\n{place}{}",
+            entry.code,
+            escaped(entry.title),
+            escaped(&finding.message),
+            value.unwrap_or_default(),
+        );
+        if !details.is_empty() {
+            let _ = writeln!(text, "<pre>{}</pre>", escaped(details.trim_end()));
+        }
+        let _ = write!(
+            text,
+            "<details><summary>cause and cure</summary><p>{}</p><p>{}</p></details>\n</section>\n",
+            escaped(entry.cause),
+            escaped(entry.cure)
+        );
+    }
+    text
+}
+
+fn graph_section(graph: &Graph, findings: &[&Finding]) -> String {
+    let mut text = String::from("<h2>Graph</h2>\n<table class=\"graph\">\n");
+    rows(graph, findings, 0, &mut text);
+    text + "</table>\n"
+}
+
+fn rows(graph: &Graph, findings: &[&Finding], depth: usize, text: &mut String) {
+    let inputs: Vec<String> = graph
+        .inputs
+        .iter()
+        .map(|id| {
+            let info = graph.value(*id);
+            format!("{}: {}", info.name, info.ty)
+        })
+        .collect();
+    *text += &row(
+        &format!("{}({})", graph.name, inputs.join(", ")),
+        "",
+        depth,
+        "head",
+        "",
+        "",
+    );
+    for node in &graph.nodes {
+        let value = first_result(graph, node).unwrap_or_default();
+        let (class, marks) = marks(node, &value, findings);
+        let place = if node.place.is_unknown() {
+            String::new()
+        } else {
+            node.place.to_string()
+        };
+        // Names repeat in nested graphs; links lead to the outermost.
+        let anchor = if depth == 0 { value.as_str() } else { "" };
+        *text += &row(&line(graph, node), &place, depth, class, &marks, anchor);
+        for body in node.bodies() {
+            rows(body, findings, depth + 1, text);
+        }
+    }
+    let outputs: Vec<&str> = graph
+        .outputs
+        .iter()
+        .map(|id| graph.value(*id).name.as_str())
+        .collect();
+    *text += &row(
+        &format!("return {}", outputs.join(", ")),
+        "",
+        depth,
+        "head",
+        "",
+        "",
+    );
+}
+
+fn row(line: &str, place: &str, depth: usize, class: &str, marks: &str, anchor: &str) -> String {
+    let id = match anchor {
+        "" => String::new(),
+        anchor => format!(" id=\"value-{}\"", escaped(anchor)),
+    };
+    format!(
+        "<tr{id} class=\"{class}\"><td>{marks}</td><td style=\"padding-left: {}em\"><code>{}</code></td><td class=\"place\">{}</td></tr>\n",
+        1 + 2 * depth,
+        escaped(line),
+        escaped(place)
+    )
+}
+
+/// The worst severity of the findings about a node, and links to them: those that name its value, else those of its line.
+fn marks(node: &Node, value: &str, findings: &[&Finding]) -> (&'static str, String) {
+    let about = |finding: &Finding| match &finding.value {
+        Some(name) => name == value,
+        None => finding.place.location.is_some() && finding.place.location == node.place.location,
+    };
+    let found: Vec<(usize, &&Finding)> = findings
+        .iter()
+        .enumerate()
+        .filter(|(_, finding)| about(finding))
+        .collect();
+    let worst = found.iter().map(|(_, finding)| finding.severity).max();
+    let class = match worst {
+        Some(Severity::Error) => "error",
+        Some(Severity::Warning) => "warning",
+        Some(Severity::Note) => "note",
+        None => "",
+    };
+    let link = |(index, finding): &(usize, &&Finding)| {
+        format!("<a href=\"#finding-{index}\">{}</a>", finding.id)
+    };
+    (class, found.iter().map(link).collect::<Vec<_>>().join(" "))
+}
+
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe += "&amp;",
+            '<' => safe += "&lt;",
+            '>' => safe += "&gt;",
+            '"' => safe += "&quot;",
+            c => safe.push(c),
+        }
+    }
+    safe
+}

@@ -1,0 +1,196 @@
+//! Operators of the user's own: functions that are kept whole, and shaders.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::dim::Dim;
+use crate::error::{Place, Result};
+use crate::ir::{Argument, Tree as Shape};
+use crate::kernel::host::HostFunction;
+use crate::op::{Custom, Shader, register};
+use crate::shape::TensorType;
+use crate::tensor::Tensor as HostTensor;
+
+use super::call::failed_at;
+use super::recorder::{self, Recorder};
+use super::tensor::Tensor;
+use super::tree::Tree;
+
+/// An operator of the user's own: in a graph it is one node, whatever it does.
+///
+/// It computes the same for the same operands, without side effects. A graph that was saved needs
+/// [`CustomOperator::register`] in the process that runs it.
+#[derive(Clone)]
+pub struct CustomOperator {
+    name: String,
+    types: Arc<Types>,
+    host: HostFunction,
+    shader: Option<(String, Arc<Workgroups>)>,
+}
+
+type Types = dyn Fn(&[TensorType]) -> Result<Vec<TensorType>> + Send + Sync;
+type Workgroups = dyn Fn(&[TensorType]) -> [Dim; 3] + Send + Sync;
+
+impl CustomOperator {
+    /// An operator whose results have the types that `types` says of the operands' types, and the values that `host` computes.
+    pub fn new(
+        name: &str,
+        types: impl Fn(&[TensorType]) -> Result<Vec<TensorType>> + Send + Sync + 'static,
+        host: impl Fn(&[HostTensor]) -> Result<Vec<HostTensor>> + Send + Sync + 'static,
+    ) -> CustomOperator {
+        CustomOperator {
+            name: name.to_string(),
+            types: Arc::new(types),
+            host: HostFunction::new(name, host),
+            shader: None,
+        }
+    }
+
+    /// Gives it a shader for GPUs, which must compute what the host function does; see [`Shader`] for what it gets. The number of
+    /// workgroups follows from the operands' types.
+    #[must_use]
+    pub fn with_shader(
+        mut self,
+        wgsl: &str,
+        workgroups: impl Fn(&[TensorType]) -> [Dim; 3] + Send + Sync + 'static,
+    ) -> CustomOperator {
+        self.shader = Some((wgsl.to_string(), Arc::new(workgroups)));
+        self
+    }
+
+    /// Makes the host function known to graphs that were saved. A call does so too.
+    pub fn register(&self) {
+        register(&self.name, self.host.clone());
+    }
+
+    /// Calls the operator. What fails is remembered in the results; there is always at least one.
+    #[track_caller]
+    pub fn call(&self, operands: &[&Tensor]) -> Vec<Tensor> {
+        let place = recorder::caller();
+        self.register();
+        let results = self.run(operands, &place);
+        results.unwrap_or_else(|error| vec![failed_at(error, &place)])
+    }
+
+    fn run(&self, operands: &[&Tensor], place: &Place) -> Result<Vec<Tensor>> {
+        let values = operands.iter().map(|tensor| tensor.value());
+        let values: Vec<HostTensor> = values.collect::<Result<_>>()?;
+        let types = operands.iter().map(|tensor| tensor.ty());
+        let types: Vec<TensorType> = types.collect::<Result<_>>()?;
+        let results = (self.types)(&types)?;
+        let recorder = recorder::active();
+        let hints = recorder
+            .as_ref()
+            .map(|recorder| recorder.hints())
+            .unwrap_or_default();
+        let promised = results.iter().map(|ty| Ok((ty.dtype, ty.sizes(&hints)?)));
+        let computed = self
+            .host
+            .call(&values, &promised.collect::<Result<Vec<_>>>()?)?;
+        let Some(recorder) = recorder else {
+            return Ok(computed.into_iter().map(Tensor::from).collect());
+        };
+        let shader = self.shader.as_ref().map(|(wgsl, workgroups)| Shader {
+            wgsl: wgsl.clone(),
+            workgroups: workgroups(&types),
+        });
+        let custom = Custom {
+            function: self.name.clone(),
+            results,
+            shader,
+        };
+        record(&recorder, custom, operands, &computed, place)
+    }
+}
+
+/// Adds the node.
+fn record(
+    recorder: &Rc<Recorder>,
+    custom: Custom,
+    operands: &[&Tensor],
+    values: &[HostTensor],
+    place: &Place,
+) -> Result<Vec<Tensor>> {
+    let operands = operands.iter();
+    let operands = operands.map(|tensor| recorder.value_of(tensor).map(Argument::Value));
+    let operands: Vec<Argument> = operands.collect::<Result<_>>()?;
+    let builder = recorder.scopes().borrow().innermost().builder.clone();
+    builder.set_place(place);
+    let results = builder.try_apply(custom, operands)?;
+    let pairs = results.into_iter().zip(values);
+    Ok(pairs
+        .map(|(result, value)| recorder.tensor(result.id(), value.clone()))
+        .collect())
+}
+
+/// Calls a function that a trace keeps whole: one node, whose host function is the function itself. Outside of a trace it is
+/// simply called.
+///
+/// The function may read values and decide by them. Its results' sizes are known from running it once with symbolic sizes.
+///
+/// # Errors
+/// The function fails, or returns something else than tensors.
+#[track_caller]
+pub fn leaf<I, O>(
+    name: &str,
+    inputs: I,
+    function: impl Fn(I) -> O + Send + Sync + 'static,
+) -> Result<O>
+where
+    I: Tree,
+    O: Tree,
+{
+    let place = recorder::caller();
+    let Some(recorder) = recorder::active() else {
+        return Ok(function(inputs));
+    };
+    let result = keep_whole(&recorder, name, &inputs, function, &place);
+    result.map_err(|error| error.at_place(&place))
+}
+
+fn keep_whole<I: Tree, O: Tree>(
+    recorder: &Rc<Recorder>,
+    name: &str,
+    inputs: &I,
+    function: impl Fn(I) -> O + Send + Sync + 'static,
+    place: &Place,
+) -> Result<O> {
+    let mut operands = Vec::new();
+    let taken = inputs.flatten("the inputs", &mut operands)?;
+    let (results, given) = recorder.probe(|| {
+        let mut results = Vec::new();
+        let inputs = I::rebuild(&taken, &operands, "the inputs")?;
+        let given = function(inputs).flatten("the results", &mut results)?;
+        let types = results
+            .iter()
+            .map(|tensor| Ok((tensor.ty()?, tensor.value()?)));
+        Ok((types.collect::<Result<Vec<_>>>()?, given))
+    })?;
+    let (types, values): (Vec<TensorType>, Vec<HostTensor>) = results.into_iter().unzip();
+    register(name, host_function(name, taken, function));
+    let custom = Custom {
+        function: name.to_string(),
+        results: types,
+        shader: None,
+    };
+    let operands: Vec<&Tensor> = operands.iter().collect();
+    let results = record(recorder, custom, &operands, &values, place)?;
+    O::rebuild(&given, &results, "the results")
+}
+
+/// A function of trees as one of lists of tensors.
+fn host_function<I: Tree, O: Tree>(
+    name: &str,
+    taken: Shape,
+    function: impl Fn(I) -> O + Send + Sync + 'static,
+) -> HostFunction {
+    HostFunction::new(name, move |operands| {
+        recorder::suspend(|| {
+            let operands: Vec<Tensor> = operands.iter().cloned().map(Tensor::from).collect();
+            let inputs = I::rebuild(&taken, &operands, "the inputs")?;
+            let mut results = Vec::new();
+            function(inputs).flatten("the results", &mut results)?;
+            results.iter().map(Tensor::value).collect()
+        })
+    })
+}

@@ -1,0 +1,101 @@
+//! Modules that hold others.
+
+use std::borrow::Borrow;
+
+use crate::trace::native::{Forward, Module, Tensor, Visitor};
+
+/// A module that makes a tensor of a tensor: what [`Sequential`] holds. All that implement [`Forward`] for it are.
+pub trait Layer: Module {
+    /// Calls the module.
+    fn apply(&self, x: &Tensor) -> Tensor;
+}
+
+impl<M: for<'x> Forward<&'x Tensor, Output = Tensor>> Layer for M {
+    fn apply(&self, x: &Tensor) -> Tensor {
+        self.call(x)
+    }
+}
+
+/// `torch.nn.Sequential`: modules in a row, named by their numbers unless they are given names.
+#[derive(Default)]
+pub struct Sequential {
+    layers: Vec<(String, Box<dyn Layer>)>,
+}
+
+impl Sequential {
+    /// Without any module yet.
+    pub fn new() -> Sequential {
+        Sequential::default()
+    }
+
+    /// With another module at the end.
+    #[must_use]
+    #[expect(clippy::should_implement_trait, reason = "it is no sum")]
+    pub fn add(self, layer: impl Layer + 'static) -> Sequential {
+        let name = self.layers.len().to_string();
+        self.named(&name, layer)
+    }
+
+    /// With another module at the end, under a name.
+    #[must_use]
+    pub fn named(mut self, name: &str, layer: impl Layer + 'static) -> Sequential {
+        self.layers.push((name.to_string(), Box::new(layer)));
+        self
+    }
+}
+
+impl Module for Sequential {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.module(self);
+        for (name, layer) in &self.layers {
+            visitor.field(name, &**layer);
+        }
+    }
+}
+
+impl<X: Borrow<Tensor>> Forward<X> for Sequential {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        let layers = self.layers.iter();
+        layers.fold(x.borrow().clone(), |x, (_, layer)| layer.apply(&x))
+    }
+}
+
+/// `torch.nn.ModuleDict`: modules by name, in the order in which they were added.
+pub struct ModuleDict<M> {
+    entries: Vec<(String, M)>,
+}
+
+impl<M> ModuleDict<M> {
+    /// Modules by name.
+    pub fn new<N: Into<String>>(entries: impl IntoIterator<Item = (N, M)>) -> ModuleDict<M> {
+        let entries = entries.into_iter();
+        ModuleDict {
+            entries: entries
+                .map(|(name, module)| (name.into(), module))
+                .collect(),
+        }
+    }
+
+    /// The module of a name.
+    pub fn get(&self, name: &str) -> Option<&M> {
+        let mut entries = self.entries.iter();
+        let found = entries.find(|(entry, _)| entry == name);
+        found.map(|(_, module)| module)
+    }
+
+    /// Names and modules.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &M)> {
+        let entries = self.entries.iter();
+        entries.map(|(name, module)| (name.as_str(), module))
+    }
+}
+
+impl<M: Module> Module for ModuleDict<M> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        for (name, module) in &self.entries {
+            visitor.field(name, module);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Convolutions over one, two or three axes.
+
+use std::borrow::Borrow;
+
+use super::{PerAxis, init, op, refused};
+use crate::trace::native::{Forward, Module, Tensor, Visitor};
+
+/// `torch.nn.Conv1d`
+pub type Conv1d = Conv<1>;
+/// `torch.nn.Conv2d`
+pub type Conv2d = Conv<2>;
+/// `torch.nn.Conv3d`
+pub type Conv3d = Conv<3>;
+/// `torch.nn.ConvTranspose1d`
+pub type ConvTranspose1d = ConvTranspose<1>;
+/// `torch.nn.ConvTranspose2d`
+pub type ConvTranspose2d = ConvTranspose<2>;
+/// `torch.nn.ConvTranspose3d`
+pub type ConvTranspose3d = ConvTranspose<3>;
+
+/// A filter and how it moves.
+struct Filter<const N: usize> {
+    weight: Tensor,
+    bias: Option<Tensor>,
+    inputs: usize,
+    outputs: usize,
+    kernel_size: [i64; N],
+    stride: [i64; N],
+    padding: [i64; N],
+    output_padding: [i64; N],
+    dilation: [i64; N],
+    groups: usize,
+    transposed: bool,
+}
+
+impl<const N: usize> Filter<N> {
+    fn new(inputs: usize, outputs: usize, kernel_size: [i64; N], transposed: bool) -> Filter<N> {
+        let filter = Filter {
+            weight: Tensor::scalar(0f32),
+            bias: None,
+            inputs,
+            outputs,
+            kernel_size,
+            stride: [1; N],
+            padding: [0; N],
+            output_padding: [0; N],
+            dilation: [1; N],
+            groups: 1,
+            transposed,
+        };
+        filter.drawn(true)
+    }
+
+    /// With new weights for these groups.
+    fn drawn(mut self, bias: bool) -> Filter<N> {
+        let groups = self.groups.max(1);
+        let (rows, columns) = match self.transposed {
+            true => (self.inputs, self.outputs / groups),
+            false => (self.outputs, self.inputs / groups),
+        };
+        let kernel = self
+            .kernel_size
+            .map(|size| usize::try_from(size).unwrap_or(0));
+        let fan_in = columns * kernel.iter().product::<usize>();
+        let shape: Vec<usize> = [rows, columns].into_iter().chain(kernel).collect();
+        self.weight = init::by_fan_in(&shape, fan_in);
+        self.bias = bias.then(|| init::by_fan_in(&[self.outputs], fan_in));
+        self
+    }
+
+    /// The operator that PyTorch records for every convolution, with the flags of its backends.
+    fn apply(&self, x: &Tensor, padding: &[i64; N]) -> Tensor {
+        if let Some(refused) = refused("a convolution", x, &[N + 1, N + 2]) {
+            return refused;
+        }
+        op!(_convolution(
+            x,
+            &self.weight,
+            self.bias.as_ref(),
+            &self.stride,
+            padding,
+            &self.dilation,
+            self.transposed,
+            &self.output_padding,
+            self.groups,
+            false,
+            false,
+            true,
+            true,
+        ))
+    }
+}
+
+/// How a convolution continues its input beyond the edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PaddingMode {
+    /// By zeros.
+    Zeros,
+    /// By what lies at the same distance inside.
+    Reflect,
+    /// By the outermost value.
+    Replicate,
+    /// By the opposite edge.
+    Circular,
+}
+
+/// A convolution over `N` axes, `torch.nn.Conv2d` and its like.
+pub struct Conv<const N: usize> {
+    filter: Filter<N>,
+    same: bool,
+    mode: PaddingMode,
+}
+
+/// A transposed convolution over `N` axes, `torch.nn.ConvTranspose2d` and its like.
+pub struct ConvTranspose<const N: usize> {
+    filter: Filter<N>,
+}
+
+macro_rules! options {
+    ($name:ident) => {
+        impl<const N: usize> $name<N> {
+            /// How far the filter moves; 1 by default.
+            #[must_use]
+            pub fn stride(mut self, stride: impl Into<PerAxis<N>>) -> $name<N> {
+                self.filter.stride = stride.into().0;
+                self
+            }
+
+            /// Numbers that are added at either edge of each axis (taken away by a transposed convolution); 0 by default.
+            #[must_use]
+            pub fn padding(mut self, padding: impl Into<PerAxis<N>>) -> $name<N> {
+                self.filter.padding = padding.into().0;
+                self
+            }
+
+            /// Distance of the filter's points; 1 by default.
+            #[must_use]
+            pub fn dilation(mut self, dilation: impl Into<PerAxis<N>>) -> $name<N> {
+                self.filter.dilation = dilation.into().0;
+                self
+            }
+
+            /// Blocks of channels that don't see each other; 1 by default. Draws the weights anew.
+            #[must_use]
+            pub fn groups(mut self, groups: usize) -> $name<N> {
+                let bias = self.filter.bias.is_some();
+                self.filter.groups = groups;
+                self.filter = self.filter.drawn(bias);
+                self
+            }
+
+            /// Whether a bias is added; it is by default.
+            #[must_use]
+            pub fn bias(mut self, bias: bool) -> $name<N> {
+                self.filter.bias = self.filter.bias.filter(|_| bias);
+                self
+            }
+
+            /// The filter, input and output channels first.
+            pub fn weight(&self) -> &Tensor {
+                &self.filter.weight
+            }
+        }
+
+        impl<const N: usize> Module for $name<N> {
+            fn visit(&self, visitor: &mut Visitor<'_>) {
+                visitor.module(self);
+                visitor.field("weight", &self.filter.weight);
+                visitor.field("bias", &self.filter.bias);
+            }
+        }
+    };
+}
+
+options!(Conv);
+options!(ConvTranspose);
+
+impl<const N: usize> Conv<N> {
+    /// From `inputs` to `outputs` channels.
+    pub fn new(inputs: usize, outputs: usize, kernel_size: impl Into<PerAxis<N>>) -> Conv<N> {
+        Conv {
+            filter: Filter::new(inputs, outputs, kernel_size.into().0, false),
+            same: false,
+            mode: PaddingMode::Zeros,
+        }
+    }
+
+    /// Pads so that the result has the size of the input, `padding="same"`.
+    #[must_use]
+    pub fn same(mut self) -> Conv<N> {
+        self.same = true;
+        self
+    }
+
+    /// What the padding holds; zeros by default.
+    #[must_use]
+    pub fn padding_mode(mut self, mode: PaddingMode) -> Conv<N> {
+        self.mode = mode;
+        self
+    }
+
+    /// What `pad` takes: the last axis first, both edges of each.
+    fn edges(&self) -> Vec<i64> {
+        let filter = &self.filter;
+        let axes = (0..N).rev().flat_map(|axis| match self.same {
+            true => {
+                let total = filter.dilation[axis] * (filter.kernel_size[axis] - 1);
+                [total / 2, total - total / 2]
+            }
+            false => [filter.padding[axis]; 2],
+        });
+        axes.collect()
+    }
+}
+
+impl<const N: usize, X: Borrow<Tensor>> Forward<X> for Conv<N> {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        let (x, filter) = (x.borrow(), &self.filter);
+        let mode = match self.mode {
+            PaddingMode::Zeros if self.same => {
+                let bias = filter.bias.as_ref();
+                let (stride, dilation) = (&filter.stride, &filter.dilation);
+                return op!(_convolution_mode(
+                    x,
+                    &filter.weight,
+                    bias,
+                    stride,
+                    "same",
+                    dilation,
+                    filter.groups
+                ));
+            }
+            PaddingMode::Zeros => return filter.apply(x, &filter.padding),
+            PaddingMode::Reflect => "reflect",
+            PaddingMode::Replicate => "replicate",
+            PaddingMode::Circular => "circular",
+        };
+        filter.apply(&op!(pad(x, self.edges(), mode)), &[0; N])
+    }
+}
+
+impl<const N: usize> ConvTranspose<N> {
+    /// From `inputs` to `outputs` channels.
+    pub fn new(
+        inputs: usize,
+        outputs: usize,
+        kernel_size: impl Into<PerAxis<N>>,
+    ) -> ConvTranspose<N> {
+        ConvTranspose {
+            filter: Filter::new(inputs, outputs, kernel_size.into().0, true),
+        }
+    }
+
+    /// Numbers that are added at one edge of the result; 0 by default.
+    #[must_use]
+    pub fn output_padding(mut self, padding: impl Into<PerAxis<N>>) -> ConvTranspose<N> {
+        self.filter.output_padding = padding.into().0;
+        self
+    }
+}
+
+impl<const N: usize, X: Borrow<Tensor>> Forward<X> for ConvTranspose<N> {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        self.filter.apply(x.borrow(), &self.filter.padding)
+    }
+}

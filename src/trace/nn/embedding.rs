@@ -1,0 +1,50 @@
+//! Rows of a table by number.
+
+use std::borrow::Borrow;
+
+use super::{init, op};
+use crate::trace::Module;
+use crate::trace::native::{Forward, Tensor};
+
+/// `torch.nn.Embedding`.
+#[derive(Module)]
+pub struct Embedding {
+    weight: Tensor,
+    padding_idx: i64,
+}
+
+impl Embedding {
+    /// `count` rows of `features` numbers.
+    pub fn new(count: usize, features: usize) -> Embedding {
+        Embedding {
+            weight: init::normal(&[count, features]),
+            padding_idx: -1,
+        }
+    }
+
+    /// The row that training leaves alone. Unlike in PyTorch its initial values are not zeros.
+    #[must_use]
+    pub fn padding_idx(mut self, row: i64) -> Embedding {
+        self.padding_idx = row;
+        self
+    }
+
+    /// `[count, features]`
+    pub fn weight(&self) -> &Tensor {
+        &self.weight
+    }
+}
+
+impl<X: Borrow<Tensor>> Forward<X> for Embedding {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        op!(embedding(
+            &self.weight,
+            x.borrow(),
+            self.padding_idx,
+            false,
+            false
+        ))
+    }
+}

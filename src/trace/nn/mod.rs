@@ -1,0 +1,134 @@
+//! The modules of `torch.nn`, with its names of parameters, defaults and initial values: `onionskin::nn`.
+//!
+//! A module records the operators that `torch.jit.trace` records for it, so that a network written with these modules and the
+//! archive of the same network in PyTorch are one graph. Where an option of PyTorch's constructor has a default, it is a method
+//! here: `Conv2d::new(3, 64, 7).stride(2).bias(false)`.
+//!
+//! ```
+//! use onionskin::nn::{Linear, ReLU, Sequential};
+//! use onionskin::trace::{Forward, Method, Tensor, trace_module};
+//!
+//! # fn main() -> onionskin::error::Result<()> {
+//! let mlp = Sequential::new().add(Linear::new(4, 8)).add(ReLU::new()).add(Linear::new(8, 2));
+//! let x = Tensor::from_vec([1, 4], vec![1f32, 2.0, 3.0, 4.0]);
+//! let traced = trace_module(&mlp, [Method::new("forward", x, |mlp: &Sequential, x: Tensor| mlp.call(x))])?;
+//! assert!(traced.module.weights.contains_key("0.weight"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `ModuleList` of PyTorch is `Vec` here.
+
+mod activation;
+mod attention;
+mod container;
+mod convolution;
+mod embedding;
+mod init;
+mod linear;
+mod normalization;
+mod pooling;
+mod recurrent;
+mod shape;
+mod transformer;
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::ir::Weights;
+use crate::tensor_file;
+
+use super::native::{Arg, Module, Tensor, Visitor, call, failed};
+
+pub use activation::{
+    CELU, Dropout, ELU, GELU, GLU, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid,
+    LogSoftmax, Mish, PReLU, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax, Softplus, Softsign, Tanh,
+};
+pub use attention::{Attention, MultiheadAttention};
+pub use container::{Layer, ModuleDict, Sequential};
+pub use convolution::{
+    Conv, Conv1d, Conv2d, Conv3d, ConvTranspose, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d,
+    PaddingMode,
+};
+pub use embedding::Embedding;
+pub use init::manual_seed;
+pub use linear::{Bilinear, Linear};
+pub use normalization::{
+    BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm, InstanceNorm1d,
+    InstanceNorm2d, InstanceNorm3d, LayerNorm, RMSNorm,
+};
+pub use pooling::{
+    AdaptiveAvgPool, AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AvgPool, AvgPool1d,
+    AvgPool2d, AvgPool3d, MaxPool, MaxPool1d, MaxPool2d, MaxPool3d,
+};
+pub use recurrent::{GRU, LSTM, RNN};
+pub use shape::{
+    ChannelShuffle, Flatten, Identity, PixelShuffle, PixelUnshuffle, ReflectionPad2d,
+    ReplicationPad2d, Unflatten, Upsample, ZeroPad2d,
+};
+pub use transformer::{Masked, TransformerEncoder, TransformerEncoderLayer};
+
+/// Reads parameters and buffers from a file: safetensors, a state dict that `torch.save` wrote, or a TorchScript archive.
+///
+/// # Errors
+/// The file is missing or malformed.
+pub fn load(path: impl AsRef<Path>) -> Result<Weights> {
+    Ok(tensor_file::read(path.as_ref())?.into_iter().collect())
+}
+
+/// Calls an operator of one result: `op!(linear(x, &self.weight, self.bias.as_ref()))`.
+macro_rules! op {
+    ($name:ident($($argument:expr),* $(,)?)) => {
+        $crate::trace::nn::one(
+            stringify!($name),
+            vec![$($crate::trace::native::Arg::from($argument)),*],
+        )
+    };
+}
+use op;
+
+fn one(name: &str, arguments: Vec<Arg>) -> Tensor {
+    call(name, arguments, Vec::new()).swap_remove(0)
+}
+
+/// Calls an operator of several results; all of them are the error if it fails.
+fn many<const N: usize>(name: &str, arguments: Vec<Arg>) -> [Tensor; N] {
+    let results = call(name, arguments, Vec::new());
+    std::array::from_fn(|index| results[index.min(results.len() - 1)].clone())
+}
+
+/// A byte of a module without settings: two of them in a struct need two addresses, which tell their paths.
+#[derive(Default)]
+struct Spot(#[expect(dead_code, reason = "it is there to be somewhere")] u8);
+
+impl Module for Spot {
+    fn visit(&self, _visitor: &mut Visitor<'_>) {}
+}
+
+/// An argument for each spatial axis; one number stands for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerAxis<const N: usize>(pub [i64; N]);
+
+impl<const N: usize> From<i64> for PerAxis<N> {
+    fn from(size: i64) -> PerAxis<N> {
+        PerAxis([size; N])
+    }
+}
+
+impl<const N: usize> From<[i64; N]> for PerAxis<N> {
+    fn from(sizes: [i64; N]) -> PerAxis<N> {
+        PerAxis(sizes)
+    }
+}
+
+/// The result of a module that refuses its input, unless the input has one of these ranks.
+fn refused(what: &str, x: &Tensor, ranks: &[usize]) -> Option<Tensor> {
+    let refused = x.error().is_none() && !ranks.contains(&x.rank());
+    let wanted: Vec<String> = ranks.iter().map(|rank| format!("{rank}D")).collect();
+    let message = format!(
+        "{what} expects {} input, got {}D",
+        wanted.join(" or "),
+        x.rank()
+    );
+    refused.then(|| failed(Error::operator(message)))
+}

@@ -1,0 +1,384 @@
+//! Normalisations.
+
+use std::borrow::Borrow;
+
+use super::{init, op, refused};
+use crate::trace::Module;
+use crate::trace::native::{Forward, Tensor, Training, Visitor};
+
+/// `torch.nn.BatchNorm1d`
+pub type BatchNorm1d = BatchNorm<1>;
+/// `torch.nn.BatchNorm2d`
+pub type BatchNorm2d = BatchNorm<2>;
+/// `torch.nn.BatchNorm3d`
+pub type BatchNorm3d = BatchNorm<3>;
+/// `torch.nn.InstanceNorm1d`
+pub type InstanceNorm1d = InstanceNorm<1>;
+/// `torch.nn.InstanceNorm2d`
+pub type InstanceNorm2d = InstanceNorm<2>;
+/// `torch.nn.InstanceNorm3d`
+pub type InstanceNorm3d = InstanceNorm<3>;
+
+/// Scale and shift of each channel, and statistics that training has gathered.
+#[derive(Module)]
+struct Channels {
+    weight: Option<Tensor>,
+    bias: Option<Tensor>,
+    running_mean: Option<Tensor>,
+    running_var: Option<Tensor>,
+    num_batches_tracked: Option<Tensor>,
+}
+
+impl Channels {
+    fn new(channels: usize, affine: bool, tracked: bool) -> Channels {
+        let filled = |wanted: bool, value| wanted.then(|| init::constant(&[channels], value));
+        Channels {
+            weight: filled(affine, 1.0),
+            bias: filled(affine, 0.0),
+            running_mean: filled(tracked, 0.0),
+            running_var: filled(tracked, 1.0),
+            num_batches_tracked: tracked.then(init::counter),
+        }
+    }
+
+    /// Drops what is not wanted.
+    fn keep(&mut self, affine: bool, tracked: bool) {
+        for parameter in [&mut self.weight, &mut self.bias] {
+            *parameter = parameter.take().filter(|_| affine);
+        }
+        let statistics = [&mut self.running_mean, &mut self.running_var];
+        for buffer in statistics
+            .into_iter()
+            .chain([&mut self.num_batches_tracked])
+        {
+            *buffer = buffer.take().filter(|_| tracked);
+        }
+    }
+
+    fn statistics(&self) -> (Option<&Tensor>, Option<&Tensor>) {
+        (self.running_mean.as_ref(), self.running_var.as_ref())
+    }
+}
+
+/// A normalisation over a batch for each channel, `torch.nn.BatchNorm2d` and its like. While it is trained the statistics are those of
+/// the batch; the buffers stay as they are, since a graph has no effects.
+pub struct BatchNorm<const N: usize> {
+    channels: Channels,
+    training: Training,
+    momentum: f64,
+    eps: f64,
+}
+
+impl<const N: usize> BatchNorm<N> {
+    /// For so many channels.
+    pub fn new(channels: usize) -> BatchNorm<N> {
+        BatchNorm {
+            channels: Channels::new(channels, true, true),
+            training: Training::default(),
+            momentum: 0.1,
+            eps: 1e-5,
+        }
+    }
+
+    /// What is added to the variance; `1e-5` by default.
+    #[must_use]
+    pub fn eps(mut self, eps: f64) -> BatchNorm<N> {
+        self.eps = eps;
+        self
+    }
+
+    /// How much a batch counts in the statistics that PyTorch gathers; 0.1 by default.
+    #[must_use]
+    pub fn momentum(mut self, momentum: f64) -> BatchNorm<N> {
+        self.momentum = momentum;
+        self
+    }
+
+    /// Whether channels are scaled and shifted; they are by default.
+    #[must_use]
+    pub fn affine(mut self, affine: bool) -> BatchNorm<N> {
+        self.channels.keep(affine, true);
+        self
+    }
+
+    /// Whether there are statistics of training; there are by default. Without them those of the batch are used.
+    #[must_use]
+    pub fn track_running_stats(mut self, tracked: bool) -> BatchNorm<N> {
+        self.channels.keep(true, tracked);
+        self
+    }
+}
+
+impl<const N: usize> Module for BatchNorm<N> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.module(self);
+        self.channels.visit(visitor);
+        visitor.field("training", &self.training);
+    }
+}
+
+impl<const N: usize, X: Borrow<Tensor>> Forward<X> for BatchNorm<N> {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        let (x, channels) = (x.borrow(), &self.channels);
+        let ranks = if N == 1 { vec![2, 3] } else { vec![N + 2] };
+        if let Some(refused) = refused(&format!("BatchNorm{N}d"), x, &ranks) {
+            return refused;
+        }
+        let (mean, variance) = channels.statistics();
+        let of_batch = self.training.is_on() || mean.is_none();
+        op!(batch_norm(
+            x,
+            channels.weight.as_ref(),
+            channels.bias.as_ref(),
+            mean,
+            variance,
+            of_batch,
+            self.momentum,
+            self.eps,
+            true
+        ))
+    }
+}
+
+/// A normalisation of each channel of each element of a batch, `torch.nn.InstanceNorm2d` and its like.
+pub struct InstanceNorm<const N: usize> {
+    channels: Channels,
+    training: Training,
+    momentum: f64,
+    eps: f64,
+}
+
+impl<const N: usize> InstanceNorm<N> {
+    /// For so many channels, without parameters.
+    pub fn new(channels: usize) -> InstanceNorm<N> {
+        InstanceNorm::with(channels, false, false)
+    }
+
+    /// With scale and shift of each channel, and statistics of training, if wanted.
+    pub fn with(channels: usize, affine: bool, track_running_stats: bool) -> InstanceNorm<N> {
+        InstanceNorm {
+            channels: Channels::new(channels, affine, track_running_stats),
+            training: Training::default(),
+            momentum: 0.1,
+            eps: 1e-5,
+        }
+    }
+
+    /// What is added to the variance; `1e-5` by default.
+    #[must_use]
+    pub fn eps(mut self, eps: f64) -> InstanceNorm<N> {
+        self.eps = eps;
+        self
+    }
+}
+
+impl<const N: usize> Module for InstanceNorm<N> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.module(self);
+        self.channels.visit(visitor);
+        visitor.field("training", &self.training);
+    }
+}
+
+impl<const N: usize, X: Borrow<Tensor>> Forward<X> for InstanceNorm<N> {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        let (x, channels) = (x.borrow(), &self.channels);
+        if let Some(refused) = refused(&format!("InstanceNorm{N}d"), x, &[N + 1, N + 2]) {
+            return refused;
+        }
+        let batched = x.rank() == N + 2;
+        let batch = if batched {
+            x.clone()
+        } else {
+            op!(unsqueeze(x, 0))
+        };
+        let (mean, variance) = channels.statistics();
+        let of_input = self.training.is_on() || mean.is_none();
+        let result = op!(instance_norm(
+            &batch,
+            channels.weight.as_ref(),
+            channels.bias.as_ref(),
+            mean,
+            variance,
+            of_input,
+            self.momentum,
+            self.eps,
+            true
+        ));
+        if batched {
+            result
+        } else {
+            op!(squeeze(result, 0))
+        }
+    }
+}
+
+fn shape(sizes: &[i64]) -> Vec<usize> {
+    let sizes = sizes.iter();
+    sizes
+        .map(|size| usize::try_from(*size).unwrap_or(0))
+        .collect()
+}
+
+/// `torch.nn.LayerNorm`, over the last axes.
+#[derive(Module)]
+pub struct LayerNorm {
+    weight: Option<Tensor>,
+    bias: Option<Tensor>,
+    normalized_shape: Vec<i64>,
+    eps: f64,
+}
+
+impl LayerNorm {
+    /// Over the last axes, which are of these sizes.
+    pub fn new(normalized_shape: impl Into<Vec<i64>>) -> LayerNorm {
+        let normalized_shape = normalized_shape.into();
+        let sizes = shape(&normalized_shape);
+        LayerNorm {
+            weight: Some(init::constant(&sizes, 1.0)),
+            bias: Some(init::constant(&sizes, 0.0)),
+            normalized_shape,
+            eps: 1e-5,
+        }
+    }
+
+    /// What is added to the variance; `1e-5` by default.
+    #[must_use]
+    pub fn eps(mut self, eps: f64) -> LayerNorm {
+        self.eps = eps;
+        self
+    }
+
+    /// Whether elements are scaled and shifted; they are by default.
+    #[must_use]
+    pub fn elementwise_affine(mut self, affine: bool) -> LayerNorm {
+        self.weight = self.weight.filter(|_| affine);
+        self.bias(affine)
+    }
+
+    /// Whether elements are shifted; they are by default.
+    #[must_use]
+    pub fn bias(mut self, bias: bool) -> LayerNorm {
+        self.bias = self.bias.filter(|_| bias);
+        self
+    }
+}
+
+impl<X: Borrow<Tensor>> Forward<X> for LayerNorm {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        let (weight, bias) = (self.weight.as_ref(), self.bias.as_ref());
+        op!(layer_norm(
+            x.borrow(),
+            self.normalized_shape.as_slice(),
+            weight,
+            bias,
+            self.eps,
+            true
+        ))
+    }
+}
+
+/// `torch.nn.GroupNorm`
+#[derive(Module)]
+pub struct GroupNorm {
+    weight: Option<Tensor>,
+    bias: Option<Tensor>,
+    groups: i64,
+    eps: f64,
+}
+
+impl GroupNorm {
+    /// So many groups of so many channels together.
+    pub fn new(groups: i64, channels: usize) -> GroupNorm {
+        GroupNorm {
+            weight: Some(init::constant(&[channels], 1.0)),
+            bias: Some(init::constant(&[channels], 0.0)),
+            groups,
+            eps: 1e-5,
+        }
+    }
+
+    /// What is added to the variance; `1e-5` by default.
+    #[must_use]
+    pub fn eps(mut self, eps: f64) -> GroupNorm {
+        self.eps = eps;
+        self
+    }
+
+    /// Whether channels are scaled and shifted; they are by default.
+    #[must_use]
+    pub fn affine(mut self, affine: bool) -> GroupNorm {
+        self.weight = self.weight.filter(|_| affine);
+        self.bias = self.bias.filter(|_| affine);
+        self
+    }
+}
+
+impl<X: Borrow<Tensor>> Forward<X> for GroupNorm {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        let (weight, bias) = (self.weight.as_ref(), self.bias.as_ref());
+        op!(group_norm(
+            x.borrow(),
+            self.groups,
+            weight,
+            bias,
+            self.eps,
+            true
+        ))
+    }
+}
+
+/// `torch.nn.RMSNorm`, over the last axes.
+#[derive(Module)]
+pub struct RMSNorm {
+    weight: Option<Tensor>,
+    normalized_shape: Vec<i64>,
+    eps: Option<f64>,
+}
+
+impl RMSNorm {
+    /// Over the last axes, which are of these sizes.
+    pub fn new(normalized_shape: impl Into<Vec<i64>>) -> RMSNorm {
+        let normalized_shape = normalized_shape.into();
+        RMSNorm {
+            weight: Some(init::constant(&shape(&normalized_shape), 1.0)),
+            normalized_shape,
+            eps: None,
+        }
+    }
+
+    /// What is added to the mean of squares; the smallest step from 1 of the element type by default.
+    #[must_use]
+    pub fn eps(mut self, eps: f64) -> RMSNorm {
+        self.eps = Some(eps);
+        self
+    }
+
+    /// Whether elements are scaled; they are by default.
+    #[must_use]
+    pub fn elementwise_affine(mut self, affine: bool) -> RMSNorm {
+        self.weight = self.weight.filter(|_| affine);
+        self
+    }
+}
+
+impl<X: Borrow<Tensor>> Forward<X> for RMSNorm {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        op!(rms_norm(
+            x.borrow(),
+            self.normalized_shape.as_slice(),
+            self.weight.as_ref(),
+            self.eps
+        ))
+    }
+}

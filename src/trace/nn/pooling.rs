@@ -1,0 +1,174 @@
+//! The largest element or the mean of windows.
+
+use std::borrow::Borrow;
+
+use super::{PerAxis, one, refused};
+use crate::trace::Module;
+use crate::trace::native::{Arg, Forward, Tensor};
+
+/// `torch.nn.MaxPool1d`
+pub type MaxPool1d = MaxPool<1>;
+/// `torch.nn.MaxPool2d`
+pub type MaxPool2d = MaxPool<2>;
+/// `torch.nn.MaxPool3d`
+pub type MaxPool3d = MaxPool<3>;
+/// `torch.nn.AvgPool1d`
+pub type AvgPool1d = AvgPool<1>;
+/// `torch.nn.AvgPool2d`
+pub type AvgPool2d = AvgPool<2>;
+/// `torch.nn.AvgPool3d`
+pub type AvgPool3d = AvgPool<3>;
+/// `torch.nn.AdaptiveAvgPool1d`
+pub type AdaptiveAvgPool1d = AdaptiveAvgPool<1>;
+/// `torch.nn.AdaptiveAvgPool2d`
+pub type AdaptiveAvgPool2d = AdaptiveAvgPool<2>;
+/// `torch.nn.AdaptiveAvgPool3d`
+pub type AdaptiveAvgPool3d = AdaptiveAvgPool<3>;
+
+/// The largest element of each window over `N` axes.
+#[derive(Module)]
+pub struct MaxPool<const N: usize> {
+    kernel_size: [i64; N],
+    stride: [i64; N],
+    padding: [i64; N],
+    dilation: [i64; N],
+    ceil_mode: bool,
+}
+
+/// The mean of each window over `N` axes.
+#[derive(Module)]
+pub struct AvgPool<const N: usize> {
+    kernel_size: [i64; N],
+    stride: [i64; N],
+    padding: [i64; N],
+    ceil_mode: bool,
+    count_include_pad: bool,
+}
+
+macro_rules! options {
+    ($name:ident) => {
+        impl<const N: usize> $name<N> {
+            /// How far windows are apart; the size of the window by default.
+            #[must_use]
+            pub fn stride(mut self, stride: impl Into<PerAxis<N>>) -> $name<N> {
+                self.stride = stride.into().0;
+                self
+            }
+
+            /// How far windows reach beyond the edges; 0 by default.
+            #[must_use]
+            pub fn padding(mut self, padding: impl Into<PerAxis<N>>) -> $name<N> {
+                self.padding = padding.into().0;
+                self
+            }
+
+            /// Whether a last window may be incomplete; it may not by default.
+            #[must_use]
+            pub fn ceil_mode(mut self, ceil_mode: bool) -> $name<N> {
+                self.ceil_mode = ceil_mode;
+                self
+            }
+        }
+    };
+}
+
+options!(MaxPool);
+options!(AvgPool);
+
+impl<const N: usize> MaxPool<N> {
+    /// Of windows of this size.
+    pub fn new(kernel_size: impl Into<PerAxis<N>>) -> MaxPool<N> {
+        let kernel_size = kernel_size.into().0;
+        MaxPool {
+            kernel_size,
+            stride: kernel_size,
+            padding: [0; N],
+            dilation: [1; N],
+            ceil_mode: false,
+        }
+    }
+
+    /// Distance of the elements of a window; 1 by default.
+    #[must_use]
+    pub fn dilation(mut self, dilation: impl Into<PerAxis<N>>) -> MaxPool<N> {
+        self.dilation = dilation.into().0;
+        self
+    }
+}
+
+impl<const N: usize> AvgPool<N> {
+    /// Of windows of this size.
+    pub fn new(kernel_size: impl Into<PerAxis<N>>) -> AvgPool<N> {
+        let kernel_size = kernel_size.into().0;
+        AvgPool {
+            kernel_size,
+            stride: kernel_size,
+            padding: [0; N],
+            ceil_mode: false,
+            count_include_pad: true,
+        }
+    }
+
+    /// Whether zeros beyond the edges count; they do by default.
+    #[must_use]
+    pub fn count_include_pad(mut self, count: bool) -> AvgPool<N> {
+        self.count_include_pad = count;
+        self
+    }
+}
+
+/// Calls the operator of this name for `N` axes.
+fn pooled<const N: usize>(name: &str, x: &Tensor, arguments: Vec<Arg>) -> Tensor {
+    let name = format!("{name}{N}d");
+    let refused = refused(&name, x, &[N + 1, N + 2]);
+    refused.unwrap_or_else(|| one(&name, [vec![x.into()], arguments].concat()))
+}
+
+impl<const N: usize, X: Borrow<Tensor>> Forward<X> for MaxPool<N> {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        let sizes = [self.kernel_size, self.stride, self.padding, self.dilation];
+        let mut arguments = Vec::from(sizes.map(Arg::from));
+        arguments.push(self.ceil_mode.into());
+        pooled::<N>("max_pool", x.borrow(), arguments)
+    }
+}
+
+impl<const N: usize, X: Borrow<Tensor>> Forward<X> for AvgPool<N> {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        let sizes = [self.kernel_size, self.stride, self.padding];
+        let mut arguments = Vec::from(sizes.map(Arg::from));
+        arguments.extend([self.ceil_mode.into(), self.count_include_pad.into()]);
+        pooled::<N>("avg_pool", x.borrow(), arguments)
+    }
+}
+
+/// The means of as many windows as the result has places, over `N` axes.
+#[derive(Module)]
+pub struct AdaptiveAvgPool<const N: usize> {
+    output_size: [i64; N],
+}
+
+impl<const N: usize> AdaptiveAvgPool<N> {
+    /// To a result of this size.
+    pub fn new(output_size: impl Into<PerAxis<N>>) -> AdaptiveAvgPool<N> {
+        AdaptiveAvgPool {
+            output_size: output_size.into().0,
+        }
+    }
+}
+
+impl<const N: usize, X: Borrow<Tensor>> Forward<X> for AdaptiveAvgPool<N> {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        pooled::<N>(
+            "adaptive_avg_pool",
+            x.borrow(),
+            vec![self.output_size.into()],
+        )
+    }
+}

@@ -1,0 +1,223 @@
+//! Modules that only move elements, or resize.
+
+use std::borrow::Borrow;
+
+use super::{Spot, one, op};
+use crate::trace::Module;
+use crate::trace::native::{Arg, Forward, Tensor};
+
+/// `torch.nn.Identity`
+#[derive(Default, Module)]
+pub struct Identity {
+    spot: Spot,
+}
+
+impl Identity {
+    /// What gives its input back.
+    pub fn new() -> Identity {
+        Identity::default()
+    }
+}
+
+impl<X: Borrow<Tensor>> Forward<X> for Identity {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        let _ = &self.spot;
+        x.borrow().clone()
+    }
+}
+
+/// `torch.nn.Flatten`: all axes but the first as one.
+#[derive(Module)]
+pub struct Flatten {
+    start_dim: i64,
+    end_dim: i64,
+}
+
+impl Flatten {
+    /// From axis 1 to the last.
+    pub fn new() -> Flatten {
+        Flatten::between(1, -1)
+    }
+
+    /// From an axis to another.
+    pub fn between(start_dim: i64, end_dim: i64) -> Flatten {
+        Flatten { start_dim, end_dim }
+    }
+}
+
+impl Default for Flatten {
+    fn default() -> Flatten {
+        Flatten::new()
+    }
+}
+
+impl<X: Borrow<Tensor>> Forward<X> for Flatten {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        op!(flatten(x.borrow(), self.start_dim, self.end_dim))
+    }
+}
+
+/// `torch.nn.Unflatten`: an axis as several.
+#[derive(Module)]
+pub struct Unflatten {
+    dim: i64,
+    sizes: Vec<i64>,
+}
+
+impl Unflatten {
+    /// An axis as axes of these sizes.
+    pub fn new(dim: i64, sizes: impl Into<Vec<i64>>) -> Unflatten {
+        let sizes = sizes.into();
+        Unflatten { dim, sizes }
+    }
+}
+
+impl<X: Borrow<Tensor>> Forward<X> for Unflatten {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        op!(unflatten(x.borrow(), self.dim, self.sizes.as_slice()))
+    }
+}
+
+/// Modules of one number.
+macro_rules! of_number {
+    ($($(#[$doc:meta])* $name:ident $operator:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Module)]
+        pub struct $name {
+            factor: i64,
+        }
+
+        impl $name {
+            /// By this factor, or into so many groups.
+            pub fn new(factor: i64) -> $name {
+                $name { factor }
+            }
+        }
+
+        impl<X: Borrow<Tensor>> Forward<X> for $name {
+            type Output = Tensor;
+
+            fn forward(&self, x: X) -> Tensor {
+                op!($operator(x.borrow(), self.factor))
+            }
+        }
+    )*};
+}
+
+of_number! {
+    /// `torch.nn.PixelShuffle`: channels as pixels.
+    PixelShuffle pixel_shuffle;
+    /// `torch.nn.PixelUnshuffle`: pixels as channels.
+    PixelUnshuffle pixel_unshuffle;
+    /// `torch.nn.ChannelShuffle`
+    ChannelShuffle channel_shuffle;
+}
+
+/// Modules that pad an image: left, right, top, bottom.
+macro_rules! pads {
+    ($($(#[$doc:meta])* $name:ident $mode:literal $value:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Module)]
+        pub struct $name {
+            padding: [i64; 4],
+        }
+
+        impl $name {
+            /// By so many pixels at the left, right, top and bottom.
+            pub fn new(padding: [i64; 4]) -> $name {
+                $name { padding }
+            }
+        }
+
+        impl<X: Borrow<Tensor>> Forward<X> for $name {
+            type Output = Tensor;
+
+            fn forward(&self, x: X) -> Tensor {
+                let value: Option<f64> = $value;
+                op!(pad(x.borrow(), &self.padding, $mode, value))
+            }
+        }
+    )*};
+}
+
+pads! {
+    /// `torch.nn.ZeroPad2d`
+    ZeroPad2d "constant" Some(0.0);
+    /// `torch.nn.ReflectionPad2d`
+    ReflectionPad2d "reflect" None;
+    /// `torch.nn.ReplicationPad2d`
+    ReplicationPad2d "replicate" None;
+}
+
+/// `torch.nn.Upsample`
+#[derive(Module)]
+pub struct Upsample {
+    #[module(skip)]
+    target: Target,
+    mode: &'static str,
+    align_corners: bool,
+}
+
+enum Target {
+    Size(Vec<i64>),
+    Factor(f64),
+}
+
+impl Upsample {
+    /// By a factor along each axis.
+    pub fn by(factor: f64) -> Upsample {
+        Upsample::new(Target::Factor(factor))
+    }
+
+    /// To a size.
+    pub fn to(size: impl Into<Vec<i64>>) -> Upsample {
+        Upsample::new(Target::Size(size.into()))
+    }
+
+    fn new(target: Target) -> Upsample {
+        Upsample {
+            target,
+            mode: "nearest",
+            align_corners: false,
+        }
+    }
+
+    /// `"nearest"`, the default, or `"linear"`, `"bilinear"`, `"bicubic"`, `"trilinear"`.
+    #[must_use]
+    pub fn mode(mut self, mode: &'static str) -> Upsample {
+        self.mode = mode;
+        self
+    }
+
+    /// Whether the corners of input and result coincide; they do not by default.
+    #[must_use]
+    pub fn align_corners(mut self, align: bool) -> Upsample {
+        self.align_corners = align;
+        self
+    }
+}
+
+impl<X: Borrow<Tensor>> Forward<X> for Upsample {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        let x = x.borrow();
+        let axes = x.rank().saturating_sub(2);
+        let (size, factors) = match &self.target {
+            Target::Size(size) => (Arg::from(size.as_slice()), Arg::None),
+            Target::Factor(factor) => (Arg::None, vec![*factor; axes].into()),
+        };
+        let align = (self.mode != "nearest").then(|| Arg::from(self.align_corners));
+        let arguments = [x.into(), size].into_iter().chain(align).chain([factors]);
+        one(
+            &format!("upsample_{}{axes}d", self.mode),
+            arguments.collect(),
+        )
+    }
+}

@@ -1,0 +1,211 @@
+//! Encoders of the transformer.
+
+use std::borrow::Borrow;
+
+use super::attention::added;
+use super::{Attention, Dropout, Layer, LayerNorm, Linear, MultiheadAttention, ReLU};
+use crate::trace::Module;
+use crate::trace::native::{Forward, Tensor};
+
+/// A sequence with its masks.
+#[derive(Clone)]
+pub struct Masked {
+    x: Tensor,
+    mask: Option<Tensor>,
+    key_padding_mask: Option<Tensor>,
+    is_causal: bool,
+}
+
+impl Masked {
+    /// A sequence without masks.
+    pub fn new(x: &Tensor) -> Masked {
+        Masked {
+            x: x.clone(),
+            mask: None,
+            key_padding_mask: None,
+            is_causal: false,
+        }
+    }
+
+    /// Which places each place ignores, or what is added to each score.
+    #[must_use]
+    pub fn mask(mut self, mask: Option<&Tensor>) -> Masked {
+        self.mask = mask.cloned();
+        self
+    }
+
+    /// Which places are padding, `[batch, length]`.
+    #[must_use]
+    pub fn key_padding_mask(mut self, mask: Option<&Tensor>) -> Masked {
+        self.key_padding_mask = mask.cloned();
+        self
+    }
+
+    /// Says that the mask is the causal one.
+    #[must_use]
+    pub fn is_causal(mut self, causal: bool) -> Masked {
+        self.is_causal = causal;
+        self
+    }
+
+    /// With masks as what is added to the scores.
+    fn with_added_masks(mut self) -> Masked {
+        let dtype = self.x.dtype();
+        self.key_padding_mask = added(self.key_padding_mask.as_ref(), dtype);
+        self.mask = added(self.mask.as_ref(), dtype);
+        self
+    }
+}
+
+/// `torch.nn.TransformerEncoderLayer`, as PyTorch records it while gradients are possible.
+#[derive(Module)]
+pub struct TransformerEncoderLayer {
+    self_attn: MultiheadAttention,
+    linear1: Linear,
+    dropout: Dropout,
+    linear2: Linear,
+    norm1: LayerNorm,
+    norm2: LayerNorm,
+    dropout1: Dropout,
+    dropout2: Dropout,
+    norm_first: bool,
+    #[module(skip)]
+    activation: Box<dyn Layer>,
+}
+
+impl TransformerEncoderLayer {
+    /// With so many features, attention heads, and features in between, 2048 in PyTorch unless they are given.
+    pub fn new(features: usize, heads: usize, feedforward: usize) -> TransformerEncoderLayer {
+        let norm = || LayerNorm::new([i64::try_from(features).unwrap_or(i64::MAX)]);
+        TransformerEncoderLayer {
+            self_attn: MultiheadAttention::new(features, heads).dropout(0.1),
+            linear1: Linear::new(features, feedforward),
+            dropout: Dropout::new(0.1),
+            linear2: Linear::new(feedforward, features),
+            norm1: norm(),
+            norm2: norm(),
+            dropout1: Dropout::new(0.1),
+            dropout2: Dropout::new(0.1),
+            norm_first: false,
+            activation: Box::new(ReLU::new()),
+        }
+    }
+
+    /// The function in between; `relu` by default.
+    #[must_use]
+    pub fn activation(mut self, activation: impl Layer + 'static) -> TransformerEncoderLayer {
+        self.activation = Box::new(activation);
+        self
+    }
+
+    /// Dropout everywhere in training; 0.1 by default.
+    #[must_use]
+    pub fn dropout(mut self, p: f64) -> TransformerEncoderLayer {
+        self.self_attn = self.self_attn.dropout(p);
+        self.dropout = Dropout::new(p);
+        self.dropout1 = Dropout::new(p);
+        self.dropout2 = Dropout::new(p);
+        self
+    }
+
+    /// Whether the first axis is that of the batch; it is that of the sequence by default.
+    #[must_use]
+    pub fn batch_first(mut self, batch_first: bool) -> TransformerEncoderLayer {
+        self.self_attn = self.self_attn.batch_first(batch_first);
+        self
+    }
+
+    /// Whether each part is normalised before, not after; after is the default.
+    #[must_use]
+    pub fn norm_first(mut self, norm_first: bool) -> TransformerEncoderLayer {
+        self.norm_first = norm_first;
+        self
+    }
+
+    fn attend(&self, x: &Tensor, input: &Masked) -> Tensor {
+        let attention = Attention::within(x)
+            .attn_mask(input.mask.as_ref())
+            .key_padding_mask(input.key_padding_mask.as_ref())
+            .need_weights(false)
+            .is_causal(input.is_causal);
+        self.dropout1.call(self.self_attn.call(attention).0)
+    }
+
+    fn feed_forward(&self, x: &Tensor) -> Tensor {
+        let between = self.activation.apply(&self.linear1.call(x));
+        self.dropout2
+            .call(self.linear2.call(self.dropout.call(between)))
+    }
+}
+
+impl Forward<Masked> for TransformerEncoderLayer {
+    type Output = Tensor;
+
+    fn forward(&self, input: Masked) -> Tensor {
+        let input = input.with_added_masks();
+        let x = &input.x;
+        if self.norm_first {
+            let x = x + self.attend(&self.norm1.call(x), &input);
+            return &x + self.feed_forward(&self.norm2.call(&x));
+        }
+        let x = self.norm1.call(x + self.attend(x, &input));
+        self.norm2.call(&x + self.feed_forward(&x))
+    }
+}
+
+/// Without masks.
+impl<X: Borrow<Tensor>> Forward<X> for TransformerEncoderLayer {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        self.forward(Masked::new(x.borrow()))
+    }
+}
+
+/// `torch.nn.TransformerEncoder`: layers in a row.
+#[derive(Module)]
+pub struct TransformerEncoder {
+    layers: Vec<TransformerEncoderLayer>,
+    norm: Option<LayerNorm>,
+}
+
+impl TransformerEncoder {
+    /// Of these layers.
+    pub fn new(layers: impl IntoIterator<Item = TransformerEncoderLayer>) -> TransformerEncoder {
+        TransformerEncoder {
+            layers: layers.into_iter().collect(),
+            norm: None,
+        }
+    }
+
+    /// Normalises the result; it does not by default.
+    #[must_use]
+    pub fn norm(mut self, norm: LayerNorm) -> TransformerEncoder {
+        self.norm = Some(norm);
+        self
+    }
+}
+
+impl Forward<Masked> for TransformerEncoder {
+    type Output = Tensor;
+
+    fn forward(&self, input: Masked) -> Tensor {
+        let mut input = input.with_added_masks();
+        for layer in &self.layers {
+            input.x = layer.call(input.clone());
+        }
+        match &self.norm {
+            Some(norm) => norm.call(input.x),
+            None => input.x,
+        }
+    }
+}
+
+/// Without masks.
+impl<X: Borrow<Tensor>> Forward<X> for TransformerEncoder {
+    type Output = Tensor;
+
+    fn forward(&self, x: X) -> Tensor {
+        self.forward(Masked::new(x.borrow()))
+    }
+}

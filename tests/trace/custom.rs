@@ -1,0 +1,201 @@
+//! Operators of the user's own, on the host and on a device.
+
+use onionskin::dim::Dim;
+use onionskin::gpu::Reach;
+use onionskin::ir::{Module, Op};
+use onionskin::shape::TensorType;
+use onionskin::tensor::Tensor as HostTensor;
+use onionskin::trace::check::Traced;
+use onionskin::trace::{CustomOperator, Tensor, leaf, trace};
+use onionskin::{CompileOptions, Device, Model};
+
+use super::samples;
+
+const WGSL: &str = "
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let index = id.x;
+    if index >= x0_size(0u) * x0_size(1u) { return; }
+    let column = index % x0_size(1u);
+    y0[index] = x0[index] * x1[column] + f32(column);
+}
+";
+
+/// Scales columns and adds their number.
+fn scale_columns() -> CustomOperator {
+    let host = |operands: &[HostTensor]| {
+        let [x, scale] = operands else {
+            return Ok(Vec::new());
+        };
+        let (values, scales) = (x.to_f32(), scale.to_f32());
+        let number = |(index, value): (usize, &f32)| {
+            let column = index % scales.len();
+            value * scales[column] + column as f32
+        };
+        let result = values.iter().enumerate().map(number).collect();
+        Ok(vec![HostTensor::from_vec(x.shape(), result)?])
+    };
+    CustomOperator::new("tests.scale_columns", |types| Ok(types[..1].to_vec()), host)
+}
+
+fn with_shader() -> CustomOperator {
+    let workgroups = |types: &[TensorType]| {
+        let count = types[0].numel().ceil_div(&Dim::from(64));
+        [count, Dim::ONE, Dim::ONE]
+    };
+    scale_columns().with_shader(WGSL, workgroups)
+}
+
+fn example(rows: usize, columns: usize) -> Tensor {
+    let data = (0..rows * columns)
+        .map(|i| (i as f32 * 0.3).sin())
+        .collect();
+    Tensor::from_vec([rows, columns], data)
+}
+
+fn program(operator: CustomOperator) -> impl Fn((Tensor, Tensor)) -> Tensor {
+    move |(x, scale): (Tensor, Tensor)| {
+        let inside = (&x * 2.0).tanh();
+        let scaled = operator.call(&[&inside, &scale]).swap_remove(0);
+        &scaled * 0.5 + &x
+    }
+}
+
+/// What the traced program gives on the host and on the device equals what it gives without a trace, for other sizes too.
+fn agrees(traced: &Traced, program: &dyn Fn((Tensor, Tensor)) -> Tensor) {
+    let text = traced.module.to_string();
+    let parsed: Module = text.parse().unwrap();
+    assert_eq!(parsed.graphs, traced.module.graphs, "{text}");
+    let session = samples::device(Reach::Whole).map(|device| {
+        let model = Model::from_module(traced.module.clone());
+        model
+            .compile(&Device::from(device), &CompileOptions::default())
+            .unwrap()
+    });
+    for rows in [3, 1, 70] {
+        let inputs = || (example(rows, 4), example(1, 4).reshape(vec![4]));
+        let wanted = program(inputs()).to_host().unwrap();
+        let found: Tensor = traced.call(inputs()).unwrap();
+        assert_eq!(found.to_host().unwrap(), wanted);
+        let Some(session) = &session else { continue };
+        let (x, scale) = inputs();
+        for _ in 0..2 {
+            let found = session
+                .run(&[x.to_host().unwrap(), scale.to_host().unwrap()])
+                .unwrap();
+            for (a, b) in found[0].to_f32().iter().zip(wanted.to_f32()) {
+                assert!((a - b).abs() < 1e-5, "{a} is not {b}");
+            }
+        }
+    }
+}
+
+fn traced(program: &dyn Fn((Tensor, Tensor)) -> Tensor) -> Traced {
+    let traced = trace((example(3, 4), example(1, 4).reshape(vec![4])), program).unwrap();
+    let nodes = &traced.module.graphs[0].nodes;
+    let custom = nodes.iter().filter(|node| node.op.name() == "custom");
+    assert_eq!(custom.count(), 1);
+    traced
+}
+
+#[test]
+fn a_host_function_runs_between_kernels() {
+    let program = program(scale_columns());
+    agrees(&traced(&program), &program);
+}
+
+#[test]
+fn a_shader_runs_among_kernels() {
+    let program = program(with_shader());
+    agrees(&traced(&program), &program);
+}
+
+#[test]
+fn a_function_is_kept_whole_although_it_reads_values() {
+    let program = |(x, scale): (Tensor, Tensor)| {
+        let double = &x * 2.0;
+        let chosen = leaf(
+            "tests.choose",
+            (double, scale),
+            |(x, scale): (Tensor, Tensor)| {
+                let is_large = x.abs().amax().to_scalar().is_ok_and(|m| m.to_f64() > 1.0);
+                if is_large { &x * &scale } else { &x + &scale }
+            },
+        );
+        chosen.map_or_else(|error| panic!("{error}"), |chosen| chosen + 1.0)
+    };
+    let traced = traced(&program);
+    assert!(traced.warnings.is_empty(), "{:?}", traced.warnings);
+    agrees(&traced, &program);
+}
+
+#[test]
+fn a_function_that_is_not_registered_is_named() {
+    let program = program(scale_columns());
+    let traced = traced(&program);
+    let text = traced
+        .module
+        .to_string()
+        .replace("tests.scale_columns", "tests.unknown");
+    let module: Module = text.parse().unwrap();
+    let inputs = [example(3, 4), example(1, 4).reshape(vec![4])].map(|x| x.to_host().unwrap());
+    let error = onionskin::interp::run(&module.graphs[0], &module.weights, &inputs).unwrap_err();
+    assert_eq!(
+        error.message(),
+        "no host function is registered as tests.unknown"
+    );
+    assert!(
+        error.advice().unwrap().contains("tests.scale_columns"),
+        "{error}"
+    );
+    assert!(error.to_string().contains("custom.rs"), "{error}");
+}
+
+#[test]
+fn results_of_other_types_are_refused() {
+    let wrong = CustomOperator::new(
+        "tests.wrong",
+        |types| Ok(types.to_vec()),
+        |operands| Ok(vec![operands[0].reshape([operands[0].numel()])?]),
+    );
+    let error = trace(example(2, 3), move |x| wrong.call(&[&x]).swap_remove(0)).unwrap_err();
+    assert!(
+        error
+            .message()
+            .contains("tests.wrong gave (f32[6]), the graph expects (f32[2, 3])"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_shader_that_is_wrong_fails_with_its_text() {
+    let operator = scale_columns().with_shader("fn main() { y0[0] = 1u; }", |_| {
+        [Dim::ONE, Dim::ONE, Dim::ONE]
+    });
+    let traced = traced(&program(operator));
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let model = Model::from_module(traced.module);
+    let error = model
+        .compile(&Device::from(device), &CompileOptions::default())
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("tests.scale_columns"), "{error}");
+    assert!(error.to_string().contains("y0[0] = 1u"), "{error}");
+    assert!(
+        matches!(error.kind(), onionskin::error::Kind::Plan),
+        "{error}"
+    );
+}
+
+#[test]
+fn custom_operators_survive_passes() {
+    let traced = traced(&program(with_shader()));
+    let module = onionskin::pass::optimize_module(&traced.module).unwrap();
+    let custom = module.graphs[0]
+        .nodes
+        .iter()
+        .filter(|node| matches!(&node.op, Op::Primitive(p) if p.name() == "custom"));
+    assert_eq!(custom.count(), 1);
+}

@@ -1,0 +1,101 @@
+//! Networks written with `onionskin::nn` are the networks that PyTorch traced: with the weights of an archive they give its recorded
+//! outputs, and the graph is the archive's.
+
+use std::path::{Path, PathBuf};
+
+use onionskin::cases;
+use onionskin::compare::compare;
+use onionskin::ir::Graph;
+use onionskin::item::{Item, flatten};
+use onionskin::nn;
+use onionskin::trace::check::diff;
+use onionskin::trace::{Method, Module, TraceOptions, load_matching, trace_module};
+use onionskin::{Model, interp};
+
+mod gpt2;
+mod resnet;
+
+/// A case of the corpus, or of the fixtures; none, and a word about it, if this machine lacks the corpus.
+fn case(name: &str) -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let corpus = std::env::var_os("ONIONSKIN_CORPUS").map(PathBuf::from);
+    let corpus = corpus.unwrap_or_else(|| root.join("../shared/corpus"));
+    let folders = [corpus, root.join("tests/fixtures/cases")];
+    let mut paths = folders
+        .iter()
+        .map(|folder| folder.join("models").join(name));
+    let found = paths.find(|path| path.is_dir());
+    if found.is_none() {
+        println!("no {name} here: only the fixtures were compared");
+    }
+    found
+}
+
+/// A network with the weights of an archive, traced with the inputs of its first set, is the archive's graph and gives the outputs of all
+/// sets. `unused` are tensors of the archive that the network has not.
+fn proves<'f, M: Module>(
+    folder: &Path,
+    module: &M,
+    unused: &[&str],
+    method: impl FnOnce(&[Item], TraceOptions) -> Method<'f, M>,
+) {
+    let unmatched = load_matching(module, &nn::load(folder.join("model.pt")).unwrap()).unwrap();
+    assert_eq!(unmatched.missing, [""; 0]);
+    assert_eq!(unmatched.unexpected, unused);
+    let case = cases::find(folder).unwrap().remove(0).load().unwrap();
+    let imported = Model::open(folder.join("model.pt"))
+        .unwrap()
+        .import()
+        .unwrap();
+    let wanted = imported.graph("forward").unwrap();
+    let names = wanted.input_trees.iter().map(|input| input.name.clone());
+    let options = TraceOptions {
+        names: names.collect(),
+        ..TraceOptions::default()
+    };
+    let traced = trace_module(module, [method(&case.sets[0].calls[0].inputs, options)]).unwrap();
+    assert_eq!(traced.warnings, []);
+    let graph = traced.graph("forward").unwrap();
+    if let Some(difference) = diff(wanted, graph) {
+        panic!("{}: {difference}", folder.display());
+    }
+    assert_eq!(names_of_weights(graph), names_of_weights(wanted));
+    assert_eq!(paths(graph), paths(wanted));
+    for node in &graph.nodes {
+        let line = node.place.location.as_ref().unwrap();
+        assert!(
+            line.file.starts_with("tests/trace/"),
+            "{line} is no line of the user's"
+        );
+    }
+    for set in &case.sets {
+        let call = &set.calls[0];
+        let inputs = flatten(&graph.input_trees, &call.inputs).unwrap();
+        let outputs = interp::run(graph, &traced.module.weights, &inputs).unwrap();
+        let tree = graph.output_tree.clone().unwrap();
+        let got = Item::build(&tree, &outputs, &Default::default()).unwrap();
+        let differences = compare(&got, &call.output, set.tolerance);
+        let wrong = differences.iter().find(|difference| !difference.passed());
+        assert!(wrong.is_none(), "{}: {}", set.label, wrong.unwrap());
+    }
+}
+
+fn names_of_weights(graph: &Graph) -> Vec<&str> {
+    let mut names: Vec<&str> = graph.weights().map(|(name, _)| name).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Paths of the modules whose nodes these are.
+fn paths(graph: &Graph) -> Vec<&str> {
+    let nodes = graph.nodes.iter();
+    nodes.map(|node| node.place.module.as_str()).collect()
+}
+
+/// The tensor of an argument.
+fn tensor(inputs: &[Item], index: usize) -> onionskin::trace::Tensor {
+    match &inputs[index] {
+        Item::Tensor(tensor) => tensor.clone().into(),
+        other => panic!("{other:?} is no tensor"),
+    }
+}
