@@ -13,6 +13,8 @@ mod samples;
 
 #[path = "trace/basics.rs"]
 mod basics;
+#[path = "trace/checks.rs"]
+mod checks;
 #[path = "trace/control.rs"]
 mod control;
 #[path = "trace/custom.rs"]

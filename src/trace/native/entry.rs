@@ -105,9 +105,10 @@ pub fn trace_module<'f, M: Module>(
     Ok(traced)
 }
 
-type Recorded = (Graph, Weights, Vec<Finding>);
+pub(super) type Recorded = (Graph, Weights, Vec<Finding>);
 
-fn record<I: Tree, O: Tree>(
+/// Traces one function as an entry graph.
+pub(super) fn record<I: Tree, O: Tree>(
     name: &str,
     inputs: I,
     function: impl FnOnce(I) -> O,
@@ -134,7 +135,7 @@ fn record<I: Tree, O: Tree>(
 }
 
 /// The arguments by name: the items of a tuple, the fields of a struct, or one.
-fn signature(shape: &Shape, names: &[String]) -> Result<Vec<Input>> {
+pub(super) fn signature(shape: &Shape, names: &[String]) -> Result<Vec<Input>> {
     let name = |index: usize| {
         let default = || {
             if index == 0 {
@@ -300,7 +301,7 @@ fn name_leaves(tree: &Shape, name: &str, names: &mut [String]) {
 }
 
 impl Traced {
-    fn add(&mut self, (graph, weights, warnings): Recorded) {
+    pub(super) fn add(&mut self, (graph, weights, warnings): Recorded) {
         self.module.graphs.push(graph);
         self.module.weights.extend(weights);
         self.warnings.extend(warnings);

@@ -30,6 +30,7 @@ mod entry;
 mod methods;
 mod module;
 mod recorder;
+mod subject;
 mod tensor;
 mod tree;
 
@@ -44,5 +45,6 @@ pub use module::{
     Forward, Module, Training, Unmatched, Visitor, load_matching, load_state_dict, state,
 };
 pub use recorder::{allow, is_tracing};
+pub use subject::{Function, arguments, trace_checked, trace_method_checked};
 pub use tensor::{Tensor, freeze};
 pub use tree::{Tree, mismatch};

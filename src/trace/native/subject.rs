@@ -1,0 +1,165 @@
+//! Functions in Rust that the checker can call and trace again.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::error::Result;
+use crate::ir::{Input, Tree as Shape};
+use crate::item::{self, Item};
+use crate::tensor::Tensor as HostTensor;
+use crate::trace::check::{CheckOptions, Report, Subject, Traced, check_trace};
+
+use super::entry::{TraceOptions, record, signature};
+use super::module::Module;
+use super::recorder::{self, Names};
+use super::tensor::Tensor;
+use super::tree::Tree;
+
+/// A function with the structure of its example inputs.
+pub struct Function<'f, I, O> {
+    function: Box<dyn Fn(I) -> O + 'f>,
+    name: String,
+    options: TraceOptions,
+    shape: Shape,
+    signature: Vec<Input>,
+    example: Vec<Item>,
+    /// Names of the parameters of the module whose method it is.
+    register: Box<dyn Fn(&mut Names) + 'f>,
+}
+
+impl<'f, I: Tree, O: Tree> Function<'f, I, O> {
+    /// A function with example inputs.
+    ///
+    /// # Errors
+    /// The inputs are no arguments of a trace.
+    pub fn new(inputs: &I, function: impl Fn(I) -> O + 'f, options: &TraceOptions) -> Result<Self> {
+        let mut leaves = Vec::new();
+        let shape = inputs.flatten("args", &mut leaves)?;
+        let signature = signature(&shape, &options.names)?;
+        let example = items(signature.iter().map(|input| &input.tree), &leaves)?;
+        Ok(Function {
+            function: Box::new(function),
+            name: "forward".to_string(),
+            options: options.clone(),
+            shape,
+            signature,
+            example,
+            register: Box::new(|_| ()),
+        })
+    }
+
+    /// A method of a module, by the name of its entry graph.
+    ///
+    /// # Errors
+    /// The inputs are no arguments of a trace.
+    pub fn method<M: Module>(
+        module: &'f M,
+        name: &str,
+        inputs: &I,
+        method: impl Fn(&M, I) -> O + 'f,
+        options: &TraceOptions,
+    ) -> Result<Self> {
+        let mut function = Function::new(inputs, move |inputs| method(module, inputs), options)?;
+        function.name = name.to_string();
+        function.register = Box::new(|names| names.register(module, ""));
+        Ok(function)
+    }
+
+    /// The example inputs, as the checker takes them.
+    pub fn example(&self) -> &[Item] {
+        &self.example
+    }
+
+    /// The function's inputs, made of arguments.
+    fn inputs(&self, arguments: &[Item]) -> Result<I> {
+        let leaves = item::flatten(&self.signature, arguments)?;
+        let leaves: Vec<Tensor> = leaves.into_iter().map(Tensor::from).collect();
+        I::rebuild(&self.shape, &leaves, "args")
+    }
+}
+
+impl<I: Tree, O: Tree> Subject for Function<'_, I, O> {
+    fn trace(&self, arguments: &[Item]) -> Result<Traced> {
+        let mut names = Names::default();
+        (self.register)(&mut names);
+        let names = Rc::new(RefCell::new(names));
+        let inputs = self.inputs(arguments)?;
+        let mut traced = Traced::default();
+        traced.add(record(
+            &self.name,
+            inputs,
+            &self.function,
+            &self.options,
+            &names,
+        )?);
+        Ok(traced)
+    }
+
+    fn call(&self, arguments: &[Item]) -> Result<Item> {
+        recorder::suspend(|| {
+            let mut leaves = Vec::new();
+            let shape = (self.function)(self.inputs(arguments)?).flatten("output", &mut leaves)?;
+            let mut found = items(std::iter::once(&shape), &leaves)?;
+            Ok(found.pop().unwrap_or(Item::None))
+        })
+    }
+}
+
+/// Structures with the values of their tensors.
+fn items<'a>(shapes: impl Iterator<Item = &'a Shape>, leaves: &[Tensor]) -> Result<Vec<Item>> {
+    let values = leaves.iter().map(Tensor::value);
+    let values: Vec<HostTensor> = values.collect::<Result<_>>()?;
+    let shapes = shapes.map(|shape| Item::build(shape, &values, &Default::default()));
+    shapes.collect()
+}
+
+/// Arguments as [`CheckOptions::inputs`] takes them: a tuple is several.
+///
+/// # Errors
+/// The inputs are no arguments of a trace.
+pub fn arguments<I: Tree>(inputs: &I) -> Result<Vec<Item>> {
+    let mut leaves = Vec::new();
+    let shape = inputs.flatten("args", &mut leaves)?;
+    let signature = signature(&shape, &[])?;
+    items(signature.iter().map(|input| &input.tree), &leaves)
+}
+
+/// Traces a function and checks the trace: it is traced again, and called beside its graph with the example inputs, with those
+/// of the options, and with others that are made of them.
+///
+/// # Errors
+/// The function cannot be traced. What the check finds is in the report.
+pub fn trace_checked<I: Tree, O: Tree>(
+    inputs: I,
+    function: impl Fn(I) -> O,
+    options: &CheckOptions,
+) -> Result<(Traced, Report)> {
+    let function = Function::new(&inputs, function, &TraceOptions::default())?;
+    check(&function, options)
+}
+
+/// [`trace_checked`] for a method of a module.
+///
+/// # Errors
+/// The method cannot be traced. What the check finds is in the report.
+pub fn trace_method_checked<M: Module, I: Tree, O: Tree>(
+    module: &M,
+    inputs: I,
+    method: impl Fn(&M, I) -> O,
+    options: &CheckOptions,
+) -> Result<(Traced, Report)> {
+    let trace_options = TraceOptions::default();
+    let function = Function::method(module, "forward", &inputs, method, &trace_options)?;
+    check(&function, options)
+}
+
+fn check<I: Tree, O: Tree>(
+    function: &Function<'_, I, O>,
+    options: &CheckOptions,
+) -> Result<(Traced, Report)> {
+    let mut options = options.clone();
+    options.inputs.insert(0, function.example.clone());
+    let traced = function.trace(&function.example)?;
+    let report = check_trace(function, &traced, &options)?;
+    Ok((traced, report))
+}
