@@ -23,3 +23,7 @@ mod custom;
 mod methods;
 #[path = "trace/models/mod.rs"]
 mod models;
+#[path = "trace/sizes.rs"]
+mod sizes;
+#[path = "trace/values.rs"]
+mod values;
