@@ -165,16 +165,48 @@ fn versions() {
 /// What PyTorch itself can't read back is refused with what to do about it.
 #[test]
 fn weights_that_optimisation_left_out() {
+    let archive = archive_of(OPTIMISED);
+    let error = import(&archive, &ImportOptions::forward(vec![tensor("f32[2]")])).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported);
+    assert!(error.advice().unwrap().contains("torch.jit.freeze"));
+}
+
+/// Nodes draw with seed 0 and counters in order; outside of training nothing is drawn.
+#[test]
+fn calls_that_draw_are_numbered() {
+    let archive = archive_of(DRAWS);
+    let module = import(&archive, &ImportOptions::forward(vec![tensor("f32[2]")])).unwrap();
+    let text = module.to_string();
+    for node in [
+        "aten.dropout x, p=0.5, train=true, seed=0, counter=0",
+        "aten.rand size=[2], dtype=f32, pin_memory=false, seed=0, counter=1",
+        "aten.uniform b, from=-1.0, seed=0, counter=2",
+    ] {
+        assert!(text.contains(node), "{text}");
+    }
+    assert_eq!(text.matches("aten.dropout").count(), 1);
+}
+
+const DRAWS: &str = "\
+class M(Module):
+  __parameters__ = []
+  __buffers__ = []
+  def forward(self: __torch__.M,
+    x: Tensor) -> Tensor:
+    a = torch.dropout(x, 0.5, True)
+    b = torch.rand([2], dtype=6, layout=0, device=torch.device(\"cpu\"), pin_memory=False)
+    c = torch.uniform_(b, -1., 1.)
+    return torch.add(torch.dropout(a, 0.5, False), c)
+";
+
+fn archive_of(code: &str) -> Archive {
     let records = vec![
         ("m/version".into(), b"3".to_vec()),
         ("m/constants.pkl".into(), b"\x80\x02).".to_vec()),
         ("m/data.pkl".into(), ROOT.to_vec()),
-        ("m/code/__torch__.py".into(), OPTIMISED.as_bytes().to_vec()),
+        ("m/code/__torch__.py".into(), code.as_bytes().to_vec()),
     ];
-    let archive = Archive::from_bytes(zip(records)).unwrap();
-    let error = import(&archive, &ImportOptions::forward(vec![tensor("f32[2]")])).unwrap_err();
-    assert_eq!(error.kind(), Kind::Unsupported);
-    assert!(error.advice().unwrap().contains("torch.jit.freeze"));
+    Archive::from_bytes(zip(records)).unwrap()
 }
 
 /// A module of class `__torch__.M` without attributes, pickled.

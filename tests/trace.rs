@@ -23,6 +23,8 @@ mod custom;
 mod methods;
 #[path = "trace/models/mod.rs"]
 mod models;
+#[path = "trace/random.rs"]
+mod random_operators;
 #[path = "trace/sizes.rs"]
 mod sizes;
 #[path = "trace/values.rs"]

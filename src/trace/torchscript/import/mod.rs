@@ -32,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::aten::Generator;
 use crate::error::{Error, Place, Result};
 use crate::ir::{Graph, Module, State, Tree, ValueId};
 use crate::trace::calls::Calls;
@@ -112,6 +113,8 @@ struct Importer<'a> {
     statements: usize,
     /// Iterations of loops that were unrolled.
     unrolled: usize,
+    /// Seed and counters for the calls that draw random numbers.
+    generator: Generator,
 }
 
 impl<'a> Importer<'a> {
@@ -137,6 +140,7 @@ impl<'a> Importer<'a> {
             raised: false,
             statements: 0,
             unrolled: 0,
+            generator: Generator::default(),
         }
     }
 
