@@ -318,8 +318,25 @@ impl Graph {
             })
     }
 
+    /// Makes a weight the last input.
+    pub(crate) fn make_input(&mut self, weight: ValueId) {
+        let definition = Definition::Input(self.inputs.len());
+        self.inputs.push(weight);
+        let wanted = self
+            .value(weight)
+            .name
+            .trim_start_matches('$')
+            .replace('.', "_");
+        let is_taken = |name: &str| self.values.iter().any(|info| info.name == name);
+        let numbered = (1..).map(|number| format!("{wanted}_{number}"));
+        let mut names = std::iter::once(wanted.clone()).chain(numbered);
+        let name = names.find(|name| !is_taken(name)).unwrap_or_default();
+        let info = &mut self.values[weight.index()];
+        (info.name, info.definition) = (name, definition);
+    }
+
     /// The weights that a node or the result reads.
-    pub(super) fn weights_read(&self) -> BTreeMap<&str, ValueId> {
+    pub(crate) fn weights_read(&self) -> BTreeMap<&str, ValueId> {
         let operands = self.nodes.iter().flat_map(Node::operands);
         let read: HashSet<ValueId> = operands.chain(self.outputs.iter().copied()).collect();
         self.weights().filter(|(_, id)| read.contains(id)).collect()

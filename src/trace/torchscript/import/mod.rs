@@ -8,6 +8,7 @@
 mod assigned;
 mod builtins;
 mod call;
+mod cell;
 mod control;
 mod datum;
 mod evaluate;
@@ -63,6 +64,9 @@ pub fn import(archive: &Archive, options: &ImportOptions) -> Result<Module> {
     for entry in entries {
         let importer = Importer::new(archive, entry, options, &mut shared);
         module.graphs.push(importer.run(entry)?);
+    }
+    for graph in &mut module.graphs {
+        shared.read_states(graph, &options.states);
     }
     let used = module.graphs.iter().flat_map(Graph::weights);
     let used = used.map(|(name, _)| name);
