@@ -367,7 +367,7 @@ fn frozen_sizes_of_archives_are_found_with_their_lines() {
         "{report}"
     );
     assert!(
-        report.to_string().contains("another batch fails"),
+        report.to_string().contains("no other batch than 7"),
         "{report}"
     );
     assert!(report.passed());
