@@ -62,8 +62,9 @@ pub fn random_nodes(graph: &Graph) -> Vec<Finding> {
 
 /// A finding about an operator that draws random numbers.
 pub fn finding(op: &str) -> Finding {
-    Finding::new(Id::RandomNode, format!("{op} draws random numbers"))
-        .details(["did you leave the model in training mode?"])
+    let in_training = op.contains("dropout") || op.contains("rrelu");
+    let question = in_training.then_some("did you leave the model in training mode?");
+    Finding::new(Id::RandomNode, format!("{op} draws random numbers")).details(question)
 }
 
 fn summarise(mut found: Vec<Finding>) -> Vec<Finding> {
