@@ -24,6 +24,12 @@ impl ValueId {
     }
 }
 
+impl From<usize> for ValueId {
+    fn from(index: usize) -> ValueId {
+        ValueId(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+}
+
 /// Weights by state-dict name, shared between the graphs of a module.
 pub type Weights = BTreeMap<String, Tensor>;
 
@@ -283,6 +289,13 @@ impl Node {
 }
 
 impl Op {
+    /// Name without namespace and overload: `add` for `aten.add.Tensor`.
+    pub fn short_name(&self) -> &str {
+        let name = self.name();
+        let base = name.rsplit_once("aten.").map_or(name, |(_, base)| base);
+        base.split('.').next().unwrap_or(base)
+    }
+
     /// Name in the text form.
     pub fn name(&self) -> &str {
         match self {
@@ -301,6 +314,13 @@ impl Graph {
     /// What is known of a value. Values of a verified graph are always known.
     pub fn value(&self, id: ValueId) -> &ValueInfo {
         &self.values[id.index()]
+    }
+
+    /// Adds a value.
+    pub(crate) fn push_value(&mut self, info: ValueInfo) -> ValueId {
+        let id = ValueId::from(self.values.len());
+        self.values.push(info);
+        id
     }
 
     /// A value's type.

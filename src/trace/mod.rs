@@ -5,6 +5,7 @@ mod calls;
 pub mod check;
 pub mod native;
 pub mod nn;
+pub mod prepare;
 mod scopes;
 mod sizes;
 pub mod torchscript;
