@@ -195,7 +195,8 @@ fn layers<'g>(a: &Args<'g>, cell: Cell) -> Result<Vec<Value<'g>>> {
         x = x.transpose(0, 1);
     }
     let directions = if a.bool("bidirectional") { 2 } else { 1 };
-    let mut parameters = Parameters::read(a, &initial)?.into_iter();
+    let cells = usize::try_from(a.int("num_layers") * directions).unwrap_or(1);
+    let mut parameters = Parameters::read(a, cells)?.into_iter();
     let (mut hidden, mut memory) = (Vec::new(), Vec::new());
     for layer in 0..a.int("num_layers") {
         let mut outputs = Vec::new();
@@ -237,19 +238,16 @@ impl<'g> State<'g> {
 
 impl<'g> Parameters<'g> {
     /// The flat list, cut into layers and directions.
-    fn read(a: &Args<'g>, initial: &[Value<'g>]) -> Result<Vec<Parameters<'g>>> {
+    fn read(a: &Args<'g>, cells: usize) -> Result<Vec<Parameters<'g>>> {
         let flat: Vec<Value<'g>> = a
             .tensors("params")
             .into_iter()
             .map(Value::to_compute)
             .collect();
         let has_biases = a.bool("has_biases");
-        let projects = match initial {
-            [hidden, memory] => hidden.size(-1) != memory.size(-1),
-            _ => false,
-        };
-        let count = 2 + 2 * usize::from(has_biases) + usize::from(projects);
-        flat.chunks(count)
+        // Sizes of the states would tell as well whether there are projections, but may be symbols.
+        let count = flat.len() / cells.max(1);
+        flat.chunks(count.max(1))
             .map(|chunk| match (chunk, has_biases) {
                 ([input, hidden, input_bias, hidden_bias, rest @ ..], true) => Ok(Parameters {
                     input: *input,
