@@ -5,7 +5,6 @@ use crate::error::{Error, Place, Result};
 use crate::ir::Argument;
 
 use super::argument::Arg;
-use super::random;
 use super::recorder;
 use super::tensor::Tensor;
 
@@ -101,12 +100,11 @@ impl Call {
         })
     }
 
-    fn run(mut self, place: &Place) -> Result<Vec<Tensor>> {
+    fn run(self, place: &Place) -> Result<Vec<Tensor>> {
         if let Some(error) = self.tensors.iter().find_map(Tensor::error) {
             // It was told when it happened.
             return Ok(vec![Tensor::failed(error)]);
         }
-        random::seed(self.operator, &mut self.arguments);
         let values = self.tensors.iter().map(Tensor::value);
         let values: Vec<crate::tensor::Tensor> = values.collect::<Result<_>>()?;
         let Some(recorder) = recorder::active() else {
@@ -115,8 +113,8 @@ impl Call {
             return Ok(results.into_iter().map(Tensor::from).collect());
         };
         let ids = recorder.call(self.operator, &self.arguments, &self.tensors, place)?;
-        let results =
-            crate::interp::call(self.operator, &self.arguments, &values, &recorder.hints())?;
+        let arguments = recorder.resolved(&self.arguments);
+        let results = crate::interp::call(self.operator, &arguments, &values, &recorder.hints())?;
         let pairs = ids.into_iter().zip(results);
         Ok(pairs
             .map(|(id, value)| recorder.tensor(id, value))
@@ -190,7 +188,7 @@ fn misfit(name: &str, operators: &[&'static Operator], named: &[(&str, Arg)]) ->
 }
 
 /// The word that differs least from another, if it is similar at all.
-fn closest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
+pub(super) fn closest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
     let distances = words.iter().map(|known| (edits(word, known), *known));
     let nearest = distances.min()?;
     (nearest.0 <= word.len().div_ceil(3)).then_some(nearest.1)

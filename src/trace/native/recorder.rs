@@ -9,8 +9,8 @@ use std::rc::Rc;
 use crate::aten::Operator;
 use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Location, Place, Result};
-use crate::ir::{Argument, Builder, Graph, Input, Tree, ValueId, Weights};
-use crate::shape::{TensorType, wrap_dim};
+use crate::ir::{Argument, Graph, Input, Tree, ValueId, Weights};
+use crate::shape::TensorType;
 use crate::trace::calls::Calls;
 use crate::trace::check::{Allow, Finding, Id};
 use crate::trace::scopes::{Scopes, ValueRef};
@@ -24,6 +24,9 @@ thread_local! {
     /// Where the modules that are running were called, the innermost last.
     static CALLS: RefCell<Vec<&'static Caller<'static>>> = const { RefCell::new(Vec::new()) };
 }
+
+/// What paths of the standard library begin with: `Tensor::relu` given to it is called at a line of its own.
+const STANDARD_LIBRARY: &str = "/rustc/";
 
 /// The folder of the library's own modules, as lines of callers name it.
 fn library() -> &'static str {
@@ -92,7 +95,12 @@ pub(super) fn caller() -> Place {
 
 /// The innermost line of the user's: modules of the library run at the line that calls them.
 fn users(innermost: &'static Caller<'static>) -> &'static Caller<'static> {
-    let is_users = |line: &&Caller<'_>| !line.file().starts_with(library());
+    let not_users = [library(), STANDARD_LIBRARY];
+    let is_users = |line: &&Caller<'_>| {
+        !not_users
+            .iter()
+            .any(|folder| line.file().starts_with(folder))
+    };
     CALLS.with_borrow(|calls| {
         let mut outwards = iter::once(&innermost).chain(calls.iter().rev()).copied();
         outwards.find(is_users).unwrap_or(innermost)
@@ -256,6 +264,14 @@ impl Recorder {
         self.scopes.borrow().root.builder.symbols().hints()
     }
 
+    /// Arguments with the sizes that are known to be equal replaced by each other, as in [`hints`](Recorder::hints).
+    pub fn resolved(&self, arguments: &[Argument]) -> Vec<Argument> {
+        let mut size = |size: &Dim| self.resolve(size);
+        let arguments = arguments.iter();
+        let arguments = arguments.map(|argument| argument.map(&mut |id| id, &mut size));
+        arguments.collect()
+    }
+
     /// The size for the example; the trace holds for it only.
     pub fn freeze(&self, size: &Dim) -> Result<i64> {
         self.scopes.borrow().root.builder.symbols().concrete(size)
@@ -353,22 +369,6 @@ impl Recorder {
         Ok(name)
     }
 
-    /// `unbind` along an axis that may vary writes out one value for each element of the example.
-    fn warn_of_iteration(&self, operator: &Operator, arguments: &[Argument], builder: &Builder) {
-        let ("unbind", [Argument::Value(x), Argument::Number(dim)]) =
-            (operator.schema.name.as_str(), arguments)
-        else {
-            return;
-        };
-        let shape = builder.ty(*x).shape;
-        let axis = wrap_dim(dim.to_i64(), shape.len());
-        let size = axis.ok().and_then(|axis| shape.get(axis));
-        if let Some(size) = size.filter(|size| size.as_const().is_none()) {
-            let message = format!("the size {size} is fixed to the example's");
-            self.warn(Id::DynamicIteration, message, &builder.place());
-        }
-    }
-
     /// Records a call whose tensors are known by index.
     pub fn call(
         &self,
@@ -385,9 +385,7 @@ impl Recorder {
         let mut size = |size: &Dim| builder.symbols().resolve(size);
         let arguments = arguments.iter();
         let arguments = arguments.map(|argument| argument.map(&mut value, &mut size));
-        let arguments: Vec<Argument> = arguments.collect();
-        self.warn_of_iteration(operator, &arguments, &builder);
-        let results = operator.call(&builder, arguments)?;
+        let results = operator.call(&builder, arguments.collect())?;
         Ok(results.into_iter().map(|value| value.id()).collect())
     }
 }
