@@ -2,109 +2,42 @@
 
 use std::borrow::Borrow;
 
-use super::{Spot, init, op};
+use super::{Spot, init};
+use crate::kw;
 use crate::trace::Module;
 use crate::trace::native::{Forward, Tensor, Training};
 
-/// Modules without parameters: their settings with defaults, and the operator that they call.
+/// Modules without parameters: their arguments, their settings with defaults, and what they compute.
 macro_rules! activations {
-    ($($name:ident { $($(#[$doc:meta])* $field:ident: $type:ty = $default:expr),* } $operator:ident($($argument:ident),*);)*) => {$(
-        #[doc = concat!("`torch.nn.", stringify!($name), "`")]
-        #[derive(Module)]
-        pub struct $name {
-            $($field: $type,)*
-            spot: Spot,
-        }
-
-        impl $name {
-            /// With PyTorch's defaults.
-            pub fn new() -> $name {
-                $name { $($field: $default,)* spot: Spot::default() }
-            }
-
-            $(
-                $(#[$doc])*
-                #[must_use]
-                pub fn $field(mut self, $field: $type) -> $name {
-                    self.$field = $field;
-                    self
-                }
-            )*
-        }
-
-        impl Default for $name {
-            fn default() -> $name {
-                $name::new()
-            }
-        }
-
-        impl<X: Borrow<Tensor>> Forward<X> for $name {
-            type Output = Tensor;
-
-            fn forward(&self, x: X) -> Tensor {
-                let _ = &self.spot;
-                op!($operator(x.borrow(), $(self.$argument),*))
-            }
-        }
-    )*};
-}
-
-activations! {
-    ReLU {} relu();
-    Sigmoid {} sigmoid();
-    Tanh {} tanh();
-    SiLU {} silu();
-    Mish {} mish();
-    SELU {} selu();
-    Hardswish {} hardswish();
-    Hardsigmoid {} hardsigmoid();
-    LogSigmoid {} log_sigmoid();
-    GELU {
-        /// `"none"`, the default, or `"tanh"`.
-        approximate: &'static str = "none"
-    } gelu(approximate);
-    Hardtanh {
-        /// The lowest result; -1 by default.
-        min_val: f64 = -1.0,
-        /// The highest result; 1 by default.
-        max_val: f64 = 1.0
-    } hardtanh(min_val, max_val);
-    LeakyReLU {
-        /// Slope below zero; 0.01 by default.
-        negative_slope: f64 = 0.01
-    } leaky_relu(negative_slope);
-    CELU {
-        /// Where it tends to below zero, negated; 1 by default.
-        alpha: f64 = 1.0
-    } celu(alpha);
-    Softplus {
-        /// Sharpness of the bend; 1 by default.
-        beta: f64 = 1.0,
-        /// Where it becomes the identity; 20 by default.
-        threshold: f64 = 20.0
-    } softplus(beta, threshold);
-    GLU {
-        /// The axis that is halved; the last one by default.
-        dim: i64 = -1
-    } glu(dim);
-}
-
-/// Modules that call what an expression says.
-macro_rules! functions {
-    ($($(#[$doc:meta])* $name:ident($($field:ident: $type:ty),*) |$self:ident, $x:ident| $result:expr;)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($argument:ident: $taken:ty),*)
+        { $($(#[$about:meta])* $setting:ident: $type:ty = $default:expr),* }
+        |$self:ident, $x:ident| $result:expr;
+    )*) => {$(
         $(#[$doc])*
         #[derive(Module)]
         pub struct $name {
-            $($field: $type,)*
+            $($argument: $taken,)*
+            $($setting: $type,)*
             spot: Spot,
         }
 
         impl $name {
             #[doc = concat!("A new `", stringify!($name), "`.")]
             #[allow(clippy::new_without_default, reason = "some have arguments")]
-            pub fn new($($field: $type),*) -> $name {
-                $name { $($field,)* spot: Spot::default() }
+            pub fn new($($argument: $taken),*) -> $name {
+                $name { $($argument,)* $($setting: $default,)* spot: Spot::default() }
             }
+
+            $(
+                $(#[$about])*
+                #[must_use]
+                pub fn $setting(mut self, $setting: $type) -> $name {
+                    self.$setting = $setting;
+                    self
+                }
+            )*
         }
 
         impl<X: Borrow<Tensor>> Forward<X> for $name {
@@ -119,17 +52,72 @@ macro_rules! functions {
     )*};
 }
 
-functions! {
+activations! {
+    /// `torch.nn.ReLU`
+    ReLU() {} |m, x| x.relu();
     /// `torch.nn.ReLU6`
-    ReLU6() |m, x| op!(hardtanh(x, 0.0, 6.0));
+    ReLU6() {} |m, x| x.hardtanh_with(kw!(min_val = 0.0, max_val = 6.0));
+    /// `torch.nn.Sigmoid`
+    Sigmoid() {} |m, x| x.sigmoid();
+    /// `torch.nn.Tanh`
+    Tanh() {} |m, x| x.tanh();
+    /// `torch.nn.SiLU`
+    SiLU() {} |m, x| x.silu();
+    /// `torch.nn.Mish`
+    Mish() {} |m, x| x.mish();
+    /// `torch.nn.SELU`
+    SELU() {} |m, x| x.selu();
+    /// `torch.nn.Hardswish`
+    Hardswish() {} |m, x| x.hardswish();
+    /// `torch.nn.Hardsigmoid`
+    Hardsigmoid() {} |m, x| x.hardsigmoid();
+    /// `torch.nn.LogSigmoid`
+    LogSigmoid() {} |m, x| x.log_sigmoid();
     /// `torch.nn.Softsign`
-    Softsign() |m, x| x / (op!(abs(x)) + 1i64);
-    /// `torch.nn.ELU` of an `alpha`, 1 in PyTorch unless it is given.
-    ELU(alpha: f64) |m, x| op!(elu(x, m.alpha, 1i64, 1i64));
+    Softsign() {} |m, x| x / (x.abs() + 1);
     /// `torch.nn.Softmax` over an axis.
-    Softmax(dim: i64) |m, x| op!(softmax(x, m.dim));
+    Softmax(dim: i64) {} |m, x| x.softmax(m.dim);
     /// `torch.nn.LogSoftmax` over an axis.
-    LogSoftmax(dim: i64) |m, x| op!(log_softmax(x, m.dim));
+    LogSoftmax(dim: i64) {} |m, x| x.log_softmax(m.dim);
+    /// `torch.nn.GELU`
+    GELU() {
+        /// `"none"`, the default, or `"tanh"`.
+        approximate: &'static str = "none"
+    } |m, x| x.gelu_with(kw!(approximate = m.approximate));
+    /// `torch.nn.Hardtanh`
+    Hardtanh() {
+        /// The lowest result; -1 by default.
+        min_val: f64 = -1.0,
+        /// The highest result; 1 by default.
+        max_val: f64 = 1.0
+    } |m, x| x.hardtanh_with(kw!(min_val = m.min_val, max_val = m.max_val));
+    /// `torch.nn.LeakyReLU`
+    LeakyReLU() {
+        /// Slope below zero; 0.01 by default.
+        negative_slope: f64 = 0.01
+    } |m, x| x.leaky_relu_with(kw!(negative_slope = m.negative_slope));
+    /// `torch.nn.ELU`
+    ELU() {
+        /// Where it tends to below zero, negated; 1 by default.
+        alpha: f64 = 1.0
+    } |m, x| x.elu_with(kw!(alpha = m.alpha));
+    /// `torch.nn.CELU`
+    CELU() {
+        /// Where it tends to below zero, negated; 1 by default.
+        alpha: f64 = 1.0
+    } |m, x| x.celu_with(kw!(alpha = m.alpha));
+    /// `torch.nn.Softplus`
+    Softplus() {
+        /// Sharpness of the bend; 1 by default.
+        beta: f64 = 1.0,
+        /// Where it becomes the identity; 20 by default.
+        threshold: f64 = 20.0
+    } |m, x| x.softplus_with(kw!(beta = m.beta, threshold = m.threshold));
+    /// `torch.nn.GLU`
+    GLU() {
+        /// The axis that is halved; the last one by default.
+        dim: i64 = -1
+    } |m, x| x.glu_with(kw!(dim = m.dim));
 }
 
 /// `torch.nn.PReLU`
@@ -151,7 +139,7 @@ impl<X: Borrow<Tensor>> Forward<X> for PReLU {
     type Output = Tensor;
 
     fn forward(&self, x: X) -> Tensor {
-        op!(prelu(x.borrow(), &self.weight))
+        x.borrow().prelu(&self.weight)
     }
 }
 
@@ -182,7 +170,7 @@ impl<X: Borrow<Tensor>> Forward<X> for Dropout {
 
     fn forward(&self, x: X) -> Tensor {
         match self.training.is_on() {
-            true => op!(dropout(x.borrow(), self.p, true)),
+            true => x.borrow().dropout(self.p, true),
             false => x.borrow().clone(),
         }
     }

@@ -2,12 +2,13 @@
 
 use std::borrow::Borrow;
 
-use super::{Dropout, Linear, init, many, op};
+use super::{Dropout, Linear, exactly, init};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Error;
+use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Arg, Forward, Tensor, call, failed};
+use crate::trace::native::{Forward, Tensor, failed};
 
 /// What a [`MultiheadAttention`] attends to, and how.
 #[derive(Clone)]
@@ -158,67 +159,49 @@ impl MultiheadAttention {
         let (weight, bias) = (&self.in_proj_weight, self.in_proj_bias.as_ref());
         let (query, key, value) = (&input.query, &input.key, &input.value);
         if query.is(key) && key.is(value) {
-            return unpacked::<3>(&op!(linear(query, weight, bias)), self.features);
+            return unpacked::<3>(&linear(query, weight, bias), self.features);
         }
         if key.is(value) {
             let sizes = [self.features, 2 * self.features];
-            let split = |x: &Tensor| {
-                many::<2>(
-                    "split_with_sizes",
-                    vec![x.into(), sizes.into(), 0i64.into()],
-                )
-            };
-            let (weights, biases) = (split(weight), bias.map(split));
-            let bias = |index: usize| biases.as_ref().map(|biases| &biases[index]);
-            let query = op!(linear(query, &weights[0], bias(0)));
-            let both = op!(linear(key, &weights[1], bias(1)));
+            let split = |x: &Tensor| exactly::<2>(x.split_with_sizes(sizes));
+            let ([of_query, of_both], biases) = (split(weight), bias.map(split));
+            let [query_bias, both_bias] = each(biases.as_ref());
+            let query = linear(query, &of_query, query_bias);
+            let both = linear(key, &of_both, both_bias);
             let [key, value] = unpacked::<2>(&both, self.features);
             return [query, key, value];
         }
-        let chunk = |x: &Tensor| many::<3>("chunk", vec![x.into(), 3i64.into(), 0i64.into()]);
-        let (weights, biases) = (chunk(weight), bias.map(chunk));
-        let bias = |index: usize| biases.as_ref().map(|biases| &biases[index]);
-        let inputs = [query, key, value];
-        std::array::from_fn(|index| op!(linear(inputs[index], &weights[index], bias(index))))
+        let (weights, biases) = (
+            exactly::<3>(weight.chunk(3)),
+            bias.map(|x| exactly::<3>(x.chunk(3))),
+        );
+        let (inputs, biases) = ([query, key, value], each(biases.as_ref()));
+        std::array::from_fn(|index| linear(inputs[index], &weights[index], biases[index]))
     }
-}
 
-/// Several projections that lie side by side along the last axis.
-fn unpacked<const N: usize>(packed: &Tensor, features: i64) -> [Tensor; N] {
-    let sizes = [N as i64, features];
-    let packed = op!(unsqueeze(op!(unflatten(packed, -1i64, sizes)), 0i64));
-    let packed = op!(squeeze(op!(transpose(packed, 0i64, -2i64)), -2i64));
-    std::array::from_fn(|index| op!(select(&packed, 0i64, index)))
-}
-
-impl MultiheadAttention {
     /// Splits heads off: `[batch · heads, length, features of a head]`.
     fn heads(&self, x: &Tensor, batch: &Dim) -> Tensor {
-        let sizes = vec![
-            x.dim(0),
-            batch * &Dim::from(self.heads),
-            Dim::from(self.head_features()),
-        ];
-        op!(transpose(op!(view(x, sizes)), 0i64, 1i64))
+        let all = batch * &Dim::from(self.heads);
+        let sizes = vec![x.dim(0), all, self.head_features().into()];
+        x.view(sizes).transpose(0, 1)
     }
 
     /// The mask of each head of each batch, both masks together.
-    fn mask(&self, input: &Attention, batch: &Dim, keys: &Dim) -> Option<Tensor> {
-        let mask = input.attn_mask.as_ref().map(|mask| match mask.rank() {
-            2 => op!(unsqueeze(mask, 0i64)),
-            _ => mask.clone(),
-        });
-        let Some(padding) = &input.key_padding_mask else {
+    fn with_padding(
+        &self,
+        mask: Option<Tensor>,
+        padding: Option<&Tensor>,
+        batch: &Dim,
+        keys: &Dim,
+    ) -> Option<Tensor> {
+        let Some(padding) = padding else {
             return mask;
         };
-        let one = Dim::from(1);
+        let one = || Dim::from(1);
+        let padding = padding.view(vec![batch.clone(), one(), one(), keys.clone()]);
+        let padding = padding.expand([-1, self.heads, -1, -1]);
         let all = batch * &Dim::from(self.heads);
-        let padding = op!(view(
-            padding,
-            vec![batch.clone(), one.clone(), one.clone(), keys.clone()]
-        ));
-        let padding = op!(expand(padding, [-1i64, self.heads, -1, -1]));
-        let padding = op!(reshape(padding, vec![all, one, keys.clone()]));
+        let padding = padding.reshape(vec![all, one(), keys.clone()]);
         Some(match mask {
             Some(mask) => mask + padding,
             None => padding,
@@ -228,13 +211,13 @@ impl MultiheadAttention {
     /// The values by the weights, `[batch · heads, queries, features of a head]`, and the weights.
     fn weighted(&self, [q, k, v]: &[Tensor; 3], mask: Option<&Tensor>) -> (Tensor, Tensor) {
         let scaled = q * (1.0 / self.head_features() as f64).sqrt();
-        let keys = op!(transpose(k, -2i64, -1i64));
+        let keys = k.transpose(-2, -1);
         let scores = match mask {
-            Some(mask) => op!(baddbmm(mask, scaled, keys)),
-            None => op!(bmm(scaled, keys)),
+            Some(mask) => mask.baddbmm(&scaled, &keys),
+            None => scaled.bmm(&keys),
         };
-        let weights = self.dropout.forward(op!(softmax(scores, -1i64)));
-        (op!(bmm(&weights, v)), weights)
+        let weights = self.dropout.forward(scores.softmax(-1));
+        (weights.bmm(v), weights)
     }
 
     /// The values by the weights, `[queries, batch, heads, features of a head]`, by one operator.
@@ -242,48 +225,29 @@ impl MultiheadAttention {
         &self,
         heads: [Tensor; 3],
         mask: Option<Tensor>,
-        sizes: &[Dim; 3],
-        causal: bool,
+        [batch, queries, keys]: &[Dim; 3],
+        is_causal: bool,
     ) -> Tensor {
-        let [batch, queries, keys] = sizes;
+        let split =
+            |length: &Dim, last: Dim| vec![batch.clone(), self.heads.into(), length.clone(), last];
         let mask = mask.map(|mask| match mask.dim(0).as_const() {
-            Some(1) if mask.rank() == 3 => op!(unsqueeze(mask, 0i64)),
-            _ => op!(view(
-                mask,
-                vec![
-                    batch.clone(),
-                    self.heads.into(),
-                    Dim::from(-1),
-                    keys.clone()
-                ]
-            )),
+            Some(1) if mask.rank() == 3 => mask.unsqueeze(0),
+            _ => mask.view(split(&Dim::from(-1), keys.clone())),
         });
-        let lengths = [queries, keys, keys];
-        let [q, k, v]: [Tensor; 3] = std::array::from_fn(|index| {
-            let sizes = [
-                batch,
-                &self.heads.into(),
-                lengths[index],
-                &self.head_features().into(),
-            ];
-            op!(view(&heads[index], sizes.map(Clone::clone)))
-        });
+        let [q, k, v] = heads;
+        let q = q.view(split(queries, self.head_features().into()));
+        let [k, v] = [k, v].map(|x| x.view(split(keys, self.head_features().into())));
         let p = self.dropout.probability();
-        op!(permute(
-            op!(scaled_dot_product_attention(q, k, v, mask, p, causal)),
-            [2i64, 0, 1, 3]
-        ))
+        let named = kw!(attn_mask = mask, dropout_p = p, is_causal = is_causal);
+        let values = q.scaled_dot_product_attention_with(&k, &v, named);
+        values.permute([2, 0, 1, 3])
     }
 
-    fn out(&self, x: Tensor, batch: &Dim, queries: &Dim) -> Tensor {
+    fn out(&self, x: &Tensor, batch: &Dim, queries: &Dim) -> Tensor {
         let features = Dim::from(self.features);
-        let flat = op!(reshape(x, vec![batch * queries, features.clone()]));
-        let flat = op!(linear(
-            flat,
-            &self.out_proj.weight,
-            self.out_proj.bias.as_ref()
-        ));
-        op!(view(flat, vec![queries.clone(), batch.clone(), features]))
+        let flat = x.reshape(vec![batch * queries, features.clone()]);
+        let flat = linear(&flat, &self.out_proj.weight, self.out_proj.bias.as_ref());
+        flat.view(vec![queries.clone(), batch.clone(), features])
     }
 
     /// Attention over `[length, batch, features]` with masks of numbers.
@@ -291,30 +255,49 @@ impl MultiheadAttention {
         let (batch, queries) = (input.query.dim(1), input.query.dim(0));
         let keys = input.key.dim(0);
         let implied = input.is_causal && input.key_padding_mask.is_none() && !input.need_weights;
-        let heads = self.project(input).map(|x| self.heads(&x, &batch));
-        let mask = match implied {
-            true => None,
-            false => self.mask(input, &batch, &keys),
-        };
+        let heads = self.project(input);
+        let mask = input.attn_mask.as_ref().filter(|_| !implied).map(batched);
+        let heads = heads.map(|x| self.heads(&x, &batch));
+        let mask = self.with_padding(mask, input.key_padding_mask.as_ref(), &batch, &keys);
         if !input.need_weights {
-            let x = self.fused(
-                heads,
-                mask,
-                &[batch.clone(), queries.clone(), keys],
-                implied,
-            );
-            return (self.out(x, &batch, &queries), None);
+            let sizes = [batch.clone(), queries.clone(), keys];
+            let x = self.fused(heads, mask, &sizes, implied);
+            return (self.out(&x, &batch, &queries), None);
         }
         let (x, weights) = self.weighted(&heads, mask.as_ref());
-        let x = self.out(op!(transpose(x, 0i64, 1i64)), &batch, &queries);
-        let sizes = vec![batch, self.heads.into(), queries, keys];
-        let weights = op!(view(weights, sizes));
+        let x = self.out(&x.transpose(0, 1), &batch, &queries);
+        let weights = weights.view(vec![batch, self.heads.into(), queries, keys]);
         let weights = match input.average_attn_weights {
-            true => op!(mean(weights, [1i64])),
+            true => weights.mean_dim([1]),
             false => weights,
         };
         (x, Some(weights))
     }
+}
+
+/// A mask with an axis for heads and batches.
+fn batched(mask: &Tensor) -> Tensor {
+    match mask.rank() {
+        2 => mask.unsqueeze(0),
+        _ => mask.clone(),
+    }
+}
+
+fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
+    x.linear_with(weight, kw!(bias = bias))
+}
+
+/// Each of several tensors that may be absent together.
+fn each<const N: usize>(tensors: Option<&[Tensor; N]>) -> [Option<&Tensor>; N] {
+    std::array::from_fn(|index| tensors.map(|tensors| &tensors[index]))
+}
+
+/// Several projections that lie side by side along the last axis.
+fn unpacked<const N: usize>(packed: &Tensor, features: i64) -> [Tensor; N] {
+    let sizes = [N as i64, features];
+    let packed = packed.unflatten(-1, sizes).unsqueeze(0);
+    let packed = packed.transpose(0, -2).squeeze_dim(-2);
+    std::array::from_fn(|index| packed.select(0, index))
 }
 
 /// A mask as what is added to the scores: nothing, or minus infinity where a flag is set.
@@ -323,9 +306,8 @@ pub(super) fn added(mask: Option<&Tensor>, dtype: DType) -> Option<Tensor> {
     if mask.dtype() != DType::Bool {
         return Some(mask.clone());
     }
-    let dtype = vec![("dtype", Arg::DType(dtype)), ("pin_memory", false.into())];
-    let zeros = call("zeros_like", vec![mask.into()], dtype).swap_remove(0);
-    Some(op!(masked_fill(zeros, mask, f64::NEG_INFINITY)))
+    let zeros = mask.zeros_like_with(kw!(dtype = dtype, pin_memory = false));
+    Some(zeros.masked_fill(mask, f64::NEG_INFINITY))
 }
 
 impl Forward<Attention> for MultiheadAttention {
@@ -340,21 +322,19 @@ impl Forward<Attention> for MultiheadAttention {
         input.key_padding_mask = added(input.key_padding_mask.as_ref(), dtype);
         input.attn_mask = added(input.attn_mask.as_ref(), dtype);
         if input.query.rank() == 2 {
-            let padding = input
-                .key_padding_mask
-                .map(|mask| op!(unsqueeze(mask, 0i64)));
+            let padding = input.key_padding_mask.map(|mask| mask.unsqueeze(0));
             input.key_padding_mask = padding;
-            let (x, weights) = self.attend(&input.map(|x| op!(unsqueeze(x, 1i64))));
+            let (x, weights) = self.attend(&input.map(|x| x.unsqueeze(1)));
             return (
-                op!(squeeze(x, 1i64)),
-                weights.map(|weights| op!(squeeze(weights, 0i64))),
+                x.squeeze_dim(1),
+                weights.map(|weights| weights.squeeze_dim(0)),
             );
         }
         if !self.batch_first {
             return self.attend(&input);
         }
-        let (x, weights) = self.attend(&input.map(|x| op!(transpose(x, 1i64, 0i64))));
-        (op!(transpose(x, 1i64, 0i64)), weights)
+        let (x, weights) = self.attend(&input.map(|x| x.transpose(1, 0)));
+        (x.transpose(1, 0), weights)
     }
 }
 

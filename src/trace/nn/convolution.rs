@@ -2,7 +2,8 @@
 
 use std::borrow::Borrow;
 
-use super::{PerAxis, init, op, refused};
+use super::{PerAxis, init, refused};
+use crate::kw;
 use crate::trace::native::{Forward, Module, Tensor, Visitor};
 
 /// `torch.nn.Conv1d`
@@ -73,8 +74,7 @@ impl<const N: usize> Filter<N> {
         if let Some(refused) = refused("a convolution", x, &[N + 1, N + 2]) {
             return refused;
         }
-        op!(_convolution(
-            x,
+        x._convolution(
             &self.weight,
             self.bias.as_ref(),
             &self.stride,
@@ -87,7 +87,7 @@ impl<const N: usize> Filter<N> {
             false,
             true,
             true,
-        ))
+        )
     }
 }
 
@@ -222,22 +222,21 @@ impl<const N: usize, X: Borrow<Tensor>> Forward<X> for Conv<N> {
             PaddingMode::Zeros if self.same => {
                 let bias = filter.bias.as_ref();
                 let (stride, dilation) = (&filter.stride, &filter.dilation);
-                return op!(_convolution_mode(
-                    x,
+                return x._convolution_mode(
                     &filter.weight,
                     bias,
                     stride,
                     "same",
                     dilation,
-                    filter.groups
-                ));
+                    filter.groups,
+                );
             }
             PaddingMode::Zeros => return filter.apply(x, &filter.padding),
             PaddingMode::Reflect => "reflect",
             PaddingMode::Replicate => "replicate",
             PaddingMode::Circular => "circular",
         };
-        filter.apply(&op!(pad(x, self.edges(), mode)), &[0; N])
+        filter.apply(&x.pad_with(self.edges(), kw!(mode = mode)), &[0; N])
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::borrow::Borrow;
 
-use super::{init, op};
+use super::init;
+use crate::kw;
 use crate::trace::Module;
 use crate::trace::native::{Forward, Tensor};
 
@@ -39,12 +40,7 @@ impl<X: Borrow<Tensor>> Forward<X> for Embedding {
     type Output = Tensor;
 
     fn forward(&self, x: X) -> Tensor {
-        op!(embedding(
-            &self.weight,
-            x.borrow(),
-            self.padding_idx,
-            false,
-            false
-        ))
+        let named = kw!(padding_idx = self.padding_idx);
+        self.weight.embedding_with(x.borrow(), named)
     }
 }

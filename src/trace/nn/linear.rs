@@ -2,7 +2,8 @@
 
 use std::borrow::Borrow;
 
-use super::{init, op};
+use super::init;
+use crate::kw;
 use crate::trace::Module;
 use crate::trace::native::{Forward, Tensor};
 
@@ -46,7 +47,8 @@ impl<X: Borrow<Tensor>> Forward<X> for Linear {
     type Output = Tensor;
 
     fn forward(&self, x: X) -> Tensor {
-        op!(linear(x.borrow(), &self.weight, self.bias.as_ref()))
+        let x = x.borrow();
+        x.linear_with(&self.weight, kw!(bias = self.bias.as_ref()))
     }
 }
 
@@ -78,11 +80,7 @@ impl<A: Borrow<Tensor>, B: Borrow<Tensor>> Forward<(A, B)> for Bilinear {
     type Output = Tensor;
 
     fn forward(&self, (a, b): (A, B)) -> Tensor {
-        op!(bilinear(
-            a.borrow(),
-            b.borrow(),
-            &self.weight,
-            self.bias.as_ref()
-        ))
+        let (a, b) = (a.borrow(), b.borrow());
+        a.bilinear_with(b, &self.weight, kw!(bias = self.bias.as_ref()))
     }
 }

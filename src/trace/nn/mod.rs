@@ -76,24 +76,18 @@ pub fn load(path: impl AsRef<Path>) -> Result<Weights> {
     Ok(tensor_file::read(path.as_ref())?.into_iter().collect())
 }
 
-/// Calls an operator of one result: `op!(linear(x, &self.weight, self.bias.as_ref()))`.
-macro_rules! op {
-    ($name:ident($($argument:expr),* $(,)?)) => {
-        $crate::trace::nn::one(
-            stringify!($name),
-            vec![$($crate::trace::native::Arg::from($argument)),*],
-        )
-    };
-}
-use op;
-
+/// Calls an operator of one result by its name.
 fn one(name: &str, arguments: Vec<Arg>) -> Tensor {
     call(name, arguments, Vec::new()).swap_remove(0)
 }
 
-/// Calls an operator of several results; all of them are the error if it fails.
+/// Calls an operator of several results by its name; all of them are the error if it fails.
 fn many<const N: usize>(name: &str, arguments: Vec<Arg>) -> [Tensor; N] {
-    let results = call(name, arguments, Vec::new());
+    exactly(call(name, arguments, Vec::new()))
+}
+
+/// So many results; there is one only if it has failed.
+fn exactly<const N: usize>(results: Vec<Tensor>) -> [Tensor; N] {
     std::array::from_fn(|index| results[index.min(results.len() - 1)].clone())
 }
 

@@ -2,7 +2,8 @@
 
 use std::borrow::Borrow;
 
-use super::{init, op, refused};
+use super::{init, refused};
+use crate::kw;
 use crate::trace::Module;
 use crate::trace::native::{Forward, Tensor, Training, Visitor};
 
@@ -128,8 +129,7 @@ impl<const N: usize, X: Borrow<Tensor>> Forward<X> for BatchNorm<N> {
         }
         let (mean, variance) = channels.statistics();
         let of_batch = self.training.is_on() || mean.is_none();
-        op!(batch_norm(
-            x,
+        x.batch_norm(
             channels.weight.as_ref(),
             channels.bias.as_ref(),
             mean,
@@ -137,8 +137,8 @@ impl<const N: usize, X: Borrow<Tensor>> Forward<X> for BatchNorm<N> {
             of_batch,
             self.momentum,
             self.eps,
-            true
-        ))
+            true,
+        )
     }
 }
 
@@ -191,15 +191,10 @@ impl<const N: usize, X: Borrow<Tensor>> Forward<X> for InstanceNorm<N> {
             return refused;
         }
         let batched = x.rank() == N + 2;
-        let batch = if batched {
-            x.clone()
-        } else {
-            op!(unsqueeze(x, 0))
-        };
+        let batch = if batched { x.clone() } else { x.unsqueeze(0) };
         let (mean, variance) = channels.statistics();
         let of_input = self.training.is_on() || mean.is_none();
-        let result = op!(instance_norm(
-            &batch,
+        let result = batch.instance_norm(
             channels.weight.as_ref(),
             channels.bias.as_ref(),
             mean,
@@ -207,12 +202,12 @@ impl<const N: usize, X: Borrow<Tensor>> Forward<X> for InstanceNorm<N> {
             of_input,
             self.momentum,
             self.eps,
-            true
-        ));
+            true,
+        );
         if batched {
             result
         } else {
-            op!(squeeze(result, 0))
+            result.squeeze_dim(0)
         }
     }
 }
@@ -273,14 +268,9 @@ impl<X: Borrow<Tensor>> Forward<X> for LayerNorm {
 
     fn forward(&self, x: X) -> Tensor {
         let (weight, bias) = (self.weight.as_ref(), self.bias.as_ref());
-        op!(layer_norm(
-            x.borrow(),
-            self.normalized_shape.as_slice(),
-            weight,
-            bias,
-            self.eps,
-            true
-        ))
+        let named = kw!(weight = weight, bias = bias, eps = self.eps);
+        x.borrow()
+            .layer_norm_with(self.normalized_shape.as_slice(), named)
     }
 }
 
@@ -325,14 +315,8 @@ impl<X: Borrow<Tensor>> Forward<X> for GroupNorm {
 
     fn forward(&self, x: X) -> Tensor {
         let (weight, bias) = (self.weight.as_ref(), self.bias.as_ref());
-        op!(group_norm(
-            x.borrow(),
-            self.groups,
-            weight,
-            bias,
-            self.eps,
-            true
-        ))
+        let named = kw!(weight = weight, bias = bias, eps = self.eps);
+        x.borrow().group_norm_with(self.groups, named)
     }
 }
 
@@ -374,11 +358,8 @@ impl<X: Borrow<Tensor>> Forward<X> for RMSNorm {
     type Output = Tensor;
 
     fn forward(&self, x: X) -> Tensor {
-        op!(rms_norm(
-            x.borrow(),
-            self.normalized_shape.as_slice(),
-            self.weight.as_ref(),
-            self.eps
-        ))
+        let named = kw!(weight = self.weight.as_ref(), eps = self.eps);
+        x.borrow()
+            .rms_norm_with(self.normalized_shape.as_slice(), named)
     }
 }

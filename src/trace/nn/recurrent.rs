@@ -2,8 +2,9 @@
 
 use std::borrow::Borrow;
 
-use super::{init, many, op};
-use crate::trace::native::{Arg, Forward, Module, Tensor, Training, Visitor, call};
+use super::{init, many};
+use crate::kw;
+use crate::trace::native::{Arg, Forward, Module, Tensor, Training, Visitor, ops};
 
 /// What LSTM, GRU and RNN have in common.
 struct Cells {
@@ -75,11 +76,8 @@ impl Cells {
             batch.dim(axis).into(),
             self.hidden.into(),
         ];
-        let named = vec![
-            ("dtype", Arg::DType(batch.dtype())),
-            ("pin_memory", false.into()),
-        ];
-        call("zeros", vec![Arg::List(sizes.into())], named).swap_remove(0)
+        let named = kw!(dtype = batch.dtype(), pin_memory = false);
+        ops::zeros_with(Arg::List(sizes.into()), named)
     }
 
     /// Calls the operator for an input, with or without a batch axis, and states that may be given.
@@ -94,12 +92,12 @@ impl Cells {
         let input = if batched {
             x.clone()
         } else {
-            op!(unsqueeze(x, batch_axis))
+            x.unsqueeze(batch_axis)
         };
         let states: [Tensor; S] = match states {
             None => std::array::from_fn(|_| self.zeros(&input)),
             Some(states) if batched => states.map(Clone::clone),
-            Some(states) => states.map(|state| op!(unsqueeze(state, 1))),
+            Some(states) => states.map(|state| state.unsqueeze(1)),
         };
         let states = Vec::from(states.map(Arg::Tensor));
         // An LSTM takes a list of its two states, the others take theirs.
@@ -111,7 +109,7 @@ impl Cells {
         let mut axes = std::iter::once(batch_axis).chain(std::iter::repeat(1));
         match batched {
             true => results,
-            false => results.map(|result| op!(squeeze(result, axes.next().unwrap_or(1)))),
+            false => results.map(|result| result.squeeze_dim(axes.next().unwrap_or(1))),
         }
     }
 

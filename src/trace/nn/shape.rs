@@ -2,7 +2,8 @@
 
 use std::borrow::Borrow;
 
-use super::{Spot, one, op};
+use super::{Spot, one};
+use crate::kw;
 use crate::trace::Module;
 use crate::trace::native::{Arg, Forward, Tensor};
 
@@ -57,7 +58,8 @@ impl<X: Borrow<Tensor>> Forward<X> for Flatten {
     type Output = Tensor;
 
     fn forward(&self, x: X) -> Tensor {
-        op!(flatten(x.borrow(), self.start_dim, self.end_dim))
+        let named = kw!(start_dim = self.start_dim, end_dim = self.end_dim);
+        x.borrow().flatten_with(named)
     }
 }
 
@@ -80,7 +82,7 @@ impl<X: Borrow<Tensor>> Forward<X> for Unflatten {
     type Output = Tensor;
 
     fn forward(&self, x: X) -> Tensor {
-        op!(unflatten(x.borrow(), self.dim, self.sizes.as_slice()))
+        x.borrow().unflatten(self.dim, self.sizes.as_slice())
     }
 }
 
@@ -104,7 +106,7 @@ macro_rules! of_number {
             type Output = Tensor;
 
             fn forward(&self, x: X) -> Tensor {
-                op!($operator(x.borrow(), self.factor))
+                x.borrow().$operator(self.factor)
             }
         }
     )*};
@@ -140,7 +142,7 @@ macro_rules! pads {
 
             fn forward(&self, x: X) -> Tensor {
                 let value: Option<f64> = $value;
-                op!(pad(x.borrow(), &self.padding, $mode, value))
+                x.borrow().pad_with(&self.padding, kw!(mode = $mode, value = value))
             }
         }
     )*};

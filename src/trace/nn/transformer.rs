@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use super::attention::added;
-use super::{Attention, Dropout, Layer, LayerNorm, Linear, MultiheadAttention, ReLU};
+use super::{Attention, Dropout, LayerNorm, Linear, MultiheadAttention};
 use crate::trace::Module;
 use crate::trace::native::{Forward, Tensor};
 
@@ -70,7 +70,7 @@ pub struct TransformerEncoderLayer {
     dropout2: Dropout,
     norm_first: bool,
     #[module(skip)]
-    activation: Box<dyn Layer>,
+    activation: Box<dyn Fn(&Tensor) -> Tensor>,
 }
 
 impl TransformerEncoderLayer {
@@ -87,13 +87,16 @@ impl TransformerEncoderLayer {
             dropout1: Dropout::new(0.1),
             dropout2: Dropout::new(0.1),
             norm_first: false,
-            activation: Box::new(ReLU::new()),
+            activation: Box::new(Tensor::relu),
         }
     }
 
-    /// The function in between; `relu` by default.
+    /// The function in between, `Tensor::gelu` for instance; `relu` by default.
     #[must_use]
-    pub fn activation(mut self, activation: impl Layer + 'static) -> TransformerEncoderLayer {
+    pub fn activation(
+        mut self,
+        activation: impl Fn(&Tensor) -> Tensor + 'static,
+    ) -> TransformerEncoderLayer {
         self.activation = Box::new(activation);
         self
     }
@@ -132,7 +135,7 @@ impl TransformerEncoderLayer {
     }
 
     fn feed_forward(&self, x: &Tensor) -> Tensor {
-        let between = self.activation.apply(&self.linear1.call(x));
+        let between = (self.activation)(&self.linear1.call(x));
         self.dropout2
             .call(self.linear2.call(self.dropout.call(between)))
     }
