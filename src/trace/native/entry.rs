@@ -341,7 +341,7 @@ impl Traced {
         self.run(entry, &arguments)
     }
 
-    fn run<O: Tree>(&self, entry: &str, arguments: &[Item]) -> Result<O> {
+    pub(super) fn run<O: Tree>(&self, entry: &str, arguments: &[Item]) -> Result<O> {
         let graph = self.graph(entry)?;
         let inputs = item::flatten(&graph.input_trees, arguments)?;
         let outputs = interp::run(graph, &self.module.weights, &inputs)?;

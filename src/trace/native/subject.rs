@@ -11,7 +11,6 @@ use crate::trace::check::{CheckOptions, Report, Subject, Traced, check_trace};
 
 use super::entry::{TraceOptions, record, signature};
 use super::module::Module;
-use super::random::manual_seed;
 use super::recorder::{self, Names};
 use super::tensor::Tensor;
 use super::tree::Tree;
@@ -104,14 +103,13 @@ impl<I: Tree, O: Tree> Subject for Function<'_, I, O> {
             Ok(found.pop().unwrap_or(Item::None))
         })
     }
-
-    fn seed(&self, seed: u64) {
-        manual_seed(seed);
-    }
 }
 
 /// Structures with the values of their tensors.
-fn items<'a>(shapes: impl Iterator<Item = &'a Shape>, leaves: &[Tensor]) -> Result<Vec<Item>> {
+pub(super) fn items<'a>(
+    shapes: impl Iterator<Item = &'a Shape>,
+    leaves: &[Tensor],
+) -> Result<Vec<Item>> {
     let values = leaves.iter().map(Tensor::value);
     let values: Vec<HostTensor> = values.collect::<Result<_>>()?;
     let shapes = shapes.map(|shape| Item::build(shape, &values, &Default::default()));

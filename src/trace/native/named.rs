@@ -1,0 +1,65 @@
+//! Calls of graphs by the names of their arguments.
+
+use crate::error::{Error, Result};
+use crate::ir::Input;
+use crate::item::Item;
+use crate::trace::check::Traced;
+
+use super::call::closest;
+use super::subject::items;
+use super::tree::Tree;
+
+impl Traced {
+    /// [`call`](Traced::call) by the names of the arguments, in any order:
+    /// `traced.call_named([("x", x), ("mask", mask)])`.
+    ///
+    /// # Errors
+    /// A name is unknown, missing or given twice; the inputs do not fit, or a step fails.
+    pub fn call_named<'n, I: Tree, O: Tree>(
+        &self,
+        inputs: impl IntoIterator<Item = (&'n str, I)>,
+    ) -> Result<O> {
+        let signature = &self.graph("forward")?.input_trees;
+        let mut arguments: Vec<Option<Item>> = vec![None; signature.len()];
+        for (name, value) in inputs {
+            let position = signature.iter().position(|input| input.name == name);
+            let position = position.ok_or_else(|| unknown(name, signature))?;
+            if arguments[position].replace(item(name, &value)?).is_some() {
+                return Err(Error::input(format!("input `{name}` is given twice")));
+            }
+        }
+        self.run("forward", &complete(signature, arguments)?)
+    }
+}
+
+fn item<I: Tree>(name: &str, value: &I) -> Result<Item> {
+    let mut leaves = Vec::new();
+    let shape = value.flatten(name, &mut leaves)?;
+    let mut found = items(std::iter::once(&shape), &leaves)?;
+    Ok(found.pop().unwrap_or(Item::None))
+}
+
+/// Arguments in order; one that holds no tensor may be left out.
+fn complete(signature: &[Input], arguments: Vec<Option<Item>>) -> Result<Vec<Item>> {
+    let pairs = signature.iter().zip(arguments);
+    let argument = |(input, argument): (&Input, Option<Item>)| match argument {
+        Some(argument) => Ok(argument),
+        None if input.tree.tensors().is_empty() => Ok(Item::None),
+        None => Err(Error::input(format!("input `{}` is missing", input.name))
+            .help(format!("it takes {}", names(signature).join(", ")))),
+    };
+    pairs.map(argument).collect()
+}
+
+fn names(signature: &[Input]) -> Vec<&str> {
+    signature.iter().map(|input| input.name.as_str()).collect()
+}
+
+fn unknown(name: &str, signature: &[Input]) -> Error {
+    let known = names(signature);
+    let message = format!("no input `{name}`; it takes {}", known.join(", "));
+    match closest(name, &known) {
+        Some(similar) => Error::input(message).help(format!("did you mean `{similar}`?")),
+        None => Error::input(message),
+    }
+}
