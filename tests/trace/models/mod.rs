@@ -13,6 +13,7 @@ use onionskin::trace::{Method, Module, TraceOptions, load_matching, trace_module
 use onionskin::{Model, interp};
 
 mod gpt2;
+mod layers;
 mod resnet;
 
 /// A case of the corpus, or of the fixtures; none, and a word about it, if this machine lacks the corpus.
