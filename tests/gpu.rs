@@ -13,6 +13,5 @@ mod gpu {
     mod devices;
     mod errors;
     mod plans;
-    mod random;
     mod runs;
 }

@@ -23,9 +23,7 @@ mod custom;
 mod methods;
 #[path = "trace/models/mod.rs"]
 mod models;
-#[path = "trace/random.rs"]
-mod random_operators;
-#[path = "trace/sizes.rs"]
-mod sizes;
-#[path = "trace/values.rs"]
-mod values;
+#[path = "trace/modules.rs"]
+mod modules;
+#[path = "trace/trees.rs"]
+mod trees;

@@ -86,9 +86,7 @@ pub fn parse(row: &Composite, case: &str) -> Result<(&'static Operator, Vec<Opti
     if schema.parameters.iter().zip(&texts).any(missing) {
         return Err(Error::usage("an argument is missing"));
     }
-    let operator = aten::operator(&schema.text_name())?;
-    texts.resize(operator.schema.parameters.len(), None);
-    Ok((operator, texts))
+    Ok((aten::operator(&schema.text_name())?, texts))
 }
 
 /// Splits at commas outside of brackets and quotes.

@@ -94,9 +94,12 @@ fn compare_node(
     tolerance: Tolerance,
 ) -> Option<Divergence> {
     let other = |what: &str| {
-        let name = first_result(graph, node).unwrap_or_default();
-        let why = format!("the other trace has {what} here");
-        Divergence::new(&name, node, Difference::incomparable(&name, why))
+        let difference = Difference::incomparable("", format!("the other trace has {what} here"));
+        Divergence::new(
+            &first_result(graph, node).unwrap_or_default(),
+            node,
+            difference,
+        )
     };
     let Some((op, expected)) = wanted else {
         return Some(other("no further operator"));

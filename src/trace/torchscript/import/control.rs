@@ -10,7 +10,6 @@ use crate::trace::torchscript::ast::Statement;
 
 use super::Importer;
 use super::assigned::{assigned, assigned_in_both};
-use super::cell::{Cell, Target};
 use super::datum::{Datum, Kind};
 use super::evaluate::Frame;
 use super::merge::{Slot, Template};
@@ -139,10 +138,9 @@ impl Importer<'_> {
             );
             if let (Some(a), Some(b)) = pair {
                 let template = self.merge(a, b, &mut slots);
-                bound.push((Target::Variable(name.clone()), template));
+                bound.push((name.clone(), template));
             }
         }
-        self.merge_cells(&then.scope, &otherwise.scope, &mut bound, &mut slots)?;
         let written = written_by(&[&then.scope, &otherwise.scope]);
         for storage in &written {
             slots.push(Slot::Storage(storage.clone()));
@@ -175,28 +173,6 @@ impl Importer<'_> {
         let region = Region::If { then, otherwise };
         let results = self.add_region(region, arguments, types);
         self.adopt(frame, bound, &slots, &results)
-    }
-
-    /// Cells that either branch changes, which must hold one value afterwards.
-    fn merge_cells(
-        &mut self,
-        then: &Scope,
-        otherwise: &Scope,
-        bound: &mut Vec<(Target, Template)>,
-        slots: &mut Vec<Slot>,
-    ) -> Result<()> {
-        for cell in changed_by(&[then, otherwise]) {
-            let [a, b] = [then, otherwise].map(|scope| content_after(scope, &cell));
-            let template = self.merge(&a, &b, slots);
-            if !template.is_whole() {
-                let what = cell.describe();
-                let message = format!("{what} holds different things after either branch");
-                let help = "a condition that depends on tensors must leave lists of one length, and values of one type";
-                return Err(Error::unsupported(message).help(help));
-            }
-            bound.push((Target::Cell(cell), template));
-        }
-        Ok(())
     }
 
     /// Values of a closed scope for the slots. What is never set there is zeros of the wanted type.
@@ -308,7 +284,7 @@ impl Importer<'_> {
     pub(super) fn adopt(
         &mut self,
         frame: &mut Frame,
-        bound: Vec<(Target, Template)>,
+        bound: Vec<(String, Template)>,
         slots: &[Slot],
         results: &[ValueId],
     ) -> Result<()> {
@@ -331,39 +307,15 @@ impl Importer<'_> {
     fn bind_templates(
         &mut self,
         frame: &mut Frame,
-        bound: Vec<(Target, Template)>,
+        bound: Vec<(String, Template)>,
         values: &[Datum],
     ) -> Result<()> {
-        for (target, template) in bound {
+        for (name, template) in bound {
             let value = self.instantiate(&template, values);
-            match target {
-                Target::Variable(name) => self.assign(frame, &name, value),
-                Target::Cell(cell) => {
-                    self.change(cell.clone())?;
-                    cell.set(value);
-                }
-            }
+            self.assign(frame, &name, value);
         }
         Ok(())
     }
-}
-
-/// Cells of the surroundings that any of the scopes changes.
-pub fn changed_by(scopes: &[&Scope]) -> Vec<Cell> {
-    let mut found: Vec<Cell> = Vec::new();
-    for (cell, _) in scopes.iter().flat_map(|scope| &scope.local.changed) {
-        if !found.iter().any(|known| known.is(cell)) {
-            found.push(cell.clone());
-        }
-    }
-    found
-}
-
-/// What a cell holds at the end of a closed scope.
-fn content_after(scope: &Scope, cell: &Cell) -> Datum {
-    let mut changed = scope.local.changed.iter();
-    let known = changed.find(|(known, _)| known.is(cell));
-    known.map_or_else(|| cell.content(), |(_, content)| content.clone())
 }
 
 /// Storages of the surroundings that any of the scopes writes.

@@ -225,7 +225,6 @@ impl Importer<'_> {
         Ok(Datum::Dict(Rc::new(Dict {
             entries: RefCell::new(items),
             depth: self.scopes.depth(),
-            is_archived: false,
         })))
     }
 
@@ -234,7 +233,6 @@ impl Importer<'_> {
         Datum::List(Rc::new(List {
             items: RefCell::new(items),
             depth: self.scopes.depth(),
-            is_archived: false,
         }))
     }
 

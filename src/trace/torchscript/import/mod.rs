@@ -8,7 +8,6 @@
 mod assigned;
 mod builtins;
 mod call;
-mod cell;
 mod control;
 mod datum;
 mod evaluate;
@@ -33,7 +32,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::aten::Generator;
 use crate::error::{Error, Place, Result};
 use crate::ir::{Graph, Module, State, Tree, ValueId};
 use crate::trace::calls::Calls;
@@ -64,9 +62,6 @@ pub fn import(archive: &Archive, options: &ImportOptions) -> Result<Module> {
     for entry in entries {
         let importer = Importer::new(archive, entry, options, &mut shared);
         module.graphs.push(importer.run(entry)?);
-    }
-    for graph in &mut module.graphs {
-        shared.read_states(graph, &options.states);
     }
     let used = module.graphs.iter().flat_map(Graph::weights);
     let used = used.map(|(name, _)| name);
@@ -117,8 +112,6 @@ struct Importer<'a> {
     statements: usize,
     /// Iterations of loops that were unrolled.
     unrolled: usize,
-    /// Seed and counters for the calls that draw random numbers.
-    generator: Generator,
 }
 
 impl<'a> Importer<'a> {
@@ -144,7 +137,6 @@ impl<'a> Importer<'a> {
             raised: false,
             statements: 0,
             unrolled: 0,
-            generator: Generator::default(),
         }
     }
 

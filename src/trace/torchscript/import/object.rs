@@ -14,7 +14,6 @@ use crate::trace::torchscript::storage::TensorRecord;
 use crate::trace::torchscript::value::{Object, Pickled};
 
 use super::Importer;
-use super::cell::Cell;
 use super::datum::{Datum, Dict, Instance, List};
 use super::number::Number;
 use super::tensor::{HostNumber, Origin, TensorRef};
@@ -35,7 +34,6 @@ impl Importer<'_> {
                 path: path.to_string(),
                 pickled: Some(object.clone()),
                 attributes: RefCell::new(BTreeMap::new()),
-                depth: 0,
             })
         };
         self.objects.entry(address).or_insert_with(make).clone()
@@ -60,11 +58,7 @@ impl Importer<'_> {
         }
     }
 
-    pub(super) fn instance_attribute(
-        &mut self,
-        instance: &Rc<Instance>,
-        name: &str,
-    ) -> Result<Datum> {
+    fn instance_attribute(&mut self, instance: &Rc<Instance>, name: &str) -> Result<Datum> {
         if let Some(known) = instance.attributes.borrow().get(name) {
             return Ok(known.clone());
         }
@@ -103,7 +97,7 @@ impl Importer<'_> {
             Pickled::Tuple(items) => Datum::tuple(self.unpickled_items(items, path)?),
             Pickled::List(list) => {
                 let items = self.unpickled_items(&list.items, path)?;
-                self.outermost_list(items, true)
+                self.outermost_list(items)
             }
             Pickled::Dict(dict) => self.unpickled_dict(&dict.entries, path)?,
             Pickled::Tensor(record) => Datum::Tensor(self.weight(record, path)?),
@@ -132,16 +126,14 @@ impl Importer<'_> {
         Ok(Datum::Dict(Rc::new(Dict {
             entries: RefCell::new(items),
             depth: 0,
-            is_archived: true,
         })))
     }
 
     /// A list that is older than every region.
-    pub(super) fn outermost_list(&self, items: Vec<Datum>, is_archived: bool) -> Datum {
+    pub(super) fn outermost_list(&self, items: Vec<Datum>) -> Datum {
         Datum::List(Rc::new(List {
             items: RefCell::new(items),
             depth: 0,
-            is_archived,
         }))
     }
 
@@ -205,7 +197,6 @@ impl Importer<'_> {
         match object {
             Datum::Unknown => Ok(()),
             Datum::Object(instance) if instance.pickled.is_none() => {
-                self.change(Cell::Attribute(instance.clone(), name.to_string()))?;
                 let mut attributes = instance.attributes.borrow_mut();
                 attributes.insert(name.to_string(), value);
                 Ok(())
@@ -242,7 +233,6 @@ impl Importer<'_> {
             path: String::new(),
             pickled: None,
             attributes: RefCell::new(attributes),
-            depth: 0,
         }))))
     }
 

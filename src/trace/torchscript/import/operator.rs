@@ -57,10 +57,9 @@ impl Importer<'_> {
     fn call_operator(
         &mut self,
         operator: &'static Operator,
-        mut converted: Vec<Argument>,
+        converted: Vec<Argument>,
         arguments: &Arguments,
     ) -> Result<Datum> {
-        operator.seed(&mut converted, &mut self.generator);
         let builder = self.builder();
         let results = operator.call(&builder, converted.clone())?;
         let ids: Vec<ValueId> = results.into_iter().map(|value| value.id()).collect();
