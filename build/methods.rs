@@ -21,6 +21,9 @@ const NAMES: &[(&str, &str)] = &[
     ("where", "where_nonzero"),
     ("scatter.reduce", "scatter_and_reduce"),
     ("to.dtype_layout", "to_options"),
+    ("bernoulli.p", "bernoulli_p"),
+    ("normal.Tensor_Tensor", "normal_std"),
+    ("normal.float_float", "normal_sized"),
     ("repeat_interleave.Tensor", "repeat_interleave_counts"),
 ];
 

@@ -169,10 +169,8 @@ impl Run<'_> {
         operands.dedup();
         let tensors = operands.iter().map(|id| self.value(*id));
         let tensors: Vec<Tensor> = tensors.collect::<Result<_>>()?;
-        let mut place = |id: ValueId| {
-            let index = operands.binary_search(&id).unwrap_or(usize::MAX);
-            ValueId(u32::try_from(index).unwrap_or(u32::MAX))
-        };
+        let mut place =
+            |id: ValueId| ValueId::from(operands.binary_search(&id).unwrap_or(usize::MAX));
         let arguments = node.arguments.iter();
         let arguments =
             arguments.map(|argument| argument.map(&mut place, &mut |size| size.clone()));

@@ -1,7 +1,7 @@
 //! Values as a user's `forward` takes and returns them: tensors in tuples, lists and dictionaries.
 
 use crate::dim::Bindings;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Trail};
 use crate::ir::{Constant, Input, State, Tree, Weights};
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
@@ -141,7 +141,7 @@ pub fn flatten_states(reads: &[Input], states: &[Item]) -> Result<Vec<Tensor>> {
             "the state {} is none, for which the graph was not made",
             read.name
         ))),
-        None => flatten(reads, states),
+        None => flatten(reads, states).at(|| "states of the model".to_string()),
     }
 }
 

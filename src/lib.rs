@@ -38,6 +38,7 @@
 //! | types that everything stands on | [`error`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |
 //! | the language, the IR, the operators | [`op`] [`ir`] [`aten`] |
 //! | archives to graphs | [`trace`] |
+//! | graphs for other tools | [`trace::prepare`] |
 //! | graphs to kernels | [`pass`] [`kernel`], and `shaders/` |
 //! | kernels on a device | [`gpu`] |
 //! | what a user calls | [`model`], `cli` |

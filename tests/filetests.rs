@@ -54,6 +54,7 @@ fn apply(test: &str, text: &str) -> Result<String> {
         "dot" => Ok(module.graphs.iter().map(onionskin::ir::to_dot).collect()),
         "fold_weights" => Ok(pass::fold_weights(&with_weights(text, module)?)?.to_string()),
         "optimize" => each(&module, pass::optimize),
+        "specialize" => each(&module, pass::specialize),
         "explicit_regions" => each(&module, pass::explicit_regions),
         name => {
             let pass = pass::PIPELINE.iter().find(|pass| pass.name == name);

@@ -13,5 +13,6 @@ mod gpu {
     mod devices;
     mod errors;
     mod plans;
+    mod random;
     mod runs;
 }

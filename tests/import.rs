@@ -53,13 +53,12 @@ fn open(archive: &CaseArchive) -> Result<Model, Error> {
 fn replay(case: &Case) -> Result<Outcome, Error> {
     let session = open(&case.archive)?.compile(&Device::Host, &CompileOptions::default())?;
     for set in &case.sets {
-        let many = set.calls.len() > 1 || !set.before.is_empty();
-        if many {
-            return Ok(Outcome::Unsupported("several calls of one instance".into()));
+        for method in &set.before {
+            session.call_method(method, &[])?;
         }
         for call in &set.calls {
             let known = session.variants();
-            let got = session.call(&call.inputs)?;
+            let got = session.call_method(&call.method, &call.inputs)?;
             if show() && known.len() < session.variants().len() {
                 let refusals = known.iter().map(|variant| {
                     let inputs = variant.flatten(&call.inputs)?;
@@ -165,16 +164,48 @@ fn versions() {
 /// What PyTorch itself can't read back is refused with what to do about it.
 #[test]
 fn weights_that_optimisation_left_out() {
+    let archive = archive_of(OPTIMISED);
+    let error = import(&archive, &ImportOptions::forward(vec![tensor("f32[2]")])).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported);
+    assert!(error.advice().unwrap().contains("torch.jit.freeze"));
+}
+
+/// Nodes draw with seed 0 and counters in order; outside of training nothing is drawn.
+#[test]
+fn calls_that_draw_are_numbered() {
+    let archive = archive_of(DRAWS);
+    let module = import(&archive, &ImportOptions::forward(vec![tensor("f32[2]")])).unwrap();
+    let text = module.to_string();
+    for node in [
+        "aten.dropout x, p=0.5, train=true, seed=0, counter=0",
+        "aten.rand size=[2], dtype=f32, pin_memory=false, seed=0, counter=1",
+        "aten.uniform b, from=-1.0, seed=0, counter=2",
+    ] {
+        assert!(text.contains(node), "{text}");
+    }
+    assert_eq!(text.matches("aten.dropout").count(), 1);
+}
+
+const DRAWS: &str = "\
+class M(Module):
+  __parameters__ = []
+  __buffers__ = []
+  def forward(self: __torch__.M,
+    x: Tensor) -> Tensor:
+    a = torch.dropout(x, 0.5, True)
+    b = torch.rand([2], dtype=6, layout=0, device=torch.device(\"cpu\"), pin_memory=False)
+    c = torch.uniform_(b, -1., 1.)
+    return torch.add(torch.dropout(a, 0.5, False), c)
+";
+
+fn archive_of(code: &str) -> Archive {
     let records = vec![
         ("m/version".into(), b"3".to_vec()),
         ("m/constants.pkl".into(), b"\x80\x02).".to_vec()),
         ("m/data.pkl".into(), ROOT.to_vec()),
-        ("m/code/__torch__.py".into(), OPTIMISED.as_bytes().to_vec()),
+        ("m/code/__torch__.py".into(), code.as_bytes().to_vec()),
     ];
-    let archive = Archive::from_bytes(zip(records)).unwrap();
-    let error = import(&archive, &ImportOptions::forward(vec![tensor("f32[2]")])).unwrap_err();
-    assert_eq!(error.kind(), Kind::Unsupported);
-    assert!(error.advice().unwrap().contains("torch.jit.freeze"));
+    Archive::from_bytes(zip(records)).unwrap()
 }
 
 /// A module of class `__torch__.M` without attributes, pickled.
@@ -283,6 +314,68 @@ fn too_small_a_tensor_is_an_error_with_its_place() {
     );
 }
 
+/// What becomes of a recorded program when a part of its text is another.
+fn edited(model: &str, edits: &[(&str, &str)], inputs: &[&str]) -> Error {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cases/models");
+    let bytes = std::fs::read(folder.join(model).join("model.pt")).unwrap();
+    let records = unzip(&bytes).into_iter().map(|(name, bytes)| {
+        if !name.ends_with(".py") {
+            return (name, bytes);
+        }
+        let text = String::from_utf8(bytes).unwrap();
+        let text = edits.iter().fold(text, |text, (from, to)| {
+            assert!(text.contains(from), "{text}");
+            text.replace(from, to)
+        });
+        (name, text.into_bytes())
+    });
+    let archive = Archive::from_bytes(zip(records.collect())).unwrap();
+    let options = ImportOptions::forward(inputs.iter().map(|ty| tensor(ty)).collect());
+    import(&archive, &options).unwrap_err()
+}
+
+#[test]
+fn lists_whose_length_depends_on_tensors_are_refused() {
+    let inputs = ["f32[4, 3]", "i64[]"];
+    let lopsided = [("torch.append(rows, torch.prod(x, 0))", "torch.prod(x, 0)")];
+    let error = edited("script_containers", &lopsided, &inputs);
+    assert_eq!(error.kind(), Kind::Unsupported);
+    assert_eq!(
+        error.message(),
+        "a list of 2 holds different things after either branch"
+    );
+    assert!(
+        error
+            .trail()
+            .iter()
+            .any(|frame| frame.contains("make_cases.py")),
+        "{error:?}"
+    );
+    let growing = [("torch._set_item(rows, 1, ", "torch.append(rows, ")];
+    let error = edited("script_containers", &growing, &inputs);
+    assert_eq!(error.kind(), Kind::Unsupported);
+    assert!(
+        error.message().contains("changes the structure of a list"),
+        "{error}"
+    );
+    let other_key = [("named, \"last\", _2", "named, \"end\", _2")];
+    let error = edited("script_containers", &other_key, &inputs);
+    assert!(
+        error
+            .message()
+            .contains("a dict of 1 holds different things"),
+        "{error}"
+    );
+}
+
+#[test]
+fn states_of_unusual_kinds_are_refused() {
+    let module = [("self.highest = ", "self.__annotations = ")];
+    let error = edited("script_states", &module, &["f32[4, 3]"]);
+    assert_eq!(error.kind(), Kind::Unsupported);
+    assert!(error.message().contains("changes its attribute"), "{error}");
+}
+
 /// Programs that were changed at random, a number or a word at a time, import or fail, and never panic.
 #[test]
 fn changed_programs_never_panic() {
@@ -290,6 +383,14 @@ fn changed_programs_never_panic() {
     for (name, inputs) in [
         ("two_layers.pt", vec![tensor("f32[2, 4]")]),
         ("scripted.pt", vec![tensor("f32[3, 2]")]),
+        (
+            "../cases/models/script_containers/model.pt",
+            vec![tensor("f32[4, 3]"), tensor("i64[]")],
+        ),
+        (
+            "../cases/models/script_states/model.pt",
+            vec![tensor("f32[4, 3]")],
+        ),
     ] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/archives");
         let records = unzip(&std::fs::read(folder.join(name)).unwrap());

@@ -165,3 +165,36 @@ fn a_model_with_states_is_not_launched() {
         }
     }
 }
+
+/// Attributes and buffers that a scripted module changes, on the way through a file: a graph is made for a count of calls.
+#[test]
+fn states_of_an_archive_are_stored() {
+    let model = Model::open("tests/fixtures/cases/models/script_states/model.pt").unwrap();
+    let x = Item::Tensor(rows(&[[1.0, 2.0, 3.0], [4.0, 5.0, 7.0]]));
+    let module = model.import_for(std::slice::from_ref(&x)).unwrap();
+    module.verify().unwrap();
+    let names: Vec<&str> = module
+        .states
+        .iter()
+        .map(|state| state.name.as_str())
+        .collect();
+    assert_eq!(names, ["highest", "calls", "mean"]);
+    let folder = std::env::temp_dir().join(format!("onionskin-states-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("model.json");
+    module.save(&path).unwrap();
+    let options = CompileOptions::default();
+    let stored = Model::open(&path).unwrap();
+    let stored = stored.compile(&Device::Host, &options).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let session = model.compile(&Device::Host, &options).unwrap();
+    let first = session.call(std::slice::from_ref(&x)).unwrap();
+    assert_eq!(stored.call(std::slice::from_ref(&x)).unwrap(), first);
+    assert_eq!(session.state("calls"), Some(Item::Number(Scalar::Int(1))));
+    let second = session.call(std::slice::from_ref(&x)).unwrap();
+    assert_ne!(first, second);
+    let error = stored.call(std::slice::from_ref(&x)).unwrap_err();
+    assert!(error.message().contains("calls is fixed to 0"), "{error}");
+    session.reset();
+    assert_eq!(session.call(&[x]).unwrap(), first);
+}

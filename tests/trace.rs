@@ -25,5 +25,11 @@ mod methods;
 mod models;
 #[path = "trace/modules.rs"]
 mod modules;
+#[path = "trace/random.rs"]
+mod random_operators;
+#[path = "trace/sizes.rs"]
+mod sizes;
 #[path = "trace/trees.rs"]
 mod trees;
+#[path = "trace/values.rs"]
+mod values;

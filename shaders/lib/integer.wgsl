@@ -62,6 +62,16 @@ fn shift_right_i32(x: i32, y: i32) -> i32 {
     return x >> select(31u, u32(y), y >= i32(0) && y <= i32(31));
 }
 
+// High word of the product of two words, whose bits are what counts; from halves.
+fn mul_high_i32(x: i32, y: i32) -> i32 {
+    let a = u32(x);
+    let b = u32(y);
+    let low = (a & 0xffffu) * (b & 0xffffu);
+    let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
+    let upper = (a & 0xffffu) * (b >> 16u) + (middle & 0xffffu);
+    return i32((a >> 16u) * (b >> 16u) + (middle >> 16u) + (upper >> 16u));
+}
+
 // Greatest common divisor of magnitudes, by Euclid's algorithm.
 fn gcd_i32(x: i32, y: i32) -> i32 {
     var larger = x;

@@ -6,7 +6,7 @@ use super::pointwise::{round_to, wide};
 use super::{Args, Composite};
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ir::Value;
 use crate::scalar::Scalar;
 
@@ -118,14 +118,6 @@ pub(super) const ROWS: &[Composite] = &[
         ],
     ),
     Composite::one(
-        &[
-            "aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
-            "aten::rrelu_with_noise(Tensor self, Tensor noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
-        ],
-        rrelu,
-        &["f32[B, 3]", "rrelu_with_noise: f32[3], f32[3]"],
-    ),
-    Composite::one(
         &["aten::log_sigmoid(Tensor self) -> Tensor"],
         |a| Ok(wide(a.tensor("self"), log_sigmoid)),
         &["f32[B, 3]", "f16[3]"],
@@ -152,21 +144,6 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::glu(Tensor self, int dim=-1) -> Tensor"],
         glu,
         &["f32[B, 4]", "f16[2, 3], 0"],
-    ),
-    Composite::one(
-        &[
-            "aten::dropout(Tensor input, float p, bool train) -> Tensor",
-            "aten::feature_dropout(Tensor input, float p, bool train) -> Tensor",
-            "aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor",
-            "aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor",
-        ],
-        dropout,
-        &["f32[B, 3], 0.5, False", "f32[B, 3], 0.0, True"],
-    ),
-    Composite::many(
-        &["aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"],
-        native_dropout,
-        &["f32[B, 3], 0.5, False"],
     ),
 ];
 
@@ -234,7 +211,7 @@ fn softshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     }))
 }
 
-fn leaky(x: Value, slope: f64) -> Value {
+pub(super) fn leaky(x: Value, slope: f64) -> Value {
     wide(x, |x| x.gt(0.0).where_(x, x * slope))
 }
 
@@ -250,15 +227,6 @@ fn prelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     }
     let weight = weight.to_compute();
     Ok(wide(x, |x| x.gt(0.0).where_(x, x * weight)))
-}
-
-/// Slopes are drawn at random in training; otherwise the mean of the bounds is the slope.
-fn rrelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    if a.bool("training") {
-        return a.reject("random slopes (training=True) are not supported");
-    }
-    let slope = (a.float("lower") + a.float("upper")) / 2.0;
-    Ok(leaky(a.tensor("self"), slope))
 }
 
 pub(super) fn log_sigmoid(x: Value) -> Value {
@@ -295,24 +263,4 @@ fn glu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     })?;
     let gated = value.to_compute() * gate.to_compute().sigmoid();
     Ok(round_to(x.dtype(), gated))
-}
-
-/// Identity, as it is outside of training.
-fn dropout<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    refuse_dropout(a.bool("train"), a.float("p"))?;
-    Ok(a.tensor("input"))
-}
-
-fn native_dropout<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
-    refuse_dropout(a.bool("train"), a.float("p"))?;
-    let x = a.tensor("input");
-    Ok(vec![x, a.builder().full(DType::Bool, x.shape(), true)])
-}
-
-fn refuse_dropout(train: bool, p: f64) -> Result<()> {
-    if train && p != 0.0 {
-        let error = Error::unsupported("dropout in training draws random numbers");
-        return Err(error.help("call model.eval() before tracing"));
-    }
-    Ok(())
 }

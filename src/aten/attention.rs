@@ -5,6 +5,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
+use super::dropout::dropped;
 use super::linear::linear;
 use super::softmax::safe_softmax;
 use super::{Args, Composite};
@@ -20,23 +21,32 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 2, T, 4], f32[B, 2, T, 4], f32[B, 2, T, 4], is_causal=True, scale=0.3",
             "f32[2, 4, 3, 8], f32[2, 2, 5, 8], f32[2, 2, 5, 8], bool[3, 5], enable_gqa=True",
             "f16[2, 3, 8], f16[2, 5, 8], f16[2, 5, 8], f16[3, 5]",
+            "f32[B, 2, T, 4], f32[B, 2, S, 4], f32[B, 2, S, 3], dropout_p=0.5",
         ],
-    ),
+    )
+    .random(drops),
     Composite::many(
         &[
             "aten::_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, Tensor? dropout_mask=None, *, float? scale=None, bool enable_gqa=False) -> (Tensor, Tensor)",
         ],
         |a| {
+            if !a.is_none("dropout_mask") {
+                return a.reject("a mask of what dropout keeps");
+            }
             let attention = Attention::of(a, "attn_mask")?;
             Ok(vec![attention.output, attention.weights])
         },
         &["f32[2, 2, 3, 4], f32[2, 2, 5, 4], f32[2, 2, 5, 4]"],
-    ),
+    )
+    .random(drops),
     Composite::many(
         &[
             "aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)",
         ],
         |a| {
+            if drops(a) {
+                return a.reject("dropout in this form of attention");
+            }
             let attention = Attention::of(a, "attn_mask")?;
             Ok(vec![attention.output, attention.log_sum_exp()])
         },
@@ -73,6 +83,10 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
+fn drops(a: &Args) -> bool {
+    0.0 < a.float("dropout_p")
+}
+
 /// `softmax(scale · query · keyᵀ + mask) · value`.
 struct Attention<'g> {
     output: Value<'g>,
@@ -87,9 +101,6 @@ impl<'g> Attention<'g> {
         if query.rank() < 2 || key.rank() < 2 || value.rank() < 2 {
             return a.reject("attention wants at least two dimensions");
         }
-        if 0.0 < a.float("dropout_p") {
-            return a.reject("dropout in attention");
-        }
         let shared = a.bool("enable_gqa");
         let (key, value) = if shared {
             (repeated_heads(key, query)?, repeated_heads(value, query)?)
@@ -100,13 +111,22 @@ impl<'g> Attention<'g> {
             a.optional_tensor(mask),
             a.bool("is_causal").then(|| causal(query, key)),
         ];
-        Ok(Attention::new(
-            query,
-            key,
-            value,
-            a.optional_float("scale"),
-            masks,
-        ))
+        let scale = a.optional_float("scale");
+        Attention::new(query, key, value, scale, masks).with_dropout(a, value)
+    }
+
+    /// Weights at random 0, if the call says so.
+    fn with_dropout(mut self, a: &Args<'g>, value: Value<'g>) -> Result<Attention<'g>> {
+        if drops(a) {
+            let dtype = self.output.dtype();
+            self.weights = dropped(a, self.weights, a.float("dropout_p"))?;
+            self.output = self
+                .weights
+                .to_compute()
+                .matmul(value.to_compute())
+                .to(dtype);
+        }
+        Ok(self)
     }
 
     /// A row whose every key is masked gives zeros.

@@ -3,7 +3,8 @@
 //! A row is one or more schemas as PyTorch writes them (`torch/…/native_functions.yaml`), a body in terms of the builder's
 //! methods, and sample cases. Shape rule, oracle, device code, text and JSON form, import and the operator list follow.
 //! A schema's alias annotations say which operators are views (`Tensor(a) self … -> Tensor(a)`); in-place and `out=`
-//! variants have no rows: importers rewrite them.
+//! variants have no rows: importers rewrite them. Rows that draw random numbers have two parameters more than PyTorch, `seed`
+//! and `counter`, of which the numbers are a function.
 
 mod args;
 mod forms;
@@ -13,6 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 pub use args::Args;
+pub use philox::Generator;
+use philox::{COUNTER, SEED};
 pub use schema::{ArgumentType, Default, Parameter, Schema};
 
 use crate::error::{Error, Result};
@@ -33,6 +36,7 @@ mod create;
 mod cumulative;
 mod diagonal;
 mod distance;
+mod dropout;
 mod embedding;
 mod factorize;
 mod fourier;
@@ -50,9 +54,11 @@ mod normalization;
 mod order;
 mod pad;
 mod parts;
+mod philox;
 mod pointwise;
 mod pooling;
 mod positions;
+mod random;
 mod rearrange;
 mod recurrent;
 mod reduce;
@@ -73,6 +79,8 @@ mod write;
 /// The families of rows.
 const FAMILIES: &[&[Composite]] = &[
     activation::ROWS,
+    dropout::ROWS,
+    random::ROWS,
     arithmetic::ROWS,
     bounds::ROWS,
     class_loss::ROWS,
@@ -121,10 +129,15 @@ pub struct Composite {
     pub schemas: &'static [&'static str],
     /// The result in terms of other operators.
     pub body: Body,
+    /// Whether a call with these arguments draws random numbers; none if no call does.
+    pub draws: Option<Draws>,
     /// Arguments of sample calls: `f32[4, 8], dim=1`. The first schema is meant unless a case begins with an overload's or
     /// operator's name, or both, and a colon (`Scalar: f32[3], 2`).
     pub cases: &'static [&'static str],
 }
+
+/// Whether a call with these arguments draws random numbers.
+pub type Draws = for<'g> fn(&Args<'g>) -> bool;
 
 /// The result of an operator, by the number of its results.
 #[derive(Clone, Copy)]
@@ -145,6 +158,7 @@ impl Composite {
         Composite {
             schemas,
             body: Body::One(body),
+            draws: None,
             cases,
         }
     }
@@ -158,8 +172,15 @@ impl Composite {
         Composite {
             schemas,
             body: Body::Many(body),
+            draws: None,
             cases,
         }
+    }
+
+    /// The row, of which some calls draw random numbers.
+    const fn random(mut self, draws: Draws) -> Composite {
+        self.draws = Some(draws);
+        self
     }
 }
 
@@ -188,11 +209,16 @@ fn dictionary() -> &'static Dictionary {
         };
         for row in FAMILIES.iter().copied().flatten() {
             // A schema that does not parse is found by a test of the table, and is missing here.
-            for schema in row
+            for mut schema in row
                 .schemas
                 .iter()
                 .filter_map(|text| Schema::parse(text).ok())
             {
+                if row.draws.is_some() {
+                    schema
+                        .parameters
+                        .extend([SEED, COUNTER].map(Parameter::hidden));
+                }
                 let name: Arc<str> = schema.text_name().into();
                 dictionary
                     .overloads

@@ -134,6 +134,16 @@ impl Parameter {
             keyword_only,
         })
     }
+
+    /// An optional number that PyTorch's schema does not have.
+    pub(super) fn hidden(name: &str) -> Parameter {
+        Parameter {
+            name: name.into(),
+            ty: ArgumentType::Optional(Box::new(ArgumentType::Int)),
+            default: Some(Argument::None),
+            keyword_only: true,
+        }
+    }
 }
 
 impl ArgumentType {

@@ -13,6 +13,7 @@ mod import;
 mod inputs;
 mod ops;
 mod output;
+mod prepare;
 mod run;
 mod show;
 mod test;
@@ -39,6 +40,7 @@ struct Cli {
 enum Command {
     Import(import::Import),
     Show(show::Show),
+    Prepare(prepare::Prepare),
     Run(run::Run),
     Check(check::Check),
     Verify(verify::Verify),
@@ -63,6 +65,7 @@ pub fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Import(command) => command.run(),
         Command::Show(command) => command.run(),
+        Command::Prepare(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Test(command) => command.run(),
         Command::Check(command) => command.run(),

@@ -377,12 +377,7 @@ impl Builder {
     fn push(&self, op: Op, arguments: Vec<Argument>, results: Vec<TensorType>) -> Vec<Value<'_>> {
         let node = self.state.borrow().graph.nodes.len();
         let place = self.state.borrow().place.clone();
-        let base = op
-            .name()
-            .rsplit_once("aten.")
-            .map_or(op.name(), |(_, name)| name)
-            .to_string();
-        let base = base.split('.').next().unwrap_or("v").to_string();
+        let base = op.short_name().to_string();
         let ids = results
             .into_iter()
             .enumerate()
@@ -428,17 +423,7 @@ fn operand<'a>(argument: &'a Argument, ty: &'a Option<TensorType>) -> Result<Ope
 impl State {
     /// A name that is not taken yet: the wanted one, or with the next free number.
     fn unique(&mut self, wanted: &str, respect_reserved: bool) -> String {
-        let legal = |c: char| {
-            if c.is_alphanumeric() || c == '_' || c == '.' {
-                c
-            } else {
-                '_'
-            }
-        };
-        let mut clean: String = wanted.chars().map(legal).collect();
-        if !clean.starts_with(|c: char| c.is_alphabetic() || c == '_') {
-            clean.insert(0, '_');
-        }
+        let clean = legal_name(wanted);
         let mut name = clean.clone();
         let mut reserved = respect_reserved && self.reserved.contains(&name);
         while reserved || !self.names.insert(name.clone()) {
@@ -449,6 +434,19 @@ impl State {
         }
         name
     }
+}
+
+/// The name of a value that is closest to a wanted one: letters, digits, `_` and `.`, without a digit or point in front.
+pub fn legal_name(wanted: &str) -> String {
+    let legal = |c: char| match c {
+        c if c.is_alphanumeric() || c == '_' || c == '.' => c,
+        _ => '_',
+    };
+    let mut clean: String = wanted.chars().map(legal).collect();
+    if !clean.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+        clean.insert(0, '_');
+    }
+    clean
 }
 
 /// Writes down in a graph what has been learnt about its symbols.

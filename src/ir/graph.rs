@@ -24,6 +24,12 @@ impl ValueId {
     }
 }
 
+impl From<usize> for ValueId {
+    fn from(index: usize) -> ValueId {
+        ValueId(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+}
+
 /// Weights by state-dict name, shared between the graphs of a module.
 pub type Weights = BTreeMap<String, Tensor>;
 
@@ -283,6 +289,13 @@ impl Node {
 }
 
 impl Op {
+    /// Name without namespace and overload: `add` for `aten.add.Tensor`.
+    pub fn short_name(&self) -> &str {
+        let name = self.name();
+        let base = name.rsplit_once("aten.").map_or(name, |(_, base)| base);
+        base.split('.').next().unwrap_or(base)
+    }
+
     /// Name in the text form.
     pub fn name(&self) -> &str {
         match self {
@@ -303,6 +316,13 @@ impl Graph {
         &self.values[id.index()]
     }
 
+    /// Adds a value.
+    pub(crate) fn push_value(&mut self, info: ValueInfo) -> ValueId {
+        let id = ValueId::from(self.values.len());
+        self.values.push(info);
+        id
+    }
+
     /// A value's type.
     pub fn ty(&self, id: ValueId) -> &TensorType {
         &self.value(id).ty
@@ -318,8 +338,25 @@ impl Graph {
             })
     }
 
+    /// Makes a weight the last input.
+    pub(crate) fn make_input(&mut self, weight: ValueId) {
+        let definition = Definition::Input(self.inputs.len());
+        self.inputs.push(weight);
+        let wanted = self
+            .value(weight)
+            .name
+            .trim_start_matches('$')
+            .replace('.', "_");
+        let is_taken = |name: &str| self.values.iter().any(|info| info.name == name);
+        let numbered = (1..).map(|number| format!("{wanted}_{number}"));
+        let mut names = std::iter::once(wanted.clone()).chain(numbered);
+        let name = names.find(|name| !is_taken(name)).unwrap_or_default();
+        let info = &mut self.values[weight.index()];
+        (info.name, info.definition) = (name, definition);
+    }
+
     /// The weights that a node or the result reads.
-    pub(super) fn weights_read(&self) -> BTreeMap<&str, ValueId> {
+    pub(crate) fn weights_read(&self) -> BTreeMap<&str, ValueId> {
         let operands = self.nodes.iter().flat_map(Node::operands);
         let read: HashSet<ValueId> = operands.chain(self.outputs.iter().copied()).collect();
         self.weights().filter(|(_, id)| read.contains(id)).collect()

@@ -20,7 +20,7 @@ mod tree;
 mod value;
 pub mod verify;
 
-pub use builder::Builder;
+pub use builder::{Builder, legal_name};
 pub use dictionary::{Dictionary, Parameter, Style};
 pub use dot::to_dot;
 pub use graph::{

@@ -81,6 +81,26 @@ impl Tree {
 }
 
 impl Tree {
+    /// The structure with every tensor replaced, given its index.
+    #[must_use]
+    pub fn map_tensors(&self, tensor: &dyn Fn(usize) -> Tree) -> Tree {
+        let all = |items: &[Tree]| items.iter().map(|item| item.map_tensors(tensor)).collect();
+        let fields = |items: &[(String, Tree)]| {
+            let field = |(key, item): &(String, Tree)| (key.clone(), item.map_tensors(tensor));
+            items.iter().map(field).collect()
+        };
+        match self {
+            Tree::Tensor(index) => tensor(*index),
+            Tree::Tuple(items) => Tree::Tuple(all(items)),
+            Tree::List(items) => Tree::List(all(items)),
+            Tree::Dict(items) => Tree::Dict(fields(items)),
+            Tree::NamedTuple(name, items) => Tree::NamedTuple(name.clone(), fields(items)),
+            leaf => leaf.clone(),
+        }
+    }
+}
+
+impl Tree {
     /// The structure with every size replaced by a constant.
     pub fn map_sizes(&self, size: &mut impl FnMut(&Dim) -> Result<Constant>) -> Result<Tree> {
         let mut all = |items: &[Tree]| -> Result<Vec<Tree>> {

@@ -27,7 +27,7 @@ pub struct Reference<'a> {
 /// The model has no such entry graph, or no inputs can be made for it.
 pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -> Result<Report> {
     let name = options.entry.as_deref().unwrap_or("forward");
-    let warnings = match model.archive() {
+    let mut warnings = match model.archive() {
         Some(archive) => inspect_archive(archive)?,
         None => Vec::new(),
     };
@@ -36,6 +36,8 @@ pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -
         Ok(module) => module,
         Err(error) => return Ok(without_graph(options, warnings, &error)),
     };
+    // The graph has the nodes themselves, with their modules, and without those that nothing calls.
+    warnings.retain(|finding| finding.id != Id::RandomNode);
     let graph = module.graph(name)?.clone();
     let options = CheckOptions {
         inputs: sets(options, &graph)?,

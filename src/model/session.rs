@@ -268,9 +268,14 @@ impl Session {
     }
 
     fn add(&self, method: &str, module: &Module, states: &mut States) -> Result<Arc<Variant>> {
-        states.learn(module)?;
+        let new = states.learn(module)?;
         let variant = Arc::new(Variant::new(method, module, &self.device, &self.options)?);
         let mut variants = lock(&self.variants);
+        // What was taken for a weight until now may be a state that another method writes.
+        variants.retain(|known| {
+            let mut weights = known.graph.weights();
+            !weights.any(|(name, _)| new.iter().any(|state| state == name))
+        });
         if variants.len() >= MOST_VARIANTS {
             variants.remove(0);
         }

@@ -16,15 +16,18 @@ pub(super) struct States {
 }
 
 impl States {
-    /// Takes up the states of a module that are not known yet.
-    pub(super) fn learn(&mut self, module: &Module) -> Result<()> {
+    /// Takes up the states of a module that are not known yet, and gives their names.
+    pub(super) fn learn(&mut self, module: &Module) -> Result<Vec<String>> {
+        let mut new = Vec::new();
         for state in &module.states {
-            let value = initial_state(state, &module.weights)?;
-            let current = self.current.entry(state.name.clone());
-            current.or_insert_with(|| value.clone());
-            self.initial.entry(state.name.clone()).or_insert(value);
+            if !self.initial.contains_key(&state.name) {
+                let value = initial_state(state, &module.weights)?;
+                self.current.insert(state.name.clone(), value.clone());
+                self.initial.insert(state.name.clone(), value);
+                new.push(state.name.clone());
+            }
         }
-        Ok(())
+        Ok(new)
     }
 
     pub(super) fn get(&self, name: &str) -> Result<Item> {

@@ -25,6 +25,8 @@ enum Oracle {
     Number(fn(f64, f64) -> f64, fn(i64, i64) -> i64),
     /// Integers and `bool`.
     Integer(fn(i64, i64) -> i64),
+    /// The bits of 32-bit integers.
+    Word(fn(u32, u32) -> u32),
     /// `bool` operands.
     Bool(fn(bool, bool) -> bool),
     /// Any operands, `bool` result.
@@ -34,9 +36,11 @@ enum Oracle {
 /// A row of the table: oracle, WGSL expression of operands `x` and `y`, and the ranges of its sample operands.
 struct Row(Oracle, &'static str, [(f64, f64); 2]);
 
-use Oracle::{Bool, Compare, Float, Integer, Number};
+use Oracle::{Bool, Compare, Float, Integer, Number, Word};
 
 const PLAIN: [(f64, f64); 2] = [(-10.0, 10.0), (-5.0, 5.0)];
+
+const WORD: [(f64, f64); 2] = [(-2147483648.0, 2147483647.0); 2];
 
 /// Orders and arguments on both sides of where expansions are switched.
 const GAMMA: [(f64, f64); 2] = [(0.0, 60.0), (0.0, 60.0)];
@@ -90,6 +94,7 @@ scalar_functions! {
     BitwiseOr "bitwise_or" Integer(|x, y| x | y), "x | y", PLAIN;
     BitwiseXor "bitwise_xor" Integer(|x, y| x ^ y), "x ^ y", PLAIN;
     ShiftLeft "bitwise_left_shift" Integer(|x, y| if (0..64).contains(&y) { x << y } else { 0 }), "shift_left(x, y)", PLAIN;
+    MulHigh "mul_high" Word(|x, y| ((u64::from(x) * u64::from(y)) >> 32) as u32), "mul_high(x, y)", WORD;
     ShiftRight "bitwise_right_shift" Integer(|x, y| x >> if (0..64).contains(&y) { y } else { 63 }), "shift_right(x, y)", PLAIN;
 }
 
@@ -132,6 +137,10 @@ impl Rules for Binary {
             Number(_, function) | Integer(function) => {
                 Tensor::from_i64(dtype, shape, zip(x.to_i64(), y.to_i64(), numel, function))?
             }
+            Word(function) => {
+                let function = |x, y| i64::from(function(x as u32, y as u32).cast_signed());
+                Tensor::from_i64(dtype, shape, zip(x.to_i64(), y.to_i64(), numel, function))?
+            }
             Bool(function) => {
                 let function = |x: i64, y: i64| function(x != 0, y != 0);
                 Tensor::from_bools(shape, zip(x.to_i64(), y.to_i64(), numel, function))?
@@ -152,6 +161,7 @@ impl Binary {
             Float(_) => dtype.is_float().then_some(dtype),
             Number(..) => (dtype != DType::Bool).then_some(dtype),
             Integer(_) => (!dtype.is_float()).then_some(dtype),
+            Word(_) => (dtype == DType::I32).then_some(dtype),
             Bool(_) => (dtype == DType::Bool).then_some(dtype),
             Compare(..) => Some(DType::Bool),
         }

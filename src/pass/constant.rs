@@ -12,6 +12,33 @@ pub(super) fn splat(builder: &Builder, id: ValueId) -> Option<Argument> {
     repeated(&builder.node_of(id)?)
 }
 
+/// The number that an argument is, or that every element of its value is, in a graph that is being made.
+pub(super) fn known_in(builder: &Builder, argument: &Argument) -> Option<Scalar> {
+    let argument = match argument {
+        Argument::Value(id) => &splat(builder, *id)?,
+        other => other,
+    };
+    match argument {
+        Argument::Number(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// The branch that is taken, if the condition is known.
+pub(super) fn taken<'a>(
+    builder: &Builder,
+    condition: &Argument,
+    then: &'a Graph,
+    otherwise: &'a Graph,
+) -> Option<&'a Graph> {
+    let known = known_in(builder, condition)?;
+    Some(if known.to_f64() == 0.0 {
+        otherwise
+    } else {
+        then
+    })
+}
+
 /// The number that an argument is, or that every element of its value is.
 pub(super) fn known(graph: &Graph, argument: &Argument) -> Option<Scalar> {
     let argument = match argument {

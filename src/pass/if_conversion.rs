@@ -4,7 +4,7 @@ use crate::ir::rewrite::{Replay, everywhere, replay};
 use crate::ir::{Argument, Graph, Node, Op, Primitive, Region, Value};
 use crate::op::{Binary, BinaryFunction};
 
-use super::constant::splat;
+use super::constant::taken;
 
 /// Branches that compute more elements than this are not computed in vain: reading a condition back costs about as much.
 const MOST_ELEMENTS: i64 = 1 << 20;
@@ -32,19 +32,15 @@ fn convert<'g>(
     otherwise: &Graph,
 ) -> Result<Vec<Value<'g>>> {
     let arguments = replay.arguments(node);
-    let (condition, inputs) = match arguments.split_first() {
-        Some((Argument::Number(number), inputs)) => (Err(*number), inputs),
-        Some((Argument::Value(id), inputs)) => match splat(replay.builder, *id) {
-            Some(Argument::Number(number)) => (Err(number), inputs),
-            _ => (Ok(*id), inputs),
-        },
-        _ => return replay.copy(node),
+    let Some((condition, inputs)) = arguments.split_first() else {
+        return replay.copy(node);
     };
+    if let Some(taken) = taken(replay.builder, condition, then, otherwise) {
+        return replay.inline(taken, inputs);
+    }
     match condition {
-        Err(known) if known.to_f64() != 0.0 => replay.inline(then, inputs),
-        Err(_) => replay.inline(otherwise, inputs),
-        Ok(id) if is_cheap(then) && is_cheap(otherwise) => {
-            let condition = replay.builder.value(id);
+        Argument::Value(id) if is_cheap(then) && is_cheap(otherwise) => {
+            let condition = replay.builder.value(*id);
             let yes = replay.inline(then, inputs)?;
             let no = replay.inline(otherwise, inputs)?;
             let pairs = yes.into_iter().zip(no);
@@ -52,7 +48,7 @@ fn convert<'g>(
                 .map(|(yes, no)| condition.expand(yes.shape()).where_(yes, no))
                 .collect())
         }
-        Ok(_) => replay.copy(node),
+        _ => replay.copy(node),
     }
 }
 

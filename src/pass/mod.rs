@@ -13,6 +13,7 @@ mod if_conversion;
 mod inline;
 pub mod plan;
 mod simplify;
+mod specialize;
 mod unroll;
 
 pub use cse::cse;
@@ -25,6 +26,7 @@ pub use if_conversion::if_conversion;
 pub use inline::inline;
 pub use plan::plan;
 pub use simplify::{RULES, Rule, simplify};
+pub use specialize::specialize;
 pub use unroll::unroll;
 
 use crate::error::{Result, Trail};

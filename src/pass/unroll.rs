@@ -3,7 +3,7 @@ use crate::ir::rewrite::{Replay, everywhere, replay};
 use crate::ir::{Argument, Graph, Node, Op, Region, Value};
 use crate::scalar::Scalar;
 
-use super::constant::{known, splat};
+use super::constant::{known, known_in};
 
 /// Loops of more rounds stay loops.
 const MOST_ROUNDS: i64 = 16;
@@ -28,14 +28,7 @@ pub fn unroll(graph: &Graph) -> Result<Graph> {
 /// How often a loop runs, if that is known and little.
 fn rounds(replay: &mut Replay, node: &Node, body: &Graph) -> Option<i64> {
     let arguments = replay.arguments(node);
-    let number = |argument: &Argument| match argument {
-        Argument::Number(number) => Some(*number),
-        Argument::Value(id) => match splat(replay.builder, *id)? {
-            Argument::Number(number) => Some(number),
-            _ => None,
-        },
-        _ => None,
-    };
+    let number = |argument: &Argument| known_in(replay.builder, argument);
     let trips = arguments.first().and_then(number).map(Scalar::to_i64);
     let first = arguments.get(1).and_then(number).map(is_true);
     if trips.is_some_and(|trips| trips <= 0) || first == Some(false) {

@@ -110,7 +110,8 @@ fn given_symbols(graph: &Graph) -> BTreeSet<Symbol> {
     symbols_of(graph.inputs.iter().flat_map(|id| &graph.ty(*id).shape))
 }
 
-fn missing_symbols(graph: &Graph) -> Vec<Symbol> {
+/// Symbols that a body uses and no input of it tells.
+pub fn missing_symbols(graph: &Graph) -> Vec<Symbol> {
     let mut used = symbols_of(graph.values.iter().flat_map(|info| &info.ty.shape));
     for node in &graph.nodes {
         for argument in &node.arguments {
@@ -129,18 +130,19 @@ fn missing_symbols(graph: &Graph) -> Vec<Symbol> {
     used.difference(&given_symbols(graph)).cloned().collect()
 }
 
-fn add_input(graph: &mut Graph, symbol: &Symbol, ty: TensorType) {
-    let id = ValueId(u32::try_from(graph.values.len()).unwrap_or(u32::MAX));
-    graph.values.push(ValueInfo {
+/// Adds an input of a type that tells a size.
+pub fn add_input(graph: &mut Graph, symbol: &Symbol, ty: TensorType) {
+    let definition = Definition::Input(graph.inputs.len());
+    let id = graph.push_value(ValueInfo {
         name: format!("tells.{symbol}"),
         ty,
-        definition: Definition::Input(graph.inputs.len()),
+        definition,
     });
     graph.inputs.push(id);
 }
 
 /// A body keeps the guards that speak of its own sizes; all of them are guards of the whole graph too.
-fn keep_own_guards(graph: &mut Graph) {
+pub fn keep_own_guards(graph: &mut Graph) {
     let given = given_symbols(graph);
     graph.guards.retain(|guard| {
         let used = symbols_of([&guard.left, &guard.right]);

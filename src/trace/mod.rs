@@ -5,6 +5,7 @@ mod calls;
 pub mod check;
 pub mod native;
 pub mod nn;
+pub mod prepare;
 mod scopes;
 mod sizes;
 pub mod torchscript;
@@ -15,8 +16,8 @@ pub use native::derived;
 pub use native::{
     Arg, CustomOperator, Forward, Function, Method, Module, Tensor, TraceOptions, Training, Tree,
     Unmatched, Visitor, allow, arguments, call, cond, freeze, is_tracing, leaf, load_matching,
-    load_state_dict, ops, scan, state, trace, trace_checked, trace_method_checked, trace_module,
-    trace_with, while_loop,
+    load_state_dict, manual_seed, ops, scan, state, trace, trace_checked, trace_method_checked,
+    trace_module, trace_with, while_loop,
 };
 pub use onionskin_derive::{Module, Tree};
 pub use sizes::Sizes;

@@ -86,7 +86,9 @@ pub fn parse(row: &Composite, case: &str) -> Result<(&'static Operator, Vec<Opti
     if schema.parameters.iter().zip(&texts).any(missing) {
         return Err(Error::usage("an argument is missing"));
     }
-    Ok((aten::operator(&schema.text_name())?, texts))
+    let operator = aten::operator(&schema.text_name())?;
+    texts.resize(operator.schema.parameters.len(), None);
+    Ok((operator, texts))
 }
 
 /// Splits at commas outside of brackets and quotes.

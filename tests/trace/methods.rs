@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use onionskin::aten::{self, Composite, Operator};
+use onionskin::aten::{self, Composite, Generator, Operator};
 use onionskin::dim::Bindings;
 use onionskin::dtype::DType;
 use onionskin::error::{Error, Result};
@@ -68,7 +68,8 @@ fn check(row: &Composite, case: &str) -> Result<()> {
     let (operator, texts) = parse(row, case)?;
     let texts = at(&texts, &sizes(2, 8));
     let builder = Builder::new("case");
-    let arguments = arguments(&builder, operator, &texts)?;
+    let mut arguments = arguments(&builder, operator, &texts)?;
+    operator.seed(&mut arguments, &mut Generator::new(1));
     let operands = builder.finish(&[], Vec::new(), None)?;
     let operands = inputs(&operands, &Bindings::new())?;
     let wanted = interp::call(operator, &arguments, &operands, &Bindings::new())?;

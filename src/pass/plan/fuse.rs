@@ -382,10 +382,10 @@ fn unary_weight(function: UnaryFunction) -> u32 {
 }
 
 fn binary_weight(function: BinaryFunction) -> u32 {
-    use BinaryFunction::{Atan2, Div, FloorDivide, Fmod, Pow, Remainder, TruncDivide};
+    use BinaryFunction::{Atan2, Div, FloorDivide, Fmod, MulHigh, Pow, Remainder, TruncDivide};
     match function {
         Div => 2,
-        FloorDivide | TruncDivide | Remainder | Fmod => 6,
+        MulHigh | FloorDivide | TruncDivide | Remainder | Fmod => 6,
         Pow | Atan2 => 15,
         _ => 1,
     }

@@ -94,12 +94,9 @@ fn compare_node(
     tolerance: Tolerance,
 ) -> Option<Divergence> {
     let other = |what: &str| {
-        let difference = Difference::incomparable("", format!("the other trace has {what} here"));
-        Divergence::new(
-            &first_result(graph, node).unwrap_or_default(),
-            node,
-            difference,
-        )
+        let name = first_result(graph, node).unwrap_or_default();
+        let why = format!("the other trace has {what} here");
+        Divergence::new(&name, node, Difference::incomparable(&name, why))
     };
     let Some((op, expected)) = wanted else {
         return Some(other("no further operator"));

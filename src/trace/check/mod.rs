@@ -22,7 +22,7 @@ mod report;
 
 pub use archive::inspect_archive;
 pub use bisect::{Divergence, Program, first_difference, scaled};
-pub use canonical::{Shapes, Step, steps};
+pub use canonical::{Shapes, Step, each_graph, steps};
 pub use catalog::{Entry, Id, Severity, entries, explain};
 pub use checker::{CheckOptions, check_trace, inspect};
 pub use diff::{GraphDiff, Line, diff};

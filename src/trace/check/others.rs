@@ -2,7 +2,7 @@
 
 use super::checker::{Checker, entry};
 use super::evaluate::{evaluate, signature};
-use super::perturb::{Change, Perturbation, perturb};
+use super::perturb::{Perturbation, perturb};
 use super::report::{Outcome, Run};
 use super::{Finding, Id, Severity};
 use crate::error::{Error, Kind};
@@ -73,19 +73,27 @@ impl Checker<'_> {
         self.report
             .runs
             .push(Run::new(&made.label, Outcome::Skipped, note));
-        let is_frozen = |change: &Change| change.is_batch && !self.is_of_weights(change.from);
-        if !is_original && made.size.as_ref().is_some_and(is_frozen) {
-            let message = format!("another batch fails: {}", error.message());
-            let frames = error.trail().iter().map(|frame| format!("at {frame}"));
-            let finding = Finding::new(Id::SizeRefused, message).details(frames);
-            self.report.add(finding, &made.label);
+        let batch = made
+            .size
+            .as_ref()
+            .filter(|change| change.is_batch && !is_original);
+        let Some(change) = batch.filter(|change| !self.is_of_weights(change.from)) else {
+            return;
+        };
+        let message = format!("no other batch than {}: {}", change.from, error.message());
+        let frames = error.trail().iter().map(|frame| format!("at {frame}"));
+        let mut finding = Finding::new(Id::SizeRefused, message).details(frames);
+        // Numbers other than 1 stand out in the graph themselves, if they are at fault.
+        if change.from != 1 {
+            finding.severity = Severity::Note;
         }
+        self.report.add(finding, &made.label);
     }
 
-    /// A size that a weight has is probably the network's own.
+    /// A size that a weight has is probably the network's own; many have 1.
     fn is_of_weights(&self, size: i64) -> bool {
         let mut weights = self.traced.module.weights.values();
-        weights.any(|weight| weight.shape().iter().any(|own| *own as i64 == size))
+        size != 1 && weights.any(|weight| weight.shape().iter().any(|own| *own as i64 == size))
     }
 
     /// The function takes the inputs, its trace does not.

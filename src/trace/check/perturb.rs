@@ -3,7 +3,7 @@
 //! What is frozen in a trace shows for other inputs only. Integers may be indices, so that they keep the range that they
 //! have; sizes are chosen such that the guards hold, if that is possible.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::evaluate::{argument_inputs, signature};
 use crate::dim::{Bindings, Dim, Symbol};
@@ -279,41 +279,41 @@ fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Res
 
 /// Sizes of inputs that are numbers in the graph, those of first axes first.
 fn fixed_sizes(graph: &Graph) -> Vec<Change> {
-    let mut found = BTreeMap::new();
+    let mut found = BTreeSet::new();
     for id in argument_inputs(graph) {
         for (axis, size) in graph.ty(*id).shape.iter().enumerate() {
             if let Some(size) = size.as_const().filter(|size| *size > 0) {
-                *found.entry(size).or_insert(false) |= axis == 0;
+                found.insert((axis > 0, size));
             }
         }
     }
-    let change = |(size, is_batch)| Change {
+    let change = |(is_inner, size): (bool, i64)| Change {
         from: size,
         to: size + 1,
-        is_batch,
+        is_batch: !is_inner,
     };
-    let mut changes: Vec<Change> = found.into_iter().map(change).collect();
-    changes.sort_by_key(|change| !change.is_batch);
-    changes.truncate(FIXED_SIZES);
-    changes
+    found.into_iter().map(change).take(FIXED_SIZES).collect()
 }
 
 fn resize_fixed(graph: &Graph, change: Change, bindings: &Bindings) -> Option<Resize> {
-    let resized = |dim: &Dim| match dim.as_const() {
-        Some(size) if size == change.from => usize::try_from(change.to).ok(),
+    let resized = |(axis, dim): (usize, &Dim)| match dim.as_const() {
+        Some(size) if size == change.from && (axis == 0) == change.is_batch => {
+            usize::try_from(change.to).ok()
+        }
         _ => usize::try_from(dim.eval(bindings).ok()?).ok(),
     };
-    let shape = |id| {
-        graph
-            .ty(id)
-            .shape
-            .iter()
-            .map(resized)
-            .collect::<Option<Vec<usize>>>()
+    let shape = |id: ValueId| {
+        let sizes = graph.ty(id).shape.iter().enumerate().map(resized);
+        sizes.collect::<Option<Vec<usize>>>()
     };
     let shapes = argument_inputs(graph).iter().map(|id| shape(*id));
+    let which = if change.is_batch {
+        "first size"
+    } else {
+        "size"
+    };
     Some(Resize {
-        label: format!("size {} becomes {}", change.from, change.to),
+        label: format!("{which} {} becomes {}", change.from, change.to),
         shapes: shapes.collect::<Option<_>>()?,
         change,
     })

@@ -2,7 +2,8 @@
 
 use super::canonical::{each_graph, first_result};
 use super::{Finding, Id};
-use crate::ir::Graph;
+use crate::aten::{self, Operator};
+use crate::ir::{Graph, Node, Op};
 
 /// Nodes that are listed; the rest is counted.
 const LISTED: usize = 20;
@@ -15,47 +16,43 @@ pub fn draws_random_numbers(name: &str) -> bool {
         .or_else(|| name.strip_prefix("aten::"))
         .unwrap_or(name);
     let base = base.split('.').next().unwrap_or(base).trim_end_matches('_');
-    let base = base.strip_suffix("_like").unwrap_or(base);
-    RANDOM.contains(&base)
+    let base_name = format!("aten::{base}");
+    let mut overloads = aten::overloads(&base_name);
+    MISSING.contains(&base) || overloads.any(may_draw)
 }
 
-const RANDOM: &[&str] = &[
+/// True if calls draw without being told to, or in training.
+fn may_draw(operator: &'static Operator) -> bool {
+    let flags = ["train", "training"].map(|flag| operator.schema.position(flag));
+    let is_random = operator.row.draws.is_some();
+    is_random && (operator.draws(&[]) || flags.iter().any(Option::is_some))
+}
+
+/// Operators that draw and that the dictionary lacks.
+const MISSING: &[&str] = &[
     "_fused_dropout",
     "_sample_dirichlet",
     "_standard_gamma",
-    "alpha_dropout",
-    "bernoulli",
     "binomial",
-    "cauchy",
-    "dropout",
-    "exponential",
-    "feature_alpha_dropout",
-    "feature_dropout",
-    "geometric",
-    "log_normal",
-    "multinomial",
-    "native_dropout",
-    "normal",
     "poisson",
-    "rand",
-    "randint",
-    "randn",
     "random",
-    "randperm",
-    "rrelu",
-    "rrelu_with_noise",
-    "uniform",
 ];
+
+/// True for a call that draws random numbers with the arguments that it has.
+fn draws(node: &Node) -> bool {
+    match &node.op {
+        Op::Call(name) => {
+            aten::operator(name).is_ok_and(|operator| operator.draws(&node.arguments))
+        }
+        _ => false,
+    }
+}
 
 /// A finding for every node that draws random numbers, those of nested graphs included.
 pub fn random_nodes(graph: &Graph) -> Vec<Finding> {
     let mut found = Vec::new();
     each_graph(graph, &mut |graph| {
-        for node in graph
-            .nodes
-            .iter()
-            .filter(|node| draws_random_numbers(node.op.name()))
-        {
+        for node in graph.nodes.iter().filter(|node| draws(node)) {
             let value = first_result(graph, node).unwrap_or_default();
             found.push(finding(node.op.name()).at(&node.place).value(value));
         }
@@ -65,8 +62,9 @@ pub fn random_nodes(graph: &Graph) -> Vec<Finding> {
 
 /// A finding about an operator that draws random numbers.
 pub fn finding(op: &str) -> Finding {
-    Finding::new(Id::RandomNode, format!("{op} draws random numbers"))
-        .details(["did you leave the model in training mode?"])
+    let in_training = op.contains("dropout") || op.contains("rrelu");
+    let question = in_training.then_some("did you leave the model in training mode?");
+    Finding::new(Id::RandomNode, format!("{op} draws random numbers")).details(question)
 }
 
 fn summarise(mut found: Vec<Finding>) -> Vec<Finding> {

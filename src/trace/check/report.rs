@@ -138,9 +138,10 @@ impl Report {
         if self.strict && is_numeric(finding.id) {
             finding = finding.at_least(Severity::Error);
         }
+        let is_placed = !finding.place.is_unknown() || finding.value.is_some();
         let same = |other: &&mut Finding| {
             (other.id, &other.place, &other.value) == (finding.id, &finding.place, &finding.value)
-                && (finding.id != Id::RunFailed || other.message == finding.message)
+                && (is_placed || other.message == finding.message)
         };
         match self
             .findings

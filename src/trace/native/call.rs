@@ -5,6 +5,7 @@ use crate::error::{Error, Place, Result};
 use crate::ir::Argument;
 
 use super::argument::Arg;
+use super::random;
 use super::recorder;
 use super::tensor::Tensor;
 
@@ -100,11 +101,12 @@ impl Call {
         })
     }
 
-    fn run(self, place: &Place) -> Result<Vec<Tensor>> {
+    fn run(mut self, place: &Place) -> Result<Vec<Tensor>> {
         if let Some(error) = self.tensors.iter().find_map(Tensor::error) {
             // It was told when it happened.
             return Ok(vec![Tensor::failed(error)]);
         }
+        random::seed(self.operator, &mut self.arguments);
         let values = self.tensors.iter().map(Tensor::value);
         let values: Vec<crate::tensor::Tensor> = values.collect::<Result<_>>()?;
         let Some(recorder) = recorder::active() else {

@@ -30,6 +30,7 @@ mod entry;
 mod methods;
 mod module;
 mod named;
+mod random;
 mod recorder;
 mod subject;
 mod tensor;
@@ -45,6 +46,7 @@ pub use methods::{Binding, bindings, ops};
 pub use module::{
     Forward, Module, Training, Unmatched, Visitor, load_matching, load_state_dict, state,
 };
+pub use random::manual_seed;
 pub use recorder::{allow, is_tracing};
 pub use subject::{Function, arguments, trace_checked, trace_method_checked};
 pub use tensor::{Tensor, freeze};

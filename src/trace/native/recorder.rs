@@ -9,8 +9,8 @@ use std::rc::Rc;
 use crate::aten::Operator;
 use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Location, Place, Result};
-use crate::ir::{Argument, Graph, Input, Tree, ValueId, Weights};
-use crate::shape::TensorType;
+use crate::ir::{Argument, Builder, Graph, Input, Tree, ValueId, Weights};
+use crate::shape::{TensorType, wrap_dim};
 use crate::trace::calls::Calls;
 use crate::trace::check::{Allow, Finding, Id};
 use crate::trace::scopes::{Scopes, ValueRef};
@@ -369,6 +369,22 @@ impl Recorder {
         Ok(name)
     }
 
+    /// `unbind` along an axis that may vary writes out one value for each element of the example.
+    fn warn_of_iteration(&self, operator: &Operator, arguments: &[Argument], builder: &Builder) {
+        let ("unbind", [Argument::Value(x), Argument::Number(dim)]) =
+            (operator.schema.name.as_str(), arguments)
+        else {
+            return;
+        };
+        let shape = builder.ty(*x).shape;
+        let axis = wrap_dim(dim.to_i64(), shape.len());
+        let size = axis.ok().and_then(|axis| shape.get(axis));
+        if let Some(size) = size.filter(|size| size.as_const().is_none()) {
+            let message = format!("the size {size} is fixed to the example's");
+            self.warn(Id::DynamicIteration, message, &builder.place());
+        }
+    }
+
     /// Records a call whose tensors are known by index.
     pub fn call(
         &self,
@@ -385,7 +401,9 @@ impl Recorder {
         let mut size = |size: &Dim| builder.symbols().resolve(size);
         let arguments = arguments.iter();
         let arguments = arguments.map(|argument| argument.map(&mut value, &mut size));
-        let results = operator.call(&builder, arguments.collect())?;
+        let arguments: Vec<Argument> = arguments.collect();
+        self.warn_of_iteration(operator, &arguments, &builder);
+        let results = operator.call(&builder, arguments)?;
         Ok(results.into_iter().map(|value| value.id()).collect())
     }
 }

@@ -11,6 +11,7 @@ use crate::trace::check::{CheckOptions, Report, Subject, Traced, check_trace};
 
 use super::entry::{TraceOptions, record, signature};
 use super::module::Module;
+use super::random::manual_seed;
 use super::recorder::{self, Names};
 use super::tensor::Tensor;
 use super::tree::Tree;
@@ -102,6 +103,10 @@ impl<I: Tree, O: Tree> Subject for Function<'_, I, O> {
             let mut found = items(std::iter::once(&shape), &leaves)?;
             Ok(found.pop().unwrap_or(Item::None))
         })
+    }
+
+    fn seed(&self, seed: u64) {
+        manual_seed(seed);
     }
 }
 

@@ -162,13 +162,14 @@ impl Tensor {
     /// A dimension that there is not gives a size that has no value: the step that uses it fails and names it.
     #[track_caller]
     pub fn dim(&self, dim: i64) -> Dim {
+        let place = recorder::caller();
         let size = self.ty().and_then(|ty| {
             let axis = wrap_dim(dim, ty.rank())?;
             let missing = || Error::operator(format!("{ty} has no dimension {dim}"));
             ty.shape.get(axis).cloned().ok_or_else(missing)
         });
         size.unwrap_or_else(|error| {
-            recorder::fail(error.at_place(&recorder::caller()));
+            recorder::fail(error.at_place(&place));
             Dim::symbol(format!("size {dim} of {self:?}"))
         })
     }

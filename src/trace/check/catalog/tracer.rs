@@ -8,9 +8,9 @@ pub const HOST_READ: Entry = Entry {
     severity: Severity::Warning,
     cause: "The program read a tensor's value while it was traced. A graph records what is done to tensors, not what the \
             program does with numbers: whatever followed from the value is fixed to what it was for the example.",
-    example: "let largest = x.amax(&[], false)?.concretize::<f32>(\"to scale\")?;\n\
+    example: "let largest = x.amax().to_vec::<f32>()?[0];\n\
               let y = &x / largest; // divides by the example's maximum ever after",
-    cure: "Stay with tensors: divide by the tensor, choose with `where_`, repeat with a traced loop. If the value is the \
+    cure: "Stay with tensors: divide by the tensor, choose with `where_` or `cond`, repeat with `while_loop`. If the value is the \
            same for all inputs, say so with `allow(\"W0201\", ..)` around the read.",
 };
 
@@ -19,9 +19,9 @@ pub const FROZEN_SIZE: Entry = Entry {
     title: "frozen size",
     severity: Severity::Warning,
     cause: "The program read a symbolic size as a plain number. Sizes that follow from it are fixed to the example's.",
-    example: "let batch = x.size(0)?.as_const(\"for view\")?;\n\
-              let y = x.view(&[batch, -1])?; // other batches do not fit",
-    cure: "Pass the symbolic size on: `x.view([x.size(0)?, (-1).into()])`.",
+    example: "let batch = freeze(&x.dim(0))?;\n\
+              let y = x.view([batch, -1]); // other batches do not fit",
+    cure: "Pass the symbolic size on: `x.view([x.dim(0), (-1).into()])`.",
 };
 
 pub const DYNAMIC_ITERATION: Entry = Entry {
@@ -30,8 +30,8 @@ pub const DYNAMIC_ITERATION: Entry = Entry {
     severity: Severity::Warning,
     cause: "The program iterated over an axis whose size may vary. The loop was unrolled: the graph holds as many copies of \
             its body as the example had elements.",
-    example: "for row in x.unbind(0)? { // x: f32[B, 8]\n    total = total + row.tanh()?;\n}",
-    cure: "Write the loop over the whole axis at once (`x.tanh()?.sum(&[0], false)`), or as a traced loop.",
+    example: "for row in x.unbind() { // x: f32[B, 8]\n    total = total + row.tanh();\n}",
+    cure: "Write the loop over the whole axis at once (`x.tanh().sum_dim([0])`), or as a `scan`.",
 };
 
 pub const CAPTURED_CONSTANT: Entry = Entry {
@@ -40,7 +40,7 @@ pub const CAPTURED_CONSTANT: Entry = Entry {
     severity: Severity::Warning,
     cause: "A tensor that is neither an input nor a parameter was used. It became a constant of the graph: later changes to \
             it are not seen.",
-    example: "let mask = Tensor::from_vec([8], data)?;\ntrace(|x| x.mul(&mask), &[x])?",
+    example: "let mask = Tensor::from_vec([8], data);\ntrace(x, |x| &x * &mask)?",
     cure: "Make it an input, or name it as a parameter so that it is a weight of the module.",
 };
 
@@ -49,7 +49,7 @@ pub const DATA_CONSTRUCTOR: Entry = Entry {
     title: "constructor from data",
     severity: Severity::Warning,
     cause: "A tensor was made from host data while tracing. The data is a constant of the graph, the same at every call.",
-    example: "let scale = Tensor::from_data(&[x.numel_of_example() as f32])?;\nlet y = x.mul(&scale)?;",
+    example: "trace(x, |x| &x * Tensor::from_vec([1], vec![clock.seconds()]))?",
     cure: "Compute it from the inputs (`full`, `arange`, sizes). If it is the same for all inputs, suppress the finding.",
 };
 

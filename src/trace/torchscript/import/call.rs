@@ -100,6 +100,7 @@ impl Importer<'_> {
             path: self.place.module.clone(),
             pickled: None,
             attributes: RefCell::new(BTreeMap::new()),
+            depth: self.scopes.depth(),
         }))
     }
 

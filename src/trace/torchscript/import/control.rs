@@ -10,6 +10,7 @@ use crate::trace::torchscript::ast::Statement;
 
 use super::Importer;
 use super::assigned::{assigned, assigned_in_both};
+use super::cell::{Cell, Target};
 use super::datum::{Datum, Kind};
 use super::evaluate::Frame;
 use super::merge::{Slot, Template};
@@ -138,9 +139,10 @@ impl Importer<'_> {
             );
             if let (Some(a), Some(b)) = pair {
                 let template = self.merge(a, b, &mut slots);
-                bound.push((name.clone(), template));
+                bound.push((Target::Variable(name.clone()), template));
             }
         }
+        self.merge_cells(&then.scope, &otherwise.scope, &mut bound, &mut slots)?;
         let written = written_by(&[&then.scope, &otherwise.scope]);
         for storage in &written {
             slots.push(Slot::Storage(storage.clone()));
@@ -173,6 +175,28 @@ impl Importer<'_> {
         let region = Region::If { then, otherwise };
         let results = self.add_region(region, arguments, types);
         self.adopt(frame, bound, &slots, &results)
+    }
+
+    /// Cells that either branch changes, which must hold one value afterwards.
+    fn merge_cells(
+        &mut self,
+        then: &Scope,
+        otherwise: &Scope,
+        bound: &mut Vec<(Target, Template)>,
+        slots: &mut Vec<Slot>,
+    ) -> Result<()> {
+        for cell in changed_by(&[then, otherwise]) {
+            let [a, b] = [then, otherwise].map(|scope| content_after(scope, &cell));
+            let template = self.merge(&a, &b, slots);
+            if !template.is_whole() {
+                let what = cell.describe();
+                let message = format!("{what} holds different things after either branch");
+                let help = "a condition that depends on tensors must leave lists of one length, and values of one type";
+                return Err(Error::unsupported(message).help(help));
+            }
+            bound.push((Target::Cell(cell), template));
+        }
+        Ok(())
     }
 
     /// Values of a closed scope for the slots. What is never set there is zeros of the wanted type.
@@ -284,7 +308,7 @@ impl Importer<'_> {
     pub(super) fn adopt(
         &mut self,
         frame: &mut Frame,
-        bound: Vec<(String, Template)>,
+        bound: Vec<(Target, Template)>,
         slots: &[Slot],
         results: &[ValueId],
     ) -> Result<()> {
@@ -307,15 +331,39 @@ impl Importer<'_> {
     fn bind_templates(
         &mut self,
         frame: &mut Frame,
-        bound: Vec<(String, Template)>,
+        bound: Vec<(Target, Template)>,
         values: &[Datum],
     ) -> Result<()> {
-        for (name, template) in bound {
+        for (target, template) in bound {
             let value = self.instantiate(&template, values);
-            self.assign(frame, &name, value);
+            match target {
+                Target::Variable(name) => self.assign(frame, &name, value),
+                Target::Cell(cell) => {
+                    self.change(cell.clone())?;
+                    cell.set(value);
+                }
+            }
         }
         Ok(())
     }
+}
+
+/// Cells of the surroundings that any of the scopes changes.
+pub fn changed_by(scopes: &[&Scope]) -> Vec<Cell> {
+    let mut found: Vec<Cell> = Vec::new();
+    for (cell, _) in scopes.iter().flat_map(|scope| &scope.local.changed) {
+        if !found.iter().any(|known| known.is(cell)) {
+            found.push(cell.clone());
+        }
+    }
+    found
+}
+
+/// What a cell holds at the end of a closed scope.
+fn content_after(scope: &Scope, cell: &Cell) -> Datum {
+    let mut changed = scope.local.changed.iter();
+    let known = changed.find(|(known, _)| known.is(cell));
+    known.map_or_else(|| cell.content(), |(_, content)| content.clone())
 }
 
 /// Storages of the surroundings that any of the scopes writes.

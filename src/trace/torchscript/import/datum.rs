@@ -64,6 +64,8 @@ pub struct List {
     pub items: RefCell<Vec<Datum>>,
     /// How many regions lay around the place where it was made.
     pub depth: usize,
+    /// True if the archive holds it, so that a change would outlive the call.
+    pub is_archived: bool,
 }
 
 /// A dict that all who hold it see change.
@@ -73,6 +75,8 @@ pub struct Dict {
     pub entries: RefCell<Vec<(Datum, Datum)>>,
     /// How many regions lay around the place where it was made.
     pub depth: usize,
+    /// True if the archive holds it, so that a change would outlive the call.
+    pub is_archived: bool,
 }
 
 /// An object with attributes.
@@ -86,6 +90,8 @@ pub struct Instance {
     pub pickled: Option<Arc<Object>>,
     /// Attributes that have been read or set.
     pub attributes: RefCell<BTreeMap<String, Datum>>,
+    /// How many regions lay around the place where it was made.
+    pub depth: usize,
 }
 
 /// A local function.

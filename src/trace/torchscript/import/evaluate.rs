@@ -225,6 +225,7 @@ impl Importer<'_> {
         Ok(Datum::Dict(Rc::new(Dict {
             entries: RefCell::new(items),
             depth: self.scopes.depth(),
+            is_archived: false,
         })))
     }
 
@@ -233,6 +234,7 @@ impl Importer<'_> {
         Datum::List(Rc::new(List {
             items: RefCell::new(items),
             depth: self.scopes.depth(),
+            is_archived: false,
         }))
     }
 

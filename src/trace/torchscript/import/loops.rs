@@ -9,6 +9,8 @@ use crate::trace::torchscript::ast::{Expr, Statement};
 
 use super::Importer;
 use super::assigned::assigned;
+use super::cell::Target;
+use super::control::changed_by;
 use super::datum::{Datum, Kind};
 use super::evaluate::Frame;
 use super::merge::{Slot, Template};
@@ -113,28 +115,30 @@ impl Importer<'_> {
         let mut slots = Vec::new();
         for name in assigned(body) {
             if let Some(value) = frame.locals.get(&name) {
-                bound.push((name, carried(value, &mut slots)));
+                let template = carried(value, &mut slots);
+                bound.push((Target::Variable(name), template));
             }
         }
         loop {
-            let known = slots.len();
-            let round = self.round(frame, ends, body, &bound, &mut slots)?;
+            let known = (slots.len(), bound.len());
+            let round = self.round(frame, ends, body, &mut bound, &mut slots)?;
             if let Some((scope, outputs)) = round {
                 return self.finish_loop(frame, ends, bound, &slots, scope, &outputs);
             }
-            if slots.len() == known {
+            if (slots.len(), bound.len()) == known {
                 return Err(Error::internal("a loop does not settle"));
             }
         }
     }
 
-    /// Runs one round in a region. None if it wrote storages that were not carried; they are carried the next time.
+    /// Runs one round in a region. None if it wrote storages or changed cells that were not carried; they are carried the
+    /// next time.
     fn round(
         &mut self,
         frame: &Frame,
         ends: &Ends,
         body: &[Statement],
-        bound: &[(String, Template)],
+        bound: &mut Vec<(Target, Template)>,
         slots: &mut Vec<Slot>,
     ) -> Result<Option<(Scope, Vec<ValueId>)>> {
         let types = self.carried_types(slots)?;
@@ -142,7 +146,15 @@ impl Importer<'_> {
         let result = self.run_round(frame, ends, body, bound, slots, &types);
         let scope = self.close_scope()?;
         let outputs = result?;
-        let before = slots.len();
+        let before = (slots.len(), bound.len());
+        for cell in changed_by(&[&scope]) {
+            let is_carried =
+                |target: &Target| matches!(target, Target::Cell(known) if known.is(&cell));
+            if !bound.iter().any(|(target, _)| is_carried(target)) {
+                let template = carried(&cell.content(), slots);
+                bound.push((Target::Cell(cell), template));
+            }
+        }
         for (storage, _) in &scope.local.written {
             let is_carried = slots.iter().any(
                 |slot| matches!(slot, Slot::Storage(known) if std::rc::Rc::ptr_eq(known, storage)),
@@ -151,7 +163,7 @@ impl Importer<'_> {
                 slots.push(Slot::Storage(storage.clone()));
             }
         }
-        Ok((slots.len() == before).then_some((scope, outputs)))
+        Ok(((slots.len(), bound.len()) == before).then_some((scope, outputs)))
     }
 
     fn carried_types(&mut self, slots: &[Slot]) -> Result<Vec<TensorType>> {
@@ -177,7 +189,7 @@ impl Importer<'_> {
         frame: &Frame,
         ends: &Ends,
         body: &[Statement],
-        bound: &[(String, Template)],
+        bound: &[(Target, Template)],
         slots: &[Slot],
         types: &[TensorType],
     ) -> Result<Vec<ValueId>> {
@@ -190,7 +202,10 @@ impl Importer<'_> {
             let is_made_of =
                 |template: &Template| matches!(template, Template::Result(at) if *at == index);
             let variable = bound.iter().find(|(_, template)| is_made_of(template));
-            let name = variable.map_or("carried", |(name, _)| name.as_str());
+            let name = match variable {
+                Some((Target::Variable(name), _)) => name.as_str(),
+                _ => "carried",
+            };
             results.push(self.scopes.body_input(name, ty.clone()));
         }
         self.adopt(&mut frame, bound.to_vec(), slots, &results)?;
@@ -205,20 +220,20 @@ impl Importer<'_> {
         };
         let mut outputs = vec![self.slot_value(&again, None)?];
         let values = self.after_round(&frame, bound, slots)?;
-        for (value, ty) in values.iter().zip(types) {
-            let id = match value {
-                Some(value) => self.slot_value(value, Some(ty))?,
-                None => continue,
-            };
-            let found = self.builder().ty(id);
-            self.require_same_type(ty, &found)?;
-            outputs.push(id);
-        }
-        for slot in slots {
-            if let Slot::Storage(storage) = slot {
-                let value = self.storage_value(storage)?;
-                outputs.push(self.scopes.captured(value)?);
-            }
+        for ((slot, value), ty) in slots.iter().zip(&values).zip(types) {
+            outputs.push(match (slot, value) {
+                (Slot::Storage(storage), _) => {
+                    let value = self.storage_value(storage)?;
+                    self.scopes.captured(value)?
+                }
+                (Slot::Value(..), Some(value)) => {
+                    let id = self.slot_value(value, Some(ty))?;
+                    let found = self.builder().ty(id);
+                    self.require_same_type(ty, &found)?;
+                    id
+                }
+                _ => return Err(Error::internal("what a loop carries has no value")),
+            });
         }
         Ok(outputs)
     }
@@ -227,16 +242,18 @@ impl Importer<'_> {
     fn after_round(
         &mut self,
         frame: &Frame,
-        bound: &[(String, Template)],
+        bound: &[(Target, Template)],
         slots: &[Slot],
     ) -> Result<Vec<Option<Datum>>> {
         let mut values: Vec<Option<Datum>> = vec![None; slots.len()];
-        for (name, template) in bound {
-            let Some(value) = frame.locals.get(name) else {
-                continue;
+        for (target, template) in bound {
+            let (what, value) = match target {
+                Target::Variable(name) => (name.clone(), frame.locals.get(name).cloned()),
+                Target::Cell(cell) => (cell.describe(), Some(cell.content())),
             };
-            if !fill(template, value, &mut values) {
-                let message = format!("a loop on tensors that changes the structure of {name}");
+            let Some(value) = value else { continue };
+            if !fill(template, &value, &mut values) {
+                let message = format!("a loop on tensors that changes the structure of {what}");
                 let help = "lists that grow within such a loop are not supported";
                 return Err(Error::unsupported(message).help(help));
             }
@@ -248,7 +265,7 @@ impl Importer<'_> {
         &mut self,
         frame: &mut Frame,
         ends: &Ends,
-        bound: Vec<(String, Template)>,
+        bound: Vec<(Target, Template)>,
         slots: &[Slot],
         scope: Scope,
         outputs: &[ValueId],

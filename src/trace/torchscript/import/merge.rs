@@ -25,6 +25,18 @@ pub enum Template {
     NamedTuple(Rc<str>, Vec<(String, Template)>),
 }
 
+impl Template {
+    /// True if every part of it may be used.
+    pub fn is_whole(&self) -> bool {
+        match self {
+            Template::Same(value) => !matches!(value, Datum::Uninitialized),
+            Template::Result(_) => true,
+            Template::Tuple(items) | Template::List(items) => items.iter().all(Template::is_whole),
+            Template::NamedTuple(_, fields) => fields.iter().all(|(_, field)| field.is_whole()),
+        }
+    }
+}
+
 /// A result of a region.
 #[derive(Clone, Debug)]
 pub enum Slot {

@@ -8,6 +8,7 @@
 mod assigned;
 mod builtins;
 mod call;
+mod cell;
 mod control;
 mod datum;
 mod evaluate;
@@ -32,6 +33,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::aten::Generator;
 use crate::error::{Error, Place, Result};
 use crate::ir::{Graph, Module, State, Tree, ValueId};
 use crate::trace::calls::Calls;
@@ -62,6 +64,9 @@ pub fn import(archive: &Archive, options: &ImportOptions) -> Result<Module> {
     for entry in entries {
         let importer = Importer::new(archive, entry, options, &mut shared);
         module.graphs.push(importer.run(entry)?);
+    }
+    for graph in &mut module.graphs {
+        shared.read_states(graph, &options.states);
     }
     let used = module.graphs.iter().flat_map(Graph::weights);
     let used = used.map(|(name, _)| name);
@@ -112,6 +117,8 @@ struct Importer<'a> {
     statements: usize,
     /// Iterations of loops that were unrolled.
     unrolled: usize,
+    /// Seed and counters for the calls that draw random numbers.
+    generator: Generator,
 }
 
 impl<'a> Importer<'a> {
@@ -137,6 +144,7 @@ impl<'a> Importer<'a> {
             raised: false,
             statements: 0,
             unrolled: 0,
+            generator: Generator::default(),
         }
     }
 

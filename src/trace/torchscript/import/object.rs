@@ -14,6 +14,7 @@ use crate::trace::torchscript::storage::TensorRecord;
 use crate::trace::torchscript::value::{Object, Pickled};
 
 use super::Importer;
+use super::cell::Cell;
 use super::datum::{Datum, Dict, Instance, List};
 use super::number::Number;
 use super::tensor::{HostNumber, Origin, TensorRef};
@@ -34,6 +35,7 @@ impl Importer<'_> {
                 path: path.to_string(),
                 pickled: Some(object.clone()),
                 attributes: RefCell::new(BTreeMap::new()),
+                depth: 0,
             })
         };
         self.objects.entry(address).or_insert_with(make).clone()
@@ -58,7 +60,11 @@ impl Importer<'_> {
         }
     }
 
-    fn instance_attribute(&mut self, instance: &Rc<Instance>, name: &str) -> Result<Datum> {
+    pub(super) fn instance_attribute(
+        &mut self,
+        instance: &Rc<Instance>,
+        name: &str,
+    ) -> Result<Datum> {
         if let Some(known) = instance.attributes.borrow().get(name) {
             return Ok(known.clone());
         }
@@ -97,7 +103,7 @@ impl Importer<'_> {
             Pickled::Tuple(items) => Datum::tuple(self.unpickled_items(items, path)?),
             Pickled::List(list) => {
                 let items = self.unpickled_items(&list.items, path)?;
-                self.outermost_list(items)
+                self.outermost_list(items, true)
             }
             Pickled::Dict(dict) => self.unpickled_dict(&dict.entries, path)?,
             Pickled::Tensor(record) => Datum::Tensor(self.weight(record, path)?),
@@ -126,14 +132,16 @@ impl Importer<'_> {
         Ok(Datum::Dict(Rc::new(Dict {
             entries: RefCell::new(items),
             depth: 0,
+            is_archived: true,
         })))
     }
 
     /// A list that is older than every region.
-    pub(super) fn outermost_list(&self, items: Vec<Datum>) -> Datum {
+    pub(super) fn outermost_list(&self, items: Vec<Datum>, is_archived: bool) -> Datum {
         Datum::List(Rc::new(List {
             items: RefCell::new(items),
             depth: 0,
+            is_archived,
         }))
     }
 
@@ -197,6 +205,7 @@ impl Importer<'_> {
         match object {
             Datum::Unknown => Ok(()),
             Datum::Object(instance) if instance.pickled.is_none() => {
+                self.change(Cell::Attribute(instance.clone(), name.to_string()))?;
                 let mut attributes = instance.attributes.borrow_mut();
                 attributes.insert(name.to_string(), value);
                 Ok(())
@@ -233,6 +242,7 @@ impl Importer<'_> {
             path: String::new(),
             pickled: None,
             attributes: RefCell::new(attributes),
+            depth: 0,
         }))))
     }
 

@@ -57,9 +57,10 @@ impl Importer<'_> {
     fn call_operator(
         &mut self,
         operator: &'static Operator,
-        converted: Vec<Argument>,
+        mut converted: Vec<Argument>,
         arguments: &Arguments,
     ) -> Result<Datum> {
+        operator.seed(&mut converted, &mut self.generator);
         let builder = self.builder();
         let results = operator.call(&builder, converted.clone())?;
         let ids: Vec<ValueId> = results.into_iter().map(|value| value.id()).collect();

@@ -8,6 +8,8 @@ use crate::ir::{Builder, ValueId};
 use crate::trace::scopes;
 
 use super::Importer;
+use super::cell::Cell;
+use super::datum::Datum;
 use super::tensor::{Storage, StorageState};
 
 /// A graph, or the body of a region.
@@ -18,6 +20,8 @@ pub type Scope = scopes::Scope<Local>;
 pub struct Local {
     /// Storages of scopes around it that were written in it, with what they held before.
     pub written: Vec<(Rc<Storage>, StorageState)>,
+    /// Cells of scopes around it that were changed in it, with what they held before.
+    pub changed: Vec<(Cell, Datum)>,
     /// Results of nodes that bear no name of the user's yet.
     pub unnamed: HashSet<ValueId>,
 }
@@ -39,23 +43,27 @@ impl Importer<'_> {
         self.scopes.innermost().builder.set_place(&self.place);
     }
 
-    /// Closes the body of a region; storages around it hold again what they held before.
+    /// Closes the body of a region; storages and cells around it hold again what they held before.
     pub(super) fn close_scope(&mut self) -> Result<Scope> {
         let mut scope = self.scopes.close()?;
-        exchange(&mut scope.local.written);
+        exchange(&mut scope.local);
         Ok(scope)
     }
 
     /// Goes on with the body of a region that was closed.
     pub(super) fn reopen_scope(&mut self, mut scope: Scope) {
-        exchange(&mut scope.local.written);
+        exchange(&mut scope.local);
         self.scopes.reopen(scope);
     }
 }
 
-/// Exchanges what storages hold with what is kept for them.
-fn exchange(written: &mut [(Rc<Storage>, StorageState)]) {
-    for (storage, state) in written.iter_mut().rev() {
+/// Exchanges what storages and cells hold with what is kept for them.
+fn exchange(local: &mut Local) {
+    for (cell, content) in local.changed.iter_mut().rev() {
+        let held = cell.content();
+        cell.set(std::mem::replace(content, held));
+    }
+    for (storage, state) in local.written.iter_mut().rev() {
         let mut held = storage.state.borrow_mut();
         std::mem::swap(&mut *held, state);
         // Values cached for either content must not be taken for the other's.

@@ -106,7 +106,7 @@ impl<'a> Importer<'a> {
             InputSpec::Tuple(items) => self.input_tuple(name, ty, items, sizes)?,
             InputSpec::List(items) => {
                 let (data, trees) = self.input_items(name, items, sizes)?;
-                (self.outermost_list(data), Tree::List(trees))
+                (self.outermost_list(data, false), Tree::List(trees))
             }
             InputSpec::Dict(entries) => {
                 let (mut data, mut trees) = (Vec::new(), Vec::new());
@@ -119,6 +119,7 @@ impl<'a> Importer<'a> {
                 let dict = Dict {
                     entries: RefCell::new(data),
                     depth: 0,
+                    is_archived: false,
                 };
                 (Datum::Dict(Rc::new(dict)), Tree::Dict(trees))
             }

@@ -1,19 +1,22 @@
-//! Attributes that methods change: states, which a graph reads as inputs and leaves as outputs.
+//! Attributes that methods set and weights that they write: states, which a graph reads as inputs and leaves as outputs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::error::{Error, Result};
-use crate::ir::{Constant, Input, State, Tree, ValueId};
+use crate::ir::{Constant, Graph, Input, State, Tree, ValueId};
 use crate::scalar::Scalar;
 use crate::trace::torchscript::ast::Type;
 use crate::trace::torchscript::value::Pickled;
 
-use super::Importer;
 use super::assigned::attributes_set;
+use super::cell::Cell;
 use super::datum::{Datum, Instance};
 use super::object::join;
+use super::options::InputSpec;
 use super::signature::spec_of;
+use super::tensor::{Origin, Storage};
+use super::{Importer, Shared};
 
 /// The states of one graph.
 #[derive(Default)]
@@ -81,23 +84,22 @@ impl Importer<'_> {
             .and_then(|object| object.get(name));
         let is_state = self.is_state(instance, name)?
             && before.is_some_and(|before| self.declare_state(&path, before));
-        if !is_state || self.scopes.depth() > 0 {
-            let help = match is_state {
-                true => {
-                    "states can be changed where it does not depend on tensors whether they are"
-                }
-                false => {
-                    "states are attributes that hold tensors, numbers, strings, tuples and lists"
-                }
-            };
+        if !is_state {
+            let help =
+                "states are attributes that hold tensors, numbers, strings, tuples and lists";
             let message = format!("the module changes its attribute {path}");
             self.unsupported(Error::unsupported(message).help(help));
         } else if !self.states.set.iter().any(|(known, ..)| *known == path) {
             let set = (path, instance.clone(), name.to_string());
             self.states.set.push(set);
         }
-        let mut attributes = instance.attributes.borrow_mut();
-        attributes.insert(name.to_string(), value);
+        if self.scopes.depth() > 0 {
+            // Where it is not set, it stays as it was before.
+            self.instance_attribute(instance, name)?;
+        }
+        let cell = Cell::Attribute(instance.clone(), name.to_string());
+        self.change(cell.clone())?;
+        cell.set(value);
         Ok(())
     }
 
@@ -141,10 +143,61 @@ impl Importer<'_> {
                 writes.push((read.name.clone(), self.output_tree(value, outputs)?));
             }
         }
+        for (name, storage) in self.written_weights() {
+            let value = self.storage_value(&storage)?;
+            outputs.push(self.scopes.captured(value)?);
+            writes.push((name.clone(), Tree::Tensor(outputs.len() - 1)));
+            self.shared.declare_weight(&name);
+        }
         let reads = states.read.into_iter().map(|(read, _)| read).collect();
         let writes = writes.into_iter();
         let writes = writes.map(|(name, tree)| Input { name, tree });
         Ok((reads, writes.collect()))
+    }
+}
+
+impl Importer<'_> {
+    /// Weights that were written in place, by name.
+    fn written_weights(&self) -> BTreeMap<String, Rc<Storage>> {
+        let storages = self.tensors.values().map(|tensor| &tensor.storage);
+        let written = storages.filter(|storage| storage.state.borrow().version > 0);
+        let named = written.filter_map(|storage| match &storage.origin {
+            Origin::Weight(name) => Some((name.clone(), storage.clone())),
+            Origin::Local => None,
+        });
+        named.collect()
+    }
+}
+
+impl Shared {
+    /// A weight that is written is a state of its own name.
+    pub(super) fn declare_weight(&mut self, name: &str) {
+        if !self.states.iter().any(|state| state.name == name) {
+            self.states.push(State {
+                name: name.to_string(),
+                initial: Tree::Tensor(0),
+                weights: vec![name.to_string()],
+            });
+        }
+    }
+
+    /// What is a state to one method is a state to all: weights of the graph become inputs where some method writes them.
+    pub(super) fn read_states(&mut self, graph: &mut Graph, known: &BTreeMap<String, InputSpec>) {
+        let is_state = |name: &str| {
+            let mut states = self.states.iter();
+            known.contains_key(name) || states.any(|state| state.name == name)
+        };
+        let weights = graph.weights_read().into_iter();
+        let read: Vec<(String, ValueId)> = weights
+            .filter(|(name, _)| is_state(name))
+            .map(|(name, id)| (name.to_string(), id))
+            .collect();
+        for (name, id) in read {
+            self.declare_weight(&name);
+            graph.make_input(id);
+            let tree = Tree::Tensor(graph.inputs.len() - 1);
+            graph.reads.push(Input { name, tree });
+        }
     }
 }
 

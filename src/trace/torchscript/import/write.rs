@@ -10,7 +10,7 @@ use super::Importer;
 use super::call::Arguments;
 use super::datum::Datum;
 use super::number::Number;
-use super::tensor::{Origin, Storage, TensorRef, View, replay_view};
+use super::tensor::{Storage, TensorRef, View, replay_view};
 use super::view::put_back;
 
 impl Importer<'_> {
@@ -60,13 +60,6 @@ impl Importer<'_> {
 
     /// Makes a tensor's elements those of another, converted and repeated as needed. All views of its storage see it.
     pub(super) fn write(&mut self, target: &TensorRef, source: &TensorRef) -> Result<()> {
-        if let Origin::Weight(name) = &target.storage.origin {
-            let message = format!("the model writes to its weight {name}");
-            let help =
-                "state that survives from call to call is not supported: pass it in and return it";
-            self.unsupported(Error::unsupported(message).help(help));
-            return Ok(());
-        }
         let ty = self.ty(target)?;
         let source = self.read(source)?;
         let builder = self.builder();

@@ -9,6 +9,7 @@ use crate::symbols::Symbols;
 use super::string::check_length;
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
+use crate::trace::torchscript::import::cell::Cell;
 use crate::trace::torchscript::import::datum::{Datum, Dict, List};
 use crate::trace::torchscript::import::number::{self, Number};
 
@@ -78,11 +79,7 @@ impl Importer<'_> {
 
     fn on_list(&mut self, name: &str, list: &Rc<List>, rest: &[Datum]) -> Result<Option<Datum>> {
         if CHANGES.contains(&name) {
-            if list.depth < self.scopes.depth() {
-                let message =
-                    "a list is changed within a condition or loop that depends on tensors";
-                return Err(Error::unsupported(message));
-            }
+            self.change(Cell::List(list.clone()))?;
             return self.change_list(name, list, rest);
         }
         let items = list.items.borrow().clone();
@@ -267,11 +264,7 @@ impl Importer<'_> {
 
     fn on_dict(&mut self, name: &str, dict: &Rc<Dict>, rest: &[Datum]) -> Result<Option<Datum>> {
         if DICT_CHANGES.contains(&name) {
-            if dict.depth < self.scopes.depth() {
-                let message =
-                    "a dict is changed within a condition or loop that depends on tensors";
-                return Err(Error::unsupported(message));
-            }
+            self.change(Cell::Dict(dict.clone()))?;
             return self.change_dict(name, dict, rest);
         }
         let entries = dict.entries.borrow().clone();
@@ -287,6 +280,7 @@ impl Importer<'_> {
             ("copy" | "dict", _) => Datum::Dict(Rc::new(Dict {
                 entries: RefCell::new(entries),
                 depth: self.scopes.depth(),
+                is_archived: false,
             })),
             ("__contains__", [key]) => Datum::bool(self.lookup(dict, key)?.is_some()),
             ("__getitem__", [key]) => self.subscript(&Datum::Dict(dict.clone()), key)?,

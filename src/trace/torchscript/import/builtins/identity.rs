@@ -28,13 +28,7 @@ impl Importer<'_> {
             ("contiguous", _) => self.copy(tensor).map(Some),
             ("dropout" | "feature_dropout" | "alpha_dropout" | "feature_alpha_dropout", _)
             | ("dropout_" | "feature_dropout_" | "alpha_dropout_", _) => match rest {
-                [_, Datum::Number(Number::Bool(true)), ..] => {
-                    let message = "dropout in training mode";
-                    let help = "call model.eval() before tracing";
-                    Ok(Some(
-                        self.unsupported(Error::unsupported(message).help(help)),
-                    ))
-                }
+                [_, Datum::Number(Number::Bool(true)), ..] => Ok(None),
                 _ => same(),
             },
             ("expand_as", [Datum::Tensor(other)]) => self

@@ -1,0 +1,138 @@
+//! Layers that draw random numbers in training and are plain functions otherwise.
+
+use super::activation::leaky;
+use super::philox::Philox;
+use super::{Args, Composite};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+use crate::shape::Shape;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &["aten::dropout(Tensor input, float p, bool train) -> Tensor"],
+        |a| {
+            let x = a.tensor("input");
+            if drops(a) { dropped(a, x, a.float("p")) } else { Ok(x) }
+        },
+        &["f32[B, 3], 0.5, False", "f32[B, 3], 0.0, True", "f16[B, 3], 0.25, True", "f32[3], 1.0, True"],
+    )
+    .random(drops),
+    Composite::one(
+        &["aten::feature_dropout(Tensor input, float p, bool train) -> Tensor"],
+        |a| {
+            let x = a.tensor("input");
+            if !drops(a) {
+                return Ok(x);
+            }
+            let p = probability(a.float("p"))?;
+            Ok(x * (kept(a, p, features(x)?).to(x.dtype()) * scale(p)))
+        },
+        &["f32[B, 3], 0.5, False", "f32[B, 3, 4], 0.5, True"],
+    )
+    .random(drops),
+    Composite::one(
+        &["aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor"],
+        |a| alpha_dropout(a, |x| Ok(x.shape())),
+        &["f32[B, 3], 0.5, False", "f32[B, 3, 4], 0.5, True"],
+    )
+    .random(drops),
+    Composite::one(
+        &["aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor"],
+        |a| alpha_dropout(a, features),
+        &["f32[B, 3], 0.5, False", "f32[B, 3, 4], 0.5, True"],
+    )
+    .random(drops),
+    Composite::many(
+        &["aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"],
+        |a| {
+            let (x, p) = (a.tensor("input"), probability(a.float("p"))?);
+            if !native_drops(a) {
+                return Ok(vec![x, a.builder().full(DType::Bool, x.shape(), true)]);
+            }
+            let mask = kept(a, p, x.shape());
+            Ok(vec![x * mask.to(x.dtype()) * scale(p), mask])
+        },
+        &["f32[B, 3], 0.5, False", "f32[B, 3], 0.5, None", "f32[B, 3], 0.5, True"],
+    )
+    .random(native_drops),
+    Composite::one(
+        &[
+            "aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
+            "aten::rrelu_with_noise(Tensor self, Tensor noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
+        ],
+        rrelu,
+        &["f32[B, 3]", "rrelu_with_noise: f32[3], f32[3]", "f32[B, 3], training=True"],
+    )
+    .random(|a| a.bool("training")),
+];
+
+fn drops(a: &Args) -> bool {
+    a.bool("train") && a.float("p") != 0.0
+}
+
+/// Training is the default.
+fn native_drops(a: &Args) -> bool {
+    (a.is_none("train") || a.bool("train")) && a.float("p") != 0.0
+}
+
+fn probability(p: f64) -> Result<f64> {
+    let complaint = || Error::operator(format!("a probability of {p}"));
+    (0.0..=1.0).contains(&p).then_some(p).ok_or_else(complaint)
+}
+
+/// What remaining elements are multiplied by, so that the mean stays.
+fn scale(p: f64) -> f64 {
+    if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) }
+}
+
+/// True for the elements that stay.
+fn kept<'g>(a: &Args<'g>, p: f64, shape: Shape) -> Value<'g> {
+    Philox::of(a).uniform(DType::F32, shape).lt(1.0 - p)
+}
+
+/// Elements at random 0, the others larger so that the mean stays.
+pub(super) fn dropped<'g>(a: &Args<'g>, x: Value<'g>, p: f64) -> Result<Value<'g>> {
+    let p = probability(p)?;
+    Ok(x * (kept(a, p, x.shape()).to(x.dtype()) * scale(p)))
+}
+
+/// One element for each channel of each sample.
+fn features(x: Value) -> Result<Shape> {
+    if x.rank() < 2 {
+        return Err(Error::operator(
+            "dropout of features wants a batch of channels",
+        ));
+    }
+    let sizes = x.shape().into_iter().enumerate();
+    Ok(sizes
+        .map(|(axis, size)| if axis < 2 { size } else { Dim::ONE })
+        .collect())
+}
+
+/// Elements at random the value that SELU saturates at; then mean and variance are restored.
+fn alpha_dropout<'g>(a: &Args<'g>, shape: fn(Value<'g>) -> Result<Shape>) -> Result<Value<'g>> {
+    const ALPHA: f64 = 1.7580993408473766;
+    let (x, p) = (a.tensor("input"), probability(a.float("p"))?);
+    if !drops(a) {
+        return Ok(x);
+    }
+    let noise = kept(a, p, shape(x)?).to(x.dtype());
+    if p == 1.0 {
+        return Ok(x * noise);
+    }
+    let slope = 1.0 / ((ALPHA * ALPHA * p + 1.0) * (1.0 - p)).sqrt();
+    let shift = (noise - 1.0) * (ALPHA * slope) + ALPHA * slope * p;
+    Ok(x * (noise * slope) + shift)
+}
+
+/// Slopes are drawn in training; otherwise the mean of the bounds is the slope.
+fn rrelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let (x, low, high) = (a.tensor("self"), a.float("lower"), a.float("upper"));
+    if !a.bool("training") {
+        return Ok(leaky(x, (low + high) / 2.0));
+    }
+    let slopes = Philox::of(a).uniform(x.to_compute().dtype(), x.shape()) * (high - low) + low;
+    Ok(x.le(0.0).where_(x * slopes.to(x.dtype()), x))
+}

@@ -1,0 +1,212 @@
+//! Random bits that are a function of a seed, a call's counter and an element's index: Philox 4x32-10 (Salmon, Moraes, Dror
+//! and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011), in integer primitives that give the same bits everywhere.
+//!
+//! The layout is that of PyTorch's generator on CUDA devices for tensors of up to one element for each thread: the seed is
+//! the key, the call's counter the low words of the Philox counter, the element's index the high words; an element uses the
+//! first word that comes out.
+
+use std::f64::consts::PI;
+
+use crate::dtype::DType;
+use crate::ir::{Argument, Builder, Value};
+use crate::op::BinaryFunction;
+use crate::scalar::Scalar;
+use crate::shape::Shape;
+
+use super::{Args, Operator};
+
+const ROUNDS: usize = 10;
+const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+/// What the words of the key grow by from round to round.
+const STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+
+/// The state from which calls draw: each call that draws takes the next counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Generator {
+    /// Tells sequences apart.
+    pub seed: u64,
+    /// Counter of the next call.
+    pub counter: u64,
+}
+
+impl Generator {
+    /// A sequence from its beginning.
+    pub const fn new(seed: u64) -> Generator {
+        Generator { seed, counter: 0 }
+    }
+}
+
+impl Operator {
+    /// True if a call with these arguments draws random numbers: dropout does so in training only.
+    pub fn draws(&'static self, arguments: &[Argument]) -> bool {
+        let builder = Builder::new("draws");
+        let draws = self.row.draws;
+        draws.is_some_and(|draws| draws(&Args::new(&builder, self, arguments)))
+    }
+
+    /// Gives a call that draws the generator's seed and next counter, unless it has a seed.
+    pub fn seed(&'static self, arguments: &mut [Argument], generator: &mut Generator) {
+        let places = [SEED, COUNTER].map(|name| self.schema.position(name));
+        let [Some(seed), Some(counter)] = places else {
+            return;
+        };
+        let is_open = matches!(arguments.get(seed), Some(Argument::None));
+        if !is_open || !self.draws(arguments) {
+            return;
+        }
+        let numbers = [(seed, generator.seed), (counter, generator.counter)];
+        for (place, number) in numbers {
+            if let Some(slot) = arguments.get_mut(place) {
+                *slot = Argument::Number(Scalar::Int(number.cast_signed()));
+            }
+        }
+        generator.counter = generator.counter.wrapping_add(1);
+    }
+}
+
+/// The parameters that rows which draw have behind those of PyTorch.
+pub(super) const SEED: &str = "seed";
+pub(super) const COUNTER: &str = "counter";
+
+/// The random bits of one call.
+pub(super) struct Philox<'g> {
+    builder: &'g Builder,
+    seed: u64,
+    counter: u64,
+}
+
+impl<'g> Philox<'g> {
+    /// The bits of a call with its seed and counter, which are 0 unless they are given.
+    pub fn of(a: &Args<'g>) -> Philox<'g> {
+        let word = |name| a.optional_int(name).unwrap_or(0).cast_unsigned();
+        Philox {
+            builder: a.builder(),
+            seed: word(SEED),
+            counter: word(COUNTER),
+        }
+    }
+
+    /// Four words for each element.
+    fn words(&self, shape: Shape) -> [Value<'g>; 4] {
+        let word = |word: u64| {
+            self.builder
+                .full(DType::I32, shape.clone(), signed(word as u32))
+        };
+        let count = crate::dim::Dim::product(&shape);
+        let index = self.builder.iota(DType::I32, vec![count], 0);
+        let low = [word(self.counter), word(self.counter >> 32)];
+        let counter = [low[0], low[1], index.reshape(shape.clone()), word(0)];
+        philox(counter, [self.seed as u32, (self.seed >> 32) as u32])
+    }
+
+    /// The first word of each element.
+    pub fn bits(&self, shape: Shape) -> Value<'g> {
+        self.words(shape)[0]
+    }
+
+    /// Numbers from 0 to below 1 with as many random bits as the type has digits.
+    pub fn uniform(&self, dtype: DType, shape: Shape) -> Value<'g> {
+        let [first, second, ..] = self.words(shape);
+        if dtype == DType::F64 {
+            let high = leading(first, 27, DType::F64) * (1i64 << 26) as f64;
+            return (high + leading(second, 26, DType::F64)) * 2f64.powi(-53);
+        }
+        let digits = match dtype {
+            DType::F16 => 11,
+            DType::BF16 => 8,
+            _ => 24,
+        };
+        (leading(first, digits, DType::F32) * 2f64.powi(-digits)).to(dtype)
+    }
+
+    /// Numbers from above 0 to 1, in single or double precision.
+    pub fn positive(&self, dtype: DType, shape: Shape) -> Value<'g> {
+        centred(self.words(shape)[0], dtype)
+    }
+
+    /// Normally distributed numbers by Box and Muller's transform, in single or double precision.
+    pub fn normal(&self, dtype: DType, shape: Shape) -> Value<'g> {
+        let [first, second, ..] = self.words(shape);
+        let radius = (centred(first, dtype).log() * -2.0).sqrt();
+        radius * (centred(second, dtype) * (2.0 * PI)).sin()
+    }
+}
+
+/// The middle of the interval that the leading bits of a word stand for, between 0 and 1; never 0.
+fn centred(word: Value, dtype: DType) -> Value {
+    leading(word, 24, dtype) * 2f64.powi(-24) + 2f64.powi(-25)
+}
+
+/// The leading bits of a word as a number.
+fn leading(word: Value, bits: i32, dtype: DType) -> Value {
+    let shifted = word.bitwise_right_shift(i64::from(32 - bits));
+    shifted.bitwise_and((1i64 << bits) - 1).to(dtype)
+}
+
+/// A word as `i32` holds it.
+fn signed(word: u32) -> Scalar {
+    Scalar::Int(i64::from(word.cast_signed()))
+}
+
+/// The block of a counter under a key.
+fn philox<'g>(mut counter: [Value<'g>; 4], mut key: [u32; 2]) -> [Value<'g>; 4] {
+    for _ in 0..ROUNDS {
+        let [a, b, c, d] = counter;
+        let [first, second] = MULTIPLIERS.map(signed);
+        counter = [
+            mul_high(c, second)
+                .bitwise_xor(b)
+                .bitwise_xor(signed(key[0])),
+            c * second,
+            mul_high(a, first)
+                .bitwise_xor(d)
+                .bitwise_xor(signed(key[1])),
+            a * first,
+        ];
+        key = [0, 1].map(|word| key[word].wrapping_add(STEPS[word]));
+    }
+    counter
+}
+
+/// The high word of the product of two words.
+pub(super) fn mul_high(word: Value, factor: Scalar) -> Value {
+    word.combine(BinaryFunction::MulHigh, factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interp;
+    use crate::ir::Weights;
+
+    /// Known answers that the authors publish (Random123, `kat_vectors`).
+    #[test]
+    fn blocks_are_those_of_the_authors() {
+        let cases: [([u32; 4], [u32; 2], [u32; 4]); 3] = [
+            (
+                [0; 4],
+                [0; 2],
+                [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8],
+            ),
+            (
+                [!0; 4],
+                [!0; 2],
+                [0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd],
+            ),
+            (
+                [0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344],
+                [0xa4093822, 0x299f31d0],
+                [0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1],
+            ),
+        ];
+        for (counter, key, wanted) in cases {
+            let builder = Builder::new("block");
+            let words = counter.map(|word| builder.full(DType::I32, Shape::new(), signed(word)));
+            let results = philox(words, key).map(|word| word.id());
+            let graph = builder.finish(&results, Vec::new(), None).unwrap();
+            let found = interp::run(&graph, &Weights::new(), &[]).unwrap();
+            let found: Vec<u32> = found.iter().map(|word| word.to_i64()[0] as u32).collect();
+            assert_eq!(found, wanted);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! `onionskin prepare`: a graph for quantisers and other tools.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::activity::Activity;
+use super::import::import;
+use super::inputs::{Inputs, arguments};
+use super::{Outcome, json_failed, output};
+use crate::error::{Error, Result};
+use crate::item::Item;
+use crate::scalar::Scalar;
+use crate::trace::prepare::{PrepareOptions, Prepared, Report, prepare};
+
+/// Prepare a graph for quantisers and other tools: unique names by module, an instance for each call of a module.
+#[derive(Args)]
+pub(super) struct Prepare {
+    /// A TorchScript archive or a JSON graph.
+    model: PathBuf,
+    /// The JSON file to write; by default the model's name with .prepared.json.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    example: Inputs,
+    /// A tensor file with all arguments, on which the results are compared; by default they are made up.
+    #[arg(long = "inputs", value_name = "FILE", conflicts_with_all = ["files", "images", "shapes"])]
+    all: Option<PathBuf>,
+    /// Leave a module whole, as one node; may be repeated.
+    #[arg(long = "leaf", value_name = "PATH")]
+    leaves: Vec<String>,
+    /// Fix an argument to a number, true or false, and leave out the branches that are not taken then; may be repeated.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
+    fixed: Vec<(String, Scalar)>,
+    /// Give every instance of a module that is called several times parameters of its own.
+    #[arg(long)]
+    copy_parameters: bool,
+    /// Write the report to a file: JSON if it is called so, else text.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_setting(text: &str) -> Result<(String, Scalar), String> {
+    let (name, value) = text.split_once('=').ok_or("this is not NAME=VALUE")?;
+    let number = match value {
+        "true" => Scalar::Bool(true),
+        "false" => Scalar::Bool(false),
+        _ => match (value.parse(), value.parse()) {
+            (Ok(integer), _) => Scalar::Int(integer),
+            (_, Ok(number)) => Scalar::Float(number),
+            _ => return Err(format!("{value} is no number, true or false")),
+        },
+    };
+    Ok((name.to_string(), number))
+}
+
+impl Prepare {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let activity = Activity::new(self.json);
+        let module = import(&self.model, &self.example, &activity)?;
+        activity.step("preparing the graph, and comparing the results");
+        let options = PrepareOptions {
+            leaves: self.leaves.clone(),
+            fixed: self.fixed.clone(),
+            copy_parameters: self.copy_parameters,
+            inputs: self.inputs()?,
+        };
+        let Prepared { module, report } = prepare(&module, &options)?;
+        let path = self.output.clone();
+        let path = path.unwrap_or_else(|| self.model.with_extension("prepared.json"));
+        module.save(&path)?;
+        drop(activity);
+        if let Some(path) = &self.report {
+            write(path, &report)?;
+        }
+        if self.json {
+            output::line(&json(&report)?);
+        } else {
+            output::line(report.to_string().trim_end());
+            output::line(&format!("{} is written", path.display()));
+        }
+        Ok(Outcome::Yes)
+    }
+
+    fn inputs(&self) -> Result<Vec<Item>> {
+        match &self.all {
+            Some(path) => arguments(path),
+            None => self.example.read(),
+        }
+    }
+}
+
+fn json(report: &Report) -> Result<String> {
+    serde_json::to_string(report).map_err(json_failed)
+}
+
+fn write(path: &Path, report: &Report) -> Result<()> {
+    let is_json = path
+        .extension()
+        .is_some_and(|extension| extension == "json");
+    let text = if is_json {
+        json(report)? + "\n"
+    } else {
+        report.to_string()
+    };
+    std::fs::write(path, text).map_err(|error| Error::io(path, error))
+}

@@ -1,0 +1,109 @@
+use crate::aten;
+use crate::dim::{Bindings, Dim};
+use crate::error::Result;
+use crate::interp;
+use crate::ir::rewrite::{Replay, everywhere, replay};
+use crate::ir::{Argument, Graph, Node, Op, Region, Value, ValueId};
+use crate::op::Primitive;
+use crate::shape::TensorType;
+use crate::tensor::Tensor;
+
+use super::constant::{evaluate, known_in, taken, uniform};
+
+/// Values of more elements are not computed here.
+const LARGEST: i64 = 4096;
+
+/// Computes operators of repeated numbers, as far as their results are repeated numbers again, and leaves of each condition
+/// that is known the branch that is taken. Calls stay calls, other than in `fold`.
+pub fn specialize(graph: &Graph) -> Result<Graph> {
+    everywhere(graph, &mut |graph| {
+        replay(graph, |replay, node| {
+            if let Op::Region(region) = &node.op
+                && let Region::If { then, otherwise } = &**region
+            {
+                return branch(replay, node, then, otherwise);
+            }
+            match computed(replay, node) {
+                Some(results) => Ok(results),
+                None => replay.copy(node),
+            }
+        })
+    })
+}
+
+fn branch<'g>(
+    replay: &mut Replay<'_, 'g>,
+    node: &Node,
+    then: &Graph,
+    otherwise: &Graph,
+) -> Result<Vec<Value<'g>>> {
+    let arguments = replay.arguments(node);
+    let Some((condition, inputs)) = arguments.split_first() else {
+        return replay.copy(node);
+    };
+    match taken(replay.builder, condition, then, otherwise) {
+        Some(taken) => replay.inline(taken, inputs),
+        None => replay.copy(node),
+    }
+}
+
+/// The results of a node as repeated numbers.
+fn computed<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> Option<Vec<Value<'g>>> {
+    let types: Vec<&TensorType> = node.results.iter().map(|id| replay.graph.ty(*id)).collect();
+    if !types.iter().all(|ty| is_small(ty)) {
+        return None;
+    }
+    let builder = replay.builder;
+    let arguments = replay.arguments(node);
+    let operand = |id: ValueId| {
+        let ty = builder.ty(id);
+        let number = known_in(builder, &Argument::Value(id))?;
+        let shape = is_small(&ty).then(|| ty.sizes(&Bindings::new()))?.ok()?;
+        let numel = shape.iter().product();
+        match ty.dtype.is_float() {
+            true => Tensor::from_f64(ty.dtype, shape, vec![number.to_f64(); numel]).ok(),
+            false => Tensor::from_i64(ty.dtype, shape, vec![number.to_i64(); numel]).ok(),
+        }
+    };
+    let results = match &node.op {
+        Op::Primitive(Primitive::Full(_) | Primitive::Custom(_)) | Op::Region(_) => return None,
+        Op::Primitive(primitive) => evaluate(primitive, &arguments, &operand).ok()?,
+        Op::Call(name) => call(name, &arguments, &operand)?,
+    };
+    let numbers: Option<Vec<_>> = results.iter().map(uniform).collect();
+    let pairs = types.into_iter().zip(numbers?);
+    let full = |(ty, number): (&TensorType, _)| builder.full(ty.dtype, ty.shape.clone(), number);
+    Some(pairs.map(full).collect())
+}
+
+fn is_small(ty: &TensorType) -> bool {
+    let numel = ty.numel().as_const();
+    numel.is_some_and(|numel| numel <= LARGEST)
+}
+
+fn call(
+    name: &str,
+    arguments: &[Argument],
+    operand: &dyn Fn(ValueId) -> Option<Tensor>,
+) -> Option<Vec<Tensor>> {
+    let mut values: Vec<ValueId> = arguments.iter().flat_map(Argument::values).collect();
+    values.sort();
+    values.dedup();
+    let tensors: Vec<Tensor> = values
+        .iter()
+        .map(|id| operand(*id))
+        .collect::<Option<_>>()?;
+    let numbered = arguments.iter().map(|argument| {
+        let mut place =
+            |id: ValueId| ValueId::from(values.binary_search(&id).unwrap_or(usize::MAX));
+        argument.map(&mut place, &mut Dim::clone)
+    });
+    let arguments: Vec<Argument> = numbered.collect();
+    interp::call(
+        aten::operator(name).ok()?,
+        &arguments,
+        &tensors,
+        &Bindings::new(),
+    )
+    .ok()
+}

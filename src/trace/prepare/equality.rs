@@ -1,0 +1,115 @@
+use std::fmt;
+
+use serde::Serialize;
+
+use super::PrepareOptions;
+use super::fix::input_of;
+use crate::error::{Error, Kind, Result, Trail};
+use crate::interp;
+use crate::ir::{Graph, Module, ValueId};
+use crate::item::Item;
+use crate::tensor::Tensor;
+use crate::trace::check;
+
+/// A graph that computes the same as before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// The graph.
+    pub graph: String,
+    /// Types of the inputs that it was run on.
+    pub inputs: Vec<String>,
+    /// Outputs that are the same, bit for bit: all of them.
+    pub outputs: usize,
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, inputs) = (self.outputs, self.inputs.join(", "));
+        write!(f, "equal      {count} outputs, bit for bit, on {inputs}")
+    }
+}
+
+/// Runs both modules by the oracle and compares every bit of every output.
+pub(super) fn prove(
+    original: &Module,
+    prepared: &Module,
+    options: &PrepareOptions,
+) -> Result<Vec<Check>> {
+    let pairs = original.graphs.iter().zip(&prepared.graphs).enumerate();
+    pairs
+        .map(|(index, (before, after))| {
+            let given = if index == 0 {
+                options.inputs.as_slice()
+            } else {
+                &[]
+            };
+            let inputs = inputs(original, before, given, options)?;
+            let name = || format!("graph {}", before.name);
+            compare([original, prepared], [before, after], &inputs).at(name)
+        })
+        .collect()
+}
+
+/// Inputs of the original graph, those that are fixed among them.
+fn inputs(
+    module: &Module,
+    graph: &Graph,
+    given: &[Item],
+    options: &PrepareOptions,
+) -> Result<Vec<Tensor>> {
+    let mut tensors = match given {
+        [] => check::inputs(graph, module, &check::example(graph)?)?,
+        given => check::inputs(graph, module, given)?,
+    };
+    for (name, value) in &options.fixed {
+        let index = input_of(graph, name, *value)?;
+        if let Some(tensor) = index.and_then(|index| tensors.get_mut(index)) {
+            *tensor = Tensor::full(tensor.dtype(), tensor.shape(), value.to_f64())?;
+        }
+    }
+    Ok(tensors)
+}
+
+fn compare(modules: [&Module; 2], graphs: [&Graph; 2], inputs: &[Tensor]) -> Result<Check> {
+    let [before, after] = graphs;
+    let name = |graph: &Graph, id: &ValueId| graph.value(*id).name.clone();
+    let kept: Vec<String> = after.inputs.iter().map(|id| name(after, id)).collect();
+    let both = before.inputs.iter().zip(inputs);
+    let left = both.filter(|(id, _)| kept.contains(&name(before, id)));
+    let left: Vec<Tensor> = left.map(|(_, tensor)| tensor.clone()).collect();
+    let expected = interp::run(before, &modules[0].weights, inputs)?;
+    let found = interp::run(after, &modules[1].weights, &left)?;
+    let pairs = before.outputs.iter().zip(expected.iter().zip(&found));
+    for (id, (expected, found)) in pairs {
+        if (expected.tensor_type(), expected.bytes()) != (found.tensor_type(), found.bytes()) {
+            let message = format!("the prepared graph's {} differs", name(before, id));
+            return Err(Error::new(Kind::Mismatch, message));
+        }
+    }
+    Ok(Check {
+        graph: before.name.clone(),
+        inputs: left
+            .iter()
+            .map(|tensor| tensor.tensor_type().to_string())
+            .collect(),
+        outputs: found.len(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_results_are_found() {
+        let module = |op: &str| -> Module {
+            let text = format!("graph f(x: f32[B]) {{\n  y = {op} x\n  return y\n}}");
+            text.parse().unwrap()
+        };
+        let prove = |other: &str| prove(&module("neg"), &module(other), &PrepareOptions::default());
+        assert_eq!(prove("neg").unwrap()[0].outputs, 1);
+        let error = prove("abs").unwrap_err();
+        assert_eq!(error.kind(), Kind::Mismatch);
+        assert!(error.message().contains("y differs"), "{error}");
+    }
+}

@@ -1,0 +1,90 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::without_calls;
+use crate::ir::{Graph, Op, Region};
+use crate::trace::check::each_graph;
+
+/// Names of the calls of modules in a graph, as if each called a module of its own.
+pub(super) struct Instances {
+    names: BTreeMap<String, String>,
+    /// Names of instances so far, and paths of modules and weights, which no other instance is named like.
+    taken: BTreeSet<String>,
+    given: BTreeSet<String>,
+}
+
+impl Instances {
+    /// All instances in a graph and the graphs nested in it, leaves included.
+    pub fn of(graph: &Graph) -> Instances {
+        let mut paths = Vec::new();
+        let mut taken = BTreeSet::new();
+        each_graph(graph, &mut |graph| {
+            paths.extend(graph.nodes.iter().map(|node| node.place.module.clone()));
+            let weights = graph.weights().map(|(name, _)| name.to_string());
+            taken.extend(weights.flat_map(|name| prefixes(&name)));
+        });
+        let modules = paths.iter().map(|path| without_calls(path));
+        taken.extend(modules.flat_map(|path| prefixes(&path)));
+        let mut instances = Instances {
+            names: BTreeMap::new(),
+            taken,
+            given: BTreeSet::new(),
+        };
+        for path in paths {
+            instances.learn(&path);
+        }
+        instances
+    }
+
+    /// The name of the instance that a place names.
+    pub fn name<'a>(&'a self, path: &'a str) -> &'a str {
+        self.names.get(path).map_or(path, String::as_str)
+    }
+
+    /// The names of all instances.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.given.iter()
+    }
+
+    fn learn(&mut self, path: &str) -> String {
+        if path.is_empty() {
+            return String::new();
+        }
+        if let Some(name) = self.names.get(path) {
+            return name.clone();
+        }
+        let (around, part) = path.rsplit_once('.').unwrap_or(("", path));
+        let first = join(&self.learn(around), &without_calls(part));
+        let mut others = (1..).map(|number| format!("{first}_{number}"));
+        let name = if self.given.contains(&first) {
+            let is_free = |name: &String| !self.taken.contains(name) && !self.given.contains(name);
+            others.find(is_free).unwrap_or_default()
+        } else {
+            first
+        };
+        self.given.insert(name.clone());
+        self.names.insert(path.to_string(), name.clone());
+        name
+    }
+}
+
+/// A name within a module.
+pub(super) fn join(module: &str, name: &str) -> String {
+    match module {
+        "" => name.to_string(),
+        module => format!("{module}.{name}"),
+    }
+}
+
+/// A path and all modules around it.
+fn prefixes(path: &str) -> Vec<String> {
+    let ends = path.match_indices('.').map(|(end, _)| end);
+    let ends = ends.chain([path.len()]);
+    ends.filter_map(|end| path.get(..end))
+        .map(str::to_string)
+        .collect()
+}
+
+/// True for a module that is left whole.
+pub(super) fn is_leaf(op: &Op) -> bool {
+    matches!(op, Op::Region(region) if matches!(**region, Region::Call { .. }))
+}

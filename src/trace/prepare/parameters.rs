@@ -1,0 +1,76 @@
+use super::instances::Instances;
+use super::report::{Report, RewriteKind};
+use crate::error::{Error, Place, Result, without_calls};
+use crate::ir::{Definition, Graph, Node, ValueId, ValueInfo, Weights};
+
+/// Gives every instance of a module weights of its own, named like the instance.
+pub(super) fn copy(
+    graph: &mut Graph,
+    instances: &Instances,
+    weights: &mut Weights,
+    report: &mut Report,
+) -> Result<()> {
+    for index in 0..graph.nodes.len() {
+        let place = graph.nodes[index].place.clone();
+        for id in graph.nodes[index].operands() {
+            let Definition::Weight(name) = graph.value(id).definition.clone() else {
+                continue;
+            };
+            let own = own_name(&place, instances, &name);
+            if own != name {
+                let known = copy_weight(weights, &name, &own)?;
+                let new = weight(graph, id, &own);
+                replace(&mut graph.nodes[index], id, new);
+                if !known {
+                    report.add(RewriteKind::Copied, &name, &own, &place);
+                }
+            }
+        }
+        for body in graph.nodes[index].bodies_mut() {
+            copy(body, instances, weights, report)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a weight of the module of a place is called in its instance: `block_1.conv.weight` for `block.conv.weight`. A weight
+/// of another module keeps its name.
+fn own_name(place: &Place, instances: &Instances, weight: &str) -> String {
+    let plain = without_calls(&place.module);
+    let instance = instances.name(&place.module);
+    let parts = plain.split('.').zip(instance.split('.'));
+    let mut own: Vec<&str> = weight.split('.').collect();
+    let common = parts.zip(&mut own);
+    for ((_, instance), part) in common.take_while(|((plain, _), part)| plain == *part) {
+        *part = instance;
+    }
+    own.join(".")
+}
+
+/// Copies a weight unless that was done before; true if it was.
+fn copy_weight(weights: &mut Weights, name: &str, own: &str) -> Result<bool> {
+    let missing = || Error::input(format!("there is no weight {name}"));
+    let tensor = weights.get(name).cloned().ok_or_else(missing)?;
+    Ok(weights.insert(own.to_string(), tensor).is_some())
+}
+
+/// The weight of a name in a graph, of the type of another.
+fn weight(graph: &mut Graph, like: ValueId, name: &str) -> ValueId {
+    let known = graph.weights().find(|(known, _)| *known == name);
+    if let Some((_, id)) = known {
+        return id;
+    }
+    let ty = graph.ty(like).clone();
+    graph.push_value(ValueInfo {
+        name: format!("${name}"),
+        ty,
+        definition: Definition::Weight(name.to_string()),
+    })
+}
+
+fn replace(node: &mut Node, old: ValueId, new: ValueId) {
+    let mut value = |id| if id == old { new } else { id };
+    for argument in &mut node.arguments {
+        *argument = argument.map(&mut value, &mut |size| size.clone());
+    }
+}

@@ -1,0 +1,122 @@
+//! What statements change besides variables and tensors: elements of lists and dicts, attributes of objects. Within a
+//! region such a change counts for the region alone, until its results are known.
+
+use std::rc::Rc;
+
+use crate::error::{Error, Result};
+
+use super::Importer;
+use super::datum::{Datum, Dict, Instance, List};
+
+/// A place that holds a value, and that all who hold it see change.
+#[derive(Clone, Debug)]
+pub enum Cell {
+    /// The elements of a list.
+    List(Rc<List>),
+    /// The entries of a dict.
+    Dict(Rc<Dict>),
+    /// An attribute.
+    Attribute(Rc<Instance>, String),
+}
+
+/// What a result of a region becomes.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A variable's value.
+    Variable(String),
+    /// What a cell holds.
+    Cell(Cell),
+}
+
+impl Cell {
+    /// True for the same place.
+    pub fn is(&self, other: &Cell) -> bool {
+        match (self, other) {
+            (Cell::List(a), Cell::List(b)) => Rc::ptr_eq(a, b),
+            (Cell::Dict(a), Cell::Dict(b)) => Rc::ptr_eq(a, b),
+            (Cell::Attribute(a, x), Cell::Attribute(b, y)) => Rc::ptr_eq(a, b) && x == y,
+            _ => false,
+        }
+    }
+
+    /// What it holds, as a value of its own.
+    pub fn content(&self) -> Datum {
+        match self {
+            Cell::List(list) => Datum::tuple(list.items.borrow().clone()),
+            Cell::Dict(dict) => {
+                let entries = dict.entries.borrow();
+                let pairs = entries.iter().cloned();
+                Datum::tuple(pairs.map(|(a, b)| Datum::tuple(vec![a, b])).collect())
+            }
+            Cell::Attribute(instance, name) => {
+                let known = instance.attributes.borrow().get(name).cloned();
+                known.unwrap_or(Datum::Uninitialized)
+            }
+        }
+    }
+
+    /// Puts a content there.
+    pub fn set(&self, content: Datum) {
+        let items = || content.items().unwrap_or_default();
+        match self {
+            Cell::List(list) => *list.items.borrow_mut() = items(),
+            Cell::Dict(dict) => {
+                let pairs = items().into_iter().filter_map(|pair| pair.items());
+                let entries = pairs.filter_map(|pair| <[Datum; 2]>::try_from(pair).ok());
+                *dict.entries.borrow_mut() = entries.map(|[key, value]| (key, value)).collect();
+            }
+            Cell::Attribute(instance, name) => {
+                let mut attributes = instance.attributes.borrow_mut();
+                attributes.insert(name.clone(), content);
+            }
+        }
+    }
+
+    /// How many regions lay around the place where it was made.
+    fn depth(&self) -> usize {
+        match self {
+            Cell::List(list) => list.depth,
+            Cell::Dict(dict) => dict.depth,
+            Cell::Attribute(instance, _) => instance.depth,
+        }
+    }
+
+    /// True if the archive holds it.
+    fn is_archived(&self) -> bool {
+        match self {
+            Cell::List(list) => list.is_archived,
+            Cell::Dict(dict) => dict.is_archived,
+            Cell::Attribute(..) => false,
+        }
+    }
+
+    /// For messages.
+    pub fn describe(&self) -> String {
+        match self {
+            Cell::List(list) => format!("a list of {}", list.items.borrow().len()),
+            Cell::Dict(dict) => format!("a dict of {}", dict.entries.borrow().len()),
+            Cell::Attribute(_, name) => format!("the attribute {name}"),
+        }
+    }
+}
+
+impl Importer<'_> {
+    /// To be called before a cell changes: the innermost region keeps what it holds.
+    pub(super) fn change(&mut self, cell: Cell) -> Result<()> {
+        if cell.is_archived() {
+            let message = format!(
+                "the program changes {} that the module holds",
+                cell.describe()
+            );
+            let help = "it would outlive the call: set the attribute to a new one instead";
+            return Err(Error::unsupported(message).help(help));
+        }
+        let is_outer = cell.depth() < self.scopes.depth();
+        let changed = &mut self.local().changed;
+        if is_outer && !changed.iter().any(|(known, _)| known.is(&cell)) {
+            let content = cell.content();
+            changed.push((cell, content));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! Random operators: explicit nodes whose numbers are a function of seed, counter and index.
+
+use onionskin::aten;
+use onionskin::dtype::DType;
+use onionskin::ir::{Argument, Op};
+use onionskin::kw;
+use onionskin::scalar::Scalar;
+use onionskin::trace::check::{Id, inspect};
+use onionskin::trace::{Arg, Tensor, manual_seed, ops, trace};
+
+fn floats(tensor: &Tensor) -> Vec<f64> {
+    tensor.to_vec().unwrap()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn variance(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / values.len() as f64
+}
+
+/// The largest distance between the values' distribution function and another (Kolmogorov and Smirnov).
+fn distance(mut values: Vec<f64>, distribution: impl Fn(f64) -> f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let count = values.len() as f64;
+    let steps = values.iter().enumerate();
+    let distances = steps.map(|(index, x)| {
+        let (below, above) = (index as f64 / count, (index + 1) as f64 / count);
+        let wanted = distribution(*x);
+        (wanted - below).abs().max((above - wanted).abs())
+    });
+    distances.fold(0.0, f64::max)
+}
+
+const COUNT: usize = 20_000;
+
+/// Larger distances of so many values have a probability of 1 in 1000.
+const LARGEST: f64 = 1.95 / 141.4;
+
+fn close(found: &[f64], wanted: &[f64]) {
+    for (found, wanted) in found.iter().zip(wanted) {
+        assert!((found - wanted).abs() < 6e-5, "{found} {wanted}");
+    }
+}
+
+/// What `torch.manual_seed(0)` and then `torch.rand(4)`, or `torch.randn(4)`, print on a CUDA device.
+#[test]
+fn numbers_are_those_of_pytorch_on_cuda() {
+    manual_seed(0);
+    close(&floats(&ops::rand([4])), &[0.3990, 0.5167, 0.0249, 0.9401]);
+    manual_seed(0);
+    close(
+        &floats(&ops::randn([4])),
+        &[-0.9247, -0.4253, -2.6438, 0.1452],
+    );
+}
+
+#[test]
+fn distributions_are_what_they_are_called() {
+    manual_seed(1);
+    let x = ops::zeros([COUNT]);
+    let uniform = floats(&ops::rand([COUNT]));
+    assert!(uniform.iter().all(|x| (0.0..1.0).contains(x)));
+    assert!((variance(&uniform) - 1.0 / 12.0).abs() < 2e-3);
+    assert!(distance(uniform, |x| x) < LARGEST);
+    let normal = floats(&ops::randn([COUNT]));
+    assert!(mean(&normal).abs() < 0.02 && (variance(&normal) - 1.0).abs() < 0.03);
+    assert!(distance(normal, |x| 0.5 * (1.0 + libm_erf(x / 2f64.sqrt()))) < LARGEST);
+    let waiting = floats(&x.exponential_with(kw!(lambd = 2.0)));
+    assert!(distance(waiting, |x| 1.0 - (-2.0 * x).exp()) < LARGEST);
+    let cauchy = floats(&x.cauchy());
+    assert!(distance(cauchy, |x| 0.5 + x.atan() / std::f64::consts::PI) < LARGEST);
+    let trials = floats(&x.geometric(0.25));
+    assert!((mean(&trials) - 4.0).abs() < 0.1);
+    let spread = floats(&x.uniform_with(kw!(from = -1.0, to = 3.0)));
+    assert!(distance(spread, |x| (x + 1.0) / 4.0) < LARGEST);
+    let wide = floats(&ops::rand_with([COUNT], kw!(dtype = DType::F64)));
+    assert!(distance(wide, |x| x) < LARGEST);
+}
+
+/// Abramowitz and Stegun 7.1.26, to seven digits.
+fn libm_erf(x: f64) -> f64 {
+    let t = 1.0 / (1.0 + 0.327_591_1 * x.abs());
+    let factors = [
+        1.061405429,
+        -1.453152027,
+        1.421413741,
+        -0.284496736,
+        0.254829592,
+    ];
+    let series = factors.iter().fold(0.0, |sum, factor| (sum + factor) * t);
+    (1.0 - series * (-x * x).exp()).copysign(x)
+}
+
+#[test]
+fn whole_numbers_and_truth_values_are_drawn_evenly() {
+    manual_seed(2);
+    let digits: Vec<i64> = ops::randint_low(-3, 7, [COUNT]).to_vec().unwrap();
+    for digit in -3..7 {
+        let share = digits.iter().filter(|found| **found == digit).count() as f64 / COUNT as f64;
+        assert!((share - 0.1).abs() < 0.01, "{digit} {share}");
+    }
+    let order: Vec<i64> = ops::randperm(1000).to_vec().unwrap();
+    let mut sorted = order.clone();
+    sorted.sort_unstable();
+    assert!(sorted == (0..1000).collect::<Vec<_>>() && order != sorted);
+    let third = ops::full([COUNT], 1.0 / 3.0).bernoulli();
+    assert!((mean(&floats(&third)) - 1.0 / 3.0).abs() < 0.01);
+    let weights = Tensor::from_vec([3], vec![1.0f32, 0.0, 3.0]);
+    let picks = weights.multinomial_with(COUNT, kw!(replacement = true));
+    let picks: Vec<i64> = picks.to_vec().unwrap();
+    assert!(!picks.contains(&1));
+    let share = picks.iter().filter(|pick| **pick == 2).count() as f64 / COUNT as f64;
+    assert!((share - 0.75).abs() < 0.01, "{share}");
+    let error = ops::randint(0, [2]).error().unwrap();
+    assert!(error.message().contains("from 0 to below 0"), "{error}");
+}
+
+#[test]
+fn dropout_keeps_the_mean_and_drops_its_share() {
+    manual_seed(3);
+    let x = ops::ones([COUNT]);
+    let dropped = floats(&x.dropout(0.25, true));
+    let kept = dropped.iter().filter(|x| **x != 0.0).count() as f64 / COUNT as f64;
+    assert!((kept - 0.75).abs() < 0.01 && (mean(&dropped) - 1.0).abs() < 0.02);
+    assert_eq!(floats(&x.dropout(0.25, false)), floats(&x));
+    assert_eq!(floats(&x.dropout(1.0, true)), vec![0.0; COUNT]);
+    let rows = floats(&ops::ones([50, 8, 6]).feature_dropout(0.5, true));
+    assert!(rows.chunks(6).all(|row| row.iter().all(|x| *x == row[0])));
+    let normal = ops::randn([COUNT]);
+    let alpha = floats(&normal.alpha_dropout(0.3, true));
+    assert!(mean(&alpha).abs() < 0.03 && (variance(&alpha) - 1.0).abs() < 0.05);
+    let slopes = floats(&(-&x).rrelu_with(kw!(training = true)));
+    assert!(slopes.iter().all(|x| (-1.0 / 3.0..=-0.125).contains(x)));
+    assert!(x.dropout(1.5, true).error().is_some());
+}
+
+/// Counterpart: `test_trace_random`, `test_trace_checker_dropout_train`.
+#[test]
+fn nodes_record_seed_and_counter_and_give_the_same_numbers_again() {
+    let function = |x: Tensor| {
+        let x = x.dropout(0.5, true).relu().dropout(0.5, false);
+        (&x + ops::rand([8]), x.randn_like())
+    };
+    manual_seed(7);
+    let wanted = function(ops::ones([8]));
+    manual_seed(7);
+    let traced = trace(ops::ones([8]), function).unwrap();
+    let graph = traced.graph("forward").unwrap();
+    let mut seen = Vec::new();
+    for node in &graph.nodes {
+        let Op::Call(name) = &node.op else { continue };
+        let operator = aten::operator(name).unwrap();
+        if operator.draws(&node.arguments) {
+            let number = |name| {
+                let place = operator.schema.position(name).unwrap();
+                node.arguments[place].clone()
+            };
+            seen.push((
+                operator.schema.name.as_str(),
+                number("seed"),
+                number("counter"),
+            ));
+        }
+    }
+    let number = |number| Argument::Number(Scalar::Int(number));
+    let counted = ["dropout", "rand", "randn_like"].into_iter().zip(0..);
+    let counted: Vec<_> = counted
+        .map(|(name, index)| (name, number(7), number(index)))
+        .collect();
+    assert_eq!(seen, counted);
+    assert!(
+        graph
+            .to_string()
+            .contains("p=0.5, train=true, seed=7, counter=0"),
+        "{graph}"
+    );
+    for _ in 0..2 {
+        let found: (Tensor, Tensor) = traced.call(ops::ones([8])).unwrap();
+        assert_eq!(floats(&found.0), floats(&wanted.0));
+        assert_eq!(floats(&found.1), floats(&wanted.1));
+    }
+    let named = inspect(graph, &traced.module);
+    let named = named.iter().filter(|finding| finding.id == Id::RandomNode);
+    assert_eq!(named.count(), 3);
+}
+
+#[test]
+fn batch_norm_in_training_uses_the_batch_and_is_recorded_so() {
+    let function = |x: Tensor| {
+        let (mean, variance) = (ops::zeros([3]), ops::ones([3]));
+        x.batch_norm(
+            Arg::None,
+            Arg::None,
+            &mean,
+            &variance,
+            true,
+            0.1,
+            1e-5,
+            false,
+        )
+    };
+    let x = ops::randn([16, 3]);
+    let traced = trace(x.clone(), function).unwrap();
+    let text = traced.graph("forward").unwrap().to_string();
+    assert!(text.contains("training=true"), "{text}");
+    let found: Tensor = traced.call(x).unwrap();
+    let means = floats(&found.mean_dim([0]));
+    let variances = floats(&found.var_dim_with([0], kw!(unbiased = false)));
+    assert!(means.iter().all(|mean| mean.abs() < 1e-5), "{means:?}");
+    assert!(
+        variances
+            .iter()
+            .all(|variance| (variance - 1.0).abs() < 1e-3)
+    );
+}

@@ -1,0 +1,178 @@
+//! Sizes as expressions: what follows from them generalises. Counterparts in PyTorch's `test_tracer.py` by name.
+
+use onionskin::error::Kind;
+use onionskin::trace::check::Id;
+use onionskin::trace::{Sizes, Tensor, TraceOptions, freeze, kw, ops, trace, trace_with};
+
+fn example(shape: &[usize]) -> Tensor {
+    let data = (0..shape.iter().product::<usize>()).map(|i| (i as f32 * 0.7).sin());
+    Tensor::from_vec(shape, data.collect())
+}
+
+/// The traced function gives what the function gives, for inputs of the example's size and of another.
+fn generalises(first: &[usize], other: &[usize], function: impl Fn(Tensor) -> Tensor) {
+    let traced = trace(example(first), &function).unwrap();
+    assert!(traced.warnings.is_empty(), "{:?}", traced.warnings);
+    for shape in [first, other] {
+        let wanted = function(example(shape)).to_host().unwrap();
+        let found: Tensor = traced.call(example(shape)).unwrap();
+        assert_eq!(found.to_host().unwrap(), wanted, "{shape:?}");
+    }
+}
+
+/// Counterpart: `test_trace_size`, with arithmetic of all kinds.
+#[test]
+fn arithmetic_on_sizes() {
+    generalises(&[4, 6], &[10, 2], |x| {
+        let (rows, columns) = (x.dim(0), x.dim(-1));
+        x.view([rows.floor_div(&2.into()), columns * 2])
+    });
+    generalises(&[4, 6], &[2, 3], |x| x.view([x.numel()]));
+}
+
+/// Counterpart: `test_trace_arange`, `test_trace_arange_with_grad`.
+#[test]
+fn arange_and_full_of_sizes() {
+    generalises(&[4, 6], &[5, 2], |x| &x + ops::arange(x.dim(1)));
+    generalises(&[4, 6], &[5, 2], |x| {
+        let numbers = ops::arange_start(x.dim(0), x.dim(0) + x.dim(1));
+        &x * numbers
+    });
+    generalises(&[4, 6], &[5, 2], |x| ops::full(x.shape(), 3.0) + &x);
+    generalises(&[4, 6], &[5, 2], |x| ops::zeros([x.dim(0), 1.into()]) - &x);
+}
+
+/// Counterpart: `test_trace_slice_full_dim`, slices whose bounds follow from sizes.
+#[test]
+fn slices_by_sizes() {
+    generalises(&[4, 6], &[8, 6], |x| {
+        x.slice_with(kw!(start = x.dim(0).floor_div(&2.into())))
+    });
+    generalises(&[4, 6], &[8, 6], |x| x.slice_with(kw!(end = x.dim(0) - 1)));
+    generalises(&[4, 6], &[8, 6], |x| x.narrow(0, 1, x.dim(0) - 2));
+    let traced = trace(example(&[5]), |x| x.slice_with(kw!(start = 0, end = 5))).unwrap();
+    let found: Tensor = traced.call(example(&[7])).unwrap();
+    assert_eq!(found.shape(), [5.into()], "the literal 5 stays");
+}
+
+/// Counterpart: "setitem with dynamic shape" (#43548).
+#[test]
+fn writes_into_slices_of_any_size() {
+    generalises(&[4, 6], &[8, 3], |x| {
+        let ones = ops::ones([x.dim(0) - 1, x.dim(1)]);
+        x.slice_scatter_with(&ones, kw!(start = 1))
+    });
+}
+
+/// Counterpart: `interpolate(scale_factor=3)` is not baked in.
+#[test]
+fn scale_factors_stay_factors() {
+    generalises(&[1, 2, 4, 4], &[1, 2, 5, 7], |x| {
+        let sizes = [x.dim(2) * 3, x.dim(3) * 3];
+        x.upsample_nearest2d_with(sizes, kw!(scales_h = 3.0, scales_w = 3.0))
+    });
+}
+
+#[test]
+fn a_frozen_size_holds_for_the_example_only() {
+    let traced = trace(example(&[4, 6]), |x| {
+        let rows = freeze(&x.dim(0)).unwrap();
+        x.view([rows * 6])
+    })
+    .unwrap();
+    assert_eq!(traced.warnings.len(), 1);
+    assert_eq!(traced.warnings[0].id, Id::FrozenSize);
+    assert_eq!(traced.warnings[0].message, "the size x_0 is fixed to 4");
+    assert!(traced.warnings[0].place.to_string().contains("sizes.rs"));
+    let error = traced.call::<_, Tensor>(example(&[5, 6])).unwrap_err();
+    assert_eq!(error.kind(), Kind::Input);
+}
+
+#[test]
+fn iteration_over_an_axis_that_may_vary_is_warned_of() {
+    let unrolled = |x: Tensor| {
+        let rows = x.unbind();
+        rows.iter()
+            .fold(Tensor::scalar(0f32), |sum, row| sum * 0.5 + row.sum())
+    };
+    let found = trace(example(&[3, 2]), unrolled).unwrap();
+    let found: Vec<Id> = found.warnings.iter().map(|warning| warning.id).collect();
+    assert!(found.contains(&Id::DynamicIteration), "{found:?}");
+    let options = TraceOptions {
+        sizes: Sizes::Static,
+        ..TraceOptions::default()
+    };
+    let fixed = trace_with(example(&[3, 2]), unrolled, &options).unwrap();
+    assert!(
+        !fixed
+            .warnings
+            .iter()
+            .any(|warning| warning.id == Id::DynamicIteration)
+    );
+}
+
+#[test]
+fn only_the_named_sizes_vary() {
+    let options = TraceOptions {
+        sizes: Sizes::Only(vec![("x".into(), 0)]),
+        ..TraceOptions::default()
+    };
+    let traced = trace_with(example(&[3, 2]), |x| x.relu(), &options).unwrap();
+    assert_eq!(
+        traced.module.graphs[0]
+            .ty(traced.module.graphs[0].inputs[0])
+            .to_string(),
+        "f32[x_0, 2]"
+    );
+    assert!(traced.call::<_, Tensor>(example(&[9, 2])).is_ok());
+    let error = traced.call::<_, Tensor>(example(&[9, 3])).unwrap_err();
+    assert_eq!(
+        error.message(),
+        "input x is f32[x_0, 2], not of shape [9, 3]"
+    );
+}
+
+#[test]
+fn sizes_come_out_as_numbers() {
+    let traced = trace(example(&[3, 2]), |x| (x.dim(0) * 2, x.relu())).unwrap();
+    let (size, _): (onionskin::dim::Dim, Tensor) = traced.call(example(&[5, 2])).unwrap();
+    assert_eq!(size.as_const(), Some(10));
+}
+
+#[test]
+fn a_dimension_that_there_is_not_is_named() {
+    let error = trace(example(&[3, 2]), |x| x.view([x.dim(2), 3.into()])).unwrap_err();
+    assert_eq!(
+        error.message(),
+        "dimension 2 is out of range for 2 dimensions"
+    );
+    assert!(error.to_string().contains("sizes.rs"), "{error}");
+}
+
+/// Counterpart: the trace of 130 slices that hits the limit of kernel arguments.
+#[test]
+fn many_inputs_are_joined() {
+    let program = |x: Tensor| {
+        let rows: Vec<Tensor> = (0..130)
+            .map(|row| x.select(0, row) * (row as f32))
+            .collect();
+        ops::stack(&rows)
+    };
+    let traced = trace(example(&[130, 3]), program).unwrap();
+    let found: Tensor = traced.call(example(&[130, 3])).unwrap();
+    assert_eq!(
+        found.to_host().unwrap(),
+        program(example(&[130, 3])).to_host().unwrap()
+    );
+    let Some(device) = super::samples::device(onionskin::gpu::Reach::Whole) else {
+        return;
+    };
+    let model = onionskin::Model::from_module(traced.module.clone());
+    let session = model
+        .compile(&device.into(), &onionskin::CompileOptions::default())
+        .unwrap();
+    let found = session
+        .run(&[example(&[130, 3]).to_host().unwrap()])
+        .unwrap();
+    assert_eq!(found[0], program(example(&[130, 3])).to_host().unwrap());
+}

@@ -1,0 +1,234 @@
+//! Constants, casts, indices, writes, names and lines. Counterparts in PyTorch's `test_tracer.py` by name.
+
+use onionskin::dtype::DType;
+use onionskin::trace::check::{Id, Traced};
+use onionskin::trace::{Tensor, kw, ops, trace};
+
+fn example(shape: &[usize]) -> Tensor {
+    let data = (0..shape.iter().product::<usize>()).map(|i| i as f32 - 2.5);
+    Tensor::from_vec(shape, data.collect())
+}
+
+fn names(traced: &Traced) -> Vec<String> {
+    let nodes = traced.module.graphs[0].nodes.iter();
+    nodes.map(|node| node.op.name().to_string()).collect()
+}
+
+fn agrees(traced: &Traced, program: impl Fn(Tensor) -> Tensor, shape: &[usize]) {
+    let wanted = program(example(shape)).to_host().unwrap();
+    let found: Tensor = traced.call(example(shape)).unwrap();
+    assert_eq!(found.to_host().unwrap(), wanted);
+}
+
+/// Counterpart: `test_constant`.
+#[test]
+fn data_becomes_a_constant_that_is_warned_of() {
+    let line = line!() + 1;
+    let program = |x: Tensor| &x + Tensor::from_vec([2], vec![1f32, 2.0]);
+    let traced = trace(example(&[3, 2]), program).unwrap();
+    assert_eq!(traced.warnings.len(), 1);
+    assert_eq!(traced.warnings[0].id, Id::DataConstructor);
+    assert!(
+        traced.warnings[0]
+            .place
+            .to_string()
+            .contains(&format!("values.rs:{line}"))
+    );
+    assert_eq!(
+        traced.module.weights.keys().collect::<Vec<_>>(),
+        ["constant"]
+    );
+    agrees(&traced, program, &[5, 2]);
+}
+
+#[test]
+fn tensors_of_the_surroundings_are_reported_once() {
+    let scale = Tensor::from_vec([2], vec![0.5f32, 2.0]);
+    let program = |x: Tensor| &x * &scale + &scale;
+    let traced = trace(example(&[3, 2]), program).unwrap();
+    let ids: Vec<Id> = traced.warnings.iter().map(|warning| warning.id).collect();
+    assert_eq!(ids, [Id::CapturedConstant]);
+    assert_eq!(traced.module.weights.len(), 1);
+    agrees(&traced, program, &[1, 2]);
+}
+
+/// Counterpart: `test_trace_tensor_factory`.
+#[test]
+fn factories_are_operators_not_constants() {
+    let traced = trace(example(&[2]), |x| &x + ops::ones([2]) + ops::arange(2)).unwrap();
+    assert!(traced.module.weights.is_empty());
+    assert!(traced.warnings.is_empty());
+    assert!(
+        names(&traced)
+            .iter()
+            .any(|name| name.starts_with("aten.arange"))
+    );
+}
+
+/// Counterpart: `test_wrapped_number`.
+#[test]
+fn numbers_do_not_promote_tensors() {
+    let half = Tensor::from_vec([2], vec![1.0f32, 3.0]).to(DType::F16);
+    assert_eq!((&half * 2.0).dtype(), DType::F16);
+    assert_eq!((&half + Tensor::scalar(1f32)).dtype(), DType::F16);
+    assert_eq!(
+        (&half + Tensor::from_vec([1], vec![1f32])).dtype(),
+        DType::F32
+    );
+    let integers = Tensor::from_vec([2], vec![1i32, 2]);
+    assert_eq!((&integers * 2.5).dtype(), DType::F32);
+    assert_eq!((&integers / 2).dtype(), DType::F32);
+}
+
+/// Counterpart: `test_trace_casts`.
+#[test]
+fn each_cast_is_one_node() {
+    for dtype in [DType::U8, DType::F32, DType::I64, DType::F16] {
+        let traced = trace(example(&[2]), |x| x.to(dtype)).unwrap();
+        assert_eq!(names(&traced), ["aten.to.dtype"]);
+    }
+    let traced = trace(
+        (example(&[2]), Tensor::from_vec([1], vec![1i64])),
+        |(x, y): (Tensor, Tensor)| x.type_as(&y),
+    );
+    assert_eq!(names(&traced.unwrap()), ["aten.type_as"]);
+}
+
+/// Counterpart: `test_trace_detach`, `test_trace_contiguous`, "`linear` recorded as `aten::linear`".
+#[test]
+fn what_does_nothing_is_recorded() {
+    let weight = Tensor::parameter(example(&[4, 3]).to_host().unwrap());
+    let program = |x: Tensor| x.contiguous().detach().linear(&weight);
+    let traced = trace(example(&[2, 3]), program).unwrap();
+    assert_eq!(
+        names(&traced),
+        ["aten.contiguous", "aten.detach", "aten.linear"]
+    );
+    let optimized = onionskin::pass::optimize_module(&traced.module).unwrap();
+    assert!(
+        !optimized.graphs[0]
+            .nodes
+            .iter()
+            .any(|node| node.op.name() == "reshape"),
+        "{optimized}"
+    );
+    agrees(&traced, program, &[5, 3]);
+}
+
+/// Counterpart: negative slices and indices, `x[y]`, `index_put` with a mask.
+#[test]
+fn indices_of_all_kinds() {
+    let programs: [fn(Tensor) -> Tensor; 5] = [
+        |x| x.select(0, -1),
+        |x| x.slice_with(kw!(start = -2)),
+        |x| x.slice_with(kw!(start = -3, end = -1, step = 1)),
+        |x| x.index([x.sum_dim([1]).argsort()]),
+        |x| x.index_put([x.gt(0.0)], &Tensor::scalar(7f32)),
+    ];
+    for program in programs {
+        let traced = trace(example(&[4, 3]), program).unwrap();
+        agrees(&traced, program, &[4, 3]);
+    }
+}
+
+/// Counterpart: `test_inplace_*`: a write makes a new value; the old handle keeps the old one.
+#[test]
+fn writes_make_new_values() {
+    let program = |x: Tensor| {
+        let mut y = &x * 2.0;
+        let before = y.clone();
+        y.add_(1.0).relu_();
+        y.masked_fill_(&x.gt(1.0), -9.0);
+        y + before
+    };
+    let traced = trace(example(&[2, 3]), program).unwrap();
+    agrees(&traced, program, &[4, 3]);
+    assert_eq!(
+        names(&traced),
+        [
+            "aten.mul.Scalar",
+            "aten.add.Scalar",
+            "aten.relu",
+            "aten.gt.Scalar",
+            "aten.masked_fill.Scalar",
+            "aten.add.Tensor"
+        ]
+    );
+}
+
+/// Counterpart: `test_trace_variable_names`.
+#[test]
+fn names_and_lines_are_the_programs() {
+    let line = line!() + 1;
+    let traced = trace(example(&[2]), |x| (&x * 2.0).named("doubled").relu()).unwrap();
+    let graph = &traced.module.graphs[0];
+    assert_eq!(graph.value(graph.nodes[0].results[0]).name, "doubled");
+    for node in &graph.nodes {
+        assert!(
+            node.place
+                .to_string()
+                .contains(&format!("values.rs:{line}")),
+            "{}",
+            node.place
+        );
+    }
+}
+
+#[test]
+fn the_first_failure_is_told_and_what_follows_is_not() {
+    let error = trace(example(&[2, 3]), |x| x.matmul(&x).softmax(5).relu()).unwrap_err();
+    let text = error.to_string();
+    assert_eq!(text.matches("values.rs").count(), 1, "{text}");
+    assert!(text.contains("matmul"), "{text}");
+}
+
+#[test]
+fn reads_are_warned_of_with_the_value() {
+    let traced = trace(example(&[2]), |x| {
+        let sum = x.sum().to_scalar().unwrap();
+        &x * sum
+    })
+    .unwrap();
+    assert_eq!(traced.warnings[0].id, Id::HostRead);
+    assert_eq!(
+        traced.warnings[0].message,
+        "the program reads f32[] [-4.0], which is fixed from here on"
+    );
+}
+
+/// Counterpart: "a tensor of two traces".
+#[test]
+fn tensors_of_another_trace_are_refused() {
+    let mut leaked = None;
+    trace(example(&[2]), |x| {
+        leaked = Some(&x * 2.0);
+        x
+    })
+    .unwrap();
+    let leaked = leaked.unwrap();
+    assert_eq!(
+        leaked.to_vec::<f32>().unwrap(),
+        [-5.0, -3.0],
+        "outside of a trace it has its value"
+    );
+    let error = trace(example(&[2]), |x| &x + &leaked).unwrap_err();
+    assert_eq!(error.message(), "a tensor of another trace is used");
+}
+
+/// Counterpart: save, load, and the bytes of both.
+#[test]
+fn what_is_saved_is_what_was_traced() {
+    let weight = Tensor::parameter(example(&[4, 3]).to_host().unwrap());
+    let traced = trace(example(&[2, 3]), |x| x.linear(&weight)).unwrap();
+    let folder = std::env::temp_dir().join(format!("onionskin-trace-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (first, second) = (folder.join("first.json"), folder.join("second.json"));
+    traced.module.save(&first).unwrap();
+    let loaded = onionskin::ir::Module::load(&first).unwrap();
+    assert_eq!(loaded.graphs, traced.module.graphs);
+    assert_eq!(loaded.weights, traced.module.weights);
+    loaded.save(&second).unwrap();
+    let text = |path| std::fs::read_to_string(path).unwrap();
+    assert_eq!(text(&first).replace("first", "second"), text(&second));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
