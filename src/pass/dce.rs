@@ -1,32 +1,153 @@
-use crate::error::Result;
-use crate::ir::rewrite::{everywhere, replay};
-use crate::ir::{Graph, Node};
+use std::collections::BTreeSet;
 
-/// Removes nodes of which no result is read, and weights that are not read then.
+use crate::dim::{Dim, Symbol};
+use crate::error::Result;
+use crate::ir::rewrite::replay;
+use crate::ir::{Graph, Node, Op, Region, ValueId};
+
+/// Removes nodes of which no result is read, what regions compute, carry and are given in vain, and weights that are not
+/// read then.
 pub fn dce(graph: &Graph) -> Result<Graph> {
-    everywhere(graph, &mut |graph| {
-        let live = Graph {
-            nodes: live_nodes(graph),
-            ..graph.clone()
-        };
-        replay(&live, |replay, node| replay.copy(node))
-    })
+    let live = Graph {
+        nodes: live_nodes(graph)?,
+        ..graph.clone()
+    };
+    replay(&live, |replay, node| replay.copy(node))
 }
 
-fn live_nodes(graph: &Graph) -> Vec<Node> {
+fn live_nodes(graph: &Graph) -> Result<Vec<Node>> {
+    let mut is_read = outputs_of(graph);
+    let mut live = Vec::new();
+    for node in graph.nodes.iter().rev() {
+        if is_live(node, &is_read) {
+            let node = trimmed(node, &is_read)?;
+            read(&node, &mut is_read);
+            live.push(node);
+        }
+    }
+    live.reverse();
+    Ok(live)
+}
+
+fn outputs_of(graph: &Graph) -> Vec<bool> {
     let mut is_read = vec![false; graph.values.len()];
     for output in &graph.outputs {
         is_read[output.index()] = true;
     }
-    let mut live = Vec::new();
-    for node in graph.nodes.iter().rev() {
-        if node.results.iter().any(|result| is_read[result.index()]) {
-            for operand in node.operands() {
-                is_read[operand.index()] = true;
-            }
-            live.push(node.clone());
-        }
+    is_read
+}
+
+fn is_live(node: &Node, is_read: &[bool]) -> bool {
+    node.results.iter().any(|result| is_read[result.index()])
+}
+
+fn read(node: &Node, is_read: &mut [bool]) {
+    for operand in node.operands() {
+        is_read[operand.index()] = true;
     }
-    live.reverse();
-    live
+}
+
+/// A node without what is not read of it.
+fn trimmed(node: &Node, is_read: &[bool]) -> Result<Node> {
+    let Op::Region(region) = &node.op else {
+        return Ok(node.clone());
+    };
+    let results = node.results.iter();
+    let mut kept: Vec<bool> = results.map(|result| is_read[result.index()]).collect();
+    let (region, given) = match &**region {
+        Region::If { then, otherwise } => {
+            let (then, otherwise) = (with_outputs(then, &kept)?, with_outputs(otherwise, &kept)?);
+            let given = union(&needed(&then), &needed(&otherwise));
+            let region = Region::If {
+                then: with_inputs(then, &given)?,
+                otherwise: with_inputs(otherwise, &given)?,
+            };
+            (region, [&[true], given.as_slice()].concat())
+        }
+        Region::Loop { body, carried } => {
+            keep_carried(body, *carried, &mut kept);
+            let body = with_outputs(body, &[&[true], kept.as_slice()].concat())?;
+            let constants = needed(&body).split_off(1 + carried);
+            let inner = [&[true], kept.as_slice(), &constants].concat();
+            let region = Region::Loop {
+                body: with_inputs(body, &inner)?,
+                carried: kept.iter().filter(|kept| **kept).count(),
+            };
+            (region, [&[true], inner.as_slice()].concat())
+        }
+        Region::Call { body } => {
+            let body = dce(body)?;
+            kept.fill(true);
+            (Region::Call { body }, vec![true; node.arguments.len()])
+        }
+    };
+    let mut node = node.clone();
+    node.op = Op::Region(Box::new(region));
+    retain(&mut node.arguments, &given);
+    retain(&mut node.results, &kept);
+    Ok(node)
+}
+
+/// Keeps what a loop carries for the next value of something that is kept.
+fn keep_carried(body: &Graph, carried: usize, kept: &mut Vec<bool>) {
+    loop {
+        let mut round = body.clone();
+        retain(&mut round.outputs, &[&[true], kept.as_slice()].concat());
+        let mut is_read = outputs_of(&round);
+        for node in round.nodes.iter().rev() {
+            if is_live(node, &is_read) {
+                read(node, &mut is_read);
+            }
+        }
+        let inputs = round.inputs.iter().skip(1).take(carried);
+        let wanted: Vec<bool> = inputs.map(|id| is_read[id.index()]).collect();
+        let grown = union(kept, &wanted);
+        if grown == *kept {
+            return;
+        }
+        *kept = grown;
+    }
+}
+
+fn with_outputs(body: &Graph, kept: &[bool]) -> Result<Graph> {
+    let mut body = body.clone();
+    retain(&mut body.outputs, kept);
+    dce(&body)
+}
+
+fn with_inputs(mut body: Graph, kept: &[bool]) -> Result<Graph> {
+    retain(&mut body.inputs, kept);
+    replay(&body, |replay, node| replay.copy(node))
+}
+
+/// The inputs of a body that are read, or that alone tell a size.
+fn needed(body: &Graph) -> Vec<bool> {
+    let uses = body.uses();
+    let is_read = |id: &ValueId| uses[id.index()] > 0;
+    let plain = |id: &ValueId| {
+        let sizes = body.ty(*id).shape.iter();
+        sizes
+            .filter_map(Dim::as_symbol)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let mut told: BTreeSet<Symbol> = BTreeSet::new();
+    told.extend(body.inputs.iter().filter(|id| is_read(id)).flat_map(plain));
+    let mut tells_more = |id: &ValueId| {
+        let sizes = body.ty(*id).shape.iter().flat_map(Dim::symbols);
+        let new: Vec<Symbol> = sizes.filter(|name| !told.contains(name)).collect();
+        told.extend(plain(id));
+        !new.is_empty()
+    };
+    let inputs = body.inputs.iter();
+    inputs.map(|id| is_read(id) || tells_more(id)).collect()
+}
+
+fn union(a: &[bool], b: &[bool]) -> Vec<bool> {
+    a.iter().zip(b).map(|(a, b)| *a || *b).collect()
+}
+
+fn retain<T>(items: &mut Vec<T>, kept: &[bool]) {
+    let mut kept = kept.iter();
+    items.retain(|_| kept.next().is_none_or(|kept| *kept));
 }

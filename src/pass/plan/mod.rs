@@ -46,7 +46,7 @@ pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
         sheet: &mut sheet,
         slots: BTreeMap::new(),
         written: &written,
-        is_body: false,
+        prefix: String::new(),
         exchanged: custom::exchanged(graph),
         flows: Vec::new(),
     };
@@ -118,8 +118,8 @@ struct Planner<'a> {
     slots: BTreeMap<(ValueId, bool), SlotId>,
     /// Inputs of a body whose slots are written by steps.
     written: &'a [bool],
-    /// True for the body of a region.
-    is_body: bool,
+    /// What slots of a body are called by, so that they are told from those around it: `y/`.
+    prefix: String,
     /// Values that functions of the application take or give: their memory serves nothing else.
     exchanged: HashSet<ValueId>,
     flows: Vec<Flow>,
@@ -252,7 +252,7 @@ impl<'a> Planner<'a> {
         }
         let names = group.nodes.iter().filter_map(|node| {
             let result = self.graph.nodes.get(*node)?.results.first()?;
-            Some(self.graph.value(*result).name.clone())
+            Some(format!("{}{}", self.prefix, self.graph.value(*result).name))
         });
         let step = Step {
             kernel,
@@ -298,7 +298,8 @@ impl<'a> Planner<'a> {
                     }
                     _ => SlotKind::Temporary { first: 0, last: 0 },
                 };
-                self.sheet.slot(&info.name, &info.ty, storage, kind)
+                let name = format!("{}{}", self.prefix, info.name);
+                self.sheet.slot(&name, &info.ty, storage, kind)
             }
         };
         self.slots.insert((value, is_copy), slot);
@@ -307,7 +308,7 @@ impl<'a> Planner<'a> {
 
     /// True for an output of the whole graph.
     fn is_output(&self, value: ValueId) -> bool {
-        !self.is_body && self.graph.outputs.contains(&value)
+        self.prefix.is_empty() && self.graph.outputs.contains(&value)
     }
 
     /// The slots of the outputs; inputs and weights are copied.

@@ -36,7 +36,9 @@ impl Planner<'_> {
         let names = node.results.iter();
         self.flows.push(Flow {
             kind,
-            nodes: names.map(|id| self.graph.value(*id).name.clone()).collect(),
+            nodes: names
+                .map(|id| format!("{}{}", self.prefix, self.graph.value(*id).name))
+                .collect(),
             place: node.place.clone(),
         });
         Ok(())
@@ -54,7 +56,7 @@ impl Planner<'_> {
                 given: self.argument_slots(inputs)?,
                 targets: self.result_slots(node)?,
             };
-            blocks.push(self.block(&body, |_| Ok(()))?.0);
+            blocks.push(self.block(node, &body, |_| Ok(()))?.0);
         }
         let [then, otherwise] = <[Block; 2]>::try_from(blocks)
             .map_err(|_| Error::internal("a condition has two branches"))?;
@@ -90,7 +92,7 @@ impl Planner<'_> {
             given: [vec![None], state.clone(), constants].concat(),
             targets: vec![None; 1 + carried],
         };
-        let (body, again) = self.block(&body, |planner| planner.next_round(&state))?;
+        let (body, again) = self.block(node, &body, |planner| planner.next_round(&state))?;
         Ok(FlowKind::Loop {
             trips,
             first,
@@ -121,6 +123,7 @@ impl Planner<'_> {
     /// Plans a body into the same sheet, then what `last` says, as a block of steps.
     fn block<T: Default>(
         &mut self,
+        region: &Node,
         body: &Body,
         last: impl FnOnce(&mut Planner) -> Result<T>,
     ) -> Result<(Block, T)> {
@@ -130,6 +133,8 @@ impl Planner<'_> {
             targets,
         } = body;
         let fusion = Fusion::of(graph, self.capabilities)?;
+        let name = region.results.first().map(|id| &self.graph.value(*id).name);
+        let name = name.map_or("", String::as_str);
         let start = self.sheet.plan.steps.len();
         let mut written = vec![false; graph.values.len()];
         let mut slots = BTreeMap::new();
@@ -150,7 +155,7 @@ impl Planner<'_> {
             sheet: self.sheet,
             slots,
             written: &written,
-            is_body: true,
+            prefix: format!("{}{name}/", self.prefix),
             exchanged: custom::exchanged(graph),
             flows: Vec::new(),
         };
