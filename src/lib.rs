@@ -33,11 +33,16 @@
 //! records each answer as a guard ([`symbols`]), so that a graph says for which sizes it holds. A [`Session`] imports an
 //! archive again for sizes that break the guards.
 //!
+//! What a graph cannot hold is frozen to the example: values and sizes that a program reads, branches, constants.
+//! [`trace::check`] finds it by calling and tracing again, with other inputs too. It knows the traced function only as a
+//! [`trace::check::Subject`], which closures, modules and archives are.
+//!
 //! | to find | look in |
 //! |---|---|
 //! | types that everything stands on | [`error`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |
 //! | the language, the IR, the operators | [`op`] [`ir`] [`aten`] |
-//! | archives to graphs | [`trace`] |
+//! | archives and programs to graphs | [`trace`] |
+//! | whether a graph is what the program does | [`trace::check`], `model::verify` |
 //! | graphs for other tools | [`trace::prepare`] |
 //! | graphs to kernels | [`pass`] [`kernel`], and `shaders/` |
 //! | kernels on a device | [`gpu`] |

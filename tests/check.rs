@@ -501,7 +501,13 @@ fn a_pass_that_changes_a_value_is_named() {
         atol: 0.0,
     };
     let passes = [&PIPELINE[1], &wrong];
-    let found = first_wrong_pass(&graph, &Default::default(), &[x.clone()], passes, exact);
+    let found = first_wrong_pass(
+        &graph,
+        &Default::default(),
+        std::slice::from_ref(&x),
+        passes,
+        exact,
+    );
     let (name, divergence) = found.unwrap().unwrap();
     assert_eq!(
         (name, &*divergence.value, &*divergence.op),

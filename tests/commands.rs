@@ -1,0 +1,159 @@
+//! Commands as users run them: what they print and with which code they exit.
+
+#![cfg(feature = "cli")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests fail by panicking and say what they skip"
+)]
+
+use std::process::Command;
+
+use onionskin::gpu::adapters;
+use serde_json::Value as Json;
+
+/// Exit code, standard output, standard error.
+fn onionskin(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_onionskin"))
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let code = output.status.code().unwrap();
+    (code, text(output.stdout), text(output.stderr))
+}
+
+fn temporary(name: &str) -> String {
+    let name = format!("onionskin-{}-{name}", std::process::id());
+    std::env::temp_dir()
+        .join(name)
+        .to_str()
+        .unwrap()
+        .to_string()
+}
+
+const FROZEN: &str = "tests/fixtures/archives/frozen.pt";
+const TWO_LAYERS: &str = "tests/fixtures/archives/two_layers.pt";
+
+#[test]
+fn every_id_is_explained() {
+    let (code, list, _) = onionskin(&["explain"]);
+    assert_eq!(code, 0);
+    for line in list.lines() {
+        let id = line.split_whitespace().next().unwrap();
+        let (code, text, _) = onionskin(&["explain", id]);
+        assert_eq!(code, 0, "{id}");
+        assert!(text.starts_with(id) && text.contains("Cure: "), "{text}");
+    }
+    let (code, _, error) = onionskin(&["explain", "W0299"]);
+    assert_eq!(code, 2);
+    assert!(error.contains("there is W0201"), "{error}");
+}
+
+#[test]
+fn warnings_pass_and_are_suppressed() {
+    let (code, text, _) = onionskin(&["check", FROZEN, "--device", "cpu"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(
+        text.contains("warning[W0211]") && text.contains("at make_archives.py:92"),
+        "{text}"
+    );
+    let allow = ["--allow", "W0211@make_archives.py:92", "--allow", "W0213"];
+    let arguments = [&["check", FROZEN, "--device", "cpu"], allow.as_slice()].concat();
+    let (_, text, _) = onionskin(&arguments);
+    assert!(
+        text.contains("make_archives.py:93") && text.contains("2 suppressed"),
+        "{text}"
+    );
+    assert!(!text.contains("W0213"), "{text}");
+}
+
+#[test]
+fn a_check_writes_json_and_a_page() {
+    let page = temporary("page.html");
+    let (_, text, _) = onionskin(&[
+        "check", FROZEN, "--device", "cpu", "--json", "--html", &page,
+    ]);
+    let json: Json = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["passed"], true);
+    assert_eq!(json["findings"][0]["id"], "W0211");
+    assert_eq!(json["findings"][0]["place"]["location"]["line"], 92);
+    assert_eq!(json["runs"][0]["outcome"], "ok");
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(
+        html.starts_with("<!DOCTYPE html>")
+            && html.contains("<tr id=\"value-view\" class=\"warning\">")
+    );
+    std::fs::remove_file(page).unwrap();
+}
+
+#[test]
+fn a_check_against_recorded_outputs_fails_if_they_differ() {
+    let (right, wrong) = (temporary("right.npz"), temporary("wrong.npz"));
+    let run = ["run", TWO_LAYERS, "--shape", "f32[2, 4]", "--device", "cpu"];
+    let (code, ..) = onionskin(&[run.as_slice(), &["-o", &right]].concat());
+    assert_eq!(code, 0);
+    let check = [
+        "check",
+        TWO_LAYERS,
+        "--shape",
+        "f32[2, 4]",
+        "--device",
+        "cpu",
+        "--against",
+        "recorded",
+    ];
+    let (code, text, _) = onionskin(&[check.as_slice(), &["--expected", &right]].concat());
+    assert_eq!(code, 0, "{text}");
+    let run = ["run", TWO_LAYERS, "--shape", "f32[3, 4]", "--device", "cpu"];
+    let (code, ..) = onionskin(&[run.as_slice(), &["-o", &wrong]].concat());
+    assert_eq!(code, 0);
+    let (code, text, _) = onionskin(&[check.as_slice(), &["--expected", &wrong]].concat());
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains("error[E0701]") && text.contains("instead of"),
+        "{text}"
+    );
+    let (code, _, error) = onionskin(&check);
+    assert_eq!(code, 2, "{error}");
+    for path in [right, wrong] {
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn libtorch_is_named_as_what_is_missing() {
+    let (code, _, error) = onionskin(&["check", FROZEN, "--against", "libtorch"]);
+    assert_eq!(code, 2);
+    assert!(error.contains("feature libtorch"), "{error}");
+}
+
+/// Without tolerance a device differs from the oracle in the last digits; the first value that does is named.
+#[test]
+fn verify_names_the_first_value_that_a_device_computes_otherwise() {
+    let digits = "examples/digits/digits.pt";
+    let (code, text, _) = onionskin(&[
+        "verify", digits, "--device", "cpu", "--rtol", "0", "--atol", "0",
+    ]);
+    assert_eq!(code, 0, "{text}");
+    assert!(
+        text.contains("ok   against the graph as imported"),
+        "{text}"
+    );
+    if adapters().is_empty() {
+        let required = std::env::var("REQUIRE_GPU").is_ok_and(|value| value == "1");
+        assert!(!required, "no adapter");
+        println!("skipped: no adapter");
+        return;
+    }
+    let (code, text, _) = onionskin(&["verify", digits]);
+    assert_eq!(code, 0, "{text}");
+    let exact = ["verify", digits, "--rtol", "0", "--atol", "0", "--json"];
+    let (code, text, _) = onionskin(&exact);
+    let json: Json = serde_json::from_str(&text).unwrap();
+    assert_eq!(code, 1, "{text}");
+    let culprit = json["runs"][0]["culprit"].as_str().unwrap();
+    assert!(culprit.contains("first value that differs"), "{culprit}");
+}
