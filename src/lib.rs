@@ -37,6 +37,11 @@
 //! [`trace::check`] finds it by calling and tracing again, with other inputs too. It knows the traced function only as a
 //! [`trace::check::Subject`], which closures, modules and archives are.
 //!
+//! Control flow that depends on tensors is a [`ir::Region`], whose bodies are closed graphs. What passes leave of it
+//! becomes blocks of steps in the same plan: one row of steps, one memory, and a [`kernel::plan::Flow`] for each that says
+//! which steps run again or not at all; the host goes through them and reads back what decides. What outlives a call is an
+//! [`ir::State`]: to graphs further inputs and outputs, which a [`Session`] keeps.
+//!
 //! | to find | look in |
 //! |---|---|
 //! | types that everything stands on | [`error`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |
@@ -64,7 +69,7 @@
 //!    the dictionary's sample calls (`tests/conformance.rs`) and of random graphs (`tests/random_graphs.rs`), and all that a
 //!    test makes on a device (`tests/samples/mod.rs`) or a replay of recorded cases (`.ci/replay`).
 //! 8. A device agrees with the oracle (`tests/device.rs`).
-//! 9. In the steady state a run creates no buffer, bind group or pipeline (`tests/gpu.rs`).
+//! 9. In the steady state a run creates no buffer, bind group or pipeline (`tests/gpu.rs`, `tests/regions.rs`).
 //! 10. Input never panics, whatever the bytes (`tests/torchscript_archives.rs`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]

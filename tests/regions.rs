@@ -60,7 +60,7 @@ fn device() -> Option<Device> {
 }
 
 fn bool(value: bool) -> Tensor {
-    Tensor::from_bools(&[], [value]).unwrap()
+    Tensor::from_bools([], [value]).unwrap()
 }
 
 fn int(value: i64) -> Tensor {
