@@ -34,7 +34,7 @@ pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 use crate::error::{Error, Result, Trail};
 use crate::ir::{Constant, Module};
 use crate::item::Item;
-use crate::trace::torchscript::{Archive, Entry, ImportOptions, InputSpec, import};
+use crate::trace::torchscript::{Archive, Entry, ImportOptions, InputSpec, Pickled, import};
 use state::States;
 
 /// A model: an archive that was traced or scripted by PyTorch, or a graph that was imported before.
@@ -103,6 +103,26 @@ impl Model {
     /// The graph of one method and the weights: for example arguments, or those that the archive remembers.
     pub fn import_method(&self, method: &str, arguments: Option<&[Item]>) -> Result<Module> {
         self.import_entry(method, arguments, &States::default())
+    }
+
+    /// The entries: the methods that an archive was traced with, else `forward`; the graphs of a module.
+    pub fn entries(&self) -> Vec<String> {
+        let archive = match &*self.source {
+            Source::Archive(archive) => archive,
+            Source::Module(module) => {
+                return module.graphs.iter().map(|g| g.name.clone()).collect();
+            }
+        };
+        let traced = archive.traced_inputs().and_then(Pickled::as_dict);
+        let names = traced.iter().flat_map(|dict| &dict.entries);
+        let names: Vec<String> = names
+            .filter_map(|(name, _)| Some(name.as_str()?.to_string()))
+            .collect();
+        if names.is_empty() {
+            vec!["forward".to_string()]
+        } else {
+            names
+        }
     }
 
     /// The archive that the model is made of, if it is.

@@ -481,6 +481,22 @@ fn a_compiled_model_is_verified_for_every_entry() {
 }
 
 #[test]
+fn inputs_that_no_entry_takes_are_an_error() {
+    let text = "graph forward(x: f32[2]) -> f32[2] {\n  a = aten.gelu x\n  return a\n}";
+    let model = Model::from_module(module(text, 0.0));
+    let sets = [2, 3].map(|size| vec![Tensor::full(DType::F32, [size], 1.5).unwrap().into()]);
+    let exact = Tolerance {
+        rtol: 0.0,
+        atol: 0.0,
+    };
+    let error = model::verify(&model, &Device::Host, &sets, exact).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "input x is f32[2], not of shape [3] — at inputs 2"
+    );
+}
+
+#[test]
 fn a_pass_that_changes_a_value_is_named() {
     let graph: Graph = "graph forward(x: f32[2]) -> f32[2] {\n  a = mul x, 2.0  @ model.py:4\n  \
                         b = add a, 1.0  @ model.py:5\n  return b\n}"

@@ -2,13 +2,13 @@ use std::collections::HashMap;
 use std::fmt;
 
 use crate::compare::{Difference, Tolerance, compare, compare_tensors};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interp;
 use crate::ir::{Graph, Module, Weights};
-use crate::item::{Item, flatten};
+use crate::item::Item;
 use crate::pass::{self, Pass};
 use crate::tensor::Tensor;
-use crate::trace::check::{Divergence, evaluate, example, inputs, scaled, signature};
+use crate::trace::check::{Divergence, evaluate, example, inputs, scaled};
 
 use super::{CompileOptions, Device, Model, first_divergence};
 
@@ -54,40 +54,50 @@ impl fmt::Display for Culprit {
 }
 
 /// Verifies that a compiled model computes what its graphs say: every entry graph on a device, for all sets of inputs that
-/// fit it, against the graph as imported and against the oracle. An archive has the entry `forward`, a module all its
-/// graphs. An entry that no set fits is verified with inputs of its example sizes.
+/// it takes, against the graph as imported and against the oracle. An entry that takes none of the sets is verified with
+/// inputs of its example sizes. See [`Model::entries`].
 ///
 /// # Errors
-/// A graph cannot be imported or compiled, or a run fails.
+/// No entry takes one of the sets, a graph cannot be imported or compiled, or a run fails.
 pub fn verify(
     model: &Model,
     device: &Device,
     sets: &[Vec<Item>],
     tolerance: Tolerance,
 ) -> Result<Vec<Verification>> {
-    let module = match sets.first().filter(|_| model.archive().is_some()) {
-        Some(set) => model.import_for(set)?,
-        None => model.import()?,
-    };
     let mut found = Vec::new();
-    for graph in &module.graphs {
+    let mut refusals: Vec<Option<Error>> = sets.iter().map(|_| Some(no_entry())).collect();
+    for entry in &model.entries() {
         let verifier = Verifier {
             model,
             device,
-            entry: &graph.name,
+            entry,
             tolerance,
         };
-        let fits = |set: &&(usize, &Vec<Item>)| flatten(&signature(graph), set.1).is_ok();
-        let sets: Vec<(usize, &Vec<Item>)> = sets.iter().enumerate().collect();
-        let fitting: Vec<_> = sets.iter().filter(fits).collect();
-        if fitting.is_empty() {
-            found.push(verifier.verify(None, &example(graph)?)?);
+        let before = found.len();
+        for ((index, set), refusal) in sets.iter().enumerate().zip(&mut refusals) {
+            match verifier.takes(set) {
+                Ok(()) => {
+                    *refusal = None;
+                    found.push(verifier.verify(Some(index), set)?);
+                }
+                Err(error) => *refusal = refusal.take().map(|_| error),
+            }
         }
-        for (index, set) in fitting {
-            found.push(verifier.verify(Some(*index), set)?);
+        if found.len() == before {
+            let module = model.import_method(entry, None)?;
+            found.push(verifier.verify(None, &example(module.graph(entry)?)?)?);
         }
     }
-    Ok(found)
+    let refused = refusals
+        .into_iter()
+        .enumerate()
+        .find_map(|(index, refusal)| Some(refusal?.at(format!("inputs {}", index + 1))));
+    refused.map_or(Ok(found), Err)
+}
+
+fn no_entry() -> Error {
+    Error::input("the model has no entry graph")
 }
 
 struct Verifier<'a> {
@@ -98,6 +108,16 @@ struct Verifier<'a> {
 }
 
 impl Verifier<'_> {
+    /// An error if the entry does not take the arguments.
+    fn takes(&self, set: &[Item]) -> Result<()> {
+        let module = self.model.import_method(self.entry, Some(set))?;
+        let graph = module.graph(self.entry)?;
+        let inputs = inputs(graph, &module, set)?;
+        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+        graph.bind(&shapes)?;
+        graph.check_dtypes(&inputs)
+    }
+
     fn verify(&self, index: Option<usize>, set: &[Item]) -> Result<Verification> {
         let options = CompileOptions {
             entry: self.entry.to_string(),
