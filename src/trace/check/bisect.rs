@@ -7,6 +7,7 @@ use crate::compare::{Difference, Tolerance, compare_tensors};
 use crate::error::{Place, Result};
 use crate::interp;
 use crate::ir::{Graph, Node, Weights};
+use crate::pass::inline;
 use crate::tensor::Tensor;
 
 /// The first value on which two runs disagree.
@@ -65,32 +66,34 @@ pub fn first_difference(
     inputs: &[Tensor],
     tolerance: Tolerance,
 ) -> Result<Option<Divergence>> {
+    let (ours, theirs) = (inline(got.graph)?, inline(expected.graph)?);
     let mut wanted = Vec::new();
-    interp::run_watched(
-        expected.graph,
-        expected.weights,
-        inputs,
-        &mut |node, results| {
-            wanted.push((node.op.name().to_string(), results.to_vec()));
-            Ok(())
-        },
-    )?;
+    interp::run_watched(&theirs, expected.weights, inputs, &mut |node, results| {
+        wanted.push((node.clone(), results.to_vec()));
+        Ok(())
+    })?;
     let mut wanted = wanted.into_iter();
     let mut found = None;
-    interp::run_watched(got.graph, got.weights, inputs, &mut |node, results| {
+    interp::run_watched(&ours, got.weights, inputs, &mut |node, results| {
         if found.is_none() {
-            found = compare_node(got.graph, node, results, wanted.next(), tolerance);
+            found = compare_node(&ours, node, results, wanted.next(), tolerance);
         }
         Ok(())
     })?;
-    Ok(found)
+    let more = wanted.next().filter(|_| found.is_none());
+    Ok(found.or_else(|| {
+        let (node, _) = more?;
+        let name = first_result(&theirs, &node)?;
+        let missing = Difference::incomparable(&name, "is in the other trace only".into());
+        Some(Divergence::new(&name, &node, missing))
+    }))
 }
 
 fn compare_node(
     graph: &Graph,
     node: &Node,
     results: &[Tensor],
-    wanted: Option<(String, Vec<Tensor>)>,
+    wanted: Option<(Node, Vec<Tensor>)>,
     tolerance: Tolerance,
 ) -> Option<Divergence> {
     let other = |what: &str| {
@@ -98,11 +101,11 @@ fn compare_node(
         let why = format!("the other trace has {what} here");
         Divergence::new(&name, node, Difference::incomparable(&name, why))
     };
-    let Some((op, expected)) = wanted else {
+    let Some((theirs, expected)) = wanted else {
         return Some(other("no further operator"));
     };
-    if op != node.op.name() {
-        return Some(other(&op));
+    if theirs.op.name() != node.op.name() {
+        return Some(other(theirs.op.name()));
     }
     let pairs = results.iter().zip(&expected).zip(&node.results);
     let mut differences = pairs.map(|((got, expected), id)| {
