@@ -171,6 +171,10 @@ fn match_tree(
     match (tree, item) {
         (Tree::Tensor(index), Item::Tensor(tensor)) => found.push((*index, tensor.clone())),
         (Tree::Constant(constant), item) => check_constant(constant, item, path)?,
+        (Tree::Number(index), Item::Number(number)) => {
+            let scalar = Tensor::from_i64(number.dtype(), [], vec![number.to_i64()])?;
+            found.push((*index, scalar));
+        }
         (Tree::Tuple(trees) | Tree::List(trees), Item::Tuple(items) | Item::List(items))
             if trees.len() == items.len() =>
         {

@@ -102,7 +102,7 @@ impl Model {
 
     /// The graph of one method and the weights: for example arguments, or those that the archive remembers.
     pub fn import_method(&self, method: &str, arguments: Option<&[Item]>) -> Result<Module> {
-        self.import_entry(method, arguments, &States::default())
+        self.import_entry(method, arguments, &States::default(), &[])
     }
 
     /// The entries: the methods that an archive was traced with, else `forward`; the graphs of a module.
@@ -134,12 +134,13 @@ impl Model {
     }
 
     /// The graph of one method, made for example arguments, else for those that the archive holds, and for states as they
-    /// are now. A model of ready graphs gives all of them.
+    /// are now or as they vary. A model of ready graphs gives all of them.
     fn import_entry(
         &self,
         method: &str,
         arguments: Option<&[Item]>,
         states: &States,
+        varying: &[String],
     ) -> Result<Module> {
         let entry = Entry {
             method: method.to_string(),
@@ -147,7 +148,7 @@ impl Model {
         };
         self.import_with(&ImportOptions {
             entries: vec![entry],
-            states: states.examples(),
+            states: states.examples(varying),
             ..ImportOptions::default()
         })
     }

@@ -198,3 +198,24 @@ fn states_of_an_archive_are_stored() {
     session.reset();
     assert_eq!(session.call(&[x]).unwrap(), first);
 }
+
+/// A state that counts takes one graph for all counts, once that is known: archives are not imported at every call.
+#[test]
+fn numbers_that_vary_become_inputs() {
+    let model = Model::open("tests/fixtures/cases/models/script_states/model.pt").unwrap();
+    let x = Item::Tensor(rows(&[[1.0, 2.0, 3.0], [4.0, 5.0, 7.0]]));
+    for device in devices() {
+        let session = model.compile(&device, &CompileOptions::default()).unwrap();
+        for calls in 1..=6 {
+            let result = session.call(std::slice::from_ref(&x)).unwrap();
+            let Item::Tuple(items) = result else {
+                panic!("{result:?}")
+            };
+            assert_eq!(items[2], Item::Number(Scalar::Int(calls)));
+        }
+        assert_eq!(session.variants().len(), 3);
+        session.reset();
+        session.call(std::slice::from_ref(&x)).unwrap();
+        assert_eq!(session.variants().len(), 3);
+    }
+}

@@ -6,9 +6,10 @@ use crate::dim::Bindings;
 use crate::error::{Error, Kind, Result};
 use crate::gpu::{Input, Keep, Program, ProgramOptions, Progress, Run};
 use crate::interp;
-use crate::ir::{Graph, Module, Weights};
+use crate::ir::{Constant, Graph, Module, Tree, Weights};
 use crate::item::{Item, flatten, flatten_states};
 use crate::pass;
+use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
 /// How a model is compiled.
@@ -71,7 +72,7 @@ impl Session {
         };
         let mut states = States::default();
         let method = session.options.entry.as_str();
-        match session.model.import_entry(method, None, &states) {
+        match session.model.import_entry(method, None, &states, &[]) {
             Ok(module) => {
                 session.add(method, &module, &mut states)?;
             }
@@ -261,10 +262,32 @@ impl Session {
         if !imports && !first {
             return Err(no_fit(refusal));
         }
-        let module = self.model.import_entry(method, Some(arguments), states)?;
+        let module = self.import(method, arguments, states)?;
         let variant = self.add(method, &module, states)?;
         let inputs = variant.accept(given, states)?;
         Ok((variant, inputs))
+    }
+
+    /// Imports a method for a call. Numbers in states that differ from call to call become inputs, unless that made
+    /// conditions and loops of what a graph for one number does without.
+    fn import(&self, method: &str, arguments: &[Item], states: &States) -> Result<Module> {
+        let known: Vec<Arc<Variant>> = self.variants_of(method).collect();
+        let varying = states.varying(&known);
+        let regions = |graph: &Graph| {
+            let nodes = graph.nodes.iter();
+            nodes.filter(|node| !node.bodies().is_empty()).count()
+        };
+        let usual = known.iter().map(|variant| regions(&variant.graph)).max();
+        if !varying.is_empty()
+            && let Ok(module) = self
+                .model
+                .import_entry(method, Some(arguments), states, &varying)
+            && Some(regions(module.graph(method)?)) <= usual
+        {
+            return Ok(module);
+        }
+        self.model
+            .import_entry(method, Some(arguments), states, &[])
     }
 
     fn add(&self, method: &str, module: &Module, states: &mut States) -> Result<Arc<Variant>> {
@@ -359,6 +382,15 @@ impl Variant {
                 let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
                 program.launch_with(&self.bind(inputs)?, &hosted)?.read()
             }
+        }
+    }
+
+    /// The whole number that a state must hold, if it must.
+    pub(super) fn fixed(&self, state: &str) -> Option<i64> {
+        let mut reads = self.graph.reads.iter();
+        match reads.find(|read| read.name == state)?.tree {
+            Tree::Constant(Constant::Number(Scalar::Int(number))) => Some(number),
+            _ => None,
         }
     }
 

@@ -1,11 +1,13 @@
 //! What a session keeps between calls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use super::example;
+use super::{Variant, example};
 use crate::error::{Error, Result};
 use crate::ir::Module;
 use crate::item::{Item, initial_state};
+use crate::scalar::Scalar;
 use crate::trace::torchscript::InputSpec;
 
 /// States by name: as they were before the first call, and as they are.
@@ -43,11 +45,28 @@ impl States {
         self.current.clone_from(&self.initial);
     }
 
-    /// What a graph is made for that goes on from here.
-    pub(super) fn examples(&self) -> BTreeMap<String, InputSpec> {
+    /// What a graph is made for that goes on from here. States that vary are numbers that the graph takes as inputs.
+    pub(super) fn examples(&self, varying: &[String]) -> BTreeMap<String, InputSpec> {
+        let spec = |name: &String, item: &Item| match item {
+            Item::Number(number) if varying.contains(name) => InputSpec::Number(number.dtype()),
+            other => example(other),
+        };
         let current = self.current.iter();
         current
-            .map(|(name, item)| (name.clone(), example(item)))
+            .map(|(name, item)| (name.clone(), spec(name, item)))
             .collect()
+    }
+
+    /// The states that hold whole numbers for which several graphs were made, none of them for the number of now.
+    pub(super) fn varying(&self, graphs: &[Arc<Variant>]) -> Vec<String> {
+        let varies = |(name, item): (&String, &Item)| {
+            let Item::Number(Scalar::Int(now)) = item else {
+                return None;
+            };
+            let fixed = graphs.iter().filter_map(|variant| variant.fixed(name));
+            let fixed: BTreeSet<i64> = fixed.collect();
+            (fixed.len() >= 2 && !fixed.contains(now)).then(|| name.clone())
+        };
+        self.current.iter().filter_map(varies).collect()
     }
 }

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use crate::dtype::DType;
 use crate::ir::Constant;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -34,6 +35,8 @@ pub enum InputSpec {
     Tensor(TensorType),
     /// A value that the graph is made for.
     Constant(Constant),
+    /// An `int` (as `i64`) or a `bool` that may be another at each call. What depends on it depends on a tensor.
+    Number(DType),
     /// A tuple, or a named tuple if the method wants one.
     Tuple(Vec<InputSpec>),
     /// A list.

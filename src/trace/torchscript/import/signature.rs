@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::dim::Bindings;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Constant, Input, Tree};
 use crate::scalar::Scalar;
@@ -13,7 +14,7 @@ use crate::trace::torchscript::ast::{Base, Function, Type};
 use crate::trace::torchscript::value::Pickled;
 
 use super::Importer;
-use super::datum::{Datum, Dict, Instance};
+use super::datum::{Datum, Dict, Instance, Kind};
 use super::number::Number;
 use super::options::{Entry, InputSpec};
 use super::tensor::Origin;
@@ -103,6 +104,16 @@ impl<'a> Importer<'a> {
                 constant_datum(constant, ty),
                 Tree::Constant(constant.clone()),
             ),
+            InputSpec::Number(dtype) => {
+                let index = self.scopes.inputs.len();
+                let value = self.scopes.input(name, TensorType::new::<i64>(*dtype, []));
+                let tensor = self.outermost_tensor(Some(value), None, Origin::Local);
+                let kind = match dtype {
+                    DType::Bool => Kind::Bool,
+                    _ => Kind::Int,
+                };
+                (Datum::Dynamic(kind, tensor), Tree::Number(index))
+            }
             InputSpec::Tuple(items) => self.input_tuple(name, ty, items, sizes)?,
             InputSpec::List(items) => {
                 let (data, trees) = self.input_items(name, items, sizes)?;
