@@ -41,13 +41,16 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Reads the string literals that are schemas; unit tests at the end of a file have some of their own.
+/// Reads the string literals that are schemas, row by row; unit tests at the end of a file have some of their own.
 fn read(text: &str, schemas: &mut Vec<Schema>) -> Result<(), String> {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-    for part in code.split("\"aten::").skip(1) {
-        let literal = literal(part).ok_or_else(|| format!("a string without end: aten::{part}"))?;
-        if literal.contains('(') {
-            schemas.push(Schema::parse(&format!("aten::{literal}"))?);
+    for row in code.split("Composite::") {
+        let is_random = row.contains(".random(");
+        for part in row.split("\"aten::").skip(1) {
+            let literal = literal(part).ok_or_else(|| format!("a string without end: {part}"))?;
+            if literal.contains('(') {
+                schemas.push(Schema::parse(&format!("aten::{literal}"), is_random)?);
+            }
         }
     }
     Ok(())

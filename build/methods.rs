@@ -109,7 +109,7 @@ impl<'s> Method<'s> {
     fn has_optional(&self) -> bool {
         let parameters = self.overloads.iter().flat_map(|schema| &schema.parameters);
         let optional = |parameter: &Parameter| parameter.has_default && !parameter.is_ignored();
-        parameters.into_iter().any(optional)
+        self.overloads[0].is_random || parameters.into_iter().any(optional)
     }
 }
 
@@ -305,7 +305,11 @@ impl Method<'_> {
             .iter()
             .map(|schema| format!("`{}`", schema.text));
         let schemas: Vec<String> = schemas.collect();
-        writeln!(out, "    /// {}.{more}", schemas.join(" or "))
+        let random = match self.overloads[0].is_random {
+            true => " Also by name: `seed` and `counter`.",
+            false => "",
+        };
+        writeln!(out, "    /// {}.{random}{more}", schemas.join(" or "))
     }
 
     fn variant(&self, ending: &str) -> String {
@@ -329,12 +333,11 @@ impl Method<'_> {
     }
 
     fn write_row(&self, out: &mut String) -> std::fmt::Result {
-        let required = self.required.iter().map(|one| one.parameter.name.as_str());
         let (name, on_tensor, operators) = (&self.name, self.on_tensor, self.operators());
-        let required: Vec<&str> = required.collect();
+        let required = self.required.len();
         writeln!(
             out,
-            "    Binding {{ name: {name:?}, on_tensor: {on_tensor}, operators: &[{operators}], required: &{required:?} }},"
+            "    Binding {{ name: {name:?}, on_tensor: {on_tensor}, operators: &[{operators}], required: {required} }},"
         )
     }
 }

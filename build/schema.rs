@@ -14,6 +14,8 @@ pub struct Schema {
     pub results: Results,
     /// The result shares memory with a parameter.
     pub is_view: bool,
+    /// Takes a seed and a counter by name.
+    pub is_random: bool,
 }
 
 /// A parameter.
@@ -43,7 +45,7 @@ pub enum Results {
 
 impl Schema {
     /// Parses `aten::name.overload(Type name=default, *, …) -> …`.
-    pub fn parse(text: &str) -> Result<Schema, String> {
+    pub fn parse(text: &str, is_random: bool) -> Result<Schema, String> {
         let bad = |what: &str| format!("{what} in the schema {text:?}");
         let (head, rest) = text.split_once('(').ok_or_else(|| bad("no parameters"))?;
         let full = head
@@ -69,6 +71,7 @@ impl Schema {
             overload: overload.to_string(),
             parameters,
             is_view: results.contains("(a"),
+            is_random,
             results: Results::parse(results).ok_or_else(|| bad("unknown results"))?,
         })
     }

@@ -15,6 +15,8 @@ mod samples;
 mod basics;
 #[path = "trace/checks.rs"]
 mod checks;
+#[path = "trace/code.rs"]
+mod code;
 #[path = "trace/control.rs"]
 mod control;
 #[path = "trace/custom.rs"]

@@ -199,16 +199,16 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::one(
         &[
-            "aten::tensor.float(float t, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor",
             "aten::tensor.int(int t, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor",
             "aten::tensor.bool(bool t, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor",
+            "aten::tensor.float(float t, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor",
         ],
         |a| {
             let value = a.number("t");
             let dtype = a.dtype("dtype").unwrap_or(number_dtype(&value));
             Ok(a.builder().full(dtype, Shape::new(), value))
         },
-        &["2.5", "int: 3"],
+        &["3", "float: 2.5", "bool: True"],
     ),
 ];
 

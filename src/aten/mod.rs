@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 pub use args::Args;
 pub use philox::Generator;
 use philox::{COUNTER, SEED};
-pub use schema::{ArgumentType, Default, Parameter, Schema};
+pub use schema::{ArgumentType, Default, Parameter, Returns, Schema};
 
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Builder, Value};

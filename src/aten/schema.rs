@@ -21,6 +21,32 @@ pub struct Schema {
     pub parameters: Vec<Parameter>,
     /// True if a result shares memory with a parameter.
     pub is_view: bool,
+    /// What the results are.
+    pub returns: Returns,
+}
+
+/// How the results of an operator belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returns {
+    /// A tensor.
+    One,
+    /// A tuple of tensors.
+    Tuple,
+    /// A list of tensors.
+    List,
+    /// A tensor, and a list of all others.
+    OneAndList,
+}
+
+impl Returns {
+    fn parse(text: &str) -> Returns {
+        match (text.starts_with('('), text.contains("[]")) {
+            (false, false) => Returns::One,
+            (false, true) => Returns::List,
+            (true, false) => Returns::Tuple,
+            (true, true) => Returns::OneAndList,
+        }
+    }
 }
 
 /// A parameter of an operator.
@@ -93,6 +119,7 @@ impl Schema {
             overload: overload.into(),
             parameters,
             is_view: results.contains("(a"),
+            returns: Returns::parse(results),
         })
     }
 
@@ -133,6 +160,19 @@ impl Parameter {
             default,
             keyword_only,
         })
+    }
+
+    /// True for a device, a layout and the like, which make no difference.
+    pub fn is_ignored(&self) -> bool {
+        match &self.ty {
+            ArgumentType::Optional(inner) => **inner == ArgumentType::Ignored,
+            ty => *ty == ArgumentType::Ignored,
+        }
+    }
+
+    /// True if a call must say it.
+    pub fn is_required(&self) -> bool {
+        self.default.is_none() && !self.is_ignored()
     }
 
     /// An optional number that PyTorch's schema does not have.

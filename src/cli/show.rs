@@ -32,6 +32,9 @@ pub(super) struct Show {
     /// The graph in Graphviz's language.
     #[arg(long)]
     dot: bool,
+    /// The graph as a Rust function of `onionskin::trace`.
+    #[arg(long)]
+    code: bool,
     /// The graph as a GPU gets it: after all passes.
     #[arg(long)]
     optimized: bool,
@@ -46,7 +49,7 @@ impl Show {
             module = pass::optimize_module(&module)?;
         }
         drop(activity);
-        let all = !(self.signature || self.weights || self.operators || self.dot);
+        let all = !(self.signature || self.weights || self.operators || self.dot || self.code);
         for graph in &module.graphs {
             if self.signature {
                 output::line(&signature(graph));
@@ -56,6 +59,9 @@ impl Show {
             }
             if self.dot {
                 output::line(&to_dot(graph));
+            }
+            if self.code {
+                output::line(&graph.code()?);
             }
             if all {
                 output::line(&graph.to_string());

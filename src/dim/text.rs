@@ -49,6 +49,50 @@ impl fmt::Display for Atom {
     }
 }
 
+impl Dim {
+    /// The size as an expression in Rust, where each symbol is a variable: `&B * 2 + 1`, `&B` alone, `3`.
+    pub fn code(&self) -> String {
+        let sum = match &self.0 {
+            Repr::Const(value) => return value.to_string(),
+            Repr::Sum(sum) => sum,
+        };
+        let term = |(product, coefficient): &(Vec<Atom>, i64)| {
+            let factors: Vec<String> = product.iter().map(Atom::code).collect();
+            let factors = factors.join(" * ");
+            match coefficient {
+                1 => factors,
+                _ => format!("{factors} * {coefficient}"),
+            }
+        };
+        let terms: Vec<String> = sum.terms.iter().map(term).collect();
+        match sum.constant {
+            0 => terms.join(" + "),
+            constant => format!("{} + {constant}", terms.join(" + ")),
+        }
+    }
+
+    /// A reference to the size in Rust.
+    fn code_ref(&self) -> String {
+        match (self.as_const(), self.as_symbol()) {
+            (Some(value), _) => format!("&Dim::from({value})"),
+            (_, Some(_)) => self.code(),
+            _ => format!("&({})", self.code()),
+        }
+    }
+}
+
+impl Atom {
+    fn code(&self) -> String {
+        let (function, a, b) = match self {
+            Atom::Symbol(name) => return format!("&{name}"),
+            Atom::FloorDiv(a, b) => ("floor_div", a, b),
+            Atom::Min(a, b) => ("minimum", a, b),
+            Atom::Max(a, b) => ("maximum", a, b),
+        };
+        format!("Dim::{function}({}, {})", a.code_ref(), b.code_ref())
+    }
+}
+
 impl fmt::Debug for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

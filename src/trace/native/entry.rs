@@ -315,6 +315,14 @@ impl Traced {
         self.module.graph(entry)
     }
 
+    /// The entry graphs as Rust functions; see [`Graph::code`].
+    ///
+    /// # Errors
+    /// Those of [`Graph::code`].
+    pub fn code(&self) -> Result<String> {
+        self.module.code()
+    }
+
     /// Runs `forward` on the host, with inputs of the structure that it was traced with.
     ///
     /// # Errors

@@ -25,8 +25,8 @@ pub struct Binding {
     pub on_tensor: bool,
     /// Names of its overloads in the text form: `aten.sum.dim_IntList`.
     pub operators: &'static [&'static str],
-    /// Names of the required parameters, without the tensor that it is a method of.
-    pub required: &'static [&'static str],
+    /// How many arguments it takes beside the tensor that it is a method of.
+    pub required: usize,
 }
 
 /// All methods and functions of operators.

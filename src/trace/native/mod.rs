@@ -22,6 +22,7 @@
 mod argument;
 mod arithmetic;
 mod call;
+mod code;
 mod control;
 mod custom;
 #[doc(hidden)]

@@ -1,6 +1,6 @@
 //! Calls of operators: worked out on the host where everything is known, else nodes of the graph.
 
-use crate::aten::{self, Operator};
+use crate::aten::{self, Operator, Returns};
 use crate::dtype::DType;
 use crate::error::{Error, Kind as Fault, Result};
 use crate::ir::{Argument, ValueId};
@@ -77,7 +77,7 @@ impl Importer<'_> {
                 None => self.new_tensor(id),
             }));
         }
-        Ok(match returns(operator) {
+        Ok(match operator.schema.returns {
             Returns::One => tensors.into_iter().next().unwrap_or(Datum::None),
             Returns::Tuple => Datum::tuple(tensors),
             Returns::List => self.list(tensors),
@@ -251,29 +251,6 @@ fn described(value: &Datum) -> String {
             format!("[{}]", items.join(", "))
         }
         other => other.describe().to_string(),
-    }
-}
-
-enum Returns {
-    One,
-    Tuple,
-    List,
-    /// A tensor, and a list of all others.
-    OneAndList,
-}
-
-fn returns(operator: &Operator) -> Returns {
-    if let aten::Body::One(_) = operator.row.body {
-        return Returns::One;
-    }
-    let schema = &operator.schema;
-    let dot = if schema.overload.is_empty() { "" } else { "." };
-    let head = format!("{}{dot}{}(", schema.base_name(), schema.overload);
-    let mut texts = operator.row.schemas.iter();
-    match texts.find(|text| text.starts_with(&head)) {
-        Some(text) if text.trim_end().ends_with("[]") => Returns::List,
-        Some(text) if text.contains("-> (Tensor hist, Tensor[]") => Returns::OneAndList,
-        _ => Returns::Tuple,
     }
 }
 

@@ -1,0 +1,113 @@
+//! Arguments of operators as Rust source.
+
+use crate::aten::ArgumentType;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::{Argument, ValueId};
+use crate::scalar::Scalar;
+
+/// An argument of a call as source, as a parameter of its type takes it; `value` writes a reference to a tensor.
+pub(super) fn argument(
+    ty: &ArgumentType,
+    argument: &Argument,
+    value: &dyn Fn(ValueId) -> Result<String>,
+) -> Result<String> {
+    Ok(match (ty, argument) {
+        (ArgumentType::Optional(inner), given) if *given != Argument::None => {
+            return self::argument(inner, given, value);
+        }
+        (_, Argument::None) | (ArgumentType::Ignored, _) => "Arg::None".to_string(),
+        (_, Argument::Value(id)) => value(*id)?,
+        (ArgumentType::DType, Argument::Number(Scalar::Int(code))) => {
+            dtype(DType::from_torch_code(*code)?)
+        }
+        (ArgumentType::Float, Argument::Number(number)) => float(number.to_f64()),
+        (ArgumentType::List(inner, _), Argument::List(items)) => {
+            let items = items.iter().map(|item| self::argument(inner, item, value));
+            let texts = items.collect::<Result<Vec<_>>>()?;
+            list(
+                &texts,
+                items_alike(argument),
+                **inner == ArgumentType::Tensor,
+            )
+        }
+        (_, Argument::List(_)) => "Arg::List(Vec::new())".to_string(),
+        (_, Argument::Number(number)) => scalar(*number),
+        (_, Argument::Size(size)) => size.code(),
+        (_, Argument::Str(text)) => format!("{text:?}"),
+    })
+}
+
+/// True if all items of a list are of one type, so that they are an array in Rust.
+fn items_alike(list: &Argument) -> bool {
+    let Argument::List(items) = list else {
+        return true;
+    };
+    let is_symbol = |item: &Argument| match item {
+        Argument::Size(size) => size.as_symbol().is_some(),
+        _ => false,
+    };
+    items.iter().all(|item| matches!(item, Argument::Number(_)))
+        || items.iter().all(|item| matches!(item, Argument::Value(_)))
+        || items.iter().all(is_symbol)
+}
+
+fn list(items: &[String], alike: bool, tensors: bool) -> String {
+    let array = match alike {
+        true => items.join(", "),
+        false => {
+            let items = items.iter().map(|item| match item.as_str() {
+                "Arg::None" => item.clone(),
+                _ => format!("Arg::from({item})"),
+            });
+            items.collect::<Vec<_>>().join(", ")
+        }
+    };
+    match (items.is_empty(), tensors) {
+        (true, true) => "&[] as &[Tensor]".to_string(),
+        (true, false) => "Arg::List(Vec::new())".to_string(),
+        (false, true) => format!("&[{array}]"),
+        (false, false) => format!("[{array}]"),
+    }
+}
+
+/// A number or size, as it stands in arithmetic.
+pub(super) fn number(argument: &Argument) -> String {
+    match argument {
+        Argument::Number(number) => scalar(*number),
+        Argument::Size(size) => size.code(),
+        _ => "Arg::None".to_string(),
+    }
+}
+
+/// A list of sizes.
+pub(super) fn sizes(shape: &[Dim]) -> String {
+    let items: Vec<String> = shape.iter().map(Dim::code).collect();
+    let sizes = shape.iter().cloned().map(Argument::from);
+    list(&items, items_alike(&Argument::List(sizes.collect())), false)
+}
+
+/// `DType::F32`
+pub(super) fn dtype(dtype: DType) -> String {
+    format!("DType::{dtype:?}")
+}
+
+/// A number; integers that `i32` does not hold say their type.
+pub(super) fn scalar(number: Scalar) -> String {
+    match number {
+        Scalar::Bool(value) => value.to_string(),
+        Scalar::Int(value) if i32::try_from(value).is_err() => format!("{value}i64"),
+        Scalar::Int(value) => value.to_string(),
+        Scalar::Float(value) => float(value),
+    }
+}
+
+fn float(value: f64) -> String {
+    match value {
+        _ if value.is_nan() => "f64::NAN".to_string(),
+        f64::INFINITY => "f64::INFINITY".to_string(),
+        f64::NEG_INFINITY => "f64::NEG_INFINITY".to_string(),
+        _ => format!("{value:?}"),
+    }
+}

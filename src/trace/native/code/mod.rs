@@ -1,0 +1,266 @@
+//! Graphs as Rust source, as TorchScript's `.code` is Python: functions that compute, and record, what the graph does.
+
+mod literal;
+mod names;
+mod operator;
+mod primitive;
+mod region;
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
+
+use crate::aten::{self, Returns};
+use crate::dim::{Dim, Symbol};
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Definition, Graph, Module, Node, Op, ValueId};
+use crate::scalar::Scalar;
+
+use names::{Names, Place, plain};
+
+impl Module {
+    /// The graphs as Rust functions of `onionskin::trace`; see [`Graph::code`].
+    ///
+    /// # Errors
+    /// A graph has steps that no operator of PyTorch stands for, such as those of a graph after passes.
+    pub fn code(&self) -> Result<String> {
+        let functions = self.graphs.iter().map(Graph::code);
+        Ok(functions.collect::<Result<Vec<_>>>()?.join("\n"))
+    }
+}
+
+impl Graph {
+    /// The graph as a Rust function of its tensors, and of weights by name if it has some:
+    /// `pub fn forward(w: impl Fn(&str) -> Tensor, x: &Tensor) -> Result<Tensor>`. The source needs `use` of what it names of
+    /// `onionskin::trace`, of `DType` and of `Dim`.
+    ///
+    /// # Errors
+    /// The graph has steps that no operator of PyTorch stands for, such as those of a graph after passes.
+    pub fn code(&self) -> Result<String> {
+        let mut writer = Writer::new(self, Rc::default(), 1);
+        let mut symbols = BTreeSet::new();
+        symbols_of(self, &mut symbols);
+        // Sizes keep their names, so they come first.
+        symbols
+            .iter()
+            .for_each(|symbol| drop(writer.unique(symbol)));
+        let weights = has_weights(self).then(|| "w: impl Fn(&str) -> Tensor".to_string());
+        let mut parameters = Vec::from_iter(weights);
+        for id in &self.inputs {
+            let name = writer.define(*id);
+            writer.places.insert(*id, Place::reference(&name));
+            writer.own.remove(id);
+            parameters.push(format!("{name}: &Tensor"));
+        }
+        for symbol in symbols {
+            writer.size(&symbol)?;
+        }
+        writer.nodes()?;
+        let result = writer.tuple(&self.outputs)?;
+        let (name, parameters) = (plain(&self.name), parameters.join(", "));
+        let (ty, lines) = (tuple_type(self.outputs.len()), writer.lines);
+        Ok(format!(
+            "pub fn {name}({parameters}) -> Result<{ty}> {{\n{lines}    Ok({result})\n}}\n"
+        ))
+    }
+}
+
+fn has_weights(graph: &Graph) -> bool {
+    let read = graph.nodes.iter().flat_map(Node::operands);
+    let mut read = read.chain(graph.outputs.iter().copied());
+    let is_weight = |id| matches!(graph.value(id).definition, Definition::Weight(_));
+    let mut bodies = graph.nodes.iter().flat_map(Node::bodies);
+    read.any(is_weight) || bodies.any(has_weights)
+}
+
+fn tuple_type(count: usize) -> String {
+    match count {
+        1 => "Tensor".to_string(),
+        _ => format!("({})", ["Tensor"].repeat(count).join(", ")),
+    }
+}
+
+/// Writes the statements of a graph or of the body of a region.
+struct Writer<'a> {
+    graph: &'a Graph,
+    names: Rc<RefCell<Names>>,
+    places: HashMap<ValueId, Place>,
+    used: HashSet<ValueId>,
+    /// Those that have a variable of their own here.
+    own: HashSet<ValueId>,
+    depth: usize,
+    lines: String,
+}
+
+impl<'a> Writer<'a> {
+    fn new(graph: &'a Graph, names: Rc<RefCell<Names>>, depth: usize) -> Writer<'a> {
+        let used = graph.nodes.iter().flat_map(Node::operands);
+        Writer {
+            graph,
+            names,
+            places: HashMap::new(),
+            own: HashSet::new(),
+            used: used.chain(graph.outputs.iter().copied()).collect(),
+            depth,
+            lines: String::new(),
+        }
+    }
+
+    fn unique(&self, wanted: &str) -> String {
+        self.names.borrow_mut().unique(wanted)
+    }
+
+    /// A variable for a value; one that nothing reads says so.
+    fn define(&mut self, id: ValueId) -> String {
+        let wanted = &self.graph.value(id).name;
+        let name = match self.used.contains(&id) {
+            true => self.unique(wanted),
+            false => self.unique(&format!("_{wanted}")),
+        };
+        self.places.insert(id, Place::owned(&name));
+        self.own.insert(id);
+        name
+    }
+
+    fn indent(&self) -> String {
+        "    ".repeat(self.depth)
+    }
+
+    fn line(&mut self, line: &str) {
+        self.lines += &format!("{}{line}\n", self.indent());
+    }
+
+    /// A variable for a symbolic size.
+    fn size(&mut self, symbol: &Symbol) -> Result<()> {
+        let axes = self.graph.inputs.iter().flat_map(|id| {
+            let shape = self.graph.ty(*id).shape.iter().enumerate();
+            shape.map(move |(axis, size)| (*id, axis, size))
+        });
+        let mut of_symbol = axes.filter(|(_, _, size)| size.as_symbol() == Some(symbol));
+        let missing = || Error::unsupported(format!("{symbol} is no size of an input"));
+        let (id, axis, _) = of_symbol.next().ok_or_else(missing)?;
+        let line = format!("let {symbol} = {}.dim({axis});", self.place(id)?.text);
+        self.line(&line);
+        Ok(())
+    }
+
+    fn place(&self, id: ValueId) -> Result<Place> {
+        if let Definition::Weight(name) = &self.graph.value(id).definition {
+            return Ok(Place::owned(format!("w({name:?})")));
+        }
+        let found = self.places.get(&id).cloned();
+        found.ok_or_else(|| Error::internal("a value without a name"))
+    }
+
+    fn borrowed(&self, id: ValueId) -> Result<String> {
+        Ok(self.place(id)?.borrowed())
+    }
+
+    /// A tensor of an argument, which may be a number.
+    fn owned(&self, argument: &Argument) -> Result<String> {
+        Ok(match argument {
+            Argument::Value(id) => match &self.graph.value(*id).definition {
+                Definition::Weight(_) => self.place(*id)?.text,
+                _ => format!("{}.clone()", self.place(*id)?.text),
+            },
+            Argument::Number(number @ Scalar::Float(_)) => {
+                let number = literal::scalar(*number);
+                format!("ops::tensor_with({number}, kw!(dtype = DType::F64))")
+            }
+            Argument::Number(number) => format!("ops::tensor({})", literal::scalar(*number)),
+            Argument::Size(size) => {
+                let size = size.code();
+                format!("ops::scalar_tensor_with({size}, kw!(dtype = DType::I64))")
+            }
+            _ => return Err(Error::internal("a region takes a list")),
+        })
+    }
+
+    /// Results: own variables, the last time that they are read, and clones of others.
+    fn results(&self, ids: &[ValueId]) -> Result<Vec<String>> {
+        let result = |(index, id): (usize, &ValueId)| {
+            let is_last = !ids.iter().skip(index + 1).any(|other| other == id);
+            match self.own.contains(id) && is_last {
+                true => Ok(self.place(*id)?.text),
+                false => self.owned(&Argument::Value(*id)),
+            }
+        };
+        ids.iter().enumerate().map(result).collect()
+    }
+
+    fn tuple(&self, ids: &[ValueId]) -> Result<String> {
+        Ok(match self.results(ids)?.as_slice() {
+            [single] => single.clone(),
+            several => format!("({})", several.join(", ")),
+        })
+    }
+
+    fn nodes(&mut self) -> Result<()> {
+        for node in &self.graph.nodes {
+            let written = match &node.op {
+                Op::Call(name) => {
+                    let operator = aten::operator(name)?;
+                    let call = self.call(operator, &node.arguments);
+                    call.map(|call| self.bind(&node.results, operator.schema.returns, &call))
+                }
+                Op::Primitive(primitive) => {
+                    let formula = self.primitive(primitive, node);
+                    formula.map(|formula| self.bind(&node.results, Returns::One, &formula))
+                }
+                Op::Region(region) => self.region(node, region),
+            };
+            written.map_err(|error| error.at(node.op.name()).at_place(&node.place))?;
+        }
+        Ok(())
+    }
+
+    /// Names results: each by a variable, or as an item of a list.
+    fn bind(&mut self, results: &[ValueId], returns: Returns, call: &str) {
+        let single = match returns {
+            Returns::One | Returns::Tuple => results.len(),
+            Returns::List => 0,
+            Returns::OneAndList => results.len().min(1),
+        };
+        let (single, items) = results.split_at(single);
+        let mut names: Vec<String> = single.iter().map(|id| self.define(*id)).collect();
+        if matches!(returns, Returns::List | Returns::OneAndList) {
+            names.push(self.list(items));
+        }
+        let pattern = match (names.as_slice(), returns) {
+            ([name], Returns::One | Returns::List) => name.clone(),
+            (names, _) => format!("({})", names.join(", ")),
+        };
+        self.line(&format!("let {pattern} = {call};"));
+    }
+
+    fn list(&mut self, items: &[ValueId]) -> String {
+        let first = items.first().map(|id| self.graph.value(*id).name.as_str());
+        let list = self.unique(&format!("{}s", first.unwrap_or("item")));
+        for (index, id) in items.iter().enumerate() {
+            self.places
+                .insert(*id, Place::owned(format!("{list}[{index}]")));
+        }
+        list
+    }
+}
+
+/// Symbols of the sizes among arguments, those of nested graphs included.
+fn symbols_of(graph: &Graph, symbols: &mut BTreeSet<Symbol>) {
+    for node in &graph.nodes {
+        let mut note = |size: &Dim| {
+            symbols.extend(size.symbols());
+            size.clone()
+        };
+        for argument in &node.arguments {
+            argument.map(&mut |id| id, &mut note);
+        }
+        if let Op::Primitive(primitive) = &node.op {
+            primitive::shape(primitive)
+                .iter()
+                .for_each(|size| drop(note(size)));
+        }
+    }
+    for body in graph.nodes.iter().flat_map(Node::bodies) {
+        symbols_of(body, symbols);
+    }
+}

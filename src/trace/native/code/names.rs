@@ -1,0 +1,67 @@
+//! Names of variables.
+
+use std::collections::BTreeSet;
+
+/// Names that mean something else in the source.
+const TAKEN: &str = " w ops kw cond while_loop as async await become box break const continue crate do dyn else enum \
+    extern false final fn for gen if impl in let loop macro match mod move mut override priv pub ref return self static \
+    struct super trait true try type typeof unsafe unsized use virtual where while yield abstract ";
+
+/// Names of variables that a function has.
+#[derive(Default)]
+pub(super) struct Names(BTreeSet<String>);
+
+impl Names {
+    /// A name that is not taken, and is from now on.
+    pub fn unique(&mut self, wanted: &str) -> String {
+        let wanted = plain(wanted);
+        let numbered = (1..).map(|number| format!("{wanted}_{number}"));
+        let mut names = std::iter::once(wanted.clone()).chain(numbered);
+        let is_taken = |name: &str| TAKEN.contains(&format!(" {name} ")) || self.0.contains(name);
+        let name = names.find(|name| !is_taken(name)).unwrap_or_default();
+        self.0.insert(name.clone());
+        name
+    }
+}
+
+/// A name as Rust takes it.
+pub(super) fn plain(name: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let name: String = name.chars().map(letter).collect();
+    match name.chars().next() {
+        Some(first) if !first.is_ascii_digit() && !name.trim_matches('_').is_empty() => name,
+        _ => format!("_{name}v"),
+    }
+}
+
+/// What stands for a tensor in the source.
+#[derive(Clone)]
+pub(super) struct Place {
+    /// A variable, an item of a list, or a call that gives a weight.
+    pub text: String,
+    /// A variable of type `&Tensor`.
+    is_reference: bool,
+}
+
+impl Place {
+    pub fn reference(text: &str) -> Place {
+        Place {
+            text: text.to_string(),
+            is_reference: true,
+        }
+    }
+
+    pub fn owned(text: impl Into<String>) -> Place {
+        Place {
+            text: text.into(),
+            is_reference: false,
+        }
+    }
+
+    pub fn borrowed(&self) -> String {
+        match self.is_reference {
+            true => self.text.clone(),
+            false => format!("&{}", self.text),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Calls of operators by their methods and functions.
+
+use crate::aten::{Operator, Parameter};
+use crate::error::{Error, Result};
+use crate::ir::Argument;
+use crate::trace::native::methods::{Binding, bindings};
+
+use super::Writer;
+use super::literal::argument;
+
+impl Writer<'_> {
+    /// A call of an operator by its method or function.
+    pub(super) fn call(&self, operator: &'static Operator, given: &[Argument]) -> Result<String> {
+        let binding = binding(&operator.name)?;
+        let mut pairs = operator.schema.parameters.iter().zip(given);
+        let start = match binding.on_tensor {
+            false => "ops::".to_string(),
+            true => match pairs.next() {
+                Some((_, Argument::Value(id))) => format!("{}.", self.place(*id)?.text),
+                _ => return Err(Error::unsupported("a method of a number")),
+            },
+        };
+        let (mut arguments, mut named) = (Vec::new(), Vec::new());
+        for (parameter, given) in pairs {
+            let text = argument(&parameter.ty, given, &|id| self.borrowed(id))?;
+            if parameter.is_required() {
+                arguments.push(text);
+            } else if is_said(parameter, given) {
+                named.push(format!("{} = {text}", parameter.name));
+            }
+        }
+        let with = if named.is_empty() { "" } else { "_with" };
+        if !named.is_empty() {
+            arguments.push(format!("kw!({})", named.join(", ")));
+        }
+        let (name, arguments) = (binding.name, arguments.join(", "));
+        Ok(format!("{start}{name}{with}({arguments})"))
+    }
+}
+
+/// True for an argument that is not what the operator takes anyway.
+fn is_said(parameter: &Parameter, given: &Argument) -> bool {
+    !parameter.is_ignored() && parameter.default.as_ref() != Some(given)
+}
+
+fn binding(operator: &str) -> Result<&'static Binding> {
+    let mut bindings = bindings().iter();
+    let found = bindings.find(|binding| binding.operators.contains(&operator));
+    found.ok_or_else(|| Error::internal(format!("{operator} has no method")))
+}

@@ -1,0 +1,149 @@
+//! Branches, loops and nested graphs.
+
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Graph, Node, Region, ValueId};
+use crate::scalar::Scalar;
+
+use super::Writer;
+use super::literal::number;
+use super::names::Place;
+
+impl<'a> Writer<'a> {
+    pub(super) fn region(&mut self, node: &Node, region: &'a Region) -> Result<()> {
+        if node.results.len() > 8 {
+            return Err(Error::unsupported("a region of more than eight results"));
+        }
+        match region {
+            Region::If { then, otherwise } => self.cond(node, then, otherwise),
+            Region::Loop { body, carried } => self.while_loop(node, body, *carried),
+            Region::Call { body } => {
+                let block = self.block(body, self.argument_places(&node.arguments)?, self.depth)?;
+                let names = self.pattern(&node.results);
+                self.line(&format!("// {}", body.name));
+                self.line(&format!("let {names} = {block};"));
+                Ok(())
+            }
+        }
+    }
+
+    /// What the arguments of a region are in its body.
+    fn argument_places(&self, arguments: &[Argument]) -> Result<Vec<Place>> {
+        let place = |argument: &Argument| match argument {
+            Argument::Value(id) => self.place(*id),
+            number => self.owned(number).map(Place::owned),
+        };
+        arguments.iter().map(place).collect()
+    }
+
+    /// The body of a region, whose inputs are these places.
+    fn body(&self, graph: &'a Graph, inputs: Vec<Place>, depth: usize) -> Result<Writer<'a>> {
+        let mut writer = Writer::new(graph, self.names.clone(), depth + 1);
+        let places = graph.inputs.iter().copied().zip(inputs);
+        writer.places.extend(places);
+        writer.nodes()?;
+        Ok(writer)
+    }
+
+    /// A body as a block that gives its outputs.
+    fn block(&self, graph: &'a Graph, inputs: Vec<Place>, depth: usize) -> Result<String> {
+        let body = self.body(graph, inputs, depth)?;
+        let result = body.tuple(&graph.outputs)?;
+        Ok(enclosed(&body.lines, &result, depth))
+    }
+
+    fn pattern(&mut self, results: &[ValueId]) -> String {
+        let names: Vec<String> = results.iter().map(|id| self.define(*id)).collect();
+        match names.as_slice() {
+            [single] => single.clone(),
+            several => format!("({})", several.join(", ")),
+        }
+    }
+
+    /// A call with a line for each argument.
+    fn call_lines(&mut self, head: &str, arguments: &[String]) {
+        self.line(&format!("{head}("));
+        for argument in arguments {
+            self.line(&format!("    {argument},"));
+        }
+        self.line(")?;");
+    }
+
+    fn cond(&mut self, node: &Node, then: &'a Graph, otherwise: &'a Graph) -> Result<()> {
+        let Some((condition, captured)) = node.arguments.split_first() else {
+            return Err(Error::internal("a branch without a condition"));
+        };
+        let inputs = self.argument_places(captured)?;
+        let then = self.block(then, inputs.clone(), self.depth + 1)?;
+        let otherwise = self.block(otherwise, inputs, self.depth + 1)?;
+        let condition = match condition {
+            Argument::Value(id) => self.borrowed(*id)?,
+            number => format!("&{}", self.owned(number)?),
+        };
+        let names = self.pattern(&node.results);
+        let arguments = [condition, format!("|| {then}"), format!("|| {otherwise}")];
+        self.call_lines(&format!("let {names} = cond"), &arguments);
+        Ok(())
+    }
+
+    /// A loop whose state is the number of the round, whether there is another, and what is carried.
+    fn while_loop(&mut self, node: &Node, body: &'a Graph, carried: usize) -> Result<()> {
+        let [trips, condition, rest @ ..] = node.arguments.as_slice() else {
+            return Err(Error::internal("a loop without a trip count"));
+        };
+        let (before, constants) = rest.split_at(carried.min(rest.len()));
+        let [round, again] = ["round", "again"].map(|name| self.unique(name));
+        let state = body.inputs.iter().skip(1).take(carried);
+        let state: Vec<String> = state.map(|id| self.unique(&body.value(*id).name)).collect();
+        let inputs = std::iter::once(&round).chain(&state).map(Place::owned);
+        let inputs = inputs.chain(self.argument_places(constants)?).collect();
+        let mut inner = self.body(body, inputs, self.depth + 1)?;
+        inner.own.extend(body.inputs.iter().skip(1).take(carried));
+        let results = inner.results(&body.outputs)?;
+        let [next, after @ ..] = results.as_slice() else {
+            return Err(Error::internal("a loop without a condition"));
+        };
+        let result = format!("({round}.add(1), {next}, {})", tuple(after));
+        let step = enclosed(&inner.lines, &result, self.depth + 1);
+        let before = before.iter().map(|argument| self.owned(argument));
+        let before = tuple(&before.collect::<Result<Vec<_>>>()?);
+        let arguments = [
+            format!("(ops::tensor(0), {}, {before})", self.owned(condition)?),
+            self.holds(trips, &round, &again)?,
+            format!("|({round}, _, {})| {step}", tuple(&state)),
+        ];
+        let results: Vec<String> = node.results.iter().map(|id| self.define(*id)).collect();
+        self.call_lines(
+            &format!("let (_, _, {}) = while_loop", tuple(&results)),
+            &arguments,
+        );
+        Ok(())
+    }
+
+    /// Whether there is another round.
+    fn holds(&self, trips: &Argument, round: &str, again: &str) -> Result<String> {
+        let trips = match trips {
+            Argument::Number(Scalar::Int(i64::MAX)) => {
+                return Ok(format!("|(_, {again}, _)| {again}.clone()"));
+            }
+            Argument::Value(id) => self.borrowed(*id)?,
+            other => number(other),
+        };
+        Ok(format!(
+            "|({round}, {again}, _)| {again}.logical_and(&{round}.lt({trips}))"
+        ))
+    }
+}
+
+/// Statements and a result in braces.
+fn enclosed(lines: &str, result: &str, depth: usize) -> String {
+    let indent = "    ".repeat(depth);
+    format!("{{\n{lines}{indent}    {result}\n{indent}}}")
+}
+
+/// A tuple, of one as well.
+fn tuple(items: &[String]) -> String {
+    match items {
+        [single] => format!("({single},)"),
+        items => format!("({})", items.join(", ")),
+    }
+}
