@@ -14,8 +14,8 @@ use onionskin::tensor::Tensor as HostTensor;
 use onionskin::tensor_file;
 use onionskin::trace::check::{Id, Traced};
 use onionskin::trace::{
-    Forward, Method, Module, Tensor, Training, call, load_matching, load_state_dict, state, trace,
-    trace_module,
+    Forward, Method, Module, Tensor, Training, call, load_matching, load_state_dict, manual_seed,
+    state, trace, trace_module,
 };
 
 fn ones(shape: &[usize]) -> Tensor {
@@ -420,7 +420,7 @@ fn inputs_of_wrong_ranks_are_refused() {
 #[test]
 fn initial_parameters_follow_from_the_seed_and_stay_within_their_bounds() {
     let drawn = |seed| {
-        nn::manual_seed(seed);
+        manual_seed(seed);
         floats(Linear::new(16, 64).weight())
     };
     assert_eq!(drawn(1), drawn(1));
@@ -429,7 +429,7 @@ fn initial_parameters_follow_from_the_seed_and_stay_within_their_bounds() {
     assert!(values.iter().all(|value| value.abs() <= 0.25));
     let mean = values.iter().sum::<f32>() / values.len() as f32;
     assert!(mean.abs() < 0.02, "{mean}");
-    nn::manual_seed(0);
+    manual_seed(0);
     let values = floats(Embedding::new(64, 32).weight());
     let variance = values.iter().map(|value| value * value).sum::<f32>() / values.len() as f32;
     assert!((0.9..1.1).contains(&variance), "{variance}");

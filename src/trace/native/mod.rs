@@ -48,6 +48,7 @@ pub use module::{
     Forward, Module, Training, Unmatched, Visitor, load_matching, load_state_dict, state,
 };
 pub use random::manual_seed;
+pub(in crate::trace) use random::next_generator;
 pub use recorder::{allow, is_tracing};
 pub use subject::{Function, arguments, trace_checked, trace_method_checked};
 pub use tensor::{Tensor, freeze};

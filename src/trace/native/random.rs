@@ -17,6 +17,16 @@ pub fn manual_seed(seed: u64) {
     GENERATOR.set(Generator::new(seed));
 }
 
+/// The state for something that draws beside the graph, which counts as a call.
+pub(in crate::trace) fn next_generator() -> Generator {
+    let generator = GENERATOR.get();
+    GENERATOR.set(Generator {
+        counter: generator.counter.wrapping_add(1),
+        ..generator
+    });
+    generator
+}
+
 /// Gives a call that draws the next counter.
 pub(super) fn seed(operator: &'static Operator, arguments: &mut [Argument]) {
     let mut generator = GENERATOR.get();

@@ -167,6 +167,7 @@ fn check<I: Tree, O: Tree>(
 ) -> Result<(Traced, Report)> {
     let mut options = options.clone();
     options.inputs.insert(0, function.example.clone());
+    function.seed(options.seed);
     let traced = function.trace(&function.example)?;
     let report = check_trace(function, &traced, &options)?;
     Ok((traced, report))

@@ -1,45 +1,54 @@
-//! Initial values of parameters: PyTorch's distributions, numbers of our own.
+//! Initial values of parameters: PyTorch's distributions, numbers of our own that follow from `manual_seed`.
 
-use std::cell::Cell;
 use std::f64::consts::TAU;
 
+use crate::aten::Generator;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::tensor::{self, Tensor as HostTensor};
-use crate::trace::native::Tensor;
+use crate::trace::native::{Tensor, next_generator};
 
-thread_local! {
-    static STATE: Cell<u64> = const { Cell::new(0) };
+/// Numbers that follow from the thread's random state, which counts one call: SplitMix64, whose outputs are a mix of a counter.
+struct Stream(u64);
+
+impl Stream {
+    fn new() -> Stream {
+        let Generator { seed, counter } = next_generator();
+        Stream(mixed(seed) ^ mixed(counter.wrapping_add(STEP)))
+    }
+
+    /// At least 0 and less than 1.
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(STEP);
+        (mixed(self.0) >> 11) as f64 / (1u64 << 53) as f64
+    }
 }
 
-/// Sets the seed of this thread's generator of initial parameters, 0 at first: modules that are made after it, in the same
-/// order, have the same parameters. They are not those that `torch.manual_seed` gives.
-pub fn manual_seed(seed: u64) {
-    STATE.set(seed);
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn mixed(bits: u64) -> u64 {
+    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
 }
 
-/// At least 0 and less than 1: SplitMix64, whose outputs are a mix of a counter.
-fn unit() -> f64 {
-    let state = STATE.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-    STATE.set(state);
-    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-}
-
-fn drawn(shape: &[usize], mut draw: impl FnMut() -> f64) -> Result<HostTensor> {
-    let count = tensor::numel(shape)?;
-    HostTensor::from_vec(shape, (0..count).map(|_| draw() as f32).collect())
+fn drawn(shape: &[usize], draw: impl Fn(&mut Stream) -> f64) -> Result<HostTensor> {
+    let (count, mut stream) = (tensor::numel(shape)?, Stream::new());
+    let values = (0..count).map(|_| draw(&mut stream) as f32);
+    HostTensor::from_vec(shape, values.collect())
 }
 
 /// A parameter uniform between `-bound` and `bound`.
 pub(super) fn uniform(shape: &[usize], bound: f64) -> Tensor {
-    Tensor::parameter_or(drawn(shape, || (2.0 * unit() - 1.0) * bound))
+    Tensor::parameter_or(drawn(shape, |stream| (2.0 * stream.unit() - 1.0) * bound))
 }
 
 /// A parameter of the standard normal distribution, by Box and Muller.
 pub(super) fn normal(shape: &[usize]) -> Tensor {
-    let draw = || (-2.0 * (1.0 - unit()).ln()).sqrt() * (TAU * unit()).cos();
+    let draw = |stream: &mut Stream| {
+        let radius = (-2.0 * (1.0 - stream.unit()).ln()).sqrt();
+        radius * (TAU * stream.unit()).cos()
+    };
     Tensor::parameter_or(drawn(shape, draw))
 }
 

@@ -17,7 +17,8 @@
 //! # }
 //! ```
 //!
-//! `ModuleList` of PyTorch is `Vec` here.
+//! `ModuleList` of PyTorch is `Vec` here. Initial parameters follow from [`manual_seed`](crate::trace::manual_seed), but are not the
+//! numbers that PyTorch draws.
 
 mod activation;
 mod attention;
@@ -51,7 +52,6 @@ pub use convolution::{
     PaddingMode,
 };
 pub use embedding::Embedding;
-pub use init::manual_seed;
 pub use linear::{Bilinear, Linear};
 pub use normalization::{
     BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm, InstanceNorm1d,
