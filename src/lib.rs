@@ -47,6 +47,7 @@
 //! | types that everything stands on | [`error`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |
 //! | the language, the IR, the operators | [`op`] [`ir`] [`aten`] |
 //! | archives and programs to graphs | [`trace`] |
+//! | modules to write networks with | [`nn`] |
 //! | whether a graph is what the program does | [`trace::check`], `model::verify` |
 //! | graphs for other tools | [`trace::prepare`] |
 //! | graphs to kernels | [`pass`] [`kernel`], and `shaders/` |

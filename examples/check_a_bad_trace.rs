@@ -1,0 +1,75 @@
+//! What the trace checker says of the classic mistakes: functions whose trace does not do what they do.
+//!
+//! ```text
+//! cargo run --release --example check_a_bad_trace
+//! ```
+
+#![expect(clippy::print_stdout, reason = "an example talks to its user")]
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use onionskin::error::Result;
+use onionskin::nn::{Dropout, Linear, Sequential};
+use onionskin::trace::check::CheckOptions;
+use onionskin::trace::{Forward, Module, Tensor, Tree, freeze, trace_checked};
+
+fn vector(values: &[f32]) -> Tensor {
+    Tensor::from_vec([values.len()], values.to_vec())
+}
+
+fn check<I: Tree, O: Tree>(title: &str, inputs: I, function: impl Fn(I) -> O) -> Result<()> {
+    let (_, report) = trace_checked(inputs, function, &CheckOptions::default())?;
+    println!("== {title}\n{report}\n");
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    check(
+        "a branch on values",
+        vector(&[1.0, 2.0]),
+        |x: Tensor| match x.sum().gt(0.0).to_bool() {
+            Ok(true) => x * 2.0,
+            _ => -x,
+        },
+    )?;
+
+    let memory: RefCell<Option<Tensor>> = RefCell::default();
+    check("a memoised attribute", vector(&[1.0, 2.0]), |x: Tensor| {
+        let mut memory = memory.borrow_mut();
+        &x + memory.get_or_insert_with(|| x.exp()).clone()
+    })?;
+
+    check(
+        "a value that becomes a constant",
+        vector(&[1.0, 2.0]),
+        |x: Tensor| {
+            let largest = x.amax().to_scalar().map_or(1.0, |scalar| scalar.to_f64());
+            x / largest
+        },
+    )?;
+
+    check(
+        "a mean by a frozen length",
+        vector(&[1.0, 2.0, 6.0]),
+        |x: Tensor| {
+            let length = freeze(&x.dim(0)).unwrap_or(1);
+            x.sum() / length
+        },
+    )?;
+
+    let network = Sequential::new()
+        .add(Linear::new(4, 4))
+        .add(Dropout::new(0.5));
+    network.train();
+    let x = Tensor::from_vec([1, 4], vec![1f32, 2.0, 3.0, 4.0]);
+    check("dropout in training", x, |x: Tensor| network.call(x))?;
+
+    let inputs = ["left", "right"].map(|side| (side.to_string(), vector(&[1.0, 2.0])));
+    type Sides = BTreeMap<String, Tensor>;
+    check(
+        "a map in and out, which is fine",
+        BTreeMap::from(inputs),
+        |x: Sides| BTreeMap::from([("sum".to_string(), &x["left"] + &x["right"])]),
+    )
+}

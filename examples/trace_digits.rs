@@ -1,0 +1,91 @@
+//! A network written in Rust, with the weights that PyTorch trained: traced, saved, and run on a device.
+//!
+//! ```text
+//! cargo run --release --example trace_digits
+//! ```
+
+#![expect(clippy::print_stdout, reason = "an example talks to its user")]
+
+use std::path::Path;
+
+use onionskin::error::Result;
+use onionskin::ir::Weights;
+use onionskin::nn::{BatchNorm2d, Conv2d, Linear, MaxPool2d, ReLU, Sequential};
+use onionskin::trace::{Forward, Method, Module, Tensor, load_state_dict, trace_module};
+use onionskin::{CompileOptions, Device, Model, kw, nn};
+
+/// Reads digits of 8 × 8 pixels; `train.py` has the same in Python.
+#[derive(Module)]
+struct Digits {
+    features: Sequential,
+    classify: Linear,
+}
+
+impl Digits {
+    fn new() -> Digits {
+        let conv = |inputs, outputs| Conv2d::new(inputs, outputs, 3).padding(1);
+        let features = Sequential::new()
+            .add(conv(1, 16))
+            .add(BatchNorm2d::new(16))
+            .add(ReLU::new())
+            .add(conv(16, 32))
+            .add(BatchNorm2d::new(32))
+            .add(ReLU::new())
+            .add(MaxPool2d::new(2))
+            .add(conv(32, 32))
+            .add(BatchNorm2d::new(32))
+            .add(ReLU::new())
+            .add(MaxPool2d::new(2));
+        Digits {
+            features,
+            classify: Linear::new(128, 10),
+        }
+    }
+}
+
+impl Forward<&Tensor> for Digits {
+    type Output = Tensor;
+
+    fn forward(&self, image: &Tensor) -> Tensor {
+        let features = self.features.call(image);
+        self.classify
+            .call(features.flatten_with(kw!(start_dim = 1)))
+    }
+}
+
+fn main() -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/digits");
+    let network = Digits::new();
+    load_state_dict(&network, &nn::load(folder.join("digits.pt"))?)?;
+
+    let example = Tensor::from_vec([2, 1, 8, 8], vec![0.5f32; 128]);
+    let forward = Method::new("forward", example, |net: &Digits, image: Tensor| {
+        net.call(&image)
+    });
+    let traced = trace_module(&network, [forward])?;
+    println!("{}", traced.module);
+
+    let path = std::env::temp_dir().join("digits_in_rust.json");
+    traced.module.save(&path)?;
+    println!("saved as {}, with the weights beside it", path.display());
+
+    let device = Device::auto()?;
+    let session = Model::open(&path)?.compile(&device, &CompileOptions::default())?;
+    let recorded: Weights = nn::load(folder.join("expected.safetensors"))?;
+    let logits = session.run(&[recorded["input"].clone()])?;
+    let pairs = logits[0]
+        .to_f32()
+        .into_iter()
+        .zip(recorded["logits"].to_f32());
+    let error = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let digits: Vec<usize> = logits[0].to_f32().chunks(10).map(largest).collect();
+    println!("{device} reads {digits:?}, {error:.1e} from PyTorch's numbers");
+    Ok(())
+}
+
+/// The index of the largest number.
+fn largest(numbers: &[f32]) -> usize {
+    let numbered = numbers.iter().enumerate();
+    let largest = numbered.max_by(|a, b| a.1.total_cmp(b.1));
+    largest.map_or(0, |(index, _)| index)
+}
