@@ -121,6 +121,26 @@ fn in_the_steady_state_nothing_is_created() {
 }
 
 #[test]
+fn runs_at_the_same_time_go_their_own_ways() {
+    let Some(case) = Case::new(CONDITION) else {
+        return;
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let case = &case;
+            scope.spawn(move || {
+                for round in 0..5 {
+                    let inputs = [bool((thread + round) % 2 == 0), floats([4 + thread, 3])];
+                    let expected = interp::run(&case.graph, &case.weights, &inputs).unwrap();
+                    assert_eq!(case.program.run(&inputs).unwrap(), expected);
+                }
+            });
+        }
+    });
+    assert_eq!(case.program.statistics().readbacks, 20);
+}
+
+#[test]
 fn a_branch_may_return_inputs_weights_and_the_same_twice() {
     let text = "
 weight w: f32[3]

@@ -151,7 +151,7 @@ impl Program {
     }
 
     /// Like [`Program::run`], without blocking the thread while the device works. The work is submitted at once, the
-    /// future waits for the outputs.
+    /// future waits for the outputs. What control flow depends on is waited for before it is submitted.
     pub fn run_async(
         &self,
         inputs: &[Tensor],
@@ -163,7 +163,8 @@ impl Program {
         async move { run?.read_async().await }
     }
 
-    /// Submits a run whose outputs stay on the device, with inputs from the host or from the device.
+    /// Submits a run whose outputs stay on the device, with inputs from the host or from the device. Blocks for as long as
+    /// control flow reads numbers back; a plan without any never does.
     pub fn launch(&self, inputs: &[Input]) -> Result<Run> {
         Run::start(self, &self.bind(inputs)?, inputs, false)
     }

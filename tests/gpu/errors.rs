@@ -4,7 +4,7 @@ use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::error::{Error, Kind, Place};
 use onionskin::gpu::{Device, Program, ProgramOptions, Weights};
-use onionskin::kernel::plan::{Plan, SlotId, SlotKind, Storage};
+use onionskin::kernel::plan::{Block, Flow, FlowKind, Plan, SlotId, SlotKind, Storage, Trips};
 use onionskin::symbols::{Guard, Relation};
 
 use super::plans::*;
@@ -130,6 +130,45 @@ fn everything_wrong_with_a_plan_is_told_at_once() {
     assert!(text.contains("the weight w is missing"), "{text}");
     assert!(text.contains("h is planned as f16"), "{text}");
     assert!(text.contains("t0 outside of its lifetime"), "{text}");
+}
+
+/// Control flow must lie in order among the steps, and is decided by scalars.
+#[test]
+fn wild_control_flow_is_an_error() {
+    let Some(device) = device() else { return };
+    let block = |steps: std::ops::Range<usize>, flows| Block { steps, flows };
+    let repeat = |again: Option<SlotId>, body| Flow {
+        kind: FlowKind::Loop {
+            trips: Trips::Size(Dim::from(2i64)),
+            first: None,
+            again,
+            body,
+        },
+        nodes: vec!["loop".into()],
+        place: Place::default(),
+    };
+    let with = |flows| Plan {
+        flows,
+        ..chain(3, &[symbol("B")])
+    };
+    let fine = repeat(None, block(1..2, Vec::new()));
+    program(&device, with(vec![fine.clone()]));
+    let outside = repeat(None, block(2..9, Vec::new()));
+    let around = repeat(None, block(0..1, vec![fine.clone()]));
+    let unknown = repeat(Some(SlotId(99)), block(0..1, Vec::new()));
+    for flows in [
+        vec![outside],
+        vec![around],
+        vec![unknown],
+        vec![fine.clone(), fine],
+    ] {
+        assert_eq!(fail(&device, with(flows)).kind(), Kind::Internal);
+    }
+    let error = fail(
+        &device,
+        with(vec![repeat(Some(SlotId(1)), block(0..1, Vec::new()))]),
+    );
+    assert!(error.message().contains("t0 is no scalar"), "{error}");
 }
 
 #[test]
