@@ -1,6 +1,27 @@
 //! The trace checker: is a graph what the function does, for these inputs and for others?
 //!
+//! It does what PyTorch's `_check_trace` does: the function is called, its graph is run, it is traced again; results, graphs in
+//! [canonical form](steps) and constants are compared. And more: the random state is the same for all of it; all outputs
+//! count, wherever they stand; other inputs are [made up](perturb()), so that frozen values, sizes and branches show without
+//! any check input; on a mismatch the [first value that differs](first_difference) is named with its line.
 //! [`Finding`]s, of the tracer and of the checker, have ids of the [`catalog`], which explains each.
+//!
+//! ```
+//! use onionskin::trace::check::{CheckOptions, Id};
+//! use onionskin::trace::{Tensor, trace_checked};
+//!
+//! # fn main() -> onionskin::error::Result<()> {
+//! let x = Tensor::from_vec([2], vec![1f32, 2.0]);
+//! let scaled = |x: Tensor| match x.max().to_scalar() {
+//!     Ok(largest) => &x / largest.to_f64(),
+//!     Err(_) => x,
+//! };
+//! let (_, report) = trace_checked(x, scaled, &CheckOptions::default())?;
+//! let ids: Vec<Id> = report.findings.iter().map(|finding| finding.id).collect();
+//! assert!(ids.contains(&Id::HostRead) && ids.contains(&Id::OutputsDiffer));
+//! # Ok(())
+//! # }
+//! ```
 
 mod archive;
 mod bisect;
@@ -19,6 +40,7 @@ mod others;
 mod perturb;
 mod random;
 mod report;
+mod values;
 
 pub use archive::inspect_archive;
 pub use bisect::{Divergence, Program, first_difference, scaled};

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use super::evaluate::{argument_inputs, signature};
+use super::values::{Random, Values, pick};
 use crate::dim::{Bindings, Dim, Symbol};
-use crate::dtype::{Category, DType};
 use crate::error::Result;
 use crate::ir::{Graph, Input, ValueId};
 use crate::item::{Item, flatten};
@@ -49,11 +49,16 @@ pub fn example(graph: &Graph) -> Result<Vec<Item>> {
         let ty = graph.ty(*id);
         let shape = ty.sizes(&graph.hints)?;
         let count = shape.iter().product();
-        let data = match ty.dtype.is_float() {
-            true => (0..count).map(|_| random.next() * 2.0 - 1.0).collect(),
-            false => (0..count).map(|_| f64::from(random.next() < 0.5)).collect(),
-        };
-        fill(ty.dtype, shape, data)
+        match ty.dtype.is_float() {
+            true => {
+                let data = (0..count).map(|_| random.next() * 2.0 - 1.0).collect();
+                Tensor::from_f64(ty.dtype, shape, data)
+            }
+            false => {
+                let data = (0..count).map(|_| i64::from(random.next() < 0.5)).collect();
+                Tensor::from_i64(ty.dtype, shape, data)
+            }
+        }
     };
     let tensors: Vec<Tensor> = argument_inputs(graph)
         .iter()
@@ -102,90 +107,6 @@ fn arguments(graph: &Graph, tensors: &[Tensor]) -> Result<Vec<Item>> {
     let signature = signature(graph);
     let build = |input: &Input| Item::build(&input.tree, tensors, &graph.hints);
     signature.iter().map(build).collect()
-}
-
-/// Ways to change values.
-#[derive(Clone, Copy)]
-enum Values {
-    Negated,
-    Other,
-    Zero,
-    Large,
-}
-
-impl Values {
-    const ALL: [Values; 4] = [Values::Negated, Values::Other, Values::Zero, Values::Large];
-
-    fn label(self) -> &'static str {
-        match self {
-            Values::Negated => "values negated, in reverse order",
-            Values::Other => "other values of the same range",
-            Values::Zero => "values of zero",
-            Values::Large => "values a hundred times as large",
-        }
-    }
-
-    fn apply(self, tensor: &Tensor) -> Result<Tensor> {
-        let mut values = tensor.to_f64();
-        match (self, tensor.dtype().category()) {
-            (Values::Negated, Category::Float) => {
-                values.reverse();
-                values.iter_mut().for_each(|value| *value = -*value);
-            }
-            (Values::Negated, _) => values.reverse(),
-            (Values::Other, Category::Float) => redraw(&mut values),
-            (Values::Other, _) => shuffle(&mut values),
-            (Values::Zero, Category::Float) => values.fill(0.0),
-            (Values::Zero, Category::Integer) => {
-                let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-                values.fill(least);
-            }
-            (Values::Large, Category::Float) => values.iter_mut().for_each(|value| *value *= 100.0),
-            (Values::Zero | Values::Large, _) => return Ok(tensor.clone()),
-        }
-        fill(tensor.dtype(), tensor.shape().to_vec(), values)
-    }
-}
-
-/// Numbers between the smallest and the largest finite one, or about 0 if all are the same.
-fn redraw(values: &mut [f64]) {
-    let finite = || values.iter().copied().filter(|value| value.is_finite());
-    let low = finite().fold(f64::INFINITY, f64::min);
-    let high = finite().fold(f64::NEG_INFINITY, f64::max);
-    let (low, high) = if low < high { (low, high) } else { (-1.0, 1.0) };
-    let mut random = Random(2);
-    values
-        .iter_mut()
-        .for_each(|value| *value = low + random.next() * (high - low));
-}
-
-fn shuffle(values: &mut [f64]) {
-    let mut random = Random(3);
-    for last in (1..values.len()).rev() {
-        let other = (random.next() * (last + 1) as f64) as usize;
-        values.swap(last, other.min(last));
-    }
-}
-
-fn fill(dtype: DType, shape: Vec<usize>, data: Vec<f64>) -> Result<Tensor> {
-    if dtype.is_float() {
-        return Tensor::from_f64(dtype, shape, data);
-    }
-    let integers = data.into_iter().map(|value| value as i64).collect();
-    Tensor::from_i64(dtype, shape, integers)
-}
-
-/// A generator of numbers from 0 to 1, the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> f64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
 }
 
 /// Shapes for all inputs in which one size is another.
@@ -321,23 +242,23 @@ fn resize_fixed(graph: &Graph, change: Change, bindings: &Bindings) -> Option<Re
 
 /// The tensor cut or continued from its beginning along every axis.
 fn repeat(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
-    let (values, old) = (tensor.to_f64(), tensor.shape());
-    let element = |mut index: usize| {
+    let source = |mut index: usize| {
         let (mut position, mut stride) = (0, 1);
-        for (new, old) in shape.iter().zip(old).rev() {
+        for (new, old) in shape.iter().zip(tensor.shape()).rev() {
             position += index % new % old.max(&1) * stride;
             index /= new;
             stride *= old;
         }
-        values.get(position).copied().unwrap_or(0.0)
+        position
     };
-    let data = (0..shape.iter().product()).map(element).collect();
-    fill(tensor.dtype(), shape.to_vec(), data)
+    let count = shape.iter().product();
+    pick(tensor, shape, (0..count).map(source))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dtype::DType;
 
     fn made(text: &str, inputs: &[Tensor]) -> Vec<(String, Vec<Tensor>)> {
         let graph: Graph = text.parse().unwrap();

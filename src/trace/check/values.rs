@@ -1,0 +1,140 @@
+//! Tensors with other values of the same type and shape.
+
+use crate::dtype::Category;
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+/// Ways to change values. Integers and truth values are only exchanged with each other, since they may be indices.
+#[derive(Clone, Copy)]
+pub enum Values {
+    /// The negative ones, in reverse order.
+    Negated,
+    /// Others of the same range.
+    Other,
+    /// Zero; the smallest integer that there is.
+    Zero,
+    /// A hundred times as large.
+    Large,
+}
+
+impl Values {
+    /// All ways.
+    pub const ALL: [Values; 4] = [Values::Negated, Values::Other, Values::Zero, Values::Large];
+
+    /// What is different.
+    pub fn label(self) -> &'static str {
+        match self {
+            Values::Negated => "values negated, in reverse order",
+            Values::Other => "other values of the same range",
+            Values::Zero => "values of zero",
+            Values::Large => "values a hundred times as large",
+        }
+    }
+
+    /// The tensor with other values.
+    pub fn apply(self, tensor: &Tensor) -> Result<Tensor> {
+        let count = tensor.numel();
+        let pick = |source: Vec<usize>| pick(tensor, tensor.shape(), source.into_iter());
+        match (self, tensor.dtype().category()) {
+            (_, Category::Float) => self.apply_to_floats(tensor),
+            (Values::Negated, _) => pick((0..count).rev().collect()),
+            (Values::Other, _) => pick(shuffled(count)),
+            (Values::Zero, Category::Integer) => {
+                let values = tensor.to_i64();
+                let least = (0..count).min_by_key(|index| values.get(*index));
+                pick(vec![least.unwrap_or(0); count])
+            }
+            (Values::Zero | Values::Large, _) => Ok(tensor.clone()),
+        }
+    }
+
+    fn apply_to_floats(self, tensor: &Tensor) -> Result<Tensor> {
+        let values = tensor.to_f64();
+        let changed = match self {
+            Values::Negated => values.into_iter().rev().map(|value| -value).collect(),
+            Values::Other => redrawn(&values),
+            Values::Zero => vec![0.0; values.len()],
+            Values::Large => values.into_iter().map(|value| value * 100.0).collect(),
+        };
+        Tensor::from_f64(tensor.dtype(), tensor.shape(), changed)
+    }
+}
+
+/// Numbers between the smallest and the largest finite one, or about 0 if all are the same.
+fn redrawn(values: &[f64]) -> Vec<f64> {
+    let finite = || values.iter().copied().filter(|value| value.is_finite());
+    let low = finite().fold(f64::INFINITY, f64::min);
+    let high = finite().fold(f64::NEG_INFINITY, f64::max);
+    let (low, high) = if low < high { (low, high) } else { (-1.0, 1.0) };
+    let mut random = Random(2);
+    let draw = |_: &f64| low + random.next() * (high - low);
+    values.iter().map(draw).collect()
+}
+
+fn shuffled(count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    let mut random = Random(3);
+    for last in (1..count).rev() {
+        let other = (random.next() * (last + 1) as f64) as usize;
+        order.swap(last, other.min(last));
+    }
+    order
+}
+
+/// A tensor of a shape, of elements of another by their positions; 0 where there is none.
+pub fn pick(
+    tensor: &Tensor,
+    shape: &[usize],
+    source: impl Iterator<Item = usize>,
+) -> Result<Tensor> {
+    let size = tensor.dtype().size();
+    let zero = vec![0; size];
+    let elements: Vec<&[u8]> = tensor.bytes().chunks(size).collect();
+    let picked = source.map(|index| elements.get(index).copied().unwrap_or(&zero));
+    Tensor::from_bytes(tensor.dtype(), shape, &picked.collect::<Vec<_>>().concat())
+}
+
+/// A generator of numbers from 0 to 1, the same everywhere.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn next(&mut self) -> f64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+
+    #[test]
+    fn integers_are_exchanged_exactly() {
+        let x = Tensor::from_vec([3], vec![i64::MAX, 5, i64::MIN + 1]).unwrap();
+        for values in Values::ALL {
+            let changed = values.apply(&x).unwrap().to_i64();
+            assert!(
+                changed.iter().all(|value| x.to_i64().contains(value)),
+                "{changed:?}"
+            );
+        }
+        let reversed = Values::Negated.apply(&x).unwrap();
+        assert_eq!(reversed.to_i64(), [i64::MIN + 1, 5, i64::MAX]);
+        assert_eq!(Values::Zero.apply(&x).unwrap().to_i64(), [i64::MIN + 1; 3]);
+    }
+
+    #[test]
+    fn floats_change_in_every_way() {
+        let x = Tensor::from_vec([2], vec![1f32, 3.0]).unwrap();
+        for values in Values::ALL {
+            assert_ne!(values.apply(&x).unwrap(), x);
+        }
+        let empty = Tensor::full(DType::F16, [0, 2], 0.0).unwrap();
+        assert_eq!(Values::Other.apply(&empty).unwrap(), empty);
+    }
+}
