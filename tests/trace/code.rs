@@ -161,7 +161,7 @@ fn random_numbers() {
 
 fn network() -> Traced {
     use onionskin::trace::{Forward, Method, trace_module};
-    nn::manual_seed(0);
+    manual_seed(0);
     let network = nn::Sequential::new()
         .add(nn::Conv2d::new(3, 4, 3).padding(1))
         .add(nn::BatchNorm2d::new(4))
