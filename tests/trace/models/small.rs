@@ -1,0 +1,142 @@
+//! Small networks of the corpus.
+
+use onionskin::nn::*;
+use onionskin::trace::{Forward, Method, Module, Tensor};
+
+use super::{case, proves, tensor};
+
+/// A network of one tensor is the recorded one of this name, if the corpus is here.
+fn is<M: Module + for<'x> Forward<&'x Tensor, Output = Tensor>>(name: &str, net: &M) {
+    let Some(folder) = case(name) else { return };
+    proves(&folder, net, &[], |inputs, options| {
+        let forward = |net: &M, x: Tensor| net.call(&x);
+        Method::with("forward", tensor(inputs, 0), forward, options)
+    });
+}
+
+#[test]
+fn mlp() {
+    let net = Sequential::new()
+        .add(Flatten::new())
+        .add(Linear::new(784, 64))
+        .add(ReLU::new())
+        .add(Linear::new(64, 10))
+        .add(LogSoftmax::new(1));
+    is("mlp_mnist", &net);
+}
+
+#[test]
+fn lenet5() {
+    let net = Sequential::new()
+        .add(Conv2d::new(1, 6, 5).padding(2))
+        .add(Tanh::new())
+        .add(AvgPool2d::new(2))
+        .add(Conv2d::new(6, 16, 5))
+        .add(Tanh::new())
+        .add(AvgPool2d::new(2))
+        .add(Flatten::new())
+        .add(Linear::new(400, 120))
+        .add(Tanh::new())
+        .add(Linear::new(120, 84))
+        .add(Tanh::new())
+        .add(Linear::new(84, 10))
+        .add(Softmax::new(-1));
+    is("lenet5", &net);
+}
+
+#[test]
+fn generator() {
+    let grow = |inputs, outputs| {
+        ConvTranspose2d::new(inputs, outputs, 4)
+            .stride(2)
+            .padding(1)
+            .bias(false)
+    };
+    let net = Sequential::new()
+        .add(ConvTranspose2d::new(20, 64, 4).bias(false))
+        .add(BatchNorm2d::new(64))
+        .add(ReLU::new())
+        .add(grow(64, 32))
+        .add(BatchNorm2d::new(32))
+        .add(ReLU::new())
+        .add(grow(32, 3))
+        .add(Tanh::new());
+    is("dcgan_generator", &net);
+}
+
+#[test]
+fn super_resolution() {
+    let net = Sequential::new()
+        .add(Conv2d::new(1, 32, 5).padding(2))
+        .add(Tanh::new())
+        .add(Conv2d::new(32, 16, 3).padding(1))
+        .add(Tanh::new())
+        .add(Conv2d::new(16, 9, 3).padding(1))
+        .add(PixelShuffle::new(3));
+    is("espcn", &net);
+}
+
+#[derive(Module)]
+struct Encoder {
+    layers: Vec<TransformerEncoderLayer>,
+}
+
+impl Forward<&Tensor> for Encoder {
+    type Output = Tensor;
+
+    fn forward(&self, x: &Tensor) -> Tensor {
+        let layers = self.layers.iter();
+        layers.fold(x.clone(), |x, layer| layer.call(x))
+    }
+}
+
+#[test]
+fn transformer_encoder() {
+    let layer = |_| {
+        TransformerEncoderLayer::new(32, 4, 64)
+            .activation(Tensor::gelu)
+            .batch_first(true)
+    };
+    is(
+        "transformer_encoder",
+        &Encoder {
+            layers: (0..2).map(layer).collect(),
+        },
+    );
+}
+
+/// Labels each word of a sentence.
+#[derive(Module)]
+struct Tagger<R> {
+    e: Embedding,
+    r: R,
+    o: Linear,
+}
+
+impl<S, R: Forward<Tensor, Output = (Tensor, S)>> Forward<&Tensor> for Tagger<R> {
+    type Output = Tensor;
+
+    fn forward(&self, words: &Tensor) -> Tensor {
+        let (states, _) = self.r.call(self.e.call(words));
+        self.o.call(states).log_softmax(-1)
+    }
+}
+
+fn tagger<R>(words: usize, r: R, features: usize) -> Tagger<R> {
+    let (e, o) = (Embedding::new(words, 24), Linear::new(features, 9));
+    Tagger { e, r, o }
+}
+
+#[test]
+fn taggers() {
+    let lstm = || LSTM::new(24, 32).batch_first(true);
+    is("lstm_tagger", &tagger(100, lstm(), 32));
+    is(
+        "bilstm_tagger",
+        &tagger(100, lstm().num_layers(2).bidirectional(true), 64),
+    );
+    is(
+        "rnn_tanh_tagger",
+        &tagger(100, RNN::new(24, 32).batch_first(true), 32),
+    );
+}
