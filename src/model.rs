@@ -105,6 +105,27 @@ impl Model {
         self.import_entry(method, arguments, &States::default(), &[])
     }
 
+    /// The graph of `forward` for example arguments, and those of further methods without arguments, over one set of weights
+    /// and states.
+    pub fn import_with_methods(
+        &self,
+        arguments: Option<&[Item]>,
+        methods: &[String],
+    ) -> Result<Module> {
+        let forward = Entry {
+            inputs: arguments.map(|arguments| arguments.iter().map(example).collect()),
+            ..Entry::default()
+        };
+        let further = methods.iter().map(|method| Entry {
+            method: method.clone(),
+            inputs: None,
+        });
+        self.import_with(&ImportOptions {
+            entries: std::iter::once(forward).chain(further).collect(),
+            ..ImportOptions::default()
+        })
+    }
+
     /// The entries: the methods that an archive was traced with, else `forward`; the graphs of a module.
     pub fn entries(&self) -> Vec<String> {
         let archive = match &*self.source {

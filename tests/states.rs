@@ -179,6 +179,12 @@ fn states_of_an_archive_are_stored() {
         .map(|state| state.name.as_str())
         .collect();
     assert_eq!(names, ["highest", "calls", "mean"]);
+    let both = model.import_with_methods(Some(std::slice::from_ref(&x)), &["forget".into()]);
+    let module = Module {
+        graphs: both.unwrap().graphs,
+        ..module
+    };
+    module.verify().unwrap();
     let folder = std::env::temp_dir().join(format!("onionskin-states-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("model.json");
@@ -195,8 +201,17 @@ fn states_of_an_archive_are_stored() {
     assert_ne!(first, second);
     let error = stored.call(std::slice::from_ref(&x)).unwrap_err();
     assert!(error.message().contains("calls is fixed to 0"), "{error}");
+    for session in [&session, &stored] {
+        assert_ne!(session.state("mean"), Some(mean(0.0)));
+        assert_eq!(session.call_method("forget", &[]).unwrap(), Item::None);
+        assert_eq!(session.state("mean"), Some(mean(0.0)));
+    }
     session.reset();
     assert_eq!(session.call(&[x]).unwrap(), first);
+}
+
+fn mean(value: f32) -> Item {
+    Item::Tensor(Tensor::from_vec([3], vec![value; 3]).unwrap())
 }
 
 /// A state that counts takes one graph for all counts, once that is known: archives are not imported at every call.

@@ -23,6 +23,9 @@ pub(super) struct Import {
     output: Option<PathBuf>,
     #[command(flatten)]
     inputs: Inputs,
+    /// Further methods that become graphs beside forward, such as one that resets states; they take no arguments.
+    #[arg(long = "method", value_name = "NAME")]
+    methods: Vec<String>,
     /// Print a JSON summary.
     #[arg(long)]
     json: bool,
@@ -32,7 +35,7 @@ impl Import {
     pub(super) fn run(&self) -> Result<Outcome> {
         let start = Instant::now();
         let activity = Activity::new(self.json);
-        let module = import(&self.model, &self.inputs, &activity)?;
+        let module = import_methods(&self.model, &self.inputs, &self.methods, &activity)?;
         let path = self
             .output
             .clone()
@@ -75,12 +78,21 @@ pub(super) fn import(
     inputs: &Inputs,
     activity: &Activity,
 ) -> Result<Module> {
+    import_methods(path, inputs, &[], activity)
+}
+
+fn import_methods(
+    path: &std::path::Path,
+    inputs: &Inputs,
+    methods: &[String],
+    activity: &Activity,
+) -> Result<Module> {
     activity.step(format!("reading {}", path.display()));
     let model = Model::open(path)?;
     activity.step("importing the graph");
-    if inputs.is_empty() {
-        model.import()
-    } else {
-        model.import_for(&inputs.read()?)
-    }
+    let arguments = match inputs.is_empty() {
+        true => None,
+        false => Some(inputs.read()?),
+    };
+    model.import_with_methods(arguments.as_deref(), methods)
 }
