@@ -10,6 +10,7 @@ use super::inputs::{Inputs, arguments};
 use super::{Outcome, json_failed, output};
 use crate::error::{Error, Result};
 use crate::item::Item;
+use crate::pass;
 use crate::scalar::Scalar;
 use crate::trace::prepare::{PrepareOptions, Prepared, Report, prepare};
 
@@ -35,6 +36,9 @@ pub(super) struct Prepare {
     /// Give every instance of a module that is called several times parameters of its own.
     #[arg(long)]
     copy_parameters: bool,
+    /// Make inputs of weights and states, and return what is left in states.
+    #[arg(long)]
+    lift: bool,
     /// Write the report to a file: JSON if it is called so, else text.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -68,7 +72,10 @@ impl Prepare {
             copy_parameters: self.copy_parameters,
             inputs: self.inputs()?,
         };
-        let Prepared { module, report } = prepare(&module, &options)?;
+        let Prepared { mut module, report } = prepare(&module, &options)?;
+        if self.lift {
+            module = pass::lift(&module);
+        }
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.model.with_extension("prepared.json"));
         module.save(&path)?;

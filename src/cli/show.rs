@@ -35,6 +35,9 @@ pub(super) struct Show {
     /// The graph as a Rust function of `onionskin::trace`.
     #[arg(long)]
     code: bool,
+    /// Weights and states are inputs, and what is left in states is returned.
+    #[arg(long)]
+    lift: bool,
     /// The graph as a GPU gets it: after all passes.
     #[arg(long)]
     optimized: bool,
@@ -44,6 +47,9 @@ impl Show {
     pub(super) fn run(&self) -> Result<Outcome> {
         let activity = Activity::new(false);
         let mut module = import(&self.model, &self.inputs, &activity)?;
+        if self.lift {
+            module = pass::lift(&module);
+        }
         if self.optimized {
             activity.step("optimising the graph");
             module = pass::optimize_module(&module)?;

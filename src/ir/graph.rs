@@ -323,6 +323,19 @@ impl Graph {
         id
     }
 
+    /// The weight of a name, which becomes a value of the graph unless it is one.
+    pub(crate) fn weight_value(&mut self, name: &str, ty: &TensorType) -> ValueId {
+        let known = self.weights().find(|(known, _)| *known == name);
+        if let Some((_, id)) = known {
+            return id;
+        }
+        self.push_value(ValueInfo {
+            name: format!("${name}"),
+            ty: ty.clone(),
+            definition: Definition::Weight(name.to_string()),
+        })
+    }
+
     /// A value's type.
     pub fn ty(&self, id: ValueId) -> &TensorType {
         &self.value(id).ty

@@ -1,7 +1,7 @@
 use super::instances::Instances;
 use super::report::{Report, RewriteKind};
 use crate::error::{Error, Place, Result, without_calls};
-use crate::ir::{Definition, Graph, Node, ValueId, ValueInfo, Weights};
+use crate::ir::{Definition, Graph, Node, ValueId, Weights};
 
 /// Gives every instance of a module weights of its own, named like the instance.
 pub(super) fn copy(
@@ -19,7 +19,8 @@ pub(super) fn copy(
             let own = own_name(&place, instances, &name);
             if own != name {
                 let known = copy_weight(weights, &name, &own)?;
-                let new = weight(graph, id, &own);
+                let ty = graph.ty(id).clone();
+                let new = graph.weight_value(&own, &ty);
                 replace(&mut graph.nodes[index], id, new);
                 if !known {
                     report.add(RewriteKind::Copied, &name, &own, &place);
@@ -52,20 +53,6 @@ fn copy_weight(weights: &mut Weights, name: &str, own: &str) -> Result<bool> {
     let missing = || Error::input(format!("there is no weight {name}"));
     let tensor = weights.get(name).cloned().ok_or_else(missing)?;
     Ok(weights.insert(own.to_string(), tensor).is_some())
-}
-
-/// The weight of a name in a graph, of the type of another.
-fn weight(graph: &mut Graph, like: ValueId, name: &str) -> ValueId {
-    let known = graph.weights().find(|(known, _)| *known == name);
-    if let Some((_, id)) = known {
-        return id;
-    }
-    let ty = graph.ty(like).clone();
-    graph.push_value(ValueInfo {
-        name: format!("${name}"),
-        ty,
-        definition: Definition::Weight(name.to_string()),
-    })
 }
 
 fn replace(node: &mut Node, old: ValueId, new: ValueId) {
