@@ -3,6 +3,7 @@
 //! A graph traced by PyTorch becomes a typed intermediate representation ([`ir`]); passes lower it to a plan of WGSL
 //! kernels ([`pass`], [`kernel`]); [`gpu`] executes the plan through wgpu on Vulkan, Metal or DX12; [`interp`] runs the same
 //! graph on the host and is the oracle for all of it. No Python, no libtorch.
+//! (The feature `libtorch` adds PyTorch as a front end and as a reference.)
 //!
 //! ```no_run
 //! # fn main() -> onionskin::error::Result<()> {

@@ -419,7 +419,7 @@ fn recorded_outputs_that_differ_are_errors() {
     let expected = [Tensor::full(DType::F32, [2, 3], 7.0).unwrap().into()];
     let reference = Reference {
         device: &Device::Host,
-        expected: Some(&expected),
+        expected: Some(("recorded outputs", &expected)),
         tolerance: Tolerance {
             rtol: 1e-3,
             atol: 1e-3,

@@ -109,7 +109,7 @@ graph step(x: f32[3], hidden: f32[3]) {
     assert!(
         lifted
             .to_string()
-            .contains("result onionskin.Lifted(result=#0, hidden=#1)"),
+            .contains("result namedtuple onionskin.Lifted(result=#0, hidden=#1)"),
         "{lifted}"
     );
 }

@@ -6,13 +6,13 @@ use clap::{Args, ValueEnum};
 
 use super::activity::Activity;
 use super::inputs::{Sets, arguments};
-use super::{Outcome, output};
+use super::{Outcome, libtorch, output};
 use crate::cases::{self, CaseArchive};
 use crate::compare::Tolerance;
 use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::model::{Reference, check};
-use crate::trace::check::{Allow, CheckOptions, Report};
+use crate::trace::check::{Allow, CheckOptions, Report, example};
 use crate::{Device, Model};
 
 /// Check a model: frozen sizes, devices and element types, random numbers, other batches; a device against a reference.
@@ -73,6 +73,7 @@ enum Against {
 /// A model and what is known to be right of it.
 struct Subject {
     model: Model,
+    archive: CaseArchive,
     sets: Vec<Vec<Item>>,
     expected: Vec<Item>,
     tolerance: Tolerance,
@@ -80,12 +81,6 @@ struct Subject {
 
 impl Check {
     pub(super) fn run(&self) -> Result<Outcome> {
-        if self.against == Against::Libtorch {
-            return Err(
-                Error::usage("--against libtorch needs a build with the feature libtorch")
-                    .help("record outputs with examples/record.py, and use --against recorded"),
-            );
-        }
         let subject = self.subject()?;
         let device = Device::open(&self.device)?;
         let options = CheckOptions {
@@ -98,7 +93,11 @@ impl Check {
         };
         let reference = Reference {
             device: &device,
-            expected: (self.against == Against::Recorded).then_some(&*subject.expected),
+            expected: match self.against {
+                Against::Oracle => None,
+                Against::Recorded => Some(("recorded outputs", &*subject.expected)),
+                Against::Libtorch => Some(("libtorch", &*subject.expected)),
+            },
             tolerance: Tolerance {
                 rtol: self.rtol.unwrap_or(subject.tolerance.rtol),
                 atol: self.atol.unwrap_or(subject.tolerance.atol),
@@ -117,7 +116,7 @@ impl Check {
     }
 
     fn subject(&self) -> Result<Subject> {
-        let subject = if is_case(&self.model) {
+        let mut subject = if is_case(&self.model) {
             recorded(&self.model)?
         } else {
             let results = self
@@ -126,6 +125,7 @@ impl Check {
                 .map(|path| Ok(result(arguments(path)?)));
             Subject {
                 model: Model::open(&self.model)?,
+                archive: CaseArchive::Path(self.model.clone()),
                 sets: self.sets.read()?,
                 expected: results.collect::<Result<_>>()?,
                 tolerance: Tolerance {
@@ -134,6 +134,13 @@ impl Check {
                 },
             }
         };
+        if self.against == Against::Libtorch {
+            if subject.sets.is_empty() {
+                let module = subject.model.import_method(&self.entry, None)?;
+                subject.sets.push(example(module.graph(&self.entry)?)?);
+            }
+            subject.expected = libtorch::results(&subject.archive, &self.entry, &subject.sets)?;
+        }
         if self.against == Against::Recorded && subject.expected.len() != subject.sets.len() {
             let (sets, expected) = (subject.sets.len(), subject.expected.len());
             return Err(Error::usage(format!(
@@ -174,6 +181,7 @@ fn recorded(path: &Path) -> Result<Subject> {
     };
     let mut subject = Subject {
         model,
+        archive: case.archive,
         sets: Vec::new(),
         expected: Vec::new(),
         tolerance: Tolerance {

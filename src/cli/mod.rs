@@ -11,6 +11,7 @@ mod devices;
 mod explain;
 mod import;
 mod inputs;
+mod libtorch;
 mod ops;
 mod output;
 mod prepare;

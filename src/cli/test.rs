@@ -3,25 +3,27 @@
 //! Cases run in worker processes, so that one that crashes or hangs fails alone. A worker reads the number of a case from
 //! its standard input and answers with a line of JSON.
 
+mod worker;
+
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use super::activity::Activity;
-use super::{Outcome, json_failed, output};
+use super::{Outcome, json_failed, libtorch, output};
 use crate::cases::{self, CaseArchive, CaseRef};
 use crate::compare::{Difference, compare};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, panic_message};
 use crate::gpu::{DeviceChoice, DeviceOptions, Translated};
+use crate::item::Item;
 use crate::{CompileOptions, Device, Model};
+
+use worker::Worker;
 
 /// Replay recorded cases and count how many agree with PyTorch.
 #[derive(Args)]
@@ -31,6 +33,9 @@ pub(super) struct Test {
     /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
     #[arg(long, default_value = "auto")]
     device: String,
+    /// What the device is held against; libtorch is held against the record, too.
+    #[arg(long, value_enum, default_value_t = Against::Recorded)]
+    against: Against,
     /// Only cases whose name contains the pattern; `*` stands for any text.
     #[arg(long)]
     only: Option<String>,
@@ -48,6 +53,15 @@ pub(super) struct Test {
     translate: bool,
     #[arg(long, hide = true)]
     worker: bool,
+}
+
+/// References.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Against {
+    /// The outputs that were recorded.
+    Recorded,
+    /// PyTorch itself.
+    Libtorch,
 }
 
 /// What is said of a case.
@@ -179,7 +193,7 @@ impl Test {
                 .ok()
                 .and_then(|index| cases.get(index));
             let case = case.ok_or_else(|| Error::usage(format!("{line:?} is no case number")))?;
-            let verdict = judge(case, &device);
+            let verdict = judge(case, &device, self.against);
             let all = match &device {
                 Device::Gpu(device) => device.translated(),
                 Device::Host => BTreeSet::new(),
@@ -325,86 +339,12 @@ fn matches(pattern: &str, name: &str) -> bool {
     })
 }
 
-/// A process that judges cases.
-struct Worker {
-    child: Child,
-    input: ChildStdin,
-    answers: Receiver<String>,
-}
-
-impl Worker {
-    fn alive<'a>(worker: &'a mut Option<Worker>, test: &Test) -> Result<&'a mut Worker> {
-        match worker {
-            Some(worker) => Ok(worker),
-            None => Ok(worker.insert(Worker::start(test)?)),
-        }
-    }
-
-    fn start(test: &Test) -> Result<Worker> {
-        let failed = |error| Error::io("the worker process", error);
-        let program = std::env::current_exe().map_err(failed)?;
-        let mut command = Command::new(program);
-        command
-            .arg("test")
-            .arg(&test.folder)
-            .args(["--device", &test.device, "--worker"]);
-        if test.translate {
-            command.arg("--translate");
-        }
-        if let Some(pattern) = &test.only {
-            command.args(["--only", pattern]);
-        }
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(failed)?;
-        let missing = || Error::internal("a worker process has no pipes");
-        let input = child.stdin.take().ok_or_else(missing)?;
-        let lines = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();
-        let (sender, answers) = channel();
-        std::thread::spawn(move || {
-            lines
-                .map_while(|line| line.ok())
-                .try_for_each(|line| sender.send(line))
-        });
-        Ok(Worker {
-            child,
-            input,
-            answers,
-        })
-    }
-
-    fn ask(&mut self, index: usize, limit: Duration) -> Result<Answer> {
-        let crashed = || Error::internal("crashed");
-        writeln!(self.input, "{index}")
-            .and_then(|()| self.input.flush())
-            .map_err(|_| crashed())?;
-        let answer = self
-            .answers
-            .recv_timeout(limit)
-            .map_err(|error| match error {
-                RecvTimeoutError::Timeout => {
-                    Error::device(format!("no answer after {} s", limit.as_secs()))
-                }
-                RecvTimeoutError::Disconnected => crashed(),
-            })?;
-        serde_json::from_str(&answer).map_err(json_failed)
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Runs a case; a panic is a failure of the case.
-fn judge(case: &CaseRef, device: &Device) -> Verdict {
+fn judge(case: &CaseRef, device: &Device, against: Against) -> Verdict {
     let start = Instant::now();
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| replay(case, device)));
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        replay(case, device, against)
+    }));
     let (passed, reason, error) = match result {
         Ok(Ok(differences)) => summary(&differences),
         Ok(Err(error)) => (false, Some(format!("{}: {error}", error.kind().id())), None),
@@ -424,14 +364,6 @@ fn judge(case: &CaseRef, device: &Device) -> Verdict {
     }
 }
 
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("without a message").to_string()
-}
-
 fn summary(differences: &[(String, Difference)]) -> (bool, Option<String>, Option<f64>) {
     let wrong = differences
         .iter()
@@ -449,13 +381,17 @@ fn summary(differences: &[(String, Difference)]) -> (bool, Option<String>, Optio
 }
 
 /// Runs the calls of every set on one session, in order, and compares every output.
-fn replay(case: &CaseRef, device: &Device) -> Result<Vec<(String, Difference)>> {
+fn replay(case: &CaseRef, device: &Device, against: Against) -> Result<Vec<(String, Difference)>> {
     let case = case.load()?;
     let model = match &case.archive {
         CaseArchive::Path(path) => Model::open(path)?,
         CaseArchive::Bytes(bytes) => Model::from_bytes(bytes.to_vec())?,
     };
     let session = model.compile(device, &CompileOptions::default())?;
+    let libtorch = match against {
+        Against::Recorded => None,
+        Against::Libtorch => Some(libtorch::open(&case.archive)?),
+    };
     let mut differences = Vec::new();
     for set in &case.sets {
         let in_set = |error: Error| match set.label.as_str() {
@@ -464,6 +400,9 @@ fn replay(case: &CaseRef, device: &Device) -> Result<Vec<(String, Difference)>> 
         };
         for method in &set.before {
             session.call_method(method, &[]).map_err(in_set)?;
+            if let Some(libtorch) = &libtorch {
+                libtorch.call(method, &[]).map_err(in_set)?;
+            }
         }
         for call in &set.calls {
             let got = session.call_method(&call.method, &call.inputs);
@@ -473,12 +412,21 @@ fn replay(case: &CaseRef, device: &Device) -> Result<Vec<(String, Difference)>> 
             } else {
                 format!("set {:?}: ", set.label)
             };
-            let found = compare(&got, &call.output, set.tolerance);
-            differences.extend(
-                found
-                    .into_iter()
-                    .map(|difference| (label.clone(), difference)),
+            let mut check = |label: String, got: &Item, expected: &Item| {
+                let found = compare(got, expected, set.tolerance);
+                differences.extend(found.into_iter().map(|found| (label.clone(), found)));
+            };
+            let Some(libtorch) = &libtorch else {
+                check(label, &got, &call.output);
+                continue;
+            };
+            let expected = libtorch.call(&call.method, &call.inputs).map_err(in_set)?;
+            check(
+                format!("{label}libtorch against the record: "),
+                &expected,
+                &call.output,
             );
+            check(label, &got, &expected);
         }
     }
     Ok(differences)

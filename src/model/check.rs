@@ -14,8 +14,8 @@ use super::{CompileOptions, Device, Model, first_divergence};
 pub struct Reference<'a> {
     /// The device.
     pub device: &'a Device,
-    /// What every set of inputs should give; without it, what the oracle gives.
-    pub expected: Option<&'a [Item]>,
+    /// Who says what every set of inputs should give, and what that is; without it the oracle says.
+    pub expected: Option<(&'a str, &'a [Item])>,
     /// How far results may be apart.
     pub tolerance: Tolerance,
 }
@@ -107,7 +107,7 @@ impl DeviceCheck<'_> {
 
     fn label(&self, index: usize) -> String {
         let against = match self.reference.expected {
-            Some(_) => "recorded outputs",
+            Some((who, _)) => who,
             None => "the oracle",
         };
         format!(
@@ -124,9 +124,9 @@ impl DeviceCheck<'_> {
                 name: &self.graph.name,
             }
             .call(set),
-            Some(expected) => expected.get(index).cloned().ok_or_else(|| {
+            Some((who, expected)) => expected.get(index).cloned().ok_or_else(|| {
                 Error::usage(format!(
-                    "there are no recorded outputs for inputs {}",
+                    "there are no outputs of {who} for inputs {}",
                     index + 1
                 ))
             }),

@@ -3,6 +3,8 @@
 mod bodies;
 mod calls;
 pub mod check;
+#[cfg(feature = "libtorch")]
+pub mod libtorch;
 pub mod native;
 pub mod nn;
 pub mod prepare;

@@ -1,0 +1,89 @@
+//! Processes that judge cases.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use super::{Against, Answer, Test};
+use crate::cli::json_failed;
+use crate::error::{Error, Result};
+
+/// A process that judges cases.
+pub(super) struct Worker {
+    child: Child,
+    input: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Worker {
+    pub(super) fn alive<'a>(worker: &'a mut Option<Worker>, test: &Test) -> Result<&'a mut Worker> {
+        match worker {
+            Some(worker) => Ok(worker),
+            None => Ok(worker.insert(Worker::start(test)?)),
+        }
+    }
+
+    fn start(test: &Test) -> Result<Worker> {
+        let failed = |error| Error::io("the worker process", error);
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut command = Command::new(program);
+        command
+            .arg("test")
+            .arg(&test.folder)
+            .args(["--device", &test.device, "--worker"]);
+        if test.against == Against::Libtorch {
+            command.args(["--against", "libtorch"]);
+        }
+        if test.translate {
+            command.arg("--translate");
+        }
+        if let Some(pattern) = &test.only {
+            command.args(["--only", pattern]);
+        }
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let missing = || Error::internal("a worker process has no pipes");
+        let input = child.stdin.take().ok_or_else(missing)?;
+        let lines = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();
+        let (sender, answers) = channel();
+        std::thread::spawn(move || {
+            lines
+                .map_while(|line| line.ok())
+                .try_for_each(|line| sender.send(line))
+        });
+        Ok(Worker {
+            child,
+            input,
+            answers,
+        })
+    }
+
+    pub(super) fn ask(&mut self, index: usize, limit: Duration) -> Result<Answer> {
+        let crashed = || Error::internal("crashed");
+        writeln!(self.input, "{index}")
+            .and_then(|()| self.input.flush())
+            .map_err(|_| crashed())?;
+        let answer = self
+            .answers
+            .recv_timeout(limit)
+            .map_err(|error| match error {
+                RecvTimeoutError::Timeout => {
+                    Error::device(format!("no answer after {} s", limit.as_secs()))
+                }
+                RecvTimeoutError::Disconnected => crashed(),
+            })?;
+        serde_json::from_str(&answer).map_err(json_failed)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,174 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tch::nn::Module;
+
+use super::convert::{from_libtorch, to_libtorch};
+use super::{caught, failed};
+use crate::error::{Error, Result};
+use crate::ir::{Definition, Graph, Node, ValueId};
+use crate::item::Item;
+use crate::pass::dce;
+use crate::tensor::Tensor;
+use crate::trace::check::{Subject, Traced};
+use crate::trace::torchscript::{Archive, ImportOptions, InputSpec, import};
+
+/// A function of libtorch's tensors, which can be traced again and called: a subject of the trace checker. It takes tensors
+/// only.
+pub struct Function<F> {
+    function: F,
+}
+
+impl<F: Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> Function<F> {
+    /// A function of a list of tensors. One result is the result, several are a tuple.
+    pub fn new(function: F) -> Function<F> {
+        Function { function }
+    }
+}
+
+impl Function<()> {
+    /// The `forward` of a module.
+    pub fn of_module<M: Module>(
+        module: &M,
+    ) -> Function<impl Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> {
+        Function::new(|inputs: &[tch::Tensor]| {
+            let outputs = inputs.iter().take(1).map(|input| module.forward(input));
+            outputs.collect()
+        })
+    }
+}
+
+/// Traces a function with these inputs as the example. Tensors that it holds become weights.
+///
+/// # Errors
+/// The function fails, holds a variable that is trained (`VarStore::freeze` ends that), or does what a graph cannot.
+pub fn trace(
+    inputs: &[Tensor],
+    function: impl Fn(&[tch::Tensor]) -> Vec<tch::Tensor>,
+) -> Result<Traced> {
+    let arguments: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
+    Function::new(function).trace(&arguments)
+}
+
+impl<F: Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> Subject for Function<F> {
+    fn trace(&self, arguments: &[Item]) -> Result<Traced> {
+        let inputs = tensors(arguments)?;
+        let (archive, ranks) = record(&inputs, &self.function)?;
+        let specs = arguments.iter().flat_map(Item::tensors);
+        let options = ImportOptions::forward(specs.map(InputSpec::from).collect());
+        let mut module = import(&archive, &options)?;
+        if ranks.len() > 1 {
+            let graphs = module.graphs.iter().map(|graph| unpack(graph, &ranks));
+            module.graphs = graphs.collect::<Result<_>>()?;
+        }
+        let warnings = Vec::new();
+        Ok(Traced { module, warnings })
+    }
+
+    fn call(&self, arguments: &[Item]) -> Result<Item> {
+        let inputs = tensors(arguments)?;
+        let outputs = caught(|| (self.function)(&inputs))?;
+        let outputs = outputs
+            .iter()
+            .map(|output| from_libtorch(output).map(Item::Tensor));
+        let mut outputs: Vec<Item> = outputs.collect::<Result<_>>()?;
+        Ok(match outputs.len() {
+            1 => outputs.remove(0),
+            _ => Item::Tuple(outputs),
+        })
+    }
+
+    fn seed(&self, seed: u64) {
+        tch::manual_seed(seed.cast_signed());
+    }
+}
+
+fn tensors(arguments: &[Item]) -> Result<Vec<tch::Tensor>> {
+    let tensor = |item: &Item| match item {
+        Item::Tensor(tensor) => to_libtorch(tensor),
+        _ => Err(Error::usage("functions of libtorch take tensors only")),
+    };
+    arguments.iter().map(tensor).collect()
+}
+
+/// Has libtorch trace a function; with the archive the ranks of its results. libtorch must be told that a trace ends, so that
+/// what fails in the function is kept until then.
+fn record(
+    inputs: &[tch::Tensor],
+    function: &impl Fn(&[tch::Tensor]) -> Vec<tch::Tensor>,
+) -> Result<(Archive, Vec<usize>)> {
+    let mut ranks = Ok(Vec::new());
+    let mut traced = |inputs: &[tch::Tensor]| {
+        let outputs = caught(|| {
+            let outputs = function(inputs);
+            let ranks = outputs.iter().map(tch::Tensor::dim).collect();
+            (pack(outputs), ranks)
+        });
+        let (outputs, found) = match outputs {
+            Ok((outputs, found)) => (outputs, Ok(found)),
+            Err(error) => (
+                inputs
+                    .iter()
+                    .take(1)
+                    .map(tch::Tensor::shallow_clone)
+                    .collect(),
+                Err(error),
+            ),
+        };
+        ranks = found;
+        outputs
+    };
+    let module = tch::CModule::create_by_tracing("Traced", "forward", inputs, &mut traced);
+    let ranks = ranks?;
+    let module = module.map_err(|error| failed(&error))?;
+    Ok((Archive::from_bytes(saved(&module)?)?, ranks))
+}
+
+/// libtorch writes functions of one result only: several are joined end to end, until [`unpack`].
+fn pack(outputs: Vec<tch::Tensor>) -> Vec<tch::Tensor> {
+    if outputs.len() < 2 {
+        return outputs;
+    }
+    let flat = outputs.iter().map(|output| match output.dim() {
+        1 => output.shallow_clone(),
+        _ => output.reshape([-1]),
+    });
+    vec![tch::Tensor::cat(&flat.collect::<Vec<_>>(), 0)]
+}
+
+/// The graph with the results that were joined, which have these ranks.
+fn unpack(graph: &Graph, ranks: &[usize]) -> Result<Graph> {
+    let operands = |id: &ValueId| match graph.value(*id).definition {
+        Definition::Node(node, _) => graph.nodes.get(node).map(Node::operands),
+        _ => None,
+    };
+    let joined = graph.outputs.first().and_then(operands).unwrap_or_default();
+    let results = joined.iter().zip(ranks).map(|(id, rank)| match rank {
+        1 => Some(*id),
+        _ => operands(id)?.first().copied(),
+    });
+    let results: Option<Vec<ValueId>> = results.collect();
+    let is_complete = |results: &Vec<ValueId>| {
+        let types = results.iter().map(|id| graph.ty(*id).rank());
+        types.eq(ranks.iter().copied())
+    };
+    let lost = || Error::internal("the results of a trace were not found again");
+    let mut graph = Graph {
+        outputs: results.filter(is_complete).ok_or_else(lost)?,
+        ..graph.clone()
+    };
+    graph.output_tree = Some(graph.plain_outputs());
+    dce(&graph)
+}
+
+/// The bytes of an archive, which libtorch writes to files only.
+fn saved(module: &tch::CModule) -> Result<Vec<u8>> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("onionskin-{}-{number}.pt", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let saved = module.save(&path).map_err(|error| failed(&error));
+    let bytes = saved.and_then(|()| std::fs::read(&path).map_err(|error| Error::io(&path, error)));
+    // A file that was not written cannot be removed.
+    let _ = std::fs::remove_file(&path);
+    bytes
+}

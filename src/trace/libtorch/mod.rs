@@ -1,0 +1,49 @@
+//! libtorch, with the feature `libtorch`: functions and modules of the crate `tch` are traced and checked, and archives are run
+//! by PyTorch itself, as the reference for all else.
+//!
+//! ```no_run
+//! use onionskin::trace::libtorch::trace;
+//! use onionskin::{Model, Tensor};
+//!
+//! # fn main() -> onionskin::error::Result<()> {
+//! let x = Tensor::from_vec([2, 3], vec![0.5f32; 6])?;
+//! let traced = trace(&[x], |inputs| vec![inputs[0].softmax(-1, None)])?;
+//! let model = Model::from_module(traced.module);
+//! # Ok(())
+//! # }
+//! ```
+
+mod convert;
+mod function;
+mod program;
+
+pub use convert::{from_libtorch, to_libtorch};
+pub use function::{Function, trace};
+pub use program::Program;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::error::{Error, Result, panic_message};
+
+fn failed(error: &tch::TchError) -> Error {
+    refused(&error.to_string())
+}
+
+/// The first lines of a message say what is wrong; the stack of C++ follows.
+fn refused(message: &str) -> Error {
+    let lines = message.lines().map(str::trim);
+    let lines = lines.take_while(|line| !line.starts_with("Exception raised from"));
+    let message: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    let message = message.join(" ");
+    let error = Error::device(format!("libtorch: {message}"));
+    if message.contains("requires grad") {
+        return error.help("freeze the variables before tracing: `VarStore::freeze`");
+    }
+    error
+}
+
+/// Runs a part of a program; what fails in libtorch panics there.
+fn caught<T>(part: impl FnOnce() -> T) -> Result<T> {
+    let result = catch_unwind(AssertUnwindSafe(|| tch::no_grad(part)));
+    result.map_err(|panic| refused(panic_message(&*panic)))
+}

@@ -1,0 +1,43 @@
+use std::path::Path;
+
+use super::convert::{from_ivalue, to_ivalue};
+use super::{caught, failed};
+use crate::error::{Result, Trail};
+use crate::item::Item;
+
+/// An archive that libtorch runs.
+pub struct Program {
+    module: tch::CModule,
+}
+
+impl Program {
+    /// Opens a TorchScript archive.
+    ///
+    /// # Errors
+    /// libtorch cannot read it.
+    pub fn open(path: &Path) -> Result<Program> {
+        let module = tch::CModule::load(path).map_err(|error| failed(&error));
+        let module = module.at(|| path.display().to_string())?;
+        Ok(Program { module })
+    }
+
+    /// Opens the bytes of a TorchScript archive.
+    ///
+    /// # Errors
+    /// libtorch cannot read them.
+    pub fn from_bytes(mut bytes: &[u8]) -> Result<Program> {
+        let module = tch::CModule::load_data(&mut bytes).map_err(|error| failed(&error))?;
+        Ok(Program { module })
+    }
+
+    /// Calls a method; attributes that it changes stay changed.
+    ///
+    /// # Errors
+    /// libtorch refuses the arguments, fails, or returns something that is no tensor, number, text or structure of such.
+    pub fn call(&self, method: &str, arguments: &[Item]) -> Result<Item> {
+        let arguments = arguments.iter().map(to_ivalue);
+        let arguments: Vec<tch::IValue> = arguments.collect::<Result<_>>()?;
+        let result = caught(|| self.module.method_is(method, &arguments))?;
+        from_ivalue(&result.map_err(|error| failed(&error))?)
+    }
+}
