@@ -285,3 +285,27 @@ fn encoders() {
         Method::with("forward", inputs, Encoders::forward, options)
     });
 }
+
+#[derive(Module)]
+struct Pairs {
+    biased: Bilinear,
+    plain: Bilinear,
+}
+
+impl Pairs {
+    fn forward(&self, (a, b): (Tensor, Tensor)) -> (Tensor, Tensor) {
+        (self.biased.call((&a, &b)), self.plain.call((a, b)))
+    }
+}
+
+#[test]
+fn bilinear_maps() {
+    let net = Pairs {
+        biased: Bilinear::new(3, 2, 4),
+        plain: Bilinear::new(3, 2, 1).bias(false),
+    };
+    proves(&fixture("pairs"), &net, &[], |inputs, options| {
+        let inputs = (tensor(inputs, 0), tensor(inputs, 1));
+        Method::with("forward", inputs, Pairs::forward, options)
+    });
+}
