@@ -19,7 +19,7 @@ use onionskin::{kw, pass};
 mod printed {
     macro_rules! printed {
         ($($name:ident $file:literal;)*) => {$(
-            #[allow(unused_imports, clippy::all, clippy::unwrap_used, reason = "as printed")]
+            #[allow(unused_imports, non_snake_case, clippy::all, reason = "as printed")]
             pub mod $name {
                 use onionskin::dim::Dim;
                 use onionskin::dtype::DType;
@@ -40,6 +40,7 @@ mod printed {
         random "code/random.rs";
         network "code/network.rs";
         two_layers "code/two_layers.rs";
+        primitives "code/primitives.rs";
     }
 }
 
@@ -198,6 +199,39 @@ fn an_archive_of_pytorch() {
         &module,
         &[&[2, 4]],
         |x| vec![printed::two_layers::forward(weight(&module), &x[0]).unwrap()],
+    );
+}
+
+/// What importers write among calls.
+#[test]
+fn primitives_that_pytorch_has_operators_for() {
+    let text = "graph forward(x: f32[B, 4]) -> (f32[B, 3], f32[2, B, 2], f32[B, 4]) {
+  size B = 3
+  iota: f32[B, 4] = iota dtype=f32, shape=[B, 4], axis=0
+  add: f32[B, 4] = add x, iota
+  negated: f32[B, 4] = neg add
+  slice: f32[B, 3] = slice negated, axis=1, start=1, length=3, step=1
+  reshape: f32[B, 2, 2] = reshape negated, shape=[B, 2, 2]
+  permute: f32[2, B, 2] = permute reshape, axes=[1, 0, 2]
+  less: bool[B, 4] = lt x, 0.25
+  select: f32[B, 4] = select less, 2.0, x
+  return slice, permute, select
+}
+";
+    let graphs = vec![text.parse::<Graph>().unwrap()];
+    let module = Module {
+        graphs,
+        ..Module::default()
+    };
+    check(
+        "primitives.rs",
+        printed::primitives::TEXT,
+        &module,
+        &[&[5, 4]],
+        |x| {
+            let (a, b, c) = printed::primitives::forward(&x[0]).unwrap();
+            vec![a, b, c]
+        },
     );
 }
 

@@ -4,36 +4,37 @@ use crate::aten;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Node};
-use crate::op::{BinaryFunction, Primitive};
+use crate::op::{BinaryFunction, Iota, Primitive, Slice};
 use crate::trace::native::methods::{Binding, bindings};
 
 use super::Writer;
 use super::literal::{dtype, number, sizes};
 
-/// The sizes in a primitive that is written.
-pub(super) fn shape(primitive: &Primitive) -> &[Dim] {
+/// The sizes in a primitive that is written: those of its shape, or start and length.
+pub(super) fn shape(primitive: &Primitive) -> Vec<Dim> {
     match primitive {
-        Primitive::Full(full) => &full.shape,
-        Primitive::Reshape(reshape) => &reshape.shape,
-        Primitive::Expand(expand) => &expand.shape,
-        _ => &[],
+        Primitive::Full(full) => full.shape.clone(),
+        Primitive::Iota(iota) => iota.shape.clone(),
+        Primitive::Reshape(reshape) => reshape.shape.clone(),
+        Primitive::Expand(expand) => expand.shape.clone(),
+        Primitive::Slice(slice) => vec![slice.start.clone(), slice.length.clone()],
+        _ => Vec::new(),
     }
 }
 
 impl Writer<'_> {
     /// A primitive as a call of the operator that computes the same.
     pub(super) fn primitive(&self, primitive: &Primitive, node: &Node) -> Result<String> {
-        let operand = |index: usize| {
-            let argument = node.arguments.get(index);
-            argument.ok_or_else(|| Error::internal("a primitive without operands"))
-        };
-        let x = operand(0)?;
-        let shape = sizes(shape(primitive));
+        let operand = |index: usize| node.arguments.get(index).unwrap_or(&Argument::None);
+        let x = operand(0);
+        let shape = sizes(&shape(primitive));
         Ok(match primitive {
             Primitive::Full(full) => {
                 let (value, dtype) = (number(x), dtype(full.dtype));
                 format!("ops::full_with({shape}, {value}, kw!(dtype = {dtype}))")
             }
+            Primitive::Iota(iota) => counted(iota)?,
+            Primitive::Slice(slice) => format!("{}.{}", self.text(x)?, cut(slice)?),
             Primitive::Reshape(_) => format!("{}.reshape({shape})", self.text(x)?),
             Primitive::Expand(_) => format!("{}.expand({shape})", self.text(x)?),
             Primitive::Permute(permute) => {
@@ -41,14 +42,14 @@ impl Writer<'_> {
             }
             Primitive::Cast(cast) => format!("{}.to({})", self.text(x)?, dtype(cast.dtype)),
             Primitive::Select(_) => {
-                let (a, b) = (self.operand(operand(1)?)?, self.operand(operand(2)?)?);
+                let (a, b) = (self.operand(operand(1))?, self.operand(operand(2))?);
                 format!("{}.where_({a}, {b})", self.text(x)?)
             }
             Primitive::Unary(unary) => {
                 let method = method(unary.function.name(), 0)?;
                 format!("{}.{}()", self.text(x)?, method.name)
             }
-            Primitive::Binary(binary) => self.binary(binary.function, x, operand(1)?)?,
+            Primitive::Binary(binary) => self.binary(binary.function, x, operand(1))?,
             _ => return Err(nameless()),
         })
     }
@@ -91,6 +92,42 @@ impl Writer<'_> {
         Ok(format!(
             "ops::scalar_tensor_with({value}, kw!(dtype = {dtype}))"
         ))
+    }
+}
+
+/// Numbers along an axis, the same along others.
+fn counted(iota: &Iota) -> Result<String> {
+    let size = iota.shape.get(iota.axis).ok_or_else(nameless)?;
+    let mut alone = vec![Dim::ONE; iota.shape.len()];
+    if let Some(own) = alone.get_mut(iota.axis) {
+        *own = size.clone();
+    }
+    let numbers = format!(
+        "ops::arange_with({}, kw!(dtype = {}))",
+        size.code(),
+        dtype(iota.dtype)
+    );
+    Ok(match iota.shape.len() {
+        1 => numbers,
+        _ => format!(
+            "{numbers}.reshape({}).expand({})",
+            sizes(&alone),
+            sizes(&iota.shape)
+        ),
+    })
+}
+
+/// The call that takes elements along an axis, forwards.
+fn cut(slice: &Slice) -> Result<String> {
+    let (axis, start, length) = (slice.axis, slice.start.code(), slice.length.code());
+    match slice.step {
+        1 => Ok(format!("narrow({axis}, {start}, {length})")),
+        step @ 2.. => {
+            let end = (&slice.start + &(&slice.length * &Dim::from(step))).code();
+            let named = format!("dim = {axis}, start = {start}, end = {end}, step = {step}");
+            Ok(format!("slice_with(kw!({named}))"))
+        }
+        _ => Err(nameless()),
     }
 }
 
