@@ -533,3 +533,46 @@ fn a_pass_that_changes_a_value_is_named() {
     let found = first_wrong_pass(&graph, &Default::default(), &[x], PIPELINE, exact);
     assert!(found.unwrap().is_none());
 }
+
+/// An importer that makes a graph for one size only, of a program that has an `arange` of so many numbers.
+struct Imported(fn(usize) -> usize);
+
+impl Subject for Imported {
+    fn trace(&self, arguments: &[Item]) -> Result<Traced> {
+        let size = numbers(arguments).len();
+        let text = format!(
+            "graph forward(x: f32[{size}]) -> (f32[{size}], f32[{count}]) {{\n  a = aten.relu x\n  \
+             b = aten.arange end={count}, dtype=f32  @ model.py:3\n  return a, b\n}}",
+            count = (self.0)(size)
+        );
+        Ok(Traced {
+            module: module(&text, 0.0),
+            warnings: Vec::new(),
+        })
+    }
+
+    fn call(&self, arguments: &[Item]) -> Result<Item> {
+        run(&self.trace(arguments)?.module, arguments)
+    }
+
+    fn is_original(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn numbers_that_follow_the_sizes_of_an_import_are_not_frozen() {
+    let inputs = vec![Tensor::full(DType::F32, [5], 1.0).unwrap().into()];
+    let ids = |subject: Imported| -> Vec<Id> {
+        let traced = subject.trace(&inputs).unwrap();
+        let options = CheckOptions {
+            inputs: vec![inputs.clone()],
+            ..CheckOptions::default()
+        };
+        let report = check_trace(&subject, &traced, &options).unwrap();
+        report.findings.iter().map(|finding| finding.id).collect()
+    };
+    assert_eq!(ids(Imported(|size| size)), [Id::SizeRefused]);
+    let frozen = [Id::NoDependence, Id::SizeLiteral, Id::SizeRefused];
+    assert_eq!(ids(Imported(|_| 5)), frozen);
+}

@@ -1,5 +1,5 @@
 use crate::compare::{Difference, Tolerance, compare};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::ir::Graph;
 use crate::item::Item;
 use crate::trace::check::{
@@ -34,6 +34,7 @@ pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -
     let first = options.inputs.first().map(Vec::as_slice);
     let module = match model.import_method(name, first) {
         Ok(module) => module,
+        Err(error) if error.kind() == Kind::Usage => return Err(error),
         Err(error) => return Ok(without_graph(options, warnings, &error)),
     };
     // The graph has the nodes themselves, with their modules, and without those that nothing calls.

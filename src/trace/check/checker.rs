@@ -3,6 +3,7 @@ use super::constants::differing;
 use super::dependence::independent_outputs;
 use super::diff::diff;
 use super::evaluate::{evaluate, inputs};
+use super::follow::follows_sizes;
 use super::frozen::size_literals;
 use super::numerics::{Tolerances, differences};
 use super::perturb::example;
@@ -70,11 +71,17 @@ pub fn check_trace(
         report: Report::new(graph.clone(), options.strict, options.allow.clone()),
     };
     checker.report.extend(traced.warnings.clone());
-    checker.report.extend(inspect(graph, &traced.module));
     let sets = match options.inputs.as_slice() {
         [] => vec![example(graph)?],
         sets => sets.to_vec(),
     };
+    let resized = sets
+        .first()
+        .map(|set| checker.resized(set))
+        .unwrap_or_default();
+    let mut found = inspect(graph, &traced.module);
+    found.retain(|finding| !follows_sizes(finding, graph, &resized));
+    checker.report.extend(found);
     for (index, set) in sets.iter().enumerate() {
         checker.given(index, set);
     }

@@ -127,7 +127,7 @@ fn is_guarded(graph: &Graph, dim: &Dim) -> bool {
 }
 
 /// Numbers among the sizes that a node takes, and whether it could take any other.
-fn literals(node: &Node) -> Vec<(i64, bool)> {
+pub fn literals(node: &Node) -> Vec<(i64, bool)> {
     match &node.op {
         Op::Call(name) => call_literals(name, node),
         Op::Primitive(primitive) => {

@@ -33,6 +33,7 @@ mod dependence;
 mod diff;
 mod evaluate;
 mod finding;
+mod follow;
 mod frozen;
 mod html;
 mod numerics;

@@ -21,6 +21,21 @@ impl Checker<'_> {
         }
     }
 
+    /// Graphs for other sizes, from a trace in place of a function: what an importer fixes differs between them.
+    pub(super) fn resized(&self, set: &[Item]) -> Vec<Graph> {
+        if self.subject.is_original() || !self.options.perturb {
+            return Vec::new();
+        }
+        let made = perturb(self.graph, set).unwrap_or_default().into_iter();
+        let graph = |one: Perturbation| {
+            let traced = self.trace(&one.arguments).ok()?;
+            entry(&traced.module, self.options).ok().cloned()
+        };
+        made.filter(|one| one.size.is_some())
+            .filter_map(graph)
+            .collect()
+    }
+
     fn perturbation(&mut self, made: &Perturbation) {
         let is_original = self.subject.is_original();
         // A trace in place of a function cannot tell values that it froze.

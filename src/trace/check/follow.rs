@@ -1,0 +1,34 @@
+//! Numbers that an importer fixed, and that follow the sizes when a graph is made for others.
+
+use super::frozen::literals;
+use super::{Finding, Id};
+use crate::ir::{Graph, Node};
+
+/// True for a finding about a number or a constant output that is another in a graph made for other sizes: it was fixed for
+/// this graph only, not when the program was recorded.
+pub fn follows_sizes(finding: &Finding, graph: &Graph, others: &[Graph]) -> bool {
+    let Some(name) = &finding.value else {
+        return false;
+    };
+    let changes = |other: &Graph| match finding.id {
+        Id::SizeLiteral => match (node_of(graph, name), node_of(other, name)) {
+            (Some(ours), Some(theirs)) => {
+                ours.op.name() == theirs.op.name() && literals(ours) != literals(theirs)
+            }
+            _ => false,
+        },
+        Id::NoDependence => type_of(graph, name) != type_of(other, name),
+        _ => false,
+    };
+    others.iter().any(changes)
+}
+
+fn node_of<'a>(graph: &'a Graph, name: &str) -> Option<&'a Node> {
+    let defines = |node: &&Node| node.results.iter().any(|id| graph.value(*id).name == name);
+    graph.nodes.iter().find(defines)
+}
+
+fn type_of(graph: &Graph, name: &str) -> Option<String> {
+    let info = graph.values.iter().find(|info| info.name == name)?;
+    Some(info.ty.to_string())
+}
