@@ -116,6 +116,22 @@ fn a_loop_over_a_frozen_size_is_found() {
     assert!(!report.passed() || ids(&report).len() > 1, "{report}");
 }
 
+/// Counterpart: `test_trace_checker_dropout_train`.
+#[test]
+fn dropout_in_training_mode_is_named() {
+    let function = |x: Tensor| (&x * 2.0).dropout(0.5, true);
+    let report = report(Tensor::from_vec([64], vec![1f32; 64]), function);
+    let text = report.to_string();
+    assert!(ids(&report).contains(&Id::RandomNode.code()), "{text}");
+    assert!(text.contains("training mode"), "{text}");
+    let quiet = trace_checked(
+        Tensor::from_vec([64], vec![1f32; 64]),
+        |x: Tensor| x.dropout(0.5, false),
+        &CheckOptions::default(),
+    );
+    assert_eq!(ids(&quiet.unwrap().1), Vec::<&str>::new());
+}
+
 #[test]
 fn an_output_without_inputs_is_named() {
     let report = report(vector(&[1.0]), |x: Tensor| {
