@@ -15,6 +15,7 @@ pub mod json;
 mod part;
 mod region;
 pub mod rewrite;
+mod signature;
 pub mod text;
 mod tree;
 mod value;

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::shape::{Shape, TensorType};
 use crate::symbols::Symbols;
 
-use super::graph::{Argument, Graph, Region, ValueId};
+use super::graph::{Argument, Graph, Op, Region, ValueId};
 
 impl Region {
     /// Result types for arguments of these types, or what does not fit together. Questions about symbolic sizes are answered,
@@ -101,6 +101,21 @@ impl Graph {
         let mut body = self.clone();
         body.map_sizes(&mut |size| size.substitute(&sizes));
         body
+    }
+
+    /// Replaces every size in types, arguments and attributes; not in the bodies of regions, whose sizes are their own.
+    pub fn map_sizes(&mut self, size: &mut impl FnMut(&Dim) -> Dim) {
+        for info in &mut self.values {
+            info.ty.shape.iter_mut().for_each(|dim| *dim = size(dim));
+        }
+        for node in &mut self.nodes {
+            for argument in &mut node.arguments {
+                *argument = argument.map(&mut |id| id, size);
+            }
+            if let Op::Primitive(primitive) = &mut node.op {
+                primitive.map_sizes(size);
+            }
+        }
     }
 
     /// What the symbols of a body are in terms of the sizes that its inputs get.
