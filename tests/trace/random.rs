@@ -5,8 +5,8 @@ use onionskin::dtype::DType;
 use onionskin::ir::{Argument, Op};
 use onionskin::kw;
 use onionskin::scalar::Scalar;
-use onionskin::trace::check::{Id, inspect};
-use onionskin::trace::{Arg, Tensor, manual_seed, ops, trace};
+use onionskin::trace::check::{CheckOptions, Id, inspect};
+use onionskin::trace::{Arg, Tensor, manual_seed, ops, trace, trace_checked};
 
 fn floats(tensor: &Tensor) -> Vec<f64> {
     tensor.to_vec().unwrap()
@@ -215,4 +215,15 @@ fn batch_norm_in_training_uses_the_batch_and_is_recorded_so() {
             .iter()
             .all(|variance| (variance - 1.0).abs() < 1e-3)
     );
+}
+
+/// Counterpart: `test_trace_checker_dropout_train`, which warns of a mismatch that is none: the function, its graph and a
+/// second trace draw from one seed here.
+#[test]
+fn a_check_of_a_function_that_draws_names_the_node_and_nothing_else() {
+    let function = |x: Tensor| x.dropout(0.5, true);
+    let inputs = ops::ones([8, 4]);
+    let (_, report) = trace_checked(inputs, function, &CheckOptions::default()).unwrap();
+    let found: Vec<Id> = report.findings.iter().map(|finding| finding.id).collect();
+    assert_eq!(found, [Id::RandomNode], "{report}");
 }
