@@ -173,7 +173,8 @@ fn takes_size(operator: &str, parameter: &aten::Parameter) -> Option<bool> {
     let name = parameter.name.as_str();
     // Adaptive pooling names what it makes; resampling usually repeats what it was given.
     let is_free = FREE.contains(&name) || name == "output_size" && operator.starts_with("upsample");
-    let is_size = is_free || SIZES.contains(&name);
+    // The size of an unfolding is that of a window.
+    let is_size = is_free || SIZES.contains(&name) && operator != "unfold";
     (is_size && is_integer(&parameter.ty)).then(|| !REARRANGING.contains(&operator))
 }
 
