@@ -4,6 +4,7 @@
 //! usage; 3 anything else that went wrong, such as a malformed file or an unsupported operator.
 
 mod activity;
+mod bench;
 mod check;
 mod compare;
 mod demo;
@@ -15,6 +16,7 @@ mod libtorch;
 mod ops;
 mod output;
 mod prepare;
+mod profile;
 mod run;
 mod show;
 mod test;
@@ -48,6 +50,8 @@ enum Command {
     Explain(explain::Explain),
     Compare(compare::Compare),
     Test(test::Test),
+    Bench(bench::Bench),
+    Profile(profile::Profiling),
     Devices(devices::Devices),
     Ops(ops::Ops),
     Demo(demo::Demo),
@@ -73,6 +77,8 @@ pub fn main() -> ExitCode {
         Command::Verify(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Compare(command) => command.run(),
+        Command::Bench(command) => command.run(),
+        Command::Profile(command) => command.run(),
         Command::Devices(command) => command.run(),
         Command::Ops(command) => command.run(),
         Command::Demo(command) => command.run(),
