@@ -11,13 +11,15 @@ use onionskin::pass;
 
 mod samples;
 
-use samples::capabilities;
+use samples::{capabilities, rasteriser};
 
 #[test]
 fn kernels_are_valid_and_translate() {
     for (name, graph) in samples::all() {
-        let failures = samples::untranslatable(&plan(name, &graph));
-        assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
+        for device in [capabilities(), rasteriser()] {
+            let failures = samples::untranslatable(&plan_for(name, &graph, &device));
+            assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
+        }
     }
 }
 
@@ -36,7 +38,11 @@ fn only_double_precision_has_no_msl() {
 }
 
 fn plan(name: &str, graph: &Graph) -> Plan {
-    pass::plan(graph, &capabilities()).unwrap_or_else(|error| panic!("{name}: {error}"))
+    plan_for(name, graph, &capabilities())
+}
+
+fn plan_for(name: &str, graph: &Graph, device: &Capabilities) -> Plan {
+    pass::plan(graph, device).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 #[test]
@@ -45,7 +51,7 @@ fn templates_and_library_are_valid_by_themselves() {
     let library: String = library.into_iter().map(|(_, text)| text).collect();
     shader::validate(&library, &capabilities()).unwrap_or_else(|error| panic!("{error}"));
     for (name, text) in shaders("") {
-        translate(&text, &capabilities())
+        translate(&text, &rasteriser())
             .map(drop)
             .unwrap_or_else(|error| panic!("{name}: {error}"));
     }
@@ -100,13 +106,18 @@ fn plans_read_well() {
         "depthwise",
         "pad",
         "total",
+        "linear on a rasteriser",
     ] {
+        let (sample, device) = match name.strip_suffix(" on a rasteriser") {
+            Some(sample) => (sample, rasteriser()),
+            None => (name, capabilities()),
+        };
         let (_, graph) = samples::all()
             .into_iter()
-            .find(|(known, _)| *known == name)
+            .find(|(known, _)| *known == sample)
             .unwrap();
-        let found = describe(&plan(name, &graph));
-        let path = folder.join(format!("{name}.txt"));
+        let found = describe(&plan_for(name, &graph, &device));
+        let path = folder.join(format!("{}.txt", name.replace(' ', "_")));
         if std::env::var("BLESS").is_ok_and(|value| value == "1") {
             std::fs::create_dir_all(&folder).unwrap();
             std::fs::write(&path, &found).unwrap();

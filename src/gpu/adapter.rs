@@ -107,6 +107,8 @@ pub(super) fn capabilities(
     } else {
         0
     };
+    let subgroups = features.contains(Features::SUBGROUP);
+    let is_fixed = subgroups && info.subgroup_min_size == info.subgroup_max_size;
     Capabilities {
         max_binding_size: limits
             .max_storage_buffer_binding_size
@@ -121,7 +123,8 @@ pub(super) fn capabilities(
         int64: features.contains(Features::SHADER_INT64),
         float64: features.contains(Features::SHADER_F64),
         float16: features.contains(Features::SHADER_F16),
-        subgroups: features.contains(Features::SUBGROUP),
+        subgroups,
+        subgroup_size: if is_fixed { info.subgroup_min_size } else { 0 },
         software: info.device_type == DeviceType::Cpu,
     }
 }

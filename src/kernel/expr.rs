@@ -23,6 +23,8 @@ pub enum Type {
     F32,
     /// `f64`
     F64,
+    /// `vec4<f32>`: four neighbouring elements.
+    F32x4,
 }
 
 impl Type {
@@ -36,6 +38,7 @@ impl Type {
             Type::F16 => "f16",
             Type::F32 => "f32",
             Type::F64 => "f64",
+            Type::F32x4 => "vec4<f32>",
         }
     }
 }
@@ -90,7 +93,7 @@ pub enum Node {
         /// A `u32` within the buffer.
         index: Expr,
     },
-    /// A WGSL expression of operands named `x`, `y`, `z`.
+    /// A WGSL expression of operands named `x`, `y`, `z`, `w`.
     Call {
         /// `x + y`, `select(x, y, z)`, `tanh_of(x)`
         template: Cow<'static, str>,

@@ -33,6 +33,8 @@ pub struct Capabilities {
     pub float16: bool,
     /// Subgroup operations.
     pub subgroups: bool,
+    /// Invocations of every subgroup; 0 where that is not known or varies.
+    pub subgroup_size: u32,
     /// The adapter is a software rasteriser.
     pub software: bool,
 }

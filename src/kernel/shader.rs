@@ -160,6 +160,7 @@ pub(super) fn validated(
     flags.set(Flags::SHADER_INT64, capabilities.int64);
     flags.set(Flags::FLOAT64, capabilities.float64);
     flags.set(Flags::SHADER_FLOAT16, capabilities.float16);
+    flags.set(Flags::SUBGROUP, capabilities.subgroups);
     Validator::new(ValidationFlags::all(), flags)
         .validate(module)
         .map_err(|error| Error::plan(error.emit_to_string(wgsl)))

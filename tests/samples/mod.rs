@@ -47,14 +47,25 @@ pub fn capabilities() -> Capabilities {
         float64: true,
         float16: true,
         subgroups: false,
+        subgroup_size: 0,
         software: false,
+    }
+}
+
+/// A software rasteriser, whose subgroups are eight invocations.
+pub fn rasteriser() -> Capabilities {
+    Capabilities {
+        subgroups: true,
+        subgroup_size: 8,
+        software: true,
+        ..capabilities()
     }
 }
 
 /// The kernels of a plan that are not valid, or that a language cannot say.
 pub fn untranslatable(plan: &Plan) -> Vec<String> {
     let failure = |kernel: &onionskin::kernel::plan::Kernel| {
-        let error = translate(&kernel.wgsl, &capabilities()).err()?;
+        let error = translate(&kernel.wgsl, &rasteriser()).err()?;
         Some(format!("{}: {error}\n{}", kernel.label, kernel.wgsl))
     };
     plan.kernels.iter().filter_map(failure).collect()
@@ -147,6 +158,62 @@ pub fn all() -> Vec<(&'static str, Graph)> {
                 };
                 let y = x[0].conv(x[1], vec![axis.clone(), axis], 1);
                 vec![(y + x[2].reshape(vec![6.into(), 1.into(), 1.into()])).relu()]
+            }),
+        ),
+        (
+            "ragged product",
+            graph(
+                &["f32[B, S, 13]", "f32[B, 13, 37]", "f32[B, S, 37]"],
+                |_, x| vec![(x[0].dot(x[1]) + x[2]).relu()],
+            ),
+        ),
+        (
+            "product with a residual",
+            graph(
+                &["f32[B, S, 16]", "f32[B, 16, 80]", "f32[B, S, 80]"],
+                |_, x| vec![x[0].dot(x[1]) * 2.0 + x[2]],
+            ),
+        ),
+        (
+            "tall product",
+            graph(&["f32[70, H]", "f32[H, 200]"], |_, x| vec![x[0].dot(x[1])]),
+        ),
+        (
+            "heads",
+            graph(&["f32[B, H, 32]", "f32[B, H, 32]"], |_, x| {
+                let (q, k) = (x[0], x[1]);
+                let columns = q.permute([0, 2, 1]).dot(k);
+                vec![columns, q.dot(k.permute([0, 2, 1])).softmax(-1).dot(k)]
+            }),
+        ),
+        (
+            "grouped convolution",
+            graph(
+                &["f32[B, 6, H, 9]", "f32[10, 3, 3, 3]", "f32[10]"],
+                |_, x| {
+                    let axis = ConvAxis {
+                        stride: 1,
+                        low: 1,
+                        high: 1,
+                        dilation: 1,
+                        base_dilation: 1,
+                    };
+                    let y = x[0].conv(x[1], vec![axis.clone(), axis], 2);
+                    vec![(y + x[2].reshape(vec![10.into(), 1.into(), 1.into()])).relu()]
+                },
+            ),
+        ),
+        (
+            "pointwise convolution",
+            graph(&["f32[B, 16, 6, 6]", "f32[9, 16, 1, 1]"], |_, x| {
+                let axis = ConvAxis {
+                    stride: 1,
+                    low: 0,
+                    high: 0,
+                    dilation: 1,
+                    base_dilation: 1,
+                };
+                vec![x[0].conv(x[1], vec![axis.clone(), axis], 1)]
             }),
         ),
         (

@@ -82,7 +82,7 @@ pub(super) fn fill(template: &str, operands: &[Text]) -> Text {
             continue;
         }
         let (word, after) = rest.split_at(end);
-        let place = ["x", "y", "z"].iter().position(|name| *name == word);
+        let place = ["x", "y", "z", "w"].iter().position(|name| *name == word);
         match place.and_then(|place| operands.get(place).map(|operand| (place, operand))) {
             Some((place, operand))
                 if needs_parentheses(level, place, operand.level)

@@ -4,6 +4,7 @@ use super::element::{Scope, operand};
 use super::fuse::Group;
 use super::kernel::{Lowered, clamped, guarded, invocation, pieces, repeat, store};
 use super::position::Position;
+use super::tile::{self, Product};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -80,6 +81,40 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Low
         statements.extend(guarded(&mut scope, &row, i, rows, line));
     }
     Ok(Lowered::new(scope, TEMPLATE, statements, &count))
+}
+
+/// The same where subgroups work on a tile.
+pub fn lower_tiled<'a>(
+    scope: Scope<'a>,
+    group: &Group,
+    node: &Node,
+) -> Result<Option<Lowered<'a>>> {
+    let (a, b) = (operand(node, 0)?, operand(node, 1)?);
+    let graph = scope.graph;
+    let (Some(result), Some(depth)) = (node.results.first(), graph.ty(a).shape.last()) else {
+        return Ok(None);
+    };
+    let [outer @ .., rows, columns] = graph.ty(*result).shape.as_slice() else {
+        return Ok(None);
+    };
+    if !tile::suits(&scope, graph.ty(a).dtype, [rows, columns, depth]) {
+        return Ok(None);
+    }
+    let element = |value, outer: &[Index], (i, j): (&Index, &Index)| {
+        let tail = [i.clone(), j.clone()];
+        (value, Position::of([outer, &tail].concat()))
+    };
+    let product = Product {
+        result: *result,
+        outer: outer.to_vec(),
+        rows: rows.clone(),
+        columns: columns.clone(),
+        depth: depth.clone(),
+        left: &|outer, at| element(a, outer, at),
+        right: &|outer, at| element(b, outer, at),
+        place: &|outer, row, column| Position::of([outer, &[row, column]].concat()),
+    };
+    tile::lower(scope, group, &product).map(Some)
 }
 
 /// How many neighbours along an axis an invocation computes.

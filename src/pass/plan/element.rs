@@ -73,21 +73,30 @@ impl<'a> Scope<'a> {
 
     /// The binding of a value's buffer.
     pub fn buffer(&mut self, value: ValueId) -> Result<usize> {
-        self.binding(value, false)
+        let element = self.stored_as(value)?;
+        self.binding(value, false, element)
     }
 
     /// The binding of a buffer that receives a copy of a value.
     pub fn copy_of(&mut self, value: ValueId) -> Result<usize> {
-        self.binding(value, true)
+        let element = self.stored_as(value)?;
+        self.binding(value, true, element)
     }
 
-    fn binding(&mut self, value: ValueId, is_copy: bool) -> Result<usize> {
-        let known = |binding: &Binding| (binding.value, binding.is_copy) == (value, is_copy);
+    fn stored_as(&self, value: ValueId) -> Result<Type> {
+        Storage::of(self.graph.ty(value).dtype, self.capabilities).map(Type::from)
+    }
+
+    /// The binding of a value's buffer as an array of a type.
+    pub fn binding(&mut self, value: ValueId, is_copy: bool, element: Type) -> Result<usize> {
+        let known = |binding: &Binding| {
+            let key = (binding.value, binding.is_copy, binding.buffer.element);
+            key == (value, is_copy, element)
+        };
         if let Some(found) = self.buffers.iter().position(known) {
             return Ok(found);
         }
         let info = self.graph.value(value);
-        let storage = Storage::of(info.ty.dtype, self.capabilities)?;
         let access = match info.definition {
             Definition::Input(_) | Definition::Weight(_)
                 if !is_copy && !self.written[value.index()] =>
@@ -99,7 +108,7 @@ impl<'a> Scope<'a> {
         let wanted = if is_copy { "copy" } else { role(&info.name) };
         let buffer = Buffer {
             name: unique(&mut self.names, wanted),
-            element: storage.into(),
+            element,
             access,
         };
         self.buffers.push(Binding {
@@ -216,7 +225,7 @@ impl<'a> Scope<'a> {
     }
 
     /// The position in the operand of a view.
-    fn view(
+    pub fn view(
         &mut self,
         primitive: &Primitive,
         node: &Node,

@@ -134,6 +134,18 @@ pub fn store(
     value: Expr,
     position: &Position,
 ) -> Result<Statement> {
+    let (value, position) = epilogue(scope, group, result, value, position)?;
+    write(scope, group.root, value, &position)
+}
+
+/// An element of a group's root and its position, once its anchor's result is known at a position.
+pub fn epilogue(
+    scope: &mut Scope,
+    group: &Group,
+    result: ValueId,
+    value: Expr,
+    position: &Position,
+) -> Result<(Expr, Position)> {
     let graph = scope.graph;
     let (inner, outer) = (&graph.ty(result).shape, &graph.ty(group.root).shape);
     let value = scalar::narrow(&mut scope.pool, value, graph.ty(result).dtype);
@@ -144,7 +156,7 @@ pub fn store(
         position.reshape(inner, outer)
     };
     let value = scope.produce(group.root, &position)?;
-    write(scope, group.root, value, &position)
+    Ok((value, position))
 }
 
 /// Writes an element of a value.

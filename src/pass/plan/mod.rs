@@ -14,6 +14,7 @@ mod region;
 mod scalar;
 mod scan;
 mod sort;
+mod tile;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -183,6 +184,11 @@ impl<'a> Planner<'a> {
     }
 
     fn lower(&self, group: &Group) -> Result<Lowered<'a>> {
+        if let Some(tiled) = self.tiled(group)?
+            && fits(&tiled, self.capabilities)
+        {
+            return Ok(tiled);
+        }
         let scope = self.scope();
         let Some(anchor) = group.anchor else {
             return map::lower(scope, group);
@@ -201,6 +207,17 @@ impl<'a> Planner<'a> {
             }
             Op::Primitive(Primitive::Sort(sort)) => sort::lower(scope, node, sort),
             _ => Err(element::not_planned(node)),
+        }
+    }
+
+    /// The variant for subgroups, where there is one and the device has them.
+    fn tiled(&self, group: &Group) -> Result<Option<Lowered<'a>>> {
+        let anchor = group.anchor.map(|anchor| &self.graph.nodes[anchor]);
+        match anchor.map(|node| (node, &node.op)) {
+            Some((node, Op::Primitive(Primitive::Dot(_)))) => {
+                dot::lower_tiled(self.scope(), group, node)
+            }
+            _ => Ok(None),
         }
     }
 

@@ -1,0 +1,532 @@
+//! Products of matrices where subgroups are eight invocations: a software rasteriser runs them as the lanes of a vector,
+//! and what costs time is reading memory.
+
+use super::dot::named;
+use super::element::Scope;
+use super::fuse::Group;
+use super::kernel::{Lowered, epilogue, guarded, invocation, pieces, repeat, write};
+use super::position::Position;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::{Definition, Op, Primitive, ValueId};
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::{self, Index};
+use crate::kernel::plan::Workgroups;
+use crate::shape::Shape;
+
+const TEMPLATE: &str = include_str!("../../../shaders/tile.wgsl");
+
+/// Invocations of a subgroup.
+const LANES: usize = 8;
+/// Elements that are read at once, and steps of the sum in one round of its loop.
+const QUAD: usize = 4;
+/// Rows of a tile: with more the loop grows too long for the driver.
+const TALLEST: usize = 32;
+/// Tiles that keep all threads busy.
+const ENOUGH: usize = 8;
+/// Columns that a subgroup computes for each quad of an invocation.
+const SPAN: usize = LANES * QUAD;
+
+/// One factor of a product: an element of a value.
+pub type Factor = (ValueId, Position);
+
+/// Where factors are, by what is in front of rows and columns, then a row and a step of the sum, or a step and a column.
+type Source<'s> = &'s dyn Fn(&[Index], (&Index, &Index)) -> Factor;
+
+/// A product of matrices for each element of what is in front of them.
+pub struct Product<'s> {
+    /// The value that the product is, before the epilogue.
+    pub result: ValueId,
+    /// What is in front of rows and columns.
+    pub outer: Shape,
+    /// Rows of the left factor.
+    pub rows: Dim,
+    /// Columns of the right factor.
+    pub columns: Dim,
+    /// Steps of a sum.
+    pub depth: Dim,
+    /// By row and step.
+    pub left: Source<'s>,
+    /// By step and column.
+    pub right: Source<'s>,
+    /// Where in the result a row and a column are.
+    pub place: &'s dyn Fn(&[Index], Index, Index) -> Position,
+}
+
+/// True if this is the better way to compute a product on a device.
+pub fn suits(scope: &Scope, dtype: DType, product: [&Dim; 3]) -> bool {
+    let capabilities = scope.capabilities;
+    let [rows, columns, depth] = product.map(|size| expected(scope, size));
+    capabilities.software
+        && capabilities.subgroup_size as usize == LANES
+        && dtype == DType::F32
+        // Fewer numbers are not worth a whole subgroup.
+        && columns >= SPAN / 2
+        && depth >= 2 * QUAD
+        && (rows >= QUAD || rows == 1)
+}
+
+/// A size as it is in the example that the graph was made for.
+fn expected(scope: &Scope, size: &Dim) -> usize {
+    let size = size.eval(&scope.graph.hints).unwrap_or_default();
+    usize::try_from(size).unwrap_or_default()
+}
+
+/// A product with its epilogue.
+pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Result<Lowered<'a>> {
+    let tile = Tile::new(&mut scope, product);
+    let sums: Vec<Vec<Expr>> = (0..tile.height)
+        .map(|i| {
+            let sum = |q| scope.pool.variable(&format!("sum{i}_{q}"), Type::F32x4);
+            (0..tile.quads).map(sum).collect()
+        })
+        .collect();
+    let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+    let mut statements = vec![tile.surplus.clone()];
+    let all = || sums.iter().flatten().copied();
+    statements.extend(all().map(|sum| Statement::Declare(sum, zero)));
+    let rounds = pieces(&product.depth, QUAD);
+    statements.extend(repeat(&mut scope, "round", &rounds, |scope, round| {
+        tile.round(scope, product, &round.scale(&Dim::from(QUAD)), &sums)
+    })?);
+    statements.extend(all().map(Statement::Freeze));
+    for q in 0..tile.quads {
+        statements.extend(tile.write(&mut scope, group, product, q, &sums)?);
+    }
+    Ok(Lowered {
+        scope,
+        template: TEMPLATE,
+        statements,
+        workgroups: Workgroups::Linear(tile.count),
+        holes: Vec::new(),
+    })
+}
+
+/// What a subgroup computes.
+struct Tile {
+    count: Dim,
+    surplus: Statement,
+    outer: Vec<Index>,
+    /// First row.
+    row: Index,
+    /// First column.
+    column: Index,
+    lane: Index,
+    height: usize,
+    quads: usize,
+}
+
+impl Tile {
+    fn new(scope: &mut Scope, product: &Product) -> Tile {
+        let (height, quads) = extent(scope, product);
+        let mut tiles: Vec<Dim> = product.outer.clone();
+        // Neighbours share columns, which are read more often than rows.
+        tiles.push(pieces(&product.columns, quads * SPAN));
+        tiles.push(pieces(&product.rows, height));
+        let count = Dim::product(&tiles);
+        let (index, surplus) = invocation(scope, &count);
+        let mut outer = index::coordinates(&index, &tiles);
+        let row = outer.pop().unwrap_or_else(Index::zero);
+        let column = outer.pop().unwrap_or_else(Index::zero);
+        let (_, lane) = scope.counter("local", &Dim::from(LANES));
+        Tile {
+            count,
+            surplus,
+            outer,
+            row: named(scope, &row.scale(&Dim::from(height)), "row"),
+            column: named(scope, &column.scale(&Dim::from(quads * SPAN)), "column"),
+            lane,
+            height,
+            quads,
+        }
+    }
+
+    /// Four steps of all sums.
+    fn round(
+        &self,
+        scope: &mut Scope,
+        product: &Product,
+        from: &Index,
+        sums: &[Vec<Expr>],
+    ) -> Result<Vec<Statement>> {
+        let steps = steps(scope, from, &product.depth);
+        let mut left = Vec::new();
+        for first in (0..self.height).step_by(LANES) {
+            left.push(self.left(scope, product, &steps, first)?);
+        }
+        let mut right = Vec::new();
+        for q in 0..self.quads {
+            right.push(self.right(scope, product, &steps, q)?);
+        }
+        let mut statements = Vec::new();
+        for (i, sums) in sums.iter().enumerate() {
+            let numbers = self.numbers(scope, left[i / LANES], i);
+            for (sum, right) in sums.iter().zip(&right) {
+                let total = four(scope, &numbers, right);
+                let total = scope.pool.call("x + y", Type::F32x4, &[*sum, total]);
+                statements.push(Statement::Assign(*sum, total));
+            }
+        }
+        Ok(statements)
+    }
+
+    /// Four steps of eight rows, of which an invocation reads one.
+    fn left(
+        &self,
+        scope: &mut Scope,
+        product: &Product,
+        steps: &[(Index, Option<Expr>)],
+        first: usize,
+    ) -> Result<Expr> {
+        let mine = if self.height == 1 {
+            self.row.clone()
+        } else {
+            self.row.add(&self.lane)
+        };
+        let row = limited(scope, &mine.add_size(&Dim::from(first)), &product.rows);
+        let mut factors = Vec::new();
+        for (step, guard) in steps {
+            let factor = (product.left)(&self.outer, (&row, step));
+            factors.push((factor, *guard));
+        }
+        let quad = quad(scope, &factors)?;
+        scope.pool.set_label(quad, "a");
+        Ok(quad)
+    }
+
+    /// The numbers of a row, handed to all invocations.
+    fn numbers(&self, scope: &mut Scope, quad: Expr, row: usize) -> Vec<Expr> {
+        let pool = &mut scope.pool;
+        let lane = pool.number((row % LANES) as u32);
+        let part = |k: usize| {
+            let number = pool.call(format!("x[{k}]"), Type::F32, &[quad]);
+            pool.set_label(number, &format!("a_{k}"));
+            if self.height == 1 {
+                return number;
+            }
+            let number = pool.call("subgroupShuffle(x, y)", Type::F32, &[number, lane]);
+            pool.set_label(number, &format!("a{row}_{k}"));
+            number
+        };
+        (0..QUAD).map(part).collect()
+    }
+
+    /// For each of four steps four columns.
+    fn right(
+        &self,
+        scope: &mut Scope,
+        product: &Product,
+        steps: &[(Index, Option<Expr>)],
+        q: usize,
+    ) -> Result<Vec<Expr>> {
+        let columns: Vec<Index> = (0..QUAD)
+            .map(|i| self.column_of(scope, product, q, i))
+            .collect();
+        let mut table = Vec::new();
+        for (step, guard) in steps {
+            let mut line = Vec::new();
+            for column in &columns {
+                let factor = (product.right)(&self.outer, (step, column));
+                line.push((factor, *guard));
+            }
+            table.push(line);
+        }
+        let quads = match turned(scope, &table)? {
+            Some(quads) => quads,
+            None => table
+                .iter()
+                .map(|line| quad(scope, line))
+                .collect::<Result<_>>()?,
+        };
+        for (k, quad) in quads.iter().enumerate() {
+            scope.pool.set_label(*quad, &format!("b{k}_{q}"));
+        }
+        Ok(quads)
+    }
+
+    /// A column of an invocation, kept below the edge.
+    fn column_of(&self, scope: &mut Scope, product: &Product, q: usize, i: usize) -> Index {
+        let (first, offset) = (self.quad_of(q), Dim::from(i));
+        if is_whole(&product.columns) {
+            let whole = Dim::from(QUAD);
+            let quads = product.columns.floor_div(&whole);
+            let quad = limited(scope, &first.div(&whole), &quads);
+            return quad.scale(&whole).add_size(&offset);
+        }
+        limited(scope, &first.add_size(&offset), &product.columns)
+    }
+
+    /// The first column of a quad of an invocation, which may lie beyond the edge.
+    fn quad_of(&self, q: usize) -> Index {
+        let quad = self.lane.scale(&Dim::from(QUAD));
+        self.column.add(&quad).add_size(&Dim::from(q * SPAN))
+    }
+
+    /// Writes the rows of a quad of columns.
+    fn write(
+        &self,
+        scope: &mut Scope,
+        group: &Group,
+        product: &Product,
+        q: usize,
+        sums: &[Vec<Expr>],
+    ) -> Result<Vec<Statement>> {
+        let first = self.quad_of(q);
+        let mut rows = Vec::new();
+        for (i, sums) in sums.iter().enumerate() {
+            let row = self.row_to_write(scope, product, i);
+            let mut parts = Vec::new();
+            for part in 0..QUAD {
+                let number = scope.pool.call(format!("x[{part}]"), Type::F32, &[sums[q]]);
+                let column = first.add_size(&Dim::from(part));
+                let place = (product.place)(&self.outer, row.clone(), column);
+                parts.push(epilogue(scope, group, product.result, number, &place)?);
+            }
+            let line = self.write_quad(scope, group, product, q, &parts)?;
+            rows.extend(guarded(scope, &self.row, i, &product.rows, line));
+        }
+        Ok(if is_whole(&product.columns) {
+            below(scope, &first, &product.columns, rows)
+        } else {
+            rows
+        })
+    }
+
+    /// A row by its number. Where the length of a row is symbolic it is one number, so that places are products with that
+    /// length, not sums with a further size for each row.
+    fn row_to_write(&self, scope: &mut Scope, product: &Product, i: usize) -> Index {
+        let row = self.row.add_size(&Dim::from(i));
+        if i == 0 || product.columns.as_const().is_some() {
+            return row;
+        }
+        let number = row.emit(&mut scope.pool);
+        scope.pool.set_label(number, &format!("row{i}"));
+        Index::expr(number, &product.rows)
+    }
+
+    /// Writes four columns of a row: at once where they lie next to each other.
+    fn write_quad(
+        &self,
+        scope: &mut Scope,
+        group: &Group,
+        product: &Product,
+        q: usize,
+        parts: &[(Expr, Position)],
+    ) -> Result<Vec<Statement>> {
+        let ty = scope.graph.ty(group.root);
+        let places = parts.iter().map(|(_, at)| at.place(&ty.shape));
+        let numbers: Vec<Expr> = parts.iter().map(|(number, _)| *number).collect();
+        let start = if ty.dtype == DType::F32 && is_whole(&product.columns) {
+            consecutive(places)
+        } else {
+            None
+        };
+        if let Some(start) = start {
+            let buffer = scope.binding(group.root, false, Type::F32x4)?;
+            let index = start.emit(&mut scope.pool);
+            let value = scope.pool.call("vec4(x, y, z, w)", Type::F32x4, &numbers);
+            return Ok(vec![Statement::Store {
+                buffer,
+                index,
+                value,
+            }]);
+        }
+        let mut line = Vec::new();
+        for (part, (number, at)) in parts.iter().enumerate() {
+            let store = write(scope, group.root, *number, at)?;
+            if is_whole(&product.columns) {
+                line.push(store);
+            } else {
+                let column = self.quad_of(q).add_size(&Dim::from(part));
+                line.extend(below(scope, &column, &product.columns, vec![store]));
+            }
+        }
+        Ok(line)
+    }
+}
+
+/// Rows of a tile, and quads of columns of an invocation: as many as the driver's vectors can hold, but such that every
+/// thread has some tiles.
+fn extent(scope: &Scope, product: &Product) -> (usize, usize) {
+    let [outer, rows, columns] = [
+        &Dim::product(&product.outer),
+        &product.rows,
+        &product.columns,
+    ]
+    .map(|size| expected(scope, size));
+    let count = |height: usize, quads: usize| {
+        outer * rows.div_ceil(height) * columns.div_ceil(quads * SPAN)
+    };
+    let mut height = rows.clamp(1, TALLEST);
+    let quads = if columns > SPAN && count(height, 2) >= ENOUGH {
+        2
+    } else {
+        1
+    };
+    while count(height, quads) < ENOUGH && height >= 2 * LANES {
+        height = height.div_ceil(2);
+    }
+    (height, quads)
+}
+
+/// Four steps of a sum, and where each lies within it; absent if it is known to.
+fn steps(scope: &mut Scope, from: &Index, depth: &Dim) -> Vec<(Index, Option<Expr>)> {
+    (0..QUAD)
+        .map(|k| {
+            let step = from.add_size(&Dim::from(k));
+            let guard = (k > 0 && !is_whole(depth)).then(|| scope.is_below(&step, depth));
+            (step, guard)
+        })
+        .collect()
+}
+
+/// True if a size is a multiple of a quad.
+fn is_whole(size: &Dim) -> bool {
+    size.as_const().is_some_and(|size| size % QUAD as i64 == 0)
+}
+
+/// An index kept below a size.
+fn limited(scope: &mut Scope, index: &Index, size: &Dim) -> Index {
+    if index.is_below(size) {
+        return index.clone();
+    }
+    let (index, last) = (index.emit(&mut scope.pool), scope.pool.size(&(size - 1)));
+    let limited = scope.pool.call("min(x, y)", Type::U32, &[index, last]);
+    Index::expr(limited, size)
+}
+
+/// Statements where an index lies below a size.
+fn below(scope: &mut Scope, index: &Index, size: &Dim, body: Vec<Statement>) -> Vec<Statement> {
+    if index.is_below(size) {
+        return body;
+    }
+    vec![Statement::If(scope.is_below(index, size), body)]
+}
+
+/// The sum of four products.
+fn four(scope: &mut Scope, numbers: &[Expr], quads: &[Expr]) -> Expr {
+    let pool = &mut scope.pool;
+    let products: Vec<Expr> = numbers
+        .iter()
+        .zip(quads)
+        .map(|(x, y)| pool.call("x * y", Type::F32x4, &[*x, *y]))
+        .collect();
+    let pairs: Vec<Expr> = products
+        .chunks(2)
+        .filter_map(|pair| {
+            let [x, y] = pair else { return None };
+            Some(pool.call("x + y", Type::F32x4, &[*x, *y]))
+        })
+        .collect();
+    let sum = pool.call("x + y", Type::F32x4, &pairs);
+    pool.set_label(sum, "step");
+    sum
+}
+
+/// Columns whose four steps lie next to each other: read by column, put together by step.
+fn turned(scope: &mut Scope, table: &[Vec<(Factor, Option<Expr>)>]) -> Result<Option<Vec<Expr>>> {
+    let mut columns = Vec::new();
+    for i in 0..QUAD {
+        let column: Vec<&(Factor, Option<Expr>)> = table.iter().map(|line| &line[i]).collect();
+        match neighbours(scope, &column)? {
+            Some(quad) => columns.push(quad),
+            None => return Ok(None),
+        }
+    }
+    let pool = &mut scope.pool;
+    columns
+        .iter()
+        .for_each(|quad| pool.set_label(*quad, "column"));
+    let step = |k: usize| {
+        let parts: Vec<Expr> = columns
+            .iter()
+            .map(|quad| pool.call(format!("x[{k}]"), Type::F32, &[*quad]))
+            .collect();
+        pool.call("vec4(x, y, z, w)", Type::F32x4, &parts)
+    };
+    Ok(Some((0..QUAD).map(step).collect()))
+}
+
+/// Four factors: read at once where they lie next to each other.
+fn quad(scope: &mut Scope, factors: &[(Factor, Option<Expr>)]) -> Result<Expr> {
+    if let Some(quad) = neighbours(scope, &factors.iter().collect::<Vec<_>>())? {
+        return Ok(quad);
+    }
+    let mut parts = Vec::new();
+    for ((value, position), guard) in factors {
+        let part = scope.element(*value, position, *guard)?;
+        parts.push(match guard {
+            Some(guard) => {
+                let zero = scope.pool.literal(Type::F32, 0.0);
+                scope.pool.select(*guard, part, zero)
+            }
+            None => part,
+        });
+    }
+    Ok(scope.pool.call("vec4(x, y, z, w)", Type::F32x4, &parts))
+}
+
+/// Four factors as one load, if they are that: neighbours in a buffer, the first at a multiple of four.
+fn neighbours(scope: &mut Scope, factors: &[&(Factor, Option<Expr>)]) -> Result<Option<Expr>> {
+    let mut places = Vec::new();
+    let mut found = None;
+    for factor in factors {
+        let ((value, position), None) = factor else {
+            return Ok(None);
+        };
+        let Some((base, position)) = scope.origin(*value, position)? else {
+            return Ok(None);
+        };
+        if *found.get_or_insert(base) != base {
+            return Ok(None);
+        }
+        places.push(position.place(&scope.graph.ty(base).shape));
+    }
+    match (found, consecutive(places.into_iter())) {
+        (Some(base), Some(start)) => scope.load_quad(base, &start).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The number of the quad that four places are, if they are one.
+fn consecutive(mut places: impl Iterator<Item = Index>) -> Option<Index> {
+    let start = places.next()?;
+    let whole = Dim::from(QUAD);
+    let follow = (1..)
+        .zip(places)
+        .all(|(offset, place): (i64, Index)| place == start.add_size(&Dim::from(offset)));
+    (follow && start.rem(&whole).is(0)).then(|| start.div(&whole))
+}
+
+impl Scope<'_> {
+    /// The buffer behind views of it, and where an element lies in that; none if the value is computed.
+    fn origin(&mut self, value: ValueId, at: &Position) -> Result<Option<(ValueId, Position)>> {
+        let (mut value, mut at) = (value, at.clone());
+        loop {
+            let Definition::Node(node, _) = self.graph.value(value).definition else {
+                return Ok(Some((value, at)));
+            };
+            if self.stored[value.index()] {
+                return Ok(Some((value, at)));
+            }
+            match &self.graph.nodes[node].op {
+                Op::Primitive(
+                    view @ (Primitive::Reshape(_)
+                    | Primitive::Permute(_)
+                    | Primitive::Expand(_)
+                    | Primitive::Slice(_)),
+                ) => (value, at) = self.view(view, &self.graph.nodes[node], value, &at, None)?,
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// Four elements of a buffer of single precision.
+    fn load_quad(&mut self, value: ValueId, index: &Index) -> Result<Expr> {
+        let buffer = self.binding(value, false, Type::F32x4)?;
+        let index = index.emit(&mut self.pool);
+        Ok(self.pool.load(buffer, Type::F32x4, index))
+    }
+}
