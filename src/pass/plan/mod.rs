@@ -9,6 +9,7 @@ mod fuse;
 mod kernel;
 mod map;
 mod position;
+mod quad;
 mod reduce;
 mod region;
 mod scalar;
