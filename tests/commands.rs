@@ -157,3 +157,48 @@ fn verify_names_the_first_value_that_a_device_computes_otherwise() {
     let culprit = json["runs"][0]["culprit"].as_str().unwrap();
     assert!(culprit.contains("first value that differs"), "{culprit}");
 }
+
+#[test]
+fn prepare_names_operators_and_proves_the_results_equal() {
+    let (prepared, report) = (temporary("prepared.json"), temporary("report.json"));
+    let run = [
+        "prepare", TWO_LAYERS, "-o", &prepared, "--report", &report, "--json",
+    ];
+    let (code, text, error) = onionskin(&run);
+    assert_eq!(code, 0, "{error}");
+    let json: Json = serde_json::from_str(&text).unwrap();
+    assert!(
+        json["rewrites"]
+            .as_array()
+            .is_some_and(|list| !list.is_empty()),
+        "{text}"
+    );
+    assert!(std::fs::read_to_string(&report).is_ok_and(|text| !text.is_empty()));
+    let (code, shown, error) = onionskin(&["show", &prepared]);
+    assert_eq!(code, 0, "{error}");
+    assert!(shown.contains("graph forward("), "{shown}");
+    let (code, _, error) =
+        onionskin(&["prepare", TWO_LAYERS, "-o", &prepared, "--leaf", "nowhere"]);
+    assert_ne!(code, 0);
+    assert!(
+        error.contains("no operator is in a module nowhere"),
+        "{error}"
+    );
+    for path in [
+        &prepared,
+        &prepared.replace(".json", ".safetensors"),
+        &report,
+    ] {
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn lifted_graphs_take_their_weights_as_inputs() {
+    let (code, text, error) = onionskin(&["show", TWO_LAYERS, "--lift"]);
+    assert_eq!(code, 0, "{error}");
+    assert!(
+        !text.contains("\nweight ") && !text.starts_with("weight "),
+        "{text}"
+    );
+}

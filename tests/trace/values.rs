@@ -232,3 +232,24 @@ fn what_is_saved_is_what_was_traced() {
     assert_eq!(text(&first).replace("first", "second"), text(&second));
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// Counterpart: `test_trace_topk`. A size that is a tensor's value is read, which is warned of.
+#[test]
+fn a_size_from_a_value_is_a_read() {
+    let program = |(x, k): (Tensor, Tensor)| {
+        let k = k.to_scalar().unwrap().to_i64();
+        x.topk(k).0
+    };
+    let inputs = || (example(&[5]), Tensor::scalar(2i64));
+    let traced = trace(inputs(), program).unwrap();
+    assert_eq!(traced.warnings[0].id, Id::HostRead);
+    let found: Tensor = traced.call(inputs()).unwrap();
+    assert_eq!(found.to_vec::<f32>().unwrap(), [1.5, 0.5]);
+    let error = trace(inputs(), |(x, k): (Tensor, Tensor)| x.topk(&k).0).unwrap_err();
+    assert!(
+        error
+            .message()
+            .contains("topk does not take these arguments"),
+        "{error}"
+    );
+}
