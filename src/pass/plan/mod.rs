@@ -1,5 +1,5 @@
-//! From a graph of primitives and regions to a plan: which values are stored ([`fuse`]), an expression for each element
-//! ([`element`]), a kernel for each group, blocks of steps for regions ([`region`]), memory and lifetimes.
+//! From a graph of primitives and regions to a plan: which values are stored (`fuse`), an expression for each element
+//! (`element`), a kernel for each group, blocks of steps for regions (`region`), memory and lifetimes.
 
 mod conv;
 mod custom;

@@ -1,8 +1,8 @@
 //! From an archive to a module: the program is run once on symbolic inputs, and what it does to tensors becomes a graph.
 //!
-//! Numbers, lists, strings and conditions on sizes are worked out on the way ([`number`], [`builtins`]); modules and
-//! functions are inlined ([`call`]); writes become new values ([`tensor`], [`view`]); conditions and loops that depend on
-//! tensors become regions ([`control`]). Tensors given as inputs are never changed: a write to one changes its value for
+//! Numbers, lists, strings and conditions on sizes are worked out on the way (`number`, `builtins`); modules and
+//! functions are inlined (`call`); writes become new values (`tensor`, `view`); conditions and loops that depend on
+//! tensors become regions (`control`). Tensors given as inputs are never changed: a write to one changes its value for
 //! the rest of the program only.
 
 mod assigned;
