@@ -9,10 +9,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use onionskin::compare::Tolerance;
 use onionskin::error::Result;
+use onionskin::model::{self, Device, Model, Reference};
 use onionskin::nn::{Dropout, Linear, Sequential};
 use onionskin::trace::check::CheckOptions;
-use onionskin::trace::{Forward, Module, Tensor, Tree, freeze, trace_checked};
+use onionskin::trace::{Forward, Module, Tensor, Tree, arguments, freeze, trace_checked};
 
 fn vector(values: &[f32]) -> Tensor {
     Tensor::from_vec([values.len()], values.to_vec())
@@ -71,5 +73,27 @@ fn main() -> Result<()> {
         "a map in and out, which is fine",
         BTreeMap::from(inputs),
         |x: Sides| BTreeMap::from([("sum".to_string(), &x["left"] + &x["right"])]),
-    )
+    )?;
+    check_archive("a frozen device, in an archive of PyTorch")
+}
+
+/// A program in Rust has no devices; one in Python may name the device that it was traced on.
+fn check_archive(title: &str) -> Result<()> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/archives");
+    let model = Model::open(format!("{folder}/on_another_device.pt"))?;
+    let reference = Reference {
+        device: &Device::Host,
+        expected: None,
+        tolerance: Tolerance {
+            rtol: 1e-5,
+            atol: 1e-6,
+        },
+    };
+    let options = CheckOptions {
+        inputs: vec![arguments(&vector(&[1.0, 2.0, 3.0]))?],
+        ..CheckOptions::default()
+    };
+    let report = model::check(&model, &options, &reference)?;
+    println!("== {title}\n{report}\n");
+    Ok(())
 }
