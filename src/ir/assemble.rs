@@ -10,10 +10,10 @@ use crate::op::{BinaryFunction, Primitive, UnaryFunction};
 use crate::shape::TensorType;
 use crate::symbols::Guard;
 
-use super::builder::resolve;
 use super::dictionary::{Dictionary, Parameter, Style};
 use super::graph::{Argument, Definition, Graph, Node, Op, ValueId, ValueInfo};
-use super::verify::Types;
+use super::resolve::resolve;
+use super::types::Types;
 
 /// Types of weights by name.
 pub(super) type WeightTypes = BTreeMap<String, TensorType>;

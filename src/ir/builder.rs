@@ -12,7 +12,8 @@ use crate::shape::{Shape, TensorType};
 use crate::symbols::{Guard, Symbols};
 
 use super::graph::{Argument, Definition, Graph, Node, Op, Region, ValueId, ValueInfo};
-use super::tree::{Constant, Input, Tree};
+use super::resolve::resolve;
+use super::tree::{Input, Tree};
 use super::value::{Number, Value};
 
 /// Makes a graph, node by node, through [`Value`] handles that read like tensors.
@@ -447,58 +448,4 @@ pub fn legal_name(wanted: &str) -> String {
         clean.insert(0, '_');
     }
     clean
-}
-
-/// Writes down in a graph what has been learnt about its symbols.
-pub(super) fn resolve(graph: &mut Graph, symbols: &Symbols) {
-    resolve_sizes(graph, symbols);
-    let tree = graph.output_tree.take();
-    graph.output_tree = tree.map(|tree| resolve_tree(tree, symbols));
-    for state in &mut graph.writes {
-        let tree = std::mem::replace(&mut state.tree, Tree::Constant(Constant::None));
-        state.tree = resolve_tree(tree, symbols);
-    }
-    graph.hints = symbols.hints();
-    graph.guards = symbols.guards();
-}
-
-/// Replaces the symbols that were found to equal something, in the bodies of regions too.
-fn resolve_sizes(graph: &mut Graph, symbols: &Symbols) {
-    graph.map_sizes(&mut |dim| symbols.resolve(dim));
-    for body in graph.nodes.iter_mut().flat_map(Node::bodies_mut) {
-        resolve_sizes(body, symbols);
-    }
-}
-
-fn resolve_tree(tree: Tree, symbols: &Symbols) -> Tree {
-    let fields = |items: Vec<(String, Tree)>| {
-        items
-            .into_iter()
-            .map(|(key, item)| (key, resolve_tree(item, symbols)))
-            .collect()
-    };
-    match tree {
-        Tree::Size(dim) => {
-            let dim = symbols.resolve(&dim);
-            match dim.as_const() {
-                Some(number) => Tree::Constant(Constant::Number(Scalar::Int(number))),
-                None => Tree::Size(dim),
-            }
-        }
-        Tree::Tuple(items) => Tree::Tuple(
-            items
-                .into_iter()
-                .map(|item| resolve_tree(item, symbols))
-                .collect(),
-        ),
-        Tree::List(items) => Tree::List(
-            items
-                .into_iter()
-                .map(|item| resolve_tree(item, symbols))
-                .collect(),
-        ),
-        Tree::Dict(items) => Tree::Dict(fields(items)),
-        Tree::NamedTuple(name, items) => Tree::NamedTuple(name, fields(items)),
-        leaf => leaf,
-    }
 }

@@ -14,10 +14,12 @@ mod graph;
 pub mod json;
 mod part;
 mod region;
+mod resolve;
 pub mod rewrite;
 mod signature;
 pub mod text;
 mod tree;
+mod types;
 mod value;
 pub mod verify;
 

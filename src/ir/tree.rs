@@ -3,7 +3,6 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::dim::Dim;
-use crate::error::Result;
 use crate::scalar::Scalar;
 
 /// A nested structure of inputs or outputs, as the user's `forward` takes or returns it. Leaves that are tensors number the
@@ -101,13 +100,13 @@ impl Tree {
 }
 
 impl Tree {
-    /// The structure with every size replaced by a constant.
-    pub fn map_sizes(&self, size: &mut impl FnMut(&Dim) -> Result<Constant>) -> Result<Tree> {
-        let mut all = |items: &[Tree]| -> Result<Vec<Tree>> {
+    /// The structure with every size replaced, by a size or a constant.
+    pub fn map_sizes<E>(&self, size: &mut impl FnMut(&Dim) -> Result<Tree, E>) -> Result<Tree, E> {
+        let mut all = |items: &[Tree]| -> Result<Vec<Tree>, E> {
             items.iter().map(|item| item.map_sizes(size)).collect()
         };
         Ok(match self {
-            Tree::Size(dim) => Tree::Constant(size(dim)?),
+            Tree::Size(dim) => size(dim)?,
             Tree::Tuple(items) => Tree::Tuple(all(items)?),
             Tree::List(items) => Tree::List(all(items)?),
             Tree::Dict(items) => Tree::Dict(map_fields(items, size)?),
@@ -119,10 +118,10 @@ impl Tree {
     }
 }
 
-fn map_fields(
+fn map_fields<E>(
     items: &[(String, Tree)],
-    size: &mut impl FnMut(&Dim) -> Result<Constant>,
-) -> Result<Vec<(String, Tree)>> {
+    size: &mut impl FnMut(&Dim) -> Result<Tree, E>,
+) -> Result<Vec<(String, Tree)>, E> {
     let field = |(key, item): &(String, Tree)| Ok((key.clone(), item.map_sizes(size)?));
     items.iter().map(field).collect()
 }

@@ -2,7 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::interp;
-use crate::ir::{Argument, Builder, Definition, Graph, Node, Op, Primitive, ValueId, Weights};
+use crate::ir::rewrite::Replay;
+use crate::ir::{
+    Argument, Builder, Definition, Graph, Node, Op, Primitive, Value, ValueId, Weights,
+};
 use crate::op::Full;
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
@@ -24,19 +27,22 @@ pub(super) fn known_in(builder: &Builder, argument: &Argument) -> Option<Scalar>
     }
 }
 
-/// The branch that is taken, if the condition is known.
-pub(super) fn taken<'a>(
-    builder: &Builder,
-    condition: &Argument,
-    then: &'a Graph,
-    otherwise: &'a Graph,
-) -> Option<&'a Graph> {
-    let known = known_in(builder, condition)?;
-    Some(if known.to_f64() == 0.0 {
-        otherwise
-    } else {
-        then
-    })
+/// The results of a condition that is known: those of the branch that is taken, in its place.
+pub(super) fn taken<'g>(
+    replay: &mut Replay<'_, 'g>,
+    node: &Node,
+    then: &Graph,
+    otherwise: &Graph,
+) -> Result<Option<Vec<Value<'g>>>> {
+    let arguments = replay.arguments(node);
+    let Some((condition, inputs)) = arguments.split_first() else {
+        return Ok(None);
+    };
+    match known_in(replay.builder, condition) {
+        Some(known) if known.to_f64() == 0.0 => replay.inline(otherwise, inputs).map(Some),
+        Some(_) => replay.inline(then, inputs).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// The number that an argument is, or that every element of its value is.

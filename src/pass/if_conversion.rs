@@ -31,15 +31,12 @@ fn convert<'g>(
     then: &Graph,
     otherwise: &Graph,
 ) -> Result<Vec<Value<'g>>> {
-    let arguments = replay.arguments(node);
-    let Some((condition, inputs)) = arguments.split_first() else {
-        return replay.copy(node);
-    };
-    if let Some(taken) = taken(replay.builder, condition, then, otherwise) {
-        return replay.inline(taken, inputs);
+    if let Some(results) = taken(replay, node, then, otherwise)? {
+        return Ok(results);
     }
-    match condition {
-        Argument::Value(id) if is_cheap(then) && is_cheap(otherwise) => {
+    let arguments = replay.arguments(node);
+    match arguments.split_first() {
+        Some((Argument::Value(id), inputs)) if is_cheap(then) && is_cheap(otherwise) => {
             let condition = replay.builder.value(*id);
             let yes = replay.inline(then, inputs)?;
             let no = replay.inline(otherwise, inputs)?;

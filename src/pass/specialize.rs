@@ -21,7 +21,10 @@ pub fn specialize(graph: &Graph) -> Result<Graph> {
             if let Op::Region(region) = &node.op
                 && let Region::If { then, otherwise } = &**region
             {
-                return branch(replay, node, then, otherwise);
+                return match taken(replay, node, then, otherwise)? {
+                    Some(results) => Ok(results),
+                    None => replay.copy(node),
+                };
             }
             match computed(replay, node) {
                 Some(results) => Ok(results),
@@ -29,22 +32,6 @@ pub fn specialize(graph: &Graph) -> Result<Graph> {
             }
         })
     })
-}
-
-fn branch<'g>(
-    replay: &mut Replay<'_, 'g>,
-    node: &Node,
-    then: &Graph,
-    otherwise: &Graph,
-) -> Result<Vec<Value<'g>>> {
-    let arguments = replay.arguments(node);
-    let Some((condition, inputs)) = arguments.split_first() else {
-        return replay.copy(node);
-    };
-    match taken(replay.builder, condition, then, otherwise) {
-        Some(taken) => replay.inline(taken, inputs),
-        None => replay.copy(node),
-    }
 }
 
 /// The results of a node as repeated numbers.

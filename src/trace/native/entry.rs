@@ -364,5 +364,8 @@ impl Traced {
 fn bound(tree: &Shape, graph: &Graph, inputs: &[HostTensor]) -> Result<Shape> {
     let shapes: Vec<&[usize]> = inputs.iter().map(HostTensor::shape).collect();
     let bindings = graph.bind(&shapes)?;
-    tree.map_sizes(&mut |size| Ok(ir::Constant::Number(size.eval(&bindings)?.into())))
+    tree.map_sizes(&mut |size| {
+        let number = ir::Constant::Number(size.eval(&bindings)?.into());
+        Ok(Shape::Constant(number))
+    })
 }
