@@ -6,6 +6,7 @@ use onionskin::gpu::Footprint;
 use onionskin::ir::Graph;
 use onionskin::kernel::plan::{Capabilities, Plan};
 use onionskin::kernel::shader;
+use onionskin::kernel::stored::{Reason, Stored};
 use onionskin::kernel::translate::translate;
 use onionskin::pass;
 
@@ -198,4 +199,28 @@ fn activations_larger_than_a_binding_are_refused() {
     );
     assert!(text.contains("(encoder.fc)"), "{text}");
     assert!(error.advice().unwrap().contains("smaller inputs"));
+}
+
+/// What fusion refuses is told with the value that lies in memory for it; what it takes lies nowhere.
+#[test]
+fn what_lies_in_memory_says_why() {
+    let graph = samples::graph(&["f32[4, 8]", "f32[8, 8]"], |_, x| {
+        let hidden = x[0].dot(x[1]).relu();
+        let product = hidden.dot(x[1]);
+        let dear = product.sin().sin();
+        vec![dear.exp() + dear.sum(&[1], true), product]
+    });
+    let plan = plan("stored", &graph);
+    let reasons: Vec<Reason> = plan.stored.iter().map(|stored| stored.reason).collect();
+    let (readers, cost) = (2, 21);
+    let expected = [
+        Reason::ReadOften,
+        Reason::Output,
+        Reason::Shared { readers, cost },
+        Reason::Reorders,
+        Reason::Output,
+    ];
+    assert_eq!(reasons, expected, "{:?}", plan.stored);
+    let named = |stored: &Stored| plan.slots.iter().any(|slot| slot.name == stored.value);
+    assert!(plan.stored.iter().all(named));
 }

@@ -6,5 +6,6 @@ pub mod host;
 pub mod index;
 pub mod plan;
 pub mod shader;
+pub mod stored;
 #[cfg(feature = "translate")]
 pub mod translate;

@@ -9,6 +9,7 @@ use crate::shape::Shape;
 use crate::symbols::Guard;
 
 use super::host::HostFunction;
+use super::stored::Stored;
 
 /// What a device can do, as far as planning needs to know. Taken from an adapter, or made up for tests.
 #[derive(Clone, Debug, PartialEq)]
@@ -349,6 +350,8 @@ pub struct Plan {
     pub outputs: Vec<SlotId>,
     /// Conditions on symbolic sizes.
     pub guards: Vec<Guard>,
+    /// Why values lie in memory, for people.
+    pub stored: Vec<Stored>,
 }
 
 /// Folds a count of workgroups into x and y within a device's limit: as few surplus ones as possible.

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::plan::Capabilities;
+use crate::kernel::stored::Reason;
 use crate::op::{BinaryFunction, UnaryFunction, Unfold};
 
 use super::element::not_planned;
@@ -23,6 +24,8 @@ const LARGEST: u32 = 160;
 pub struct Fusion {
     /// Values that lie in memory, by index.
     pub stored: Vec<bool>,
+    /// Why they do, by index; none for inputs and weights.
+    pub reasons: Vec<Option<Reason>>,
     /// Kernels in order.
     pub groups: Vec<Group>,
 }
@@ -94,11 +97,12 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
         limit: (capabilities.max_storage_buffers as usize).saturating_sub(1),
         infos: vec![Info::default(); graph.values.len()],
         stored: vec![false; graph.values.len()],
+        reasons: vec![None; graph.values.len()],
         readers: readers(graph),
     };
     for (index, info) in graph.values.iter().enumerate() {
         if !matches!(info.definition, Definition::Node(..)) {
-            fuser.store(index);
+            fuser.store(index, None);
         }
     }
     for node in &graph.nodes {
@@ -111,6 +115,7 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
     let groups = fuser.groups();
     Ok(Fusion {
         stored: fuser.stored,
+        reasons: fuser.reasons,
         groups,
     })
 }
@@ -134,13 +139,18 @@ struct Fuser<'a> {
     limit: usize,
     infos: Vec<Info>,
     stored: Vec<bool>,
+    reasons: Vec<Option<Reason>>,
     readers: Vec<Vec<usize>>,
 }
 
 impl Fuser<'_> {
-    fn store(&mut self, value: usize) {
+    /// A value lies in memory from now on; the first reason is the one that is told.
+    fn store(&mut self, value: usize, reason: impl Into<Option<Reason>>) {
         let id = ValueId(u32::try_from(value).unwrap_or(u32::MAX));
-        self.stored[value] = true;
+        let is_new = !std::mem::replace(&mut self.stored[value], true);
+        if is_new {
+            self.reasons[value] = reason.into();
+        }
         self.infos[value] = Info {
             cost: 1,
             leaves: BTreeSet::from([id]),
@@ -152,7 +162,7 @@ impl Fuser<'_> {
     fn store_all(&mut self, node: &Node) {
         let given = node.results.iter().copied();
         for value in node.operands().into_iter().chain(given) {
-            self.store(value.index());
+            self.store(value.index(), Reason::Handed);
         }
     }
 
@@ -162,15 +172,18 @@ impl Fuser<'_> {
             let info = &self.infos[operand.index()];
             let is_costly = info.cost > REPEATED && repeats(self.graph, node, primitive, place);
             let is_read_often = reads_often(primitive) && !info.plain;
-            if is_costly || is_read_often {
-                self.store(operand.index());
+            if is_read_often {
+                self.store(operand.index(), Reason::ReadOften);
+            } else if is_costly {
+                let cost = info.cost;
+                self.store(operand.index(), Reason::Repeated { cost });
             }
         }
         let in_parts = matches!(primitive, Primitive::Concat(_));
         self.fit(&operands, if in_parts { operands.len().max(1) } else { 1 });
         if class(node) == Class::Kernel {
             for result in &node.results {
-                self.store(result.index());
+                self.store(result.index(), Reason::NoEpilogue);
             }
             return;
         }
@@ -178,11 +191,25 @@ impl Fuser<'_> {
             return;
         };
         self.infos[result.index()] = self.combine(&operands, primitive);
-        let info = &self.infos[result.index()];
-        let is_shared = self.readers[result.index()].len() > 1 && info.cost > DUPLICATED;
-        let is_output = self.graph.outputs.contains(result);
-        if is_shared || is_output || info.cost > LARGEST || info.leaves.len() > self.limit {
-            self.store(result.index());
+        if let Some(reason) = self.refusal(*result) {
+            self.store(result.index(), reason);
+        }
+    }
+
+    /// Why no reader may compute a value itself, whatever the reader does with it.
+    fn refusal(&self, value: ValueId) -> Option<Reason> {
+        let Info { cost, leaves, .. } = &self.infos[value.index()];
+        let (cost, readers) = (*cost, self.readers[value.index()].len());
+        if self.graph.outputs.contains(&value) {
+            Some(Reason::Output)
+        } else if readers > 1 && cost > DUPLICATED {
+            Some(Reason::Shared { readers, cost })
+        } else if cost > LARGEST {
+            Some(Reason::Long { cost })
+        } else if leaves.len() > self.limit {
+            Some(Reason::Buffers)
+        } else {
+            None
         }
     }
 
@@ -202,7 +229,7 @@ impl Fuser<'_> {
                         && self.infos[widest.index()].leaves.len() > 1
                         && kernels == 1 =>
                 {
-                    self.store(widest.index());
+                    self.store(widest.index(), Reason::Buffers);
                 }
                 _ => return,
             }
@@ -271,8 +298,12 @@ impl Fuser<'_> {
             leaves.extend(self.infos[operand.index()].leaves.iter().copied());
         }
         while takes_epilogue(&self.graph.nodes[index].op) {
-            let Some((next, value)) = self.next(root, claimed) else {
-                break;
+            let (next, value) = match self.next(root, claimed) {
+                Ok(found) => found,
+                Err(reason) => {
+                    self.reasons[root.index()] = Some(reason);
+                    break;
+                }
             };
             let mut wider = leaves.clone();
             for operand in self.graph.nodes[next].operands() {
@@ -281,12 +312,14 @@ impl Fuser<'_> {
                 }
             }
             if wider.len() > self.limit {
+                self.reasons[root.index()] = Some(Reason::Buffers);
                 break;
             }
             leaves = wider;
             claimed[next] = true;
             nodes.push(next);
             self.stored[root.index()] = false;
+            self.reasons[root.index()] = None;
             root = value;
             let ends = std::mem::replace(&mut self.stored[root.index()], true);
             if ends {
@@ -300,17 +333,22 @@ impl Fuser<'_> {
         }
     }
 
-    /// The only reader of a value, if it keeps the order of elements, and its result.
-    fn next(&self, value: ValueId, claimed: &[bool]) -> Option<(usize, ValueId)> {
+    /// The only reader of a value, if it keeps the order of elements, and its result; else why the kernel ends here.
+    fn next(&self, value: ValueId, claimed: &[bool]) -> Result<(usize, ValueId), Reason> {
+        if self.graph.outputs.contains(&value) {
+            return Err(Reason::Output);
+        }
         let [reader] = self.readers[value.index()].as_slice() else {
-            return None;
+            return Err(Reason::Readers(self.readers[value.index()].len()));
         };
         let node = &self.graph.nodes[*reader];
         let keeps_order = class(node) == Class::Pointwise
             || matches!(node.op, Op::Primitive(Primitive::Reshape(_)));
-        let is_free = keeps_order && !claimed[*reader] && !self.graph.outputs.contains(&value);
-        let result = node.results.first()?;
-        is_free.then_some((*reader, *result))
+        match node.results.first() {
+            Some(result) if keeps_order && !claimed[*reader] => Ok((*reader, *result)),
+            Some(_) if keeps_order => Err(Reason::Claimed),
+            _ => Err(Reason::Reorders),
+        }
     }
 }
 

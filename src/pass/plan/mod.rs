@@ -30,6 +30,7 @@ use crate::kernel::plan::{
     Capabilities, Flow, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
     all_flows,
 };
+use crate::kernel::stored::Stored;
 use crate::pass::explicit_regions;
 use crate::shape::TensorType;
 
@@ -144,7 +145,20 @@ impl<'a> Planner<'a> {
             }
         }
         errors.extend(last(self).err());
+        self.tell_stored();
         Error::all(errors).map_or(Ok(()), Err)
+    }
+
+    /// Writes down why the values that have slots lie in memory.
+    fn tell_stored(&mut self) {
+        for ((value, is_copy), slot) in &self.slots {
+            let reason = self.fusion.reasons[value.index()].filter(|_| !is_copy);
+            let plan = &mut self.sheet.plan;
+            plan.stored.extend(reason.map(|reason| Stored {
+                value: plan.slots[slot.0].name.clone(),
+                reason,
+            }));
+        }
     }
 
     fn scope(&self) -> Scope<'a> {
