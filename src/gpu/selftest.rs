@@ -106,6 +106,7 @@ fn plan() -> Plan {
             workgroups: Workgroups::Linear(Dim::from(COUNT.div_ceil(64))),
             place: Place::default(),
             nodes: vec!["self_test".into()],
+            choice: None,
         }],
         inputs: vec![Some(SlotId(0))],
         outputs: vec![SlotId(1)],

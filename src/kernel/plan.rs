@@ -8,6 +8,7 @@ use crate::error::{Error, Place, Result};
 use crate::shape::Shape;
 use crate::symbols::Guard;
 
+use super::choice::Choice;
 use super::host::HostFunction;
 use super::stored::Stored;
 
@@ -186,6 +187,8 @@ pub struct Step {
     pub place: Place,
     /// The graph nodes that it computes, for messages and profiles.
     pub nodes: Vec<String>,
+    /// The variant of the kernel and why it was taken; none where there is only one way.
+    pub choice: Option<Choice>,
 }
 
 /// How many workgroups a step needs.

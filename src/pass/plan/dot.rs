@@ -84,28 +84,21 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Low
 }
 
 /// The same where subgroups work on a tile.
-pub fn lower_tiled<'a>(
-    scope: Scope<'a>,
-    group: &Group,
-    node: &Node,
-) -> Result<Option<Lowered<'a>>> {
+pub fn lower_tiled<'a>(scope: Scope<'a>, group: &Group, node: &Node) -> Result<Lowered<'a>> {
     let (a, b) = (operand(node, 0)?, operand(node, 1)?);
     let graph = scope.graph;
-    let (Some(result), Some(depth)) = (node.results.first(), graph.ty(a).shape.last()) else {
-        return Ok(None);
+    let result = node.results.first().copied().unwrap_or(a);
+    let ([outer @ .., rows, columns], Some(depth)) =
+        (graph.ty(result).shape.as_slice(), graph.ty(a).shape.last())
+    else {
+        return Err(Error::internal("operands of dot have too few axes"));
     };
-    let [outer @ .., rows, columns] = graph.ty(*result).shape.as_slice() else {
-        return Ok(None);
-    };
-    if !tile::suits(&scope, graph.ty(a).dtype, [rows, columns, depth]) {
-        return Ok(None);
-    }
     let element = |value, outer: &[Index], (i, j): (&Index, &Index)| {
         let tail = [i.clone(), j.clone()];
         (value, Position::of([outer, &tail].concat()))
     };
     let product = Product {
-        result: *result,
+        result,
         outer: outer.to_vec(),
         rows: rows.clone(),
         columns: columns.clone(),
@@ -114,7 +107,7 @@ pub fn lower_tiled<'a>(
         right: &|outer, at| element(b, outer, at),
         place: &|outer, row, column| Position::of([outer, &[row, column]].concat()),
     };
-    tile::lower(scope, group, &product).map(Some)
+    tile::lower(scope, group, &product)
 }
 
 /// How many neighbours along an axis an invocation computes.

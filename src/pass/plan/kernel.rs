@@ -7,6 +7,7 @@ use super::scalar;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::ValueId;
+use crate::kernel::choice::Choice;
 use crate::kernel::emit::{Buffer, Emitter, Statement};
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
@@ -30,6 +31,8 @@ pub struct Lowered<'a> {
     pub workgroups: Workgroups,
     /// Values of further holes.
     pub holes: Vec<(&'static str, String)>,
+    /// Why it is this kernel, where there was a choice.
+    pub choice: Option<Choice>,
 }
 
 impl<'a> Lowered<'a> {
@@ -46,6 +49,20 @@ impl<'a> Lowered<'a> {
             statements,
             workgroups: Workgroups::Linear(count.ceil_div(&Dim::from(INVOCATIONS))),
             holes: Vec::new(),
+            choice: None,
+        }
+    }
+
+    /// A kernel of `count` workgroups, whose size the template says.
+    pub fn of_workgroups(
+        scope: Scope<'a>,
+        template: &'static str,
+        statements: Vec<Statement>,
+        count: Dim,
+    ) -> Lowered<'a> {
+        Lowered {
+            workgroups: Workgroups::Linear(count.clone()),
+            ..Lowered::new(scope, template, statements, &count)
         }
     }
 

@@ -16,6 +16,7 @@ mod scalar;
 mod scan;
 mod sort;
 mod tile;
+mod variant;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -25,7 +26,8 @@ use self::fuse::{Fusion, Group, fuse};
 use self::kernel::Lowered;
 use crate::dim::Dim;
 use crate::error::{Error, Place, Result};
-use crate::ir::{Definition, Graph, Op, Primitive, ValueId};
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::choice::Variant;
 use crate::kernel::plan::{
     Capabilities, Flow, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
     all_flows,
@@ -199,10 +201,8 @@ impl<'a> Planner<'a> {
     }
 
     fn lower(&self, group: &Group) -> Result<Lowered<'a>> {
-        if let Some(tiled) = self.tiled(group)?
-            && fits(&tiled, self.capabilities)
-        {
-            return Ok(tiled);
+        if let Some(chosen) = self.chosen(group)? {
+            return Ok(chosen);
         }
         let scope = self.scope();
         let Some(anchor) = group.anchor else {
@@ -214,8 +214,6 @@ impl<'a> Planner<'a> {
             Op::Primitive(Primitive::ArgReduce(reduce)) => {
                 reduce::lower_argument(scope, group, node, reduce)
             }
-            Op::Primitive(Primitive::Dot(_)) => dot::lower(scope, group, node),
-            Op::Primitive(Primitive::Conv(conv)) => conv::lower(scope, group, node, conv),
             Op::Primitive(Primitive::Scan(scan)) => scan::lower(scope, group, node, scan),
             Op::Primitive(Primitive::Scatter(scatter)) => {
                 scan::lower_scatter(scope, group, node, scatter)
@@ -225,14 +223,36 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The variant for subgroups, where there is one and the device has them.
-    fn tiled(&self, group: &Group) -> Result<Option<Lowered<'a>>> {
-        let anchor = group.anchor.map(|anchor| &self.graph.nodes[anchor]);
-        match anchor.map(|node| (node, &node.op)) {
-            Some((node, Op::Primitive(Primitive::Dot(_)))) => {
-                dot::lower_tiled(self.scope(), group, node)
+    /// A contraction or convolution by the first of the variants in question that the device can bind; the last is taken
+    /// in any case.
+    fn chosen(&self, group: &Group) -> Result<Option<Lowered<'a>>> {
+        let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
+            return Ok(None);
+        };
+        let mut found = None;
+        for choice in variant::choices(&self.scope(), node)? {
+            let mut lowered = self.variant(choice.variant, group, node)?;
+            lowered.choice = Some(choice);
+            if fits(&lowered, self.capabilities) {
+                return Ok(Some(lowered));
             }
-            _ => Ok(None),
+            found = Some(lowered);
+        }
+        Ok(found)
+    }
+
+    /// A contraction or convolution by one of its variants.
+    fn variant(&self, variant: Variant, group: &Group, node: &Node) -> Result<Lowered<'a>> {
+        let scope = self.scope();
+        match (&node.op, variant) {
+            (Op::Primitive(Primitive::Dot(_)), Variant::Portable) => dot::lower(scope, group, node),
+            (Op::Primitive(Primitive::Dot(_)), Variant::Lanes) => {
+                dot::lower_tiled(scope, group, node)
+            }
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Portable) => {
+                conv::lower(scope, group, node, conv)
+            }
+            _ => Err(element::not_planned(node)),
         }
     }
 
@@ -266,7 +286,12 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         let made = lowered.finish(self.label(group))?;
-        self.dispatch(made, &lowered.scope, lowered.workgroups, group)
+        self.dispatch(made, &lowered.scope, lowered.workgroups, group)?;
+        let step = self.sheet.plan.steps.last_mut();
+        if let Some(step) = step {
+            step.choice = lowered.choice;
+        }
+        Ok(())
     }
 
     /// A dispatch of a kernel with its sizes; the scope knows its buffers.
@@ -293,6 +318,7 @@ impl<'a> Planner<'a> {
             workgroups,
             place: self.place(group),
             nodes: names.collect(),
+            choice: None,
         };
         self.sheet.plan.steps.push(step);
         Ok(())

@@ -12,7 +12,6 @@ use crate::ir::{Node, ValueId};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Literal, Type};
 use crate::kernel::index::{self, Index};
-use crate::kernel::plan::Workgroups;
 use crate::op::{ArgReduce, ArgReduceFunction, BinaryFunction, Reduce, ReduceFunction};
 use crate::shape::Shape;
 
@@ -233,13 +232,9 @@ fn shared<'a>(
         "var<workgroup> shares: array<{}, {SHARERS}>;\n",
         scope.pool.ty(total).wgsl()
     );
-    Ok(Lowered {
-        scope,
-        template: SHARED,
-        statements,
-        workgroups: Workgroups::Linear(output.count),
-        holes: vec![("memory", memory)],
-    })
+    let mut lowered = Lowered::of_workgroups(scope, SHARED, statements, output.count);
+    lowered.holes.push(("memory", memory));
+    Ok(lowered)
 }
 
 /// Combines what the invocations of a workgroup have: halves of the array `shares` until one is left.

@@ -7,6 +7,7 @@ use super::fuse::Group;
 use super::kernel::{Lowered, epilogue, guarded, invocation, pieces, repeat, write};
 use super::position::Position;
 use super::quad::{Factor, QUAD, consecutive, quad, turned};
+use super::variant::expected;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -14,7 +15,7 @@ use crate::ir::ValueId;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
-use crate::kernel::plan::Workgroups;
+use crate::kernel::plan::Capabilities;
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/tile.wgsl");
@@ -52,9 +53,11 @@ pub struct Product<'s> {
 }
 
 /// True if this is the better way to compute a product on a device.
-pub fn suits(scope: &Scope, dtype: DType, product: [&Dim; 3]) -> bool {
-    let capabilities = scope.capabilities;
-    let [rows, columns, depth] = product.map(|size| expected(scope, size));
+pub fn suits(
+    capabilities: &Capabilities,
+    dtype: DType,
+    [rows, columns, depth]: [usize; 3],
+) -> bool {
     capabilities.software
         && capabilities.subgroup_size as usize == LANES
         && dtype == DType::F32
@@ -62,12 +65,6 @@ pub fn suits(scope: &Scope, dtype: DType, product: [&Dim; 3]) -> bool {
         && columns >= SPAN / 2
         && depth >= 2 * QUAD
         && (rows >= QUAD || rows == 1)
-}
-
-/// A size as it is in the example that the graph was made for.
-fn expected(scope: &Scope, size: &Dim) -> usize {
-    let size = size.eval(&scope.graph.hints).unwrap_or_default();
-    usize::try_from(size).unwrap_or_default()
 }
 
 /// A product with its epilogue.
@@ -91,13 +88,9 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Resu
     for q in 0..tile.quads {
         statements.extend(tile.write(&mut scope, group, product, q, &sums)?);
     }
-    Ok(Lowered {
-        scope,
-        template: TEMPLATE,
-        statements,
-        workgroups: Workgroups::Linear(tile.count),
-        holes: Vec::new(),
-    })
+    Ok(Lowered::of_workgroups(
+        scope, TEMPLATE, statements, tile.count,
+    ))
 }
 
 /// What a subgroup computes.
