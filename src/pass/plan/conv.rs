@@ -82,24 +82,33 @@ pub fn lower<'a>(
 }
 
 /// Extents of a convolution.
-struct Sizes {
-    x: ValueId,
-    filter: ValueId,
-    result: ValueId,
-    batch: Dim,
-    groups: Dim,
+pub struct Sizes {
+    /// The input.
+    pub x: ValueId,
+    /// The filter.
+    pub filter: ValueId,
+    /// The result, before the epilogue.
+    pub result: ValueId,
+    /// Images.
+    pub batch: Dim,
+    /// Groups of channels.
+    pub groups: Dim,
     /// Input channels of a group.
-    channels: Dim,
+    pub channels: Dim,
     /// Output channels of a group.
-    outputs: Dim,
-    taps: Shape,
+    pub outputs: Dim,
+    /// Sizes of the filter along the spatial axes.
+    pub taps: Shape,
     space_in: Shape,
-    space: Shape,
-    positions: Dim,
+    /// Sizes of the result along the spatial axes.
+    pub space: Shape,
+    /// Positions of the result in an image.
+    pub positions: Dim,
 }
 
 impl Sizes {
-    fn new(scope: &Scope, node: &Node, conv: &Conv) -> Result<Sizes> {
+    /// The extents of a node.
+    pub fn new(scope: &Scope, node: &Node, conv: &Conv) -> Result<Sizes> {
         let (x, filter) = (operand(node, 0)?, operand(node, 1)?);
         let result = node.results.first().copied().unwrap_or(x);
         let graph = scope.graph;
@@ -132,6 +141,16 @@ impl Sizes {
         tile.group.scale(&self.outputs).add(&within)
     }
 
+    /// What one element of the result is a sum of: channels of a group, and taps.
+    pub fn patch(&self) -> Shape {
+        [std::slice::from_ref(&self.channels), &self.taps].concat()
+    }
+
+    /// Images and positions in them.
+    pub fn columns(&self) -> Shape {
+        [std::slice::from_ref(&self.batch), &self.space].concat()
+    }
+
     /// What a position sees through a tap: zero outside of the input.
     #[expect(clippy::too_many_arguments, reason = "the coordinates of one product")]
     fn input(
@@ -145,7 +164,25 @@ impl Sizes {
         zero: Expr,
     ) -> Result<Expr> {
         let channel = tile.group.scale(&self.channels).add(channel);
-        let mut place = vec![tile.item.clone(), channel];
+        let place = [tile.item.clone(), channel];
+        let (place, inside) = self.source(scope, conv, place, taps, position);
+        let element = scope.element(self.x, &place, inside)?;
+        Ok(match inside {
+            Some(inside) => scope.pool.select(inside, element, zero),
+            None => element,
+        })
+    }
+
+    /// Where in an image and channel of the input a position sees through a tap, and where that is within the input.
+    pub fn source(
+        &self,
+        scope: &mut Scope,
+        conv: &Conv,
+        place: [Index; 2],
+        taps: &[Index],
+        position: &[Index],
+    ) -> (Position, Option<Expr>) {
+        let mut place = place.to_vec();
         let mut inside = None;
         for (axis, geometry) in conv.axes.iter().enumerate() {
             let (from, guard) = source(
@@ -159,11 +196,7 @@ impl Sizes {
                 inside = Some(scope.pool.both(inside, guard));
             }
         }
-        let element = scope.element(self.x, &Position::of(place), inside)?;
-        Ok(match inside {
-            Some(inside) => scope.pool.select(inside, element, zero),
-            None => element,
-        })
+        (Position::of(place), inside)
     }
 }
 

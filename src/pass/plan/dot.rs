@@ -4,7 +4,6 @@ use super::element::{Scope, operand};
 use super::fuse::Group;
 use super::kernel::{Lowered, clamped, guarded, invocation, pieces, repeat, store};
 use super::position::Position;
-use super::tile::{self, Product};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -81,33 +80,6 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Low
         statements.extend(guarded(&mut scope, &row, i, rows, line));
     }
     Ok(Lowered::new(scope, TEMPLATE, statements, &count))
-}
-
-/// The same where subgroups work on a tile.
-pub fn lower_tiled<'a>(scope: Scope<'a>, group: &Group, node: &Node) -> Result<Lowered<'a>> {
-    let (a, b) = (operand(node, 0)?, operand(node, 1)?);
-    let graph = scope.graph;
-    let result = node.results.first().copied().unwrap_or(a);
-    let ([outer @ .., rows, columns], Some(depth)) =
-        (graph.ty(result).shape.as_slice(), graph.ty(a).shape.last())
-    else {
-        return Err(Error::internal("operands of dot have too few axes"));
-    };
-    let element = |value, outer: &[Index], (i, j): (&Index, &Index)| {
-        let tail = [i.clone(), j.clone()];
-        (value, Position::of([outer, &tail].concat()))
-    };
-    let product = Product {
-        result,
-        outer: outer.to_vec(),
-        rows: rows.clone(),
-        columns: columns.clone(),
-        depth: depth.clone(),
-        left: &|outer, at| element(a, outer, at),
-        right: &|outer, at| element(b, outer, at),
-        place: &|outer, row, column| Position::of([outer, &[row, column]].concat()),
-    };
-    tile::lower(scope, group, &product)
 }
 
 /// How many neighbours along an axis an invocation computes.

@@ -9,6 +9,7 @@ mod fuse;
 mod kernel;
 mod map;
 mod position;
+mod product;
 mod quad;
 mod reduce;
 mod region;
@@ -24,6 +25,7 @@ use std::ops::Range;
 use self::element::Scope;
 use self::fuse::{Fusion, Group, fuse};
 use self::kernel::Lowered;
+use self::product::Product;
 use crate::dim::Dim;
 use crate::error::{Error, Place, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
@@ -246,11 +248,12 @@ impl<'a> Planner<'a> {
         let scope = self.scope();
         match (&node.op, variant) {
             (Op::Primitive(Primitive::Dot(_)), Variant::Portable) => dot::lower(scope, group, node),
-            (Op::Primitive(Primitive::Dot(_)), Variant::Lanes) => {
-                dot::lower_tiled(scope, group, node)
-            }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Portable) => {
                 conv::lower(scope, group, node, conv)
+            }
+            (_, Variant::Lanes) => {
+                let product = Product::of(&scope, node)?;
+                tile::lower(scope, group, &product)
             }
             _ => Err(element::not_planned(node)),
         }

@@ -6,17 +6,16 @@ use super::element::Scope;
 use super::fuse::Group;
 use super::kernel::{Lowered, epilogue, guarded, invocation, pieces, repeat, write};
 use super::position::Position;
-use super::quad::{Factor, QUAD, consecutive, quad, turned};
+use super::product::Product;
+use super::quad::{QUAD, consecutive, quad, turned};
 use super::variant::expected;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::ValueId;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::plan::Capabilities;
-use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/tile.wgsl");
 
@@ -28,29 +27,6 @@ const TALLEST: usize = 32;
 const ENOUGH: usize = 8;
 /// Columns that a subgroup computes for each quad of an invocation.
 const SPAN: usize = LANES * QUAD;
-
-/// Where factors are, by what is in front of rows and columns, then a row and a step of the sum, or a step and a column.
-type Source<'s> = &'s dyn Fn(&[Index], (&Index, &Index)) -> Factor;
-
-/// A product of matrices for each element of what is in front of them.
-pub struct Product<'s> {
-    /// The value that the product is, before the epilogue.
-    pub result: ValueId,
-    /// What is in front of rows and columns.
-    pub outer: Shape,
-    /// Rows of the left factor.
-    pub rows: Dim,
-    /// Columns of the right factor.
-    pub columns: Dim,
-    /// Steps of a sum.
-    pub depth: Dim,
-    /// By row and step.
-    pub left: Source<'s>,
-    /// By step and column.
-    pub right: Source<'s>,
-    /// Where in the result a row and a column are.
-    pub place: &'s dyn Fn(&[Index], Index, Index) -> Position,
-}
 
 /// True if this is the better way to compute a product on a device.
 pub fn suits(
@@ -177,7 +153,7 @@ impl Tile {
         let row = limited(scope, &mine.add_size(&Dim::from(first)), &product.rows);
         let mut factors = Vec::new();
         for (step, guard) in steps {
-            let factor = (product.left)(&self.outer, (&row, step));
+            let factor = product.left(&self.outer, &row, step);
             factors.push((factor, *guard));
         }
         let quad = quad(scope, &factors)?;
@@ -217,8 +193,9 @@ impl Tile {
         for (step, guard) in steps {
             let mut line = Vec::new();
             for column in &columns {
-                let factor = (product.right)(&self.outer, (step, column));
-                line.push((factor, *guard));
+                let (factor, inside) = product.right(scope, &self.outer, step, column);
+                let inside = inside.map(|inside| scope.pool.both(*guard, inside));
+                line.push((factor, inside.or(*guard)));
             }
             table.push(line);
         }
@@ -270,7 +247,7 @@ impl Tile {
             for part in 0..QUAD {
                 let number = scope.pool.call(format!("x[{part}]"), Type::F32, &[sums[q]]);
                 let column = first.add_size(&Dim::from(part));
-                let place = (product.place)(&self.outer, row.clone(), column);
+                let place = product.place(&self.outer, &row, &column);
                 parts.push(epilogue(scope, group, product.result, number, &place)?);
             }
             let line = self.write_quad(scope, group, product, q, &parts)?;
