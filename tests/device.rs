@@ -434,6 +434,16 @@ fn kernels_agree_for_every_dtype() {
     }
     failures.extend(each_dtype(
         &device,
+        "neighbours",
+        &["[B, 8, 12]", "[8, 1]"],
+        small,
+        |x| {
+            let turned = x[0].permute([0, 2, 1]).narrow(1, 1, 8);
+            vec![x[0] * x[1], turned, x[0].narrow(2, 3, 8) + x[1]]
+        },
+    ));
+    failures.extend(each_dtype(
+        &device,
         "dot",
         &["[B, 9, S]", "[B, S, 5]"],
         small,

@@ -106,6 +106,7 @@ fn plans_read_well() {
         "embedding",
         "depthwise",
         "pad",
+        "neighbours",
         "total",
         "linear on a rasteriser",
     ] {

@@ -275,13 +275,21 @@ impl<'a> Emitter<'a> {
             return text.clone();
         }
         let text = self.compose(expr);
-        let is_simple = self.pool.operands(expr).is_empty();
+        let is_simple = self.pool.operands(expr).is_empty() || self.is_part(expr);
         let is_shared = self.uses.get(&expr).is_some_and(|uses| *uses > 1);
         let is_fixed = self.variables_of(expr).is_subset(&self.defined);
         if !is_simple && is_fixed && (is_shared || text.text.len() > LONGEST) {
             self.bind(expr, text)
         } else {
             text
+        }
+    }
+
+    /// True for a part of a vector, which is as short as a name.
+    fn is_part(&self, expr: Expr) -> bool {
+        match self.pool.node(expr) {
+            Node::Call { template, .. } => template.starts_with("x["),
+            _ => false,
         }
     }
 

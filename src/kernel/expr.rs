@@ -23,7 +23,13 @@ pub enum Type {
     F32,
     /// `f64`
     F64,
-    /// `vec4<f32>`: four neighbouring elements.
+    /// `vec4<u32>`: four neighbouring elements, as are the following.
+    U32x4,
+    /// `vec4<i32>`
+    I32x4,
+    /// `vec4<f16>`
+    F16x4,
+    /// `vec4<f32>`
     F32x4,
 }
 
@@ -38,8 +44,22 @@ impl Type {
             Type::F16 => "f16",
             Type::F32 => "f32",
             Type::F64 => "f64",
+            Type::U32x4 => "vec4<u32>",
+            Type::I32x4 => "vec4<i32>",
+            Type::F16x4 => "vec4<f16>",
             Type::F32x4 => "vec4<f32>",
         }
+    }
+
+    /// Four of these, where WGSL stores them.
+    pub fn quad(self) -> Option<Type> {
+        Some(match self {
+            Type::U32 => Type::U32x4,
+            Type::I32 => Type::I32x4,
+            Type::F16 => Type::F16x4,
+            Type::F32 => Type::F32x4,
+            _ => return None,
+        })
     }
 }
 

@@ -52,7 +52,13 @@ impl Index {
 
     /// True if the number is this constant.
     pub fn is(&self, number: i64) -> bool {
-        self.terms.is_empty() && self.constant.is(number)
+        self.as_const() == Some(number)
+    }
+
+    /// The number, if it is a constant.
+    pub fn as_const(&self) -> Option<i64> {
+        let constant = self.constant.as_const();
+        constant.filter(|_| self.terms.is_empty())
     }
 
     fn atom(atom: Atom) -> Index {

@@ -285,6 +285,17 @@ pub fn all() -> Vec<(&'static str, Graph)> {
                 vec![x[0].pad(&[0.into(), 1.into()], &[0.into(), 2.into()], 7.5)]
             }),
         ),
+        (
+            "neighbours",
+            graph(&["f32[B, 8, 12]", "f32[12]", "f32[8, 1]"], |b, x| {
+                let sum = (x[0] * x[1] + x[2]).relu();
+                let turned = x[0].permute([0, 2, 1]).narrow(1, 1, 8) + x[1].narrow(0, 4, 8);
+                let low = [0.into(), 0.into(), 1.into()];
+                let padded = x[0].pad(&low, &[0.into(), 0.into(), 3.into()], 7.5);
+                let joined = b.concat(&[x[0], x[0].narrow(2, 3, 8), padded], 2);
+                vec![sum, turned, joined]
+            }),
+        ),
         ("identity", graph(&["f32[B, 3]"], |_, x| vec![x[0], x[0]])),
     ]
 }

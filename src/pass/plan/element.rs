@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::position::Position;
+use super::quad::{self, QUAD};
 use super::scalar;
 use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
@@ -47,7 +48,9 @@ pub struct Scope<'a> {
     names: std::collections::BTreeSet<String>,
     /// Values that the kernel itself has computed: results of its loops.
     computed: BTreeMap<ValueId, Expr>,
-    known: HashMap<(ValueId, Position, Option<Expr>), Expr>,
+    known: HashMap<(ValueId, Position, Option<Expr>, bool), Expr>,
+    /// Neighbours are asked for as well, so that elements are taken out of vectors of four.
+    in_quads: bool,
 }
 
 impl<'a> Scope<'a> {
@@ -68,7 +71,16 @@ impl<'a> Scope<'a> {
             names: VARIABLES.split(' ').map(String::from).collect(),
             computed: BTreeMap::new(),
             known: HashMap::new(),
+            in_quads: false,
         }
+    }
+
+    /// What is read here is read together with its neighbours: as parts of vectors.
+    pub fn in_quads<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let before = std::mem::replace(&mut self.in_quads, true);
+        let found = read(self);
+        self.in_quads = before;
+        found
     }
 
     /// The binding of a value's buffer.
@@ -157,7 +169,7 @@ impl<'a> Scope<'a> {
         if let Some(expr) = self.computed.get(&value) {
             return Ok(*expr);
         }
-        let key = (value, position.clone(), guard);
+        let key = (value, position.clone(), guard, self.in_quads);
         if let Some(expr) = self.known.get(&key) {
             return Ok(*expr);
         }
@@ -174,18 +186,39 @@ impl<'a> Scope<'a> {
 
     fn load(&mut self, value: ValueId, position: &Position, guard: Option<Expr>) -> Result<Expr> {
         let ty = &self.graph.value(value).ty;
-        let buffer = self.buffer(value)?;
-        let mut index = position.place(&ty.shape).emit(&mut self.pool);
+        let place = position.place(&ty.shape);
+        let stored = self.stored_as(value)?;
+        let name = role(&self.graph.value(value).name);
+        let loaded = match self.part_of_quad(value, &place)? {
+            Some((element, place, part)) if self.in_quads => {
+                let quad = self.read(value, element, &place, guard)?;
+                self.pool.set_label(quad, &format!("{name}_quad"));
+                quad::part(&mut self.pool, quad, part, stored)
+            }
+            _ => {
+                let loaded = self.read(value, stored, &place, guard)?;
+                self.pool.set_label(loaded, &format!("{name}_value"));
+                loaded
+            }
+        };
+        Ok(scalar::from_storage(&mut self.pool, loaded, ty.dtype))
+    }
+
+    /// What lies at a place of a value's buffer, as an array of a type.
+    fn read(
+        &mut self,
+        value: ValueId,
+        element: Type,
+        place: &Index,
+        guard: Option<Expr>,
+    ) -> Result<Expr> {
+        let buffer = self.binding(value, false, element)?;
+        let mut index = place.emit(&mut self.pool);
         if let Some(guard) = guard {
             let zero = self.pool.number(0);
             index = self.pool.select(guard, index, zero);
         }
-        let element = self.buffers[buffer].buffer.element;
-        let loaded = self.pool.load(buffer, element, index);
-        let name = format!("{}_value", self.buffers[buffer].buffer.name);
-        let expr = scalar::from_storage(&mut self.pool, loaded, ty.dtype);
-        self.pool.set_label(expr, &name);
-        Ok(expr)
+        Ok(self.pool.load(buffer, element, index))
     }
 
     fn inline(
@@ -376,6 +409,16 @@ impl<'a> Scope<'a> {
 
     /// True where a coordinate lies below a size; one that is "negative" has wrapped and does not.
     pub fn is_below(&mut self, coordinate: &Index, size: &Dim) -> Expr {
+        let quad = Dim::from(QUAD);
+        if self.in_quads && quad::is_whole(size) && coordinate.rem(&quad).as_const().is_some() {
+            // Neighbours lie on the same side, and are told so by the same expression.
+            let (coordinate, size) = (coordinate.div(&quad), size.floor_div(&quad));
+            return self.is_less(&coordinate, &size);
+        }
+        self.is_less(coordinate, size)
+    }
+
+    fn is_less(&mut self, coordinate: &Index, size: &Dim) -> Expr {
         let coordinate = coordinate.emit(&mut self.pool);
         let size = self.pool.size(size);
         self.pool.call("x < y", Type::Bool, &[coordinate, size])

@@ -102,7 +102,7 @@ impl<'a> Lowered<'a> {
 
 /// What the text must ask for.
 pub fn enables(text: &str) -> String {
-    let uses_half = text.contains("array<f16>");
+    let uses_half = text.contains("array<f16>") || text.contains("vec4<f16>");
     String::from(if uses_half { "enable f16;\n\n" } else { "" })
 }
 

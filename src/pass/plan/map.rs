@@ -1,9 +1,10 @@
-//! Kernels without loops of their own: one invocation computes one element.
+//! Kernels without loops of their own: one invocation computes one element, or four neighbours.
 
 use super::element::Scope;
 use super::fuse::Group;
 use super::kernel::{Lowered, invocation, write};
 use super::position::Position;
+use super::quad::{self, QUAD};
 use super::scalar;
 use crate::dim::Dim;
 use crate::error::Result;
@@ -23,6 +24,24 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
     let value = scope.produce(group.root, &position)?;
     let store = write(&mut scope, group.root, value, &position)?;
     Ok(finish(scope, &count, vec![surplus, store]))
+}
+
+/// The same by four neighbours, which are read and written at once; none if the value does not come in fours.
+pub fn lower_quads<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
+    let numel = scope.graph.ty(group.root).numel();
+    if !quad::is_whole(&numel) {
+        return Ok(None);
+    }
+    let count = numel.floor_div(&Dim::from(QUAD));
+    let (index, surplus) = invocation(&mut scope, &count);
+    let neighbours = quad::neighbours(&[index], 0);
+    let parts = quad::each(&mut scope, neighbours, |scope, _, place| {
+        let position = Position::at(place[0].clone());
+        let value = scope.produce(group.root, &position)?;
+        Ok((value, position))
+    })?;
+    let store = quad::write(&mut scope, group.root, &parts)?;
+    Ok(store.map(|store| finish(scope, &count, vec![surplus, store])))
 }
 
 /// A copy of an input or weight, which may not be an output itself.

@@ -208,7 +208,10 @@ impl<'a> Planner<'a> {
         }
         let scope = self.scope();
         let Some(anchor) = group.anchor else {
-            return map::lower(scope, group);
+            return match map::lower_quads(scope, group)? {
+                Some(quads) if fits(&quads, self.capabilities) => Ok(quads),
+                _ => map::lower(self.scope(), group),
+            };
         };
         let node = &self.graph.nodes[anchor];
         match &node.op {

@@ -1,12 +1,15 @@
-//! Four neighbours of a buffer in single precision, read at once.
+//! Four neighbours at once: their elements come out of vectors that are read once, and go back as one.
 
 use super::element::Scope;
 use super::position::Position;
+use super::scalar;
 use crate::dim::Dim;
 use crate::error::Result;
-use crate::ir::{Definition, Op, Primitive, ValueId};
-use crate::kernel::expr::{Expr, Type};
+use crate::ir::ValueId;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::Index;
+use crate::kernel::plan::Storage;
 
 /// Elements that are read at once.
 pub const QUAD: usize = 4;
@@ -14,76 +17,100 @@ pub const QUAD: usize = 4;
 /// One factor of a product: an element of a value.
 pub type Factor = (ValueId, Position);
 
-/// Columns whose four steps lie next to each other: read by column, put together by step.
-pub fn turned(
+/// The coordinates of four neighbours along an axis, along which `quad` counts quads.
+pub fn neighbours(quad: &[Index], axis: usize) -> [Vec<Index>; QUAD] {
+    let first = quad[axis].scale(&Dim::from(QUAD));
+    [0, 1, 2, 3].map(|part: i64| {
+        let mut coordinates = quad.to_vec();
+        coordinates[axis] = first.add_size(&Dim::from(part));
+        coordinates
+    })
+}
+
+/// What is made for each of four neighbours. Elements of buffers in which these are neighbours too are read at once.
+pub fn each<T>(
     scope: &mut Scope,
-    table: &[Vec<(Factor, Option<Expr>)>],
-) -> Result<Option<Vec<Expr>>> {
-    let mut columns = Vec::new();
-    for i in 0..QUAD {
-        let column: Vec<&(Factor, Option<Expr>)> = table.iter().map(|line| &line[i]).collect();
-        match neighbours(scope, &column)? {
-            Some(quad) => columns.push(quad),
-            None => return Ok(None),
-        }
-    }
-    let pool = &mut scope.pool;
-    columns
-        .iter()
-        .for_each(|quad| pool.set_label(*quad, "column"));
-    let step = |k: usize| {
-        let parts: Vec<Expr> = columns
-            .iter()
-            .map(|quad| pool.call(format!("x[{k}]"), Type::F32, &[*quad]))
-            .collect();
-        pool.call("vec4(x, y, z, w)", Type::F32x4, &parts)
-    };
-    Ok(Some((0..QUAD).map(step).collect()))
+    neighbours: [Vec<Index>; QUAD],
+    mut make: impl FnMut(&mut Scope, usize, Vec<Index>) -> Result<T>,
+) -> Result<Vec<T>> {
+    scope.in_quads(|scope| {
+        let neighbours = neighbours.into_iter().enumerate();
+        neighbours.map(|(part, at)| make(scope, part, at)).collect()
+    })
 }
 
-/// Four factors: read at once where they lie next to each other.
+/// Four factors as a vector; 0 where a guard is false.
 pub fn quad(scope: &mut Scope, factors: &[(Factor, Option<Expr>)]) -> Result<Expr> {
-    if let Some(quad) = neighbours(scope, &factors.iter().collect::<Vec<_>>())? {
-        return Ok(quad);
-    }
-    let mut parts = Vec::new();
-    for ((value, position), guard) in factors {
-        let part = scope.element(*value, position, *guard)?;
-        parts.push(match guard {
-            Some(guard) => {
-                let zero = scope.pool.literal(Type::F32, 0.0);
-                scope.pool.select(*guard, part, zero)
-            }
-            None => part,
-        });
-    }
-    Ok(scope.pool.call("vec4(x, y, z, w)", Type::F32x4, &parts))
+    let parts = scope.in_quads(|scope| {
+        let mut parts = Vec::new();
+        for ((value, position), guard) in factors {
+            let part = scope.element(*value, position, *guard)?;
+            parts.push(match guard {
+                Some(guard) => {
+                    let zero = scope.pool.literal(Type::F32, 0.0);
+                    scope.pool.select(*guard, part, zero)
+                }
+                None => part,
+            });
+        }
+        Ok(parts)
+    })?;
+    Ok(joined(&mut scope.pool, &parts, Type::F32x4))
 }
 
-/// Four factors as one load, if they are that: neighbours in a buffer, the first at a multiple of four.
-fn neighbours(scope: &mut Scope, factors: &[&(Factor, Option<Expr>)]) -> Result<Option<Expr>> {
-    let mut places = Vec::new();
-    let mut found = None;
-    for factor in factors {
-        let ((value, position), None) = factor else {
-            return Ok(None);
-        };
-        let Some((base, position)) = scope.origin(*value, position)? else {
-            return Ok(None);
-        };
-        if *found.get_or_insert(base) != base {
-            return Ok(None);
+/// A vector of four numbers: the one that they are the parts of, if they are.
+fn joined(pool: &mut Pool, parts: &[Expr], ty: Type) -> Expr {
+    let whole = (0..)
+        .zip(parts)
+        .map(|(part, expr)| whole(pool, *expr, part));
+    match whole.collect::<Option<Vec<Expr>>>().as_deref() {
+        Some([whole, rest @ ..]) if rest.iter().all(|other| other == whole) => *whole,
+        _ => pool.call("vec4(x, y, z, w)", ty, parts),
+    }
+}
+
+/// One of the four numbers of a vector.
+pub fn part(pool: &mut Pool, quad: Expr, part: usize, ty: Type) -> Expr {
+    pool.call(format!("x[{part}]"), ty, &[quad])
+}
+
+/// The vector of which an expression is the given part.
+fn whole(pool: &Pool, expr: Expr, part: usize) -> Option<Expr> {
+    match pool.node(expr) {
+        Node::Call { template, operands } if *template == format!("x[{part}]") => {
+            operands.first().copied()
         }
-        places.push(position.place(&scope.graph.ty(base).shape));
+        _ => None,
     }
-    match (found, consecutive(places.into_iter())) {
-        (Some(base), Some(start)) => scope.load_quad(base, &start).map(Some),
-        _ => Ok(None),
-    }
+}
+
+/// Four neighbours in a buffer, written at once; none if they are not the elements of one vector.
+pub fn write(
+    scope: &mut Scope,
+    value: ValueId,
+    parts: &[(Expr, Position)],
+) -> Result<Option<Statement>> {
+    let ty = scope.graph.ty(value);
+    let places = parts.iter().map(|(_, at)| at.place(&ty.shape));
+    let (Some(element), Some(start)) = (scope.quad_type(value)?, consecutive(places)) else {
+        return Ok(None);
+    };
+    let storage = Storage::of(ty.dtype, scope.capabilities)?;
+    let pool = &mut scope.pool;
+    let numbers: Vec<Expr> = parts
+        .iter()
+        .map(|(number, _)| scalar::to_storage(pool, *number, storage))
+        .collect();
+    let vector = joined(pool, &numbers, element);
+    Ok(Some(Statement::Store {
+        buffer: scope.binding(value, false, element)?,
+        index: start.emit(&mut scope.pool),
+        value: vector,
+    }))
 }
 
 /// The number of the quad that four places are, if they are one.
-pub fn consecutive(mut places: impl Iterator<Item = Index>) -> Option<Index> {
+fn consecutive(mut places: impl Iterator<Item = Index>) -> Option<Index> {
     let start = places.next()?;
     let whole = Dim::from(QUAD);
     let follow = (1..)
@@ -92,33 +119,32 @@ pub fn consecutive(mut places: impl Iterator<Item = Index>) -> Option<Index> {
     (follow && start.rem(&whole).is(0)).then(|| start.div(&whole))
 }
 
+/// True if a size is known to be a multiple of a quad.
+pub fn is_whole(size: &Dim) -> bool {
+    let whole = Dim::from(QUAD);
+    &size.floor_div(&whole) * &whole == *size
+}
+
 impl Scope<'_> {
-    /// The buffer behind views of it, and where an element lies in that; none if the value is computed.
-    fn origin(&mut self, value: ValueId, at: &Position) -> Result<Option<(ValueId, Position)>> {
-        let (mut value, mut at) = (value, at.clone());
-        loop {
-            let Definition::Node(node, _) = self.graph.value(value).definition else {
-                return Ok(Some((value, at)));
-            };
-            if self.stored[value.index()] {
-                return Ok(Some((value, at)));
-            }
-            match &self.graph.nodes[node].op {
-                Op::Primitive(
-                    view @ (Primitive::Reshape(_)
-                    | Primitive::Permute(_)
-                    | Primitive::Expand(_)
-                    | Primitive::Slice(_)),
-                ) => (value, at) = self.view(view, &self.graph.nodes[node], value, &at, None)?,
-                _ => return Ok(None),
-            }
-        }
+    /// What a buffer is an array of when it is read in quads; none if it cannot be.
+    fn quad_type(&self, value: ValueId) -> Result<Option<Type>> {
+        let ty = self.graph.ty(value);
+        let storage = Storage::of(ty.dtype, self.capabilities)?;
+        Ok(Type::from(storage).quad().filter(|_| is_whole(&ty.numel())))
     }
 
-    /// Four elements of a buffer of single precision.
-    fn load_quad(&mut self, value: ValueId, index: &Index) -> Result<Expr> {
-        let buffer = self.binding(value, false, Type::F32x4)?;
-        let index = index.emit(&mut self.pool);
-        Ok(self.pool.load(buffer, Type::F32x4, index))
+    /// The vector of a buffer in which an element lies, and which of its parts that is, where both are known.
+    pub fn part_of_quad(
+        &self,
+        value: ValueId,
+        place: &Index,
+    ) -> Result<Option<(Type, Index, usize)>> {
+        let whole = Dim::from(QUAD);
+        let part = place.rem(&whole).as_const();
+        let part = part.and_then(|part| usize::try_from(part).ok());
+        Ok(match (self.quad_type(value)?, part) {
+            (Some(ty), Some(part)) => Some((ty, place.div(&whole), part)),
+            _ => None,
+        })
     }
 }

@@ -7,7 +7,7 @@ use super::fuse::Group;
 use super::kernel::{Lowered, epilogue, guarded, invocation, pieces, repeat, write};
 use super::position::Position;
 use super::product::Product;
-use super::quad::{QUAD, consecutive, quad, turned};
+use super::quad::{self, QUAD, is_whole, quad};
 use super::variant::expected;
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -189,7 +189,7 @@ impl Tile {
         let columns: Vec<Index> = (0..QUAD)
             .map(|i| self.column_of(scope, product, q, i))
             .collect();
-        let mut table = Vec::new();
+        let mut quads = Vec::new();
         for (step, guard) in steps {
             let mut line = Vec::new();
             for column in &columns {
@@ -197,15 +197,8 @@ impl Tile {
                 let inside = inside.map(|inside| scope.pool.both(*guard, inside));
                 line.push((factor, inside.or(*guard)));
             }
-            table.push(line);
+            quads.push(quad(scope, &line)?);
         }
-        let quads = match turned(scope, &table)? {
-            Some(quads) => quads,
-            None => table
-                .iter()
-                .map(|line| quad(scope, line))
-                .collect::<Result<_>>()?,
-        };
         for (k, quad) in quads.iter().enumerate() {
             scope.pool.set_label(*quad, &format!("b{k}_{q}"));
         }
@@ -243,13 +236,12 @@ impl Tile {
         let mut rows = Vec::new();
         for (i, sums) in sums.iter().enumerate() {
             let row = self.row_to_write(scope, product, i);
-            let mut parts = Vec::new();
-            for part in 0..QUAD {
-                let number = scope.pool.call(format!("x[{part}]"), Type::F32, &[sums[q]]);
-                let column = first.add_size(&Dim::from(part));
-                let place = product.place(&self.outer, &row, &column);
-                parts.push(epilogue(scope, group, product.result, number, &place)?);
-            }
+            let columns = quad::neighbours(&[first.div(&Dim::from(QUAD))], 0);
+            let parts = quad::each(scope, columns, |scope, part, column| {
+                let number = quad::part(&mut scope.pool, sums[q], part, Type::F32);
+                let place = product.place(&self.outer, &row, &column[0]);
+                epilogue(scope, group, product.result, number, &place)
+            })?;
             let line = self.write_quad(scope, group, product, q, &parts)?;
             rows.extend(guarded(scope, &self.row, i, &product.rows, line));
         }
@@ -281,23 +273,10 @@ impl Tile {
         q: usize,
         parts: &[(Expr, Position)],
     ) -> Result<Vec<Statement>> {
-        let ty = scope.graph.ty(group.root);
-        let places = parts.iter().map(|(_, at)| at.place(&ty.shape));
-        let numbers: Vec<Expr> = parts.iter().map(|(number, _)| *number).collect();
-        let start = if ty.dtype == DType::F32 && is_whole(&product.columns) {
-            consecutive(places)
-        } else {
-            None
-        };
-        if let Some(start) = start {
-            let buffer = scope.binding(group.root, false, Type::F32x4)?;
-            let index = start.emit(&mut scope.pool);
-            let value = scope.pool.call("vec4(x, y, z, w)", Type::F32x4, &numbers);
-            return Ok(vec![Statement::Store {
-                buffer,
-                index,
-                value,
-            }]);
+        if is_whole(&product.columns)
+            && let Some(store) = quad::write(scope, group.root, parts)?
+        {
+            return Ok(vec![store]);
         }
         let mut line = Vec::new();
         for (part, (number, at)) in parts.iter().enumerate() {
@@ -346,11 +325,6 @@ fn steps(scope: &mut Scope, from: &Index, depth: &Dim) -> Vec<(Index, Option<Exp
             (step, guard)
         })
         .collect()
-}
-
-/// True if a size is a multiple of a quad.
-fn is_whole(size: &Dim) -> bool {
-    size.as_const().is_some_and(|size| size % QUAD as i64 == 0)
 }
 
 /// An index kept below a size.
