@@ -95,6 +95,12 @@ pub(super) fn wanted() -> Features {
         | Features::TEXTURE_ADAPTER_SPECIFIC_FORMAT_FEATURES
 }
 
+/// What any device can do: WebGPU's default limits, and no optional feature.
+pub fn portable() -> Capabilities {
+    let info = wgpu::AdapterInfo::new(DeviceType::Other, wgpu::Backend::BrowserWebGpu);
+    capabilities(Features::empty(), &Limits::defaults(), &info)
+}
+
 /// What a device with these features and limits can do.
 pub(super) fn capabilities(
     features: Features,

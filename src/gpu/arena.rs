@@ -70,6 +70,16 @@ pub(super) fn arrange(items: &[Item], alignment: u64, limit: u64) -> Layout {
     }
 }
 
+/// Bytes of the items that live at the same time, at most.
+pub(super) fn largest_live(items: &[Item]) -> u64 {
+    let live_at = |step: usize| {
+        let live = items.iter().filter(|item| item.live.contains(&step));
+        live.map(|item| item.bytes).sum()
+    };
+    let starts = items.iter().map(|item| *item.live.start());
+    starts.map(live_at).max().unwrap_or(0)
+}
+
 /// Places every item in a buffer of its own.
 pub(super) fn separate(items: &[u64]) -> Layout {
     let spot = |buffer| Spot { buffer, offset: 0 };
@@ -165,13 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_takes_two_places() {
+    fn a_chain_takes_two_places_and_two_items_live() {
         let items: Vec<Item> = (0..10)
             .map(|step| Item {
                 bytes: 1024,
                 live: step..=step + 1,
             })
             .collect();
+        assert_eq!(largest_live(&items), 2048);
         assert_eq!(arrange(&items, 256, u64::MAX).buffers, [2048]);
         assert_eq!(arrange(&items, 256, 1024).buffers, [1024, 1024]);
     }

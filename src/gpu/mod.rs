@@ -45,13 +45,13 @@ mod translate;
 mod trusted;
 mod weights;
 
-pub use adapter::{AdapterKind, AdapterReport, DeviceChoice, adapters};
+pub use adapter::{AdapterKind, AdapterReport, DeviceChoice, adapters, portable};
 pub use device::{Device, DeviceOptions, Reach};
 pub use execute::{DeviceTensor, Input, Run};
 pub use profile::{Clock, Profile, Readback, StepTime};
 pub use program::{Keep, Program, ProgramOptions, Progress};
 pub use selftest::SelfTest;
-pub use sizing::Footprint;
+pub use sizing::{Footprint, MemoryMap, Placed};
 pub use statistics::Statistics;
 #[cfg(feature = "translate")]
 pub use translate::Translated;

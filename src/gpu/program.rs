@@ -117,14 +117,8 @@ impl Program {
         weights: &Weights,
         options: ProgramOptions,
     ) -> Result<Program> {
-        let limits = device.limits();
-        let rules = Rules {
-            capabilities: device.capabilities().clone(),
-            alignment: u64::from(limits.min_storage_buffer_offset_alignment.max(32)),
-            uniform_alignment: u64::from(limits.min_uniform_buffer_offset_alignment.max(16)),
-            keep: options.keep,
-        };
-        let uniform_limit = limits.max_uniform_buffer_binding_size;
+        let rules = Rules::on(device, options.keep);
+        let uniform_limit = device.limits().max_uniform_buffer_binding_size;
         check(&plan, device.capabilities(), uniform_limit, weights)?;
         let counters = Counters::default();
         let (pipelines, weights) = prepare(device, &plan, weights, &options, &rules, &counters)?;

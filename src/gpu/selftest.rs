@@ -8,6 +8,7 @@ use crate::error::{Error, Place, Result};
 use crate::kernel::plan::{
     Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
 };
+use crate::kernel::work::Work;
 use crate::tensor::Tensor;
 
 use super::device::Device;
@@ -107,6 +108,7 @@ fn plan() -> Plan {
             place: Place::default(),
             nodes: vec!["self_test".into()],
             choice: None,
+            work: Work::default(),
         }],
         inputs: vec![Some(SlotId(0))],
         outputs: vec![SlotId(1)],

@@ -7,7 +7,8 @@ use crate::error::{Error, Place as Origin, Result, Trail};
 use crate::kernel::plan::{Capabilities, Flow, Plan, Slot, SlotId, SlotKind, Step};
 use crate::shape::sizes;
 
-use super::arena::{Item, Layout, Spot, arrange, separate};
+use super::arena::{Item, Spot, arrange, largest_live, separate};
+use super::device::Device;
 use super::program::Keep;
 
 /// Binding sizes are multiples of this, so that a kernel may access the last elements as part of a whole vector.
@@ -22,6 +23,29 @@ pub(super) struct Rules {
     /// Offsets of uniform bindings are multiples of this.
     pub(super) uniform_alignment: u64,
     pub(super) keep: Keep,
+}
+
+impl Rules {
+    /// For a device.
+    pub(super) fn on(device: &Device, keep: Keep) -> Rules {
+        let limits = device.limits();
+        Rules {
+            capabilities: device.capabilities().clone(),
+            alignment: u64::from(limits.min_storage_buffer_offset_alignment.max(32)),
+            uniform_alignment: u64::from(limits.min_uniform_buffer_offset_alignment.max(16)),
+            keep,
+        }
+    }
+
+    /// For any device that can do this much.
+    fn within(capabilities: &Capabilities) -> Rules {
+        Rules {
+            capabilities: capabilities.clone(),
+            alignment: 256,
+            uniform_alignment: 256,
+            keep: Keep::Outputs,
+        }
+    }
 }
 
 /// The memory that a slot is in.
@@ -57,6 +81,8 @@ pub(super) struct Sizing {
     pub(super) places: Vec<Place>,
     pub(super) inputs: Vec<u64>,
     pub(super) temporaries: Vec<u64>,
+    /// Bytes of temporaries that live at the same time, at most.
+    pub(super) live: u64,
     pub(super) outputs: Vec<u64>,
     /// The sizes of all steps.
     pub(super) uniforms: Vec<u8>,
@@ -75,6 +101,8 @@ pub struct Footprint {
     pub inputs: u64,
     /// Values between kernels, which share memory when they do not live at the same time.
     pub temporaries: u64,
+    /// Those of them that live at the same time, at most: no sharing needs less.
+    pub temporaries_live: u64,
     /// The same if they shared no memory.
     pub temporaries_unshared: u64,
     /// Outputs.
@@ -84,13 +112,7 @@ pub struct Footprint {
 impl Footprint {
     /// What a plan needs on a device, found without the device; an error if something is too large for it.
     pub fn of(plan: &Plan, capabilities: &Capabilities, bindings: &Bindings) -> Result<Footprint> {
-        let rules = Rules {
-            capabilities: capabilities.clone(),
-            alignment: 256,
-            uniform_alignment: 256,
-            keep: Keep::Outputs,
-        };
-        Ok(size(plan, bindings, &rules)?.footprint())
+        Ok(size(plan, bindings, &Rules::within(capabilities))?.footprint())
     }
 
     /// All of it.
@@ -112,9 +134,57 @@ impl Sizing {
             weights: bound(Region::Weights),
             inputs: bound(Region::Inputs),
             temporaries: self.temporaries.iter().sum(),
+            temporaries_live: self.live,
             temporaries_unshared: bound(Region::Temporaries),
             outputs: bound(Region::Outputs),
         }
+    }
+}
+
+/// Where a slot lies on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Sizes of the value.
+    pub shape: Vec<usize>,
+    /// Bytes of its elements.
+    pub bytes: u64,
+    /// Which of the buffers of its kind; those of weights have one each.
+    pub buffer: usize,
+    /// Bytes from the buffer's start.
+    pub offset: u64,
+}
+
+/// Where all slots of a plan lie on a device, in their order, for given sizes of its symbols.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryMap {
+    /// In the order of the plan's slots.
+    pub slots: Vec<Placed>,
+    /// What they come to.
+    pub footprint: Footprint,
+}
+
+impl MemoryMap {
+    /// The map on a device, or on any that can do as much as `capabilities` say; an error if something is too large.
+    pub fn of(
+        plan: &Plan,
+        capabilities: &Capabilities,
+        device: Option<&Device>,
+        bindings: &Bindings,
+    ) -> Result<MemoryMap> {
+        let within = || Rules::within(capabilities);
+        let rules = device.map_or_else(within, |device| Rules::on(device, Keep::Outputs));
+        let sizing = size(plan, bindings, &rules)?;
+        let places = sizing.shapes.iter().zip(&sizing.places);
+        let slots = places.map(|(shape, place)| Placed {
+            shape: shape.clone(),
+            bytes: place.bytes,
+            buffer: place.spot.buffer,
+            offset: place.spot.offset,
+        });
+        Ok(MemoryMap {
+            slots: slots.collect(),
+            footprint: sizing.footprint(),
+        })
     }
 }
 
@@ -192,35 +262,32 @@ fn region(kind: &SlotKind) -> Region {
 }
 
 fn place(plan: &Plan, rules: &Rules, sizing: &mut Sizing) {
-    let of_region = |places: &[Place], region| -> Vec<usize> {
+    let places = &sizing.places;
+    let of_region = |region| -> Vec<usize> {
         (0..places.len())
             .filter(|slot| places[*slot].region == region)
             .collect()
     };
-    let mut assign = |region, layout: &dyn Fn(&[usize], &[Place]) -> Layout| {
-        let slots = of_region(&sizing.places, region);
-        let layout = layout(&slots, &sizing.places);
-        for (slot, spot) in slots.iter().zip(&layout.spots) {
-            sizing.places[*slot].spot = *spot;
-        }
-        layout.buffers
-    };
-    let apart = |slots: &[usize], places: &[Place]| {
+    let apart = |slots: &[usize]| {
         let bytes: Vec<u64> = slots.iter().map(|slot| places[*slot].bound).collect();
         separate(&bytes)
     };
-    let shared = |slots: &[usize], places: &[Place]| {
-        let item = |slot: &usize| Item {
-            bytes: places[*slot].bound,
-            live: lifetime(&plan.slots[*slot].kind, rules.keep),
-        };
-        let items: Vec<Item> = slots.iter().map(item).collect();
-        arrange(&items, rules.alignment, rules.capabilities.max_buffer_size)
+    let item = |slot: &usize| Item {
+        bytes: places[*slot].bound,
+        live: lifetime(&plan.slots[*slot].kind, rules.keep),
     };
-    let inputs = assign(Region::Inputs, &apart);
-    let outputs = assign(Region::Outputs, &apart);
-    let temporaries = assign(Region::Temporaries, &shared);
-    (sizing.inputs, sizing.outputs, sizing.temporaries) = (inputs, outputs, temporaries);
+    let regions = [Region::Inputs, Region::Temporaries, Region::Outputs];
+    let [inputs, temporaries, outputs] = regions.map(of_region);
+    let items: Vec<Item> = temporaries.iter().map(item).collect();
+    let shared = arrange(&items, rules.alignment, rules.capabilities.max_buffer_size);
+    let layouts = [apart(&inputs), shared, apart(&outputs)];
+    for (slots, layout) in [inputs, temporaries, outputs].iter().zip(&layouts) {
+        for (slot, spot) in slots.iter().zip(&layout.spots) {
+            sizing.places[*slot].spot = *spot;
+        }
+    }
+    sizing.live = largest_live(&items);
+    [sizing.inputs, sizing.temporaries, sizing.outputs] = layouts.map(|layout| layout.buffers);
 }
 
 fn lifetime(kind: &SlotKind, keep: Keep) -> RangeInclusive<usize> {

@@ -10,3 +10,4 @@ pub mod shader;
 pub mod stored;
 #[cfg(feature = "translate")]
 pub mod translate;
+pub mod work;

@@ -11,6 +11,7 @@ use crate::symbols::Guard;
 use super::choice::Choice;
 use super::host::HostFunction;
 use super::stored::Stored;
+use super::work::Work;
 
 /// What a device can do, as far as planning needs to know. Taken from an adapter, or made up for tests.
 #[derive(Clone, Debug, PartialEq)]
@@ -189,6 +190,8 @@ pub struct Step {
     pub nodes: Vec<String>,
     /// The variant of the kernel and why it was taken; none where there is only one way.
     pub choice: Option<Choice>,
+    /// What it does at least, for people.
+    pub work: Work,
 }
 
 /// How many workgroups a step needs.

@@ -7,6 +7,7 @@ use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
 use onionskin::kernel::plan::{
     Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
 };
+use onionskin::kernel::work::Work;
 use onionskin::tensor::Tensor;
 
 use crate::samples;
@@ -100,6 +101,8 @@ pub fn step(kernel: usize, bindings: &[usize], n: &Dim) -> Step {
             location: None,
         },
         nodes: vec![format!("node{}", bindings[0])],
+        choice: None,
+        work: Work::default(),
     }
 }
 

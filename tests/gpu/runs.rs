@@ -31,6 +31,7 @@ fn a_chain_reuses_the_arena() {
     let plan = chain(8, &[Dim::from(n)]);
     let footprint = Footprint::of(&plan, device.capabilities(), &Default::default()).unwrap();
     assert_eq!(footprint.temporaries_unshared, 7 * 4000);
+    assert_eq!(footprint.temporaries_live, 2 * 4000);
     assert!(footprint.temporaries <= 4096 + 4000, "{footprint:?}");
     let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
     let outputs = program(&device, plan).run(&[floats(x.clone())]).unwrap();

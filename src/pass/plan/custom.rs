@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::Planner;
 use super::fuse::Group;
 use super::kernel::{bindings, enables};
+use super::{Planner, work};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
@@ -101,7 +101,8 @@ impl Planner<'_> {
             sizes: sizes.len(),
         };
         let workgroups = Workgroups::Grid(shader.workgroups.clone());
-        self.dispatch((kernel, sizes), &scope, workgroups, group)
+        let work = work::of(self.graph, self.fusion, self.capabilities, group, None)?;
+        self.dispatch((kernel, sizes), &scope, workgroups, group, work)
     }
 
     /// Sizes of all buffers in a row, and a function for each buffer that finds its own.

@@ -18,6 +18,7 @@ mod scan;
 mod sort;
 mod tile;
 mod variant;
+mod work;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -35,6 +36,7 @@ use crate::kernel::plan::{
     all_flows,
 };
 use crate::kernel::stored::Stored;
+use crate::kernel::work::Work;
 use crate::pass::explicit_regions;
 use crate::shape::TensorType;
 
@@ -191,12 +193,12 @@ impl<'a> Planner<'a> {
             return self.custom(node, custom, group);
         }
         match self.lower(group) {
-            Ok(lowered) if fits(&lowered, self.capabilities) => self.step(lowered, group),
+            Ok(lowered) if fits(&lowered, self.capabilities) => self.step(lowered, group, None),
             Ok(lowered) => match self.parts(group)? {
                 Some(parts) => parts
                     .into_iter()
-                    .try_for_each(|part| self.step(part, group)),
-                None => self.step(lowered, group),
+                    .try_for_each(|(part, operand)| self.step(part, group, Some(operand))),
+                None => self.step(lowered, group, None),
             },
             Err(error) => Err(error),
         }
@@ -263,7 +265,7 @@ impl<'a> Planner<'a> {
     }
 
     /// A concatenation that reads from too many buffers, operand by operand.
-    fn parts(&self, group: &Group) -> Result<Option<Vec<Lowered<'a>>>> {
+    fn parts(&self, group: &Group) -> Result<Option<Vec<(Lowered<'a>, ValueId)>>> {
         let Definition::Node(node, _) = self.graph.value(group.root).definition else {
             return Ok(None);
         };
@@ -274,25 +276,21 @@ impl<'a> Planner<'a> {
         let mut start = Dim::ZERO;
         let mut parts = Vec::new();
         for operand in node.operands() {
-            parts.push(map::part(
-                self.scope(),
-                group.root,
-                operand,
-                concat.axis,
-                &start,
-            )?);
+            let part = map::part(self.scope(), group.root, operand, concat.axis, &start)?;
+            parts.push((part, operand));
             start = &start + &self.graph.ty(operand).shape[concat.axis];
         }
         Ok(Some(parts))
     }
 
-    /// A dispatch of a kernel, which may be known already.
-    fn step(&mut self, mut lowered: Lowered, group: &Group) -> Result<()> {
+    /// A dispatch of a kernel, which may be known already, for a group or for the part of it that one operand is.
+    fn step(&mut self, mut lowered: Lowered, group: &Group, part: Option<ValueId>) -> Result<()> {
         if matches!(&lowered.workgroups, Workgroups::Linear(count) if count.is(0)) {
             return Ok(());
         }
         let made = lowered.finish(self.label(group))?;
-        self.dispatch(made, &lowered.scope, lowered.workgroups, group)?;
+        let work = work::of(self.graph, self.fusion, self.capabilities, group, part)?;
+        self.dispatch(made, &lowered.scope, lowered.workgroups, group, work)?;
         let step = self.sheet.plan.steps.last_mut();
         if let Some(step) = step {
             step.choice = lowered.choice;
@@ -307,16 +305,25 @@ impl<'a> Planner<'a> {
         scope: &Scope,
         workgroups: Workgroups,
         group: &Group,
+        mut work: Work,
     ) -> Result<()> {
         let kernel = self.sheet.kernel(kernel);
         let mut bindings = Vec::new();
+        let written = work::written(self.graph, group);
         for binding in &scope.buffers {
-            bindings.push(self.slot(binding.value, binding.is_copy)?);
+            let slot = self.slot(binding.value, binding.is_copy)?;
+            bindings.push(slot);
+            if binding.is_copy || written.contains(&binding.value) {
+                work.writes.push(slot);
+            }
         }
         let names = group.nodes.iter().filter_map(|node| {
             let result = self.graph.nodes.get(*node)?.results.first()?;
             Some(format!("{}{}", self.prefix, self.graph.value(*result).name))
         });
+        for name in &mut work.through {
+            name.insert_str(0, &self.prefix);
+        }
         let step = Step {
             kernel,
             bindings,
@@ -325,6 +332,7 @@ impl<'a> Planner<'a> {
             place: self.place(group),
             nodes: names.collect(),
             choice: None,
+            work,
         };
         self.sheet.plan.steps.push(step);
         Ok(())
@@ -396,7 +404,7 @@ impl<'a> Planner<'a> {
             nodes: Vec::new(),
         };
         let lowered = map::copy(self.scope(), value)?;
-        self.step(lowered, &group)
+        self.step(lowered, &group, None)
     }
 }
 
