@@ -13,22 +13,82 @@ use crate::scalar::Scalar;
 use crate::symbols;
 use crate::tensor::Tensor;
 
-/// Runs a graph on inputs of the types that its signature says.
-pub fn run(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    run_watched(graph, weights, inputs, &mut |_, _| Ok(()))
+/// A node that has run.
+#[derive(Clone, Copy)]
+pub struct Event<'a> {
+    /// The graph that it stands in.
+    pub graph: &'a Graph,
+    /// The node.
+    pub node: &'a Node,
+    /// What it gave.
+    pub results: &'a [Tensor],
+    /// The body of a region that this graph is; none for the graph that was called.
+    pub within: Option<&'a Within<'a>>,
 }
 
-/// Runs a graph and shows every node's results to `watch`, in execution order.
+/// A run of the body of a region.
+#[derive(Clone, Copy)]
+pub struct Within<'a> {
+    /// The body that the region itself stands in, if it does in one.
+    pub outer: Option<&'a Within<'a>>,
+    /// The graph that the region stands in.
+    pub graph: &'a Graph,
+    /// The region.
+    pub region: &'a Node,
+    /// Which of its bodies.
+    pub part: Part,
+    /// What the body was given.
+    pub inputs: &'a [Tensor],
+}
+
+/// A body of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// The only one of a call.
+    Body,
+    /// That of a true condition.
+    Then,
+    /// That of a false one.
+    Otherwise,
+    /// A round of a loop, counted from 0.
+    Round(i64),
+}
+
+impl Part {
+    /// The body of a node; none if it has no such body.
+    pub fn body_of(self, node: &Node) -> Option<&Graph> {
+        let index = usize::from(self == Part::Otherwise);
+        node.bodies().into_iter().nth(index)
+    }
+}
+
+/// Is told of every node of a run, in execution order: nodes of bodies before the region that they belong to.
+pub type Watch<'w> = dyn FnMut(&Event) -> Result<()> + 'w;
+
+/// Runs a graph on inputs of the types that its signature says.
+pub fn run(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    run_watched(graph, weights, inputs, &mut |_| Ok(()))
+}
+
+/// Runs a graph and tells `watch` of every node.
 pub fn run_watched(
     graph: &Graph,
     weights: &Weights,
     inputs: &[Tensor],
-    watch: &mut dyn FnMut(&Node, &[Tensor]) -> Result<()>,
+    watch: &mut Watch,
 ) -> Result<Vec<Tensor>> {
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
     let bindings = graph.bind(&shapes)?;
     graph.check_dtypes(inputs)?;
-    run_bound(graph, weights, bindings, inputs, watch)
+    run_bound(graph, weights, bindings, inputs, None, watch)
+}
+
+/// Sizes of the symbols of a body, which has sizes of its own: those that its inputs tell.
+pub fn body_sizes(body: &Graph, inputs: &[Tensor]) -> Bindings {
+    symbols::solve(body.inputs.iter().zip(inputs).flat_map(|(id, tensor)| {
+        let sizes = tensor.shape().iter().copied();
+        body.ty(*id).shape.iter().zip(sizes)
+    }))
 }
 
 /// Runs a graph for known sizes of its symbols.
@@ -37,7 +97,8 @@ fn run_bound(
     weights: &Weights,
     bindings: Bindings,
     inputs: &[Tensor],
-    watch: &mut dyn FnMut(&Node, &[Tensor]) -> Result<()>,
+    within: Option<&Within>,
+    watch: &mut Watch,
 ) -> Result<Vec<Tensor>> {
     let mut run = Run {
         graph,
@@ -45,15 +106,21 @@ fn run_bound(
         bindings,
         values: HashMap::new(),
         left: graph.uses(),
+        within,
     };
     for (id, tensor) in graph.inputs.iter().zip(inputs) {
         run.values.insert(*id, tensor.clone());
     }
     for node in &graph.nodes {
         let results = run
-            .node(node)
+            .node(node, watch)
             .map_err(|error| error.at_place(&node.place))?;
-        watch(node, &results)?;
+        watch(&Event {
+            graph,
+            node,
+            results: &results,
+            within,
+        })?;
         run.values.extend(node.results.iter().copied().zip(results));
         run.release(node);
     }
@@ -103,6 +170,7 @@ struct Run<'a> {
     values: HashMap<ValueId, Tensor>,
     /// Reads that are still to come; a value without any is dropped.
     left: Vec<usize>,
+    within: Option<&'a Within<'a>>,
 }
 
 impl Run<'_> {
@@ -121,11 +189,11 @@ impl Run<'_> {
         }
     }
 
-    fn node(&self, node: &Node) -> Result<Vec<Tensor>> {
+    fn node(&self, node: &Node, watch: &mut Watch) -> Result<Vec<Tensor>> {
         match &node.op {
             Op::Primitive(primitive) => self.primitive(primitive, node),
             Op::Call(name) => self.call(name, node),
-            Op::Region(region) => self.region(region, node),
+            Op::Region(region) => self.region(region, node, watch),
         }
     }
 
@@ -178,48 +246,46 @@ impl Run<'_> {
         call(aten::operator(name)?, &arguments, &tensors, &self.bindings)
     }
 
-    fn region(&self, region: &Region, node: &Node) -> Result<Vec<Tensor>> {
+    fn region(&self, region: &Region, node: &Node, watch: &mut Watch) -> Result<Vec<Tensor>> {
         let arguments: Vec<Tensor> = node
             .arguments
             .iter()
             .map(|argument| self.operand(argument, None))
             .collect::<Result<_>>()?;
-        let truth = |tensor: &Tensor| tensor.to_i64().first().is_some_and(|value| *value != 0);
+        let mut run = |part: Part, body: &Graph, inputs: &[Tensor]| {
+            let within = Within {
+                outer: self.within,
+                graph: self.graph,
+                region: node,
+                part,
+                inputs,
+            };
+            let sizes = body_sizes(body, inputs);
+            run_bound(body, self.weights, sizes, inputs, Some(&within), watch)
+        };
         match (region, arguments.as_slice()) {
-            (Region::Call { body }, inputs) => self.body(body, inputs),
-            (Region::If { then, otherwise }, [condition, inputs @ ..]) => {
-                self.body(if truth(condition) { then } else { otherwise }, inputs)
-            }
+            (Region::Call { body }, inputs) => run(Part::Body, body, inputs),
+            (Region::If { then, otherwise }, [condition, inputs @ ..]) => match truth(condition) {
+                true => run(Part::Then, then, inputs),
+                false => run(Part::Otherwise, otherwise, inputs),
+            },
             (Region::Loop { body, carried }, [trips, condition, inputs @ ..]) => {
-                let (mut state, constants) = (inputs[..*carried].to_vec(), &inputs[*carried..]);
-                let (mut again, trips) = (
-                    truth(condition),
-                    trips.to_i64().first().copied().unwrap_or(0),
-                );
+                let trips = trips.to_i64().first().copied().unwrap_or(0);
+                let (state, constants) = inputs.split_at(*carried);
+                let (mut state, mut again) = (state.to_vec(), truth(condition));
                 for trip in 0..trips {
                     if !again {
                         break;
                     }
                     let count = Tensor::from_vec(Vec::new(), vec![trip])?;
                     let inputs: Vec<Tensor> = [&[count], state.as_slice(), constants].concat();
-                    let mut results = self.body(body, &inputs)?;
-                    again = truth(&results.remove(0));
-                    state = results;
+                    state = run(Part::Round(trip), body, &inputs)?;
+                    again = truth(&state.remove(0));
                 }
                 Ok(state)
             }
             _ => Err(Error::internal("a region has too few arguments")),
         }
-    }
-
-    /// The body of a region has sizes of its own, which its inputs tell.
-    fn body(&self, body: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let shapes = body.inputs.iter().zip(inputs).flat_map(|(id, tensor)| {
-            let sizes = tensor.shape().iter().copied();
-            body.ty(*id).shape.iter().zip(sizes)
-        });
-        let bindings = symbols::solve(shapes);
-        run_bound(body, self.weights, bindings, inputs, &mut |_, _| Ok(()))
     }
 
     fn release(&mut self, node: &Node) {
@@ -232,6 +298,10 @@ impl Run<'_> {
             }
         }
     }
+}
+
+fn truth(tensor: &Tensor) -> bool {
+    tensor.to_i64().first().is_some_and(|value| *value != 0)
 }
 
 fn scalar_tensor(number: Scalar, dtype: Option<DType>) -> Result<Tensor> {

@@ -526,10 +526,10 @@ fn a_pass_that_changes_a_value_is_named() {
     );
     let (name, divergence) = found.unwrap().unwrap();
     assert_eq!(
-        (name, &*divergence.value, &*divergence.op),
+        (name, &*divergence.site.value, &*divergence.site.op),
         ("wrong", "b", "add")
     );
-    assert_eq!(divergence.place.to_string(), "model.py:5");
+    assert_eq!(divergence.site.place.to_string(), "model.py:5");
     let found = first_wrong_pass(&graph, &Default::default(), &[x], PIPELINE, exact);
     assert!(found.unwrap().is_none());
 }

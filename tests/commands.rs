@@ -154,8 +154,11 @@ fn verify_names_the_first_value_that_a_device_computes_otherwise() {
     let (code, text, _) = onionskin(&exact);
     let json: Json = serde_json::from_str(&text).unwrap();
     assert_eq!(code, 1, "{text}");
-    let culprit = json["runs"][0]["culprit"].as_str().unwrap();
-    assert!(culprit.contains("first value that differs"), "{culprit}");
+    let culprit = &json["runs"][0]["culprit"];
+    let text = culprit["text"].as_str().unwrap();
+    assert!(text.contains("first value that differs"), "{culprit}");
+    let value = culprit["first_divergence"]["value"].as_str().unwrap();
+    assert!(text.contains(value), "{culprit}");
 }
 
 #[test]

@@ -13,6 +13,8 @@ mod samples;
 
 #[path = "trace/basics.rs"]
 mod basics;
+#[path = "trace/bisect.rs"]
+mod bisect;
 #[path = "trace/checks.rs"]
 mod checks;
 #[path = "trace/code.rs"]

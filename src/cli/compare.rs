@@ -105,11 +105,7 @@ impl Compare {
             ));
         }
         if let Some(culprit) = culprit {
-            output::line(&format!(
-                "first to differ from the oracle: {} = {} @ {}",
-                culprit.value, culprit.op, culprit.place
-            ));
-            output::line(&format!("  {}", culprit.difference));
+            output::line(&format!("against the oracle, {culprit}"));
         }
     }
 }
@@ -128,8 +124,6 @@ fn json(
     culprit: Option<&Divergence>,
 ) -> serde_json::Value {
     let outputs: Vec<_> = differences.iter().map(Difference::to_json).collect();
-    let culprit = culprit.map(|culprit| {
-        serde_json::json!({"value": culprit.value, "op": culprit.op, "place": culprit.place.to_string(), "difference": culprit.difference.to_string()})
-    });
+    let culprit = culprit.map(Divergence::to_json);
     serde_json::json!({"device": device.to_string(), "outputs": outputs, "first_divergence": culprit})
 }

@@ -9,7 +9,7 @@ use super::inputs::Sets;
 use super::{Outcome, output};
 use crate::compare::{Difference, Tolerance};
 use crate::error::Result;
-use crate::model::{Verification, verify};
+use crate::model::{Culprit, Verification, verify};
 use crate::{Device, Model};
 
 /// Verify a compiled model: every entry graph and all sets of inputs on a device, against the graph as imported and against
@@ -98,6 +98,6 @@ fn json(verification: &Verification) -> serde_json::Value {
         "passed": verification.passed(),
         "against_calls": calls,
         "against_oracle": oracle,
-        "culprit": verification.culprit.as_ref().map(ToString::to_string),
+        "culprit": verification.culprit.as_ref().map(Culprit::to_json),
     })
 }

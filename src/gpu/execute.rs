@@ -167,6 +167,12 @@ impl Run {
         self.decode_outputs()
     }
 
+    /// True if the plan has a slot of this name; values that were fused into kernels have none.
+    pub fn has_slot(&self, name: &str) -> bool {
+        let mut slots = self.program.inner.plan.slots.iter();
+        slots.any(|slot| slot.name == name)
+    }
+
     /// Reads the slot of a name back, of whatever kind. A value between kernels can only be read if the program keeps
     /// everything.
     pub fn slot(&self, name: &str) -> Result<Tensor> {

@@ -159,7 +159,7 @@ impl DeviceCheck<'_> {
         } = self.reference;
         match first_divergence(self.model, device, &self.graph.name, set, *tolerance) {
             Ok(Some(found)) => {
-                let finding = finding.at(&found.place).value(&found.value);
+                let finding = finding.at(&found.site.place).value(&found.site.value);
                 finding.details([found.to_string()])
             }
             Ok(None) => finding.details(["every value of the device agrees with the oracle's"]),

@@ -1,14 +1,16 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::compare::{Difference, Tolerance, compare, compare_tensors};
+use serde_json::{Value as Json, json};
+
+use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, Result};
-use crate::interp;
-use crate::ir::{Graph, Module, Weights};
+use crate::interp::{self, Event, Part};
+use crate::ir::{Graph, Module, ValueId, Weights};
 use crate::item::Item;
 use crate::pass::{self, Pass};
 use crate::tensor::Tensor;
-use crate::trace::check::{Divergence, evaluate, example, inputs, scaled};
+use crate::trace::check::{Divergence, Site, evaluate, example, inputs};
 
 use super::{CompileOptions, Device, Model, first_divergence};
 
@@ -41,6 +43,17 @@ impl Verification {
     pub fn passed(&self) -> bool {
         let mut all = self.against_calls.iter().chain(&self.against_oracle);
         all.all(Difference::passed)
+    }
+}
+
+impl Culprit {
+    /// As a JSON object: that of the value, and the pass if one is to blame.
+    pub fn to_json(&self) -> Json {
+        let (pass, found) = match self {
+            Culprit::Device(found) => (None, found),
+            Culprit::Pass(name, found) => (Some(name), found),
+        };
+        json!({"pass": pass, "first_divergence": found.to_json(), "text": self.to_string()})
     }
 }
 
@@ -158,7 +171,8 @@ impl Verifier<'_> {
     }
 }
 
-/// Runs passes one by one and finds the first after which a value of a name is another. Values keep their names.
+/// Runs passes one by one and finds the first after which a value of a name is another, in bodies of regions too. Values
+/// keep their names.
 ///
 /// # Errors
 /// A pass or a run fails.
@@ -173,45 +187,40 @@ pub fn first_wrong_pass<'a>(
     let mut expected = values(&graph, weights, inputs)?;
     for pass in passes {
         graph = (pass.run)(&graph)?;
-        let got = values(&graph, weights, inputs)?;
-        let known: HashMap<&str, &Tensor> = expected
-            .iter()
-            .map(|one| (&*one.name, &one.tensor))
-            .collect();
-        let differs = |one: &Named| {
-            let expected = known.get(&*one.name)?;
-            let allowed = scaled(tolerance, expected);
-            let difference = compare_tensors(&one.name, &one.tensor, expected, allowed);
-            let node = graph.nodes.get(one.node).filter(|_| !difference.passed())?;
-            Some((pass.name, Divergence::new(&one.name, node, difference)))
-        };
-        if let Some(found) = got.iter().find_map(differs) {
-            return Ok(Some(found));
+        let (mut got, mut found) = (Values::new(), None);
+        interp::run_watched(&graph, weights, inputs, &mut |event| {
+            for (site, tensor) in results(event) {
+                let key = site.key();
+                if let Some(expected) = expected.get(&key).filter(|_| found.is_none()) {
+                    found = Divergence::between(site, &tensor, expected, tolerance);
+                }
+                got.insert(key, tensor);
+            }
+            Ok(())
+        })?;
+        if let Some(found) = found {
+            return Ok(Some((pass.name, found)));
         }
         expected = got;
     }
     Ok(None)
 }
 
-/// A result of a node.
-struct Named {
-    node: usize,
-    name: String,
-    tensor: Tensor,
-}
+/// Results of nodes by [`Site::key`].
+type Values = HashMap<(String, Vec<Part>), Tensor>;
 
-/// All results of a run, in order.
-fn values(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Vec<Named>> {
-    let (mut values, mut nodes) = (Vec::new(), 0..);
-    interp::run_watched(graph, weights, inputs, &mut |node, results| {
-        let index = nodes.next().unwrap_or_default();
-        let named = node.results.iter().zip(results).map(|(id, tensor)| Named {
-            node: index,
-            name: graph.value(*id).name.clone(),
-            tensor: tensor.clone(),
-        });
-        values.extend(named);
+fn values(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Values> {
+    let mut values = Values::new();
+    interp::run_watched(graph, weights, inputs, &mut |event| {
+        let found = results(event).into_iter();
+        values.extend(found.map(|(site, tensor)| (site.key(), tensor)));
         Ok(())
     })?;
     Ok(values)
+}
+
+fn results(event: &Event) -> Vec<(Site, Tensor)> {
+    let results = event.node.results.iter().zip(event.results);
+    let sited = |(id, tensor): (&ValueId, &Tensor)| (Site::of(event, *id), tensor.clone());
+    results.map(sited).collect()
 }

@@ -2,47 +2,94 @@
 
 use std::fmt;
 
-use super::canonical::first_result;
+use serde_json::{Value as Json, json};
+
+use super::site::{Passage, Site};
 use crate::compare::{Difference, Tolerance, compare_tensors};
-use crate::error::{Place, Result};
-use crate::interp;
-use crate::ir::{Graph, Node, Weights};
+use crate::error::Result;
+use crate::interp::{self, Event, Within};
+use crate::ir::{Graph, Weights};
 use crate::pass::inline;
 use crate::tensor::Tensor;
 
 /// The first value on which two runs disagree.
 #[derive(Clone, Debug)]
 pub struct Divergence {
-    /// Name of the value in the graph that ran.
-    pub value: String,
-    /// The operation that made it.
-    pub op: String,
-    /// Where it stands in the user's model.
-    pub place: Place,
+    /// The value in the graph that ran.
+    pub site: Site,
     /// How far off it is.
     pub difference: Difference,
+    /// What else is to be said of it, if anything.
+    pub note: String,
 }
 
 impl Divergence {
-    /// The result `value` of a node, off by this much.
-    pub fn new(value: &str, node: &Node, difference: Difference) -> Divergence {
+    /// A value that is off by this much.
+    pub fn new(site: Site, difference: Difference) -> Divergence {
         Divergence {
-            value: value.to_string(),
-            op: node.op.name().to_string(),
-            place: node.place.clone(),
+            site,
             difference,
+            note: String::new(),
         }
+    }
+
+    /// A value that differs from what is expected; none if it does not.
+    pub fn between(
+        site: Site,
+        got: &Tensor,
+        expected: &Tensor,
+        tolerance: Tolerance,
+    ) -> Option<Divergence> {
+        let allowed = scaled(tolerance, expected);
+        let difference = compare_tensors(&site.value, got, expected, allowed);
+        (!difference.passed()).then(|| Divergence::new(site, difference))
+    }
+
+    /// A value in the body of a region, seen from the graph around it.
+    #[must_use]
+    pub fn through(mut self, within: &Within) -> Divergence {
+        self.site = self.site.through(Some(within));
+        self.difference.path.clone_from(&self.site.value);
+        self
+    }
+
+    /// With something else to say of it.
+    #[must_use]
+    pub fn noted(mut self, note: &str) -> Divergence {
+        self.note = note.to_string();
+        self
+    }
+
+    /// As a JSON object.
+    pub fn to_json(&self) -> Json {
+        let Site {
+            value,
+            op,
+            place,
+            within,
+        } = &self.site;
+        json!({
+            "value": value,
+            "op": op,
+            "place": place.to_string(),
+            "within": within.iter().map(Passage::to_string).collect::<Vec<_>>(),
+            "difference": self.difference.to_string(),
+            "note": self.note,
+        })
     }
 }
 
 impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
+        write!(
             f,
-            "first value that differs: {} = {}  @ {}",
-            self.value, self.op, self.place
+            "first value that differs: {}\n  {}",
+            self.site, self.difference
         )?;
-        write!(f, "  {}", self.difference)
+        match self.note.as_str() {
+            "" => Ok(()),
+            note => write!(f, "\n  {note}"),
+        }
     }
 }
 
@@ -55,8 +102,15 @@ pub struct Program<'a> {
     pub weights: &'a Weights,
 }
 
-/// Runs two traces of one function on the same inputs and finds the first node whose value differs. Nodes are compared in
-/// order until the graphs do different things; that is then where they diverge, if no value differs before.
+/// A node that has run.
+struct Ran {
+    site: Site,
+    results: Vec<Tensor>,
+}
+
+/// Runs two traces of one function on the same inputs and finds the first node whose value differs, in bodies of regions
+/// too. Nodes are compared in the order in which they run until the graphs do different things; that is then where they
+/// diverge, if no value differs before.
 ///
 /// # Errors
 /// A graph does not run on the inputs.
@@ -68,56 +122,51 @@ pub fn first_difference(
 ) -> Result<Option<Divergence>> {
     let (ours, theirs) = (inline(got.graph)?, inline(expected.graph)?);
     let mut wanted = Vec::new();
-    interp::run_watched(&theirs, expected.weights, inputs, &mut |node, results| {
-        wanted.push((node.clone(), results.to_vec()));
+    interp::run_watched(&theirs, expected.weights, inputs, &mut |event| {
+        wanted.push(Ran {
+            site: Site::of_node(event),
+            results: event.results.to_vec(),
+        });
         Ok(())
     })?;
     let mut wanted = wanted.into_iter();
     let mut found = None;
-    interp::run_watched(&ours, got.weights, inputs, &mut |node, results| {
+    interp::run_watched(&ours, got.weights, inputs, &mut |event| {
         if found.is_none() {
-            found = compare_node(&ours, node, results, wanted.next(), tolerance);
+            found = compare_node(event, wanted.next(), tolerance);
         }
         Ok(())
     })?;
     let more = wanted.next().filter(|_| found.is_none());
     Ok(found.or_else(|| {
-        let (node, _) = more?;
-        let name = first_result(&theirs, &node)?;
-        let missing = Difference::incomparable(&name, "is in the other trace only".into());
-        Some(Divergence::new(&name, &node, missing))
+        let site = more?.site;
+        let missing = Difference::incomparable(&site.value, "is in the other trace only".into());
+        Some(Divergence::new(site, missing))
     }))
 }
 
-fn compare_node(
-    graph: &Graph,
-    node: &Node,
-    results: &[Tensor],
-    wanted: Option<(Node, Vec<Tensor>)>,
-    tolerance: Tolerance,
-) -> Option<Divergence> {
+fn compare_node(event: &Event, wanted: Option<Ran>, tolerance: Tolerance) -> Option<Divergence> {
     let other = |what: &str| {
-        let name = first_result(graph, node).unwrap_or_default();
+        let site = Site::of_node(event);
         let why = format!("the other trace has {what} here");
-        Divergence::new(&name, node, Difference::incomparable(&name, why))
+        let difference = Difference::incomparable(&site.value, why);
+        Divergence::new(site, difference)
     };
-    let Some((theirs, expected)) = wanted else {
+    let Some(wanted) = wanted else {
         return Some(other("no further operator"));
     };
-    if theirs.op.name() != node.op.name() {
-        return Some(other(theirs.op.name()));
+    if wanted.site.op != event.node.op.name() {
+        return Some(other(&wanted.site.op));
     }
-    let pairs = results.iter().zip(&expected).zip(&node.results);
-    let mut differences = pairs.map(|((got, expected), id)| {
-        let name = &graph.value(*id).name;
-        let allowed = scaled(tolerance, expected);
-        Divergence::new(name, node, compare_tensors(name, got, expected, allowed))
+    let results = event.node.results.iter().zip(event.results);
+    let mut differences = results.zip(&wanted.results).map(|((id, got), expected)| {
+        Divergence::between(Site::of(event, *id), got, expected, tolerance)
     });
-    differences.find(|found| !found.difference.passed())
+    differences.find_map(|found| found)
 }
 
 /// Inner values are held to the relative tolerance of their largest element, since small ones are differences of large.
-pub fn scaled(tolerance: Tolerance, expected: &Tensor) -> Tolerance {
+fn scaled(tolerance: Tolerance, expected: &Tensor) -> Tolerance {
     let finite = expected
         .to_f64()
         .into_iter()

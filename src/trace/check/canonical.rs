@@ -26,7 +26,7 @@ pub struct Step {
     pub op: String,
     /// Where in the user's model.
     pub place: Place,
-    /// Name of the node's first result.
+    /// Name of the node's first result, behind those of the regions that it stands in.
     pub value: Option<String>,
     /// How many graphs it is nested in.
     pub depth: usize,
@@ -35,11 +35,12 @@ pub struct Step {
 /// The steps of a graph in order, those of nested graphs included.
 pub fn steps(graph: &Graph, shapes: Shapes) -> Vec<Step> {
     let mut steps = Vec::new();
-    walk(graph, shapes, 0, &mut steps);
+    walk(graph, shapes, &[], &mut steps);
     steps
 }
 
-fn walk(graph: &Graph, shapes: Shapes, depth: usize, steps: &mut Vec<Step>) {
+fn walk(graph: &Graph, shapes: Shapes, regions: &[String], steps: &mut Vec<Step>) {
+    let depth = regions.len();
     let numbered = renamed(graph, shapes, |index| format!("v{index}"));
     let nameless = renamed(graph, shapes, |_| "_".into());
     steps.push(signature(graph, &numbered, depth));
@@ -51,11 +52,12 @@ fn walk(graph: &Graph, shapes: Shapes, depth: usize, steps: &mut Vec<Step>) {
             text: graph.node_text(&bare),
             op: node.op.name().to_string(),
             place: node.place.clone(),
-            value: first_result(graph, node),
+            value: path(regions, graph, node),
             depth,
         });
+        let inner = inside(regions, graph, node);
         for body in node.bodies() {
-            walk(body, shapes, depth + 1, steps);
+            walk(body, shapes, &inner, steps);
         }
     }
     steps.push(result(graph, &numbered, depth));
@@ -77,6 +79,17 @@ pub fn line(graph: &Graph, node: &Node) -> String {
 pub fn first_result(graph: &Graph, node: &Node) -> Option<String> {
     let first = node.results.first()?;
     Some(graph.value(*first).name.clone())
+}
+
+/// The name of a node's first result behind those of the regions that it stands in: `steps/x`.
+pub fn path(regions: &[String], graph: &Graph, node: &Node) -> Option<String> {
+    let name = first_result(graph, node)?;
+    Some([regions, &[name]].concat().join("/"))
+}
+
+/// The regions that the bodies of a node stand in.
+pub fn inside(regions: &[String], graph: &Graph, node: &Node) -> Vec<String> {
+    [regions, &[first_result(graph, node).unwrap_or_default()]].concat()
 }
 
 /// The graph with other names for inputs and results, numbered in order of their definition. Weights keep theirs.
@@ -163,5 +176,24 @@ pub fn each_graph<'a>(graph: &'a Graph, visit: &mut dyn FnMut(&'a Graph)) {
     visit(graph);
     for body in graph.nodes.iter().flat_map(Node::bodies) {
         each_graph(body, visit);
+    }
+}
+
+/// Calls a function for every node, with its graph and its [`path`]: those of nested graphs follow the node that holds them.
+pub fn each_node<'a>(graph: &'a Graph, visit: &mut dyn FnMut(&'a Graph, &'a Node, Option<String>)) {
+    nodes_inside(&[], graph, visit);
+}
+
+fn nodes_inside<'a>(
+    regions: &[String],
+    graph: &'a Graph,
+    visit: &mut dyn FnMut(&'a Graph, &'a Node, Option<String>),
+) {
+    for node in &graph.nodes {
+        visit(graph, node, path(regions, graph, node));
+        let inner = inside(regions, graph, node);
+        for body in node.bodies() {
+            nodes_inside(&inner, body, visit);
+        }
     }
 }

@@ -248,7 +248,7 @@ impl Checker<'_> {
         });
         match divergence {
             Ok(Some(found)) => {
-                let finding = finding.at(&found.place).value(&found.value);
+                let finding = finding.at(&found.site.place).value(&found.site.value);
                 finding.details([found.to_string()])
             }
             Ok(None) => {
@@ -291,11 +291,8 @@ impl Checker<'_> {
     pub(super) fn graph_finding(&self, id: Id, other: &Graph) -> Option<Finding> {
         let found = diff(self.graph, other)?;
         let finding = Finding::new(id, found.title()).at(&found.place());
-        let finding = match found.left.as_ref().and_then(|step| step.value.clone()) {
-            Some(value) => finding.value(value),
-            None => finding,
-        };
-        Some(finding.details([found.to_string()]))
+        let value = found.left.as_ref().and_then(|step| step.value.clone());
+        Some(finding.about(value).details([found.to_string()]))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tensors that are constants of a graph, compared between two traces.
 
-use super::canonical::{each_graph, first_result, line};
+use super::canonical::{each_node, line};
 use super::{Finding, Id};
 use crate::compare::{Difference, Tolerance, compare_tensors};
 use crate::ir::{Definition, Graph, Module, Node};
@@ -15,15 +15,14 @@ pub fn differing(
 ) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut seen = Vec::new();
-    each_graph(graph, &mut |graph| {
-        for node in &graph.nodes {
-            for name in weights_of(graph, node) {
-                if seen.contains(&name) {
-                    continue;
-                }
-                seen.push(name);
-                found.extend(finding(graph, node, name, [first, second], tolerance));
+    each_node(graph, &mut |graph, node, value| {
+        for name in weights_of(graph, node) {
+            if seen.contains(&name) {
+                continue;
             }
+            seen.push(name);
+            let finding = finding(graph, node, name, [first, second], tolerance);
+            found.extend(finding.map(|finding| finding.about(value.clone())));
         }
     });
     found
@@ -57,9 +56,5 @@ fn finding(
         Id::ConstantsDiffer,
         format!("constant {name}, read by {}", node.op.name()),
     );
-    let finding = finding.at(&node.place).details([why, line(graph, node)]);
-    Some(match first_result(graph, node) {
-        Some(value) => finding.value(value),
-        None => finding,
-    })
+    Some(finding.at(&node.place).details([why, line(graph, node)]))
 }

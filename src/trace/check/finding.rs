@@ -20,7 +20,7 @@ pub struct Finding {
     /// Where in the user's model.
     #[serde(skip_serializing_if = "Place::is_unknown")]
     pub place: Place,
-    /// Name of the value in the graph that it is about.
+    /// Name of the value in the graph that it is about, behind those of the regions that it stands in: `steps/x`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// Further lines: figures, differences, other places.
@@ -50,8 +50,14 @@ impl Finding {
 
     /// Names the value that it is about.
     #[must_use]
-    pub fn value(mut self, name: impl Into<String>) -> Finding {
-        self.value = Some(name.into());
+    pub fn value(self, name: impl Into<String>) -> Finding {
+        self.about(Some(name.into()))
+    }
+
+    /// Names the value that it is about, if it is about one.
+    #[must_use]
+    pub fn about(mut self, value: Option<String>) -> Finding {
+        self.value = value;
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::canonical::{each_graph, first_result, line};
+use super::canonical::{each_node, line};
 use super::finding::grouped;
 use super::{Finding, Id};
 use crate::aten::{self, ArgumentType};
@@ -44,16 +44,14 @@ struct InputSize {
 pub fn size_literals(graph: &Graph, module: &Module) -> Vec<Finding> {
     let sizes = input_sizes(graph, module);
     let mut found = Vec::new();
-    each_graph(graph, &mut |graph| {
-        for node in &graph.nodes {
-            let numbers = literals(node);
-            let is = |size: &&InputSize| {
-                let mut numbers = numbers.iter();
-                numbers
-                    .any(|(number, is_free)| *number == size.value && (*is_free || size.is_fixed))
-            };
-            found.extend(sizes.iter().find(is).map(|size| finding(graph, node, size)));
-        }
+    each_node(graph, &mut |graph, node, value| {
+        let numbers = literals(node);
+        let is = |size: &&InputSize| {
+            let mut numbers = numbers.iter();
+            numbers.any(|(number, is_free)| *number == size.value && (*is_free || size.is_fixed))
+        };
+        let size = sizes.iter().find(is);
+        found.extend(size.map(|size| finding(graph, node, size).about(value)));
     });
     if let Some(tree) = &graph.output_tree {
         found.extend(constant_outputs(tree).into_iter().filter_map(|number| {
@@ -71,11 +69,7 @@ pub fn size_literals(graph: &Graph, module: &Module) -> Vec<Finding> {
 fn finding(graph: &Graph, node: &Node, size: &InputSize) -> Finding {
     let message = format!("{} in {} is {}", size.value, node.op.name(), size.text);
     let finding = Finding::new(Id::SizeLiteral, message).at(&node.place);
-    let finding = finding.details([line(graph, node)]);
-    match first_result(graph, node) {
-        Some(value) => finding.value(value),
-        None => finding,
-    }
+    finding.details([line(graph, node)])
 }
 
 /// Sizes of inputs, and products of the first few, that no weight has.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::canonical::{first_result, line};
+use super::canonical::{inside, line, path};
 use super::{Finding, Report, Severity};
 use crate::ir::{Graph, Node};
 
@@ -88,11 +88,12 @@ fn findings_section(findings: &[&Finding]) -> String {
 
 fn graph_section(graph: &Graph, findings: &[&Finding]) -> String {
     let mut text = String::from("<h2>Graph</h2>\n<table class=\"graph\">\n");
-    rows(graph, findings, 0, &mut text);
+    rows(graph, findings, &[], &mut text);
     text + "</table>\n"
 }
 
-fn rows(graph: &Graph, findings: &[&Finding], depth: usize, text: &mut String) {
+fn rows(graph: &Graph, findings: &[&Finding], regions: &[String], text: &mut String) {
+    let depth = regions.len();
     let inputs: Vec<String> = graph
         .inputs
         .iter()
@@ -110,18 +111,17 @@ fn rows(graph: &Graph, findings: &[&Finding], depth: usize, text: &mut String) {
         "",
     );
     for node in &graph.nodes {
-        let value = first_result(graph, node).unwrap_or_default();
+        let value = path(regions, graph, node).unwrap_or_default();
         let (class, marks) = marks(node, &value, findings);
         let place = if node.place.is_unknown() {
             String::new()
         } else {
             node.place.to_string()
         };
-        // Names repeat in nested graphs; links lead to the outermost.
-        let anchor = if depth == 0 { value.as_str() } else { "" };
-        *text += &row(&line(graph, node), &place, depth, class, &marks, anchor);
+        *text += &row(&line(graph, node), &place, depth, class, &marks, &value);
+        let inner = inside(regions, graph, node);
         for body in node.bodies() {
-            rows(body, findings, depth + 1, text);
+            rows(body, findings, &inner, text);
         }
     }
     let outputs: Vec<&str> = graph
@@ -155,7 +155,8 @@ fn row(line: &str, place: &str, depth: usize, class: &str, marks: &str, anchor: 
 /// The worst severity of the findings about a node, and links to them: those that name its value, else those of its line.
 fn marks(node: &Node, value: &str, findings: &[&Finding]) -> (&'static str, String) {
     let about = |finding: &Finding| match &finding.value {
-        Some(name) => name == value,
+        // Two branches may have values of one name, at different lines.
+        Some(name) => name == value && is_at(finding, node),
         None => finding.place.location.is_some() && finding.place.location == node.place.location,
     };
     let found: Vec<(usize, &&Finding)> = findings
@@ -174,6 +175,10 @@ fn marks(node: &Node, value: &str, findings: &[&Finding]) -> (&'static str, Stri
         format!("<a href=\"#finding-{index}\">{}</a>", finding.id)
     };
     (class, found.iter().map(link).collect::<Vec<_>>().join(" "))
+}
+
+fn is_at(finding: &Finding, node: &Node) -> bool {
+    finding.place.location.is_none() || finding.place.location == node.place.location
 }
 
 fn escaped(text: &str) -> String {

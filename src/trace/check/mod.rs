@@ -41,10 +41,11 @@ mod others;
 mod perturb;
 mod random;
 mod report;
+mod site;
 mod values;
 
 pub use archive::inspect_archive;
-pub use bisect::{Divergence, Program, first_difference, scaled};
+pub use bisect::{Divergence, Program, first_difference};
 pub use canonical::{Shapes, Step, each_graph, steps};
 pub use catalog::{Entry, Id, Severity, entries, explain};
 pub use checker::{CheckOptions, check_trace, inspect};
@@ -55,6 +56,7 @@ pub use numerics::{Tolerances, differences};
 pub use perturb::{Change, Perturbation, example, perturb};
 pub use random::draws_random_numbers;
 pub use report::{Outcome, Report, Run};
+pub use site::{Passage, Site};
 
 use crate::error::Result;
 use crate::ir::Module;

@@ -1,6 +1,6 @@
 //! Operators that draw random numbers.
 
-use super::canonical::{each_graph, first_result};
+use super::canonical::each_node;
 use super::{Finding, Id};
 use crate::aten::{self, Operator};
 use crate::ir::{Graph, Node, Op};
@@ -51,10 +51,9 @@ fn draws(node: &Node) -> bool {
 /// A finding for every node that draws random numbers, those of nested graphs included.
 pub fn random_nodes(graph: &Graph) -> Vec<Finding> {
     let mut found = Vec::new();
-    each_graph(graph, &mut |graph| {
-        for node in graph.nodes.iter().filter(|node| draws(node)) {
-            let value = first_result(graph, node).unwrap_or_default();
-            found.push(finding(node.op.name()).at(&node.place).value(value));
+    each_node(graph, &mut |_, node, value| {
+        if draws(node) {
+            found.push(finding(node.op.name()).at(&node.place).about(value));
         }
     });
     summarise(found)

@@ -1,0 +1,185 @@
+//! The first value that differs is found inside of branches and loops too.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use onionskin::compare::Tolerance;
+use onionskin::dim::Dim;
+use onionskin::error::Result;
+use onionskin::gpu::Reach;
+use onionskin::interp::Part;
+use onionskin::ir::Graph;
+use onionskin::item::Item;
+use onionskin::model::{Culprit, Reference, check, first_divergence, first_wrong_pass, verify};
+use onionskin::pass::Pass;
+use onionskin::tensor::Tensor as HostTensor;
+use onionskin::trace::check::{CheckOptions, Id};
+use onionskin::trace::{CustomOperator, Tensor, cond, trace, while_loop};
+use onionskin::{Device, Model};
+
+use super::samples;
+
+/// Where the operator is called.
+static LINE: AtomicU32 = AtomicU32::new(0);
+
+const TOLERANCE: Tolerance = Tolerance {
+    rtol: 1e-5,
+    atol: 1e-6,
+};
+
+/// Gives what it is given, but for a shader that adds 1 to what is larger than 7.
+const WRONG: &str = "
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let index = id.x;
+    if index >= x0_size(0u) { return; }
+    y0[index] = x0[index] + select(0.0, 1.0, x0[index] > 7.0);
+}
+";
+
+fn wrong_above_seven() -> CustomOperator {
+    let host = |operands: &[HostTensor]| Ok(operands[..1].to_vec());
+    let operator = CustomOperator::new("tests.same", |types| Ok(types[..1].to_vec()), host);
+    operator.with_shader(WRONG, |types| {
+        [
+            types[0].numel().ceil_div(&Dim::from(64)),
+            Dim::ONE,
+            Dim::ONE,
+        ]
+    })
+}
+
+/// Doubles up to a hundred; what is larger than 3 goes through the operator.
+fn doubling(operator: &CustomOperator, x: Tensor) -> Result<Tensor> {
+    while_loop(
+        x,
+        |x| x.sum().lt(100.0),
+        |x| {
+            let doubled = x * 2.0;
+            let large = doubled.sum().gt(3.0);
+            LINE.store(line!() + 1, Ordering::Relaxed);
+            let through = || operator.call(&[&doubled]).swap_remove(0);
+            cond(&large, through, || doubled.clone()).unwrap()
+        },
+    )
+}
+
+fn model() -> Model {
+    let operator = wrong_above_seven();
+    let traced = trace(Tensor::from_vec([1], vec![1f32]), |x| {
+        doubling(&operator, x)
+    })
+    .unwrap();
+    Model::from_module(traced.module)
+}
+
+fn one() -> Vec<Item> {
+    vec![HostTensor::from_vec([1], vec![1f32]).unwrap().into()]
+}
+
+/// The third round is the first that is wrong, 8 in place of 4, in the branch within it.
+#[test]
+fn a_device_is_wrong_in_a_branch_of_a_round() {
+    let Some(device) = samples::device(Reach::Whole).map(Device::from) else {
+        return;
+    };
+    let found = first_divergence(&model(), &device, "forward", &one(), TOLERANCE);
+    let found = found.unwrap().unwrap();
+    let parts: Vec<Part> = found.site.within.iter().map(|one| one.part).collect();
+    assert_eq!(parts, [Part::Round(2), Part::Then], "{found}");
+    assert_eq!(found.site.op, "custom");
+    let text = found.to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    let line = |number: u32| format!("  @ tests/trace/bisect.rs:{number}");
+    let first = LINE.load(Ordering::Relaxed);
+    let wanted = [
+        format!("first value that differs: loop/if/custom = custom{}", line(first)),
+        format!(
+            "  in the branch of a true condition of loop/if = if{}",
+            line(first + 1)
+        ),
+        format!("  in round 3 of loop = loop{}", line(first - 7)),
+        "  loop/if/custom: max abs 1.000e0, max rel 1.250e-1, 1.0e6 ulp, 1 of 1 wrong, worst at [0]: 9 instead of 8"
+            .to_string(),
+    ];
+    assert_eq!(lines, wanted);
+    let json = found.to_json();
+    assert_eq!(json["within"].as_array().unwrap().len(), 2, "{json}");
+
+    let verification = &verify(&model(), &device, &[one()], TOLERANCE).unwrap()[0];
+    let Some(Culprit::Device(found)) = &verification.culprit else {
+        panic!("{verification:?}");
+    };
+    assert_eq!(found.site.within.len(), 2);
+}
+
+/// The report names the value by the regions around it, with the line of the program, and so does its page.
+#[test]
+fn a_report_leads_into_regions() {
+    let Some(device) = samples::device(Reach::Whole).map(Device::from) else {
+        return;
+    };
+    let reference = Reference {
+        device: &device,
+        expected: None,
+        tolerance: TOLERANCE,
+    };
+    let options = CheckOptions {
+        inputs: vec![one()],
+        perturb: false,
+        ..CheckOptions::default()
+    };
+    let report = check(&model(), &options, &reference).unwrap();
+    let finding = report
+        .findings
+        .iter()
+        .find(|one| one.id == Id::DeviceDiffers);
+    let finding = finding.unwrap();
+    let value = finding.value.as_deref().unwrap();
+    assert_eq!(value.split('/').count(), 3, "{report}");
+    let page = report.to_html();
+    assert!(page.contains(&format!("<a href=\"#value-{value}\">{value}</a>")));
+    assert!(
+        page.contains(&format!("<tr id=\"value-{value}\" class=\"error\">")),
+        "{page}"
+    );
+    let json = report.to_json();
+    assert_eq!(json["findings"][0]["value"], value);
+}
+
+const LOOP: &str = "graph forward(x: f32[2], n: i64[]) -> f32[2] {
+  y: f32[2] = loop n, true, x, carried=1  @ model.py:3 {
+    graph body(i: i64[], p: f32[2]) -> (bool[], f32[2]) {
+      again = full true, dtype=bool, shape=[]
+      q = mul p, 2.0  @ model.py:4
+      r = minimum q, 7.0  @ model.py:5
+      return again, r
+    }
+  }
+  return y
+}";
+
+/// A pass that is wrong from the second round on.
+#[test]
+fn a_pass_is_wrong_in_a_round() {
+    let graph: Graph = LOOP.parse().unwrap();
+    let wrong = Pass {
+        name: "wrong",
+        run: |graph| {
+            graph
+                .to_string()
+                .replace("minimum q, 7.0", "minimum q, 3.0")
+                .parse()
+        },
+    };
+    let inputs = [
+        HostTensor::from_vec([2], vec![1f32, 0.5]).unwrap(),
+        HostTensor::from_vec([], vec![3i64]).unwrap(),
+    ];
+    let found = first_wrong_pass(&graph, &Default::default(), &inputs, [&wrong], TOLERANCE);
+    let (name, found) = found.unwrap().unwrap();
+    assert_eq!((name, &*found.site.value), ("wrong", "y/r"));
+    assert_eq!(found.site.within[0].part, Part::Round(1));
+    let wanted = "first value that differs: y/r = minimum  @ model.py:5\n  in round 2 of y = loop  @ model.py:3\n  \
+                  y/r: max abs 1.000e0, max rel 2.500e-1, 2.1e6 ulp, 1 of 2 wrong, worst at [0]: 3 instead of 4";
+    assert_eq!(found.to_string(), wanted);
+}
