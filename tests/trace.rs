@@ -11,6 +11,8 @@ mod random;
 mod sample_calls;
 mod samples;
 
+#[path = "trace/archives.rs"]
+mod archives;
 #[path = "trace/basics.rs"]
 mod basics;
 #[path = "trace/bisect.rs"]

@@ -238,7 +238,8 @@ pub enum Callee {
     Qualified(String),
     /// A method of a value: `(x).forward(…)`.
     Method(Expr, String),
-    /// A variable that holds a function, or a builtin: `int`, `float`, `bool`, `str`, `print`, `fork` …
+    /// A variable that holds a function, or a builtin: `int`, `float`, `bool`, `str`, `print`, `fork` …; or, as `^Foo`, a
+    /// function of Python, of which an archive has the name only.
     Name(String),
 }
 

@@ -24,7 +24,7 @@ pub enum TokenKind<'a> {
     Number(&'a str),
     /// A string, its escapes resolved.
     Str(String),
-    /// One of `()[]{},:.=-`.
+    /// One of `()[]{},:.=-^`.
     Punctuation(char),
     /// `->`.
     Arrow,
@@ -221,7 +221,7 @@ impl<'a> Lexer<'a, '_> {
         match byte {
             b'(' | b'[' | b'{' => self.brackets += 1,
             b')' | b']' | b'}' => self.brackets = self.brackets.saturating_sub(1),
-            b',' | b':' | b'.' | b'=' | b'-' => {}
+            b',' | b':' | b'.' | b'=' | b'-' | b'^' => {}
             _ => {
                 let message = format!("unexpected character {:?}", char::from(byte));
                 return self.error(self.position, message);

@@ -99,6 +99,10 @@ impl<'a> Parser<'a> {
                 self.position += 1;
                 self.negative(offset)?
             }
+            TokenKind::Punctuation('^') => {
+                self.position += 1;
+                self.function_of_python()?
+            }
             TokenKind::Punctuation('(') => return self.parenthesised(),
             TokenKind::Punctuation('[') => {
                 self.position += 1;
@@ -111,6 +115,13 @@ impl<'a> Parser<'a> {
             _ => return self.expected("an expression"),
         };
         Ok(Expr { offset, kind })
+    }
+
+    /// `^Foo(2)(x)`: what is no tensor comes first.
+    fn function_of_python(&mut self) -> Result<ExprKind> {
+        let name = self.name()?;
+        self.arguments()?;
+        self.call(Callee::Name(format!("^{name}")))
     }
 
     fn entry(&mut self) -> Result<(Expr, Expr)> {

@@ -59,6 +59,7 @@ impl Importer<'_> {
                 rest.positional.remove(0);
                 self.call_datum(&function, rest)
             }
+            _ if name.starts_with('^') => Err(function_of_python(name)),
             _ => {
                 let module = &frame.module;
                 Err(Error::source(format!(
@@ -122,6 +123,14 @@ impl Importer<'_> {
             Kind::Bool => Number::Bool(number.truth(symbols)?),
         }))
     }
+}
+
+/// What became of an `autograd.Function` in a trace.
+fn function_of_python(name: &str) -> Error {
+    let message = format!("{name} is a function of Python, which an archive does not hold");
+    Error::unsupported(message).help(
+        "call what its forward calls, or a function with @torch.jit.script, in place of `apply`, and trace again",
+    )
 }
 
 fn parsed(kind: Kind, text: &str) -> Result<Datum> {

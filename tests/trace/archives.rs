@@ -1,0 +1,219 @@
+//! What archives of PyTorch hold of the programs that were traced. Counterparts in `test/jit/test_tracer.py` by name; the
+//! archives are written by `tests/fixtures/make_traces.py`.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use onionskin::cases::{self, Case, CaseArchive};
+use onionskin::compare::compare;
+use onionskin::error::{Error, Kind};
+use onionskin::gpu::Reach;
+use onionskin::ir::{Graph, Module, Node};
+use onionskin::{CompileOptions, Device, Model};
+
+use super::samples;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+fn load(name: &str) -> Case {
+    let file = fixtures().join(format!("cases/traces/{name}.zip"));
+    cases::find(&file).unwrap()[0].load().unwrap()
+}
+
+fn bytes(case: &Case) -> Vec<u8> {
+    match &case.archive {
+        CaseArchive::Bytes(bytes) => bytes.to_vec(),
+        CaseArchive::Path(path) => std::fs::read(path).unwrap(),
+    }
+}
+
+/// The archive gives what the program gave, for all inputs, on the host and on a device. Returns its graph for the first.
+fn replayed(name: &str) -> Module {
+    let case = load(name);
+    let model = Model::from_bytes(bytes(&case)).unwrap();
+    let device = samples::device(Reach::Whole).map(Device::from);
+    for device in [Some(Device::Host), device].into_iter().flatten() {
+        let session = model
+            .clone()
+            .compile(&device, &CompileOptions::default())
+            .unwrap();
+        for set in &case.sets {
+            for call in &set.calls {
+                let got = session.call(&call.inputs).unwrap();
+                for difference in compare(&got, &call.output, set.tolerance) {
+                    assert!(difference.passed(), "{name}, {}: {difference}", set.label);
+                }
+            }
+        }
+    }
+    let first = &case.sets[0].calls[0].inputs;
+    model.import_method("forward", Some(first)).unwrap()
+}
+
+fn nodes<'a>(graph: &'a Graph, op: &str) -> Vec<&'a Node> {
+    let nodes = graph.nodes.iter();
+    nodes.filter(|node| node.op.name() == op).collect()
+}
+
+fn module_paths(graph: &Graph) -> Vec<&str> {
+    let nodes = graph.nodes.iter();
+    let mut paths: Vec<&str> = nodes.map(|node| node.place.module.as_str()).collect();
+    paths.dedup();
+    paths
+}
+
+/// The archive with some of its program's text exchanged.
+fn edited(name: &str, from: &str, to: &str) -> Vec<u8> {
+    let mut archive = zip::ZipArchive::new(std::io::Cursor::new(bytes(&load(name)))).unwrap();
+    let mut copy = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let mut found = false;
+    for index in 0..archive.len() {
+        let mut entry = archive.by_index(index).unwrap();
+        let mut data = Vec::new();
+        entry.read_to_end(&mut data).unwrap();
+        if entry.name().ends_with(".py") {
+            let text = String::from_utf8(data).unwrap();
+            found |= text.contains(from);
+            data = text.replace(from, to).into_bytes();
+        }
+        let options = zip::write::SimpleFileOptions::default();
+        copy.start_file(entry.name(), options).unwrap();
+        copy.write_all(&data).unwrap();
+    }
+    assert!(found, "{from} is not in the program of {name}");
+    copy.finish().unwrap().into_inner()
+}
+
+fn refusal(name: &str, from: &str, to: &str) -> Error {
+    let inputs = &load(name).sets[0].calls[0].inputs;
+    let model = Model::from_bytes(edited(name, from, to));
+    let imported = model.and_then(|model| model.import_method("forward", Some(inputs)));
+    imported.map(drop).unwrap_err()
+}
+
+/// Counterpart: `test_call_script_fn_from_tracing_fn`, `test_trace_nested_fn`, `test_trace_optional`,
+/// `test_trace_script_returning_complex_dict`, `test_script_list_of_lists`, `test_trace_inline_shape`.
+#[test]
+fn scripted_functions_keep_their_control_flow() {
+    let module = replayed("calls_scripts");
+    let graph = module.graph("forward").unwrap();
+    assert_eq!(nodes(graph, "if").len(), 1, "{graph}");
+    let rows = &graph.ty(graph.outputs[0]).shape[0];
+    assert_eq!(rows.to_string(), "2*x_0", "{graph}");
+}
+
+/// Counterpart: `test_trace_fork_join_and_module`, `test_script_fork_in_trace`.
+#[test]
+fn tasks_are_run_where_they_are_started() {
+    let module = replayed("forks");
+    let graph = module.graph("forward").unwrap();
+    assert!(module_paths(graph).contains(&"child"), "{graph}");
+}
+
+/// Counterpart: `test_hooks_on_submodule`, `test_trace_forward_hooks`, in order and in place, with a tensor of a hook's own.
+#[test]
+fn hooks_are_steps_of_the_modules_they_stand_around() {
+    let module = replayed("hooked");
+    let graph = module.graph("forward").unwrap();
+    let ops: Vec<&str> = graph.nodes.iter().map(|node| node.op.name()).collect();
+    let wanted = [
+        "aten.mul.Scalar",
+        "aten.add.Tensor",
+        "aten.linear",
+        "aten.mul.Scalar",
+        "aten.relu",
+        "aten.sub.Tensor",
+        "aten.tanh",
+    ];
+    assert_eq!(ops, wanted, "{graph}");
+    let lines: Vec<u32> = graph
+        .nodes
+        .iter()
+        .map(|node| node.place.location.as_ref().unwrap().line)
+        .collect();
+    assert!(lines[0] < lines[1] && lines[1] < lines[3], "{graph}");
+}
+
+/// Counterpart: `test_trace_modulelist`, `test_trace_hierarchy`, `test_trace_inverted_hierarchy`, `test_trace_with_none`,
+/// `test_trace_conditional_property`, `test_trace_aliased_scripted_submodule`, `test_shared_param`.
+#[test]
+fn the_hierarchy_of_an_archive_is_kept() {
+    let module = replayed("hierarchy");
+    let graph = module.graph("forward").unwrap();
+    let wanted = [
+        "layers.0",
+        "alias",
+        "layers.1",
+        "alias#1",
+        "layers.0#1",
+        "applies",
+        "alias#2",
+        "",
+    ];
+    assert_eq!(module_paths(graph), wanted, "{graph}");
+    let weights: Vec<&str> = module.weights.keys().map(String::as_str).collect();
+    assert_eq!(
+        weights,
+        ["layers.0.bias", "layers.0.weight", "layers.1.bias"]
+    );
+}
+
+/// Counterpart: `test_inplace_*`, `test_index_put_*`, `test_lhs_slice_loop`, `test_trace_setitem`, `test_empty_fill_and_zero`.
+#[test]
+fn writes_of_all_kinds_are_kept() {
+    let module = replayed("writes");
+    let graph = module.graph("forward").unwrap();
+    assert_eq!(module.states.len(), 0, "nothing outlives a call");
+    assert_eq!(graph.argument_count(), 1);
+}
+
+/// Counterpart: `test_trace_casts`: one node for each that changes the type, and none for the others and for moves.
+#[test]
+fn every_cast_of_an_archive_is_one_node() {
+    let module = replayed("casts");
+    let graph = module.graph("forward").unwrap();
+    let ops: Vec<&str> = graph.nodes.iter().map(|node| node.op.name()).collect();
+    assert_eq!(ops, ["cast"; 4], "{graph}");
+}
+
+/// Counterpart: `test_constant`, `test_legacy_constructor`, `test_trace_tensor_factory`.
+#[test]
+fn constants_are_weights_and_factories_operators() {
+    let module = replayed("constants");
+    let graph = module.graph("forward").unwrap();
+    let weights: Vec<&str> = module.weights.keys().map(String::as_str).collect();
+    assert_eq!(weights, ["constants.c0"], "{graph}");
+    assert_eq!(nodes(graph, "aten.ones").len(), 1, "{graph}");
+}
+
+/// Counterpart: `test_autograd_function`: the node `^Foo` is Python's. PyTorch does not export it; what is printed of a trace
+/// has it.
+#[test]
+fn a_function_of_python_is_refused_with_what_to_do() {
+    let error = refusal("forks", "torch.neg(", "^Foo(1)(");
+    assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+    assert_eq!(
+        error.message(),
+        "^Foo is a function of Python, which an archive does not hold"
+    );
+    let advice = "call what its forward calls, or a function with @torch.jit.script, in place of `apply`, and trace again";
+    assert_eq!(error.advice(), Some(advice));
+    assert!(error.to_string().contains("make_traces.py:86"), "{error}");
+}
+
+/// Counterpart: "Cannot call a ScriptModule that is not a submodule of the caller".
+#[test]
+fn a_module_that_is_not_there_is_named() {
+    let error = refusal(
+        "hierarchy",
+        "applies = self.applies",
+        "applies = self.others",
+    );
+    assert_eq!(error.kind(), Kind::Source);
+    assert_eq!(
+        error.message(),
+        "__torch__.Hierarchy has no attribute others"
+    );
+}
