@@ -10,7 +10,8 @@
 
 use std::process::Command;
 
-use onionskin::gpu::adapters;
+use onionskin::gpu::{adapters, portable};
+use onionskin::kernel::shader;
 use serde_json::Value as Json;
 
 /// Exit code, standard output, standard error.
@@ -204,4 +205,61 @@ fn lifted_graphs_take_their_weights_as_inputs() {
         !text.contains("\nweight ") && !text.starts_with("weight "),
         "{text}"
     );
+}
+
+/// The plan for any device, as people read it; `BLESS=1` writes the file anew.
+#[test]
+fn a_plan_reads_well() {
+    let plan = [
+        "show",
+        TWO_LAYERS,
+        "--plan",
+        "--device",
+        "webgpu",
+        "--shape",
+        "f32[2, 4]",
+    ];
+    let (code, found, error) = onionskin(&plan);
+    assert_eq!(code, 0, "{error}");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/commands/two_layers.plan"
+    );
+    if std::env::var("BLESS").is_ok_and(|value| value == "1") {
+        std::fs::write(path, &found).unwrap();
+    }
+    let expected = std::fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(found, expected, "BLESS=1 accepts this");
+    let (code, text, error) = onionskin(&plan[..5]);
+    assert_eq!(code, 0, "{error}");
+    assert!(text.contains("x f32[x_0, 4]: 16*x_0 bytes"), "{text}");
+}
+
+#[test]
+fn kernels_are_written_whole_or_not_at_all() {
+    let folder = temporary("kernels");
+    let show = ["show", TWO_LAYERS, "--device", "webgpu", "--wgsl", &folder];
+    let (code, text, error) = onionskin(&show);
+    assert_eq!((code, text.as_str()), (0, ""), "{error}");
+    let names = || {
+        let entries = std::fs::read_dir(&folder).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    };
+    let written = names();
+    assert!(
+        written[0].starts_with("01_dot_") && written[0].ends_with(".wgsl"),
+        "{written:?}"
+    );
+    for name in &written {
+        let text = std::fs::read_to_string(format!("{folder}/{name}")).unwrap();
+        shader::validate(&text, &portable()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    let (code, _, error) = onionskin(&show);
+    assert_eq!(code, 2);
+    assert!(error.contains("is no empty folder"), "{error}");
+    assert_eq!(names(), written);
+    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -1,16 +1,23 @@
-//! `onionskin show`: the graph as text, its signature, weights and operators.
+//! `onionskin show`: the graph as text, its signature, weights and operators; what a device would do with it.
+
+mod kernels;
+mod plan;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
 
+use self::plan::Target;
 use super::activity::Activity;
 use super::import::import;
 use super::inputs::Inputs;
 use super::{Outcome, output};
+use crate::dim::Bindings;
 use crate::error::Result;
-use crate::ir::{Graph, Module, to_dot};
+use crate::ir::{Graph, Module, Op, to_dot};
+use crate::item::{Item, flatten};
+use crate::kernel::plan::Plan;
 use crate::pass;
 
 /// Show a model: its graph as text.
@@ -41,12 +48,27 @@ pub(super) struct Show {
     /// The graph as a GPU gets it: after all passes.
     #[arg(long)]
     optimized: bool,
+    /// What a device does, step by step: kernels, the variant of each and why, what was fused and what not, memory. With
+    /// inputs, sizes are numbers.
+    #[arg(long)]
+    plan: bool,
+    /// Write the kernels of the plan to an empty or new folder.
+    #[arg(long, value_name = "DIR")]
+    wgsl: Option<PathBuf>,
+    /// The device of the plan: auto, gpu, software, an adapter's index or a part of its name; webgpu for what any device
+    /// can do, which is also taken where there is no adapter.
+    #[arg(long, default_value = "auto")]
+    device: String,
 }
 
 impl Show {
     pub(super) fn run(&self) -> Result<Outcome> {
         let activity = Activity::new(false);
         let mut module = import(&self.model, &self.inputs, &activity)?;
+        if self.plan || self.wgsl.is_some() {
+            activity.step("planning");
+            return self.plans(&module, activity);
+        }
         if self.lift {
             module = pass::lift(&module);
         }
@@ -78,6 +100,55 @@ impl Show {
         }
         Ok(Outcome::Yes)
     }
+
+    /// Shows and writes the plans of all graphs.
+    fn plans(&self, module: &Module, activity: Activity) -> Result<Outcome> {
+        let target = Target::open(&self.device)?;
+        let lowered = pass::optimize_module(module)?;
+        let arguments = match self.inputs.is_empty() {
+            true => None,
+            false => Some(self.inputs.read()?),
+        };
+        let (mut plans, mut texts) = (Vec::<(String, Plan)>::new(), Vec::new());
+        for (graph, lowered) in module.graphs.iter().zip(&lowered.graphs) {
+            let plan = target.plan(lowered)?;
+            if self.plan {
+                let is_called = graph.name == "forward" || module.graphs.len() == 1;
+                let given = arguments.as_deref().filter(|_| is_called);
+                let sizes = given.map(|given| sizes(graph, given));
+                texts.push(plan::text(
+                    &target,
+                    graph,
+                    &plan,
+                    sizes.transpose()?.as_ref(),
+                )?);
+            }
+            plans.push((graph.name.clone(), plan));
+        }
+        if let Some(folder) = &self.wgsl {
+            kernels::write(folder, &plans)?;
+        }
+        drop(activity);
+        texts.iter().for_each(|text| output::line(text));
+        Ok(Outcome::Yes)
+    }
+}
+
+/// The sizes of a graph's symbols for the arguments of a call; those of states do not vary.
+fn sizes(graph: &Graph, arguments: &[Item]) -> Result<Bindings> {
+    let inputs = flatten(&graph.input_trees, arguments)?;
+    let states = graph.inputs.iter().skip(inputs.len());
+    let states = states.map(|id| graph.ty(*id).sizes(&Bindings::new()));
+    let given = inputs.iter().map(|tensor| Ok(tensor.shape().to_vec()));
+    let shapes: Vec<Vec<usize>> = given.chain(states).collect::<Result<_>>()?;
+    graph.bind(&shapes.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+/// Calls of PyTorch's operators that a graph as imported makes, each body once.
+pub(super) fn calls(graph: &Graph) -> usize {
+    let own = |node: &&crate::ir::Node| matches!(node.op, Op::Call(_));
+    let nested = graph.nodes.iter().flat_map(crate::ir::Node::bodies);
+    graph.nodes.iter().filter(own).count() + nested.map(calls).sum::<usize>()
 }
 
 /// `forward(x: f32[B, 3]) -> f32[B, 10]`
