@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 
 use onionskin::cases::{self, Case, CaseArchive};
 use onionskin::compare::compare;
+use onionskin::dtype::DType;
 use onionskin::error::{Error, Kind};
 use onionskin::gpu::Reach;
 use onionskin::ir::{Graph, Module, Node};
+use onionskin::item::Item;
+use onionskin::tensor::Tensor;
 use onionskin::{CompileOptions, Device, Model};
 
 use super::samples;
@@ -90,6 +93,12 @@ fn refusal(name: &str, from: &str, to: &str) -> Error {
     let inputs = &load(name).sets[0].calls[0].inputs;
     let model = Model::from_bytes(edited(name, from, to));
     let imported = model.and_then(|model| model.import_method("forward", Some(inputs)));
+    imported.map(drop).unwrap_err()
+}
+
+fn refused_archive(name: &str, inputs: &[Item]) -> Error {
+    let model = Model::open(fixtures().join(format!("archives/{name}.pt"))).unwrap();
+    let imported = model.import_method("forward", Some(inputs));
     imported.map(drop).unwrap_err()
 }
 
@@ -186,6 +195,74 @@ fn constants_are_weights_and_factories_operators() {
     let weights: Vec<&str> = module.weights.keys().map(String::as_str).collect();
     assert_eq!(weights, ["constants.c0"], "{graph}");
     assert_eq!(nodes(graph, "aten.ones").len(), 1, "{graph}");
+}
+
+/// Counterpart: `test_input_dict_insertion_order`, `test_input_dict_of_tensors`, `test_input_dict_checkTrace_mut`,
+/// `test_trace_returning_dict`: values of two types, one of which is written to; more keys do no harm.
+#[test]
+fn dictionaries_go_in_by_key_and_come_out() {
+    let module = replayed("dictionary");
+    let graph = module.graph("forward").unwrap();
+    assert_eq!(graph.input_trees.len(), 1, "{graph}");
+    let case = load("dictionary");
+    let Item::Dict(entries) = &case.sets[0].calls[0].inputs[0] else {
+        panic!("no dictionary");
+    };
+    let without = entries.iter().filter(|(key, _)| key != "b").cloned();
+    let without = Item::Dict(without.collect());
+    let model = Model::from_bytes(bytes(&case)).unwrap();
+    let session = model
+        .compile(&Device::Host, &CompileOptions::default())
+        .unwrap();
+    let error = session.call(&[without]).unwrap_err();
+    assert_eq!(error.message(), "a dict has no key b");
+    assert_eq!(error.advice(), Some("it has a"));
+    assert!(error.to_string().contains("make_traces.py:"), "{error}");
+}
+
+/// Counterpart: `test_trace_multi_methods`, `test_trace_module_multi_method_exports`: methods over one set of weights; a name that is none is
+/// told with those that there are.
+#[test]
+fn methods_of_an_archive_share_weights() {
+    let model = Model::open(fixtures().join("archives/methods.pt")).unwrap();
+    let session = model
+        .clone()
+        .compile(&Device::Host, &CompileOptions::default())
+        .unwrap();
+    let weight = Tensor::full(DType::F32, [1, 1, 3, 3], 2.0).unwrap();
+    let call = |method| session.call_method(method, &[Item::Tensor(weight.clone())]);
+    let floats = |item: Item| item.tensors()[0].to_f32();
+    assert_eq!(floats(call("forward").unwrap()), [10.0]);
+    assert_eq!(floats(call("weighted_kernel_sum").unwrap()), [1.0; 9]);
+    let error = call("encode").unwrap_err();
+    assert_eq!(error.message(), "the module has no method encode");
+    let methods = "it has forward, weighted_kernel_sum";
+    assert_eq!(error.advice(), Some(methods));
+}
+
+/// Counterpart: `test_trace_topk`, which a runtime that makes memory as it goes can do.
+#[test]
+fn a_size_that_is_a_value_is_refused_with_its_line() {
+    let x = Tensor::from_vec([5], vec![1f32; 5]).unwrap();
+    let k = Tensor::from_vec([], vec![2i64]).unwrap();
+    let error = refused_archive("largest", &[x.into(), k.into()]);
+    let wanted = "aten::topk of (Tensor, int that depends on tensors) — at make_archives.py:134";
+    assert_eq!(error.to_string(), wanted);
+    let advice = error.advice().unwrap();
+    assert!(
+        advice.starts_with("sizes and settings have to be known"),
+        "{advice}"
+    );
+}
+
+/// Counterpart: `test_trace_returning_dict`: keys that are tensors.
+#[test]
+fn a_result_by_tensors_is_refused() {
+    let x = Tensor::from_vec([2], vec![1f32; 2]).unwrap();
+    let error = refused_archive("by_tensor", &[x.into()]);
+    assert_eq!(error.message(), "a dict as result has a Tensor as key");
+    let advice = "return a dict by strings or numbers, or the keys beside the values";
+    assert_eq!(error.advice(), Some(advice));
 }
 
 /// Counterpart: `test_autograd_function`: the node `^Foo` is Python's. PyTorch does not export it; what is printed of a trace

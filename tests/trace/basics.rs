@@ -23,6 +23,24 @@ fn a_function_computes_the_same_traced_and_for_other_sizes() {
     }
 }
 
+/// Counterpart: `run_ge_tests`, whose check inputs broadcast. What is stretched is decided by the example's sizes; others are refused.
+#[test]
+fn broadcasting_is_that_of_the_example() {
+    let add = |(x, y): (Tensor, Tensor)| &x + &y;
+    let traced = trace((example(&[2, 3]), example(&[2, 1])), add).unwrap();
+    for (rows, columns) in [(5, 3), (1, 7)] {
+        let inputs = || (example(&[rows, columns]), example(&[rows, 1]));
+        let found: Tensor = traced.call(inputs()).unwrap();
+        assert_eq!(found.to_host().unwrap(), add(inputs()).to_host().unwrap());
+    }
+    let other = (example(&[2, 3]), example(&[2, 3]));
+    let error = traced.call::<_, Tensor>(other).unwrap_err();
+    assert_eq!(
+        error.message(),
+        "input x_1 is f32[x_0, 1], not of shape [2, 3]"
+    );
+}
+
 /// Counterpart: `test_repeated_input`, `test_repeated_output`.
 #[test]
 fn one_tensor_twice_is_two_inputs_and_one_value_twice_is_two_outputs() {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use onionskin::dim::Dim;
 use onionskin::error::Error;
 use onionskin::ir::{Graph, Tree as Shape};
-use onionskin::trace::{Tensor, TraceOptions, Tree, trace, trace_with};
+use onionskin::trace::check::CheckOptions;
+use onionskin::trace::{Tensor, TraceOptions, Tree, trace, trace_checked, trace_with};
 
 fn x(values: &[f32]) -> Tensor {
     Tensor::from_vec([values.len()], values.to_vec())
@@ -190,6 +191,40 @@ fn maps_of_maps_and_lists_are_taken_by_key_and_more_keys_do_no_harm() {
     fewer.insert("a".to_string(), BTreeMap::new());
     let error = traced.call::<_, Tensor>((fewer,)).unwrap_err();
     assert_eq!(error.message(), r#"missing key "other" in x["a"], got []"#);
+}
+
+/// Counterpart: `test_input_dict_unify`: values of one map may be of several types.
+#[test]
+fn values_of_a_map_keep_their_types() {
+    let inputs = map([
+        ("a", x(&[1.5, 2.5])),
+        ("n", Tensor::from_vec([2], vec![2i64, 3])),
+    ]);
+    let traced = trace(inputs.clone(), |d: BTreeMap<String, Tensor>| {
+        &d["a"] * &d["n"]
+    })
+    .unwrap();
+    let y: Tensor = traced.call(inputs).unwrap();
+    assert_eq!(floats(&y), [3.0, 7.5]);
+    let other = map([("a", x(&[1.0])), ("n", x(&[1.0]))]);
+    let error = traced.call::<_, Tensor>(other).unwrap_err();
+    assert_eq!(error.message(), "input x_n is i64, not f32");
+}
+
+/// Counterpart: `test_input_dict_checkTrace_mut`: the caller's map stays as it was.
+#[test]
+fn a_write_to_a_value_of_a_map_is_a_step() {
+    let program = |mut d: BTreeMap<String, Tensor>| {
+        d.get_mut("a").unwrap().add_(1.0);
+        &d["a"] * 2.0
+    };
+    let inputs = map([("a", x(&[1.0, 2.0]))]);
+    let (traced, report) =
+        trace_checked(inputs.clone(), program, &CheckOptions::default()).unwrap();
+    assert_eq!(report.findings, [], "{report}");
+    let y: Tensor = traced.call(inputs.clone()).unwrap();
+    assert_eq!(floats(&y), [4.0, 6.0]);
+    assert_eq!(floats(&inputs["a"]), [1.0, 2.0]);
 }
 
 /// Counterpart: `test_input_dict_empty`, `test_input_dict_empty_list`, `test_input_list_mixed_type`: "List trace inputs must have elements",

@@ -115,6 +115,15 @@ fn what_does_nothing_is_recorded() {
     agrees(&traced, program, &[5, 3]);
 }
 
+/// Counterpart: `test_trace_max_pool2d`: one node, whatever it is made of.
+#[test]
+fn a_pooling_is_one_node() {
+    let program = |x: Tensor| x.max_pool2d([2, 2]);
+    let traced = trace(example(&[1, 2, 4, 6]), program).unwrap();
+    assert_eq!(names(&traced), ["aten.max_pool2d"]);
+    agrees(&traced, program, &[3, 2, 8, 4]);
+}
+
 /// Counterpart: negative slices and indices, `x[y]`, `index_put` with a mask.
 #[test]
 fn indices_of_all_kinds() {
@@ -231,6 +240,16 @@ fn what_is_saved_is_what_was_traced() {
     let text = |path| std::fs::read_to_string(path).unwrap();
     assert_eq!(text(&first).replace("first", "second"), text(&second));
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Counterpart: "deleting a weight is an error".
+#[test]
+fn a_weight_that_is_gone_is_named() {
+    let weight = Tensor::parameter(example(&[4, 3]).to_host().unwrap());
+    let mut traced = trace(example(&[2, 3]), |x| x.linear(&weight)).unwrap();
+    traced.module.weights.clear();
+    let error = traced.call::<_, Tensor>(example(&[2, 3])).unwrap_err();
+    assert_eq!(error.message(), "there is no weight constant");
 }
 
 /// Counterpart: `test_trace_topk`. A size that is a tensor's value is read, which is warned of.

@@ -239,12 +239,20 @@ fn no_overload(name: &str, arguments: &Arguments) -> Error {
     let named = named.map(|(name, value)| format!("{name}={}", described(value)));
     let given: Vec<String> = given.chain(named).collect();
     let message = format!("{name} of ({})", given.join(", "));
-    Error::unsupported(message).help(format!("known overloads: {}", candidates.join("; ")))
+    let help = match message.contains(DEPENDS) {
+        true => KNOWN_BEFORE.to_string(),
+        false => format!("known overloads: {}", candidates.join("; ")),
+    };
+    Error::unsupported(message).help(help)
 }
+
+const DEPENDS: &str = "that depends on tensors";
+const KNOWN_BEFORE: &str = "sizes and settings have to be known before the graph runs: follow from sizes of tensors, or be numbers \
+    when the model is traced";
 
 fn described(value: &Datum) -> String {
     match value {
-        Datum::Dynamic(..) => format!("{} that depends on tensors", value.describe()),
+        Datum::Dynamic(..) => format!("{} {DEPENDS}", value.describe()),
         Datum::List(list) => {
             let items = list.items.borrow();
             let items: Vec<String> = items.iter().map(described).collect();

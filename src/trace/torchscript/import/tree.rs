@@ -46,7 +46,7 @@ impl Importer<'_> {
                 let entries = dict.entries.borrow().clone();
                 let mut trees = Vec::new();
                 for (key, value) in &entries {
-                    trees.push((self.key(key), self.output_tree(value, outputs)?));
+                    trees.push((self.key(key)?, self.output_tree(value, outputs)?));
                 }
                 Tree::Dict(trees)
             }
@@ -73,11 +73,19 @@ impl Importer<'_> {
         })
     }
 
-    fn key(&self, key: &Datum) -> String {
+    fn key(&self, key: &Datum) -> Result<String> {
         match key {
-            Datum::Str(text) => text.to_string(),
-            Datum::Number(Number::Int(dim)) => dim.to_string(),
-            other => other.describe().to_string(),
+            Datum::Str(text) => Ok(text.to_string()),
+            Datum::Number(number @ Number::Int(_)) => {
+                let number = number.concrete(self.builder().symbols())?;
+                Ok(number.to_i64().to_string())
+            }
+            Datum::Number(_) => Ok(self.display(key)),
+            other => {
+                let message = format!("a dict as result has a {} as key", other.describe());
+                let help = "return a dict by strings or numbers, or the keys beside the values";
+                Err(Error::unsupported(message).help(help))
+            }
         }
     }
 }

@@ -48,8 +48,7 @@ impl Importer<'_> {
         }
         if let Datum::Dict(dict) = value {
             let found = self.lookup(dict, index)?;
-            let missing = || Error::source(format!("a dict has no key {}", self.display(index)));
-            return found.ok_or_else(missing);
+            return found.ok_or_else(|| self.missing_key(dict, index));
         }
         let index = self.known_index(index)?;
         if let Datum::Str(text) = value {
@@ -62,6 +61,13 @@ impl Importer<'_> {
         let found = position(index, items.len()).and_then(|at| items.get(at));
         let missing = || Error::source(format!("index {index} of {} elements", items.len()));
         found.cloned().ok_or_else(missing)
+    }
+
+    fn missing_key(&self, dict: &Dict, key: &Datum) -> Error {
+        let entries = dict.entries.borrow();
+        let keys: Vec<String> = entries.iter().map(|(key, _)| self.display(key)).collect();
+        let message = format!("a dict has no key {}", self.display(key));
+        Error::source(message).help(format!("it has {}", keys.join(", ")))
     }
 
     pub(super) fn known_index(&mut self, index: &Datum) -> Result<i64> {

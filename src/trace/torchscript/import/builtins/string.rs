@@ -93,7 +93,7 @@ impl Importer<'_> {
     }
 
     /// The value as Python's `str` shows it; numbers that are not known by their kind.
-    pub(super) fn display(&self, value: &Datum) -> String {
+    pub(in crate::trace::torchscript::import) fn display(&self, value: &Datum) -> String {
         match value {
             Datum::None => "None".to_string(),
             Datum::Number(Number::Bool(true)) => "True".to_string(),
