@@ -109,7 +109,14 @@ fn plans_read_well() {
         "neighbours",
         "total",
         "linear on a rasteriser",
+        "linear by portable",
+        "square product by workgroup tile 64x64",
+        "conv by workgroup tile 32x32",
     ] {
+        let (name, variant) = match name.split_once(" by ") {
+            Some((name, variant)) => (name, Some(variant.parse().unwrap())),
+            None => (name, None),
+        };
         let (sample, device) = match name.strip_suffix(" on a rasteriser") {
             Some(sample) => (sample, rasteriser()),
             None => (name, capabilities()),
@@ -118,7 +125,11 @@ fn plans_read_well() {
             .into_iter()
             .find(|(known, _)| *known == sample)
             .unwrap();
-        let found = describe(&plan_for(name, &graph, &device));
+        let name = variant.map_or(name.into(), |variant| format!("{name} by {variant}"));
+        let found = describe(&match variant {
+            Some(variant) => samples::forced(&graph, &device, variant).0,
+            None => plan_for(&name, &graph, &device),
+        });
         let path = folder.join(format!("{}.txt", name.replace(' ', "_")));
         if std::env::var("BLESS").is_ok_and(|value| value == "1") {
             std::fs::create_dir_all(&folder).unwrap();

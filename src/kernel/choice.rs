@@ -1,6 +1,10 @@
 //! Which of several kernels computes something, and why that one.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
+
+use crate::error::Error;
 
 /// The ways to compute a contraction or a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -9,6 +13,22 @@ pub enum Variant {
     Portable,
     /// A subgroup of eight invocations computes a tile, for rasterisers that run them as the lanes of a vector.
     Lanes,
+    /// A workgroup computes a square tile, out of pieces of both factors that lie in workgroup memory.
+    Tile {
+        /// Rows and columns of the tile: 32, 64 or 128.
+        side: u32,
+    },
+}
+
+impl Variant {
+    /// All of them.
+    pub const ALL: &[Variant] = &[
+        Variant::Portable,
+        Variant::Lanes,
+        Variant::Tile { side: 32 },
+        Variant::Tile { side: 64 },
+        Variant::Tile { side: 128 },
+    ];
 }
 
 /// A variant that was taken where there are several.
@@ -22,12 +42,27 @@ pub struct Choice {
     pub reason: String,
 }
 
+/// Variants that are taken whatever the table says, by key: measured, or asked for by a test.
+pub type Choices = BTreeMap<String, Variant>;
+
 impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Variant::Portable => f.write_str("portable"),
             Variant::Lanes => f.write_str("lanes"),
+            Variant::Tile { side } => write!(f, "workgroup tile {side}x{side}"),
         }
+    }
+}
+
+/// As it is displayed.
+impl FromStr for Variant {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Variant, Error> {
+        let known = Variant::ALL.iter();
+        let found = known.copied().find(|variant| variant.to_string() == text);
+        found.ok_or_else(|| Error::usage(format!("{text} is no variant of a kernel")))
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Buffer {
 pub enum Statement {
     /// `if condition { return; }`
     ReturnIf(Expr),
+    /// `let name = value;`: an expression that gets its name here, so that all blocks behind know it.
+    Let(Expr),
     /// `var name = value;`: a variable that [`Statement::Assign`] changes.
     Declare(Expr, Expr),
     /// `name = value;`
@@ -43,6 +45,15 @@ pub enum Statement {
         /// Where to.
         index: Expr,
         /// What, in the type of the buffer.
+        value: Expr,
+    },
+    /// `array[index] = value;` for an array in workgroup memory.
+    Share {
+        /// Name of the array.
+        array: &'static str,
+        /// Where to.
+        index: Expr,
+        /// What.
         value: Expr,
     },
     /// `for (var name = from; name < to; name += step)`
@@ -60,6 +71,8 @@ pub enum Statement {
     },
     /// `if condition { … }`
     If(Expr, Vec<Statement>),
+    /// `if condition { … } else { … }`
+    IfElse(Expr, Vec<Statement>, Vec<Statement>),
     /// A block under a head that is written as it is.
     Block(String, Vec<Statement>),
     /// A line as it is.
@@ -157,6 +170,7 @@ impl<'a> Emitter<'a> {
                 let condition = self.text(*condition).text;
                 self.line(format!("if {condition} {{ return; }}"));
             }
+            Statement::Let(expr) => self.name_here(*expr),
             Statement::Declare(variable, value) => {
                 let value = self.text(*value).text;
                 let ty = self.pool.ty(*variable).wgsl();
@@ -175,6 +189,14 @@ impl<'a> Emitter<'a> {
                 let name = &self.buffers[*buffer].name;
                 self.line(format!("{name}[{index}] = {value};"));
             }
+            Statement::Share {
+                array,
+                index,
+                value,
+            } => {
+                let (index, value) = (self.text(*index).text, self.text(*value).text);
+                self.line(format!("{array}[{index}] = {value};"));
+            }
             Statement::Loop {
                 variable,
                 from,
@@ -186,12 +208,30 @@ impl<'a> Emitter<'a> {
                 let condition = self.text(*condition).text;
                 self.line(format!("if {condition} {{"));
                 self.nested(body);
+                self.line("}".to_string());
+            }
+            Statement::IfElse(condition, body, other) => {
+                let condition = self.text(*condition).text;
+                self.line(format!("if {condition} {{"));
+                self.nested(body);
+                self.line("} else {".to_string());
+                self.nested(other);
+                self.line("}".to_string());
             }
             Statement::Block(head, body) => {
                 self.line(format!("{head} {{"));
                 self.nested(body);
+                self.line("}".to_string());
             }
             Statement::Line(line) => self.line(line.clone()),
+        }
+    }
+
+    fn name_here(&mut self, expr: Expr) {
+        let is_known = self.texts.contains_key(&expr) || self.pool.operands(expr).is_empty();
+        if !is_known {
+            let text = self.compose(expr);
+            self.bind(expr, text);
         }
     }
 
@@ -224,6 +264,7 @@ impl<'a> Emitter<'a> {
         ));
         self.defined.insert(variable);
         self.nested(body);
+        self.line("}".to_string());
         self.defined.remove(&variable);
     }
 
@@ -234,7 +275,6 @@ impl<'a> Emitter<'a> {
         self.block(body);
         self.indent -= 1;
         (self.texts, self.defined) = outer;
-        self.line("}".to_string());
     }
 
     /// Computes in front of a loop what does not change in it.
@@ -350,9 +390,11 @@ fn roots(statements: &[Statement]) -> Vec<Expr> {
     let mut found = Vec::new();
     for statement in statements {
         match statement {
-            Statement::ReturnIf(condition) => found.push(*condition),
+            Statement::ReturnIf(expr) | Statement::Let(expr) => found.push(*expr),
             Statement::Declare(_, value) | Statement::Assign(_, value) => found.push(*value),
-            Statement::Store { index, value, .. } => found.extend([*index, *value]),
+            Statement::Store { index, value, .. } | Statement::Share { index, value, .. } => {
+                found.extend([*index, *value]);
+            }
             Statement::Loop { from, to, body, .. } => {
                 found.extend([*from, *to]);
                 found.extend(roots(body));
@@ -360,6 +402,11 @@ fn roots(statements: &[Statement]) -> Vec<Expr> {
             Statement::If(condition, body) => {
                 found.push(*condition);
                 found.extend(roots(body));
+            }
+            Statement::IfElse(condition, body, other) => {
+                found.push(*condition);
+                found.extend(roots(body));
+                found.extend(roots(other));
             }
             Statement::Block(_, body) => found.extend(roots(body)),
             Statement::Freeze(_) | Statement::Line(_) => {}

@@ -10,9 +10,11 @@
 use onionskin::dim::Bindings;
 use onionskin::gpu::{Device, DeviceOptions, Reach};
 use onionskin::ir::{Builder, Graph, Value};
+use onionskin::kernel::choice::{Choices, Variant};
 use onionskin::kernel::plan::{Capabilities, Plan};
 use onionskin::kernel::translate::translate;
 use onionskin::op::*;
+use onionskin::pass;
 
 /// The device that `ONIONSKIN_DEVICE` names, or the best one. Without any, a test says that it is skipped and passes,
 /// unless `REQUIRE_GPU` is 1. Every kernel that it makes is translated to every language.
@@ -60,6 +62,17 @@ pub fn rasteriser() -> Capabilities {
         software: true,
         ..capabilities()
     }
+}
+
+/// A plan in which every node that admits a variant gets it, and how many do.
+pub fn forced(graph: &Graph, capabilities: &Capabilities, variant: Variant) -> (Plan, usize) {
+    let steps = pass::plan(graph, capabilities).unwrap().steps;
+    let keys = steps.into_iter().filter_map(|step| step.choice);
+    let given: Choices = keys.map(|choice| (choice.key, variant)).collect();
+    let plan = pass::plan_by(graph, capabilities, &given).unwrap();
+    let taken = plan.steps.iter().filter_map(|step| step.choice.as_ref());
+    let count = taken.filter(|choice| choice.variant == variant).count();
+    (plan, count)
 }
 
 /// The kernels of a plan that are not valid, or that a language cannot say.
@@ -177,6 +190,12 @@ pub fn all() -> Vec<(&'static str, Graph)> {
         (
             "tall product",
             graph(&["f32[70, H]", "f32[H, 200]"], |_, x| vec![x[0].dot(x[1])]),
+        ),
+        (
+            "square product",
+            graph(&["f32[128, 64]", "f32[64, 128]"], |_, x| {
+                vec![x[0].dot(x[1])]
+            }),
         ),
         (
             "heads",

@@ -307,3 +307,21 @@ pub fn guarded(
     let condition = scope.is_below(&moved, size);
     vec![Statement::If(condition, body)]
 }
+
+/// An index kept below a size.
+pub fn limited(scope: &mut Scope, index: &Index, size: &Dim) -> Index {
+    if index.is_below(size) {
+        return index.clone();
+    }
+    let (index, last) = (index.emit(&mut scope.pool), scope.pool.size(&(size - 1)));
+    let limited = scope.pool.call("min(x, y)", Type::U32, &[index, last]);
+    Index::expr(limited, size)
+}
+
+/// Statements where an index lies below a size.
+pub fn below(scope: &mut Scope, index: &Index, size: &Dim, body: Vec<Statement>) -> Vec<Statement> {
+    if index.is_below(size) {
+        return body;
+    }
+    vec![Statement::If(scope.is_below(index, size), body)]
+}

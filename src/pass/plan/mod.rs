@@ -19,6 +19,7 @@ mod sort;
 mod tile;
 mod variant;
 mod work;
+mod workgroup;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -30,7 +31,7 @@ use self::product::Product;
 use crate::dim::Dim;
 use crate::error::{Error, Place, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
-use crate::kernel::choice::Variant;
+use crate::kernel::choice::{Choices, Variant};
 use crate::kernel::plan::{
     Capabilities, Flow, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
     all_flows,
@@ -42,6 +43,11 @@ use crate::shape::TensorType;
 
 /// Plans a graph of primitives and regions for a device. An error lists everything that the device cannot do.
 pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
+    plan_by(graph, capabilities, &Choices::new())
+}
+
+/// The same with the variants of some nodes given; what a node does not admit is left to the table.
+pub fn plan_by(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> Result<Plan> {
     let graph = &explicit_regions(graph)?;
     let mut sheet = Sheet::default();
     sheet.plan.inputs = vec![None; graph.inputs.len()];
@@ -51,6 +57,7 @@ pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
     let mut planner = Planner {
         graph,
         capabilities,
+        given,
         fusion: &fusion,
         sheet: &mut sheet,
         slots: BTreeMap::new(),
@@ -122,6 +129,7 @@ struct Sheet {
 struct Planner<'a> {
     graph: &'a Graph,
     capabilities: &'a Capabilities,
+    given: &'a Choices,
     fusion: &'a Fusion,
     sheet: &'a mut Sheet,
     slots: BTreeMap<(ValueId, bool), SlotId>,
@@ -237,7 +245,7 @@ impl<'a> Planner<'a> {
             return Ok(None);
         };
         let mut found = None;
-        for choice in variant::choices(&self.scope(), node)? {
+        for choice in variant::choices(&self.scope(), node, self.given)? {
             let mut lowered = self.variant(choice.variant, group, node)?;
             lowered.choice = Some(choice);
             if fits(&lowered, self.capabilities) {
@@ -259,6 +267,12 @@ impl<'a> Planner<'a> {
             (_, Variant::Lanes) => {
                 let product = Product::of(&scope, node)?;
                 tile::lower(scope, group, &product)
+            }
+            (_, Variant::Tile { side }) => {
+                let product = Product::of(&scope, node)?;
+                let extent = workgroup::Extent::of(side);
+                let extent = extent.ok_or_else(|| element::not_planned(node))?;
+                workgroup::lower(scope, group, &product, extent)
             }
             _ => Err(element::not_planned(node)),
         }

@@ -5,12 +5,15 @@
 
 use super::conv::Sizes;
 use super::element::{Scope, operand};
+use super::fuse::Group;
+use super::kernel::{self, below, epilogue};
 use super::position::Position;
-use super::quad::Factor;
+use super::quad::{self, Factor, QUAD, is_whole};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
-use crate::ir::{Node, Op, Primitive, ValueId};
-use crate::kernel::expr::Expr;
+use crate::ir::{Definition, Node, Op, Primitive, ValueId};
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
 use crate::op::Conv;
 use crate::shape::Shape;
@@ -28,6 +31,15 @@ pub struct Product<'a> {
     /// Steps of a sum.
     pub depth: Dim,
     factors: Factors<'a>,
+}
+
+/// One of the factors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// By row and step.
+    Left,
+    /// By step and column.
+    Right,
 }
 
 /// Where the factors come from.
@@ -74,6 +86,43 @@ impl<'a> Product<'a> {
             columns: &sizes.batch * &sizes.positions,
             depth: Dim::product(&sizes.patch()),
             factors: Factors::Patches(Box::new(sizes), conv),
+        })
+    }
+
+    /// The element of a factor at a row or column and a step, and where it is one: elsewhere it is zero.
+    pub fn factor(
+        &self,
+        scope: &mut Scope,
+        side: Side,
+        outer: &[Index],
+        line: &Index,
+        step: &Index,
+    ) -> (Factor, Option<Expr>) {
+        match side {
+            Side::Left => (self.left(outer, line, step), None),
+            Side::Right => self.right(scope, outer, step, line),
+        }
+    }
+
+    /// True if the steps of a factor lie next to each other in memory, not its rows or columns.
+    pub fn is_by_step(&self, scope: &mut Scope, side: Side) -> Result<bool> {
+        let lines = match side {
+            Side::Left => &self.rows,
+            Side::Right => &self.columns,
+        };
+        let outer: Vec<Index> = self.outer.iter().map(|_| Index::zero()).collect();
+        let (_, line) = scope.counter("line", lines);
+        let (_, step) = scope.counter("step", &self.depth);
+        let next = step.add_size(&Dim::ONE);
+        let mut place = |step: &Index| {
+            let ((value, position), _) = self.factor(scope, side, &outer, &line, step);
+            scope.origin(value, &position)
+        };
+        Ok(match (place(&step)?, place(&next)?) {
+            (Some((base, first)), Some((other, second))) => {
+                base == other && first.add_size(&Dim::ONE) == second
+            }
+            _ => false,
         })
     }
 
@@ -127,8 +176,63 @@ impl<'a> Product<'a> {
             }
         }
     }
+
+    /// Writes a vector of four columns of a row with the epilogue: at once where they lie next to each other. Columns
+    /// beyond the edge are left out, unless the number of columns is one of quads.
+    pub fn write(
+        &self,
+        scope: &mut Scope,
+        group: &Group,
+        (outer, row, first): (&[Index], &Index, &Index),
+        vector: Expr,
+    ) -> Result<Vec<Statement>> {
+        let columns = quad::neighbours(&[first.div(&Dim::from(QUAD))], 0);
+        let parts = quad::each(scope, columns, |scope, part, column| {
+            let number = quad::part(&mut scope.pool, vector, part, Type::F32);
+            let place = self.place(outer, row, &column[0]);
+            epilogue(scope, group, self.result, number, &place)
+        })?;
+        let is_whole = is_whole(&self.columns);
+        if is_whole && let Some(store) = quad::write(scope, group.root, &parts)? {
+            return Ok(vec![store]);
+        }
+        let mut line = Vec::new();
+        for (part, (number, at)) in parts.iter().enumerate() {
+            let store = kernel::write(scope, group.root, *number, at)?;
+            if is_whole {
+                line.push(store);
+            } else {
+                let column = first.add_size(&Dim::from(part));
+                line.extend(below(scope, &column, &self.columns, vec![store]));
+            }
+        }
+        Ok(line)
+    }
 }
 
 fn within(outer: &[Index], i: &Index, j: &Index) -> Position {
     Position::of([outer, &[i.clone(), j.clone()]].concat())
+}
+
+impl Scope<'_> {
+    /// The buffer behind views of it, and where an element lies in that; none if the value is computed.
+    fn origin(&mut self, value: ValueId, at: &Position) -> Result<Option<(ValueId, Index)>> {
+        let (mut value, mut at) = (value, at.clone());
+        while let Definition::Node(node, _) = self.graph.value(value).definition
+            && !self.stored[value.index()]
+        {
+            let node = &self.graph.nodes[node];
+            match &node.op {
+                Op::Primitive(
+                    view @ (Primitive::Reshape(_)
+                    | Primitive::Permute(_)
+                    | Primitive::Expand(_)
+                    | Primitive::Slice(_)),
+                ) => (value, at) = self.view(view, node, value, &at, None)?,
+                Op::Primitive(Primitive::Cast(_)) => value = operand(node, 0)?,
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some((value, at.place(&self.graph.ty(value).shape))))
+    }
 }

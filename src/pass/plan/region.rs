@@ -151,6 +151,7 @@ impl Planner<'_> {
         let mut planner = Planner {
             graph,
             capabilities: self.capabilities,
+            given: self.given,
             fusion: &fusion,
             sheet: self.sheet,
             slots,

@@ -4,10 +4,9 @@
 use super::dot::named;
 use super::element::Scope;
 use super::fuse::Group;
-use super::kernel::{Lowered, epilogue, guarded, invocation, pieces, repeat, write};
-use super::position::Position;
+use super::kernel::{Lowered, below, guarded, invocation, limited, pieces, repeat};
 use super::product::Product;
-use super::quad::{self, QUAD, is_whole, quad};
+use super::quad::{QUAD, is_whole, quad};
 use super::variant::expected;
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -236,13 +235,7 @@ impl Tile {
         let mut rows = Vec::new();
         for (i, sums) in sums.iter().enumerate() {
             let row = self.row_to_write(scope, product, i);
-            let columns = quad::neighbours(&[first.div(&Dim::from(QUAD))], 0);
-            let parts = quad::each(scope, columns, |scope, part, column| {
-                let number = quad::part(&mut scope.pool, sums[q], part, Type::F32);
-                let place = product.place(&self.outer, &row, &column[0]);
-                epilogue(scope, group, product.result, number, &place)
-            })?;
-            let line = self.write_quad(scope, group, product, q, &parts)?;
+            let line = product.write(scope, group, (&self.outer, &row, &first), sums[q])?;
             rows.extend(guarded(scope, &self.row, i, &product.rows, line));
         }
         Ok(if is_whole(&product.columns) {
@@ -262,33 +255,6 @@ impl Tile {
         let number = row.emit(&mut scope.pool);
         scope.pool.set_label(number, &format!("row{i}"));
         Index::expr(number, &product.rows)
-    }
-
-    /// Writes four columns of a row: at once where they lie next to each other.
-    fn write_quad(
-        &self,
-        scope: &mut Scope,
-        group: &Group,
-        product: &Product,
-        q: usize,
-        parts: &[(Expr, Position)],
-    ) -> Result<Vec<Statement>> {
-        if is_whole(&product.columns)
-            && let Some(store) = quad::write(scope, group.root, parts)?
-        {
-            return Ok(vec![store]);
-        }
-        let mut line = Vec::new();
-        for (part, (number, at)) in parts.iter().enumerate() {
-            let store = write(scope, group.root, *number, at)?;
-            if is_whole(&product.columns) {
-                line.push(store);
-            } else {
-                let column = self.quad_of(q).add_size(&Dim::from(part));
-                line.extend(below(scope, &column, &product.columns, vec![store]));
-            }
-        }
-        Ok(line)
     }
 }
 
@@ -325,24 +291,6 @@ fn steps(scope: &mut Scope, from: &Index, depth: &Dim) -> Vec<(Index, Option<Exp
             (step, guard)
         })
         .collect()
-}
-
-/// An index kept below a size.
-fn limited(scope: &mut Scope, index: &Index, size: &Dim) -> Index {
-    if index.is_below(size) {
-        return index.clone();
-    }
-    let (index, last) = (index.emit(&mut scope.pool), scope.pool.size(&(size - 1)));
-    let limited = scope.pool.call("min(x, y)", Type::U32, &[index, last]);
-    Index::expr(limited, size)
-}
-
-/// Statements where an index lies below a size.
-fn below(scope: &mut Scope, index: &Index, size: &Dim, body: Vec<Statement>) -> Vec<Statement> {
-    if index.is_below(size) {
-        return body;
-    }
-    vec![Statement::If(scope.is_below(index, size), body)]
 }
 
 /// The sum of four products.

@@ -1,0 +1,317 @@
+//! The variants of contractions and convolutions: each, forced upon graphs of many shapes, agrees with the host oracle, fits
+//! WebGPU's default limits and translates to SPIR-V, MSL and HLSL. What is for GPUs runs on whatever adapter there is.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+
+use std::collections::BTreeMap;
+
+use onionskin::dim::Bindings;
+use onionskin::dtype::DType;
+use onionskin::gpu::{Device, Program, ProgramOptions, Reach};
+use onionskin::interp;
+use onionskin::ir::{Graph, Value};
+use onionskin::kernel::choice::Variant;
+use onionskin::kernel::plan::{Capabilities, Plan};
+use onionskin::op::*;
+use onionskin::tensor::Tensor;
+
+mod samples;
+
+use samples::forced;
+
+/// A device as a GPU would be that has what this one has.
+fn as_gpu(device: &Device) -> Capabilities {
+    Capabilities {
+        software: false,
+        ..device.capabilities().clone()
+    }
+}
+
+/// A product of matrices with an epilogue, by the types of its operands; each may be read by the other axis.
+fn product(left: &str, right: &str, turned: [bool; 2]) -> Graph {
+    samples::graph(&[left, right], |_, x| {
+        let (a, b) = (turn(x[0], turned[0]), turn(x[1], turned[1]));
+        vec![(a.dot(b) * 0.5).relu()]
+    })
+}
+
+/// A matrix, or the one of which it is the transpose.
+fn turn<'g>(value: Value<'g>, turned: bool) -> Value<'g> {
+    let rank = value.ty().rank();
+    let mut axes: Vec<usize> = (0..rank).collect();
+    axes.swap(rank - 2, rank - 1);
+    if turned { value.permute(axes) } else { value }
+}
+
+/// A convolution with an epilogue.
+fn convolution(x: &str, filter: &str, axes: &[ConvAxis], groups: i64) -> Graph {
+    samples::graph(&[x, filter], |_, x| {
+        vec![x[0].conv(x[1], axes.to_vec(), groups).relu()]
+    })
+}
+
+fn axis(stride: i64, pad: i64, dilation: i64, base_dilation: i64) -> ConvAxis {
+    ConvAxis {
+        stride,
+        low: pad,
+        high: pad,
+        dilation,
+        base_dilation,
+    }
+}
+
+fn products() -> Vec<(&'static str, Graph)> {
+    let plain = [false, false];
+    vec![
+        ("whole", product("f32[64, 64]", "f32[64, 64]", plain)),
+        (
+            "linear",
+            product("f32[96, 48]", "f32[72, 48]", [false, true]),
+        ),
+        (
+            "turned left",
+            product("f32[48, 96]", "f32[48, 72]", [true, false]),
+        ),
+        (
+            "both turned",
+            product("f32[36, 70]", "f32[133, 36]", [true, true]),
+        ),
+        ("ragged", product("f32[37, 29]", "f32[29, 43]", plain)),
+        (
+            "quads, no tiles",
+            product("f32[140, 20]", "f32[20, 132]", plain),
+        ),
+        (
+            "batched",
+            product("f32[3, 2, 33, 18]", "f32[3, 2, 18, 50]", plain),
+        ),
+        ("symbolic", product("f32[B, S, H]", "f32[B, H, 24]", plain)),
+        ("half", product("f16[40, 32]", "f16[32, 36]", plain)),
+        ("half, ragged", product("f16[11, 21]", "f16[21, 9]", plain)),
+        ("bfloat", product("bf16[20, 40]", "bf16[40, 12]", plain)),
+        ("a row", product("f32[1, 300]", "f32[300, 260]", plain)),
+        (
+            "a row by columns",
+            product("f32[1, 256]", "f32[300, 256]", [false, true]),
+        ),
+        (
+            "four rows",
+            product("f32[2, 4, 68]", "f32[2, 68, 21]", plain),
+        ),
+        (
+            "three rows by columns",
+            product("f32[3, 130]", "f32[70, 130]", [false, true]),
+        ),
+        ("long", product("f32[20, 2048]", "f32[2048, 24]", plain)),
+    ]
+}
+
+fn convolutions() -> Vec<(&'static str, Graph)> {
+    let same = [axis(1, 1, 1, 1), axis(1, 1, 1, 1)];
+    let one = [axis(1, 0, 1, 1), axis(1, 0, 1, 1)];
+    vec![
+        (
+            "3x3",
+            convolution("f32[2, 8, 12, 12]", "f32[16, 8, 3, 3]", &same, 1),
+        ),
+        (
+            "ragged 3x3",
+            convolution("f32[2, 5, 9, 11]", "f32[7, 5, 3, 3]", &same, 1),
+        ),
+        (
+            "1x1",
+            convolution("f32[1, 32, 8, 8]", "f32[24, 32, 1, 1]", &one, 1),
+        ),
+        (
+            "1x1 of images",
+            convolution("f32[3, 20, 6, 6]", "f32[12, 20, 1, 1]", &one, 1),
+        ),
+        (
+            "strided",
+            convolution(
+                "f32[2, 6, 13, 15]",
+                "f32[10, 6, 5, 3]",
+                &[axis(2, 2, 1, 1), axis(3, 1, 1, 1)],
+                1,
+            ),
+        ),
+        (
+            "dilated",
+            convolution(
+                "f32[1, 6, 17, 16]",
+                "f32[9, 6, 3, 3]",
+                &[axis(1, 2, 2, 1), axis(1, 3, 3, 1)],
+                1,
+            ),
+        ),
+        (
+            "grouped",
+            convolution("f32[2, 12, 10, 9]", "f32[18, 4, 3, 3]", &same, 3),
+        ),
+        (
+            "transposed",
+            convolution(
+                "f32[2, 6, 7, 8]",
+                "f32[9, 6, 4, 4]",
+                &[axis(1, 2, 1, 2), axis(1, 2, 1, 2)],
+                1,
+            ),
+        ),
+        (
+            "one axis",
+            convolution("f32[B, 4, H]", "f32[8, 4, 3]", &[axis(1, 1, 1, 1)], 1),
+        ),
+        (
+            "three axes",
+            convolution(
+                "f32[1, 3, 5, 6, 7]",
+                "f32[6, 3, 3, 3, 3]",
+                &[axis(1, 1, 1, 1), axis(1, 1, 1, 1), axis(2, 1, 1, 1)],
+                1,
+            ),
+        ),
+        (
+            "half",
+            convolution("f16[1, 8, 8, 8]", "f16[8, 8, 3, 3]", &same, 1),
+        ),
+        (
+            "depthwise",
+            convolution("f32[2, 6, 9, 12]", "f32[6, 1, 3, 3]", &same, 6),
+        ),
+        (
+            "depthwise, strided",
+            convolution(
+                "f32[2, 5, 11, 13]",
+                "f32[5, 1, 3, 3]",
+                &[axis(2, 1, 1, 1), axis(2, 1, 1, 1)],
+                5,
+            ),
+        ),
+        (
+            "depthwise, doubled",
+            convolution("f32[2, 4, 9, 8]", "f32[8, 1, 5, 5]", &same, 4),
+        ),
+    ]
+}
+
+/// A reproducible tensor of numbers around zero.
+fn tensor(seed: &mut u64, dtype: DType, shape: &[usize]) -> Tensor {
+    let mut next = || {
+        *seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (*seed >> 33) as f64 / (1u64 << 30) as f64 - 1.0
+    };
+    let values = (0..shape.iter().product())
+        .map(|_| next())
+        .collect::<Vec<f64>>();
+    Tensor::from_f64(dtype, shape, values).unwrap()
+}
+
+/// The largest difference, in units of what rounding explains for the dtype.
+fn distance(found: &Tensor, expected: &Tensor) -> f64 {
+    assert_eq!(
+        (found.dtype(), found.shape()),
+        (expected.dtype(), expected.shape())
+    );
+    let (relative, absolute) = match expected.dtype() {
+        DType::F16 => (1e-3, 1e-3),
+        DType::BF16 => (1.6e-2, 1e-2),
+        _ => (1.3e-6, 1e-5),
+    };
+    let pairs = found.to_f64().into_iter().zip(expected.to_f64());
+    pairs
+        .map(|(x, y)| (x - y).abs() / (absolute + relative * y.abs()))
+        .fold(0.0, worse)
+}
+
+/// Runs a plan on a device at two sizes of its symbols: the largest distance from the oracle.
+fn error(device: &Device, graph: &Graph, plan: Plan) -> f64 {
+    let options = ProgramOptions::default();
+    let program = Program::new(device, plan, &Default::default(), options).unwrap();
+    let mut worst: f64 = 0.0;
+    for (b, s, h) in [(2, 5, 13), (3, 40, 64)] {
+        let bindings = Bindings::from([("B".into(), b), ("S".into(), s), ("H".into(), h)]);
+        let mut seed = 7;
+        let types = graph.inputs.iter().map(|input| graph.ty(*input));
+        let inputs: Vec<Tensor> = types
+            .map(|ty| tensor(&mut seed, ty.dtype, &ty.sizes(&bindings).unwrap()))
+            .collect();
+        let expected = interp::run(graph, &BTreeMap::new(), &inputs).unwrap();
+        let found = program.run(&inputs).unwrap();
+        for (found, expected) in found.iter().zip(&expected) {
+            worst = worse(worst, distance(found, expected));
+        }
+    }
+    worst
+}
+
+/// The larger of two distances, of which not-a-number is the largest.
+fn worse(x: f64, y: f64) -> f64 {
+    if y > x || y.is_nan() { y } else { x }
+}
+
+/// True if a plan is as close to the oracle as rounding explains, or as the portable kernels are: sums of many terms round
+/// more than tolerances allow, whoever adds them up.
+fn agrees(device: &Device, graph: &Graph, plan: Plan) -> bool {
+    let ours = error(device, graph, plan);
+    if ours <= 1.0 {
+        return true;
+    }
+    let (portable, _) = forced(graph, device.capabilities(), Variant::Portable);
+    ours <= error(device, graph, portable)
+}
+
+/// Every graph by one variant: on the device with its limits and with WebGPU's, and in all languages. At least `least` of
+/// the graphs admit it.
+fn check(variant: Variant, graphs: &[(&'static str, Graph)], least: usize) {
+    let device = samples::device(Reach::Whole);
+    let mut failures = Vec::new();
+    let mut admitted = 0;
+    for (name, graph) in graphs {
+        let name = format!("{variant}, {name}");
+        let limits = samples::capabilities();
+        let (plan, count) = forced(graph, &limits, variant);
+        admitted += usize::from(count > 0);
+        failures.extend(samples::untranslatable(&plan));
+        if let Some(device) = &device {
+            let ours = as_gpu(device);
+            let small = Capabilities {
+                max_invocations: limits.max_invocations,
+                max_workgroup_memory: limits.max_workgroup_memory,
+                max_storage_buffers: limits.max_storage_buffers,
+                ..ours.clone()
+            };
+            for capabilities in [ours, small] {
+                let (plan, _) = forced(graph, &capabilities, variant);
+                if !agrees(device, graph, plan) {
+                    failures.push(format!("{name} differs from the oracle"));
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(admitted >= least, "{variant} was admitted {admitted} times");
+}
+
+#[test]
+fn tiles_of_32_agree() {
+    check(Variant::Tile { side: 32 }, &products(), 16);
+    check(Variant::Tile { side: 32 }, &convolutions(), 14);
+}
+
+#[test]
+fn tiles_of_64_agree() {
+    check(Variant::Tile { side: 64 }, &products(), 16);
+    check(Variant::Tile { side: 64 }, &convolutions(), 14);
+}
+
+#[test]
+fn tiles_of_128_agree() {
+    check(Variant::Tile { side: 128 }, &products(), 16);
+    check(Variant::Tile { side: 128 }, &convolutions(), 14);
+}
