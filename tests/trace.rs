@@ -35,6 +35,8 @@ mod modules;
 mod random_operators;
 #[path = "trace/sizes.rs"]
 mod sizes;
+#[path = "trace/states.rs"]
+mod states;
 #[path = "trace/trees.rs"]
 mod trees;
 #[path = "trace/values.rs"]

@@ -10,6 +10,7 @@ pub mod nn;
 pub mod prepare;
 mod scopes;
 mod sizes;
+mod states;
 pub mod torchscript;
 
 pub use crate::kw;

@@ -107,6 +107,10 @@ impl Call {
             return Ok(vec![Tensor::failed(error)]);
         }
         random::seed(self.operator, &mut self.arguments);
+        if let Some(recorder) = recorder::active() {
+            let tensors = self.tensors.iter();
+            self.tensors = tensors.map(|tensor| recorder.current(tensor)).collect();
+        }
         let values = self.tensors.iter().map(Tensor::value);
         let values: Vec<crate::tensor::Tensor> = values.collect::<Result<_>>()?;
         let Some(recorder) = recorder::active() else {

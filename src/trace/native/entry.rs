@@ -5,15 +5,16 @@ use std::rc::Rc;
 
 use crate::error::{Error, Result};
 use crate::interp;
-use crate::ir::{self, Graph, Input, Tree as Shape, Weights};
-use crate::item::{self, Item};
+use crate::ir::{self, Graph, Input, Tree as Shape};
+use crate::item::Item;
 use crate::shape::TensorType;
 use crate::tensor::Tensor as HostTensor;
-use crate::trace::check::{Finding, Traced};
+use crate::trace::check::{Traced, inputs};
 use crate::trace::sizes::Sizes;
+use crate::trace::states::read_states;
 
 use super::module::Module;
-use super::recorder::{Names, Recorder};
+use super::recorder::{Names, Recorded, Recorder};
 use super::tensor::Tensor;
 use super::tree::Tree;
 
@@ -104,8 +105,6 @@ pub fn trace_module<'f, M: Module>(
     }
     Ok(traced)
 }
-
-pub(super) type Recorded = (Graph, Weights, Vec<Finding>);
 
 /// Traces one function as an entry graph.
 pub(super) fn record<I: Tree, O: Tree>(
@@ -301,10 +300,21 @@ fn name_leaves(tree: &Shape, name: &str, names: &mut [String]) {
 }
 
 impl Traced {
-    pub(super) fn add(&mut self, (graph, weights, warnings): Recorded) {
-        self.module.graphs.push(graph);
-        self.module.weights.extend(weights);
-        self.warnings.extend(warnings);
+    /// Adds an entry graph. What one graph writes is an input of all.
+    pub(super) fn add(&mut self, recorded: Recorded) {
+        let module = &mut self.module;
+        module.graphs.push(recorded.graph);
+        module.weights.extend(recorded.weights);
+        self.warnings.extend(recorded.warnings);
+        for state in recorded.states {
+            if !module.states.contains(&state) {
+                module.states.push(state);
+            }
+        }
+        let is_state = |name: &str| module.states.iter().any(|state| state.name == name);
+        for graph in &mut module.graphs {
+            read_states(graph, is_state);
+        }
     }
 
     /// The entry graph of a name.
@@ -351,7 +361,7 @@ impl Traced {
 
     pub(super) fn run<O: Tree>(&self, entry: &str, arguments: &[Item]) -> Result<O> {
         let graph = self.graph(entry)?;
-        let inputs = item::flatten(&graph.input_trees, arguments)?;
+        let inputs = inputs(graph, &self.module, arguments)?;
         let outputs = interp::run(graph, &self.module.weights, &inputs)?;
         let outputs: Vec<Tensor> = outputs.into_iter().map(Tensor::from).collect();
         let plain = graph.plain_outputs();

@@ -1,6 +1,7 @@
 //! Networks as Rust values: what has parameters, and paths for what is called.
 
 use std::any::type_name;
+use std::cell::RefCell;
 use std::panic::Location as Caller;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -85,6 +86,38 @@ impl Module for Training {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         (visitor.see)(&visitor.path.join("."), Seen::Training(self));
     }
+}
+
+thread_local! {
+    /// Values that buffers had before calls that are to leave no traces, the first ones first.
+    static BEFORE: RefCell<Option<Vec<(Tensor, HostTensor)>>> = const { RefCell::new(None) };
+}
+
+/// Gives a buffer another value of its type.
+pub(super) fn store(buffer: &Tensor, value: &HostTensor) -> Result<()> {
+    let before = buffer.value()?;
+    let (wanted, found) = (before.tensor_type(), value.tensor_type());
+    if wanted != found {
+        let message = format!("a buffer of {wanted} is to keep {found}");
+        return Err(Error::input(message));
+    }
+    BEFORE.with_borrow_mut(|known| {
+        if let Some(known) = known {
+            known.push((buffer.clone(), before));
+        }
+    });
+    buffer.set_value(value)
+}
+
+/// Runs a part of the program; what it stored in buffers is taken back.
+pub(super) fn without_effects<T>(part: impl FnOnce() -> T) -> T {
+    let outer = BEFORE.replace(Some(Vec::new()));
+    let result = part();
+    for (buffer, value) in BEFORE.replace(outer).into_iter().flatten().rev() {
+        // The value is the buffer's own.
+        let _ = buffer.set_value(&value);
+    }
+    result
 }
 
 /// A module that computes something. A module may do so for several kinds of input.

@@ -1,7 +1,7 @@
 //! The trace in progress on this thread: what is computed while it is active becomes a node.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::iter;
 use std::panic::Location as Caller;
 use std::rc::Rc;
@@ -9,11 +9,12 @@ use std::rc::Rc;
 use crate::aten::Operator;
 use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Location, Place, Result};
-use crate::ir::{Argument, Builder, Graph, Input, Tree, ValueId, Weights};
+use crate::ir::{Argument, Builder, Graph, Input, State, Tree, ValueId, Weights};
 use crate::shape::{TensorType, wrap_dim};
 use crate::trace::calls::Calls;
 use crate::trace::check::{Allow, Finding, Id};
 use crate::trace::scopes::{Scopes, ValueRef};
+use crate::trace::states::of_weight;
 
 use super::module::Address;
 use super::tensor::{Origin, Tensor};
@@ -58,6 +59,24 @@ pub(super) struct Recorder {
     warnings: RefCell<Vec<Finding>>,
     allowed: RefCell<Vec<Allow>>,
     error: RefCell<Option<Error>>,
+    /// What buffers keep from here on, by their addresses.
+    stored: RefCell<BTreeMap<usize, Stored>>,
+}
+
+/// What a buffer keeps.
+struct Stored {
+    /// The buffer's name.
+    name: String,
+    value: Tensor,
+}
+
+/// An entry graph as it was traced.
+pub(super) struct Recorded {
+    pub graph: Graph,
+    pub weights: Weights,
+    pub warnings: Vec<Finding>,
+    /// Buffers that the graph gives other values.
+    pub states: Vec<State>,
 }
 
 /// The trace that is active on this thread.
@@ -179,6 +198,7 @@ impl Recorder {
             warnings: RefCell::default(),
             allowed: RefCell::default(),
             error: RefCell::default(),
+            stored: RefCell::default(),
         })
     }
 
@@ -198,17 +218,58 @@ impl Recorder {
         outputs: &[ValueId],
         inputs: Vec<Input>,
         output: Tree,
-    ) -> Result<(Graph, Weights, Vec<Finding>)> {
+    ) -> Result<Recorded> {
         let busy = || Error::internal("a trace is still active");
+        let mut outputs = outputs.to_vec();
+        let mut writes = Vec::new();
+        for Stored { name, value } in self.stored.take().into_values() {
+            outputs.push(self.value_of(&value)?);
+            let tree = Tree::Tensor(outputs.len() - 1);
+            writes.push(Input { name, tree });
+        }
+        let states = writes.iter().map(|write| of_weight(&write.name)).collect();
         let recorder = Rc::into_inner(self).ok_or_else(busy)?;
         let builder = recorder.scopes.into_inner().root.builder;
         let builder = Rc::into_inner(builder).ok_or_else(busy)?;
-        let graph = builder.finish(outputs, inputs, Some(output))?;
-        Ok((
-            graph,
-            recorder.weights.into_inner(),
-            recorder.warnings.into_inner(),
-        ))
+        builder.set_states(Vec::new(), writes);
+        Ok(Recorded {
+            graph: builder.finish(&outputs, inputs, Some(output))?,
+            weights: recorder.weights.into_inner(),
+            warnings: recorder.warnings.into_inner(),
+            states,
+        })
+    }
+
+    /// From here on a buffer is this value, which outlives the call.
+    pub fn store(&self, buffer: &Tensor, value: &Tensor) -> Result<()> {
+        if self.scopes.borrow().depth() > 0 {
+            let error = Error::unsupported("a buffer keeps a value within a branch or loop");
+            return Err(error.help("return the value from the branch or loop, and store that"));
+        }
+        if matches!(buffer.origin(), Origin::Recorded(..)) {
+            let error = Error::usage("only a parameter or buffer keeps a value");
+            return Err(error.help("make it a field of the module"));
+        }
+        let (wanted, found) = (buffer.value()?.tensor_type(), value.ty()?);
+        if wanted != found {
+            let message = format!("a buffer of {wanted} is to keep {found}");
+            return Err(Error::input(message));
+        }
+        self.weight(buffer, buffer.origin())?;
+        let address = buffer.address();
+        let name = self.names.borrow().weights.get(&address).cloned();
+        let (name, _) = name.ok_or_else(|| Error::internal("a weight has no name"))?;
+        let value = self.current(value);
+        let mut stored = self.stored.borrow_mut();
+        stored.insert(address, Stored { name, value });
+        Ok(())
+    }
+
+    /// What a tensor is by now: a buffer may have been given another value.
+    pub fn current(&self, tensor: &Tensor) -> Tensor {
+        let stored = self.stored.borrow();
+        let found = stored.get(&tensor.address());
+        found.map_or_else(|| tensor.clone(), |stored| stored.value.clone())
     }
 
     /// Runs a part of the program for what it returns only: what it records and warns of is dropped.
@@ -314,6 +375,7 @@ impl Recorder {
     }
 
     fn find(&self, tensor: &Tensor) -> Result<ValueRef> {
+        let tensor = &self.current(tensor);
         match tensor.origin() {
             Origin::Recorded(number, value) if *number == self.number => self.open(*value),
             Origin::Recorded(..) => Err(Error::usage("a tensor of another trace is used")

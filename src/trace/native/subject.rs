@@ -10,7 +10,7 @@ use crate::tensor::Tensor as HostTensor;
 use crate::trace::check::{CheckOptions, Report, Subject, Traced, check_trace};
 
 use super::entry::{TraceOptions, record, signature};
-use super::module::Module;
+use super::module::{Module, without_effects};
 use super::random::manual_seed;
 use super::recorder::{self, Names};
 use super::tensor::Tensor;
@@ -97,12 +97,13 @@ impl<I: Tree, O: Tree> Subject for Function<'_, I, O> {
     }
 
     fn call(&self, arguments: &[Item]) -> Result<Item> {
-        recorder::suspend(|| {
+        let call = || {
             let mut leaves = Vec::new();
             let shape = (self.function)(self.inputs(arguments)?).flatten("output", &mut leaves)?;
             let mut found = items(std::iter::once(&shape), &leaves)?;
             Ok(found.pop().unwrap_or(Item::None))
-        })
+        };
+        recorder::suspend(|| without_effects(call))
     }
 
     fn seed(&self, seed: u64) {

@@ -10,7 +10,7 @@ use crate::tensor::{Element, Tensor as HostTensor};
 use crate::trace::check::Id;
 use crate::trace::scopes::ValueRef;
 
-use super::recorder;
+use super::{module, recorder};
 
 /// A tensor of a program that can be traced: it has its value, and while a trace is active it is recorded how that was
 /// computed. Clones are the same tensor.
@@ -104,6 +104,27 @@ impl Tensor {
         let slot = slot.as_deref_mut().map_err(|_| Error::internal("a lock"))?;
         *slot = value.cast(old.dtype());
         Ok(())
+    }
+
+    /// A parameter or buffer takes a value that outlives the call, as `copy_` to a buffer of PyTorch's does: statistics that
+    /// training gathers, what a model remembers. In a trace the graph reads and writes a state of the buffer's name, and the
+    /// buffer itself stays as it is.
+    ///
+    /// What does not fit is told by the trace, or, outside of one, not done and told by the result.
+    ///
+    /// # Errors
+    /// The value is of another type, or a step before it failed; or this is no parameter or buffer, or the trace is within a
+    /// branch or loop.
+    #[track_caller]
+    pub fn store(&self, value: &Tensor) -> Result<()> {
+        let Some(recorder) = recorder::active() else {
+            return module::store(self, &value.value()?);
+        };
+        let stored = recorder.store(self, value);
+        if let Err(error) = &stored {
+            recorder.fail(error.clone().at_place(&recorder::caller()));
+        }
+        stored
     }
 
     /// The same value, apart from any trace.

@@ -2,10 +2,10 @@
 
 use std::borrow::Borrow;
 
-use super::{init, refused};
+use super::{init, many, refused};
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, Tensor, Training, Visitor};
+use crate::trace::native::{Forward, Tensor, Training, Visitor, failed};
 
 /// `torch.nn.BatchNorm1d`
 pub type BatchNorm1d = BatchNorm<1>;
@@ -62,7 +62,7 @@ impl Channels {
 }
 
 /// A normalisation over a batch for each channel, `torch.nn.BatchNorm2d` and its like. While it is trained the statistics are those of
-/// the batch; the buffers stay as they are, since a graph has no effects.
+/// the batch, and the buffers gather them: states of a graph.
 pub struct BatchNorm<const N: usize> {
     channels: Channels,
     training: Training,
@@ -110,6 +110,31 @@ impl<const N: usize> BatchNorm<N> {
     }
 }
 
+impl<const N: usize> BatchNorm<N> {
+    /// Normalises by the statistics of the batch, and gathers them.
+    fn trained(&self, x: &Tensor, mean: &Tensor, variance: &Tensor) -> Tensor {
+        let channels = &self.channels;
+        let arguments = vec![
+            x.into(),
+            channels.weight.as_ref().into(),
+            channels.bias.as_ref().into(),
+            mean.into(),
+            variance.into(),
+            true.into(),
+            self.momentum.into(),
+            self.eps.into(),
+        ];
+        let count = channels.num_batches_tracked.as_ref();
+        let counted = count.map_or(Ok(()), |count| count.store(&(count + 1)));
+        let [y, _, _, new_mean, new_variance] =
+            many("_native_batch_norm_legit_functional", arguments);
+        let stored = counted
+            .and_then(|()| mean.store(&new_mean))
+            .and_then(|()| variance.store(&new_variance));
+        stored.map_or_else(failed, |()| y)
+    }
+}
+
 impl<const N: usize> Module for BatchNorm<N> {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.module(self);
@@ -128,6 +153,9 @@ impl<const N: usize, X: Borrow<Tensor>> Forward<X> for BatchNorm<N> {
             return refused;
         }
         let (mean, variance) = channels.statistics();
+        if let (true, Some(mean), Some(variance)) = (self.training.is_on(), mean, variance) {
+            return self.trained(x, mean, variance);
+        }
         let of_batch = self.training.is_on() || mean.is_none();
         x.batch_norm(
             channels.weight.as_ref(),

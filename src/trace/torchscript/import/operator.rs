@@ -33,6 +33,9 @@ impl Importer<'_> {
         if let Some(functional) = in_place_of(name) {
             return self.write_in_place(name, &functional, arguments);
         }
+        if let Some(result) = self.batch_norm_in_training(name, &arguments)? {
+            return Ok(result);
+        }
         self.tensor_operator(name, arguments)
     }
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use crate::error::{Error, Result};
 use crate::ir::{Constant, Graph, Input, State, Tree, ValueId};
 use crate::scalar::Scalar;
+use crate::trace::states::{of_weight, read_states};
 use crate::trace::torchscript::ast::Type;
 use crate::trace::torchscript::value::Pickled;
 
@@ -173,11 +174,7 @@ impl Shared {
     /// A weight that is written is a state of its own name.
     pub(super) fn declare_weight(&mut self, name: &str) {
         if !self.states.iter().any(|state| state.name == name) {
-            self.states.push(State {
-                name: name.to_string(),
-                initial: Tree::Tensor(0),
-                weights: vec![name.to_string()],
-            });
+            self.states.push(of_weight(name));
         }
     }
 
@@ -187,16 +184,8 @@ impl Shared {
             let mut states = self.states.iter();
             known.contains_key(name) || states.any(|state| state.name == name)
         };
-        let weights = graph.weights_read().into_iter();
-        let read: Vec<(String, ValueId)> = weights
-            .filter(|(name, _)| is_state(name))
-            .map(|(name, id)| (name.to_string(), id))
-            .collect();
-        for (name, id) in read {
+        for name in read_states(graph, is_state) {
             self.declare_weight(&name);
-            graph.make_input(id);
-            let tree = Tree::Tensor(graph.inputs.len() - 1);
-            graph.reads.push(Input { name, tree });
         }
     }
 }

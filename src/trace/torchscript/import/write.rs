@@ -13,6 +13,14 @@ use super::number::Number;
 use super::tensor::{Storage, TensorRef, View, replay_view};
 use super::view::put_back;
 
+/// Batch normalisations whose arguments begin with input, weight, bias, running mean, running variance, whether statistics are
+/// those of the batch, momentum and epsilon.
+const BATCH_NORMS: [&str; 3] = [
+    "aten::batch_norm",
+    "aten::native_batch_norm",
+    "aten::_native_batch_norm_legit",
+];
+
 impl Importer<'_> {
     /// An operator whose name ends in `_`: what it would give is written into its first argument, which it gives back.
     pub(super) fn write_in_place(
@@ -56,6 +64,60 @@ impl Importer<'_> {
             return Ok(out.clone());
         }
         Ok(value)
+    }
+
+    /// A batch normalisation that uses the statistics of the batch leaves them in its running mean and variance.
+    pub(super) fn batch_norm_in_training(
+        &mut self,
+        name: &str,
+        arguments: &Arguments,
+    ) -> Result<Option<Datum>> {
+        let (
+            true,
+            [
+                _,
+                _,
+                _,
+                Datum::Tensor(mean),
+                Datum::Tensor(variance),
+                training,
+                _,
+                _,
+                ..,
+            ],
+        ) = (BATCH_NORMS.contains(&name), arguments.positional.as_slice())
+        else {
+            return Ok(None);
+        };
+        if !matches!(training, Datum::Number(Number::Bool(true))) {
+            return Ok(None);
+        }
+        let functional = Arguments {
+            positional: arguments.positional.iter().take(8).cloned().collect(),
+            named: Vec::new(),
+        };
+        let results =
+            self.tensor_operator("aten::_native_batch_norm_legit_functional", functional)?;
+        let Some(
+            [
+                y,
+                batch_mean,
+                batch_scale,
+                Datum::Tensor(new_mean),
+                Datum::Tensor(new_variance),
+            ],
+        ) = results
+            .items()
+            .and_then(|items| <[Datum; 5]>::try_from(items).ok())
+        else {
+            return Ok(Some(Datum::Unknown));
+        };
+        self.write(mean, &new_mean)?;
+        self.write(variance, &new_variance)?;
+        Ok(Some(match name {
+            "aten::batch_norm" => y,
+            _ => Datum::tuple(vec![y, batch_mean, batch_scale]),
+        }))
     }
 
     /// Makes a tensor's elements those of another, converted and repeated as needed. All views of its storage see it.

@@ -1,0 +1,213 @@
+//! What outlives a call: buffers that a network gives other values. Counterpart: the buffers of modules that PyTorch traces in
+//! training, which the program writes in place.
+
+use std::path::Path;
+
+use onionskin::gpu::Reach;
+use onionskin::item::Item;
+use onionskin::nn::BatchNorm1d;
+use onionskin::tensor::Tensor as HostTensor;
+use onionskin::trace::check::{CheckOptions, Traced};
+use onionskin::trace::{
+    Forward, Method, Module, Tensor, cond, state, trace, trace_method_checked, trace_module,
+};
+use onionskin::{CompileOptions, Device, Model};
+
+use super::samples;
+
+fn batch(shift: f32) -> Tensor {
+    let data = (0..8).map(|i| (i * i) as f32 / 4.0 + shift).collect();
+    Tensor::from_vec([4, 2], data)
+}
+
+fn host(tensor: &Tensor) -> HostTensor {
+    tensor.to_host().unwrap()
+}
+
+/// Mean and unbiased variance of both columns of [`batch`].
+fn statistics(shift: f32) -> [[f32; 2]; 2] {
+    let values = host(&batch(shift)).to_f32();
+    let column = |index: usize| values.iter().skip(index).step_by(2).copied();
+    let mean = |index| column(index).sum::<f32>() / 4.0;
+    let variance = |index| {
+        let mean = mean(index);
+        column(index).map(|x| (x - mean) * (x - mean)).sum::<f32>() / 3.0
+    };
+    [[mean(0), mean(1)], [variance(0), variance(1)]]
+}
+
+/// Running mean and variance after batches, as PyTorch gathers them.
+fn gathered(shifts: &[f32]) -> [[f32; 2]; 2] {
+    let mut running = [[0.0; 2], [1.0; 2]];
+    for shift in shifts {
+        let new = statistics(*shift);
+        for (running, new) in running.iter_mut().flatten().zip(new.iter().flatten()) {
+            *running = 0.9 * *running + 0.1 * new;
+        }
+    }
+    running
+}
+
+fn assert_close(found: &[f32], wanted: &[f32]) {
+    assert_eq!(found.len(), wanted.len());
+    for (a, b) in found.iter().zip(wanted) {
+        assert!((a - b).abs() < 1e-4, "{found:?} is not {wanted:?}");
+    }
+}
+
+fn buffers(norm: &BatchNorm1d) -> [Vec<f32>; 3] {
+    let state = state(norm);
+    ["running_mean", "running_var", "num_batches_tracked"].map(|wanted| {
+        let found = state.iter().find(|(name, _)| name == wanted);
+        found.unwrap().1.to_vec::<f32>().unwrap()
+    })
+}
+
+fn trained() -> BatchNorm1d {
+    let norm = BatchNorm1d::new(2);
+    norm.train();
+    norm
+}
+
+fn forward(norm: &BatchNorm1d, x: Tensor) -> Tensor {
+    norm.call(&x)
+}
+
+#[test]
+fn training_gathers_statistics() {
+    let norm = trained();
+    norm.call(&batch(0.0));
+    norm.call(&batch(3.0));
+    let [mean, variance] = gathered(&[0.0, 3.0]);
+    let [found_mean, found_variance, count] = buffers(&norm);
+    assert_close(&found_mean, &mean);
+    assert_close(&found_variance, &variance);
+    assert_eq!(count, [2.0]);
+}
+
+/// The statistics are states of the graph; tracing and checking leave those of the module alone.
+#[test]
+fn a_trace_of_training_gathers_statistics_from_call_to_call() {
+    let norm = trained();
+    let options = CheckOptions::default();
+    let (traced, report) = trace_method_checked(&norm, batch(0.0), forward, &options).unwrap();
+    assert!(report.passed(), "{report}");
+    assert_eq!(buffers(&norm), [vec![0.0; 2], vec![1.0; 2], vec![0.0]]);
+    let names: Vec<&str> = traced.module.states.iter().map(|one| &*one.name).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    for device in devices() {
+        let session = Model::from_module(traced.module.clone())
+            .compile(&device, &CompileOptions::default())
+            .unwrap();
+        for shift in [0.0, 3.0] {
+            let wanted = host(&norm.call(&batch(shift)));
+            let found = session.run(&[host(&batch(shift))]).unwrap();
+            assert_close(&found[0].to_f32(), &wanted.to_f32());
+        }
+        let [mean, variance] = gathered(&[0.0, 3.0]);
+        let kept = |name: &str| session.state(name).unwrap().tensors()[0].to_f32();
+        assert_close(&kept("running_mean"), &mean);
+        assert_close(&kept("running_var"), &variance);
+        assert_eq!(kept("num_batches_tracked"), [2.0]);
+    }
+}
+
+fn devices() -> Vec<Device> {
+    let gpu = samples::device(Reach::Whole).map(Device::from);
+    [Some(Device::Host), gpu].into_iter().flatten().collect()
+}
+
+/// PyTorch writes the statistics within the operator, which says nothing of it.
+#[test]
+fn an_archive_of_training_gathers_statistics() {
+    let archives = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/archives");
+    let model = Model::open(archives.join("training.pt")).unwrap();
+    for device in devices() {
+        let session = model
+            .clone()
+            .compile(&device, &CompileOptions::default())
+            .unwrap();
+        let x = HostTensor::from_vec([2, 3], vec![1f32, 2.0, 3.0, 3.0, 2.0, 7.0]).unwrap();
+        session.call(&[Item::Tensor(x)]).unwrap();
+        let kept = |name: &str| session.state(name).unwrap().tensors()[0].to_f32();
+        // Tracing called the module once, with ones.
+        assert_close(
+            &kept("norm.running_mean"),
+            &[0.09 + 0.2, 0.09 + 0.2, 0.09 + 0.5],
+        );
+        assert_close(&kept("norm.running_var"), &[0.81 + 0.2, 0.81, 0.81 + 0.8]);
+        assert_eq!(kept("norm.num_batches_tracked"), [2.0]);
+    }
+}
+
+#[derive(Module)]
+struct Sum {
+    total: Tensor,
+}
+
+fn sum() -> Sum {
+    let zeros = HostTensor::from_vec([2], vec![0f32; 2]).unwrap();
+    Sum {
+        total: Tensor::parameter(zeros),
+    }
+}
+
+fn add(net: &Sum, x: Tensor) -> onionskin::error::Result<Tensor> {
+    net.total.store(&(&net.total + &x))?;
+    Ok(&net.total * 2.0)
+}
+
+/// What one method writes, another reads; the value is the new one as soon as it is stored.
+#[test]
+fn methods_share_what_is_stored() {
+    let net = sum();
+    let x = || Tensor::from_vec([2], vec![1f32, 2.0]);
+    let read = |net: &Sum, x: Tensor| x - &net.total;
+    let methods = [Method::new("read", x(), read), Method::new("add", x(), add)];
+    let traced: Traced = trace_module(&net, methods).unwrap();
+    let first: Tensor = traced.call_entry("add", x()).unwrap();
+    assert_eq!(first.to_vec::<f32>().unwrap(), [2.0, 4.0]);
+    let text: onionskin::ir::Module = traced.module.to_string().parse().unwrap();
+    assert_eq!(text.states, traced.module.states);
+    let session = Model::from_module(traced.module)
+        .compile(
+            &Device::Host,
+            &CompileOptions {
+                entry: "add".into(),
+                ..CompileOptions::default()
+            },
+        )
+        .unwrap();
+    let call = |method: &str| {
+        let found = session.call_method(method, &[host(&x()).into()]).unwrap();
+        found.tensors()[0].to_f32()
+    };
+    assert_eq!(call("add"), [2.0, 4.0]);
+    assert_eq!(call("add"), [4.0, 8.0]);
+    assert_eq!(call("read"), [-1.0, -2.0]);
+}
+
+#[test]
+fn what_cannot_be_stored_is_told_with_its_line() {
+    let net = sum();
+    let x = || Tensor::from_vec([2], vec![1f32, 2.0]);
+    let error = trace(x(), |x| net.total.store(&x.sum()).map(|()| x)).unwrap_err();
+    assert_eq!(error.message(), "a buffer of f32[2] is to keep f32[]");
+    assert!(error.to_string().contains("trace/states.rs"), "{error}");
+    let error = trace(x(), |x| (&x * 2.0).store(&x).map(|()| x)).unwrap_err();
+    assert_eq!(error.message(), "only a parameter or buffer keeps a value");
+    let within = |x: Tensor| {
+        cond(
+            &x.sum().gt(0.0),
+            || net.total.store(&x).map_or(x.clone(), |()| &x * 2.0),
+            || x.clone(),
+        )
+    };
+    let error = trace(x(), within).unwrap_err();
+    assert_eq!(
+        error.message(),
+        "a buffer keeps a value within a branch or loop"
+    );
+    let error = net.total.store(&Tensor::scalar(1f32)).unwrap_err();
+    assert_eq!(error.message(), "a buffer of f32[2] is to keep f32[]");
+}
