@@ -143,10 +143,7 @@ fn verify_names_the_first_value_that_a_device_computes_otherwise() {
         text.contains("ok   against the graph as imported"),
         "{text}"
     );
-    if adapters().is_empty() {
-        let required = std::env::var("REQUIRE_GPU").is_ok_and(|value| value == "1");
-        assert!(!required, "no adapter");
-        println!("skipped: no adapter");
+    if !has_adapter() {
         return;
     }
     let (code, text, _) = onionskin(&["verify", digits]);
@@ -262,4 +259,108 @@ fn kernels_are_written_whole_or_not_at_all() {
     assert!(error.contains("is no empty folder"), "{error}");
     assert_eq!(names(), written);
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// False, and said so, where there is no adapter and none is required.
+fn has_adapter() -> bool {
+    let found = !adapters().is_empty();
+    let required = std::env::var("REQUIRE_GPU").is_ok_and(|value| value == "1");
+    assert!(found || !required, "no adapter");
+    if !found {
+        println!("skipped: no adapter");
+    }
+    found
+}
+
+/// Times of a profile are rates under ceilings; the trace nests kernels in modules; the page holds all of it.
+#[test]
+fn a_profile_writes_a_trace_and_a_page() {
+    if !has_adapter() {
+        return;
+    }
+    let (trace, page) = (temporary("trace.json"), temporary("profile.html"));
+    let profile = [
+        "profile",
+        TWO_LAYERS,
+        "--shape",
+        "f32[2, 4]",
+        "--json",
+        "--trace",
+        &trace,
+        "--html",
+        &page,
+    ];
+    let (code, text, error) = onionskin(&profile);
+    assert_eq!(code, 0, "{error}");
+    let json: Json = serde_json::from_str(&text).unwrap();
+    let positive = |value: &Json| value.as_f64().is_some_and(|number| number > 0.0);
+    assert!(positive(&json["ceilings"]["gb_per_s"]) && positive(&json["ceilings"]["gflops"]));
+    for kernel in json["kernels"].as_array().unwrap() {
+        assert!(
+            ["ms", "gflops", "gb_per_s", "of_ceiling"]
+                .iter()
+                .all(|key| positive(&kernel[*key]))
+        );
+    }
+    assert!(
+        json["modules"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|row| row["name"] == "second")
+    );
+    let events: Json = serde_json::from_str(&std::fs::read_to_string(&trace).unwrap()).unwrap();
+    let events = events["traceEvents"].as_array().unwrap();
+    let of = |category: &str| {
+        events
+            .iter()
+            .filter(|event| event["cat"] == category)
+            .count()
+    };
+    assert_eq!((of("kernel"), of("module")), (3, 3), "{events:?}");
+    let kernel = events
+        .iter()
+        .find(|event| event["cat"] == "kernel")
+        .unwrap();
+    assert!(kernel["ph"] == "X" && positive(&kernel["dur"]) && kernel["ts"] == 0.0);
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(html.starts_with("<!DOCTYPE html>") && html.contains("make_archives.py:33"));
+    let outside = [
+        "src=",
+        "href=",
+        "url(",
+        "@import",
+        "{{",
+        "/* style */",
+        "/* script */",
+    ];
+    assert!(
+        outside.iter().all(|mark| !html.contains(mark)),
+        "the page needs other files"
+    );
+    for path in [trace, page] {
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+/// Files of a profile are written together: where one cannot be, neither is the other.
+#[test]
+fn a_profile_writes_all_files_or_none() {
+    if !has_adapter() {
+        return;
+    }
+    let trace = temporary("alone.json");
+    let profile = [
+        "profile",
+        TWO_LAYERS,
+        "--shape",
+        "f32[2, 4]",
+        "--trace",
+        &trace,
+        "--html",
+        "nowhere/page.html",
+    ];
+    let (code, _, error) = onionskin(&profile);
+    assert_eq!(code, 3, "{error}");
+    assert!(!std::path::Path::new(&trace).exists());
 }

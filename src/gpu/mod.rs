@@ -25,6 +25,7 @@
 
 mod adapter;
 mod arena;
+mod ceiling;
 mod check;
 mod convert;
 mod device;
@@ -46,9 +47,10 @@ mod trusted;
 mod weights;
 
 pub use adapter::{AdapterKind, AdapterReport, DeviceChoice, adapters, portable};
+pub use ceiling::Ceilings;
 pub use device::{Device, DeviceOptions, Reach};
 pub use execute::{DeviceTensor, Input, Run};
-pub use profile::{Clock, Profile, Readback, StepTime};
+pub use profile::{Clock, Profile, Readback, Span, Spent, StepTime};
 pub use program::{Keep, Program, ProgramOptions, Progress};
 pub use selftest::SelfTest;
 pub use sizing::{Footprint, MemoryMap, Placed};

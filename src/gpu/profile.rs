@@ -66,6 +66,26 @@ pub struct Readback {
     pub nanoseconds: u64,
 }
 
+/// What a span of time was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spent {
+    /// The step of this index.
+    Step(usize),
+    /// The read-back of this index in [`Profile::readbacks`].
+    Readback(usize),
+}
+
+/// A step or read-back when it ran, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// On what.
+    pub spent: Spent,
+    /// Nanoseconds since the first began.
+    pub start: u64,
+    /// How long it took.
+    pub nanoseconds: u64,
+}
+
 /// The times of all steps of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
@@ -75,6 +95,8 @@ pub struct Profile {
     pub steps: Vec<StepTime>,
     /// In the order in which they were first read.
     pub readbacks: Vec<Readback>,
+    /// What ran when, in the order in which it began.
+    pub spans: Vec<Span>,
 }
 
 impl Profile {
@@ -118,15 +140,18 @@ impl Program {
             clock,
             steps,
             readbacks: times.readbacks,
+            spans: times.spans,
         };
         Ok((outputs, profile))
     }
 }
 
 /// What was measured in a run.
+#[derive(Default)]
 struct Times {
     steps: Vec<Time>,
     readbacks: Vec<Readback>,
+    spans: Vec<Span>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -135,11 +160,8 @@ struct Time {
     nanoseconds: u64,
 }
 
-impl Time {
-    fn add(&mut self, since: Instant) {
-        self.runs += 1;
-        self.nanoseconds += u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    }
+fn nanoseconds(from: Instant, to: Instant) -> u64 {
+    u64::try_from(to.duration_since(from).as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Where the device's clock is written and read.
@@ -169,21 +191,42 @@ fn by_device(program: &Program, inputs: &[Input]) -> Result<(Run, Times)> {
     let view = view.map_err(|error| Error::device(error.to_string()))?;
     let period = f64::from(device.queue().get_timestamp_period());
     let (pairs, _) = view.as_chunks::<{ STEP_BYTES as usize }>();
-    let times = pairs.iter().map(|pair| {
-        let [start, end]: [u64; 2] = bytemuck::pod_read_unaligned(pair);
-        (end.saturating_sub(start) as f64 * period) as u64
-    });
+    let ticks = pairs
+        .iter()
+        .map(|pair| bytemuck::pod_read_unaligned::<[u64; 2]>(pair));
     // A step that dispatches nothing has written no times.
     let groups = run.binding.groups.iter();
-    let steps = times
+    let ticks: Vec<Option<[u64; 2]>> = ticks
         .zip(groups)
-        .map(|(time, group)| Time {
-            runs: 1,
-            nanoseconds: group.as_ref().map_or(0, |_| time),
-        })
+        .map(|(ticks, group)| group.as_ref().map(|_| ticks))
         .collect();
-    let readbacks = Vec::new();
-    Ok((run, Times { steps, readbacks }))
+    Ok((run, Times::of_ticks(&ticks, period)))
+}
+
+impl Times {
+    /// Times of steps by their first and last tick of the device's clock; none for those that dispatch nothing.
+    fn of_ticks(ticks: &[Option<[u64; 2]>], period: f64) -> Times {
+        let first = ticks.iter().flatten().map(|[start, _]| *start).min();
+        let scaled = |ticks: u64| (ticks as f64 * period) as u64;
+        let mut times = Times::default();
+        for (index, ticks) in ticks.iter().enumerate() {
+            let mut time = Time {
+                runs: 1,
+                nanoseconds: 0,
+            };
+            if let Some([start, end]) = ticks {
+                time.nanoseconds = scaled(end.saturating_sub(*start));
+                times.spans.push(Span {
+                    spent: Spent::Step(index),
+                    start: scaled(start - first.unwrap_or_default()),
+                    nanoseconds: time.nanoseconds,
+                });
+            }
+            times.steps.push(time);
+        }
+        times.spans.sort_by_key(|span| span.start);
+        times
+    }
 }
 
 impl Stamps {
@@ -242,9 +285,10 @@ fn by_host(program: &Program, inputs: &[Input]) -> Result<(Run, Times)> {
     run.wait()?;
     let mut stopwatch = Stopwatch {
         recorder: Recorder::new(inner, &run.binding),
+        begin: Instant::now(),
         times: Times {
             steps: vec![Time::default(); inner.plan.steps.len()],
-            readbacks: Vec::new(),
+            ..Times::default()
         },
     };
     walk(inner, &run.binding, &mut stopwatch)?;
@@ -255,6 +299,7 @@ fn by_host(program: &Program, inputs: &[Input]) -> Result<(Run, Times)> {
 /// Waits for every step.
 struct Stopwatch<'a> {
     recorder: Recorder<'a>,
+    begin: Instant,
     times: Times,
 }
 
@@ -265,7 +310,7 @@ impl Runner for Stopwatch<'_> {
             self.recorder.steps(index..index + 1)?;
             let submission = self.recorder.submit()?;
             self.recorder.program.device.poll(Some(&submission))?;
-            self.times.steps[index].add(start);
+            self.spent(Spent::Step(index), start);
         }
         Ok(())
     }
@@ -274,7 +319,8 @@ impl Runner for Stopwatch<'_> {
         let start = Instant::now();
         let number = self.recorder.number(slot, flow)?;
         let name = &self.recorder.program.plan.slots[slot.0].name;
-        self.times.read_back(name, flow, start);
+        let readback = self.times.readback(name, flow);
+        self.spent(readback, start);
         Ok(number)
     }
 
@@ -282,19 +328,43 @@ impl Runner for Stopwatch<'_> {
         let (start, flow) = (Instant::now(), call.flow);
         self.recorder.call(call)?;
         let name = flow.nodes.first().map_or("", String::as_str);
-        self.times.read_back(name, flow, start);
+        let readback = self.times.readback(name, flow);
+        self.spent(readback, start);
         Ok(())
     }
 }
 
+impl Stopwatch<'_> {
+    /// Counts the time since `start`.
+    fn spent(&mut self, spent: Spent, start: Instant) {
+        let taken = nanoseconds(start, Instant::now());
+        self.times.spans.push(Span {
+            spent,
+            start: nanoseconds(self.begin, start),
+            nanoseconds: taken,
+        });
+        let (count, sum) = match spent {
+            Spent::Step(index) => {
+                let time = &mut self.times.steps[index];
+                (&mut time.runs, &mut time.nanoseconds)
+            }
+            Spent::Readback(index) => {
+                let time = &mut self.times.readbacks[index];
+                (&mut time.count, &mut time.nanoseconds)
+            }
+        };
+        (*count, *sum) = (*count + 1, *sum + taken);
+    }
+}
+
 impl Times {
-    /// Counts the time since `start` for what flow of control waits for.
-    fn read_back(&mut self, name: &str, flow: &Flow, start: Instant) {
+    /// What flow of control waits for; not counted yet.
+    fn readback(&mut self, name: &str, flow: &Flow) -> Spent {
         let readbacks = &mut self.readbacks;
         let known = readbacks
             .iter()
             .position(|read| (read.slot.as_str(), &read.nodes) == (name, &flow.nodes));
-        let index = known.unwrap_or_else(|| {
+        Spent::Readback(known.unwrap_or_else(|| {
             readbacks.push(Readback {
                 slot: name.to_string(),
                 nodes: flow.nodes.clone(),
@@ -303,9 +373,24 @@ impl Times {
                 nanoseconds: 0,
             });
             readbacks.len() - 1
-        });
-        let read = &mut readbacks[index];
-        read.count += 1;
-        read.nanoseconds += u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_become_spans_of_those_that_ran() {
+        let times = Times::of_ticks(&[Some([130, 150]), None, Some([100, 120])], 2.0);
+        let span = |index, start| Span {
+            spent: Spent::Step(index),
+            start,
+            nanoseconds: 40,
+        };
+        assert_eq!(times.spans, [span(2, 0), span(0, 60)]);
+        let taken: Vec<u64> = times.steps.iter().map(|time| time.nanoseconds).collect();
+        assert_eq!(taken, [40, 0, 40]);
     }
 }

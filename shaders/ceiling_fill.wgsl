@@ -1,0 +1,16 @@
+// Ceilings: gives every vector a value, so that what is copied has been written.
+
+@group(0) @binding(0) var<storage, read_write> x: array<vec4<f32>>;
+@group(0) @binding(1) var<uniform> sizes: array<vec4<u32>, 1>;
+
+@compute @workgroup_size(256)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let index = (workgroup.y * workgroups.x + workgroup.x) * 256u + local;
+    if index < sizes[0].x {
+        x[index] = vec4<f32>(f32(index));
+    }
+}

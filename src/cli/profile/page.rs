@@ -1,0 +1,68 @@
+//! The profile as a page that needs no other file: timeline, ceilings, tables.
+
+use serde_json::{Value, json};
+
+use super::rows::Measured;
+use super::timeline::{frames, name};
+use super::{clock, json as tables};
+use crate::gpu::Spent;
+
+const PAGE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// The page of a model's profile.
+pub(super) fn page(model: &str, measured: &Measured) -> String {
+    let data = data(model, measured).to_string();
+    // What ends a script would end it in the middle of a name too.
+    let data = data.replace("</", "<\\/");
+    PAGE.replace("/* style */", STYLE)
+        .replace("/* script */", SCRIPT)
+        .replace("{{data}}", &data)
+}
+
+fn data(model: &str, measured: &Measured) -> Value {
+    let profile = &measured.fastest;
+    let steps = measured.steps.iter().map(|step| {
+        json!({
+            "names": step.names,
+            "ns": step.row.nanoseconds,
+            "steps": step.row.steps,
+            "operations": step.row.operations,
+            "bytes": step.row.bytes,
+            "least": step.row.least,
+            "workgroups": step.workgroups,
+            "details": step.details,
+        })
+    });
+    let spans = profile.spans.iter().map(|span| {
+        let step = match span.spent {
+            Spent::Step(index) => Some(index),
+            Spent::Readback(_) => None,
+        };
+        json!([
+            step,
+            name(profile, measured, span.spent),
+            span.start,
+            span.nanoseconds
+        ])
+    });
+    let frames = frames(measured).into_iter();
+    let frames = frames.map(|frame| {
+        json!([
+            frame.depth,
+            frame.path,
+            frame.start,
+            frame.end - frame.start
+        ])
+    });
+    json!({
+        "model": model,
+        "device": measured.device,
+        "clock": clock(profile),
+        "tables": tables(measured),
+        "steps": steps.collect::<Value>(),
+        "spans": spans.collect::<Value>(),
+        "frames": frames.collect::<Value>(),
+    })
+}

@@ -1,0 +1,235 @@
+//! What was measured, step by step and added up.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use crate::dim::Bindings;
+use crate::error::Result;
+use crate::gpu::{Ceilings, Profile, Program};
+use crate::kernel::plan::Step;
+
+/// The work of steps that have a name in common.
+#[derive(Clone, Default)]
+pub(super) struct Row {
+    pub(super) name: String,
+    /// Dispatches of one run.
+    pub(super) steps: u64,
+    /// Of one run; each step's fastest.
+    pub(super) nanoseconds: f64,
+    /// Arithmetic of one run; see [`crate::kernel::work::Work`].
+    pub(super) operations: f64,
+    /// Bytes of one run, likewise.
+    pub(super) bytes: f64,
+    /// Nanoseconds that they would take at the device's ceilings.
+    pub(super) least: f64,
+}
+
+/// A step of the plan.
+pub(super) struct Measure {
+    pub(super) row: Row,
+    /// Kernel, module and line.
+    pub(super) names: [String; 3],
+    pub(super) workgroups: [u32; 3],
+    /// What it computes and why in this way, in words.
+    pub(super) details: Vec<String>,
+}
+
+/// Everything that was measured.
+pub(super) struct Measured {
+    pub(super) device: String,
+    pub(super) ceilings: Ceilings,
+    /// In the order of the plan.
+    pub(super) steps: Vec<Measure>,
+    /// The run whose kernels took the least time together.
+    pub(super) fastest: Profile,
+}
+
+impl Measured {
+    pub(super) fn new(
+        program: &Program,
+        profiles: Vec<Profile>,
+        ceilings: Ceilings,
+        sizes: &Bindings,
+    ) -> Result<Measured> {
+        let plan = program.plan();
+        let mut steps = Vec::new();
+        for (index, step) in plan.steps.iter().enumerate() {
+            let times = profiles
+                .iter()
+                .filter_map(|profile| profile.steps.get(index));
+            let Some(time) = times.min_by_key(|time| time.nanoseconds) else {
+                continue;
+            };
+            let runs = time.runs as f64;
+            let operations = step.work.operations.eval(sizes)?;
+            let bytes = step.work.bytes.eval(sizes)?;
+            let (operations, bytes) = (runs * operations as f64, runs * bytes as f64);
+            let label = &plan.kernels[step.kernel].label;
+            let line = step.place.location.as_ref().map(ToString::to_string);
+            steps.push(Measure {
+                row: Row {
+                    name: label.clone(),
+                    steps: time.runs,
+                    nanoseconds: time.nanoseconds as f64,
+                    operations,
+                    bytes,
+                    least: ceilings.least(operations, bytes),
+                },
+                names: [
+                    label.clone(),
+                    step.place.module.clone(),
+                    line.unwrap_or_default(),
+                ],
+                workgroups: time.workgroups,
+                details: details(step),
+            });
+        }
+        let mut profiles = profiles;
+        profiles.sort_by_key(Profile::total);
+        Ok(Measured {
+            device: program.device().name().to_string(),
+            ceilings,
+            steps,
+            fastest: profiles.swap_remove(0),
+        })
+    }
+
+    /// The steps added up by kernel, by module and by line, each with what it is by.
+    pub(super) fn tables(&self) -> [(&'static str, Vec<Row>); 3] {
+        let by = |title, by: usize| {
+            let steps = self.steps.iter();
+            (
+                title,
+                grouped(steps.map(|step| (&step.row, step.names[by].as_str()))),
+            )
+        };
+        [by("kernel", 0), by("module", 1), by("line", 2)]
+    }
+}
+
+fn details(step: &Step) -> Vec<String> {
+    let mut lines = vec![format!("computes {}", step.nodes.join(", "))];
+    if !step.work.through.is_empty() {
+        lines.push(format!("on the way {}", step.work.through.join(", ")));
+    }
+    lines.extend(step.choice.as_ref().map(ToString::to_string));
+    lines.extend(Some(step.place.to_string()).filter(|_| !step.place.is_unknown()));
+    lines
+}
+
+/// Rows of one name added up, the longest first.
+fn grouped<'a>(steps: impl Iterator<Item = (&'a Row, &'a str)>) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for (step, name) in steps {
+        let place = *places.entry(name).or_insert(rows.len());
+        if place == rows.len() {
+            rows.push(Row {
+                name: name.to_string(),
+                ..Row::default()
+            });
+        }
+        rows[place].add(step);
+    }
+    rows.sort_by(|a, b| b.nanoseconds.total_cmp(&a.nanoseconds));
+    rows
+}
+
+impl Row {
+    fn add(&mut self, other: &Row) {
+        self.steps += other.steps;
+        self.nanoseconds += other.nanoseconds;
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        self.least += other.least;
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({"name": self.name, "steps": self.steps, "ms": self.nanoseconds / 1e6,
+            "gflops": self.operations / self.nanoseconds, "gb_per_s": self.bytes / self.nanoseconds,
+            "of_ceiling": self.least / self.nanoseconds})
+    }
+
+    fn line(&self, total: f64) -> String {
+        let rate = |amount: f64| match amount {
+            0.0 => "–".to_string(),
+            some => format!("{:.1}", some / self.nanoseconds),
+        };
+        format!(
+            "{:>9.3} {:>6.1} % {:>5} {:>9} {:>7} {:>8.0} %  {}",
+            self.nanoseconds / 1e6,
+            100.0 * self.nanoseconds / total,
+            self.steps,
+            rate(self.operations),
+            rate(self.bytes),
+            100.0 * self.least / self.nanoseconds,
+            if self.name.is_empty() {
+                "?"
+            } else {
+                &self.name
+            },
+        )
+    }
+}
+
+/// A table of the first rows, and what the others come to.
+pub(super) fn table(title: &str, rows: &[Row], top: usize) -> Vec<String> {
+    let total = rows.iter().map(|row| row.nanoseconds).sum::<f64>();
+    let (shown, others) = rows.split_at(top.min(rows.len()));
+    let mut lines = vec![
+        String::new(),
+        format!("       ms    share steps  GFLOP/s    GB/s of ceiling  {title}"),
+    ];
+    lines.extend(shown.iter().map(|row| row.line(total)));
+    if !others.is_empty() {
+        let mut rest = Row {
+            name: format!("{} others", others.len()),
+            ..Row::default()
+        };
+        others.iter().for_each(|row| rest.add(row));
+        lines.push(rest.line(total));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(nanoseconds: f64, operations: f64) -> Row {
+        Row {
+            steps: 1,
+            nanoseconds,
+            operations,
+            bytes: 4e6,
+            least: 5e5,
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn steps_of_one_name_are_one_row_and_rates_are_per_nanosecond() {
+        let steps = [
+            (row(1e6, 2e6), "dot"),
+            (row(1e6, 4e6), "dot"),
+            (row(6e6, 0.0), "sum"),
+        ];
+        let rows = grouped(steps.iter().map(|(row, name)| (row, *name)));
+        let lines = table("kernel", &rows, 20);
+        let columns = |line: &str| {
+            line.split_whitespace()
+                .map(String::from)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            columns(&lines[2]),
+            ["6.000", "75.0", "%", "1", "–", "0.7", "8", "%", "sum"]
+        );
+        assert_eq!(
+            columns(&lines[3]),
+            ["2.000", "25.0", "%", "2", "3.0", "4.0", "50", "%", "dot"]
+        );
+        assert!(table("kernel", &rows, 1)[3].ends_with("1 others"));
+    }
+}

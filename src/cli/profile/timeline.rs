@@ -1,0 +1,139 @@
+//! What ran when: spans of kernels, frames of modules around them, and both as a trace for Perfetto or Chrome.
+
+use serde_json::{Value, json};
+
+use super::rows::Measured;
+use crate::gpu::{Profile, Spent};
+
+/// A module while kernels of it ran one after the other.
+#[derive(Debug, PartialEq)]
+pub(super) struct Frame {
+    /// How many modules it is in.
+    pub(super) depth: usize,
+    /// Its path.
+    pub(super) path: String,
+    /// Nanoseconds since the run began.
+    pub(super) start: u64,
+    /// The same, when the last of its kernels ended.
+    pub(super) end: u64,
+}
+
+/// The frames of all spans: one for every part of a module's path, each inside of the one that is shorter by a name.
+pub(super) fn frames(measured: &Measured) -> Vec<Frame> {
+    let spans = measured.fastest.spans.iter().map(|span| {
+        let module = match span.spent {
+            Spent::Step(index) => measured.steps[index].names[1].as_str(),
+            Spent::Readback(index) => measured.fastest.readbacks[index].place.module.as_str(),
+        };
+        (module, span.start, span.start + span.nanoseconds)
+    });
+    nest(spans)
+}
+
+fn nest<'a>(spans: impl Iterator<Item = (&'a str, u64, u64)>) -> Vec<Frame> {
+    let mut done: Vec<Frame> = Vec::new();
+    let mut open: Vec<Frame> = Vec::new();
+    for (module, start, end) in spans {
+        let dots = module.match_indices('.').map(|(at, _)| at);
+        let mut paths: Vec<&str> = dots.chain([module.len()]).map(|at| &module[..at]).collect();
+        paths.retain(|path| !path.is_empty());
+        let same = open
+            .iter()
+            .zip(&paths)
+            .take_while(|(frame, path)| frame.path == **path);
+        let kept = same.count();
+        done.extend(open.drain(kept..));
+        open.iter_mut().for_each(|frame| frame.end = end);
+        for (depth, path) in paths.iter().enumerate().skip(kept) {
+            let path = path.to_string();
+            open.push(Frame {
+                depth,
+                path,
+                start,
+                end,
+            });
+        }
+    }
+    done.extend(open);
+    done.sort_by_key(|frame| (frame.depth, frame.start));
+    done
+}
+
+/// What a span was spent on, in a word.
+pub(super) fn name(profile: &Profile, measured: &Measured, spent: Spent) -> String {
+    match spent {
+        Spent::Step(index) => measured.steps[index].names[0].clone(),
+        Spent::Readback(index) => format!("read back {}", profile.readbacks[index].slot),
+    }
+}
+
+/// The fastest run in Chrome's format of trace events, which Perfetto reads too: kernels on one track, modules on another.
+pub(super) fn trace(measured: &Measured) -> Value {
+    let micro = |nanoseconds: u64| nanoseconds as f64 / 1e3;
+    let track = |id: u32, name: &str| json!({"ph": "M", "name": "thread_name", "pid": 1, "tid": id, "args": {"name": name}});
+    let mut events = vec![
+        json!({"ph": "M", "name": "process_name", "pid": 1, "args": {"name": measured.device}}),
+        track(1, "modules"),
+        track(2, "kernels"),
+    ];
+    for frame in frames(measured) {
+        events.push(
+            json!({"ph": "X", "cat": "module", "name": frame.path, "pid": 1, "tid": 1,
+            "ts": micro(frame.start), "dur": micro(frame.end - frame.start)}),
+        );
+    }
+    let profile = &measured.fastest;
+    for span in &profile.spans {
+        let arguments = match span.spent {
+            Spent::Step(index) => arguments(measured, index),
+            Spent::Readback(_) => json!({}),
+        };
+        events.push(json!({"ph": "X", "cat": "kernel", "name": name(profile, measured, span.spent), "pid": 1, "tid": 2,
+            "ts": micro(span.start), "dur": micro(span.nanoseconds), "args": arguments}));
+    }
+    json!({"displayTimeUnit": "ns", "traceEvents": events})
+}
+
+fn arguments(measured: &Measured, index: usize) -> Value {
+    let step = &measured.steps[index];
+    let [_, module, line] = &step.names;
+    json!({
+        "step": index + 1,
+        "module": module,
+        "line": line,
+        "workgroups": step.workgroups,
+        "operations": step.row.operations,
+        "bytes": step.row.bytes,
+        "details": step.details.join("; "),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_nest_by_their_paths() {
+        let spans = [
+            ("a.b", 0, 2),
+            ("a.b", 3, 4),
+            ("a.c", 5, 6),
+            ("", 7, 8),
+            ("a", 9, 10),
+        ];
+        let found = nest(spans.into_iter());
+        let frame = |depth, path: &str, start, end| Frame {
+            depth,
+            path: path.to_string(),
+            start,
+            end,
+        };
+        let expected = [
+            frame(0, "a", 0, 6),
+            frame(0, "a", 9, 10),
+            frame(1, "a.b", 0, 4),
+            frame(1, "a.c", 5, 6),
+        ];
+        assert_eq!(found, expected);
+    }
+}
