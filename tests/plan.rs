@@ -109,6 +109,9 @@ fn plans_read_well() {
         "neighbours",
         "total",
         "linear on a rasteriser",
+        "softmax on a rasteriser",
+        "layer norm",
+        "layer norm on a rasteriser",
         "linear by portable",
         "square product by workgroup tile 64x64",
         "conv by workgroup tile 32x32",
@@ -220,7 +223,7 @@ fn what_lies_in_memory_says_why() {
         let hidden = x[0].dot(x[1]).relu();
         let product = hidden.dot(x[1]);
         let dear = product.sin().sin();
-        vec![dear.exp() + dear.sum(&[1], true), product]
+        vec![dear.exp() + dear.sum(&[0], true), product]
     });
     let plan = plan("stored", &graph);
     let reasons: Vec<Reason> = plan.stored.iter().map(|stored| stored.reason).collect();

@@ -132,6 +132,13 @@ pub fn all() -> Vec<(&'static str, Graph)> {
             graph(&["f32[B, S]"], |_, x| vec![x[0].softmax(-1)]),
         ),
         (
+            "layer norm",
+            graph(&["f32[B, 96]", "f32[96]"], |_, x| {
+                let rest = x[0] - x[0].mean(&[1], true);
+                vec![rest * ((rest * rest).mean(&[1], true) + 1e-5).rsqrt() * x[1] + x[1]]
+            }),
+        ),
+        (
             "mean",
             graph(&["f32[B, 4, H]"], |_, x| vec![x[0].mean(&[1, 2], false)]),
         ),

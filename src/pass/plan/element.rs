@@ -1,6 +1,6 @@
 //! Elements of values as expressions: views change the position, pointwise primitives combine, buffers are read.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::position::Position;
 use super::quad::{self, QUAD};
@@ -19,7 +19,7 @@ use crate::tensor::Tensor;
 
 /// Names that the statements of kernels give to variables; buffers have others.
 const VARIABLES: &str = "sum product largest smallest part total lost before best best_index rank local index round \
-                         width shares channel tap k j i workgroup workgroups";
+                         width shares channel tap k j i lane j_from workgroup workgroups";
 
 /// A buffer of a kernel and what lies in it.
 pub struct Binding {
@@ -45,9 +45,12 @@ pub struct Scope<'a> {
     pub pool: Pool,
     /// The buffers in binding order.
     pub buffers: Vec<Binding>,
-    names: std::collections::BTreeSet<String>,
-    /// Values that the kernel itself has computed: results of its loops.
-    computed: BTreeMap<ValueId, Expr>,
+    names: BTreeSet<String>,
+    /// Values that the kernel itself has computed: results of its loops. Those that it has at one place only are known with
+    /// that place.
+    computed: BTreeMap<ValueId, (Expr, Option<Index>)>,
+    /// Values that are computed where they are read, though they may lie in memory for others.
+    own: BTreeSet<ValueId>,
     known: HashMap<(ValueId, Position, Option<Expr>, bool), Expr>,
     /// Neighbours are asked for as well, so that elements are taken out of vectors of four.
     in_quads: bool,
@@ -70,6 +73,7 @@ impl<'a> Scope<'a> {
             buffers: Vec::new(),
             names: VARIABLES.split(' ').map(String::from).collect(),
             computed: BTreeMap::new(),
+            own: BTreeSet::new(),
             known: HashMap::new(),
             in_quads: false,
         }
@@ -143,8 +147,35 @@ impl<'a> Scope<'a> {
 
     /// From here on the value is what the kernel has computed, at every position that is asked for.
     pub fn set_computed(&mut self, value: ValueId, expr: Expr) {
-        self.computed.insert(value, expr);
+        self.computed.insert(value, (expr, None));
         self.known.clear();
+    }
+
+    /// From here on the kernel has computed one element of the value, and reads no other one.
+    pub fn set_computed_at(&mut self, value: ValueId, expr: Expr, place: &Index) {
+        self.computed.insert(value, (expr, Some(place.clone())));
+        self.known.clear();
+    }
+
+    /// The kernel computes these values wherever it reads them, also those that lie in memory for other kernels.
+    pub fn compute(&mut self, values: &[ValueId]) {
+        self.own.extend(values);
+    }
+
+    /// What has been computed of a value.
+    fn computed(&self, value: ValueId, position: &Position) -> Result<Option<Expr>> {
+        let Some((expr, place)) = self.computed.get(&value) else {
+            return Ok(None);
+        };
+        let info = self.graph.value(value);
+        if place
+            .as_ref()
+            .is_some_and(|place| position.place(&info.ty.shape) != *place)
+        {
+            let message = format!("{} is read where the kernel has not computed it", info.name);
+            return Err(Error::internal(message));
+        }
+        Ok(Some(*expr))
     }
 
     /// A variable of an index type.
@@ -166,8 +197,8 @@ impl<'a> Scope<'a> {
         position: &Position,
         guard: Option<Expr>,
     ) -> Result<Expr> {
-        if let Some(expr) = self.computed.get(&value) {
-            return Ok(*expr);
+        if let Some(expr) = self.computed(value, position)? {
+            return Ok(expr);
         }
         let key = (value, position.clone(), guard, self.in_quads);
         if let Some(expr) = self.known.get(&key) {
@@ -175,7 +206,9 @@ impl<'a> Scope<'a> {
         }
         let info = self.graph.value(value);
         let expr = match info.definition {
-            Definition::Node(node, _) if !self.stored[value.index()] => {
+            Definition::Node(node, _)
+                if !self.stored[value.index()] || self.own.contains(&value) =>
+            {
                 self.inline(&self.graph.nodes[node], value, position, guard)?
             }
             _ => self.load(value, position, guard)?,

@@ -12,6 +12,8 @@ use crate::kernel::stored::Reason;
 use crate::op::{BinaryFunction, UnaryFunction, Unfold};
 
 use super::element::not_planned;
+use super::order;
+use super::rows::Rows;
 
 /// A value that costs more than this is not computed twice.
 const DUPLICATED: u32 = 12;
@@ -39,29 +41,36 @@ pub struct Group {
     pub root: ValueId,
     /// The nodes that it computes, for messages: anchor and epilogue.
     pub nodes: Vec<usize>,
+    /// What it computes of each row, if it is a kernel of rows.
+    pub rows: Option<Rows>,
 }
 
 /// What is known of a value while nodes are visited in order.
 #[derive(Clone, Default)]
-struct Info {
+pub struct Info {
     /// What computing one element costs, in simple operations.
     cost: u32,
     /// The stored values that it is computed from.
-    leaves: BTreeSet<ValueId>,
+    pub leaves: BTreeSet<ValueId>,
     /// Only views and conversions of a buffer: as cheap to read as the buffer.
     plain: bool,
 }
 
 /// How a node is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+pub enum Class {
+    /// Of nothing.
     Source,
+    /// By reading an operand elsewhere.
     View,
+    /// Element by element.
     Pointwise,
+    /// By a kernel of its own.
     Kernel,
 }
 
-fn class(node: &Node) -> Class {
+/// How a node is computed.
+pub fn class(node: &Node) -> Class {
     let Op::Primitive(primitive) = &node.op else {
         return Class::Kernel;
     };
@@ -112,7 +121,7 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
             _ => fuser.store_all(node),
         }
     }
-    let groups = fuser.groups();
+    let groups = fuser.groups(capabilities);
     Ok(Fusion {
         stored: fuser.stored,
         reasons: fuser.reasons,
@@ -134,18 +143,25 @@ fn readers(graph: &Graph) -> Vec<Vec<usize>> {
     readers
 }
 
-struct Fuser<'a> {
-    graph: &'a Graph,
+/// Decides what is computed where.
+pub struct Fuser<'a> {
+    /// What is planned.
+    pub graph: &'a Graph,
+    /// Buffers that a kernel can read.
     limit: usize,
-    infos: Vec<Info>,
-    stored: Vec<bool>,
-    reasons: Vec<Option<Reason>>,
-    readers: Vec<Vec<usize>>,
+    /// What is known of each value.
+    pub infos: Vec<Info>,
+    /// Values that lie in memory.
+    pub stored: Vec<bool>,
+    /// Why they do.
+    pub reasons: Vec<Option<Reason>>,
+    /// The nodes that read each value.
+    pub readers: Vec<Vec<usize>>,
 }
 
 impl Fuser<'_> {
     /// A value lies in memory from now on; the first reason is the one that is told.
-    fn store(&mut self, value: usize, reason: impl Into<Option<Reason>>) {
+    pub fn store(&mut self, value: usize, reason: impl Into<Option<Reason>>) {
         let id = ValueId(u32::try_from(value).unwrap_or(u32::MAX));
         let is_new = !std::mem::replace(&mut self.stored[value], true);
         if is_new {
@@ -251,17 +267,14 @@ impl Fuser<'_> {
         info
     }
 
-    fn groups(&mut self) -> Vec<Group> {
+    fn groups(&mut self, capabilities: &Capabilities) -> Vec<Group> {
         let mut claimed = vec![false; self.graph.nodes.len()];
-        let mut groups = Vec::new();
+        let mut groups = self.claim_rows(capabilities, &mut claimed);
         // Later kernels claim first, so that what they combine with has been computed before them.
         for index in (0..self.graph.nodes.len()).rev() {
             let node = &self.graph.nodes[index];
-            let results = &node.results;
-            let is_used = results.iter().any(|result| {
-                !self.readers[result.index()].is_empty() || self.graph.outputs.contains(result)
-            });
-            if let (Class::Kernel, true, Some(first)) = (class(node), is_used, results.first()) {
+            let is_kernel = class(node) == Class::Kernel && !claimed[index] && self.is_used(index);
+            if let (true, Some(first)) = (is_kernel, node.results.first()) {
                 groups.push(self.kernel(index, *first, &mut claimed));
             }
         }
@@ -274,15 +287,23 @@ impl Fuser<'_> {
                     anchor: None,
                     root: *first,
                     nodes: vec![index],
+                    rows: None,
                 });
             }
         }
-        groups.sort_by_key(|group| self.definition(group.root));
-        groups
+        order::sorted(self, groups)
+    }
+
+    /// True if something reads a result of a node.
+    pub fn is_used(&self, index: usize) -> bool {
+        let mut results = self.graph.nodes[index].results.iter();
+        results.any(|result| {
+            !self.readers[result.index()].is_empty() || self.graph.outputs.contains(result)
+        })
     }
 
     /// Index of the node that defines a value.
-    fn definition(&self, value: ValueId) -> usize {
+    pub fn definition(&self, value: ValueId) -> usize {
         match self.graph.value(value).definition {
             Definition::Node(node, _) => node,
             _ => 0,
@@ -330,6 +351,7 @@ impl Fuser<'_> {
             anchor: Some(index),
             root,
             nodes,
+            rows: None,
         }
     }
 
@@ -395,7 +417,8 @@ fn keeps_plain(primitive: &Primitive) -> bool {
     )
 }
 
-fn weight(primitive: &Primitive) -> u32 {
+/// What a primitive costs for one element, in simple operations.
+pub fn weight(primitive: &Primitive) -> u32 {
     match primitive {
         Primitive::Reshape(_) | Primitive::Expand(_) | Primitive::Permute(_) => 0,
         Primitive::Unary(unary) => unary_weight(unary.function),

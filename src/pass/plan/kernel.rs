@@ -68,7 +68,8 @@ impl<'a> Lowered<'a> {
 
     /// The text, and the sizes that it expects in its uniform buffer.
     pub fn finish(&mut self, label: String) -> Result<(Kernel, Vec<Dim>)> {
-        let given = ["index", "local"].map(|name| self.scope.pool.variable(name, Type::U32));
+        let given =
+            ["index", "local", "lane"].map(|name| self.scope.pool.variable(name, Type::U32));
         let limit = self.scope.capabilities.max_storage_buffers as usize;
         let buffers: Vec<Buffer> = self
             .scope

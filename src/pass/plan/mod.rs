@@ -1,6 +1,7 @@
 //! From a graph of primitives and regions to a plan: which values are stored (`fuse`), an expression for each element
 //! (`element`), a kernel for each group, blocks of steps for regions (`region`), memory and lifetimes.
 
+mod claim;
 mod conv;
 mod custom;
 mod dot;
@@ -8,11 +9,13 @@ mod element;
 mod fuse;
 mod kernel;
 mod map;
+mod order;
 mod position;
 mod product;
 mod quad;
 mod reduce;
 mod region;
+mod rows;
 mod scalar;
 mod scan;
 mod sort;
@@ -213,6 +216,9 @@ impl<'a> Planner<'a> {
     }
 
     fn lower(&self, group: &Group) -> Result<Lowered<'a>> {
+        if let Some(rows) = &group.rows {
+            return rows::lower(self.scope(), rows);
+        }
         if let Some(chosen) = self.chosen(group)? {
             return Ok(chosen);
         }
@@ -416,6 +422,7 @@ impl<'a> Planner<'a> {
             anchor: None,
             root: value,
             nodes: Vec::new(),
+            rows: None,
         };
         let lowered = map::copy(self.scope(), value)?;
         self.step(lowered, &group, None)

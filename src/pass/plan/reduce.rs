@@ -20,9 +20,9 @@ const SHARED: &str = include_str!("../../../shaders/reduce_workgroup.wgsl");
 const ARGUMENT: &str = include_str!("../../../shaders/arg_reduce.wgsl");
 
 /// Invocations that share a reduction.
-const SHARERS: i64 = 64;
+pub const SHARERS: i64 = 64;
 /// Sums of more elements are made of partial sums of so many, which keeps more digits.
-const PARTIAL: i64 = 128;
+pub const PARTIAL: i64 = 128;
 
 /// A reduction by the variant that fits its sizes.
 pub fn lower<'a>(
@@ -165,7 +165,7 @@ fn single<'a>(
 }
 
 /// A loop over `0..size` by pieces, with statements around each piece.
-fn in_parts(
+pub fn in_parts(
     scope: &mut Scope,
     size: &Dim,
     variable: Expr,
@@ -221,7 +221,7 @@ fn shared<'a>(
             vec![Statement::Assign(total, sum)],
         )])
     })?);
-    let (tree, whole) = tree(&mut scope, function, total);
+    let (tree, whole) = tree(&mut scope, function, total, "shares");
     statements.extend(tree);
     statements.push(Statement::Freeze(whole));
     let write = output.store(&mut scope, group, parts, whole)?;
@@ -237,14 +237,19 @@ fn shared<'a>(
     Ok(lowered)
 }
 
-/// Combines what the invocations of a workgroup have: halves of the array `shares` until one is left.
-fn tree(scope: &mut Scope, function: ReduceFunction, total: Expr) -> (Vec<Statement>, Expr) {
+/// Combines what the invocations of a workgroup have: halves of an array until one is left.
+pub fn tree(
+    scope: &mut Scope,
+    function: ReduceFunction,
+    total: Expr,
+    shares: &str,
+) -> (Vec<Statement>, Expr) {
     let ty = scope.pool.ty(total);
     let line = |text: &str| Statement::Line(text.to_string());
-    let mine = scope.pool.variable("shares[local]", ty);
-    let other = scope.pool.variable("shares[local + width]", ty);
+    let mine = scope.pool.variable(&format!("{shares}[local]"), ty);
+    let other = scope.pool.variable(&format!("{shares}[local + width]"), ty);
     let both = combine(scope, function, mine, other);
-    let whole = scope.pool.variable("shares[0]", ty);
+    let whole = scope.pool.variable(&format!("{shares}[0]"), ty);
     let (local, width) = (
         scope.pool.variable("local", Type::U32),
         scope.pool.variable("width", Type::U32),
@@ -267,7 +272,8 @@ fn tree(scope: &mut Scope, function: ReduceFunction, total: Expr) -> (Vec<Statem
     (statements, whole)
 }
 
-fn name(function: ReduceFunction) -> &'static str {
+/// What the result so far is called.
+pub fn name(function: ReduceFunction) -> &'static str {
     match function {
         ReduceFunction::Sum => "sum",
         ReduceFunction::Prod => "product",
@@ -277,7 +283,7 @@ fn name(function: ReduceFunction) -> &'static str {
 }
 
 /// A variable for results so far, and its first value.
-fn accumulator(
+pub fn accumulator(
     scope: &mut Scope,
     function: ReduceFunction,
     dtype: DType,
@@ -288,7 +294,8 @@ fn accumulator(
     Ok((scope.pool.variable(name, ty), start))
 }
 
-fn combine(scope: &mut Scope, function: ReduceFunction, x: Expr, y: Expr) -> Expr {
+/// Two results so far as one.
+pub fn combine(scope: &mut Scope, function: ReduceFunction, x: Expr, y: Expr) -> Expr {
     // Narrow types are wrapped or rounded once, at the end.
     scalar::combined(&mut scope.pool, function, x, y, DType::F32)
 }

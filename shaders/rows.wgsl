@@ -1,0 +1,30 @@
+// Rows on a device whose subgroups are eight invocations: a subgroup goes through a row together, as often as it must, and
+// combines what its invocations have found by exchanging registers. A workgroup has eight rows.
+
+// <bindings>
+@group(0) @binding(0) var<storage, read_write> y: array<f32>;
+@group(0) @binding(1) var<storage, read> x: array<f32>;
+// </bindings>
+
+@compute @workgroup_size(64)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let index = (workgroup.y * workgroups.x + workgroup.x) * 8u + local / 8u;
+    let lane = local % 8u;
+    // <body>
+    if index >= arrayLength(&y) { return; }
+    var sum = 0.0;
+    for (var round = 0u; round < 16u; round++) {
+        sum += x[index * 128u + round * 8u + lane];
+    }
+    sum += subgroupShuffleXor(sum, 4u);
+    sum += subgroupShuffleXor(sum, 2u);
+    sum += subgroupShuffleXor(sum, 1u);
+    if lane == 0u {
+        y[index] = sum;
+    }
+    // </body>
+}

@@ -1,0 +1,191 @@
+//! Kernels of rows against the host oracle: softmax, norms and whatever else reduces trailing axes in steps, by each of
+//! their variants, and what one kernel takes.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::collections::BTreeMap;
+
+use onionskin::dim::Bindings;
+use onionskin::gpu::{Device, Program, ProgramOptions, Reach};
+use onionskin::interp;
+use onionskin::ir::{Graph, Value};
+use onionskin::kernel::plan::Capabilities;
+use onionskin::op::{Reduce, ReduceFunction};
+use onionskin::pass;
+use onionskin::tensor::Tensor;
+
+mod samples;
+
+/// Graphs of rows of a length.
+fn graphs(length: &str) -> Vec<(&'static str, Graph)> {
+    let types = [format!("f32[B, {length}]"), format!("f32[{length}]")];
+    let graph = |body: for<'g> fn(Value<'g>, Value<'g>) -> Vec<Value<'g>>| {
+        samples::graph(&[&types[0], &types[1]], |_, x| body(x[0], x[1]))
+    };
+    vec![
+        ("softmax", graph(|x, y| vec![(x * y).softmax(-1)])),
+        (
+            "log_softmax",
+            graph(|x, _| {
+                let shifted = x - x.amax(&[1], true);
+                vec![shifted - shifted.exp().sum(&[1], true).log()]
+            }),
+        ),
+        (
+            "layer_norm",
+            graph(|x, y| {
+                let rest = x - x.mean(&[1], true);
+                let scale = ((rest * rest).mean(&[1], true) + 1e-5).rsqrt();
+                vec![rest * scale * y + y]
+            }),
+        ),
+        (
+            "rms_norm",
+            graph(|x, y| vec![x * ((x * x).mean(&[1], true) + 1e-5).rsqrt() * y]),
+        ),
+        (
+            "moments in one pass",
+            graph(|x, _| {
+                let mean = x.mean(&[1], false);
+                vec![(x * x).mean(&[1], false) - mean * mean, mean]
+            }),
+        ),
+        (
+            "a norm and its moments",
+            graph(|x, _| {
+                let mean = x.mean(&[1], true);
+                let scale = (x.var(&[1], 0.0, true) + 1e-5).rsqrt();
+                vec![(x - mean) * scale, mean, scale]
+            }),
+        ),
+        (
+            "group_norm",
+            graph(|x, y| {
+                let (b, s) = (x.size(0), x.size(1));
+                let rows = (x * y).reshape(vec![b.clone(), 1.into(), 1.into(), s.clone()]);
+                let rest = rows - rows.mean(&[2, 3], true);
+                let norm = rest * (rows.var(&[2, 3], 0.0, true) + 1e-5).rsqrt();
+                vec![norm.reshape(vec![b, s]) * y]
+            }),
+        ),
+        (
+            "whole numbers",
+            graph(|x, _| {
+                let whole = (x * 10.0).to(onionskin::dtype::DType::I32);
+                let largest = x.builder().apply(
+                    Reduce {
+                        function: ReduceFunction::Max,
+                        axes: vec![1],
+                    },
+                    vec![whole.into()],
+                );
+                vec![largest]
+            }),
+        ),
+    ]
+}
+
+/// The variants that a device can run: by workgroups, by subgroups where it has those, and one reduction after the other.
+fn variants(device: &Device) -> Vec<Capabilities> {
+    let own = device.capabilities();
+    let mut variants = vec![
+        Capabilities {
+            software: false,
+            ..own.clone()
+        },
+        Capabilities {
+            software: true,
+            subgroups: false,
+            subgroup_size: 0,
+            ..own.clone()
+        },
+    ];
+    if own.software && own.subgroup_size == 8 {
+        variants.push(own.clone());
+    }
+    variants
+}
+
+fn input(shape: &[usize], seed: u64) -> Tensor {
+    let numel: usize = shape.iter().product();
+    let element = |index: u64| (index.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 7) % 1000;
+    let values = (0..numel as u64).map(|index| element(index) as f32 / 250.0 - 2.0);
+    Tensor::from_vec(shape.to_vec(), values.collect()).unwrap()
+}
+
+/// The largest difference, relative to numbers above one.
+fn distance(found: &Tensor, expected: &Tensor) -> f64 {
+    assert_eq!(found.shape(), expected.shape());
+    let pairs = found.to_f64().into_iter().zip(expected.to_f64());
+    pairs
+        .map(|(x, y)| (x - y).abs() / y.abs().max(1.0))
+        .fold(0.0, f64::max)
+}
+
+fn check(name: &str, device: &Device, graph: &Graph, sizes: &[(i64, i64)]) {
+    for capabilities in variants(device) {
+        let plan =
+            pass::plan(graph, &capabilities).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let options = ProgramOptions::default();
+        let program = Program::new(device, plan, &Default::default(), options)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        for (rows, length) in sizes {
+            let bindings = Bindings::from([("B".into(), *rows), ("S".into(), *length)]);
+            let shapes = graph
+                .inputs
+                .iter()
+                .map(|id| graph.ty(*id).sizes(&bindings).unwrap());
+            let inputs: Vec<Tensor> = shapes
+                .zip(3..)
+                .map(|(shape, seed)| input(&shape, seed))
+                .collect();
+            let expected = interp::run(graph, &BTreeMap::new(), &inputs).unwrap();
+            let found = program.run(&inputs).unwrap();
+            for (found, expected) in found.iter().zip(&expected) {
+                let distance = distance(found, expected);
+                assert!(
+                    distance < 2e-5,
+                    "{name} of {rows} rows of {length}: {distance} by {capabilities:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_of_any_length_agree() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    for (name, graph) in graphs("S") {
+        check(
+            name,
+            &device,
+            &graph,
+            &[(3, 37), (9, 1), (1, 5000), (70, 128)],
+        );
+    }
+}
+
+/// Known lengths are read by fours where they can be, and by one invocation where they are short.
+#[test]
+fn rows_of_known_length_agree() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    for length in [12, 13, 768, 1030, 8192] {
+        for (name, graph) in graphs(&length.to_string()) {
+            check(name, &device, &graph, &[(1, length), (11, length)]);
+        }
+    }
+}
+
+/// Each of them is one kernel, whatever its name is.
+#[test]
+fn rows_are_one_kernel() {
+    for device in [samples::capabilities(), samples::rasteriser()] {
+        for (name, graph) in graphs("S") {
+            let plan = pass::plan(&graph, &device).unwrap();
+            assert_eq!(plan.steps.len(), 1, "{name}");
+        }
+    }
+}
