@@ -364,3 +364,61 @@ fn a_profile_writes_all_files_or_none() {
     assert_eq!(code, 3, "{error}");
     assert!(!std::path::Path::new(&trace).exists());
 }
+
+/// What a bench measures, and the same held against a recorded peer.
+#[test]
+fn a_bench_measures_times_dispatches_and_memory() {
+    let peers = temporary("peers.json");
+    std::fs::write(&peers, r#"{"a peer": 0.001}"#).unwrap();
+    let bench = [
+        "bench",
+        TWO_LAYERS,
+        "--shape",
+        "f32[2, 4]",
+        "--runs",
+        "3",
+        "--seconds",
+        "0",
+        "--json",
+        "--against",
+        &peers,
+    ];
+    let (code, text, error) = onionskin(&[&bench[..], &["--device", "cpu", "--no-cold"]].concat());
+    assert_eq!(code, 0, "{error}");
+    let json: Json = serde_json::from_str(&text).unwrap();
+    let least = |json: &Json, key: &str| {
+        json[key]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{key}: {json}"))
+    };
+    assert!(least(&json, "low_ms") <= least(&json, "median_ms"));
+    assert!(least(&json, "median_ms") <= least(&json, "high_ms"));
+    assert_eq!(
+        (&json["runs"], &json["operators"]),
+        (&Json::from(3), &Json::from(7))
+    );
+    assert!(json["on_device"].is_null() && json["fresh_ms"].is_null());
+    let ratio = least(&json["against"]["a peer"], "ratio");
+    assert!((ratio - least(&json, "median_ms") / 0.001).abs() < 1e-6 * ratio);
+    std::fs::write(&peers, r#"{"a peer": "fast"}"#).unwrap();
+    let (code, _, error) = onionskin(&bench);
+    assert_eq!(code, 3);
+    assert!(
+        error.contains("a peer is \"fast\", no time in milliseconds"),
+        "{error}"
+    );
+    std::fs::remove_file(&peers).unwrap();
+    if !has_adapter() {
+        return;
+    }
+    let (code, text, error) = onionskin(&bench[..9]);
+    assert_eq!(code, 0, "{error}");
+    let json: Json = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["on_device"]["dispatches"], 3);
+    assert!(least(&json, "fresh_ms") > 0.0 && least(&json, "fresh_cached_ms") > 0.0);
+    assert!(
+        least(&json["on_device"], "graph_ms") > 0.0
+            && least(&json["on_device"], "kernels_ms") > 0.0
+    );
+    assert_eq!(json["on_device"]["weight_bytes"], 64 + 32 + 64 + 32);
+}

@@ -1,20 +1,31 @@
-//! `onionskin bench`: how long a model takes on a device, the first time and from then on.
+//! `onionskin bench`: how long a model takes on a device, the first time and from then on, and what it needs.
+
+mod figures;
+mod fresh;
+mod peers;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde_json::{Value, json};
 
+use self::figures::{Figures, OnDevice};
 use super::activity::Activity;
 use super::inputs::Inputs;
+use super::show::calls;
 use super::{Outcome, output};
+use crate::dim::Bindings;
 use crate::error::Result;
+use crate::gpu::{Input, Program};
 use crate::item::Item;
 use crate::model::Session;
+use crate::tensor::Tensor;
 use crate::{Device, Model};
 
-/// Measure a model: time to the first output of this process, latency in the steady state, memory.
+/// Runs of the graph alone and of its kernels one by one, of which the fastest count.
+const RUNS: usize = 10;
+
+/// Measure a model: time to the first output, latency in the steady state, what dispatches cost, memory.
 #[derive(Args)]
 pub(super) struct Bench {
     /// A TorchScript archive or a JSON graph.
@@ -33,23 +44,20 @@ pub(super) struct Bench {
     /// How long calls are counted, in seconds, at least.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
+    /// Leave out the cold starts, for which two processes of their own run once each.
+    #[arg(long)]
+    no_cold: bool,
+    /// Times of others for the same call, to be compared with: a JSON object of milliseconds by name.
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
 }
 
-/// What was measured; times in milliseconds.
-struct Figures {
-    /// From the start of the command to the first output.
-    cold: f64,
-    /// Sorted.
-    steady: Vec<f64>,
-    /// Bytes on the device, where there is one.
-    device_bytes: Option<u64>,
-}
-
 impl Bench {
     pub(super) fn run(&self) -> Result<Outcome> {
+        let peers = self.against.as_deref().map(peers::read).transpose()?;
         let start = Instant::now();
         let arguments = self.inputs.read()?;
         let device = Device::open(&self.device)?;
@@ -59,16 +67,31 @@ impl Bench {
         session.call(&arguments)?;
         let cold = milliseconds(start);
         activity.step("measuring");
+        let (variant, inputs) = session.prepare(&arguments)?;
+        let on_device = match &variant.program {
+            Some(program) => Some(self.on_device(program, &variant.bind(&inputs)?, &inputs)?),
+            None => None,
+        };
+        let steady = self.steady(&session, &arguments)?;
+        let memory = figures::memory(&device);
+        let fresh = match self.no_cold {
+            true => None,
+            false => Some(fresh::starts(&self.model, &self.inputs, &self.device)?),
+        };
         let figures = Figures {
+            device: device.to_string(),
             cold,
-            steady: self.steady(&session, &arguments)?,
-            device_bytes: device_bytes(&session, &arguments)?,
+            fresh,
+            steady,
+            operators: calls(&variant.graph),
+            on_device,
+            memory,
+            peers: peers.unwrap_or_default(),
         };
         drop(activity);
-        if self.json {
-            output::line(&figures.json(&device).to_string());
-        } else {
-            figures.print(&device);
+        match self.json {
+            true => output::line(&figures.json().to_string()),
+            false => figures.print(),
         }
         Ok(Outcome::Yes)
     }
@@ -91,92 +114,42 @@ impl Bench {
         times.sort_by(f64::total_cmp);
         Ok(times)
     }
-}
 
-impl Figures {
-    /// The time that this share of the calls does not exceed.
-    fn quantile(&self, share: f64) -> f64 {
-        let last = self.steady.len().saturating_sub(1);
-        let place = (share * last as f64).round() as usize;
-        self.steady.get(place).copied().unwrap_or(f64::NAN)
-    }
-
-    fn json(&self, device: &Device) -> Value {
-        json!({
-            "device": device.to_string(),
-            "cold_ms": self.cold,
-            "runs": self.steady.len(),
-            "median_ms": self.quantile(0.5),
-            "low_ms": self.quantile(0.1),
-            "high_ms": self.quantile(0.9),
-            "device_bytes": self.device_bytes,
-            "peak_bytes": peak_bytes(),
+    /// The graph without the ways of its inputs and outputs, and its kernels one by one: the fastest of some runs of each.
+    fn on_device(
+        &self,
+        program: &Program,
+        sizes: &Bindings,
+        inputs: &[Tensor],
+    ) -> Result<OnDevice> {
+        let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
+        let runs = RUNS.min(self.runs.max(1));
+        let mut graph = f64::INFINITY;
+        let before = program.statistics();
+        for _ in 0..runs {
+            let start = Instant::now();
+            program.launch_with(sizes, &hosted)?.wait()?;
+            graph = graph.min(milliseconds(start));
+        }
+        let after = program.statistics();
+        let mut kernels: Vec<u64> = vec![u64::MAX; program.plan().steps.len()];
+        for _ in 0..runs {
+            let (_, profile) = program.profile(inputs)?;
+            for (least, step) in kernels.iter_mut().zip(&profile.steps) {
+                *least = step.nanoseconds.min(*least);
+            }
+        }
+        Ok(OnDevice {
+            dispatches: (after.dispatches - before.dispatches) / runs as u64,
+            kernels: program.plan().kernels.len(),
+            graph_ms: graph,
+            kernels_ms: kernels.iter().sum::<u64>() as f64 / 1e6,
+            footprint: program.footprint(sizes)?,
+            allocated: program.device().allocated_bytes(),
         })
-    }
-
-    fn print(&self, device: &Device) {
-        let megabytes = |bytes: Option<u64>| match bytes {
-            Some(bytes) => format!("{:.1} MB", bytes as f64 / 1e6),
-            None => "unknown".to_string(),
-        };
-        output::line(&format!("on {device}"));
-        output::line(&format!("first output   {:.1} ms", self.cold));
-        output::line(&format!(
-            "steady state   {:.2} ms (median of {}; four in five within {:.2} to {:.2} ms)",
-            self.quantile(0.5),
-            self.steady.len(),
-            self.quantile(0.1),
-            self.quantile(0.9),
-        ));
-        output::line(&format!("device memory  {}", megabytes(self.device_bytes)));
-        output::line(&format!("peak memory    {}", megabytes(peak_bytes())));
     }
 }
 
 fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
-}
-
-/// What a call takes on the device; none on the host.
-fn device_bytes(session: &Session, arguments: &[Item]) -> Result<Option<u64>> {
-    let (variant, inputs) = session.prepare(arguments)?;
-    let Some(program) = &variant.program else {
-        return Ok(None);
-    };
-    let footprint = program.footprint(&variant.bind(&inputs)?)?;
-    Ok(Some(footprint.total()))
-}
-
-/// The largest resident size of this process so far, where the system tells it.
-fn peak_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kilobytes * 1024)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_times_that_occurred() {
-        let figures = Figures {
-            cold: 9.0,
-            steady: vec![1.0, 2.0, 3.0, 4.0, 50.0],
-            device_bytes: None,
-        };
-        assert_eq!(
-            [0.0, 0.5, 0.9].map(|share| figures.quantile(share)),
-            [1.0, 3.0, 50.0]
-        );
-        let found = figures.json(&Device::Host);
-        assert_eq!(
-            (&found["median_ms"], &found["runs"]),
-            (&json!(3.0), &json!(5))
-        );
-        assert!(found["device_bytes"].is_null());
-    }
 }

@@ -1,5 +1,6 @@
 //! Inputs from the command line: tensor files, images, or sizes only.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -79,6 +80,29 @@ pub(super) enum Normalize {
 }
 
 impl Inputs {
+    /// The same on the command line of another process.
+    pub(super) fn arguments(&self) -> Vec<OsString> {
+        let mut list: Vec<OsString> = Vec::new();
+        let mut option = |name: &str, value: &OsStr| list.extend([name.into(), value.to_owned()]);
+        self.files
+            .iter()
+            .for_each(|path| option("--input", path.as_os_str()));
+        self.images
+            .iter()
+            .for_each(|path| option("--image", path.as_os_str()));
+        self.shapes
+            .iter()
+            .for_each(|text| option("--shape", OsStr::new(text)));
+        self.size
+            .iter()
+            .for_each(|size| option("--size", OsStr::new(size)));
+        if let Some(value) = self.normalize.to_possible_value() {
+            option("--normalize", OsStr::new(value.get_name()));
+        }
+        list.extend(self.gray.then(|| "--gray".into()));
+        list
+    }
+
     /// True if nothing was given.
     pub(super) fn is_empty(&self) -> bool {
         self.files.is_empty() && self.images.is_empty() && self.shapes.is_empty()

@@ -179,6 +179,12 @@ impl Device {
         &self.inner.queue
     }
 
+    /// Bytes that are allocated on the device for buffers and textures of all programs, where the backend tells.
+    pub fn allocated_bytes(&self) -> Option<u64> {
+        let report = self.inner.raw.generate_allocator_report()?;
+        Some(report.total_allocated_bytes)
+    }
+
     /// Pipelines that exist on this device, made by any of its programs.
     pub fn pipeline_count(&self) -> usize {
         self.inner.pipelines.count()

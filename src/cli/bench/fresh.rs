@@ -1,0 +1,58 @@
+//! Cold starts: from the start of a process to its end with the first output.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use crate::cli::inputs::Inputs;
+use crate::error::{Error, Result};
+
+/// Milliseconds of whole processes.
+pub(super) struct Starts {
+    /// The caches of kernels are empty: the driver's as far as Mesa lets it be moved, and Onionskin's.
+    pub(super) nothing_cached: f64,
+    /// With what the first left there.
+    pub(super) cached: f64,
+}
+
+/// Runs the model in two processes, one after the other.
+pub(super) fn starts(model: &Path, inputs: &Inputs, device: &str) -> Result<Starts> {
+    let cache = Cache(std::env::temp_dir().join(format!("onionskin-bench-{}", std::process::id())));
+    Ok(Starts {
+        nothing_cached: start(model, inputs, device, &cache.0)?,
+        cached: start(model, inputs, device, &cache.0)?,
+    })
+}
+
+/// A folder that is removed in the end.
+struct Cache(PathBuf);
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn start(model: &Path, inputs: &Inputs, device: &str, cache: &Path) -> Result<f64> {
+    let this = std::env::current_exe();
+    let this =
+        this.map_err(|error| Error::internal(format!("this program has no path: {error}")))?;
+    let start = Instant::now();
+    let output = Command::new(&this)
+        .args(["run", "--device", device])
+        .args(inputs.arguments())
+        .arg("--")
+        .arg(model)
+        .env("MESA_SHADER_CACHE_DIR", cache)
+        .env("ONIONSKIN_CACHE", cache)
+        .output()
+        .map_err(|error| Error::io(&this, error))?;
+    let ms = start.elapsed().as_secs_f64() * 1e3;
+    match output.status.success() {
+        true => Ok(ms),
+        false => Err(
+            Error::internal("the model does not run in a process of its own")
+                .help(String::from_utf8_lossy(&output.stderr).trim().to_string()),
+        ),
+    }
+}
