@@ -12,7 +12,7 @@ use onionskin::pass;
 
 mod samples;
 
-use samples::{capabilities, rasteriser};
+use samples::{capabilities, rasteriser, with_subgroups};
 
 #[test]
 fn kernels_are_valid_and_translate() {
@@ -115,13 +115,16 @@ fn plans_read_well() {
         "linear by portable",
         "square product by workgroup tile 64x64",
         "conv by workgroup tile 32x32",
+        "row by rows by a matrix",
+        "row on subgroups by rows by a matrix",
     ] {
         let (name, variant) = match name.split_once(" by ") {
             Some((name, variant)) => (name, Some(variant.parse().unwrap())),
             None => (name, None),
         };
-        let (sample, device) = match name.strip_suffix(" on a rasteriser") {
-            Some(sample) => (sample, rasteriser()),
+        let (sample, device) = match name.split_once(" on ") {
+            Some((sample, "subgroups")) => (sample, with_subgroups()),
+            Some((sample, _)) => (sample, rasteriser()),
             None => (name, capabilities()),
         };
         let (_, graph) = samples::all()

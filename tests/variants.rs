@@ -266,6 +266,14 @@ fn agrees(device: &Device, graph: &Graph, plan: Plan) -> bool {
     ours <= error(device, graph, portable)
 }
 
+/// A plan by a variant, and whether it makes a difference to it: a step of that variant, or steps for parts of sums.
+fn by(graph: &Graph, capabilities: &Capabilities, variant: Variant) -> (Plan, bool) {
+    let (plan, count) = forced(graph, capabilities, variant);
+    let (whole, _) = forced(graph, capabilities, Variant::Portable);
+    let is_split = plan.steps.len() > whole.steps.len();
+    (plan, count > 0 || is_split)
+}
+
 /// Every graph by one variant: on the device with its limits and with WebGPU's, and in all languages. At least `least` of
 /// the graphs admit it.
 fn check(variant: Variant, graphs: &[(&'static str, Graph)], least: usize) {
@@ -275,8 +283,10 @@ fn check(variant: Variant, graphs: &[(&'static str, Graph)], least: usize) {
     for (name, graph) in graphs {
         let name = format!("{variant}, {name}");
         let limits = samples::capabilities();
-        let (plan, count) = forced(graph, &limits, variant);
-        admitted += usize::from(count > 0);
+        let (plan, is_admitted) = by(graph, &limits, variant);
+        admitted += usize::from(is_admitted);
+        failures.extend(samples::untranslatable(&plan));
+        let (plan, _) = by(graph, &samples::with_subgroups(), variant);
         failures.extend(samples::untranslatable(&plan));
         if let Some(device) = &device {
             let ours = as_gpu(device);
@@ -314,4 +324,49 @@ fn tiles_of_64_agree() {
 fn tiles_of_128_agree() {
     check(Variant::Tile { side: 128 }, &products(), 16);
     check(Variant::Tile { side: 128 }, &convolutions(), 14);
+}
+
+#[test]
+fn few_rows_agree() {
+    check(Variant::Vector, &products(), 4);
+}
+
+#[test]
+fn direct_convolutions_agree() {
+    check(Variant::Direct, &convolutions(), 3);
+}
+
+/// Sums of half precision are split into parts of single precision.
+#[test]
+fn split_sums_agree() {
+    check(Variant::Split { parts: 2 }, &products(), 7);
+    check(Variant::Split { parts: 2 }, &convolutions(), 9);
+}
+
+/// What the table takes for a GPU: the variant by sizes, and the splitting of long sums that give few tiles.
+#[test]
+fn the_table_follows_sizes() {
+    let limits = samples::capabilities();
+    let taken = |left: &str, right: &str| {
+        let plan = onionskin::pass::plan(&product(left, right, [false, false]), &limits).unwrap();
+        let choices = plan.steps.iter().filter_map(|step| step.choice.clone());
+        let names: Vec<String> = choices.map(|choice| choice.variant.to_string()).collect();
+        (names.join(", "), plan.steps.len())
+    };
+    let tile = |side: u32| (Variant::Tile { side }.to_string(), 1);
+    assert_eq!(taken("f32[4096, 512]", "f32[512, 4096]"), tile(128));
+    assert_eq!(taken("f32[512, 512]", "f32[512, 1024]"), tile(64));
+    assert_eq!(taken("f32[128, 384]", "f32[384, 1536]"), tile(32));
+    assert_eq!(
+        taken("f32[1, 768]", "f32[768, 768]"),
+        (Variant::Vector.to_string(), 1)
+    );
+    assert_eq!(
+        taken("f32[64, 4096]", "f32[4096, 64]"),
+        (Variant::Tile { side: 32 }.to_string(), 2)
+    );
+    assert_eq!(
+        taken("f64[64, 64]", "f64[64, 64]"),
+        (Variant::Portable.to_string(), 1)
+    );
 }

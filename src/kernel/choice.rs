@@ -13,6 +13,15 @@ pub enum Variant {
     Portable,
     /// A subgroup of eight invocations computes a tile, for rasterisers that run them as the lanes of a vector.
     Lanes,
+    /// A workgroup computes neighbouring columns of a few rows, and its invocations share the steps of each sum.
+    Vector,
+    /// An invocation computes four neighbouring positions of a convolution whose output channels see one input channel each.
+    Direct,
+    /// Sums are split into parts, which are products of their own and then added up.
+    Split {
+        /// How many: 2, 4, 8 or 16.
+        parts: u32,
+    },
     /// A workgroup computes a square tile, out of pieces of both factors that lie in workgroup memory.
     Tile {
         /// Rows and columns of the tile: 32, 64 or 128.
@@ -25,6 +34,12 @@ impl Variant {
     pub const ALL: &[Variant] = &[
         Variant::Portable,
         Variant::Lanes,
+        Variant::Vector,
+        Variant::Direct,
+        Variant::Split { parts: 2 },
+        Variant::Split { parts: 4 },
+        Variant::Split { parts: 8 },
+        Variant::Split { parts: 16 },
         Variant::Tile { side: 32 },
         Variant::Tile { side: 64 },
         Variant::Tile { side: 128 },
@@ -50,6 +65,9 @@ impl fmt::Display for Variant {
         match self {
             Variant::Portable => f.write_str("portable"),
             Variant::Lanes => f.write_str("lanes"),
+            Variant::Vector => f.write_str("rows by a matrix"),
+            Variant::Direct => f.write_str("direct"),
+            Variant::Split { parts } => write!(f, "split in {parts}"),
             Variant::Tile { side } => write!(f, "workgroup tile {side}x{side}"),
         }
     }

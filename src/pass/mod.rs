@@ -26,7 +26,7 @@ pub use fold_weights::fold_weights;
 pub use if_conversion::if_conversion;
 pub use inline::inline;
 pub use lift::{lift, unlift};
-pub use plan::{plan, plan_by};
+pub use plan::{admitted, plan, plan_by};
 pub use simplify::{RULES, Rule, simplify};
 pub use specialize::specialize;
 pub use unroll::unroll;

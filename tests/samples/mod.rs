@@ -66,13 +66,20 @@ pub fn rasteriser() -> Capabilities {
 
 /// A plan in which every node that admits a variant gets it, and how many do.
 pub fn forced(graph: &Graph, capabilities: &Capabilities, variant: Variant) -> (Plan, usize) {
-    let steps = pass::plan(graph, capabilities).unwrap().steps;
-    let keys = steps.into_iter().filter_map(|step| step.choice);
-    let given: Choices = keys.map(|choice| (choice.key, variant)).collect();
+    let keys = pass::admitted(graph, capabilities).unwrap().into_keys();
+    let given: Choices = keys.map(|key| (key, variant)).collect();
     let plan = pass::plan_by(graph, capabilities, &given).unwrap();
     let taken = plan.steps.iter().filter_map(|step| step.choice.as_ref());
     let count = taken.filter(|choice| choice.variant == variant).count();
     (plan, count)
+}
+
+/// A GPU with subgroups of whatever size.
+pub fn with_subgroups() -> Capabilities {
+    Capabilities {
+        subgroups: true,
+        ..capabilities()
+    }
 }
 
 /// The kernels of a plan that are not valid, or that a language cannot say.
@@ -202,6 +209,12 @@ pub fn all() -> Vec<(&'static str, Graph)> {
             "square product",
             graph(&["f32[128, 64]", "f32[64, 128]"], |_, x| {
                 vec![x[0].dot(x[1])]
+            }),
+        ),
+        (
+            "row",
+            graph(&["f32[1, 96]", "f32[20, 96]"], |_, x| {
+                vec![x[0].matmul(x[1].transpose(0, 1)).relu()]
             }),
         ),
         (

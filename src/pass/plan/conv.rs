@@ -7,7 +7,7 @@ use super::kernel::{Lowered, clamped, guarded, invocation, pieces, repeat, repea
 use super::position::Position;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
-use crate::ir::{Node, ValueId};
+use crate::ir::{Graph, Node, ValueId};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
@@ -26,7 +26,7 @@ pub fn lower<'a>(
     node: &Node,
     conv: &Conv,
 ) -> Result<Lowered<'a>> {
-    let sizes = Sizes::new(&scope, node, conv)?;
+    let sizes = Sizes::new(scope.graph, node, conv)?;
     let tile = Tile::new(&mut scope, &sizes);
     let dtype = scope.graph.ty(sizes.x).dtype;
     let sums = accumulators(&mut scope, dtype, tile.height, tile.width);
@@ -108,10 +108,9 @@ pub struct Sizes {
 
 impl Sizes {
     /// The extents of a node.
-    pub fn new(scope: &Scope, node: &Node, conv: &Conv) -> Result<Sizes> {
+    pub fn new(graph: &Graph, node: &Node, conv: &Conv) -> Result<Sizes> {
         let (x, filter) = (operand(node, 0)?, operand(node, 1)?);
         let result = node.results.first().copied().unwrap_or(x);
-        let graph = scope.graph;
         let ([batch, _, space_in @ ..], [outputs, channels, taps @ ..], [_, _, space @ ..]) = (
             graph.ty(x).shape.as_slice(),
             graph.ty(filter).shape.as_slice(),

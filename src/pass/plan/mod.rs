@@ -4,6 +4,7 @@
 mod claim;
 mod conv;
 mod custom;
+mod direct;
 mod dot;
 mod element;
 mod fuse;
@@ -19,10 +20,14 @@ mod rows;
 mod scalar;
 mod scan;
 mod sort;
+mod split;
 mod tile;
 mod variant;
+mod vector;
 mod work;
 mod workgroup;
+
+pub use self::variant::{Admitted, admitted};
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -51,7 +56,7 @@ pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
 
 /// The same with the variants of some nodes given; what a node does not admit is left to the table.
 pub fn plan_by(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> Result<Plan> {
-    let graph = &explicit_regions(graph)?;
+    let graph = &split::split(&explicit_regions(graph)?, capabilities, given)?;
     let mut sheet = Sheet::default();
     sheet.plan.inputs = vec![None; graph.inputs.len()];
     sheet.plan.guards.clone_from(&graph.guards);
@@ -271,11 +276,18 @@ impl<'a> Planner<'a> {
                 conv::lower(scope, group, node, conv)
             }
             (_, Variant::Lanes) => {
-                let product = Product::of(&scope, node)?;
+                let product = Product::of(self.graph, node)?;
                 tile::lower(scope, group, &product)
             }
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Direct) => {
+                direct::lower(scope, group, node, conv)
+            }
+            (_, Variant::Vector) => {
+                let product = Product::of(self.graph, node)?;
+                vector::lower(scope, group, &product)
+            }
             (_, Variant::Tile { side }) => {
-                let product = Product::of(&scope, node)?;
+                let product = Product::of(self.graph, node)?;
                 let extent = workgroup::Extent::of(side);
                 let extent = extent.ok_or_else(|| element::not_planned(node))?;
                 workgroup::lower(scope, group, &product, extent)

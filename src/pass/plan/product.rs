@@ -6,14 +6,14 @@
 use super::conv::Sizes;
 use super::element::{Scope, operand};
 use super::fuse::Group;
-use super::kernel::{self, below, epilogue};
+use super::kernel::{self, below, epilogue, limited};
 use super::position::Position;
 use super::quad::{self, Factor, QUAD, is_whole};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
-use crate::ir::{Definition, Node, Op, Primitive, ValueId};
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::{self, Index};
 use crate::op::Conv;
 use crate::shape::Shape;
@@ -50,17 +50,16 @@ enum Factors<'a> {
 
 impl<'a> Product<'a> {
     /// The product that a node is; an error if it is neither contraction nor convolution.
-    pub fn of(scope: &Scope, node: &'a Node) -> Result<Product<'a>> {
+    pub fn of(graph: &Graph, node: &'a Node) -> Result<Product<'a>> {
         match &node.op {
-            Op::Primitive(Primitive::Dot(_)) => Product::matrices(scope, node),
-            Op::Primitive(Primitive::Conv(conv)) => Product::patches(scope, node, conv),
+            Op::Primitive(Primitive::Dot(_)) => Product::matrices(graph, node),
+            Op::Primitive(Primitive::Conv(conv)) => Product::patches(graph, node, conv),
             _ => Err(super::element::not_planned(node)),
         }
     }
 
-    fn matrices(scope: &Scope, node: &Node) -> Result<Product<'a>> {
+    fn matrices(graph: &Graph, node: &Node) -> Result<Product<'a>> {
         let (a, b) = (operand(node, 0)?, operand(node, 1)?);
-        let graph = scope.graph;
         let result = node.results.first().copied().unwrap_or(a);
         let ([outer @ .., rows, columns], Some(depth)) =
             (graph.ty(result).shape.as_slice(), graph.ty(a).shape.last())
@@ -77,8 +76,8 @@ impl<'a> Product<'a> {
         })
     }
 
-    fn patches(scope: &Scope, node: &Node, conv: &'a Conv) -> Result<Product<'a>> {
-        let sizes = Sizes::new(scope, node, conv)?;
+    fn patches(graph: &Graph, node: &Node, conv: &'a Conv) -> Result<Product<'a>> {
+        let sizes = Sizes::new(graph, node, conv)?;
         Ok(Product {
             result: sizes.result,
             outer: vec![sizes.groups.clone()],
@@ -102,6 +101,91 @@ impl<'a> Product<'a> {
             Side::Left => (self.left(outer, line, step), None),
             Side::Right => self.right(scope, outer, step, line),
         }
+    }
+
+    /// Four steps, kept below the end, and where each is one; absent if it is known to be, since the depth is a multiple of
+    /// `piece` steps that are taken at a time.
+    pub fn steps(
+        &self,
+        scope: &mut Scope,
+        quad: &Index,
+        piece: usize,
+    ) -> Vec<(Index, Option<Expr>)> {
+        let depth = self.depth.as_const();
+        if depth.is_some_and(|depth| depth % piece as i64 == 0) {
+            let steps = four(scope, quad, &self.depth).into_iter();
+            return steps.map(|step| (step, None)).collect();
+        }
+        let whole = Dim::from(QUAD);
+        let steps = four(scope, quad, &self.depth);
+        let mut guard = |k: usize| {
+            if is_whole(&self.depth) {
+                return scope.is_below(quad, &self.depth.floor_div(&whole));
+            }
+            let step = quad.scale(&whole).add_size(&Dim::from(k));
+            scope.is_below(&step, &self.depth)
+        };
+        let guards: Vec<Expr> = (0..QUAD).map(&mut guard).collect();
+        steps
+            .into_iter()
+            .zip(guards.into_iter().map(Some))
+            .collect()
+    }
+
+    /// For each of four steps a vector of four rows or columns of a factor; zero behind the end.
+    pub fn block(
+        &self,
+        scope: &mut Scope,
+        side: Side,
+        outer: &[Index],
+        lines: &[Index],
+        steps: &[(Index, Option<Expr>)],
+    ) -> Result<Vec<Expr>> {
+        let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+        let mut block = Vec::new();
+        for (step, guard) in steps {
+            let factors: Vec<_> = lines
+                .iter()
+                .map(|line| self.factor(scope, side, outer, line, step))
+                .collect();
+            let vector = quad::quad(scope, &factors)?;
+            block.push(match guard {
+                Some(guard) => scope.pool.select(*guard, vector, zero),
+                None => vector,
+            });
+        }
+        Ok(block)
+    }
+
+    /// The numbers of one row or column of a factor for each of four steps; zero behind the end.
+    pub fn line(
+        &self,
+        scope: &mut Scope,
+        side: Side,
+        outer: &[Index],
+        line: &Index,
+        steps: &[(Index, Option<Expr>)],
+    ) -> Result<Vec<Expr>> {
+        let mut factors = Vec::new();
+        for (step, _) in steps {
+            factors.push(self.factor(scope, side, outer, line, step));
+        }
+        let mut vector = quad::quad(scope, &factors)?;
+        let guards: Vec<Expr> = steps.iter().filter_map(|(_, guard)| *guard).collect();
+        let pool = &mut scope.pool;
+        if let [guard, rest @ ..] = guards.as_slice() {
+            let zero = pool.call("vec4<f32>()", Type::F32x4, &[]);
+            let guard = if rest.iter().all(|other| other == guard) {
+                *guard
+            } else {
+                pool.call("vec4(x, y, z, w)", Type::F32x4, &guards)
+            };
+            vector = pool.select(guard, vector, zero);
+        }
+        pool.set_label(vector, "a");
+        Ok((0..QUAD)
+            .map(|k| quad::part(pool, vector, k, Type::F32))
+            .collect())
     }
 
     /// True if the steps of a factor lie next to each other in memory, not its rows or columns.
@@ -177,8 +261,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Writes a vector of four columns of a row with the epilogue: at once where they lie next to each other. Columns
-    /// beyond the edge are left out, unless the number of columns is one of quads.
+    /// Writes a vector of four columns of a row with the epilogue.
     pub fn write(
         &self,
         scope: &mut Scope,
@@ -186,32 +269,73 @@ impl<'a> Product<'a> {
         (outer, row, first): (&[Index], &Index, &Index),
         vector: Expr,
     ) -> Result<Vec<Statement>> {
-        let columns = quad::neighbours(&[first.div(&Dim::from(QUAD))], 0);
-        let parts = quad::each(scope, columns, |scope, part, column| {
-            let number = quad::part(&mut scope.pool, vector, part, Type::F32);
-            let place = self.place(outer, row, &column[0]);
-            epilogue(scope, group, self.result, number, &place)
-        })?;
-        let is_whole = is_whole(&self.columns);
-        if is_whole && let Some(store) = quad::write(scope, group.root, &parts)? {
-            return Ok(vec![store]);
-        }
-        let mut line = Vec::new();
-        for (part, (number, at)) in parts.iter().enumerate() {
-            let store = kernel::write(scope, group.root, *number, at)?;
-            if is_whole {
-                line.push(store);
-            } else {
-                let column = first.add_size(&Dim::from(part));
-                line.extend(below(scope, &column, &self.columns, vec![store]));
-            }
-        }
-        Ok(line)
+        let place = |column: &Index| self.place(outer, row, column);
+        let columns = (first, &self.columns);
+        write_four(scope, group, self.result, columns, vector, &place)
     }
+}
+
+/// Adds terms to a sum, first to each other.
+pub fn add_all(pool: &mut Pool, sum: Expr, terms: &[Expr]) -> Statement {
+    let mut total = None;
+    for term in terms {
+        total = Some(match total {
+            Some(total) => pool.call("x + y", Type::F32x4, &[total, *term]),
+            None => *term,
+        });
+    }
+    let total = total.map_or(sum, |terms| pool.call("x + y", Type::F32x4, &[sum, terms]));
+    Statement::Assign(sum, total)
+}
+
+/// Writes a vector of four neighbours along an axis with the epilogue: at once where they lie next to each other. Those
+/// beyond the edge are left out, unless the axis is one of quads.
+pub fn write_four(
+    scope: &mut Scope,
+    group: &Group,
+    result: ValueId,
+    (first, size): (&Index, &Dim),
+    vector: Expr,
+    place: &dyn Fn(&Index) -> Position,
+) -> Result<Vec<Statement>> {
+    let neighbours = quad::neighbours(&[first.div(&Dim::from(QUAD))], 0);
+    let parts = quad::each(scope, neighbours, |scope, part, at| {
+        let number = quad::part(&mut scope.pool, vector, part, Type::F32);
+        epilogue(scope, group, result, number, &place(&at[0]))
+    })?;
+    let is_whole = is_whole(size);
+    if is_whole && let Some(store) = quad::write(scope, group.root, &parts)? {
+        return Ok(vec![store]);
+    }
+    let mut line = Vec::new();
+    for (part, (number, at)) in parts.iter().enumerate() {
+        let store = kernel::write(scope, group.root, *number, at)?;
+        if is_whole {
+            line.push(store);
+        } else {
+            let at = first.add_size(&Dim::from(part));
+            line.extend(below(scope, &at, size, vec![store]));
+        }
+    }
+    Ok(line)
 }
 
 fn within(outer: &[Index], i: &Index, j: &Index) -> Position {
     Position::of([outer, &[i.clone(), j.clone()]].concat())
+}
+
+/// The four elements of a quad of an axis, kept below its size: as a quad where the size is one of quads.
+pub fn four(scope: &mut Scope, quad: &Index, size: &Dim) -> Vec<Index> {
+    let whole = Dim::from(QUAD);
+    if is_whole(size) {
+        let quad = limited(scope, quad, &size.floor_div(&whole));
+        return (0..QUAD)
+            .map(|i| quad.scale(&whole).add_size(&Dim::from(i)))
+            .collect();
+    }
+    (0..QUAD)
+        .map(|i| limited(scope, &quad.scale(&whole).add_size(&Dim::from(i)), size))
+        .collect()
 }
 
 impl Scope<'_> {

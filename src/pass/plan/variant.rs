@@ -1,15 +1,18 @@
 //! The table of variants: how a contraction or convolution is computed, by adapter, sizes and dtype.
 
+use std::collections::BTreeMap;
+
 use super::element::{Scope, operand};
 use super::product::Product;
-use super::{tile, workgroup};
+use super::{direct, tile, vector, workgroup};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::{Node, Op, Primitive, ValueId};
+use crate::ir::{Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::choice::{Choice, Choices, Variant};
 use crate::kernel::plan::Capabilities;
 use crate::op::Conv;
+use crate::shape::Shape;
 
 /// A product of matrices that a node is, in the sizes of the example: a convolution is one of filters and patches.
 struct Problem<'a> {
@@ -24,6 +27,10 @@ struct Problem<'a> {
     rows: usize,
     columns: usize,
     depth: usize,
+    /// Rows, if they are known to be few.
+    few: Option<i64>,
+    /// The axes that a sum goes over: of a convolution, channels of a group and taps.
+    summed: Shape,
 }
 
 /// Tiles of workgroups that keep a GPU busy.
@@ -32,7 +39,7 @@ const ENOUGH: usize = 96;
 /// The variants in question for a node, the best first; the last one can run on any device. None for a node that has no
 /// variants.
 pub fn choices<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result<Vec<Choice>> {
-    let Some(problem) = Problem::of(scope, node)? else {
+    let Some(problem) = Problem::of(scope.graph, scope.capabilities, node)? else {
         return Ok(Vec::new());
     };
     let given = given.get(&problem.key).copied();
@@ -50,6 +57,47 @@ pub fn choices<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result
         .collect())
 }
 
+/// The variants that each contraction and convolution of a graph admits on a device, by its key; bodies of regions included.
+pub fn admitted(graph: &Graph, capabilities: &Capabilities) -> Result<Admitted> {
+    let mut found = Admitted::new();
+    for node in &graph.nodes {
+        for body in node.bodies() {
+            found.extend(admitted(body, capabilities)?);
+        }
+        let Some(problem) = Problem::of(graph, capabilities, node)? else {
+            continue;
+        };
+        let admits = |variant: &Variant| match variant {
+            Variant::Split { parts } => problem.splits(i64::from(*parts)),
+            variant => problem.admits(*variant),
+        };
+        let variants = Variant::ALL.iter().copied().filter(admits).collect();
+        found.insert(problem.key.clone(), variants);
+    }
+    Ok(found)
+}
+
+/// Variants by key.
+pub type Admitted = BTreeMap<String, Vec<Variant>>;
+
+/// Into how many products a node's sums are split before it is planned; none if they are left whole.
+pub fn parts(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    node: &Node,
+    given: &Choices,
+) -> Result<Option<i64>> {
+    let Some(problem) = Problem::of(graph, capabilities, node)? else {
+        return Ok(None);
+    };
+    let parts = match given.get(&problem.key) {
+        Some(Variant::Split { parts }) => Some(*parts),
+        Some(_) => None,
+        None => problem.parts(),
+    };
+    Ok(parts.map(i64::from).filter(|parts| problem.splits(*parts)))
+}
+
 impl Problem<'_> {
     /// The table: what is best for which device, sizes and dtype, and why.
     fn table(&self) -> Vec<(Variant, String)> {
@@ -58,10 +106,33 @@ impl Problem<'_> {
             let reason = "the adapter is a software rasteriser with subgroups of 8";
             found.push((Variant::Lanes, String::from(reason)));
         }
-        if !self.capabilities.software {
-            found.extend(self.tile());
+        if self.capabilities.software {
+            return found;
         }
+        if self.admits(Variant::Direct) {
+            let reason = "the adapter is a GPU and each output channel sees one input channel";
+            found.push((Variant::Direct, String::from(reason)));
+        }
+        if let (true, Some(rows)) = (self.admits(Variant::Vector), self.few) {
+            let by = if self.capabilities.subgroups {
+                "subgroups"
+            } else {
+                "workgroup memory"
+            };
+            let reason = format!("the adapter is a GPU and {rows} rows are few; sums by {by}");
+            found.push((Variant::Vector, reason));
+        }
+        found.extend(self.tile());
         found
+    }
+
+    /// True for a convolution whose output channels see one input channel each, along rows of known lengths.
+    fn sees_one_channel(&self) -> bool {
+        let [channels, .., row] = self.summed.as_slice() else {
+            return false;
+        };
+        let is_short = row.as_const().is_some_and(|row| row <= direct::LONGEST);
+        self.conv.is_some() && channels.is(1) && is_short
     }
 
     /// True if a variant computes this, and the device can run it.
@@ -69,9 +140,13 @@ impl Problem<'_> {
         let product = [self.rows, self.columns, self.depth];
         match variant {
             Variant::Portable => true,
+            // These are other nodes by the time that kernels are chosen.
+            Variant::Split { .. } => false,
             Variant::Lanes => {
                 self.conv.is_none() && tile::suits(self.capabilities, self.dtype, product)
             }
+            Variant::Direct => self.sees_one_channel() && is_single(self.dtype),
+            Variant::Vector => self.conv.is_none() && is_single(self.dtype) && self.few.is_some(),
             Variant::Tile { side } => {
                 let extent = workgroup::Extent::of(side);
                 is_single(self.dtype) && extent.is_some_and(|extent| extent.fits(self.capabilities))
@@ -103,52 +178,95 @@ impl Problem<'_> {
     }
 }
 
+impl Problem<'_> {
+    /// As many parts as give a GPU enough tiles, none of them short.
+    fn parts(&self) -> Option<u32> {
+        let is_whole = self.capabilities.software || self.few.is_some() || self.sees_one_channel();
+        let tiles = self.outer * self.rows.div_ceil(32) * self.columns.div_ceil(32);
+        if is_whole || self.table().is_empty() || 2 * tiles > ENOUGH {
+            return None;
+        }
+        PARTS.into_iter().find(|parts| {
+            let each = *parts as usize;
+            tiles * each <= 2 * ENOUGH && self.depth / each >= SHORTEST && self.splits(each as i64)
+        })
+    }
+
+    /// True if all parts are equal: of a contraction in whole quads of steps, of a convolution in whole channels.
+    fn splits(&self, parts: i64) -> bool {
+        let unit = if self.conv.is_some() {
+            parts
+        } else {
+            4 * parts
+        };
+        let first = self.summed.first().and_then(Dim::as_const);
+        parts > 1 && is_single(self.dtype) && first.is_some_and(|size| size % unit == 0)
+    }
+}
+
+/// Into how many parts sums are split, and how many steps a part has at least.
+const PARTS: [u32; 4] = [16, 8, 4, 2];
+const SHORTEST: usize = 128;
+
 /// True for dtypes whose products are summed up in single precision.
 fn is_single(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16 | DType::F32)
 }
 
 impl<'a> Problem<'a> {
-    fn of(scope: &Scope<'a>, node: &'a Node) -> Result<Option<Problem<'a>>> {
+    fn of(
+        graph: &Graph,
+        capabilities: &'a Capabilities,
+        node: &'a Node,
+    ) -> Result<Option<Problem<'a>>> {
         let conv = match &node.op {
             Op::Primitive(Primitive::Dot(_)) => None,
             Op::Primitive(Primitive::Conv(conv)) => Some(conv),
             _ => return Ok(None),
         };
         let (a, b) = (operand(node, 0)?, operand(node, 1)?);
-        let product = Product::of(scope, node)?;
+        let product = Product::of(graph, node)?;
         let extents = [
             &Dim::product(&product.outer),
             &product.rows,
             &product.columns,
             &product.depth,
         ];
-        let [outer, rows, columns, depth] = extents.map(|size| expected(scope, size));
+        let [outer, rows, columns, depth] = extents.map(|size| example(graph, size));
         Ok(Some(Problem {
-            capabilities: scope.capabilities,
-            key: key(scope, node, [a, b]),
+            capabilities,
+            key: key(graph, node, [a, b]),
             conv,
-            dtype: scope.graph.ty(a).dtype,
+            dtype: graph.ty(a).dtype,
             outer,
             rows,
             columns,
             depth,
+            few: product.rows.as_const().filter(|rows| *rows <= vector::MOST),
+            summed: match conv {
+                Some(_) => graph.ty(b).shape.get(1..).unwrap_or_default().to_vec(),
+                None => vec![product.depth.clone()],
+            },
         }))
     }
 }
 
 /// A size as it is in the example that the graph was made for.
 pub fn expected(scope: &Scope, size: &Dim) -> usize {
-    let size = size.eval(&scope.graph.hints).unwrap_or_default();
+    example(scope.graph, size)
+}
+
+fn example(graph: &Graph, size: &Dim) -> usize {
+    let size = size.eval(&graph.hints).unwrap_or_default();
     usize::try_from(size).unwrap_or_default()
 }
 
 /// `dot f32 128x384 384x1536`, `conv f32 1x64x56 64x64x3 in 1 groups, stride 1 dilation 1 spread 1 padded by 1 and 1`
-fn key(scope: &Scope, node: &Node, operands: [ValueId; 2]) -> String {
-    let mut key = format!("{} {}", node.op.name(), scope.graph.ty(operands[0]).dtype);
+fn key(graph: &Graph, node: &Node, operands: [ValueId; 2]) -> String {
+    let mut key = format!("{} {}", node.op.name(), graph.ty(operands[0]).dtype);
     for operand in operands {
-        let shape = &scope.graph.ty(operand).shape;
-        let sizes = shape.iter().map(|size| expected(scope, size).to_string());
+        let shape = &graph.ty(operand).shape;
+        let sizes = shape.iter().map(|size| example(graph, size).to_string());
         key += &format!(" {}", sizes.collect::<Vec<_>>().join("x"));
     }
     if let Op::Primitive(Primitive::Conv(conv)) = &node.op {

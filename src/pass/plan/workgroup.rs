@@ -3,9 +3,9 @@
 
 use super::element::Scope;
 use super::fuse::Group;
-use super::kernel::{Lowered, below, invocation, limited, pieces, repeat};
-use super::product::{Product, Side};
-use super::quad::{self, QUAD, is_whole, quad};
+use super::kernel::{Lowered, below, invocation, pieces, repeat};
+use super::product::{Product, Side, four};
+use super::quad::{self, QUAD, is_whole};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::kernel::emit::Statement;
@@ -232,20 +232,14 @@ impl<'p> Tile<'p> {
         let lines = self.lines(scope, side);
         let (_, four) = self.block_of(side);
         let from = piece.scale(&Dim::from(FOURS)).add(&four);
-        let mut statements = Vec::new();
-        for (k, (step, guard)) in self.steps(scope, &from).iter().enumerate() {
-            let factors: Vec<_> = lines
-                .iter()
-                .map(|line| self.product.factor(scope, side, &self.outer, line, step))
-                .collect();
-            let mut vector = quad(scope, &factors)?;
-            if let Some(guard) = guard {
-                let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
-                vector = scope.pool.select(*guard, vector, zero);
-            }
-            statements.push(Statement::Assign(self.block[k], vector));
-        }
-        Ok(statements)
+        let steps = self.product.steps(scope, &from, DEPTH);
+        let block = self
+            .product
+            .block(scope, side, &self.outer, &lines, &steps)?;
+        let pairs = self.block.iter().zip(block);
+        Ok(pairs
+            .map(|(variable, vector)| Statement::Assign(*variable, vector))
+            .collect())
     }
 
     /// The four rows or columns of the invocation's block, kept below the edge.
@@ -257,29 +251,6 @@ impl<'p> Tile<'p> {
         };
         let first = self.first[side as usize].add(&quad.scale(&Dim::from(QUAD)));
         four(scope, &first.div(&Dim::from(QUAD)), size)
-    }
-
-    /// Four steps, kept below the end, and where each is one; absent if it is known to be.
-    fn steps(&self, scope: &mut Scope, from: &Index) -> Vec<(Index, Option<Expr>)> {
-        let depth = &self.product.depth;
-        let is_guarded = depth
-            .as_const()
-            .is_none_or(|depth| depth % DEPTH as i64 != 0);
-        let whole = Dim::from(QUAD);
-        let steps = four(scope, from, depth);
-        let guards: Vec<Option<Expr>> = (0..QUAD)
-            .map(|k| {
-                let step = from.scale(&whole).add_size(&Dim::from(k));
-                is_guarded.then(|| {
-                    if is_whole(depth) {
-                        scope.is_below(from, &depth.floor_div(&whole))
-                    } else {
-                        scope.is_below(&step, depth)
-                    }
-                })
-            })
-            .collect();
-        steps.into_iter().zip(guards).collect()
     }
 
     /// Which quad of rows or columns of the tile the invocation reads, and which four steps of a piece: such that
@@ -456,18 +427,4 @@ fn named_number(scope: &mut Scope, local: &Index, blocks: usize) -> Index {
     let number = local.rem(&blocks).emit(&mut scope.pool);
     scope.pool.set_label(number, "number");
     Index::expr(number, &blocks)
-}
-
-/// The four elements of a quad of an axis, kept below its size: as a quad where the size is one of quads.
-fn four(scope: &mut Scope, quad: &Index, size: &Dim) -> Vec<Index> {
-    let whole = Dim::from(QUAD);
-    if is_whole(size) {
-        let quad = limited(scope, quad, &size.floor_div(&whole));
-        return (0..QUAD)
-            .map(|i| quad.scale(&whole).add_size(&Dim::from(i)))
-            .collect();
-    }
-    (0..QUAD)
-        .map(|i| limited(scope, &quad.scale(&whole).add_size(&Dim::from(i)), size))
-        .collect()
 }
