@@ -1,5 +1,6 @@
 //! Numbers that an importer fixed, and that follow the sizes when a graph is made for others.
 
+use super::canonical::each_node;
 use super::frozen::literals;
 use super::{Finding, Id};
 use crate::ir::{Graph, Node};
@@ -24,8 +25,13 @@ pub fn follows_sizes(finding: &Finding, graph: &Graph, others: &[Graph]) -> bool
 }
 
 fn node_of<'a>(graph: &'a Graph, name: &str) -> Option<&'a Node> {
-    let defines = |node: &&Node| node.results.iter().any(|id| graph.value(*id).name == name);
-    graph.nodes.iter().find(defines)
+    let mut found = None;
+    each_node(graph, &mut |_, node, value| {
+        if value.as_deref() == Some(name) {
+            found = Some(node);
+        }
+    });
+    found
 }
 
 fn type_of(graph: &Graph, name: &str) -> Option<String> {

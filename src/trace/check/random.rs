@@ -3,10 +3,13 @@
 use super::canonical::each_node;
 use super::{Finding, Id};
 use crate::aten::{self, Operator};
-use crate::ir::{Graph, Node, Op};
+use crate::ir::{Graph, Node, Op, Region};
 
 /// Nodes that are listed; the rest is counted.
 const LISTED: usize = 20;
+
+/// What is said of nodes in loops.
+const REPEATS: &str = "every round of the loop draws the same numbers";
 
 /// True for operators that draw random numbers, by their name without namespace and overload. Dropout does so in training
 /// mode only, when it is one of these.
@@ -51,9 +54,16 @@ fn draws(node: &Node) -> bool {
 /// A finding for every node that draws random numbers, those of nested graphs included.
 pub fn random_nodes(graph: &Graph) -> Vec<Finding> {
     let mut found = Vec::new();
+    let mut loops: Vec<String> = Vec::new();
     each_node(graph, &mut |_, node, value| {
+        let name = value.as_deref().unwrap_or_default();
         if draws(node) {
-            found.push(finding(node.op.name()).at(&node.place).about(value));
+            let repeats = loops.iter().any(|region| name.starts_with(region));
+            let finding = finding(node.op.name()).details(repeats.then_some(REPEATS));
+            found.push(finding.at(&node.place).about(value));
+        } else if matches!(&node.op, Op::Region(region) if matches!(**region, Region::Loop { .. }))
+        {
+            loops.push(format!("{name}/"));
         }
     });
     summarise(found)
