@@ -95,13 +95,16 @@ impl Attention {
     }
 }
 
-/// `torch.nn.MultiheadAttention` for queries, keys and values of equal features. The result is a pair of the values attended to
-/// and, if they are wanted, the weights.
+/// `torch.nn.MultiheadAttention`. The result is a pair of the values attended to and, if they are wanted, the weights.
 ///
 /// It records what PyTorch records while gradients are possible, which is not its fused operator.
 #[derive(Module)]
 pub struct MultiheadAttention {
-    in_proj_weight: Tensor,
+    /// The three projections below each other, if all have the same features.
+    in_proj_weight: Option<Tensor>,
+    q_proj_weight: Option<Tensor>,
+    k_proj_weight: Option<Tensor>,
+    v_proj_weight: Option<Tensor>,
     in_proj_bias: Option<Tensor>,
     out_proj: Linear,
     dropout: Dropout,
@@ -113,9 +116,11 @@ pub struct MultiheadAttention {
 impl MultiheadAttention {
     /// With so many features, which are divided among the heads.
     pub fn new(features: usize, heads: usize) -> MultiheadAttention {
-        let bound = (6.0 / (4 * features) as f64).sqrt();
         MultiheadAttention {
-            in_proj_weight: init::uniform(&[3 * features, features], bound),
+            in_proj_weight: Some(projection(3 * features, features)),
+            q_proj_weight: None,
+            k_proj_weight: None,
+            v_proj_weight: None,
             in_proj_bias: Some(init::constant(&[3 * features], 0.0)),
             out_proj: Linear {
                 bias: Some(init::constant(&[features], 0.0)),
@@ -126,6 +131,19 @@ impl MultiheadAttention {
             heads: i64::try_from(heads.max(1)).unwrap_or(i64::MAX),
             batch_first: false,
         }
+    }
+
+    /// How many features keys and values have, if not those of the queries. Draws the weights anew.
+    #[must_use]
+    pub fn key_value_features(mut self, keys: usize, values: usize) -> MultiheadAttention {
+        let features = usize::try_from(self.features).unwrap_or(usize::MAX);
+        let is_packed = keys == features && values == features;
+        let apart = |columns| (!is_packed).then(|| projection(features, columns));
+        self.in_proj_weight = is_packed.then(|| projection(3 * features, features));
+        self.q_proj_weight = apart(features);
+        self.k_proj_weight = apart(keys);
+        self.v_proj_weight = apart(values);
+        self
     }
 
     /// Whether the projections have biases; they do by default.
@@ -154,9 +172,34 @@ impl MultiheadAttention {
         self.features / self.heads
     }
 
-    /// Queries, keys and values by one matrix; what is the same tensor is projected together.
+    /// Queries, keys and values.
     fn project(&self, input: &Attention) -> [Tensor; 3] {
-        let (weight, bias) = (&self.in_proj_weight, self.in_proj_bias.as_ref());
+        let apart = [
+            &self.q_proj_weight,
+            &self.k_proj_weight,
+            &self.v_proj_weight,
+        ];
+        match (&self.in_proj_weight, apart) {
+            (Some(weight), _) => self.project_together(weight, input),
+            (None, [Some(query), Some(key), Some(value)]) => {
+                self.project_apart([query, key, value], input)
+            }
+            _ => std::array::from_fn(|_| failed(Error::internal("an attention has no weights"))),
+        }
+    }
+
+    /// By a matrix each.
+    fn project_apart(&self, weights: [&Tensor; 3], input: &Attention) -> [Tensor; 3] {
+        let biases = self.in_proj_bias.as_ref();
+        let biases = biases.map(|bias| exactly::<3>(bias.chunk(3)));
+        let biases = each(biases.as_ref());
+        let inputs = [&input.query, &input.key, &input.value];
+        std::array::from_fn(|index| linear(inputs[index], weights[index], biases[index]))
+    }
+
+    /// By one matrix; what is the same tensor is projected together.
+    fn project_together(&self, weight: &Tensor, input: &Attention) -> [Tensor; 3] {
+        let bias = self.in_proj_bias.as_ref();
         let (query, key, value) = (&input.query, &input.key, &input.value);
         if query.is(key) && key.is(value) {
             return unpacked::<3>(&linear(query, weight, bias), self.features);
@@ -171,12 +214,8 @@ impl MultiheadAttention {
             let [key, value] = unpacked::<2>(&both, self.features);
             return [query, key, value];
         }
-        let (weights, biases) = (
-            exactly::<3>(weight.chunk(3)),
-            bias.map(|x| exactly::<3>(x.chunk(3))),
-        );
-        let (inputs, biases) = ([query, key, value], each(biases.as_ref()));
-        std::array::from_fn(|index| linear(inputs[index], &weights[index], biases[index]))
+        let [query, key, value] = exactly::<3>(weight.chunk(3));
+        self.project_apart([&query, &key, &value], input)
     }
 
     /// Splits heads off: `[batch · heads, length, features of a head]`.
@@ -273,6 +312,11 @@ impl MultiheadAttention {
         };
         (x, Some(weights))
     }
+}
+
+/// The weight of a projection, drawn as PyTorch does (Glorot and Bengio).
+fn projection(rows: usize, columns: usize) -> Tensor {
+    init::uniform(&[rows, columns], (6.0 / (rows + columns) as f64).sqrt())
 }
 
 /// A mask with an axis for heads and batches.

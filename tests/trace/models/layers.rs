@@ -258,6 +258,35 @@ fn attention() {
 }
 
 #[derive(Module)]
+struct Apart {
+    attention: MultiheadAttention,
+}
+
+impl Apart {
+    fn forward(&self, (x, y, z): Three) -> [Tensor; 3] {
+        let (a, v) = self.attention.call((&x, &y, &z));
+        let [x, y, z] = [x, y, z].map(|x| x.select(1, 0));
+        let input = Attention::new(&x, &y, &z).need_weights(false);
+        let (b, _) = self.attention.call(input);
+        [a, v.unwrap(), b]
+    }
+}
+
+#[test]
+fn attention_to_other_features() {
+    let attention = MultiheadAttention::new(4, 2).key_value_features(3, 5);
+    proves(
+        &fixture("apart"),
+        &Apart { attention },
+        &[],
+        |inputs, options| {
+            let x = |index| tensor(inputs, index);
+            Method::with("forward", (x(0), x(1), x(2)), Apart::forward, options)
+        },
+    );
+}
+
+#[derive(Module)]
 struct Encoders {
     after: TransformerEncoder,
     before: TransformerEncoder,
