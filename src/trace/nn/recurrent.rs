@@ -12,6 +12,8 @@ struct Cells {
     gates: usize,
     inputs: usize,
     hidden: usize,
+    /// What the hidden state of an LSTM is projected to.
+    projected: Option<usize>,
     layers: usize,
     bias: bool,
     batch_first: bool,
@@ -27,6 +29,7 @@ impl Cells {
             gates,
             inputs,
             hidden,
+            projected: None,
             layers: 1,
             bias: true,
             batch_first: false,
@@ -43,24 +46,37 @@ impl Cells {
         if self.bidirectional { 2 } else { 1 }
     }
 
+    /// Features of a result.
+    fn outputs(&self) -> usize {
+        self.projected.unwrap_or(self.hidden)
+    }
+
+    /// Names and shapes of the weights of a layer in one direction.
+    fn shapes(&self, inputs: usize) -> Vec<(&'static str, Vec<usize>)> {
+        let rows = self.gates * self.hidden;
+        let mut shapes = vec![
+            ("weight_ih", vec![rows, inputs]),
+            ("weight_hh", vec![rows, self.outputs()]),
+        ];
+        if self.bias {
+            shapes.extend([("bias_ih", vec![rows]), ("bias_hh", vec![rows])]);
+        }
+        let projection = |projected| ("weight_hr", vec![projected, self.hidden]);
+        shapes.extend(self.projected.map(projection));
+        shapes
+    }
+
     /// Makes the weights, with PyTorch's names.
     fn draw(&mut self) {
-        let rows = self.gates * self.hidden;
         self.weights.clear();
         for layer in 0..self.layers {
             let inputs = match layer {
                 0 => self.inputs,
-                _ => self.hidden * self.directions(),
+                _ => self.outputs() * self.directions(),
             };
             let endings = ["", "_reverse"].into_iter().take(self.directions());
             for ending in endings {
-                let shapes = [
-                    ("weight_ih", vec![rows, inputs]),
-                    ("weight_hh", vec![rows, self.hidden]),
-                    ("bias_ih", vec![rows]),
-                    ("bias_hh", vec![rows]),
-                ];
-                for (name, shape) in shapes.into_iter().take(if self.bias { 4 } else { 2 }) {
+                for (name, shape) in self.shapes(inputs) {
                     let weight = init::by_fan_in(&shape, self.hidden);
                     self.weights
                         .push((format!("{name}_l{layer}{ending}"), weight));
@@ -69,12 +85,18 @@ impl Cells {
         }
     }
 
-    fn zeros(&self, batch: &Tensor) -> Tensor {
+    /// The first of the states has the features of a result, the second those of a cell.
+    fn zeros(&self, batch: &Tensor, state: usize) -> Tensor {
+        let features = if state == 0 {
+            self.outputs()
+        } else {
+            self.hidden
+        };
         let axis = if self.batch_first { 0 } else { 1 };
         let sizes: [Arg; 3] = [
             (self.layers * self.directions()).into(),
             batch.dim(axis).into(),
-            self.hidden.into(),
+            features.into(),
         ];
         let named = kw!(dtype = batch.dtype(), pin_memory = false);
         ops::zeros_with(Arg::List(sizes.into()), named)
@@ -95,7 +117,7 @@ impl Cells {
             x.unsqueeze(batch_axis)
         };
         let states: [Tensor; S] = match states {
-            None => std::array::from_fn(|_| self.zeros(&input)),
+            None => std::array::from_fn(|state| self.zeros(&input, state)),
             Some(states) if batched => states.map(Clone::clone),
             Some(states) => states.map(|state| state.unsqueeze(1)),
         };
@@ -209,6 +231,12 @@ recurrent! {
 }
 
 impl LSTM {
+    /// Projects results and hidden states to so many features. Draws the weights anew.
+    #[must_use]
+    pub fn proj_size(self, features: usize) -> LSTM {
+        self.with(|cells| cells.projected = Some(features))
+    }
+
     fn run(&self, x: &Tensor, states: Option<[&Tensor; 2]>) -> (Tensor, (Tensor, Tensor)) {
         let [result, hidden, cell] = self.cells.run("lstm", x, states);
         (result, (hidden, cell))

@@ -217,6 +217,34 @@ fn recurrent_layers() {
 }
 
 #[derive(Module)]
+struct Projected {
+    first: LSTM,
+    second: LSTM,
+}
+
+impl Projected {
+    fn forward(&self, x: Tensor) -> [Tensor; 6] {
+        let (a, (h, c)) = self.first.call(&x);
+        let (b, (i, d)) = self.second.call(&a);
+        [a, h, c, b, i, d]
+    }
+}
+
+#[test]
+fn projected_states() {
+    let net = Projected {
+        first: LSTM::new(3, 4)
+            .num_layers(2)
+            .bidirectional(true)
+            .proj_size(2),
+        second: LSTM::new(4, 3).bias(false).batch_first(true).proj_size(1),
+    };
+    proves(&fixture("projected"), &net, &[], |inputs, options| {
+        Method::with("forward", tensor(inputs, 0), Projected::forward, options)
+    });
+}
+
+#[derive(Module)]
 struct Attentions {
     first: MultiheadAttention,
     second: MultiheadAttention,
