@@ -242,3 +242,23 @@ fn what_lies_in_memory_says_why() {
     let named = |stored: &Stored| plan.slots.iter().any(|slot| slot.name == stored.value);
     assert!(plan.stored.iter().all(named));
 }
+
+/// What lies behind a product is its epilogue as long as one value comes out, however often each is read in between; heads
+/// that are split off are read where the product before has written them.
+#[test]
+fn products_take_what_lies_behind_them() {
+    let graph = samples::graph(&["f32[B, S, 32]", "f32[32, 32]"], |_, x| {
+        let (b, s) = (x[0].size(0), x[0].size(1));
+        let project = || {
+            let y = x[0].matmul(x[1]) + 0.5;
+            let y = y * (y * y * y + y).tanh();
+            y.reshape(vec![b.clone(), s.clone(), 4.into(), 8.into()])
+                .permute(vec![0, 2, 1, 3])
+        };
+        let scores = project().matmul(project().transpose(2, 3)) + 1.0;
+        vec![scores.exp() / scores]
+    });
+    for device in [capabilities(), rasteriser()] {
+        assert_eq!(plan_for("products", &graph, &device).steps.len(), 3);
+    }
+}

@@ -290,7 +290,7 @@ impl Growth<'_, '_> {
             || !leaves.is_disjoint(&self.leaves);
         let register = self.scope.register(graph.ty(x).dtype);
         // These are what invocations of a subgroup can exchange.
-        let is_simple = matches!(register, Type::F32 | Type::I32);
+        let is_simple = matches!(register, Type::Bool | Type::F32 | Type::I32);
         let is_shared = self.scope.capabilities.software;
         if !is_related
             || is_shared && !is_simple

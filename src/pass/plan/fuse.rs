@@ -20,7 +20,7 @@ const DUPLICATED: u32 = 12;
 /// A value that costs more than this is not repeated by a broadcast or a window.
 const REPEATED: u32 = 8;
 /// No expression grows beyond this.
-const LARGEST: u32 = 160;
+pub const LARGEST: u32 = 160;
 
 /// What is computed where.
 pub struct Fusion {
@@ -49,7 +49,7 @@ pub struct Group {
 #[derive(Clone, Default)]
 pub struct Info {
     /// What computing one element costs, in simple operations.
-    cost: u32,
+    pub cost: u32,
     /// The stored values that it is computed from.
     pub leaves: BTreeSet<ValueId>,
     /// Only views and conversions of a buffer: as cheap to read as the buffer.
@@ -148,7 +148,7 @@ pub struct Fuser<'a> {
     /// What is planned.
     pub graph: &'a Graph,
     /// Buffers that a kernel can read.
-    limit: usize,
+    pub limit: usize,
     /// What is known of each value.
     pub infos: Vec<Info>,
     /// Values that lie in memory.
@@ -189,7 +189,7 @@ impl Fuser<'_> {
             let is_costly = info.cost > REPEATED && repeats(self.graph, node, primitive, place);
             let is_read_often = reads_often(primitive) && !info.plain;
             if is_read_often {
-                self.store(operand.index(), Reason::ReadOften);
+                self.store_behind_views(*operand);
             } else if is_costly {
                 let cost = info.cost;
                 self.store(operand.index(), Reason::Repeated { cost });
@@ -252,7 +252,8 @@ impl Fuser<'_> {
         }
     }
 
-    fn combine(&self, operands: &[ValueId], primitive: &Primitive) -> Info {
+    /// What is known of a result from what is known of operands.
+    pub fn combine(&self, operands: &[ValueId], primitive: &Primitive) -> Info {
         let mut info = Info {
             cost: weight(primitive),
             leaves: BTreeSet::new(),
@@ -309,77 +310,6 @@ impl Fuser<'_> {
             _ => 0,
         }
     }
-
-    /// A node with loops and its epilogue.
-    fn kernel(&mut self, index: usize, result: ValueId, claimed: &mut [bool]) -> Group {
-        let mut root = result;
-        let mut nodes = vec![index];
-        let mut leaves = BTreeSet::new();
-        for operand in self.graph.nodes[index].operands() {
-            leaves.extend(self.infos[operand.index()].leaves.iter().copied());
-        }
-        while takes_epilogue(&self.graph.nodes[index].op) {
-            let (next, value) = match self.next(root, claimed) {
-                Ok(found) => found,
-                Err(reason) => {
-                    self.reasons[root.index()] = Some(reason);
-                    break;
-                }
-            };
-            let mut wider = leaves.clone();
-            for operand in self.graph.nodes[next].operands() {
-                if operand != root {
-                    wider.extend(self.infos[operand.index()].leaves.iter().copied());
-                }
-            }
-            if wider.len() > self.limit {
-                self.reasons[root.index()] = Some(Reason::Buffers);
-                break;
-            }
-            leaves = wider;
-            claimed[next] = true;
-            nodes.push(next);
-            self.stored[root.index()] = false;
-            self.reasons[root.index()] = None;
-            root = value;
-            let ends = std::mem::replace(&mut self.stored[root.index()], true);
-            if ends {
-                break;
-            }
-        }
-        Group {
-            anchor: Some(index),
-            root,
-            nodes,
-            rows: None,
-        }
-    }
-
-    /// The only reader of a value, if it keeps the order of elements, and its result; else why the kernel ends here.
-    fn next(&self, value: ValueId, claimed: &[bool]) -> Result<(usize, ValueId), Reason> {
-        if self.graph.outputs.contains(&value) {
-            return Err(Reason::Output);
-        }
-        let [reader] = self.readers[value.index()].as_slice() else {
-            return Err(Reason::Readers(self.readers[value.index()].len()));
-        };
-        let node = &self.graph.nodes[*reader];
-        let keeps_order = class(node) == Class::Pointwise
-            || matches!(node.op, Op::Primitive(Primitive::Reshape(_)));
-        match node.results.first() {
-            Some(result) if keeps_order && !claimed[*reader] => Ok((*reader, *result)),
-            Some(_) if keeps_order => Err(Reason::Claimed),
-            _ => Err(Reason::Reorders),
-        }
-    }
-}
-
-fn takes_epilogue(op: &Op) -> bool {
-    use Primitive::{ArgReduce, Conv, Dot, Reduce};
-    matches!(
-        op,
-        Op::Primitive(Reduce(_) | ArgReduce(_) | Dot(_) | Conv(_))
-    )
 }
 
 /// True if the kernel reads each element of its operands many times.

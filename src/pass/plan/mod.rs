@@ -7,6 +7,7 @@ mod custom;
 mod direct;
 mod dot;
 mod element;
+mod epilogue;
 mod fuse;
 mod kernel;
 mod map;

@@ -324,7 +324,10 @@ impl<'a> Row<'a, '_> {
             Sharing::Alone => {}
             Sharing::Subgroup => {
                 for step in [4, 2, 1] {
-                    let exchange = format!("subgroupShuffleXor(x, {step}u)");
+                    let exchange = match ty {
+                        Type::Bool => format!("subgroupShuffleXor(u32(x), {step}u) != 0u"),
+                        _ => format!("subgroupShuffleXor(x, {step}u)"),
+                    };
                     let other = scope.pool.call(exchange, ty, &[total]);
                     let both = reduce::combine(scope, function, total, other);
                     self.statements.push(Statement::Assign(total, both));

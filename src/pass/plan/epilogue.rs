@@ -1,0 +1,199 @@
+//! What a kernel with loops computes of each result before it writes it: pointwise primitives behind it, as far as nothing
+//! else reads what they have in between.
+
+use std::collections::BTreeSet;
+
+use super::fuse::{Class, Fuser, Group, LARGEST, class, weight};
+use crate::ir::{Definition, Node, Op, Primitive, ValueId};
+use crate::kernel::stored::Reason;
+
+/// An epilogue while it grows.
+struct Epilogue {
+    /// The anchor and what follows, in the order of the graph.
+    nodes: Vec<usize>,
+    values: BTreeSet<ValueId>,
+    leaves: BTreeSet<ValueId>,
+    cost: u32,
+}
+
+impl Fuser<'_> {
+    /// A node with loops and its epilogue.
+    pub(super) fn kernel(&mut self, index: usize, result: ValueId, claimed: &mut [bool]) -> Group {
+        let (mut nodes, mut root) = (vec![index], result);
+        if takes_epilogue(&self.graph.nodes[index]) {
+            (nodes, root) = self.epilogue(index, result, claimed);
+            for node in &nodes[1..] {
+                claimed[*node] = true;
+            }
+            for node in &nodes {
+                for value in &self.graph.nodes[*node].results {
+                    self.stored[value.index()] = *value == root;
+                    if *value != root {
+                        self.reasons[value.index()] = None;
+                    }
+                }
+            }
+            if matches!(self.reasons[root.index()], None | Some(Reason::NoEpilogue)) {
+                self.reasons[root.index()] = Some(self.end(root, claimed));
+            }
+        }
+        Group {
+            anchor: Some(index),
+            root,
+            nodes,
+            rows: None,
+        }
+    }
+
+    /// The longest epilogue that leaves one value to others, and that value.
+    fn epilogue(&self, index: usize, result: ValueId, claimed: &[bool]) -> (Vec<usize>, ValueId) {
+        let mut growth = Epilogue {
+            nodes: vec![index],
+            values: BTreeSet::from([result]),
+            leaves: BTreeSet::new(),
+            cost: 0,
+        };
+        for operand in self.graph.nodes[index].operands() {
+            let leaves = &self.infos[operand.index()].leaves;
+            growth.leaves.extend(leaves);
+        }
+        let mut best = (growth.nodes.clone(), result);
+        while let Some(next) = self.next_reader(&growth) {
+            if claimed[next]
+                || !keeps_order(&self.graph.nodes[next])
+                || !self.grow(&mut growth, next)
+            {
+                break;
+            }
+            if let [root] = self.open(&growth).as_slice() {
+                best = (growth.nodes.clone(), *root);
+            }
+        }
+        best
+    }
+
+    /// The first node outside of an epilogue that reads a value of it.
+    fn next_reader(&self, growth: &Epilogue) -> Option<usize> {
+        let readers = growth
+            .values
+            .iter()
+            .flat_map(|id| &self.readers[id.index()]);
+        let others = readers.filter(|reader| !growth.nodes.contains(reader));
+        others.min().copied()
+    }
+
+    /// The values of an epilogue that others read.
+    fn open(&self, growth: &Epilogue) -> Vec<ValueId> {
+        let values = growth.values.iter().copied();
+        let is_open = |id: &ValueId| {
+            let readers = &self.readers[id.index()];
+            self.graph.outputs.contains(id)
+                || readers.iter().any(|reader| !growth.nodes.contains(reader))
+        };
+        values.filter(is_open).collect()
+    }
+
+    /// Adds a node to an epilogue, if a kernel can bind what it reads then and does not get too long.
+    fn grow(&self, growth: &mut Epilogue, next: usize) -> bool {
+        let node = &self.graph.nodes[next];
+        let mut cost = match &node.op {
+            Op::Primitive(primitive) => weight(primitive),
+            _ => 0,
+        };
+        let outside = node.operands().into_iter();
+        for operand in outside.filter(|id| !growth.values.contains(id)) {
+            let info = &self.infos[operand.index()];
+            growth.leaves.extend(&info.leaves);
+            cost = cost.saturating_add(info.cost);
+        }
+        growth.cost = growth.cost.saturating_add(cost);
+        growth.nodes.push(next);
+        growth.values.extend(&node.results);
+        growth.cost <= LARGEST && growth.leaves.len() <= self.limit
+    }
+
+    /// Why an epilogue ends with a value.
+    fn end(&self, root: ValueId, claimed: &[bool]) -> Reason {
+        let readers = &self.readers[root.index()];
+        match readers.as_slice() {
+            _ if self.graph.outputs.contains(&root) => Reason::Output,
+            [reader] if !keeps_order(&self.graph.nodes[*reader]) => Reason::Reorders,
+            [reader] if claimed[*reader] => Reason::Claimed,
+            [_] => Reason::Buffers,
+            readers => Reason::Readers(readers.len()),
+        }
+    }
+
+    /// Stores what a kernel reads often: behind views of it where that is what another kernel writes.
+    pub(super) fn store_behind_views(&mut self, value: ValueId) {
+        let mut views = Vec::new();
+        let mut base = value;
+        while let Some(node) = self.node(base)
+            && is_plain_view(node)
+            && let Some(operand) = node.operands().first()
+        {
+            views.push(base);
+            base = *operand;
+        }
+        if !self.ends_kernel(base) {
+            return self.store(value.index(), Reason::ReadOften);
+        }
+        self.store(base.index(), Reason::ReadOften);
+        for view in views
+            .into_iter()
+            .rev()
+            .filter(|id| !self.stored[id.index()])
+        {
+            if let Some((node, Op::Primitive(primitive))) =
+                self.node(view).map(|node| (node, &node.op))
+            {
+                self.infos[view.index()] = self.combine(&node.operands(), primitive);
+            }
+        }
+    }
+
+    /// True if a value is the result of a kernel with loops, or likely the end of its epilogue.
+    fn ends_kernel(&self, value: ValueId) -> bool {
+        let mut open = vec![value];
+        while let Some(value) = open.pop() {
+            let Some(node) = self.node(value) else {
+                continue;
+            };
+            if takes_epilogue(node) {
+                return true;
+            }
+            let is_read_here_alone = |id: &ValueId| {
+                self.readers[id.index()].len() == 1 && !self.graph.outputs.contains(id)
+            };
+            if keeps_order(node) {
+                open.extend(node.operands().into_iter().filter(is_read_here_alone));
+            }
+        }
+        false
+    }
+
+    fn node(&self, value: ValueId) -> Option<&Node> {
+        match self.graph.value(value).definition {
+            Definition::Node(node, _) => self.graph.nodes.get(node),
+            _ => None,
+        }
+    }
+}
+
+/// True if a node's elements are made of the same elements of its operands, in whatever shape.
+fn keeps_order(node: &Node) -> bool {
+    class(node) == Class::Pointwise || matches!(node.op, Op::Primitive(Primitive::Reshape(_)))
+}
+
+fn is_plain_view(node: &Node) -> bool {
+    use Primitive::{Permute, Reshape};
+    matches!(node.op, Op::Primitive(Reshape(_) | Permute(_)))
+}
+
+fn takes_epilogue(node: &Node) -> bool {
+    use Primitive::{ArgReduce, Conv, Dot, Reduce};
+    matches!(
+        node.op,
+        Op::Primitive(Reduce(_) | ArgReduce(_) | Dot(_) | Conv(_))
+    )
+}
