@@ -19,6 +19,7 @@ mod device;
 mod session;
 mod state;
 mod subject;
+mod variant;
 mod verify;
 
 use std::path::Path;
@@ -27,8 +28,9 @@ use std::sync::Arc;
 pub use bisect::first_divergence;
 pub use check::{Reference, check};
 pub use device::Device;
-pub use session::{CompileOptions, Session, Variant};
+pub use session::{CompileOptions, Session};
 pub use subject::Method;
+pub use variant::Variant;
 pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 
 use crate::error::{Error, Result, Trail};

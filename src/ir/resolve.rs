@@ -1,7 +1,9 @@
 //! What has been learnt about symbols, written down in a graph.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use crate::dim::{Bindings, Dim, Symbol};
 use crate::symbols::Symbols;
 
 use super::graph::{Graph, Node};
@@ -10,10 +12,7 @@ use super::tree::{Constant, Tree};
 /// Writes down in a graph what has been learnt about its symbols.
 pub(super) fn resolve(graph: &mut Graph, symbols: &Symbols) {
     resolve_sizes(graph, symbols);
-    let trees = graph.writes.iter_mut().map(|state| &mut state.tree);
-    for tree in graph.output_tree.iter_mut().chain(trees) {
-        *tree = resolve_tree(tree, symbols);
-    }
+    resolve_trees(graph, &|dim| symbols.resolve(dim));
     graph.hints = symbols.hints();
     graph.guards = symbols.guards();
 }
@@ -26,11 +25,31 @@ fn resolve_sizes(graph: &mut Graph, symbols: &Symbols) {
     }
 }
 
-fn resolve_tree(tree: &Tree, symbols: &Symbols) -> Tree {
-    let Ok(resolved) = tree.map_sizes::<Infallible>(&mut |dim| {
-        let dim = symbols.resolve(dim);
-        let number = dim.as_const().map(|number| Constant::Number(number.into()));
-        Ok(number.map_or(Tree::Size(dim), Tree::Constant))
-    });
-    resolved
+fn resolve_trees(graph: &mut Graph, resolve: &dyn Fn(&Dim) -> Dim) {
+    let trees = graph.writes.iter_mut().map(|state| &mut state.tree);
+    for tree in graph.output_tree.iter_mut().chain(trees) {
+        let Ok(resolved) = tree.map_sizes::<Infallible>(&mut |dim| {
+            let dim = resolve(dim);
+            let number = dim.as_const().map(|number| Constant::Number(number.into()));
+            Ok(number.map_or(Tree::Size(dim), Tree::Constant))
+        });
+        *tree = resolved;
+    }
+}
+
+impl Graph {
+    /// The graph for these sizes of its symbols alone, which must fit its guards.
+    pub fn with_sizes(&self, sizes: &Bindings) -> Graph {
+        let numbers = sizes.iter();
+        let numbers: BTreeMap<Symbol, Dim> = numbers
+            .map(|(name, size)| (name.clone(), Dim::from(*size)))
+            .collect();
+        let resolve = |dim: &Dim| dim.substitute(&numbers);
+        let mut graph = self.clone();
+        graph.map_sizes(&mut |dim| resolve(dim));
+        resolve_trees(&mut graph, &resolve);
+        graph.hints.clear();
+        graph.guards.clear();
+        graph
+    }
 }

@@ -35,6 +35,11 @@ impl Graph {
         }
     }
 
+    /// True if runs depend on earlier ones, or later ones on them.
+    pub fn has_states(&self) -> bool {
+        !(self.reads.is_empty() && self.writes.is_empty())
+    }
+
     /// How many inputs make up the user's arguments; those of states follow.
     pub fn argument_count(&self) -> usize {
         self.inputs.len() - tensors_of(&self.reads)

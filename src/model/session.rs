@@ -1,15 +1,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::state::States;
+use super::variant::{Given, Variant, accept};
 use super::{Device, Model, no_fit};
-use crate::dim::Bindings;
 use crate::error::{Error, Kind, Result};
-use crate::gpu::{Input, Keep, Program, ProgramOptions, Progress, Run};
-use crate::interp;
-use crate::ir::{Constant, Graph, Module, Tree, Weights};
-use crate::item::{Item, flatten, flatten_states};
-use crate::pass;
-use crate::scalar::Scalar;
+use crate::gpu::{Input, Keep, Progress, Run};
+use crate::ir::{Graph, Module};
+use crate::item::{Item, flatten};
 use crate::tensor::Tensor;
 
 /// How a model is compiled.
@@ -20,6 +17,9 @@ pub struct CompileOptions {
     /// Import an archive again when a call's sizes break the guards of the graphs so far, so that one session serves all
     /// sizes that PyTorch's trace serves. Without it such a call is an error.
     pub respecialize: bool,
+    /// On a GPU, compile a graph with symbolic sizes for those of the example first: known sizes make faster kernels. It is
+    /// compiled for all sizes once a call has others.
+    pub static_shapes: bool,
     /// What can be read after a run; see [`crate::model::first_divergence`].
     pub keep: Keep,
     /// Called, from several threads, while kernels compile and weights are uploaded.
@@ -31,6 +31,7 @@ impl Default for CompileOptions {
         CompileOptions {
             entry: "forward".to_string(),
             respecialize: true,
+            static_shapes: true,
             keep: Keep::Outputs,
             progress: None,
         }
@@ -43,19 +44,10 @@ pub struct Session {
     device: Device,
     options: CompileOptions,
     variants: Mutex<Vec<Arc<Variant>>>,
+    /// Of each graph that is compiled for the sizes of its example only: the method, and the module with the graph as it was
+    /// imported.
+    general: Mutex<Vec<(String, Module)>>,
     states: Mutex<States>,
-}
-
-/// A graph that serves some sizes, ready to run.
-pub struct Variant {
-    /// The graph as imported.
-    pub graph: Graph,
-    /// The graph that runs: after all passes on a GPU, primitives only on the host.
-    pub lowered: Graph,
-    /// The weights of the graph that runs.
-    pub weights: Weights,
-    /// The graph on a GPU; `None` on the host.
-    pub program: Option<Program>,
 }
 
 /// Variants that are kept; states that take ever new numbers make ever new ones.
@@ -68,13 +60,14 @@ impl Session {
             device,
             options,
             variants: Mutex::default(),
+            general: Mutex::default(),
             states: Mutex::default(),
         };
         let mut states = States::default();
         let method = session.options.entry.as_str();
         match session.model.import_entry(method, None, &states, &[]) {
             Ok(module) => {
-                session.add(method, &module, &mut states)?;
+                session.add(method, module, &mut states)?;
             }
             // An archive without example inputs is imported for the first call's.
             Err(error) if session.model.can_reimport() && error.kind() == Kind::Input => {}
@@ -95,7 +88,7 @@ impl Session {
     /// The inputs fit no graph of the model, or the device failed.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let arguments: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
-        let given = |_: &Variant| Ok(inputs.to_vec());
+        let given = |_: &Graph| Ok(inputs.to_vec());
         self.perform(
             &self.options.entry,
             &arguments,
@@ -115,13 +108,13 @@ impl Session {
     /// As [`Session::run`].
     pub async fn run_async(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let arguments: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
-        let given = |_: &Variant| Ok(inputs.to_vec());
+        let given = |_: &Graph| Ok(inputs.to_vec());
         let (variant, inputs) = {
             let mut states = lock(&self.states);
             self.variant_for(&self.options.entry, &arguments, &given, &mut states)?
         };
         match &variant.program {
-            Some(program) if !variant.has_states() => {
+            Some(program) if !variant.graph.has_states() => {
                 let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
                 let run = program.launch_with(&variant.bind(&inputs)?, &hosted)?;
                 run.read_async().await
@@ -137,23 +130,26 @@ impl Session {
     /// The session runs on the host, the model has states, or as [`Session::run`]. A graph is not made anew for inputs on
     /// the device.
     pub fn launch(&self, inputs: &[Input]) -> Result<Run> {
-        let mut refusal = None;
-        for variant in self.variants_of(&self.options.entry) {
-            let Some(program) = &variant.program else {
-                return Err(Error::usage("the host has no buffers to share")
-                    .help("open a GPU, or use Session::run"));
-            };
-            if variant.has_states() {
+        if matches!(self.device, Device::Host) {
+            return Err(Error::usage("the host has no buffers to share")
+                .help("open a GPU, or use Session::run"));
+        }
+        let shapes: Vec<&[usize]> = inputs.iter().map(Input::shape).collect();
+        let fits = |graph: &Graph| {
+            if graph.has_states() {
                 return Err(Error::usage("a model with states cannot be launched")
                     .help("use Session::run, which keeps them"));
             }
-            let shapes: Vec<&[usize]> = inputs.iter().map(Input::shape).collect();
-            match variant.graph.bind(&shapes) {
-                Ok(bindings) => return program.launch_with(&bindings, inputs),
-                Err(error) => refusal = Some(error),
-            }
+            graph.bind(&shapes)
+        };
+        let (variant, bindings) = match self.serving(&self.options.entry, &fits)? {
+            Ok(found) => found,
+            Err(refusal) => return Err(no_fit(refusal)),
+        };
+        match &variant.program {
+            Some(program) => program.launch_with(&bindings, inputs),
+            None => Err(Error::internal("a graph on a GPU has no program")),
         }
-        Err(no_fit(refusal))
     }
 
     /// Calls the model as Python would: arguments and result may be tuples, lists and dictionaries.
@@ -169,7 +165,7 @@ impl Session {
     /// # Errors
     /// As [`Session::call`]; the model has no such method.
     pub fn call_method(&self, method: &str, arguments: &[Item]) -> Result<Item> {
-        let given = |variant: &Variant| variant.flatten(arguments);
+        let given = |graph: &Graph| flatten(&graph.input_trees, arguments);
         self.perform(method, arguments, &given, |variant, inputs| {
             let outputs = variant.run(inputs)?;
             Ok((variant.result(inputs, &outputs)?, outputs))
@@ -191,7 +187,7 @@ impl Session {
     /// # Errors
     /// As [`Session::call`].
     pub fn prepare(&self, arguments: &[Item]) -> Result<(Arc<Variant>, Vec<Tensor>)> {
-        let given = |variant: &Variant| variant.flatten(arguments);
+        let given = |graph: &Graph| flatten(&graph.input_trees, arguments);
         let mut states = lock(&self.states);
         self.variant_for(&self.options.entry, arguments, &given, &mut states)
     }
@@ -211,7 +207,7 @@ impl Session {
         &self,
         method: &str,
         arguments: &[Item],
-        given: &dyn Fn(&Variant) -> Result<Vec<Tensor>>,
+        given: Given,
         run: impl Fn(&Variant, &[Tensor]) -> Result<(T, Vec<Tensor>)>,
     ) -> Result<T> {
         if let Some((variant, inputs)) = self.stateless(method, given) {
@@ -219,7 +215,7 @@ impl Session {
         }
         let mut states = lock(&self.states);
         let (variant, inputs) = self.variant_for(method, arguments, given, &mut states)?;
-        if !variant.has_states() {
+        if !variant.graph.has_states() {
             drop(states);
             return Ok(run(&variant, &inputs)?.0);
         }
@@ -229,16 +225,12 @@ impl Session {
     }
 
     /// A variant that serves a call whatever the states are; such calls don't wait for each other.
-    fn stateless(
-        &self,
-        method: &str,
-        given: &dyn Fn(&Variant) -> Result<Vec<Tensor>>,
-    ) -> Option<(Arc<Variant>, Vec<Tensor>)> {
+    fn stateless(&self, method: &str, given: Given) -> Option<(Arc<Variant>, Vec<Tensor>)> {
         let mut variants = self
             .variants_of(method)
-            .filter(|variant| !variant.has_states());
+            .filter(|variant| !variant.graph.has_states());
         variants.find_map(|variant| {
-            let inputs = variant.accept(given, &States::default()).ok()?;
+            let inputs = accept(&variant.graph, given, &States::default()).ok()?;
             Some((variant, inputs))
         })
     }
@@ -247,25 +239,56 @@ impl Session {
         &self,
         method: &str,
         arguments: &[Item],
-        given: &dyn Fn(&Variant) -> Result<Vec<Tensor>>,
+        given: Given,
         states: &mut States,
     ) -> Result<(Arc<Variant>, Vec<Tensor>)> {
-        let mut refusal = None;
-        for variant in self.variants_of(method) {
-            match variant.accept(given, states) {
-                Ok(inputs) => return Ok((variant, inputs)),
-                Err(error) => refusal = Some(error),
-            }
-        }
+        let fits = |graph: &Graph| accept(graph, given, states);
+        let refusal = match self.serving(method, &fits)? {
+            Ok(found) => return Ok(found),
+            Err(refusal) => refusal,
+        };
         let first = refusal.is_none();
         let imports = self.model.can_reimport() && (self.options.respecialize || first);
         if !imports && !first {
             return Err(no_fit(refusal));
         }
         let module = self.import(method, arguments, states)?;
-        let variant = self.add(method, &module, states)?;
-        let inputs = variant.accept(given, states)?;
-        Ok((variant, inputs))
+        self.add(method, module, states)?;
+        self.serving(method, &|graph| accept(graph, given, states))?
+            .map_err(no_fit)
+    }
+
+    /// The first graph of a method that serves a call, and what `fits` says of it, else why the last one does not. A graph
+    /// that is compiled only for the sizes of its example is compiled for all sizes if the call has others.
+    fn serving<T>(
+        &self,
+        method: &str,
+        fits: &dyn Fn(&Graph) -> Result<T>,
+    ) -> Result<Result<(Arc<Variant>, T), Option<Error>>> {
+        let mut refusal = None;
+        for variant in self.variants_of(method) {
+            match fits(&variant.graph) {
+                Ok(found) => return Ok(Ok((variant, found))),
+                Err(error) => refusal = Some(error),
+            }
+        }
+        let mut general = lock(&self.general);
+        for place in 0..general.len() {
+            let (name, module) = &general[place];
+            if name != method {
+                continue;
+            }
+            let graph = module.graph(name)?;
+            match fits(graph) {
+                Ok(found) => {
+                    let variant = self.compile(graph.clone(), module)?;
+                    general.remove(place);
+                    return Ok(Ok((variant, found)));
+                }
+                Err(error) => refusal = Some(error),
+            }
+        }
+        Ok(Err(refusal))
     }
 
     /// Imports a method for a call. Numbers in states that differ from call to call become inputs, unless that made
@@ -290,15 +313,36 @@ impl Session {
             .import_entry(method, Some(arguments), states, &[])
     }
 
-    fn add(&self, method: &str, module: &Module, states: &mut States) -> Result<Arc<Variant>> {
-        let new = states.learn(module)?;
-        let variant = Arc::new(Variant::new(method, module, &self.device, &self.options)?);
-        let mut variants = lock(&self.variants);
+    /// Compiles an imported graph, for the sizes of its example first if it is to be so.
+    fn add(&self, method: &str, module: Module, states: &mut States) -> Result<()> {
+        let new = states.learn(&module)?;
+        let graph = module.graph(method)?;
+        let exact = self.options.static_shapes
+            && matches!(self.device, Device::Gpu(_))
+            && !graph.hints.is_empty();
+        let graph = if exact {
+            graph.with_sizes(&graph.hints)
+        } else {
+            graph.clone()
+        };
         // What was taken for a weight until now may be a state that another method writes.
-        variants.retain(|known| {
-            let mut weights = known.graph.weights();
-            !weights.any(|(name, _)| new.iter().any(|state| state == name))
-        });
+        let outdated = |graph: &Graph| {
+            let mut weights = graph.weights();
+            weights.any(|(name, _)| new.iter().any(|state| state == name))
+        };
+        lock(&self.variants).retain(|known| !outdated(&known.graph));
+        lock(&self.general).retain(|(method, known)| !known.graph(method).is_ok_and(outdated));
+        self.compile(graph, &module)?;
+        if exact {
+            lock(&self.general).push((method.to_string(), module));
+        }
+        Ok(())
+    }
+
+    fn compile(&self, graph: Graph, module: &Module) -> Result<Arc<Variant>> {
+        let made = Variant::new(graph, &module.weights, &self.device, &self.options)?;
+        let variant = Arc::new(made);
+        let mut variants = lock(&self.variants);
         if variants.len() >= MOST_VARIANTS {
             variants.remove(0);
         }
@@ -309,131 +353,4 @@ impl Session {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Variant {
-    fn new(
-        method: &str,
-        module: &Module,
-        device: &Device,
-        options: &CompileOptions,
-    ) -> Result<Variant> {
-        let graph = module.graph(method)?.clone();
-        let Device::Gpu(gpu) = device else {
-            let lowered = pass::decompose(&graph)?;
-            return Ok(Variant {
-                graph,
-                lowered,
-                weights: module.weights.clone(),
-                program: None,
-            });
-        };
-        let entry = Module {
-            graphs: vec![graph.clone()],
-            weights: module.weights.clone(),
-            states: Vec::new(),
-        };
-        let Module {
-            mut graphs,
-            weights,
-            ..
-        } = pass::optimize_module(&entry)?;
-        let lowered = graphs
-            .pop()
-            .ok_or_else(|| Error::internal("the passes lost the graph"))?;
-        let plan = pass::plan(&lowered, gpu.capabilities())?;
-        let settings = ProgramOptions {
-            keep: options.keep,
-            progress: options.progress.clone(),
-            ..ProgramOptions::default()
-        };
-        let program = Program::new(gpu, plan, &weights, settings)?;
-        Ok(Variant {
-            graph,
-            lowered,
-            weights,
-            program: Some(program),
-        })
-    }
-
-    /// The tensors of a call in the order of the graph's inputs.
-    ///
-    /// # Errors
-    /// An argument does not fit the signature.
-    pub fn flatten(&self, arguments: &[Item]) -> Result<Vec<Tensor>> {
-        flatten(&self.graph.input_trees, arguments)
-    }
-
-    /// The sizes of the symbols, if the graph holds for these inputs: dtypes, ranks, sizes and guards.
-    ///
-    /// # Errors
-    /// The graph does not hold for the inputs.
-    pub fn bind(&self, inputs: &[Tensor]) -> Result<Bindings> {
-        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
-        let bindings = self.graph.bind(&shapes)?;
-        self.graph.check_dtypes(inputs)?;
-        Ok(bindings)
-    }
-
-    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        match &self.program {
-            None => interp::run(&self.lowered, &self.weights, inputs),
-            Some(program) => {
-                let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
-                program.launch_with(&self.bind(inputs)?, &hosted)?.read()
-            }
-        }
-    }
-
-    /// The whole number that a state must hold, if it must.
-    pub(super) fn fixed(&self, state: &str) -> Option<i64> {
-        let mut reads = self.graph.reads.iter();
-        match reads.find(|read| read.name == state)?.tree {
-            Tree::Constant(Constant::Number(Scalar::Int(number))) => Some(number),
-            _ => None,
-        }
-    }
-
-    /// True if runs depend on earlier ones, or later ones on them.
-    pub fn has_states(&self) -> bool {
-        !(self.graph.reads.is_empty() && self.graph.writes.is_empty())
-    }
-
-    /// The inputs of a call, if the graph holds for them and for the states as they are.
-    fn accept(
-        &self,
-        given: &dyn Fn(&Variant) -> Result<Vec<Tensor>>,
-        states: &States,
-    ) -> Result<Vec<Tensor>> {
-        let read = self.graph.reads.iter();
-        let read: Vec<Item> = read
-            .map(|state| states.get(&state.name))
-            .collect::<Result<_>>()?;
-        let mut inputs = given(self)?;
-        inputs.extend(flatten_states(&self.graph.reads, &read)?);
-        self.bind(&inputs)?;
-        Ok(inputs)
-    }
-
-    fn result(&self, inputs: &[Tensor], outputs: &[Tensor]) -> Result<Item> {
-        let tensors = || outputs.iter().take(self.graph.result_count()).cloned();
-        match &self.graph.output_tree {
-            Some(tree) => Item::build(tree, outputs, &self.bind(inputs)?),
-            None => Ok(Item::Tuple(tensors().map(Item::Tensor).collect())),
-        }
-    }
-
-    /// What a run has left in states.
-    fn written(&self, inputs: &[Tensor], outputs: &[Tensor]) -> Result<Vec<(String, Item)>> {
-        let sizes = self.bind(inputs)?;
-        let states = self.graph.writes.iter();
-        states
-            .map(|state| {
-                Ok((
-                    state.name.clone(),
-                    Item::build(&state.tree, outputs, &sizes)?,
-                ))
-            })
-            .collect()
-    }
 }

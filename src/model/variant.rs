@@ -1,0 +1,146 @@
+//! A graph on a device.
+
+use super::{CompileOptions, Device};
+use crate::dim::Bindings;
+use crate::error::{Error, Result};
+use crate::gpu::{Input, Program, ProgramOptions};
+use crate::interp;
+use crate::ir::{Constant, Graph, Module, Tree, Weights};
+use crate::item::{Item, flatten_states};
+use crate::pass;
+use crate::scalar::Scalar;
+use crate::tensor::Tensor;
+
+use super::state::States;
+
+/// The tensors of a call in the order of a graph's inputs, without states.
+pub(super) type Given<'a> = &'a dyn Fn(&Graph) -> Result<Vec<Tensor>>;
+
+/// A graph that serves some sizes, ready to run.
+pub struct Variant {
+    /// The graph as imported.
+    pub graph: Graph,
+    /// The graph that runs: after all passes on a GPU, primitives only on the host.
+    pub lowered: Graph,
+    /// The weights of the graph that runs.
+    pub weights: Weights,
+    /// The graph on a GPU; `None` on the host.
+    pub program: Option<Program>,
+}
+
+impl Variant {
+    pub(super) fn new(
+        graph: Graph,
+        weights: &Weights,
+        device: &Device,
+        options: &CompileOptions,
+    ) -> Result<Variant> {
+        let Device::Gpu(gpu) = device else {
+            let lowered = pass::decompose(&graph)?;
+            return Ok(Variant {
+                graph,
+                lowered,
+                weights: weights.clone(),
+                program: None,
+            });
+        };
+        let entry = Module {
+            graphs: vec![graph.clone()],
+            weights: weights.clone(),
+            states: Vec::new(),
+        };
+        let Module {
+            mut graphs,
+            weights,
+            ..
+        } = pass::optimize_module(&entry)?;
+        let lowered = graphs
+            .pop()
+            .ok_or_else(|| Error::internal("the passes lost the graph"))?;
+        let plan = pass::plan(&lowered, gpu.capabilities())?;
+        let settings = ProgramOptions {
+            keep: options.keep,
+            progress: options.progress.clone(),
+            ..ProgramOptions::default()
+        };
+        let program = Program::new(gpu, plan, &weights, settings)?;
+        Ok(Variant {
+            graph,
+            lowered,
+            weights,
+            program: Some(program),
+        })
+    }
+
+    /// The sizes of the symbols, if the graph holds for these inputs: dtypes, ranks, sizes and guards.
+    ///
+    /// # Errors
+    /// The graph does not hold for the inputs.
+    pub fn bind(&self, inputs: &[Tensor]) -> Result<Bindings> {
+        bind(&self.graph, inputs)
+    }
+
+    pub(super) fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        match &self.program {
+            None => interp::run(&self.lowered, &self.weights, inputs),
+            Some(program) => {
+                let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
+                program.launch_with(&self.bind(inputs)?, &hosted)?.read()
+            }
+        }
+    }
+
+    /// The whole number that a state must hold, if it must.
+    pub(super) fn fixed(&self, state: &str) -> Option<i64> {
+        let mut reads = self.graph.reads.iter();
+        match reads.find(|read| read.name == state)?.tree {
+            Tree::Constant(Constant::Number(Scalar::Int(number))) => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(super) fn result(&self, inputs: &[Tensor], outputs: &[Tensor]) -> Result<Item> {
+        let tensors = || outputs.iter().take(self.graph.result_count()).cloned();
+        match &self.graph.output_tree {
+            Some(tree) => Item::build(tree, outputs, &self.bind(inputs)?),
+            None => Ok(Item::Tuple(tensors().map(Item::Tensor).collect())),
+        }
+    }
+
+    /// What a run has left in states.
+    pub(super) fn written(
+        &self,
+        inputs: &[Tensor],
+        outputs: &[Tensor],
+    ) -> Result<Vec<(String, Item)>> {
+        let sizes = self.bind(inputs)?;
+        let states = self.graph.writes.iter();
+        states
+            .map(|state| {
+                Ok((
+                    state.name.clone(),
+                    Item::build(&state.tree, outputs, &sizes)?,
+                ))
+            })
+            .collect()
+    }
+}
+
+/// The inputs of a call, if a graph holds for them and for the states as they are.
+pub(super) fn accept(graph: &Graph, given: Given, states: &States) -> Result<Vec<Tensor>> {
+    let read = graph.reads.iter();
+    let read: Vec<Item> = read
+        .map(|state| states.get(&state.name))
+        .collect::<Result<_>>()?;
+    let mut inputs = given(graph)?;
+    inputs.extend(flatten_states(&graph.reads, &read)?);
+    bind(graph, &inputs)?;
+    Ok(inputs)
+}
+
+fn bind(graph: &Graph, inputs: &[Tensor]) -> Result<Bindings> {
+    let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+    let bindings = graph.bind(&shapes)?;
+    graph.check_dtypes(inputs)?;
+    Ok(bindings)
+}
