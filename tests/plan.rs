@@ -259,6 +259,7 @@ fn products_take_what_lies_behind_them() {
         vec![scores.exp() / scores]
     });
     for device in [capabilities(), rasteriser()] {
-        assert_eq!(plan_for("products", &graph, &device).steps.len(), 3);
+        let plan = plan_for("products", &graph, &device);
+        assert_eq!(plan.steps.len(), 3, "{}", describe(&plan));
     }
 }

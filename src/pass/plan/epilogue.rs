@@ -7,6 +7,9 @@ use super::fuse::{Class, Fuser, Group, LARGEST, class, weight};
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::stored::Reason;
 
+/// A kernel is looked for behind no more values than these.
+const FARTHEST: usize = 64;
+
 /// An epilogue while it grows.
 struct Epilogue {
     /// The anchor and what follows, in the order of the graph.
@@ -135,41 +138,45 @@ impl Fuser<'_> {
             views.push(base);
             base = *operand;
         }
-        if !self.ends_kernel(base) {
+        let kept = views.iter().copied().chain([base]);
+        let Some(written) = self.epilogue_among(base, &kept.collect()) else {
             return self.store(value.index(), Reason::ReadOften);
-        }
-        self.store(base.index(), Reason::ReadOften);
-        for view in views
-            .into_iter()
-            .rev()
-            .filter(|id| !self.stored[id.index()])
-        {
-            if let Some((node, Op::Primitive(primitive))) =
-                self.node(view).map(|node| (node, &node.op))
+        };
+        self.store(written.index(), Reason::ReadOften);
+        let outer = views.into_iter().take_while(|view| *view != written);
+        for view in outer.collect::<Vec<_>>().into_iter().rev() {
+            if let Some(node) = self.node(view)
+                && let Op::Primitive(primitive) = &node.op
+                && !self.stored[view.index()]
             {
                 self.infos[view.index()] = self.combine(&node.operands(), primitive);
             }
         }
     }
 
-    /// True if a value is the result of a kernel with loops, or likely the end of its epilogue.
-    fn ends_kernel(&self, value: ValueId) -> bool {
+    /// The value among some that ends the epilogue of a kernel from which a value comes, if there is one.
+    fn epilogue_among(&self, value: ValueId, wanted: &BTreeSet<ValueId>) -> Option<ValueId> {
+        let free = vec![false; self.graph.nodes.len()];
         let mut open = vec![value];
+        let mut seen = BTreeSet::new();
         while let Some(value) = open.pop() {
-            let Some(node) = self.node(value) else {
+            let Definition::Node(index, _) = self.graph.value(value).definition else {
                 continue;
             };
-            if takes_epilogue(node) {
-                return true;
+            if seen.len() == FARTHEST || !seen.insert(value) {
+                continue;
             }
-            let is_read_here_alone = |id: &ValueId| {
-                self.readers[id.index()].len() == 1 && !self.graph.outputs.contains(id)
-            };
-            if keeps_order(node) {
-                open.extend(node.operands().into_iter().filter(is_read_here_alone));
+            let node = &self.graph.nodes[index];
+            if takes_epilogue(node) {
+                let root = self.epilogue(index, value, &free).1;
+                if wanted.contains(&root) {
+                    return Some(root);
+                }
+            } else if keeps_order(node) {
+                open.extend(node.operands());
             }
         }
-        false
+        None
     }
 
     fn node(&self, value: ValueId) -> Option<&Node> {
