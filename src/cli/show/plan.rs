@@ -260,17 +260,18 @@ impl Listing<'_> {
     }
 
     fn memory(&self, text: &mut String) {
-        let kinds: [(&str, &dyn Fn(&SlotKind) -> bool); 4] = [
-            ("inputs, a buffer each", &|kind| {
+        type Belongs = fn(&SlotKind) -> bool;
+        let kinds: [(&str, Belongs); 4] = [
+            ("inputs, a buffer each", |kind| {
                 matches!(kind, SlotKind::Input(_))
             }),
-            ("weights, a buffer each", &|kind| {
+            ("weights, a buffer each", |kind| {
                 matches!(kind, SlotKind::Weight(_))
             }),
-            ("temporaries, which share memory", &|kind| {
+            ("temporaries, which share memory", |kind| {
                 matches!(kind, SlotKind::Temporary { .. })
             }),
-            ("outputs, a buffer each", &|kind| {
+            ("outputs, a buffer each", |kind| {
                 matches!(kind, SlotKind::Output)
             }),
         ];
