@@ -1,0 +1,139 @@
+//! What a run costs in the steady state: nothing on the device, and on the host little that is given back. The allocator
+//! of this program counts, so that there is one test in it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    unsafe_code,
+    reason = "tests; an allocator is unsafe by contract"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use onionskin::ir::{Builder, Graph, Module, Weights};
+use onionskin::{CompileOptions, Device, Model, Tensor};
+
+/// The system's allocator, which counts what it gives.
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+// Both calls are handed on as they are.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
+        PEAK.fetch_max(live, Relaxed);
+        COUNT.fetch_add(1, Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const WIDTH: usize = 256;
+const LAYERS: usize = 8;
+/// Bytes of all weights together.
+const WEIGHTS: usize = LAYERS * WIDTH * WIDTH * 4;
+
+/// Linear layers, each with a softmax behind it.
+fn layers() -> Graph {
+    let builder = Builder::new("forward");
+    let id = {
+        let mut x = builder.input("x", "f32[64, 256]".parse().unwrap());
+        for layer in 0..LAYERS {
+            let weight = builder.weight(&format!("w{layer}"), "f32[256, 256]".parse().unwrap());
+            x = x.dot(weight).relu().softmax(-1);
+        }
+        x.id()
+    };
+    builder.finish(&[id], Vec::new(), None).unwrap()
+}
+
+fn model() -> Model {
+    let values =
+        |layer: usize| (0..WIDTH * WIDTH).map(move |i| ((i * (layer + 3)) % 17) as f32 / 17.0);
+    let weight = |layer| Tensor::from_vec([WIDTH, WIDTH], values(layer).collect()).unwrap();
+    let weights: Weights = (0..LAYERS)
+        .map(|layer| (format!("w{layer}"), weight(layer)))
+        .collect();
+    Model::from_module(Module {
+        graphs: vec![layers()],
+        weights,
+        states: Vec::new(),
+    })
+}
+
+#[test]
+fn the_steady_state_needs_nothing_new() {
+    let required = std::env::var("REQUIRE_GPU").is_ok_and(|value| value == "1");
+    let Ok(Device::Gpu(gpu)) = Device::auto() else {
+        assert!(!required, "no adapter");
+        println!("skipped: no adapter");
+        return;
+    };
+    let session = model()
+        .compile(&Device::Gpu(gpu.clone()), &CompileOptions::default())
+        .unwrap();
+    let x = Tensor::full(onionskin::dtype::DType::F32, [64, WIDTH], 0.5).unwrap();
+    let run = || drop(session.run(std::slice::from_ref(&x)).unwrap());
+    let created = || {
+        session.variants()[0]
+            .program
+            .as_ref()
+            .unwrap()
+            .statistics()
+            .created()
+    };
+    (0..5).for_each(|_| run());
+
+    let (live, on_device, before) = (LIVE.load(Relaxed), gpu.allocated_bytes(), created());
+    PEAK.store(live, Relaxed);
+    let count = COUNT.load(Relaxed);
+    const RUNS: usize = 20;
+    (0..RUNS).for_each(|_| run());
+    let (kept, peak) = (
+        LIVE.load(Relaxed).saturating_sub(live),
+        PEAK.load(Relaxed) - live,
+    );
+    let allocations = (COUNT.load(Relaxed) - count) / RUNS;
+    let steps = session.variants()[0]
+        .program
+        .as_ref()
+        .unwrap()
+        .plan()
+        .steps
+        .len();
+
+    println!(
+        "heap {live}, of a run at most {peak}, kept {kept}, {allocations} allocations for {steps} steps"
+    );
+    assert_eq!(created(), before, "buffers, bind groups, pipelines");
+    assert_eq!(
+        gpu.allocated_bytes(),
+        on_device,
+        "bytes on the device, whatever they are for"
+    );
+    // Outputs and what wgpu keeps until it is asked again.
+    assert!(kept < 16 << 10, "{kept} bytes are kept");
+    assert!(
+        peak < (64 * WIDTH * 4) + (64 << 10),
+        "a run takes {peak} bytes"
+    );
+    assert!(
+        allocations < 100 + 10 * steps,
+        "{allocations} allocations for {steps} steps"
+    );
+    assert!(
+        live < 2 * WEIGHTS + (16 << 20),
+        "{live} bytes in the steady state"
+    );
+}
