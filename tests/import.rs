@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use onionskin::cases::{self, Case, CaseArchive, CaseRef};
 use onionskin::compare::compare;
 use onionskin::error::{Error, Kind};
+use onionskin::item::flatten;
 use onionskin::model::{CompileOptions, Device, Model};
 use onionskin::trace::torchscript::{Archive, Entry, ImportOptions, InputSpec, Sizes, import};
 use random::Random;
@@ -61,7 +62,7 @@ fn replay(case: &Case) -> Result<Outcome, Error> {
             let got = session.call_method(&call.method, &call.inputs)?;
             if show() && known.len() < session.variants().len() {
                 let refusals = known.iter().map(|variant| {
-                    let inputs = variant.flatten(&call.inputs)?;
+                    let inputs = flatten(&variant.graph.input_trees, &call.inputs)?;
                     let shapes: Vec<&[usize]> =
                         inputs.iter().map(|tensor| tensor.shape()).collect();
                     variant.graph.bind(&shapes)
