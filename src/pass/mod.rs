@@ -11,6 +11,7 @@ mod fold;
 mod fold_weights;
 mod if_conversion;
 mod inline;
+mod join;
 mod lift;
 pub mod plan;
 mod simplify;
@@ -25,6 +26,7 @@ pub use fold::fold;
 pub use fold_weights::fold_weights;
 pub use if_conversion::if_conversion;
 pub use inline::inline;
+pub use join::join;
 pub use lift::{lift, unlift};
 pub use plan::{admitted, plan, plan_by};
 pub use simplify::{RULES, Rule, simplify};
@@ -51,6 +53,7 @@ pub const PIPELINE: &[Pass] = &[
     Pass::new("fold", fold),
     Pass::new("simplify", simplify),
     Pass::new("cse", cse),
+    Pass::new("join", join),
     Pass::new("dce", dce),
 ];
 

@@ -67,6 +67,10 @@ pub const RULES: &[Rule] = &[
     Rule::new("concat of one = x", concat_of_one),
     Rule::new("reduce along no axes = x", reduce_of_nothing),
     Rule::new("x + -0 = x - 0 = x * 1 = x / 1 = x", neutral_number),
+    Rule::new(
+        "a view combined with a number = view of the combination",
+        number_behind_views,
+    ),
     Rule::new("neg of neg, not of not = x", involution),
     Rule::new("not of eq = ne", negated_equality),
     Rule::new("select by a constant = that choice", select_by_constant),
@@ -317,6 +321,49 @@ fn neutral_number(site: &Site) -> Option<Step> {
         _ => false,
     };
     neutral.then_some(Step::Value(x))
+}
+
+/// What is computed before a view belongs to the kernel that computes what is viewed.
+fn number_behind_views(site: &Site) -> Option<Step> {
+    let Primitive::Binary(_) = &site.primitive else {
+        return None;
+    };
+    let is_value = |argument: &Argument| matches!(argument, Argument::Value(_));
+    let is_number = |argument: &Argument| matches!(argument, Argument::Number(_));
+    let place = site.arguments.iter().position(is_value)?;
+    if site
+        .arguments
+        .iter()
+        .filter(|other| is_number(other))
+        .count()
+        != 1
+    {
+        return None;
+    }
+    let (mut base, mut views) = (site.operand(place)?, Vec::new());
+    while let Some(node) = site.builder.node_of(base)
+        && let Op::Primitive(view @ (Primitive::Permute(_) | Primitive::Reshape(_))) = node.op
+        && let Some(Argument::Value(inner)) = node.arguments.first()
+    {
+        views.push(view);
+        base = *inner;
+    }
+    let (outer, views) = views.split_first()?;
+    let from = site.builder.node_of(base)?;
+    let Op::Primitive(Primitive::Dot(_) | Primitive::Binary(_)) = from.op else {
+        return None;
+    };
+    let mut arguments = site.arguments.clone();
+    arguments[place] = Argument::Value(base);
+    let mut made = site
+        .builder
+        .try_apply(site.primitive.clone(), arguments)
+        .ok()?;
+    for view in views.iter().rev() {
+        let operand = Argument::Value(made.first()?.id());
+        made = site.builder.try_apply(view.clone(), vec![operand]).ok()?;
+    }
+    node(outer.clone(), made.first()?.id())
 }
 
 fn involution(site: &Site) -> Option<Step> {

@@ -193,8 +193,11 @@ fn keeps_order(node: &Node) -> bool {
 }
 
 fn is_plain_view(node: &Node) -> bool {
-    use Primitive::{Permute, Reshape};
-    matches!(node.op, Op::Primitive(Reshape(_) | Permute(_)))
+    use Primitive::{Expand, Permute, Reshape, Slice};
+    matches!(
+        node.op,
+        Op::Primitive(Reshape(_) | Permute(_) | Expand(_) | Slice(_))
+    )
 }
 
 fn takes_epilogue(node: &Node) -> bool {

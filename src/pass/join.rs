@@ -1,0 +1,379 @@
+use std::collections::{BTreeMap, HashMap};
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::rewrite::{Replay, everywhere, replay};
+use crate::ir::{Argument, Definition, Graph, Node, Op, Primitive, Value, ValueId};
+use crate::op::{Binary, BinaryFunction, Dot, Expand, Reshape};
+use crate::scalar::Scalar;
+use crate::shape::Shape;
+
+use super::dce;
+
+/// Computes products of one matrix with several weights as one product with the weights side by side, biases and factors
+/// included, of which the products are slices. Only where these are read through views or by kernels with loops, which read a
+/// slice like a buffer: the projections to queries, keys and values.
+pub fn join(graph: &Graph) -> Result<Graph> {
+    // What is read by nothing is no reader.
+    everywhere(&dce(graph)?, &mut |graph| {
+        let families = Family::all(graph);
+        let mut parts: HashMap<ValueId, ValueId> = HashMap::new();
+        replay(graph, |replay, node| {
+            let first = node.results.first();
+            if let Some(family) = families.iter().find(|family| Some(&family.first) == first) {
+                let whole = family.build(replay)?;
+                for (member, part) in family.members.iter().zip(family.parts(whole)) {
+                    parts.insert(member.value, part.id());
+                }
+            }
+            match first.and_then(|id| parts.get(id)) {
+                Some(part) => Ok(vec![replay.builder.value(*part)]),
+                None => replay.copy(node),
+            }
+        })
+    })
+}
+
+/// Products that have their left factor in common.
+struct Family {
+    /// The result of the first product.
+    first: ValueId,
+    left: ValueId,
+    members: Vec<Member>,
+    steps: Vec<Step>,
+}
+
+/// One of the products, as far as it has been followed.
+struct Member {
+    /// The right factor.
+    right: ValueId,
+    columns: Dim,
+    /// What it has become.
+    value: ValueId,
+}
+
+/// What happens to all products alike.
+enum Step {
+    /// The same rows in another shape.
+    Reshape(Shape),
+    /// Combined with a row of each one's own.
+    Row(BinaryFunction, Vec<Row>),
+}
+
+/// A row of numbers, one for each column.
+enum Row {
+    Weight(ValueId),
+    Number(f64),
+}
+
+impl Family {
+    fn all(graph: &Graph) -> Vec<Family> {
+        let mut found: BTreeMap<(ValueId, DType), Family> = BTreeMap::new();
+        for node in &graph.nodes {
+            let Some((left, member)) = product(graph, node) else {
+                continue;
+            };
+            let key = (left, graph.ty(member.value).dtype);
+            let family = found.entry(key).or_insert_with(|| Family {
+                first: member.value,
+                left,
+                members: Vec::new(),
+                steps: Vec::new(),
+            });
+            family.members.push(member);
+        }
+        let mut families: Vec<Family> = found.into_values().collect();
+        let readers = Readers::of(graph);
+        families.retain_mut(|family| family.members.len() > 1 && family.follow(&readers));
+        families
+    }
+
+    /// Goes on as long as the same happens to all; true if what is left then reads slices for nothing.
+    fn follow(&mut self, readers: &Readers) -> bool {
+        while let Some((step, values)) = self.step(readers) {
+            self.steps.push(step);
+            for (member, value) in self.members.iter_mut().zip(values) {
+                member.value = value;
+            }
+        }
+        let mut members = self.members.iter();
+        members.all(|member| readers.read_slices(member.value))
+    }
+
+    fn step(&self, readers: &Readers) -> Option<(Step, Vec<ValueId>)> {
+        let next: Vec<Option<&Node>> = self
+            .members
+            .iter()
+            .map(|member| readers.only(member.value))
+            .collect();
+        self.reshape(readers, &next)
+            .or_else(|| self.row(readers, &next))
+            .or_else(|| self.factors(readers, &next))
+    }
+
+    /// All are reshaped, and keep their columns.
+    fn reshape(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(Step, Vec<ValueId>)> {
+        let mut rows: Option<Shape> = None;
+        let mut values = Vec::new();
+        for (member, node) in self.members.iter().zip(next) {
+            let node = (*node)?;
+            let result = *node.results.first()?;
+            let shape = &readers.graph.ty(result).shape;
+            let (last, front) = shape.split_last()?;
+            let is_reshape = matches!(node.op, Op::Primitive(Primitive::Reshape(_)));
+            if !is_reshape || *last != member.columns || rows.get_or_insert(front.to_vec()) != front
+            {
+                return None;
+            }
+            values.push(result);
+        }
+        Some((Step::Reshape(rows?), values))
+    }
+
+    /// All are combined with a row of weights in the same way.
+    fn row(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(Step, Vec<ValueId>)> {
+        let mut function = None;
+        let (mut rows, mut values) = (Vec::new(), Vec::new());
+        for (member, node) in self.members.iter().zip(next) {
+            let node = (*node)?;
+            let (
+                Op::Primitive(Primitive::Binary(binary)),
+                [Argument::Value(x), Argument::Value(y)],
+            ) = (&node.op, node.arguments.as_slice())
+            else {
+                return None;
+            };
+            let row = readers.row(*y, &member.columns)?;
+            if *x != member.value || *function.get_or_insert(binary.function) != binary.function {
+                return None;
+            }
+            rows.push(Row::Weight(row));
+            values.push(*node.results.first()?);
+        }
+        Some((Step::Row(function?, rows), values))
+    }
+
+    /// Some are multiplied by a number; for the others it is 1.
+    fn factors(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(Step, Vec<ValueId>)> {
+        let (mut rows, mut values) = (Vec::new(), Vec::new());
+        let mut is_any = false;
+        for (member, node) in self.members.iter().zip(next) {
+            let factor = node.and_then(|node| Some((factor(node)?, *node.results.first()?)));
+            is_any |= factor.is_some();
+            let (number, value) = factor.unwrap_or((1.0, member.value));
+            let is_float = readers.graph.ty(member.value).dtype.is_float();
+            rows.push(is_float.then_some(Row::Number(number))?);
+            values.push(value);
+        }
+        is_any.then_some((Step::Row(BinaryFunction::Mul, rows), values))
+    }
+
+    /// The joined product and what happens to it.
+    fn build<'g>(&self, replay: &mut Replay<'_, 'g>) -> Result<Value<'g>> {
+        let builder = replay.builder;
+        let mut weights = Vec::new();
+        for member in &self.members {
+            weights.push(rebuilt(replay, member.right)?);
+        }
+        let weight = builder.concat(&weights, 1);
+        let left = replay.value(self.left);
+        let mut whole = builder.apply(Dot {}, vec![left.into(), weight.into()]);
+        let columns = self.columns();
+        for step in &self.steps {
+            whole = match step {
+                Step::Reshape(rows) => {
+                    let shape = [rows.as_slice(), std::slice::from_ref(&columns)].concat();
+                    builder.apply(Reshape { shape }, vec![whole.into()])
+                }
+                Step::Row(function, rows) => {
+                    let row = self.joined_row(replay, rows, whole.dtype())?;
+                    let shape = whole.shape();
+                    let row = builder.apply(Expand { shape }, vec![row.into()]);
+                    let binary = Binary {
+                        function: *function,
+                    };
+                    builder.apply(binary, vec![whole.into(), row.into()])
+                }
+            };
+        }
+        Ok(whole)
+    }
+
+    fn joined_row<'g>(
+        &self,
+        replay: &mut Replay<'_, 'g>,
+        rows: &[Row],
+        dtype: DType,
+    ) -> Result<Value<'g>> {
+        let mut parts = Vec::new();
+        for (row, member) in rows.iter().zip(&self.members) {
+            let columns = member.columns.clone();
+            parts.push(match row {
+                Row::Weight(id) => {
+                    let row = rebuilt(replay, *id)?;
+                    let shape = vec![columns];
+                    replay.builder.apply(Reshape { shape }, vec![row.into()])
+                }
+                Row::Number(number) => replay.builder.full(dtype, [columns], *number),
+            });
+        }
+        Ok(replay.builder.concat(&parts, 0))
+    }
+
+    fn columns(&self) -> Dim {
+        let columns = self.members.iter().map(|member| &member.columns);
+        columns.fold(Dim::ZERO, |sum, columns| &sum + columns)
+    }
+
+    /// What each product is of the whole.
+    fn parts<'g>(&self, whole: Value<'g>) -> Vec<Value<'g>> {
+        let mut start = Dim::ZERO;
+        let mut parts = Vec::new();
+        for member in &self.members {
+            parts.push(whole.narrow(-1, start.clone(), member.columns.clone()));
+            start = &start + &member.columns;
+        }
+        parts
+    }
+}
+
+/// A product of a matrix with a weight: the matrix, and the product.
+fn product(graph: &Graph, node: &Node) -> Option<(ValueId, Member)> {
+    let (Op::Primitive(Primitive::Dot(_)), [result]) = (&node.op, node.results.as_slice()) else {
+        return None;
+    };
+    let [Argument::Value(left), Argument::Value(right)] = node.arguments.as_slice() else {
+        return None;
+    };
+    let [_, columns] = graph.ty(*right).shape.as_slice() else {
+        return None;
+    };
+    let is_known = columns.as_const().is_some() && is_weight(graph, *right);
+    let member = Member {
+        right: *right,
+        columns: columns.clone(),
+        value: *result,
+    };
+    (is_known && !is_weight(graph, *left)).then_some((*left, member))
+}
+
+/// The number by which a node multiplies, if that is what it does.
+fn factor(node: &Node) -> Option<f64> {
+    let (Op::Primitive(Primitive::Binary(binary)), [Argument::Value(_), Argument::Number(number)]) =
+        (&node.op, node.arguments.as_slice())
+    else {
+        return None;
+    };
+    match number {
+        Scalar::Float(number) if binary.function == BinaryFunction::Mul => Some(*number),
+        _ => None,
+    }
+}
+
+/// True for weights and views of them.
+fn is_weight(graph: &Graph, mut value: ValueId) -> bool {
+    loop {
+        match graph.value(value).definition {
+            Definition::Weight(_) => return true,
+            Definition::Node(node, _) => match viewed(&graph.nodes[node]) {
+                Some(inner) => value = inner,
+                None => return false,
+            },
+            _ => return false,
+        }
+    }
+}
+
+/// What a node is a view of.
+fn viewed(node: &Node) -> Option<ValueId> {
+    use Primitive::{Permute, Reshape, Slice};
+    match (&node.op, node.arguments.as_slice()) {
+        (Op::Primitive(Reshape(_) | Permute(_) | Slice(_)), [Argument::Value(x)]) => Some(*x),
+        _ => None,
+    }
+}
+
+/// A weight, or views of one, made where they are needed first.
+fn rebuilt<'g>(replay: &mut Replay<'_, 'g>, value: ValueId) -> Result<Value<'g>> {
+    let graph = replay.graph;
+    let (mut base, mut views) = (value, Vec::new());
+    while let Definition::Node(node, _) = graph.value(base).definition
+        && let Some(inner) = viewed(&graph.nodes[node])
+    {
+        views.push(&graph.nodes[node]);
+        base = inner;
+    }
+    let mut made = replay.value(base);
+    for view in views.into_iter().rev() {
+        let Op::Primitive(primitive) = &view.op else {
+            return Err(Error::internal("a view is no primitive"));
+        };
+        made = replay.builder.apply(primitive.clone(), vec![made.into()]);
+    }
+    Ok(made)
+}
+
+/// The nodes that read each value of a graph.
+struct Readers<'a> {
+    graph: &'a Graph,
+    nodes: HashMap<ValueId, Vec<&'a Node>>,
+}
+
+impl<'a> Readers<'a> {
+    fn of(graph: &'a Graph) -> Readers<'a> {
+        let mut nodes: HashMap<ValueId, Vec<&Node>> = HashMap::new();
+        for node in &graph.nodes {
+            for operand in node.operands() {
+                nodes.entry(operand).or_default().push(node);
+            }
+        }
+        Readers { graph, nodes }
+    }
+
+    fn of_value(&self, value: ValueId) -> &[&'a Node] {
+        self.nodes.get(&value).map_or(&[], Vec::as_slice)
+    }
+
+    /// The only reader of a value.
+    fn only(&self, value: ValueId) -> Option<&'a Node> {
+        match self.of_value(value) {
+            [node] if !self.graph.outputs.contains(&value) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// The row of weights that a value repeats.
+    fn row(&self, value: ValueId, columns: &Dim) -> Option<ValueId> {
+        let Definition::Node(node, _) = self.graph.value(value).definition else {
+            return None;
+        };
+        let node = &self.graph.nodes[node];
+        let (Op::Primitive(Primitive::Expand(_)), [Argument::Value(row)]) =
+            (&node.op, node.arguments.as_slice())
+        else {
+            return None;
+        };
+        let shape = &self.graph.ty(*row).shape;
+        let is_row = shape.last() == Some(columns) && Dim::product(shape) == *columns;
+        (is_row && is_weight(self.graph, *row)).then_some(*row)
+    }
+
+    /// True if a slice is read for nothing in the place of a value: through views, or by kernels with loops of their own.
+    fn read_slices(&self, value: ValueId) -> bool {
+        let mut open = vec![value];
+        while let Some(value) = open.pop() {
+            if self.graph.outputs.contains(&value) {
+                return false;
+            }
+            for node in self.of_value(value) {
+                match (&node.op, viewed(node)) {
+                    (_, Some(_)) => open.extend(&node.results),
+                    (Op::Primitive(Primitive::Dot(_)), None) => {}
+                    _ => return false,
+                }
+            }
+        }
+        true
+    }
+}
