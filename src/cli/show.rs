@@ -104,24 +104,18 @@ impl Show {
     /// Shows and writes the plans of all graphs.
     fn plans(&self, module: &Module, activity: Activity) -> Result<Outcome> {
         let target = Target::open(&self.device)?;
-        let lowered = pass::optimize_module(module)?;
         let arguments = match self.inputs.is_empty() {
             true => None,
             false => Some(self.inputs.read()?),
         };
         let (mut plans, mut texts) = (Vec::<(String, Plan)>::new(), Vec::new());
-        for (graph, lowered) in module.graphs.iter().zip(&lowered.graphs) {
-            let plan = target.plan(lowered)?;
+        for graph in &module.graphs {
+            let is_called = graph.name == "forward" || module.graphs.len() == 1;
+            let given = arguments.as_deref().filter(|_| is_called);
+            let sizes = given.map(|given| sizes(graph, given)).transpose()?;
+            let plan = target.plan(graph, module, sizes.as_ref())?;
             if self.plan {
-                let is_called = graph.name == "forward" || module.graphs.len() == 1;
-                let given = arguments.as_deref().filter(|_| is_called);
-                let sizes = given.map(|given| sizes(graph, given));
-                texts.push(plan::text(
-                    &target,
-                    graph,
-                    &plan,
-                    sizes.transpose()?.as_ref(),
-                )?);
+                texts.push(plan::text(&target, graph, &plan, sizes.as_ref())?);
             }
             plans.push((graph.name.clone(), plan));
         }

@@ -7,9 +7,9 @@ use super::calls;
 use crate::Device;
 use crate::cli::output::amount;
 use crate::dim::Bindings;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::{self, MemoryMap};
-use crate::ir::Graph;
+use crate::ir::{Graph, Module};
 use crate::kernel::plan::{
     Capabilities, Flow, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, Trips, Workgroups,
 };
@@ -44,9 +44,25 @@ impl Target {
         })
     }
 
-    /// The plan of a graph that went through all passes.
-    pub(super) fn plan(&self, lowered: &Graph) -> Result<Plan> {
-        pass::plan(lowered, &self.capabilities)
+    /// The plan of a graph as a session makes it: for certain sizes, or for all.
+    pub(super) fn plan(
+        &self,
+        graph: &Graph,
+        module: &Module,
+        sizes: Option<&Bindings>,
+    ) -> Result<Plan> {
+        let graph = match sizes {
+            Some(sizes) => graph.with_sizes(sizes),
+            None => graph.clone(),
+        };
+        let lowered = pass::optimize_module(&Module {
+            graphs: vec![graph],
+            weights: module.weights.clone(),
+            states: Vec::new(),
+        })?;
+        let graph = lowered.graphs.first();
+        let graph = graph.ok_or_else(|| Error::internal("the passes lost the graph"))?;
+        pass::plan(graph, &self.capabilities)
     }
 }
 
