@@ -4,7 +4,7 @@
 //! methods, and sample cases. Shape rule, oracle, device code, text and JSON form, import and the operator list follow.
 //! A schema's alias annotations say which operators are views (`Tensor(a) self … -> Tensor(a)`); in-place and `out=`
 //! variants have no rows: importers rewrite them. Rows that draw random numbers have two parameters more than PyTorch, `seed`
-//! and `counter`, of which the numbers are a function.
+//! and `counter`, of which the numbers are a function. A counter may be a tensor: each round of a loop has one of its own.
 
 mod args;
 mod forms;
@@ -215,9 +215,10 @@ fn dictionary() -> &'static Dictionary {
                 .filter_map(|text| Schema::parse(text).ok())
             {
                 if row.draws.is_some() {
-                    schema
-                        .parameters
-                        .extend([SEED, COUNTER].map(Parameter::hidden));
+                    schema.parameters.extend([
+                        Parameter::hidden(SEED, ArgumentType::Int),
+                        Parameter::hidden(COUNTER, ArgumentType::Count),
+                    ]);
                 }
                 let name: Arc<str> = schema.text_name().into();
                 dictionary

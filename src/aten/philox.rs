@@ -44,6 +44,32 @@ impl Operator {
         draws.is_some_and(|draws| draws(&Args::new(&builder, self, arguments)))
     }
 
+    /// Seed and counter of a call that draws, if both are known numbers.
+    pub fn drawn_at(&'static self, arguments: &[Argument]) -> Option<Generator> {
+        let number = |name| match arguments.get(self.schema.position(name)?)? {
+            Argument::Number(number) => Some(number.to_i64().cast_unsigned()),
+            _ => None,
+        };
+        let (seed, counter) = (number(SEED)?, number(COUNTER)?);
+        let draws = self.draws(arguments);
+        draws.then_some(Generator { seed, counter })
+    }
+
+    /// True if a call takes its counter from a tensor.
+    pub fn counts(&'static self, arguments: &[Argument]) -> bool {
+        let place = self.schema.position(COUNTER);
+        let counter = place.and_then(|place| arguments.get(place));
+        matches!(counter, Some(Argument::Value(_)))
+    }
+
+    /// Has a call that draws take its counter from an `i64` scalar, which counts to 2^31.
+    pub fn count_by(&'static self, arguments: &mut [Argument], counter: Argument) {
+        let place = self.schema.position(COUNTER);
+        if let Some(slot) = place.and_then(|place| arguments.get_mut(place)) {
+            *slot = counter;
+        }
+    }
+
     /// Gives a call that draws the generator's seed and next counter, unless it has a seed.
     pub fn seed(&'static self, arguments: &mut [Argument], generator: &mut Generator) {
         let places = [SEED, COUNTER].map(|name| self.schema.position(name));
@@ -72,17 +98,28 @@ pub(super) const COUNTER: &str = "counter";
 pub(super) struct Philox<'g> {
     builder: &'g Builder,
     seed: u64,
-    counter: u64,
+    counter: Counter<'g>,
+}
+
+/// A call's counter.
+enum Counter<'g> {
+    Known(u64),
+    /// An `i64` scalar.
+    Value(Value<'g>),
 }
 
 impl<'g> Philox<'g> {
     /// The bits of a call with its seed and counter, which are 0 unless they are given.
     pub fn of(a: &Args<'g>) -> Philox<'g> {
         let word = |name| a.optional_int(name).unwrap_or(0).cast_unsigned();
+        let counter = match a.get(COUNTER) {
+            Argument::Value(id) => Counter::Value(a.builder().value(id)),
+            _ => Counter::Known(word(COUNTER)),
+        };
         Philox {
             builder: a.builder(),
             seed: word(SEED),
-            counter: word(COUNTER),
+            counter,
         }
     }
 
@@ -94,8 +131,11 @@ impl<'g> Philox<'g> {
         };
         let count = crate::dim::Dim::product(&shape);
         let index = self.builder.iota(DType::I32, vec![count], 0);
-        let low = [word(self.counter), word(self.counter >> 32)];
-        let counter = [low[0], low[1], index.reshape(shape.clone()), word(0)];
+        let [low, high] = match self.counter {
+            Counter::Known(counter) => [word(counter), word(counter >> 32)],
+            Counter::Value(counter) => [counter.to(DType::I32).expand(shape.clone()), word(0)],
+        };
+        let counter = [low, high, index.reshape(shape.clone()), word(0)];
         philox(counter, [self.seed as u32, (self.seed >> 32) as u32])
     }
 

@@ -84,6 +84,8 @@ pub enum ArgumentType {
     DType,
     /// `Layout`, `Device`, `MemoryFormat`, `Generator`: accepted and ignored
     Ignored,
+    /// An `int`, or a tensor that holds one: no schema of PyTorch's has it.
+    Count,
     /// `T[]` or `T[n]`; with a size, a single element stands for the list
     List(Box<ArgumentType>, bool),
     /// `T?`
@@ -176,10 +178,10 @@ impl Parameter {
     }
 
     /// An optional number that PyTorch's schema does not have.
-    pub(super) fn hidden(name: &str) -> Parameter {
+    pub(super) fn hidden(name: &str, ty: ArgumentType) -> Parameter {
         Parameter {
             name: name.into(),
-            ty: ArgumentType::Optional(Box::new(ArgumentType::Int)),
+            ty: ArgumentType::Optional(Box::new(ty)),
             default: Some(Argument::None),
             keyword_only: true,
         }
@@ -222,6 +224,7 @@ impl ArgumentType {
             (ArgumentType::Tensor, Argument::Value(_)) => true,
             (ArgumentType::Int, Argument::Number(Scalar::Int(_)) | Argument::Size(_)) => true,
             (ArgumentType::DType, Argument::Number(Scalar::Int(_))) => true,
+            (ArgumentType::Count, Argument::Number(Scalar::Int(_)) | Argument::Value(_)) => true,
             (
                 ArgumentType::Float,
                 Argument::Number(Scalar::Float(_) | Scalar::Int(_)) | Argument::Size(_),

@@ -300,7 +300,7 @@ impl Builder {
     }
 
     /// How many values there are.
-    pub(super) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.state.borrow().graph.values.len()
     }
 

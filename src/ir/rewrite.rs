@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
+use crate::op::Primitive;
 use crate::shape::TensorType;
 
 use super::builder::Builder;
-use super::graph::{Argument, Definition, Graph, Node, Op, ValueId};
+use super::graph::{Argument, Definition, Graph, Node, Op, ValueId, ValueInfo};
 use super::value::Value;
 
 /// A replay in progress: the new builder and where each old value went.
@@ -83,7 +84,7 @@ pub fn everywhere(graph: &Graph, pass: &mut dyn FnMut(&Graph) -> Result<Graph>) 
 
 impl Builder {
     /// Adds a node like one of another graph: of the same operation, on arguments of this graph.
-    pub(super) fn repeat(
+    pub(crate) fn repeat(
         &self,
         op: &Op,
         arguments: Vec<Argument>,
@@ -94,6 +95,49 @@ impl Builder {
             Op::Call(name) => Ok(self.call(name, arguments, results)),
             Op::Region(region) => Ok(self.region((**region).clone(), arguments, results)),
         }
+    }
+}
+
+impl Graph {
+    /// Adds an input at a place among the others.
+    pub(crate) fn insert_input(&mut self, place: usize, name: &str, ty: TensorType) -> ValueId {
+        let id = self.push_named(name, ty, Definition::Input(place));
+        self.inputs.insert(place.min(self.inputs.len()), id);
+        for (index, id) in self.inputs.iter().enumerate() {
+            self.values[id.index()].definition = Definition::Input(index);
+        }
+        id
+    }
+
+    /// Adds a node at the end, and gives its result.
+    pub(crate) fn push_node(
+        &mut self,
+        name: &str,
+        primitive: impl Into<Primitive>,
+        arguments: Vec<Argument>,
+        ty: TensorType,
+    ) -> ValueId {
+        let result = self.push_named(name, ty, Definition::Node(self.nodes.len(), 0));
+        self.nodes.push(Node {
+            op: Op::Primitive(primitive.into()),
+            arguments,
+            results: vec![result],
+            place: Place::default(),
+        });
+        result
+    }
+
+    /// Adds a value, under a number if the name is taken.
+    fn push_named(&mut self, name: &str, ty: TensorType, definition: Definition) -> ValueId {
+        let is_taken = |name: &str| self.values.iter().any(|info| info.name == name);
+        let numbered = (1..).map(|number| format!("{name}_{number}"));
+        let mut names = std::iter::once(name.to_string()).chain(numbered);
+        let name = names.find(|name| !is_taken(name)).unwrap_or_default();
+        self.push_value(ValueInfo {
+            name,
+            ty,
+            definition,
+        })
     }
 }
 

@@ -1,11 +1,9 @@
 use std::collections::HashSet;
 
 use crate::dtype::DType;
-use crate::error::{Place, Result};
+use crate::error::Result;
 use crate::ir::rewrite::{Replay, everywhere, replay};
-use crate::ir::{
-    Argument, Definition, Graph, Node, Op, Primitive, Region, Value, ValueId, ValueInfo,
-};
+use crate::ir::{Argument, Definition, Graph, Node, Op, Region, Value, ValueId};
 use crate::op::{Binary, BinaryFunction, Reshape};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
@@ -76,14 +74,10 @@ fn explicit<'g>(
 /// Carries the number of the round as a loop's first value: what the body took for it counts up.
 fn carry_round(body: &mut Graph, round: ValueId) {
     let ty = body.ty(round).clone();
-    let unread = push_value(body, "unread", ty.clone(), Definition::Input(0));
-    body.inputs.insert(0, unread);
-    for (index, id) in body.inputs.clone().into_iter().enumerate() {
-        body.values[id.index()].definition = Definition::Input(index);
-    }
+    body.insert_input(0, "unread", ty.clone());
     let function = BinaryFunction::Add;
     let arguments = vec![Argument::Value(round), Argument::Number(Scalar::Int(1))];
-    let next = push_node(body, "next_round", Binary { function }, arguments, ty);
+    let next = body.push_node("next_round", Binary { function }, arguments, ty);
     body.outputs.insert(1, next);
 }
 
@@ -100,39 +94,6 @@ fn own_results(body: &mut Graph, carried: &[ValueId]) {
         let ty = body.ty(id).clone();
         let shape = ty.shape.clone();
         let arguments = vec![Argument::Value(id)];
-        body.outputs[index] = push_node(body, "result", Reshape { shape }, arguments, ty);
+        body.outputs[index] = body.push_node("result", Reshape { shape }, arguments, ty);
     }
-}
-
-fn push_node(
-    body: &mut Graph,
-    name: &str,
-    primitive: impl Into<Primitive>,
-    arguments: Vec<Argument>,
-    ty: TensorType,
-) -> ValueId {
-    let result = push_value(body, name, ty, Definition::Node(body.nodes.len(), 0));
-    body.nodes.push(Node {
-        op: Op::Primitive(primitive.into()),
-        arguments,
-        results: vec![result],
-        place: Place::default(),
-    });
-    result
-}
-
-fn push_value(body: &mut Graph, name: &str, ty: TensorType, definition: Definition) -> ValueId {
-    let id = ValueId(u32::try_from(body.values.len()).unwrap_or(u32::MAX));
-    let is_taken = |name: &str| body.values.iter().any(|info| info.name == name);
-    let numbered = (1..).map(|number| format!("{name}_{number}"));
-    let name = std::iter::once(name.to_string())
-        .chain(numbered)
-        .find(|name| !is_taken(name))
-        .unwrap_or_default();
-    body.values.push(ValueInfo {
-        name,
-        ty,
-        definition,
-    });
-    id
 }

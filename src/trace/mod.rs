@@ -3,6 +3,7 @@
 mod bodies;
 mod calls;
 pub mod check;
+mod counters;
 #[cfg(feature = "libtorch")]
 pub mod libtorch;
 pub mod native;

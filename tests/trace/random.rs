@@ -2,11 +2,19 @@
 
 use onionskin::aten;
 use onionskin::dtype::DType;
+use onionskin::gpu::Reach;
 use onionskin::ir::{Argument, Op};
+use onionskin::item::Item;
 use onionskin::kw;
 use onionskin::scalar::Scalar;
-use onionskin::trace::check::{CheckOptions, Id, inspect};
-use onionskin::trace::{Arg, Tensor, manual_seed, ops, trace, trace_checked};
+use onionskin::tensor::Tensor as HostTensor;
+use onionskin::trace::check::{CheckOptions, Id, Traced, inspect};
+use onionskin::trace::{
+    Arg, Tensor, cond, manual_seed, ops, scan, trace, trace_checked, while_loop,
+};
+use onionskin::{CompileOptions, Device, Model};
+
+use super::samples;
 
 fn floats(tensor: &Tensor) -> Vec<f64> {
     tensor.to_vec().unwrap()
@@ -226,4 +234,166 @@ fn a_check_of_a_function_that_draws_names_the_node_and_nothing_else() {
     let (_, report) = trace_checked(inputs, function, &CheckOptions::default()).unwrap();
     let found: Vec<Id> = report.findings.iter().map(|finding| finding.id).collect();
     assert_eq!(found, [Id::RandomNode], "{report}");
+}
+
+fn devices() -> Vec<Device> {
+    let gpu = samples::device(Reach::Whole).map(Device::from);
+    [Some(Device::Host), gpu].into_iter().flatten().collect()
+}
+
+fn host(tensors: &[&Tensor]) -> Vec<HostTensor> {
+    let tensors = tensors.iter();
+    tensors.map(|tensor| tensor.to_host().unwrap()).collect()
+}
+
+/// What a graph gives on all devices is what the program gives when it simply runs.
+fn runs_alike(traced: &Traced, inputs: &[&Tensor], wanted: &[&Tensor]) {
+    for device in devices() {
+        let model = Model::from_module(traced.module.clone());
+        let session = model.compile(&device, &CompileOptions::default()).unwrap();
+        let found = session.run(&host(inputs)).unwrap();
+        for (found, wanted) in found.iter().zip(host(wanted)) {
+            close(&found.to_f64(), &wanted.to_f64());
+        }
+    }
+}
+
+fn column(rows: usize) -> Tensor {
+    Tensor::from_vec([rows, 2], vec![1f32; rows * 2])
+}
+
+/// Draws before a loop, in each of its rounds, and after it.
+fn drawing_scan(x: Tensor) -> onionskin::error::Result<(Tensor, Tensor, Tensor)> {
+    let first = ops::rand([2]);
+    let (last, rows) = scan(first, x, |state, row: Tensor| {
+        let next = state + row.dropout(0.5, true) + ops::rand([2]);
+        (next.clone(), next)
+    })?;
+    Ok((last, rows, ops::rand([2])))
+}
+
+/// [`drawing_scan`] as a loop in Rust, which a trace writes out.
+fn written_out(x: Tensor) -> (Tensor, Tensor, Tensor) {
+    let mut state = ops::rand([2]);
+    let mut rows = Vec::new();
+    for row in x.unbind() {
+        state = state + row.dropout(0.5, true) + ops::rand([2]);
+        rows.push(state.clone());
+    }
+    let rows = ops::stack(&rows);
+    (state, rows, ops::rand([2]))
+}
+
+#[test]
+fn every_round_of_a_loop_draws_numbers_of_its_own() {
+    manual_seed(7);
+    let traced = trace(column(3), drawing_scan).unwrap();
+    for rows in [3, 1, 40] {
+        manual_seed(7);
+        let (last, all, after) = drawing_scan(column(rows)).unwrap();
+        manual_seed(7);
+        let (found_last, found_all, found_after) = written_out(column(rows));
+        assert_eq!(floats(&found_last), floats(&last));
+        assert_eq!(floats(&found_all), floats(&all));
+        assert_eq!(floats(&found_after), floats(&after));
+        runs_alike(&traced, &[&column(rows)], &[&last, &all, &after]);
+    }
+    let named = inspect(traced.graph("forward").unwrap(), &traced.module);
+    let details = named.iter().flat_map(|finding| &finding.details);
+    assert!(!details.into_iter().any(|detail| detail.contains("round")));
+}
+
+/// Conditions and loops in loops draw as often as they run.
+fn nested((x, limit): (Tensor, Tensor)) -> onionskin::error::Result<(Tensor, Tensor)> {
+    let below = |x: &Tensor| (x + ops::rand([2])).sum().lt(&limit);
+    let x = while_loop(x, below, |x| {
+        let grown = while_loop(
+            (x.clone(), Tensor::scalar(0i64)),
+            |(_, round)| round.lt(2),
+            |(x, round)| (x + ops::rand([2]), round + 1),
+        );
+        let (x, _) = grown.unwrap_or((x, limit.clone()));
+        let chosen = cond(
+            &x.sum().gt(3.0),
+            || &x + ops::rand([2]),
+            || &x - ops::rand([2]) * ops::rand([2]),
+        );
+        chosen.unwrap_or(x)
+    })?;
+    Ok((x, ops::rand([2])))
+}
+
+#[test]
+fn regions_hand_on_their_counters() {
+    let inputs = |limit: f32| (ops::zeros([2]), Tensor::scalar(limit));
+    manual_seed(3);
+    let traced = trace(inputs(4.0), nested).unwrap();
+    for limit in [4.0, -1.0, 9.0] {
+        manual_seed(3);
+        let (x, after) = nested(inputs(limit)).unwrap();
+        let (start, limit) = inputs(limit);
+        runs_alike(&traced, &[&start, &limit], &[&x, &after]);
+    }
+    let (_, report) = trace_checked(inputs(4.0), nested, &CheckOptions::default()).unwrap();
+    assert!(report.passed(), "{report}");
+    let text = traced.module.to_string();
+    let parsed: onionskin::ir::Module = text.parse().unwrap();
+    assert_eq!(parsed.graphs, traced.module.graphs);
+}
+
+#[test]
+fn a_sequence_begins_outside_of_branches() {
+    let within = |x: Tensor| {
+        let draw = || {
+            manual_seed(1);
+            &x + ops::rand([2])
+        };
+        cond(&x.sum().gt(0.0), draw, || x.clone())
+    };
+    let error = trace(ops::ones([2]), within).unwrap_err();
+    assert!(
+        error.message().contains("seeded within a branch"),
+        "{error}"
+    );
+    assert!(error.to_string().contains("trace/random.rs"), "{error}");
+}
+
+/// A sequence that begins anew behind a loop does so in the graph.
+#[test]
+fn a_sequence_begins_anew() {
+    let program = |x: Tensor| {
+        manual_seed(5);
+        let (_, rows) = scan(ops::zeros([2]), x, |state, row: Tensor| {
+            (state, row + ops::rand([2]))
+        })?;
+        manual_seed(5);
+        Ok::<_, onionskin::error::Error>((rows, ops::rand([2])))
+    };
+    let traced = trace(column(2), program).unwrap();
+    let (rows, again) = program(column(4)).unwrap();
+    runs_alike(&traced, &[&column(4)], &[&rows, &again]);
+}
+
+/// A scripted program draws as often as its loops run: what the same calls one after the other draw.
+#[test]
+fn scripted_loops_draw_as_if_they_were_written_out() {
+    let archives = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/archives");
+    let model = Model::open(archives.join("draws.pt")).unwrap();
+    let x = || Item::Tensor(HostTensor::from_vec([2], vec![1f32, 2.0]).unwrap());
+    let count = |count: i64| Item::Tensor(HostTensor::from_vec([], vec![count]).unwrap());
+    let limit = |limit: f32| Item::Tensor(HostTensor::from_vec([], vec![limit]).unwrap());
+    for device in devices() {
+        let session = model
+            .clone()
+            .compile(&device, &CompileOptions::default())
+            .unwrap();
+        let call = |method: &str, inputs: &[Item]| session.call_method(method, inputs).unwrap();
+        for (method, rounds, below) in [("written_out", 3, -1e9), ("one_more", 0, 4.5)] {
+            let found = call("forward", &[x(), count(rounds), limit(below)]);
+            let wanted = call(method, &[x()]);
+            for (found, wanted) in found.tensors().iter().zip(wanted.tensors()) {
+                close(&found.to_f64(), &wanted.to_f64());
+            }
+        }
+    }
 }

@@ -9,7 +9,7 @@ use crate::ir::{Graph, Node, Op, Region};
 const LISTED: usize = 20;
 
 /// What is said of nodes in loops.
-const REPEATS: &str = "every round of the loop draws the same numbers";
+const REPEATS: &str = "its counter is a number: every round of the loop draws the same numbers";
 
 /// True for operators that draw random numbers, by their name without namespace and overload. Dropout does so in training
 /// mode only, when it is one of these.
@@ -51,6 +51,12 @@ fn draws(node: &Node) -> bool {
     }
 }
 
+/// True unless the counter of a call that draws is a tensor, as traces and imports have it in loops.
+fn is_numbered(node: &Node) -> bool {
+    let operator = aten::operator(node.op.name());
+    operator.is_ok_and(|operator| !operator.counts(&node.arguments))
+}
+
 /// A finding for every node that draws random numbers, those of nested graphs included.
 pub fn random_nodes(graph: &Graph) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -58,7 +64,7 @@ pub fn random_nodes(graph: &Graph) -> Vec<Finding> {
     each_node(graph, &mut |_, node, value| {
         let name = value.as_deref().unwrap_or_default();
         if draws(node) {
-            let repeats = loops.iter().any(|region| name.starts_with(region));
+            let repeats = is_numbered(node) && loops.iter().any(|region| name.starts_with(region));
             let finding = finding(node.op.name()).details(repeats.then_some(REPEATS));
             found.push(finding.at(&node.place).about(value));
         } else if matches!(&node.op, Op::Region(region) if matches!(**region, Region::Loop { .. }))

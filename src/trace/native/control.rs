@@ -14,6 +14,7 @@ use crate::trace::scopes::Scope;
 
 use super::argument::Arg;
 use super::call::call_at;
+use super::random;
 use super::recorder::{self, Recorder};
 use super::tensor::Tensor;
 use super::tree::{Tree, describe};
@@ -47,8 +48,14 @@ fn record_cond<T: Tree>(
     place: &Place,
 ) -> Result<T> {
     let condition = Argument::Value(recorder.value_of(predicate)?);
+    let before = random::position();
     let (then, shape) = Part::record(recorder, || flatten(&then(), "the first branch"))?;
+    let after = random::position();
+    random::resume(before);
     let (otherwise, other) = Part::record(recorder, || flatten(&otherwise(), "the second branch"))?;
+    if taken {
+        random::resume(after);
+    }
     require_same_structure("the branches return", &shape, &other)?;
     let values = if taken {
         &then.leaves
@@ -104,10 +111,11 @@ fn record_while<S: Tree>(
     step: &impl Fn(S) -> S,
     place: &Place,
 ) -> Result<S> {
+    let before = random::position();
     let first = condition(&state);
     truth(&first)?;
     let carried = Carried::new(&state)?;
-    let (round, shape) = Part::record(recorder, || {
+    let (round, shape) = Part::record_round(recorder, || {
         round_number(recorder)?;
         let next = step(carried.enter(recorder)?);
         let again = condition(&next);
@@ -123,6 +131,7 @@ fn record_while<S: Tree>(
     let trips = Argument::Number(Scalar::Int(i64::MAX));
     let first = Argument::Value(recorder.value_of(&first)?);
     let run = || {
+        random::resume(before);
         let last = run_while(carried.detached()?, condition, step)?;
         Ok(flatten(&last, "the state")?.0)
     };
@@ -223,7 +232,7 @@ impl Scan {
     ) -> Result<(S, Y)> {
         let mut carried = Carried::new(&state)?;
         let count = carried.leaves.len();
-        let (round, (shape, stacked, stacks)) = Part::record(recorder, || {
+        let (round, (shape, stacked, stacks)) = Part::record_round(recorder, || {
             let round = round_number(recorder)?;
             let inputs = self.slice(&self.leaves, &round)?;
             let (next, output) = step(carried.enter(recorder)?, inputs);
@@ -397,6 +406,17 @@ impl Part {
         let scope = recorder.scopes().borrow_mut().close()?;
         let (leaves, ids, rest) = recorded?;
         Ok((Part { scope, leaves, ids }, rest))
+    }
+
+    /// Records a round of a loop, which is then run for its results and draws the same random numbers once more.
+    fn record_round<T>(
+        recorder: &Recorder,
+        round: impl FnOnce() -> Result<(Vec<Tensor>, T)>,
+    ) -> Result<(Part, T)> {
+        let before = random::position();
+        let recorded = Part::record(recorder, round);
+        random::resume(before);
+        recorded
     }
 
     fn body(self, name: &'static str) -> Body<()> {

@@ -13,6 +13,7 @@ use crate::ir::{Argument, Builder, Graph, Input, State, Tree, ValueId, Weights};
 use crate::shape::{TensorType, wrap_dim};
 use crate::trace::calls::Calls;
 use crate::trace::check::{Allow, Finding, Id};
+use crate::trace::counters::hand_on_counters;
 use crate::trace::scopes::{Scopes, ValueRef};
 use crate::trace::states::of_weight;
 
@@ -61,6 +62,8 @@ pub(super) struct Recorder {
     error: RefCell<Option<Error>>,
     /// What buffers keep from here on, by their addresses.
     stored: RefCell<BTreeMap<usize, Stored>>,
+    /// How many values the graph had where sequences of random numbers began.
+    begin: RefCell<Vec<usize>>,
 }
 
 /// What a buffer keeps.
@@ -199,6 +202,7 @@ impl Recorder {
             allowed: RefCell::default(),
             error: RefCell::default(),
             stored: RefCell::default(),
+            begin: RefCell::default(),
         })
     }
 
@@ -232,8 +236,10 @@ impl Recorder {
         let builder = recorder.scopes.into_inner().root.builder;
         let builder = Rc::into_inner(builder).ok_or_else(busy)?;
         builder.set_states(Vec::new(), writes);
+        let graph = builder.finish(&outputs, inputs, Some(output))?;
+        let begin = recorder.begin.into_inner();
         Ok(Recorded {
-            graph: builder.finish(&outputs, inputs, Some(output))?,
+            graph: hand_on_counters(graph, &begin)?,
             weights: recorder.weights.into_inner(),
             warnings: recorder.warnings.into_inner(),
             states,
@@ -270,6 +276,17 @@ impl Recorder {
         let stored = self.stored.borrow();
         let found = stored.get(&tensor.address());
         found.map_or_else(|| tensor.clone(), |stored| stored.value.clone())
+    }
+
+    /// A sequence of random numbers begins here.
+    pub fn begin_sequence(&self, place: &Place) {
+        let scopes = self.scopes.borrow();
+        if scopes.depth() > 0 {
+            let error = Error::unsupported("random numbers are seeded within a branch or loop");
+            self.fail(error.help("call manual_seed outside of it").at_place(place));
+        }
+        let values = scopes.root.builder.count();
+        self.begin.borrow_mut().push(values);
     }
 
     /// Runs a part of the program for what it returns only: what it records and warns of is dropped.

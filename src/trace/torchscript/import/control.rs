@@ -85,14 +85,19 @@ impl Importer<'_> {
         then: &[Statement],
         otherwise: &[Statement],
     ) -> Result<()> {
-        let Some(taken) = self.branch(frame, then)? else {
+        let before = self.generator;
+        let taken = self.branch(frame, then)?;
+        let after = std::mem::replace(&mut self.generator, before);
+        let Some(taken) = taken else {
             self.block(frame, otherwise)?;
             return Ok(());
         };
         let Some(other) = self.branch(frame, otherwise)? else {
+            self.generator = before;
             self.block(frame, then)?;
             return Ok(());
         };
+        self.generator.counter = self.generator.counter.max(after.counter);
         self.join(
             frame,
             condition,

@@ -25,8 +25,8 @@ const MOST_ITERATIONS: usize = 100_000;
 struct Ends<'a> {
     /// The variable that counts, and how far.
     count: Option<(&'a str, TensorRef)>,
-    /// A condition.
-    condition: Option<&'a Expr>,
+    /// A condition, and its value before the first round.
+    condition: Option<(&'a Expr, Datum)>,
 }
 
 impl Importer<'_> {
@@ -88,10 +88,10 @@ impl Importer<'_> {
                     self.survey(frame, body);
                     return Ok(());
                 }
-                _ => {
+                first => {
                     let ends = Ends {
                         count: None,
-                        condition: Some(condition),
+                        condition: Some((condition, first)),
                     };
                     return self.dynamic_loop(frame, &ends, body);
                 }
@@ -119,8 +119,10 @@ impl Importer<'_> {
                 bound.push((Target::Variable(name), template));
             }
         }
+        let before = self.generator;
         loop {
             let known = (slots.len(), bound.len());
+            self.generator = before;
             let round = self.round(frame, ends, body, &mut bound, &mut slots)?;
             if let Some((scope, outputs)) = round {
                 return self.finish_loop(frame, ends, bound, &slots, scope, &outputs);
@@ -214,8 +216,8 @@ impl Importer<'_> {
             frame.locals.insert((*variable).to_string(), trip);
         }
         self.block(&mut frame, body)?;
-        let again = match ends.condition {
-            Some(condition) => self.eval(&frame, condition)?,
+        let again = match &ends.condition {
+            Some((condition, _)) => self.eval(&frame, condition)?,
             None => Datum::bool(true),
         };
         let mut outputs = vec![self.slot_value(&again, None)?];
@@ -274,11 +276,8 @@ impl Importer<'_> {
             Some((_, tensor)) => Argument::Value(self.read(tensor)?),
             None => Argument::Number(Scalar::Int(i64::MAX)),
         };
-        let first = match ends.condition {
-            Some(condition) => {
-                let condition = self.eval(frame, condition)?;
-                self.converted(Kind::Bool, &condition)?
-            }
+        let first = match &ends.condition {
+            Some((_, first)) => self.converted(Kind::Bool, first)?,
             None => Datum::bool(true),
         };
         let first = self.slot_value(&first, None)?;

@@ -37,6 +37,7 @@ use crate::aten::Generator;
 use crate::error::{Error, Place, Result};
 use crate::ir::{Graph, Module, State, Tree, ValueId};
 use crate::trace::calls::Calls;
+use crate::trace::counters::hand_on_counters;
 use crate::trace::scopes::Scopes;
 use crate::trace::torchscript::archive::Archive;
 use crate::trace::torchscript::storage::TensorRecord;
@@ -155,7 +156,8 @@ impl<'a> Importer<'a> {
         let (outputs, input_trees, output_tree) = self.faults.conclude(result)?;
         let builder = Rc::try_unwrap(self.scopes.root.builder)
             .map_err(|_| Error::internal("a graph is still under construction"))?;
-        builder.finish(&outputs, input_trees, Some(output_tree))
+        let graph = builder.finish(&outputs, input_trees, Some(output_tree))?;
+        hand_on_counters(graph, &[])
     }
 
     fn entry(&mut self, entry: &Entry) -> Result<(Vec<ValueId>, Vec<crate::ir::Input>, Tree)> {
