@@ -48,12 +48,16 @@ fn text(report: &AdapterReport, test: &Result<SelfTest>) -> String {
         Err(error) => format!("FAILED: {error}"),
     };
     format!(
-        "{report}\n  driver     {}\n  buffers    {} MiB a binding, {} MiB a buffer, {} bindings a kernel\n  workgroups \
+        "{report}\n  driver     {}\n  buffers    {} MiB a binding, {} MiB a buffer, {} bindings a kernel\n  textures   \
+         {} texels a side, {} layers, {} bindings a kernel\n  workgroups \
          {} invocations, {} KiB shared memory, {} along a dimension\n  features   {}\n  self-test  {verdict}",
         report.driver,
         limits.max_binding_size >> 20,
         limits.max_buffer_size >> 20,
         limits.max_storage_buffers,
+        limits.textures.size,
+        limits.textures.layers,
+        limits.textures.bindings,
         limits.max_invocations,
         limits.max_workgroup_memory >> 10,
         limits.max_workgroups,
@@ -74,6 +78,9 @@ fn json(report: &AdapterReport, test: &Result<SelfTest>) -> serde_json::Value {
             "max_binding_size": limits.max_binding_size,
             "max_buffer_size": limits.max_buffer_size,
             "max_storage_buffers": limits.max_storage_buffers,
+            "max_texture_size": limits.textures.size,
+            "max_texture_layers": limits.textures.layers,
+            "max_storage_textures": limits.textures.bindings,
             "max_workgroups": limits.max_workgroups,
             "max_invocations": limits.max_invocations,
             "max_workgroup_memory": limits.max_workgroup_memory,

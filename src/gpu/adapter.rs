@@ -7,6 +7,7 @@ use std::str::FromStr;
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Features, Instance, Limits};
 
 use crate::error::{Error, Result};
+use crate::kernel::layout::TextureLimits;
 use crate::kernel::plan::Capabilities;
 
 /// Which device to use.
@@ -132,6 +133,19 @@ pub(super) fn capabilities(
         subgroups,
         subgroup_size: if is_fixed { info.subgroup_min_size } else { 0 },
         software: info.device_type == DeviceType::Cpu,
+        textures: textures(features, limits),
+    }
+}
+
+/// The largest textures; none where their format may not be both read and written.
+fn textures(features: Features, limits: &Limits) -> TextureLimits {
+    if !features.contains(Features::TEXTURE_ADAPTER_SPECIFIC_FORMAT_FEATURES) {
+        return TextureLimits::default();
+    }
+    TextureLimits {
+        size: limits.max_texture_dimension_2d,
+        layers: limits.max_texture_array_layers,
+        bindings: limits.max_storage_textures_per_shader_stage,
     }
 }
 

@@ -7,6 +7,7 @@ use wgpu::BufferUsages;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Place, Result};
+use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
     Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
 };
@@ -157,6 +158,7 @@ fn slot(name: &str, elements: &Dim, first: usize, last: usize) -> Slot {
         dtype: DType::F32,
         storage: Storage::F32,
         shape: vec![elements.clone()],
+        layout: Layout::Linear,
         kind: SlotKind::Temporary { first, last },
     }
 }

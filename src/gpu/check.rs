@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
+use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
-    Block, Capabilities, Flow, Plan, Slot, SlotId, SlotKind, Step, Storage, all_flows,
+    Access, Block, Capabilities, Flow, Plan, Slot, SlotId, SlotKind, Step, Storage, all_flows,
 };
 use crate::tensor::Tensor;
 
@@ -96,6 +97,12 @@ fn check_slot(slot: &Slot, capabilities: &Capabilities, weights: &Weights) -> Op
             "{name} is planned as {storage}, which the device does not have"
         )));
     }
+    if !lies_well(slot) {
+        let name = &slot.name;
+        return Some(Error::internal(format!(
+            "{name} cannot lie as it is planned"
+        )));
+    }
     let SlotKind::Weight(name) = &slot.kind else {
         return None;
     };
@@ -109,6 +116,18 @@ fn check_slot(slot: &Slot, capabilities: &Capabilities, weights: &Weights) -> Op
         ))),
         Some(_) => None,
     }
+}
+
+/// Values between kernels may lie in quads and weights in panels, both in single precision.
+fn lies_well(slot: &Slot) -> bool {
+    let kind = match slot.layout {
+        Layout::Linear => return true,
+        Layout::Quads { axis } => {
+            axis < slot.shape.len() && !matches!(slot.kind, SlotKind::Input(_) | SlotKind::Output)
+        }
+        Layout::Panels(_) => matches!(slot.kind, SlotKind::Weight(_)),
+    };
+    kind && slot.storage == Storage::F32
 }
 
 fn fits(slot: &Slot, weight: &Tensor) -> bool {
@@ -142,11 +161,30 @@ fn check_step(
             step.sizes.len()
         )));
     }
+    let is_texture = |access: &Access| *access == Access::Load;
+    let textures = kernel.bindings.iter().filter(|access| is_texture(access));
+    let textures = textures.count();
     let limit = capabilities.max_storage_buffers;
-    if kernel.bindings.len() as u64 > u64::from(limit) {
+    if kernel.bindings.len() - textures > limit as usize {
         return Some(Error::plan(format!(
             "kernel {label} binds {} buffers, the device has {limit}",
-            kernel.bindings.len()
+            kernel.bindings.len() - textures
+        )));
+    }
+    let limit = capabilities.textures.bindings;
+    if textures > limit as usize {
+        return Some(Error::plan(format!(
+            "kernel {label} binds {textures} textures, the device has {limit}"
+        )));
+    }
+    let mut pairs = step.bindings.iter().zip(&kernel.bindings);
+    let other = pairs.find(|(slot, access)| {
+        is_texture(access) != matches!(plan.slots[slot.0].layout, Layout::Panels(_))
+    });
+    if let Some((slot, _)) = other {
+        let name = &plan.slots[slot.0].name;
+        return Some(Error::internal(format!(
+            "step {index} ({label}) takes {name} for what it is not: a buffer or a texture"
         )));
     }
     if kernel.sizes as u64 * 4 > uniform_limit {

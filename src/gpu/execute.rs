@@ -7,6 +7,7 @@ use wgpu::{Buffer, CommandEncoder, ComputePass, MapMode, SubmissionIndex};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result, Trail};
+use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Slot, SlotId, SlotKind, Storage};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -14,6 +15,7 @@ use crate::tensor::Tensor;
 use super::convert;
 use super::fault::guarded;
 use super::lane::{Binding, HostSide, Lane};
+use super::memory::{Memory, unpack};
 use super::program::{Inner, Keep, Program};
 use super::schedule::{Recorder, walk};
 use super::statistics::add;
@@ -145,7 +147,10 @@ impl Run {
     /// The outputs where they are. They may be used in commands that are submitted to the same queue while the run lives.
     pub fn outputs(&self) -> Vec<DeviceTensor> {
         let outputs = &self.program.inner.plan.outputs;
-        outputs.iter().map(|slot| self.tensor(*slot)).collect()
+        outputs
+            .iter()
+            .filter_map(|slot| self.tensor(*slot))
+            .collect()
     }
 
     /// Waits until the device is done.
@@ -189,21 +194,23 @@ impl Run {
                     .help("make the program with Keep::Everything"),
             );
         }
-        let (side, submission) = guarded(inner.device.wgpu(), || Ok(self.copy_slot(index)))?;
+        let (side, submission) = guarded(inner.device.wgpu(), || self.copy_slot(index))?;
         let mapped = Mapped::begin(&inner.device, vec![side.buffer.clone()], MapMode::Read)?;
         mapped.wait(Some(&submission))?;
         self.decode(SlotId(index), &side)
     }
 
-    fn tensor(&self, slot: SlotId) -> DeviceTensor {
+    /// A slot in its buffer, which every output has.
+    fn tensor(&self, slot: SlotId) -> Option<DeviceTensor> {
         let info = &self.program.inner.plan.slots[slot.0];
-        DeviceTensor {
-            buffer: self.binding.buffers[slot.0].clone(),
+        let buffer = self.binding.memory[slot.0].buffer().ok()?;
+        Some(DeviceTensor {
+            buffer: buffer.clone(),
             offset: self.binding.sizing.places[slot.0].spot.offset,
             dtype: info.dtype,
             storage: info.storage,
             shape: self.binding.sizing.shapes[slot.0].clone(),
-        }
+        })
     }
 
     /// Begins to map where the host reads the outputs, after copying them there if that was not done.
@@ -250,28 +257,34 @@ impl Run {
             let view = side.buffer.get_mapped_range(side.offset..end);
             let view = view.map_err(|error| Error::device(error.to_string()))?;
             let bytes = view.get(..bytes as usize).unwrap_or_default();
-            convert::receive(info.dtype, info.storage, shape, bytes)
+            match info.layout {
+                Layout::Linear => convert::receive(info.dtype, info.storage, shape, bytes),
+                _ => {
+                    let bytes = unpack(&info.layout, shape, bytes);
+                    convert::receive(info.dtype, info.storage, shape, &bytes)
+                }
+            }
         };
         add(&inner.counters.downloaded, bytes);
         result.at(|| info.name.clone())
     }
 
     /// Copies a slot to a new buffer that the host can read.
-    fn copy_slot(&self, slot: usize) -> (HostSide, SubmissionIndex) {
+    fn copy_slot(&self, slot: usize) -> Result<(HostSide, SubmissionIndex)> {
         let inner = &self.program.inner;
         let (device, queue) = (inner.device.wgpu(), inner.device.queue());
         let place = &self.binding.sizing.places[slot];
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let buffer = inner.counters.buffer(device, "slot", place.bound, usage);
         let mut encoder = device.create_command_encoder(&Default::default());
-        let source = &self.binding.buffers[slot];
+        let source = self.binding.memory[slot].buffer()?;
         encoder.copy_buffer_to_buffer(source, place.spot.offset, &buffer, 0, place.bound);
         let side = HostSide {
             buffer,
             offset: 0,
             staged: true,
         };
-        (side, queue.submit([encoder.finish()]))
+        Ok((side, queue.submit([encoder.finish()])))
     }
 }
 
@@ -402,8 +415,7 @@ fn record_uploads(
             Input::Device(tensor) => (&tensor.buffer, tensor.offset),
         };
         let bytes = place.bytes.next_multiple_of(4);
-        if bytes > 0 {
-            let target = &binding.buffers[slot.0];
+        if let (true, Memory::Buffer(target)) = (bytes > 0, &binding.memory[slot.0]) {
             encoder.copy_buffer_to_buffer(source, from, target, place.spot.offset, bytes);
         }
     }
@@ -429,8 +441,8 @@ pub(super) fn record_downloads(encoder: &mut CommandEncoder, binding: &Binding) 
     for (slot, side) in &binding.downloads {
         let place = &binding.sizing.places[slot.0];
         let bytes = place.bytes.next_multiple_of(4);
-        if side.staged && bytes > 0 {
-            let source = &binding.buffers[slot.0];
+        if let (true, Memory::Buffer(source)) = (side.staged && bytes > 0, &binding.memory[slot.0])
+        {
             let from = place.spot.offset;
             encoder.copy_buffer_to_buffer(source, from, &side.buffer, side.offset, bytes);
         }

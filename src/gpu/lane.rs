@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, Buffer, BufferBinding,
-    BufferSize, BufferUsages, SubmissionIndex,
+    BufferSize, BufferUsages, SubmissionIndex, TextureView,
 };
 
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::kernel::plan::{Flow, Plan, SlotId, Step, all_flows};
 
-use super::arena::{Item, arrange};
+use super::arena::{Item, Spot, arrange};
 use super::fault::guarded;
+use super::memory::{Memory, view};
 use super::program::Inner;
 use super::sizing::{Place, Region, Sizing, size};
 use super::statistics::add;
@@ -40,8 +41,8 @@ pub(super) struct Lane {
 pub(super) struct Binding {
     pub(super) sizes: Bindings,
     pub(super) sizing: Sizing,
-    /// The buffer of each slot.
-    pub(super) buffers: Vec<Buffer>,
+    /// What each slot lies in.
+    pub(super) memory: Vec<Memory>,
     /// The bind group of each step; `None` if it dispatches nothing.
     pub(super) groups: Vec<Option<BindGroup>>,
     /// Where the host writes each input.
@@ -105,15 +106,15 @@ impl Lane {
             // Bindings to smaller buffers would keep them alive.
             self.kept.clear();
         }
-        let buffers = self.slot_buffers(program, &sizing)?;
-        let uploads = self.uploads(program, &sizing, &buffers, direct);
-        let downloads = self.downloads(program, &sizing, &buffers, direct);
+        let memory = self.slot_memory(program, &sizing)?;
+        let uploads = self.uploads(program, &sizing, &memory, direct)?;
+        let downloads = self.downloads(program, &sizing, &memory, direct)?;
         let readback = self.readback(program, &sizing);
-        let groups = bind_groups(program, &sizing, &buffers);
+        let groups = bind_groups(program, &sizing, &memory);
         Ok(Arc::new(Binding {
             sizes,
             sizing,
-            buffers,
+            memory,
             groups,
             uploads,
             downloads,
@@ -135,23 +136,20 @@ impl Lane {
         self.readback.buffers.first().cloned()
     }
 
-    fn slot_buffers(&self, program: &Inner, sizing: &Sizing) -> Result<Vec<Buffer>> {
+    fn slot_memory(&self, program: &Inner, sizing: &Sizing) -> Result<Vec<Memory>> {
         let find = |(index, place): (usize, &Place)| {
             let pool = match place.region {
-                Region::Weights => return program.weights.get(&SlotId(index)),
+                Region::Weights => return program.weights.get(&SlotId(index)).cloned(),
                 Region::Inputs => &self.inputs,
                 Region::Temporaries => &self.temporaries,
                 Region::Outputs => &self.outputs,
             };
-            pool.buffers.get(place.spot.buffer)
+            let buffer = pool.buffers.get(place.spot.buffer).cloned();
+            buffer.map(Memory::Buffer)
         };
-        let buffers = sizing.places.iter().enumerate().map(find);
-        buffers
-            .map(|buffer| {
-                buffer
-                    .cloned()
-                    .ok_or_else(|| Error::internal("a slot has no buffer"))
-            })
+        let memory = sizing.places.iter().enumerate().map(find);
+        memory
+            .map(|memory| memory.ok_or_else(|| Error::internal("a slot has no memory")))
             .collect()
     }
 
@@ -159,26 +157,26 @@ impl Lane {
         &mut self,
         program: &Inner,
         sizing: &Sizing,
-        buffers: &[Buffer],
+        memory: &[Memory],
         direct: bool,
-    ) -> Vec<Option<HostSide>> {
+    ) -> Result<Vec<Option<HostSide>>> {
         let slots: Vec<SlotId> = program.plan.inputs.iter().flatten().copied().collect();
         let staged: Vec<bool> = slots.iter().map(|_| !direct).collect();
         let usage = BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC;
         let pool = &mut self.upload;
-        let sides = host_sides(program, sizing, buffers, &slots, &staged, pool, usage);
+        let sides = host_sides(program, sizing, memory, &slots, &staged, pool, usage)?;
         let mut sides = sides.into_iter();
         let inputs = program.plan.inputs.iter();
-        inputs.map(|slot| slot.and_then(|_| sides.next())).collect()
+        Ok(inputs.map(|slot| slot.and_then(|_| sides.next())).collect())
     }
 
     fn downloads(
         &mut self,
         program: &Inner,
         sizing: &Sizing,
-        buffers: &[Buffer],
+        memory: &[Memory],
         direct: bool,
-    ) -> Vec<(SlotId, HostSide)> {
+    ) -> Result<Vec<(SlotId, HostSide)>> {
         let mut slots = program.plan.outputs.clone();
         slots.sort_unstable();
         slots.dedup();
@@ -189,8 +187,8 @@ impl Lane {
             .collect();
         let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
         let pool = &mut self.download;
-        let sides = host_sides(program, sizing, buffers, &slots, &staged, pool, usage);
-        slots.into_iter().zip(sides).collect()
+        let sides = host_sides(program, sizing, memory, &slots, &staged, pool, usage)?;
+        Ok(slots.into_iter().zip(sides).collect())
     }
 }
 
@@ -209,12 +207,12 @@ fn check_guards(plan: &Plan, sizes: &Bindings) -> Result<()> {
 fn host_sides(
     program: &Inner,
     sizing: &Sizing,
-    buffers: &[Buffer],
+    memory: &[Memory],
     slots: &[SlotId],
     staged: &[bool],
     pool: &mut Pool,
     usage: BufferUsages,
-) -> Vec<HostSide> {
+) -> Result<Vec<HostSide>> {
     let items: Vec<Item> = slots
         .iter()
         .zip(staged)
@@ -231,18 +229,19 @@ fn host_sides(
     let mut spots = layout.spots.into_iter();
     let side = |(slot, staged): (&SlotId, &bool)| {
         let spot = if *staged { spots.next() } else { None };
-        match spot.and_then(|spot| pool.buffers.get(spot.buffer).map(|buffer| (buffer, spot))) {
+        let buffer = |spot: Spot| pool.buffers.get(spot.buffer).map(|buffer| (buffer, spot));
+        Ok(match spot.and_then(buffer) {
             Some((buffer, spot)) => HostSide {
                 buffer: buffer.clone(),
                 offset: spot.offset,
                 staged: true,
             },
             None => HostSide {
-                buffer: buffers[slot.0].clone(),
+                buffer: memory[slot.0].buffer()?.clone(),
                 offset: sizing.places[slot.0].spot.offset,
                 staged: false,
             },
-        }
+        })
     };
     slots.iter().zip(staged).map(side).collect()
 }
@@ -273,13 +272,13 @@ impl Pool {
     }
 }
 
-fn bind_groups(program: &Inner, sizing: &Sizing, buffers: &[Buffer]) -> Vec<Option<BindGroup>> {
+fn bind_groups(program: &Inner, sizing: &Sizing, memory: &[Memory]) -> Vec<Option<BindGroup>> {
     let uniforms = uniform_buffer(program, &sizing.uniforms);
     let steps = program.plan.steps.iter().enumerate();
     steps
         .map(|(index, step)| {
             let runs = !sizing.workgroups[index].contains(&0);
-            runs.then(|| bind_group(program, sizing, buffers, uniforms.as_ref(), index, step))
+            runs.then(|| bind_group(program, sizing, memory, uniforms.as_ref(), index, step))
         })
         .collect()
 }
@@ -300,29 +299,33 @@ fn uniform_buffer(program: &Inner, bytes: &[u8]) -> Option<Buffer> {
 fn bind_group(
     program: &Inner,
     sizing: &Sizing,
-    buffers: &[Buffer],
+    memory: &[Memory],
     uniforms: Option<&Buffer>,
     index: usize,
     step: &Step,
 ) -> BindGroup {
-    let storage = step.bindings.iter().map(|slot| {
+    let views: Vec<Option<TextureView>> = step
+        .bindings
+        .iter()
+        .map(|slot| match &memory[slot.0] {
+            Memory::Texture(texture) => Some(view(texture)),
+            Memory::Buffer(_) => None,
+        })
+        .collect();
+    let storage = step.bindings.iter().zip(&views).filter_map(|(slot, view)| {
         let place = &sizing.places[slot.0];
-        (&buffers[slot.0], place.spot.offset, place.bound)
+        match (&memory[slot.0], view) {
+            (Memory::Buffer(buffer), _) => Some(part(buffer, place.spot.offset, place.bound)),
+            (_, view) => view.as_ref().map(BindingResource::TextureView),
+        }
     });
     let sizes = (step.sizes.len() as u64 * 4).next_multiple_of(16);
     let uniform = uniforms
         .filter(|_| !step.sizes.is_empty())
-        .map(|buffer| (buffer, sizing.uniform_offsets[index], sizes));
+        .map(|buffer| part(buffer, sizing.uniform_offsets[index], sizes));
     let entries: Vec<BindGroupEntry> = (0..)
         .zip(storage.chain(uniform))
-        .map(|(binding, (buffer, offset, size))| BindGroupEntry {
-            binding,
-            resource: BindingResource::Buffer(BufferBinding {
-                buffer,
-                offset,
-                size: BufferSize::new(size),
-            }),
-        })
+        .map(|(binding, resource)| BindGroupEntry { binding, resource })
         .collect();
     add(&program.counters.bind_groups, 1);
     program
@@ -333,4 +336,12 @@ fn bind_group(
             layout: &program.pipelines[step.kernel].layout,
             entries: &entries,
         })
+}
+
+fn part(buffer: &Buffer, offset: u64, size: u64) -> BindingResource<'_> {
+    BindingResource::Buffer(BufferBinding {
+        buffer,
+        offset,
+        size: BufferSize::new(size),
+    })
 }

@@ -33,6 +33,7 @@ mod disk;
 mod execute;
 mod fault;
 mod lane;
+mod memory;
 mod pipeline;
 mod profile;
 mod program;

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use wgpu::{
     AdapterInfo, BindGroupLayout, BindGroupLayoutEntry, BindingType, BufferBindingType,
-    ComputePipelineDescriptor, PipelineCompilationOptions, ShaderStages,
+    ComputePipelineDescriptor, PipelineCompilationOptions, ShaderStages, StorageTextureAccess,
+    TextureViewDimension,
 };
 
 use crate::error::{Error, Result};
@@ -17,6 +18,7 @@ use crate::kernel::plan::{Access, Kernel};
 
 use super::disk::DiskCache;
 use super::fault::{guarded, lock};
+use super::memory::FORMAT;
 #[cfg(feature = "translate")]
 use super::translate::{Translated, Translator};
 use super::trusted;
@@ -47,7 +49,7 @@ struct Key {
     signature: Signature,
 }
 
-/// The storage buffers, and whether there is a uniform buffer of sizes.
+/// The storage buffers and textures, and whether there is a uniform buffer of sizes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Signature {
     bindings: Vec<Access>,
@@ -217,20 +219,14 @@ fn create_layout(device: &wgpu::Device, signature: &Signature) -> BindGroupLayou
     let storage = signature
         .bindings
         .iter()
-        .map(|access| BufferBindingType::Storage {
-            read_only: *access == Access::Read,
-        });
-    let uniform = signature.sizes.then_some(BufferBindingType::Uniform);
+        .map(|access| binding_type(*access));
+    let uniform = signature.sizes.then(|| buffer(BufferBindingType::Uniform));
     let entries: Vec<BindGroupLayoutEntry> = (0..)
         .zip(storage.chain(uniform))
         .map(|(binding, ty)| BindGroupLayoutEntry {
             binding,
             visibility: ShaderStages::COMPUTE,
-            ty: BindingType::Buffer {
-                ty,
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            },
+            ty,
             count: None,
         })
         .collect();
@@ -238,4 +234,25 @@ fn create_layout(device: &wgpu::Device, signature: &Signature) -> BindGroupLayou
         label: None,
         entries: &entries,
     })
+}
+
+fn binding_type(access: Access) -> BindingType {
+    match access {
+        Access::Read | Access::ReadWrite => buffer(BufferBindingType::Storage {
+            read_only: access == Access::Read,
+        }),
+        Access::Load => BindingType::StorageTexture {
+            access: StorageTextureAccess::ReadOnly,
+            format: FORMAT,
+            view_dimension: TextureViewDimension::D2Array,
+        },
+    }
+}
+
+fn buffer(ty: BufferBindingType) -> BindingType {
+    BindingType::Buffer {
+        ty,
+        has_dynamic_offset: false,
+        min_binding_size: None,
+    }
 }

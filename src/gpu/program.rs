@@ -5,8 +5,6 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use wgpu::Buffer;
-
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::kernel::plan::{Plan, SlotId};
@@ -18,6 +16,7 @@ use super::device::Device;
 use super::execute::{Input, Run, mismatch};
 use super::fault::lock;
 use super::lane::Lane;
+use super::memory::Memory;
 use super::pipeline::Pipeline;
 use super::sizing::{Footprint, Rules, size};
 use super::statistics::{Counters, Statistics, add};
@@ -101,7 +100,7 @@ pub(super) struct Inner {
     pub(super) options: ProgramOptions,
     pub(super) rules: Rules,
     pub(super) pipelines: Vec<Arc<Pipeline>>,
-    pub(super) weights: HashMap<SlotId, Buffer>,
+    pub(super) weights: HashMap<SlotId, Memory>,
     pub(super) counters: Counters,
     idle: Mutex<Vec<Lane>>,
 }
@@ -232,7 +231,7 @@ impl Inner {
     }
 }
 
-type Prepared = (Vec<Arc<Pipeline>>, HashMap<SlotId, Buffer>);
+type Prepared = (Vec<Arc<Pipeline>>, HashMap<SlotId, Memory>);
 
 /// Compiles kernels on other threads while this one uploads weights.
 fn prepare(

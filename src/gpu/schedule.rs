@@ -190,7 +190,10 @@ impl Recorder<'_> {
     fn write(&self, slot: SlotId, tensor: &Tensor) -> Result<()> {
         let info = &self.program.plan.slots[slot.0];
         let start = self.binding.sizing.places[slot.0].spot.offset;
-        let (queue, buffer) = (self.program.device.queue(), &self.binding.buffers[slot.0]);
+        let (queue, buffer) = (
+            self.program.device.queue(),
+            self.binding.memory[slot.0].buffer()?,
+        );
         convert::send(tensor, info.storage, |offset, bytes| {
             let mut whole = bytes.to_vec();
             whole.resize(bytes.len().next_multiple_of(4), 0);
@@ -214,7 +217,7 @@ impl Recorder<'_> {
             return convert::receive(info.dtype, info.storage, shape, &[]);
         }
         let bytes = place.bytes.next_multiple_of(4);
-        let (source, from) = (&binding.buffers[slot.0], place.spot.offset);
+        let (source, from) = (binding.memory[slot.0].buffer()?, place.spot.offset);
         self.encoder
             .copy_buffer_to_buffer(source, from, buffer, 0, bytes);
         let submission = self.submit()?;

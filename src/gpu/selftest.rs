@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Place, Result};
+use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
     Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
 };
@@ -90,6 +91,7 @@ fn plan() -> Plan {
         dtype: DType::F32,
         storage: Storage::F32,
         shape: vec![Dim::from(COUNT)],
+        layout: Layout::Linear,
         kind,
     };
     Plan {

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Place as Origin, Result, Trail};
+use crate::kernel::layout::{Layout, Panels, TEXEL_BYTES};
 use crate::kernel::plan::{Capabilities, Flow, Plan, Slot, SlotId, SlotKind, Step};
 use crate::shape::sizes;
 
@@ -70,6 +71,8 @@ pub(super) struct Place {
     pub(super) bytes: u64,
     /// Bytes of a binding to it.
     pub(super) bound: u64,
+    /// Width, height and layers of a weight's texture.
+    pub(super) extent: Option<[u32; 3]>,
 }
 
 /// Sizes of everything for given sizes of the symbols.
@@ -218,13 +221,13 @@ pub(super) fn size(plan: &Plan, bindings: &Bindings, rules: &Rules) -> Result<Si
 
 fn measure(slot: &Slot, bindings: &Bindings, rules: &Rules) -> Result<(Vec<usize>, Place)> {
     let shape = sizes(&slot.shape, bindings).at(|| slot.name.clone())?;
+    if let Layout::Panels(panels) = &slot.layout {
+        return measure_texture(slot, shape, panels, rules);
+    }
     let limit = rules.capabilities.max_binding_size;
-    let bytes = shape
-        .iter()
-        .try_fold(slot.storage.size(), |bytes, size| {
-            bytes.checked_mul(*size as u64)
-        })
-        .unwrap_or(u64::MAX);
+    let room = slot.layout.room(&shape).map(|room| room as u64);
+    let bytes = room.and_then(|room| room.checked_mul(slot.storage.size()));
+    let bytes = bytes.unwrap_or(u64::MAX);
     let bound = bytes
         .max(1)
         .checked_next_multiple_of(GRAIN)
@@ -243,8 +246,39 @@ fn measure(slot: &Slot, bindings: &Bindings, rules: &Rules) -> Result<(Vec<usize
         spot: Spot::default(),
         bytes,
         bound,
+        extent: None,
     };
     Ok((shape, place))
+}
+
+fn measure_texture(
+    slot: &Slot,
+    shape: Vec<usize>,
+    panels: &Panels,
+    rules: &Rules,
+) -> Result<(Vec<usize>, Place)> {
+    let extent = panels.extent();
+    if !rules.capabilities.textures.hold(extent) {
+        return Err(Error::plan(format!(
+            "{} would be a texture of {extent:?} texels, more than the device has",
+            slot.name,
+        )));
+    }
+    let extent = extent.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
+    let bytes = texture_bytes(&extent);
+    let place = Place {
+        region: region(&slot.kind),
+        spot: Spot::default(),
+        bytes,
+        bound: bytes,
+        extent: Some(extent),
+    };
+    Ok((shape, place))
+}
+
+/// Bytes of a texture of a width, a height and a number of layers.
+pub(super) fn texture_bytes(extent: &[u32; 3]) -> u64 {
+    extent.iter().map(|size| u64::from(*size)).product::<u64>() * TEXEL_BYTES
 }
 
 /// The size of a weight, whose shape has no symbols.
@@ -286,8 +320,8 @@ fn place(plan: &Plan, rules: &Rules, sizing: &mut Sizing) {
             sizing.places[*slot].spot = *spot;
         }
     }
-    sizing.live = largest_live(&items);
     [sizing.inputs, sizing.temporaries, sizing.outputs] = layouts.map(|layout| layout.buffers);
+    sizing.live = largest_live(&items);
 }
 
 fn lifetime(kind: &SlotKind, keep: Keep) -> RangeInclusive<usize> {

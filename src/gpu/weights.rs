@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use wgpu::{Buffer, BufferUsages};
+use wgpu::{Buffer, BufferUsages, Texture};
 
 use crate::error::{Error, Result, Trail};
+use crate::kernel::layout::{Layout, Panels, TEXEL};
 use crate::kernel::plan::{Plan, Slot, SlotId, SlotKind, Storage};
 use crate::tensor::Tensor;
 
 use super::convert;
 use super::device::Device;
 use super::fault::{guarded, lock};
+use super::memory::{Memory, texture, write_layer};
 use super::sizing::{Place, Rules, locate, weight_place};
 use super::statistics::{Counters, add};
 
@@ -29,15 +31,16 @@ const CHUNK: usize = 16 << 20;
 /// Bytes in flight: what uploading takes in addition to the weights themselves.
 const IN_FLIGHT: u64 = 4 * CHUNK as u64;
 
-/// Weights on a device, to be used by several programs: those of one name and storage are uploaded once.
+/// Weights on a device, to be used by several programs: those of one name, storage and layout are uploaded
+/// once.
 #[derive(Clone, Default)]
 pub struct SharedWeights {
-    buffers: Arc<Mutex<HashMap<(String, Storage), Buffer>>>,
+    memory: Arc<Mutex<HashMap<(String, Storage, Layout), Memory>>>,
 }
 
 impl fmt::Debug for SharedWeights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SharedWeights({})", lock(&self.buffers).len())
+        write!(f, "SharedWeights({})", lock(&self.memory).len())
     }
 }
 
@@ -50,7 +53,7 @@ pub(super) fn upload(
     shared: &SharedWeights,
     counters: &Counters,
     progress: &dyn Fn(u64, u64),
-) -> Result<HashMap<SlotId, Buffer>> {
+) -> Result<HashMap<SlotId, Memory>> {
     let wanted = wanted(plan, weights, rules)?;
     let total = wanted.iter().map(|weight| weight.place.bytes).sum();
     let mut writer = Writer {
@@ -59,25 +62,26 @@ pub(super) fn upload(
         in_flight: 0,
     };
     let mut done = 0;
-    let mut buffers = HashMap::new();
+    let mut memory = HashMap::new();
     for weight in &wanted {
-        let key = (weight.name.to_owned(), weight.slot.storage);
-        let known = lock(&shared.buffers).get(&key).cloned();
-        let buffer = match known {
-            Some(buffer) => buffer,
+        let slot = weight.slot;
+        let key = (weight.name.to_owned(), slot.storage, slot.layout.clone());
+        let known = lock(&shared.memory).get(&key).cloned();
+        let found = match known {
+            Some(found) => found,
             None => {
-                let buffer = guarded(device.wgpu(), || writer.upload(weight))
+                let new = guarded(device.wgpu(), || writer.upload(weight))
                     .at(|| format!("weight {}", weight.name))?;
-                lock(&shared.buffers).insert(key, buffer.clone());
-                buffer
+                lock(&shared.memory).insert(key, new.clone());
+                new
             }
         };
-        buffers.insert(weight.id, buffer);
+        memory.insert(weight.id, found);
         done += weight.place.bytes;
         progress(done, total);
     }
     writer.flush()?;
-    Ok(buffers)
+    Ok(memory)
 }
 
 struct Wanted<'a> {
@@ -116,7 +120,7 @@ fn wanted<'a>(plan: &'a Plan, weights: &'a Weights, rules: &Rules) -> Result<Vec
     }
 }
 
-/// Writes to buffers through the queue and bounds what is in flight.
+/// Writes to buffers and textures through the queue and bounds what is in flight.
 struct Writer<'a> {
     device: &'a Device,
     counters: &'a Counters,
@@ -124,14 +128,39 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn upload(&mut self, weight: &Wanted) -> Result<Buffer> {
-        let buffer = if self.device.maps_directly() {
-            self.fill(weight)?
+    fn upload(&mut self, weight: &Wanted) -> Result<Memory> {
+        let texture = match &weight.slot.layout {
+            Layout::Panels(panels) => weight.place.extent.map(|extent| (panels, extent)),
+            _ => None,
+        };
+        let memory = if let Some((panels, extent)) = texture {
+            Memory::Texture(self.pack(weight, panels, extent)?)
+        } else if self.device.maps_directly() {
+            Memory::Buffer(self.fill(weight)?)
         } else {
-            self.send(weight)?
+            Memory::Buffer(self.send(weight)?)
         };
         add(&self.counters.uploaded, weight.place.bytes);
-        Ok(buffer)
+        Ok(memory)
+    }
+
+    /// Writes a weight to a texture, put together as its layout says.
+    fn pack(&mut self, weight: &Wanted, panels: &Panels, extent: [u32; 3]) -> Result<Texture> {
+        let mut elements: Vec<f32> = Vec::with_capacity(weight.tensor.numel());
+        convert::send(weight.tensor, weight.slot.storage, |_, bytes| {
+            let numbers = bytes.chunks_exact(size_of::<f32>());
+            elements.extend(numbers.map(bytemuck::pod_read_unaligned::<f32>));
+            Ok(())
+        })?;
+        let texture = texture(self.counters, self.device.wgpu(), weight.name, extent);
+        let [width, height, layers] = extent;
+        for layer in 0..layers {
+            let numbers = layer_of(panels, &elements, layer as usize);
+            let bytes = bytemuck::cast_slice(&numbers);
+            write_layer(self.device.queue(), &texture, layer, [width, height], bytes);
+            self.count(bytes.len() as u64)?;
+        }
+        Ok(texture)
     }
 
     /// Writes a weight right into its buffer.
@@ -178,7 +207,12 @@ impl Writer<'_> {
             view.slice(..bytes.len()).copy_from_slice(bytes);
             view.slice(bytes.len()..).fill(0);
         }
-        self.in_flight += length as u64;
+        self.count(length as u64)
+    }
+
+    /// Waits for what is in flight if that is much.
+    fn count(&mut self, bytes: u64) -> Result<()> {
+        self.in_flight += bytes;
         if self.in_flight >= IN_FLIGHT {
             self.flush()?;
         }
@@ -190,4 +224,16 @@ impl Writer<'_> {
         let submission = self.device.queue().submit([]);
         self.device.poll(Some(&submission))
     }
+}
+
+/// The numbers of a layer of a weight's texture; zeros where there is no element.
+fn layer_of(panels: &Panels, elements: &[f32], layer: usize) -> Vec<f32> {
+    let [width, height, _] = panels.extent();
+    let mut numbers = Vec::with_capacity(width * height * TEXEL);
+    for (x, y) in (0..height).flat_map(|y| (0..width).map(move |x| (x, y))) {
+        let places = (0..TEXEL).map(|part| panels.element([x, y, layer], part));
+        let element = |place: Option<usize>| place.and_then(|place| elements.get(place).copied());
+        numbers.extend(places.map(|place| element(place).unwrap_or_default()));
+    }
+    numbers
 }

@@ -13,6 +13,8 @@ pub enum Variant {
     Portable,
     /// A subgroup of eight invocations computes a tile, for rasterisers that run them as the lanes of a vector.
     Lanes,
+    /// One invocation computes four channels at a position, for convolutions that see each channel by itself.
+    Depthwise,
     /// A workgroup computes neighbouring columns of a few rows, and its invocations share the steps of each sum.
     Vector,
     /// An invocation computes four neighbouring positions of a convolution whose output channels see one input channel each.
@@ -34,6 +36,7 @@ impl Variant {
     pub const ALL: &[Variant] = &[
         Variant::Portable,
         Variant::Lanes,
+        Variant::Depthwise,
         Variant::Vector,
         Variant::Direct,
         Variant::Split { parts: 2 },
@@ -65,6 +68,7 @@ impl fmt::Display for Variant {
         match self {
             Variant::Portable => f.write_str("portable"),
             Variant::Lanes => f.write_str("lanes"),
+            Variant::Depthwise => f.write_str("depthwise"),
             Variant::Vector => f.write_str("rows by a matrix"),
             Variant::Direct => f.write_str("direct"),
             Variant::Split { parts } => write!(f, "split in {parts}"),

@@ -14,7 +14,7 @@ use text::{Text, fill, literal_text};
 /// Expressions whose text is longer get a name.
 const LONGEST: usize = 72;
 
-/// A storage buffer of a kernel.
+/// A storage buffer or texture of a kernel.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     /// Name in WGSL.
@@ -355,6 +355,11 @@ impl<'a> Emitter<'a> {
                 let index = self.text(*index).text;
                 Text::atom(format!("{}[{index}]", self.buffers[*buffer].name))
             }
+            Node::Texel { texture, at } => {
+                let [x, y, layer] = at.map(|expr| self.text(expr).text);
+                let name = &self.buffers[*texture].name;
+                Text::atom(format!("textureLoad({name}, vec2({x}, {y}), {layer})"))
+            }
             Node::Call { template, operands } => {
                 let operands: Vec<Text> = operands.iter().map(|x| self.text(*x)).collect();
                 fill(template, &operands)
@@ -386,7 +391,7 @@ impl<'a> Emitter<'a> {
 }
 
 /// Expressions that statements read, those inside of loops included.
-fn roots(statements: &[Statement]) -> Vec<Expr> {
+pub fn roots(statements: &[Statement]) -> Vec<Expr> {
     let mut found = Vec::new();
     for statement in statements {
         match statement {

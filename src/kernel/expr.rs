@@ -113,6 +113,13 @@ pub enum Node {
         /// A `u32` within the buffer.
         index: Expr,
     },
+    /// Four neighbours in a texture.
+    Texel {
+        /// Index of the texture among the kernel's bindings.
+        texture: usize,
+        /// `u32`s: x, y and layer. Outside of the texture there may be any numbers.
+        at: [Expr; 3],
+    },
     /// A WGSL expression of operands named `x`, `y`, `z`, `w`.
     Call {
         /// `x + y`, `select(x, y, z)`, `tanh_of(x)`
@@ -163,6 +170,7 @@ impl Pool {
     pub fn operands(&self, expr: Expr) -> &[Expr] {
         match self.node(expr) {
             Node::Load { index, .. } => std::slice::from_ref(index),
+            Node::Texel { at, .. } => at,
             Node::Call { operands, .. } => operands,
             _ => &[],
         }
@@ -197,6 +205,11 @@ impl Pool {
     /// An element of a buffer.
     pub fn load(&mut self, buffer: usize, ty: Type, index: Expr) -> Expr {
         self.add(Node::Load { buffer, index }, ty)
+    }
+
+    /// Four neighbours in a texture.
+    pub fn texel(&mut self, texture: usize, at: [Expr; 3]) -> Expr {
+        self.add(Node::Texel { texture, at }, Type::F32x4)
     }
 
     /// A WGSL expression of operands.

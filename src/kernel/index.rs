@@ -61,6 +61,19 @@ impl Index {
         constant.filter(|_| self.terms.is_empty())
     }
 
+    /// The factors of `u32` expressions, if the number is a sum of constant multiples of them and nothing else.
+    pub fn factors(&self, of: &[Expr]) -> Option<Vec<i64>> {
+        let mut factors = vec![0; of.len()];
+        for (atom, coefficient) in &self.terms {
+            let Atom::Expr(expr, _) = atom else {
+                return None;
+            };
+            let place = of.iter().position(|known| known == expr)?;
+            factors[place] = coefficient.as_const()?;
+        }
+        self.constant.is(0).then_some(factors)
+    }
+
     fn atom(atom: Atom) -> Index {
         Index {
             terms: vec![(atom, Dim::ONE)],

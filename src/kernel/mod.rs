@@ -5,6 +5,7 @@ pub mod emit;
 pub mod expr;
 pub mod host;
 pub mod index;
+pub mod layout;
 pub mod plan;
 pub mod shader;
 pub mod stored;

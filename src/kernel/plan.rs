@@ -10,6 +10,7 @@ use crate::symbols::Guard;
 
 use super::choice::Choice;
 use super::host::HostFunction;
+use super::layout::{Layout, TextureLimits};
 use super::stored::Stored;
 use super::work::Work;
 
@@ -40,6 +41,8 @@ pub struct Capabilities {
     pub subgroup_size: u32,
     /// The adapter is a software rasteriser.
     pub software: bool,
+    /// The largest textures of `rgba32float` that kernels read.
+    pub textures: TextureLimits,
 }
 
 /// The type that elements of a buffer have in WGSL. Types narrower than 32 bits that WGSL cannot store are widened.
@@ -112,7 +115,7 @@ impl Storage {
 
 /// A compute shader: everything about it that does not change from dispatch to dispatch.
 ///
-/// Bindings of group 0, in this order: one storage buffer for each entry of `bindings`, then, if `sizes` is not 0, a
+/// Bindings of group 0, in this order: one storage buffer or texture for each entry of `bindings`, then, if `sizes` is not 0, a
 /// uniform buffer `array<vec4<u32>, …>` of `sizes` numbers rounded up to whole vectors. The entry point is `main`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
@@ -120,26 +123,28 @@ pub struct Kernel {
     pub label: String,
     /// The source.
     pub wgsl: String,
-    /// How each storage buffer is accessed.
+    /// How each storage buffer or texture is accessed.
     pub bindings: Vec<Access>,
     /// Number of `u32` sizes in the uniform buffer.
     pub sizes: usize,
 }
 
-/// How a kernel accesses a buffer.
+/// How a kernel accesses a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// `var<storage, read>`: weights and inputs that no kernel writes.
     Read,
     /// `var<storage, read_write>`: everything in the arena, read or written, since a dispatch is one usage scope.
     ReadWrite,
+    /// `texture_storage_2d_array<rgba32float, read>`: weights in textures.
+    Load,
 }
 
 /// Index of a slot in its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SlotId(pub usize);
 
-/// A piece of device memory: `numel` elements, contiguous.
+/// A piece of device memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
     /// The graph value's name, for people.
@@ -150,6 +155,8 @@ pub struct Slot {
     pub storage: Storage,
     /// Shape of the value.
     pub shape: Shape,
+    /// How the elements lie in it: inputs and outputs in row-major order.
+    pub layout: Layout,
     /// What the memory is for.
     pub kind: SlotKind,
 }

@@ -4,6 +4,7 @@ use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::error::Place;
 use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
+use onionskin::kernel::layout::Layout;
 use onionskin::kernel::plan::{
     Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
 };
@@ -32,7 +33,7 @@ pub fn affine(storage: Storage, input: Access, a: i32, b: i32) -> Kernel {
     };
     let access = match input {
         Access::Read => "read",
-        Access::ReadWrite => "read_write",
+        _ => "read_write",
     };
     Kernel {
         label: format!("affine_{ty}"),
@@ -86,6 +87,7 @@ pub fn slot(name: &str, dtype: DType, storage: Storage, shape: &[Dim], kind: Slo
         dtype,
         storage,
         shape: shape.to_vec(),
+        layout: Layout::Linear,
         kind,
     }
 }

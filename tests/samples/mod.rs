@@ -11,6 +11,7 @@ use onionskin::dim::Bindings;
 use onionskin::gpu::{Device, DeviceOptions, Reach};
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::choice::{Choices, Variant};
+use onionskin::kernel::layout::TextureLimits;
 use onionskin::kernel::plan::{Capabilities, Plan};
 use onionskin::kernel::translate::translate;
 use onionskin::op::*;
@@ -51,6 +52,7 @@ pub fn capabilities() -> Capabilities {
         subgroups: false,
         subgroup_size: 0,
         software: false,
+        textures: TextureLimits::default(),
     }
 }
 
@@ -60,6 +62,11 @@ pub fn rasteriser() -> Capabilities {
         subgroups: true,
         subgroup_size: 8,
         software: true,
+        textures: TextureLimits {
+            size: 8192,
+            layers: 256,
+            bindings: 8,
+        },
         ..capabilities()
     }
 }

@@ -7,6 +7,7 @@ use super::element::{Scope, operand};
 use super::fuse::{Class, Fuser, Group, class, weight};
 use super::position::Position;
 use super::rows::{self, Frame, Rows, reduction};
+use super::{pooling, tile};
 use crate::ir::{Node, Op, Primitive, ValueId};
 use crate::kernel::expr::Type;
 use crate::kernel::index::Index;
@@ -26,7 +27,9 @@ impl Fuser<'_> {
         }
         let mut units: Vec<Vec<usize>> = Vec::new();
         for seed in 0..self.graph.nodes.len() {
-            if claimed[seed] || !self.is_used(seed) {
+            let in_quads = tile::has_lanes(capabilities)
+                && pooling::suits(self.graph, &self.graph.nodes[seed]);
+            if claimed[seed] || !self.is_used(seed) || in_quads {
                 continue;
             }
             let Some(frame) = Frame::of(self.graph, &self.graph.nodes[seed]) else {

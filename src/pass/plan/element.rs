@@ -12,6 +12,7 @@ use crate::ir::{Argument, Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::emit::{Buffer, unique};
 use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::Index;
+use crate::kernel::layout::{Layout, Panels};
 use crate::kernel::plan::{Access, Capabilities, Storage};
 use crate::op::{Concat, Expand, Gather, Pad, Slice, Unfold};
 use crate::scalar::Scalar;
@@ -27,6 +28,8 @@ pub struct Binding {
     pub value: ValueId,
     /// A copy of the value, because the value itself lies where an output cannot.
     pub is_copy: bool,
+    /// How the kernel expects it to lie.
+    pub layout: Layout,
     /// How the kernel sees it.
     pub buffer: Buffer,
 }
@@ -37,8 +40,10 @@ pub struct Scope<'a> {
     pub graph: &'a Graph,
     /// What the device can do.
     pub capabilities: &'a Capabilities,
-    /// Values that lie in buffers.
+    /// Values that lie in memory.
     pub stored: &'a [bool],
+    /// How they lie.
+    layouts: &'a [Layout],
     /// Inputs of a body that lie where values of the surroundings do, not where inputs do.
     written: &'a [bool],
     /// The expressions.
@@ -68,6 +73,7 @@ impl<'a> Scope<'a> {
             graph,
             capabilities,
             stored,
+            layouts: &[],
             written,
             pool: Pool::default(),
             buffers: Vec::new(),
@@ -103,17 +109,19 @@ impl<'a> Scope<'a> {
         Storage::of(self.graph.ty(value).dtype, self.capabilities).map(Type::from)
     }
 
+    /// The same where values lie in memory in these ways.
+    pub fn with_layouts(self, layouts: &'a [Layout]) -> Scope<'a> {
+        Scope { layouts, ..self }
+    }
+
+    /// How a value lies in memory.
+    pub fn layout(&self, value: ValueId) -> &'a Layout {
+        self.layouts.get(value.index()).unwrap_or(&Layout::Linear)
+    }
+
     /// The binding of a value's buffer as an array of a type.
     pub fn binding(&mut self, value: ValueId, is_copy: bool, element: Type) -> Result<usize> {
-        let known = |binding: &Binding| {
-            let key = (binding.value, binding.is_copy, binding.buffer.element);
-            key == (value, is_copy, element)
-        };
-        if let Some(found) = self.buffers.iter().position(known) {
-            return Ok(found);
-        }
-        let info = self.graph.value(value);
-        let access = match info.definition {
+        let access = match self.graph.value(value).definition {
             Definition::Input(_) | Definition::Weight(_)
                 if !is_copy && !self.written[value.index()] =>
             {
@@ -121,7 +129,36 @@ impl<'a> Scope<'a> {
             }
             _ => Access::ReadWrite,
         };
-        let wanted = if is_copy { "copy" } else { role(&info.name) };
+        Ok(self.bind(value, is_copy, &Layout::Linear, (element, access)))
+    }
+
+    /// The binding of a value in quads, which lies in the arena.
+    pub fn in_vectors(&mut self, value: ValueId, layout: &Layout) -> usize {
+        self.bind(value, false, layout, (Type::F32x4, Access::ReadWrite))
+    }
+
+    /// The binding of a weight's texture.
+    pub fn in_panels(&mut self, value: ValueId, panels: &Panels) -> usize {
+        let layout = Layout::Panels(panels.clone());
+        self.bind(value, false, &layout, (Type::F32x4, Access::Load))
+    }
+
+    fn bind(
+        &mut self,
+        value: ValueId,
+        is_copy: bool,
+        layout: &Layout,
+        (element, access): (Type, Access),
+    ) -> usize {
+        let known = |binding: &Binding| {
+            let key = (binding.value, binding.is_copy, &binding.layout);
+            key == (value, is_copy, layout) && binding.buffer.element == element
+        };
+        if let Some(found) = self.buffers.iter().position(known) {
+            return found;
+        }
+        let name = &self.graph.value(value).name;
+        let wanted = if is_copy { "copy" } else { role(name) };
         let buffer = Buffer {
             name: unique(&mut self.names, wanted),
             element,
@@ -130,9 +167,10 @@ impl<'a> Scope<'a> {
         self.buffers.push(Binding {
             value,
             is_copy,
+            layout: layout.clone(),
             buffer,
         });
-        Ok(self.buffers.len() - 1)
+        self.buffers.len() - 1
     }
 
     /// The element of a value that the kernel writes: never read from its own buffer.
@@ -219,6 +257,10 @@ impl<'a> Scope<'a> {
 
     fn load(&mut self, value: ValueId, position: &Position, guard: Option<Expr>) -> Result<Expr> {
         let ty = &self.graph.value(value).ty;
+        if let Layout::Quads { axis } = self.layout(value) {
+            let at = position.coordinates(&ty.shape);
+            return Ok(self.element_of_quad(value, *axis, &at, guard));
+        }
         let place = position.place(&ty.shape);
         let stored = self.stored_as(value)?;
         let name = role(&self.graph.value(value).name);

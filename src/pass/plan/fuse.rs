@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::layout::Layout;
 use crate::kernel::plan::Capabilities;
 use crate::kernel::stored::Reason;
 use crate::op::{BinaryFunction, UnaryFunction, Unfold};
 
 use super::element::not_planned;
-use super::order;
 use super::rows::Rows;
+use super::{order, variant};
 
 /// A value that costs more than this is not computed twice.
 const DUPLICATED: u32 = 12;
@@ -28,6 +29,8 @@ pub struct Fusion {
     pub stored: Vec<bool>,
     /// Why they do, by index; none for inputs and weights.
     pub reasons: Vec<Option<Reason>>,
+    /// How they lie, by index.
+    pub layouts: Vec<Layout>,
     /// Kernels in order.
     pub groups: Vec<Group>,
 }
@@ -43,6 +46,18 @@ pub struct Group {
     pub nodes: Vec<usize>,
     /// What it computes of each row, if it is a kernel of rows.
     pub rows: Option<Rows>,
+}
+
+impl Group {
+    /// A kernel that copies a value.
+    pub fn copy_of(value: ValueId) -> Group {
+        Group {
+            anchor: None,
+            root: value,
+            nodes: Vec::new(),
+            rows: None,
+        }
+    }
 }
 
 /// What is known of a value while nodes are visited in order.
@@ -102,6 +117,7 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
     }
     let mut fuser = Fuser {
         graph,
+        capabilities,
         // One binding is kept for the result.
         limit: (capabilities.max_storage_buffers as usize).saturating_sub(1),
         infos: vec![Info::default(); graph.values.len()],
@@ -125,6 +141,7 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
     Ok(Fusion {
         stored: fuser.stored,
         reasons: fuser.reasons,
+        layouts: vec![Layout::Linear; graph.values.len()],
         groups,
     })
 }
@@ -147,6 +164,8 @@ fn readers(graph: &Graph) -> Vec<Vec<usize>> {
 pub struct Fuser<'a> {
     /// What is planned.
     pub graph: &'a Graph,
+    /// What the device can do.
+    pub capabilities: &'a Capabilities,
     /// Buffers that a kernel can read.
     pub limit: usize,
     /// What is known of each value.
@@ -187,7 +206,8 @@ impl Fuser<'_> {
         for (place, operand) in operands.iter().enumerate() {
             let info = &self.infos[operand.index()];
             let is_costly = info.cost > REPEATED && repeats(self.graph, node, primitive, place);
-            let is_read_often = reads_often(primitive) && !info.plain;
+            let is_read_often = reads_often(primitive) && !info.plain
+                || place == 0 && !self.stored[operand.index()] && self.convolves(node, primitive);
             if is_read_often {
                 self.store_behind_views(*operand);
             } else if is_costly {
@@ -209,6 +229,16 @@ impl Fuser<'_> {
         self.infos[result.index()] = self.combine(&operands, primitive);
         if let Some(reason) = self.refusal(*result) {
             self.store(result.index(), reason);
+        }
+    }
+
+    /// True for a convolution that reads quads, which views of a value are not.
+    fn convolves(&self, node: &Node, primitive: &Primitive) -> bool {
+        match primitive {
+            Primitive::Conv(conv) => {
+                variant::convolves(self.graph, self.capabilities, node, conv).is_some()
+            }
+            _ => false,
         }
     }
 

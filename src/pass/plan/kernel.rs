@@ -66,20 +66,35 @@ impl<'a> Lowered<'a> {
         }
     }
 
+    /// True if a device can bind all buffers and textures.
+    pub fn fits(&self) -> bool {
+        let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
+        let textures = bindings
+            .iter()
+            .filter(|binding| binding.buffer.access == Access::Load);
+        let textures = textures.count();
+        bindings.len() - textures <= capabilities.max_storage_buffers as usize
+            && textures <= capabilities.textures.bindings as usize
+    }
+
     /// The text, and the sizes that it expects in its uniform buffer.
     pub fn finish(&mut self, label: String) -> Result<(Kernel, Vec<Dim>)> {
         let given =
             ["index", "local", "lane"].map(|name| self.scope.pool.variable(name, Type::U32));
-        let limit = self.scope.capabilities.max_storage_buffers as usize;
         let buffers: Vec<Buffer> = self
             .scope
             .buffers
             .iter()
             .map(|binding| binding.buffer.clone())
             .collect();
-        if buffers.len() > limit {
+        if !self.fits() {
+            let capabilities = self.scope.capabilities;
+            let (textures, limit) = (
+                capabilities.textures.bindings,
+                capabilities.max_storage_buffers,
+            );
             return Err(Error::plan(format!(
-                "{label} needs {} buffers, the device binds {limit}",
+                "{label} needs {} buffers and textures, the device binds {limit} and {textures}",
                 buffers.len()
             )));
         }
@@ -107,19 +122,17 @@ pub fn enables(text: &str) -> String {
     String::from(if uses_half { "enable f16;\n\n" } else { "" })
 }
 
-/// Declarations of the buffers, and of the uniform buffer if there are sizes.
+/// Declarations of the buffers and textures, and of the uniform buffer if there are sizes.
 pub fn bindings(buffers: &[Buffer], sizes: usize) -> String {
     let mut text = String::new();
     for (place, buffer) in buffers.iter().enumerate() {
-        let access = match buffer.access {
-            Access::Read => "read",
-            Access::ReadWrite => "read_write",
+        let (name, element) = (&buffer.name, buffer.element.wgsl());
+        let declaration = match buffer.access {
+            Access::Read => format!("var<storage, read> {name}: array<{element}>"),
+            Access::ReadWrite => format!("var<storage, read_write> {name}: array<{element}>"),
+            Access::Load => format!("var {name}: texture_storage_2d_array<rgba32float, read>"),
         };
-        text += &format!(
-            "@group(0) @binding({place}) var<storage, {access}> {}: array<{}>;\n",
-            buffer.name,
-            buffer.element.wgsl()
-        );
+        text += &format!("@group(0) @binding({place}) {declaration};\n");
     }
     if sizes > 0 {
         text += &format!(

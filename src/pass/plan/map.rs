@@ -5,12 +5,14 @@ use super::fuse::Group;
 use super::kernel::{Lowered, invocation, write};
 use super::position::Position;
 use super::quad::{self, QUAD};
-use super::scalar;
+use super::{quads, scalar};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::emit::Statement;
+use crate::kernel::expr::Expr;
 use crate::kernel::index;
+use crate::kernel::layout::Layout;
 use crate::kernel::plan::Storage;
 use crate::shape::Shape;
 
@@ -28,6 +30,9 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
 
 /// The same by four neighbours, which are read and written at once; none if the value does not come in fours.
 pub fn lower_quads<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
+    if let Layout::Quads { axis } = scope.layout(group.root) {
+        return along(scope, group.root, *axis, Scope::produce).map(Some);
+    }
     let numel = scope.graph.ty(group.root).numel();
     if !quad::is_whole(&numel) {
         return Ok(None);
@@ -42,6 +47,31 @@ pub fn lower_quads<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Low
     })?;
     let store = quad::write(&mut scope, group.root, &parts)?;
     Ok(store.map(|store| finish(scope, &count, vec![surplus, store])))
+}
+
+/// A copy of a value in quads.
+pub fn to_quads(scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
+    along(scope, value, axis, |scope, value, position| {
+        scope.element(value, position, None)
+    })
+}
+
+/// Four neighbours along an axis at a time, into quads.
+fn along<'a>(
+    mut scope: Scope<'a>,
+    root: ValueId,
+    axis: usize,
+    element: impl Fn(&mut Scope<'a>, ValueId, &Position) -> Result<Expr>,
+) -> Result<Lowered<'a>> {
+    let shape = &scope.graph.ty(root).shape;
+    let (quad, surplus, count) = quads::each(&mut scope, shape, axis);
+    let mut parts = Vec::new();
+    for at in quad::neighbours(&quad, axis) {
+        let position = Position::of(at);
+        parts.push((element(&mut scope, root, &position)?, position));
+    }
+    let store = scope.store_quad(root, axis, &parts)?;
+    Ok(finish(scope, &count, vec![surplus, store]))
 }
 
 /// A copy of an input or weight, which may not be an output itself.

@@ -9,12 +9,16 @@ mod dot;
 mod element;
 mod epilogue;
 mod fuse;
+mod image;
 mod kernel;
+mod layout;
 mod map;
 mod order;
+mod pooling;
 mod position;
 mod product;
 mod quad;
+mod quads;
 mod reduce;
 mod region;
 mod rows;
@@ -33,7 +37,7 @@ pub use self::variant::{Admitted, admitted};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-use self::element::Scope;
+use self::element::{Binding, Scope};
 use self::fuse::{Fusion, Group, fuse};
 use self::kernel::Lowered;
 use self::product::Product;
@@ -41,6 +45,7 @@ use crate::dim::Dim;
 use crate::error::{Error, Place, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::choice::{Choices, Variant};
+use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
     Capabilities, Flow, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
     all_flows,
@@ -61,7 +66,7 @@ pub fn plan_by(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> R
     let mut sheet = Sheet::default();
     sheet.plan.inputs = vec![None; graph.inputs.len()];
     sheet.plan.guards.clone_from(&graph.guards);
-    let fusion = Fusion::of(graph, capabilities)?;
+    let fusion = Fusion::of(graph, capabilities, given)?;
     let written = vec![false; graph.values.len()];
     let mut planner = Planner {
         graph,
@@ -70,6 +75,7 @@ pub fn plan_by(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> R
         fusion: &fusion,
         sheet: &mut sheet,
         slots: BTreeMap::new(),
+        converted: BTreeMap::new(),
         written: &written,
         prefix: String::new(),
         exchanged: custom::exchanged(graph),
@@ -131,7 +137,7 @@ fn check_weight(
 struct Sheet {
     plan: Plan,
     kernels: HashMap<Kernel, usize>,
-    weights: HashMap<String, SlotId>,
+    weights: HashMap<(String, Layout), SlotId>,
 }
 
 /// Plans one graph: the whole, or the body of a region.
@@ -142,6 +148,8 @@ struct Planner<'a> {
     fusion: &'a Fusion,
     sheet: &'a mut Sheet,
     slots: BTreeMap<(ValueId, bool), SlotId>,
+    /// Copies of values that lie in another order, and weights in panels.
+    converted: BTreeMap<(ValueId, Layout), SlotId>,
     /// Inputs of a body whose slots are written by steps.
     written: &'a [bool],
     /// What slots of a body are called by, so that they are told from those around it: `y/`.
@@ -152,9 +160,14 @@ struct Planner<'a> {
 }
 
 impl Fusion {
-    fn of(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
+    fn of(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> Result<Fusion> {
         check_types(graph, capabilities)?;
-        fuse(graph, capabilities)
+        let mut fusion = fuse(graph, capabilities)?;
+        // Variants that are asked for may know nothing of quads.
+        if given.is_empty() {
+            fusion.layouts = layout::assign(graph, capabilities, &fusion);
+        }
+        Ok(fusion)
     }
 }
 
@@ -185,8 +198,10 @@ impl<'a> Planner<'a> {
     }
 
     fn scope(&self) -> Scope<'a> {
-        let stored = &self.fusion.stored;
-        Scope::new(self.graph, self.capabilities, stored, self.written)
+        let Fusion {
+            stored, layouts, ..
+        } = self.fusion;
+        Scope::new(self.graph, self.capabilities, stored, self.written).with_layouts(layouts)
     }
 
     fn place(&self, group: &Group) -> Place {
@@ -210,7 +225,7 @@ impl<'a> Planner<'a> {
             return self.custom(node, custom, group);
         }
         match self.lower(group) {
-            Ok(lowered) if fits(&lowered, self.capabilities) => self.step(lowered, group, None),
+            Ok(lowered) if lowered.fits() => self.step(lowered, group, None),
             Ok(lowered) => match self.parts(group)? {
                 Some(parts) => parts
                     .into_iter()
@@ -231,7 +246,7 @@ impl<'a> Planner<'a> {
         let scope = self.scope();
         let Some(anchor) = group.anchor else {
             return match map::lower_quads(scope, group)? {
-                Some(quads) if fits(&quads, self.capabilities) => Ok(quads),
+                Some(quads) if quads.fits() => Ok(quads),
                 _ => map::lower(self.scope(), group),
             };
         };
@@ -260,7 +275,7 @@ impl<'a> Planner<'a> {
         for choice in variant::choices(&self.scope(), node, self.given)? {
             let mut lowered = self.variant(choice.variant, group, node)?;
             lowered.choice = Some(choice);
-            if fits(&lowered, self.capabilities) {
+            if lowered.fits() {
                 return Ok(Some(lowered));
             }
             found = Some(lowered);
@@ -275,6 +290,12 @@ impl<'a> Planner<'a> {
             (Op::Primitive(Primitive::Dot(_)), Variant::Portable) => dot::lower(scope, group, node),
             (Op::Primitive(Primitive::Conv(conv)), Variant::Portable) => {
                 conv::lower(scope, group, node, conv)
+            }
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) => {
+                image::lower(scope, group, node, conv)
+            }
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Depthwise) => {
+                image::lower_depthwise(scope, group, node, conv)
             }
             (_, Variant::Lanes) => {
                 let product = Product::of(self.graph, node)?;
@@ -344,7 +365,7 @@ impl<'a> Planner<'a> {
         let mut bindings = Vec::new();
         let written = work::written(self.graph, group);
         for binding in &scope.buffers {
-            let slot = self.slot(binding.value, binding.is_copy)?;
+            let slot = self.bound(binding)?;
             bindings.push(slot);
             if binding.is_copy || written.contains(&binding.value) {
                 work.writes.push(slot);
@@ -387,6 +408,40 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// The slot of a binding. A value that a kernel wants in quads and that lies otherwise is copied first.
+    fn bound(&mut self, binding: &Binding) -> Result<SlotId> {
+        let (value, layout) = (binding.value, &binding.layout);
+        if binding.is_copy || self.fusion.layouts[value.index()] == *layout {
+            return self.slot(value, binding.is_copy);
+        }
+        if *layout == Layout::Linear {
+            let name = &self.graph.value(value).name;
+            return Err(Error::internal(format!(
+                "a kernel takes {name} for a buffer"
+            )));
+        }
+        let key = (value, layout.clone());
+        if let Some(slot) = self.converted.get(&key) {
+            return Ok(*slot);
+        }
+        let info = self.graph.value(value);
+        let storage = Storage::of(info.ty.dtype, self.capabilities)?;
+        if let (Layout::Panels(_), Definition::Weight(name)) = (layout, &info.definition) {
+            let slot = self.sheet.weight(name, &info.ty, storage, layout);
+            self.converted.insert(key, slot);
+            return Ok(slot);
+        }
+        let name = format!("{}{} in quads", self.prefix, info.name);
+        let kind = SlotKind::Temporary { first: 0, last: 0 };
+        let slot = self.sheet.slot(&name, &info.ty, (storage, layout), kind);
+        self.converted.insert(key, slot);
+        if let Layout::Quads { axis } = layout {
+            let lowered = map::to_quads(self.scope(), value, *axis)?;
+            self.step(lowered, &Group::copy_of(value), None)?;
+        }
+        Ok(slot)
+    }
+
     fn slot(&mut self, value: ValueId, is_copy: bool) -> Result<SlotId> {
         if let Some(slot) = self.slots.get(&(value, is_copy)) {
             return Ok(*slot);
@@ -394,7 +449,9 @@ impl<'a> Planner<'a> {
         let info = self.graph.value(value);
         let storage = Storage::of(info.ty.dtype, self.capabilities)?;
         let slot = match &info.definition {
-            Definition::Weight(name) if !is_copy => self.sheet.weight(name, &info.ty, storage),
+            Definition::Weight(name) if !is_copy => {
+                self.sheet.weight(name, &info.ty, storage, &Layout::Linear)
+            }
             definition => {
                 let kind = match definition {
                     Definition::Input(index) if !is_copy => SlotKind::Input(*index),
@@ -404,7 +461,12 @@ impl<'a> Planner<'a> {
                     _ => SlotKind::Temporary { first: 0, last: 0 },
                 };
                 let name = format!("{}{}", self.prefix, info.name);
-                self.sheet.slot(&name, &info.ty, storage, kind)
+                let layout = if is_copy {
+                    &Layout::Linear
+                } else {
+                    &self.fusion.layouts[value.index()]
+                };
+                self.sheet.slot(&name, &info.ty, (storage, layout), kind)
             }
         };
         self.slots.insert((value, is_copy), slot);
@@ -431,14 +493,8 @@ impl<'a> Planner<'a> {
 
     /// A step that copies a value to the slot of its copy.
     fn copy(&mut self, value: ValueId) -> Result<()> {
-        let group = Group {
-            anchor: None,
-            root: value,
-            nodes: Vec::new(),
-            rows: None,
-        };
         let lowered = map::copy(self.scope(), value)?;
-        self.step(lowered, &group, None)
+        self.step(lowered, &Group::copy_of(value), None)
     }
 }
 
@@ -453,7 +509,13 @@ impl Sheet {
         index
     }
 
-    fn slot(&mut self, name: &str, ty: &TensorType, storage: Storage, kind: SlotKind) -> SlotId {
+    fn slot(
+        &mut self,
+        name: &str,
+        ty: &TensorType,
+        (storage, layout): (Storage, &Layout),
+        kind: SlotKind,
+    ) -> SlotId {
         let id = SlotId(self.plan.slots.len());
         if let SlotKind::Input(index) = kind
             && let Some(input) = self.plan.inputs.get_mut(index)
@@ -465,23 +527,25 @@ impl Sheet {
             dtype: ty.dtype,
             storage,
             shape: ty.shape.clone(),
+            layout: layout.clone(),
             kind,
         });
         id
     }
 
     /// The slot of a weight, the same in all bodies.
-    fn weight(&mut self, name: &str, ty: &TensorType, storage: Storage) -> SlotId {
-        if let Some(slot) = self.weights.get(name) {
+    fn weight(&mut self, name: &str, ty: &TensorType, storage: Storage, layout: &Layout) -> SlotId {
+        let key = (name.to_string(), layout.clone());
+        if let Some(slot) = self.weights.get(&key) {
             return *slot;
         }
-        let slot = self.slot(
-            &format!("${name}"),
-            ty,
-            storage,
-            SlotKind::Weight(name.into()),
-        );
-        self.weights.insert(name.to_string(), slot);
+        let kind = SlotKind::Weight(name.into());
+        let lies = match layout {
+            Layout::Linear => "",
+            _ => " in panels",
+        };
+        let slot = self.slot(&format!("${name}{lies}"), ty, (storage, layout), kind);
+        self.weights.insert(key, slot);
         slot
     }
 
@@ -516,8 +580,4 @@ impl Sheet {
         }
         self.plan
     }
-}
-
-fn fits(lowered: &Lowered, capabilities: &Capabilities) -> bool {
-    lowered.scope.buffers.len() <= capabilities.max_storage_buffers as usize
 }

@@ -340,7 +340,7 @@ pub fn four(scope: &mut Scope, quad: &Index, size: &Dim) -> Vec<Index> {
 
 impl Scope<'_> {
     /// The buffer behind views of it, and where an element lies in that; none if the value is computed.
-    fn origin(&mut self, value: ValueId, at: &Position) -> Result<Option<(ValueId, Index)>> {
+    pub fn origin(&mut self, value: ValueId, at: &Position) -> Result<Option<(ValueId, Index)>> {
         let (mut value, mut at) = (value, at.clone());
         while let Definition::Node(node, _) = self.graph.value(value).definition
             && !self.stored[value.index()]

@@ -9,6 +9,7 @@ use crate::ir::ValueId;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::Index;
+use crate::kernel::layout::Layout;
 use crate::kernel::plan::Storage;
 
 /// Elements that are read at once.
@@ -59,7 +60,7 @@ pub fn quad(scope: &mut Scope, factors: &[(Factor, Option<Expr>)]) -> Result<Exp
 }
 
 /// A vector of four numbers: the one that they are the parts of, if they are.
-fn joined(pool: &mut Pool, parts: &[Expr], ty: Type) -> Expr {
+pub fn joined(pool: &mut Pool, parts: &[Expr], ty: Type) -> Expr {
     let whole = (0..)
         .zip(parts)
         .map(|(part, expr)| whole(pool, *expr, part));
@@ -90,6 +91,9 @@ pub fn write(
     value: ValueId,
     parts: &[(Expr, Position)],
 ) -> Result<Option<Statement>> {
+    if let Layout::Quads { axis } = scope.layout(value) {
+        return scope.store_quad(value, *axis, parts).map(Some);
+    }
     let ty = scope.graph.ty(value);
     let places = parts.iter().map(|(_, at)| at.place(&ty.shape));
     let (Some(element), Some(start)) = (scope.quad_type(value)?, consecutive(places)) else {

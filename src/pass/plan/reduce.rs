@@ -3,19 +3,22 @@
 use super::element::{Scope, operand};
 use super::fuse::Group;
 use super::kernel::{Lowered, invocation, repeat, repeat_all, store};
+use super::pooling;
 use super::position::Position;
 use super::scalar;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::{Node, ValueId};
+use crate::ir::{Graph, Node, ValueId};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Literal, Type};
 use crate::kernel::index::{self, Index};
+use crate::kernel::layout::Layout;
 use crate::op::{ArgReduce, ArgReduceFunction, BinaryFunction, Reduce, ReduceFunction};
 use crate::shape::Shape;
 
-const TEMPLATE: &str = include_str!("../../../shaders/reduce.wgsl");
+/// The shader around a reduction.
+pub const TEMPLATE: &str = include_str!("../../../shaders/reduce.wgsl");
 const SHARED: &str = include_str!("../../../shaders/reduce_workgroup.wgsl");
 const ARGUMENT: &str = include_str!("../../../shaders/arg_reduce.wgsl");
 
@@ -31,7 +34,10 @@ pub fn lower<'a>(
     node: &Node,
     reduce: &Reduce,
 ) -> Result<Lowered<'a>> {
-    let parts = Parts::new(&scope, node, &reduce.axes)?;
+    if *scope.layout(group.root) != Layout::Linear {
+        return pooling::lower(scope, group, node, reduce);
+    }
+    let parts = Parts::new(scope.graph, node, &reduce.axes)?;
     let hints = &scope.graph.hints;
     let hint = |shape: &[Dim]| Dim::product(shape).eval(hints).unwrap_or(1);
     if hint(&parts.reduced) >= 1024 && hint(&parts.kept) <= 256 {
@@ -42,20 +48,26 @@ pub fn lower<'a>(
 }
 
 /// The operand of a reduction and its axes, split.
-struct Parts {
-    operand: ValueId,
-    result: ValueId,
-    dtype: DType,
+pub struct Parts {
+    /// The operand.
+    pub operand: ValueId,
+    /// The value that the reduction is, before the epilogue.
+    pub result: ValueId,
+    /// The dtype of both.
+    pub dtype: DType,
     axes: Vec<usize>,
     rank: usize,
-    kept: Shape,
-    reduced: Shape,
+    /// Sizes of the axes that stay.
+    pub kept: Shape,
+    /// Sizes of the others.
+    pub reduced: Shape,
 }
 
 impl Parts {
-    fn new(scope: &Scope, node: &Node, axes: &[usize]) -> Result<Parts> {
+    /// Of a node that reduces these axes.
+    pub fn new(graph: &Graph, node: &Node, axes: &[usize]) -> Result<Parts> {
         let operand = operand(node, 0)?;
-        let ty = scope.graph.ty(operand);
+        let ty = graph.ty(operand);
         let result = node.results.first().copied().unwrap_or(operand);
         let is_reduced = |axis: &usize| axes.contains(axis);
         let pick = |wanted: bool| {
@@ -74,7 +86,7 @@ impl Parts {
     }
 
     /// Coordinates in the operand from those of the result and those of the reduced axes.
-    fn join(&self, kept: &[Index], reduced: &[Index]) -> Position {
+    pub fn join(&self, kept: &[Index], reduced: &[Index]) -> Position {
         let (mut kept, mut reduced) = (kept.iter(), reduced.iter());
         let axes = (0..self.rank).map(|axis| {
             let source = if self.axes.contains(&axis) {
@@ -307,7 +319,7 @@ pub fn lower_argument<'a>(
     node: &Node,
     reduce: &ArgReduce,
 ) -> Result<Lowered<'a>> {
-    let parts = Parts::new(&scope, node, &[reduce.axis])?;
+    let parts = Parts::new(scope.graph, node, &[reduce.axis])?;
     let (output, surplus) = parts.output(&mut scope);
     let first = scope.element(
         parts.operand,

@@ -132,7 +132,7 @@ impl Planner<'_> {
             given,
             targets,
         } = body;
-        let fusion = Fusion::of(graph, self.capabilities)?;
+        let fusion = Fusion::of(graph, self.capabilities, self.given)?;
         let name = region.results.first().map(|id| &self.graph.value(*id).name);
         let name = name.map_or("", String::as_str);
         let start = self.sheet.plan.steps.len();
@@ -155,6 +155,7 @@ impl Planner<'_> {
             fusion: &fusion,
             sheet: self.sheet,
             slots,
+            converted: BTreeMap::new(),
             written: &written,
             prefix: format!("{}{name}/", self.prefix),
             exchanged: custom::exchanged(graph),

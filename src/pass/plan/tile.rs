@@ -1,20 +1,26 @@
 //! Products of matrices where subgroups are eight invocations: a software rasteriser runs them as the lanes of a vector,
 //! and what costs time is reading memory.
 
+use std::collections::BTreeSet;
+
 use super::dot::named;
 use super::element::Scope;
 use super::fuse::Group;
-use super::kernel::{Lowered, below, guarded, invocation, limited, pieces, repeat};
+use super::kernel::{Lowered, below, guarded, invocation, limited, pieces, repeat, repeat_all};
+use super::layout;
 use super::product::Product;
 use super::quad::{QUAD, is_whole, quad};
-use super::variant::expected;
+use super::variant::example;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::ir::{Definition, ValueId};
+use crate::kernel::emit::{Statement, roots};
+use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::{self, Index};
+use crate::kernel::layout::{Panels, Run};
 use crate::kernel::plan::Capabilities;
+use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/tile.wgsl");
 
@@ -27,14 +33,59 @@ const ENOUGH: usize = 8;
 /// Columns that a subgroup computes for each quad of an invocation.
 const SPAN: usize = LANES * QUAD;
 
+/// Rows of a tile where the right factor lies in panels: two texels of each row fit the registers.
+const PANEL_ROWS: usize = 16;
+
+/// A step of a sum, and where it is one; absent if it is known to be.
+pub type Step = (Index, Option<Expr>);
+
+/// Four steps of a row of the left factor, by what is in front of rows and columns, the row's coordinates, and the taps
+/// around the steps.
+type Left<'s> = &'s dyn Fn(&mut Scope, [&[Index]; 2], (&[Index], &[Step])) -> Result<Expr>;
+
+/// Statements that write four columns of a row with the epilogue, by what is in front of rows and columns, the row's
+/// coordinates, the first column, and the numbers.
+type Write<'s> = &'s dyn Fn(&mut Scope, [&[Index]; 2], &Index, Expr) -> Result<Vec<Statement>>;
+
+/// A product of matrices as it is laid over tiles.
+pub struct Tiling<'s> {
+    /// What is in front of rows and columns.
+    pub outer: Shape,
+    /// Rows of the left factor.
+    pub rows: Dim,
+    /// What they are the places of, in row-major order.
+    pub spread: Shape,
+    /// Columns of the right factor.
+    pub columns: Dim,
+    /// Loops around the steps of a sum.
+    pub taps: Shape,
+    /// Steps of a sum.
+    pub depth: Dim,
+    /// By row and steps.
+    pub left: Left<'s>,
+    /// By step and column.
+    pub right: Right<'s>,
+    /// By row and column.
+    pub write: Write<'s>,
+    /// True if columns come in quads, all of which are written, those beyond the edge as zeros.
+    pub in_quads: bool,
+}
+
+/// Where the right factor is.
+pub enum Right<'s> {
+    /// In values that kernels have written.
+    Values(&'s Product<'s>),
+    /// In a weight of which panels are made. The function gives the matrix by what is in front of rows and columns.
+    Panels(ValueId, Panels, &'s dyn Fn(&[Index]) -> Index),
+}
+
 /// True if this is the better way to compute a product on a device.
 pub fn suits(
     capabilities: &Capabilities,
     dtype: DType,
     [rows, columns, depth]: [usize; 3],
 ) -> bool {
-    capabilities.software
-        && capabilities.subgroup_size as usize == LANES
+    has_lanes(capabilities)
         && dtype == DType::F32
         // Fewer numbers are not worth a whole subgroup.
         && columns >= SPAN / 2
@@ -42,8 +93,94 @@ pub fn suits(
         && (rows >= QUAD || rows == 1)
 }
 
+/// True if the lanes of a vector are a subgroup.
+pub fn has_lanes(capabilities: &Capabilities) -> bool {
+    capabilities.software && capabilities.subgroup_size as usize == LANES
+}
+
+/// Panels of a weight for a product of so many matrices, rows and columns in the example.
+pub fn panels(outer: Run, depth: Vec<Run>, columns: Run, [matrices, rows]: [usize; 2]) -> Panels {
+    let steps = depth.last().map_or(1, |run| run.count);
+    let is_even = steps.div_ceil(QUAD) % 2 == 0;
+    let (_, quads) = extent(PANEL_ROWS, [matrices, rows, columns.count]);
+    Panels {
+        outer,
+        depth,
+        columns,
+        round: if is_even { 2 * QUAD } else { QUAD },
+        width: quads * SPAN,
+    }
+}
+
 /// A product with its epilogue.
 pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Result<Lowered<'a>> {
+    let weight = weight(&mut scope, product)?;
+    let tiling = Tiling {
+        outer: product.outer.clone(),
+        rows: product.rows.clone(),
+        spread: vec![product.rows.clone()],
+        columns: product.columns.clone(),
+        taps: Vec::new(),
+        depth: product.depth.clone(),
+        left: &|scope, [outer, row], (_, steps)| {
+            let factor = |(step, guard): &Step| (product.left(outer, &row[0], step), *guard);
+            quad(scope, &steps.iter().map(factor).collect::<Vec<_>>())
+        },
+        right: match weight {
+            Some((weight, panels)) => Right::Panels(weight, panels, &|_| Index::zero()),
+            None => Right::Values(product),
+        },
+        write: &|scope, [outer, row], first, vector| {
+            product.write(scope, group, (outer, &row[0], first), vector)
+        },
+        in_quads: is_whole(&product.columns),
+    };
+    lay(scope, &tiling)
+}
+
+/// The weight that a right factor is a view of, the same for all that is in front of rows and columns, and its panels.
+fn weight(scope: &mut Scope, product: &Product) -> Result<Option<(ValueId, Panels)>> {
+    let mut outer = Vec::new();
+    for (axis, size) in product.outer.iter().enumerate() {
+        outer.push(scope.counter(&format!("outer{axis}"), size).1);
+    }
+    let (step, k) = scope.counter("k", &product.depth);
+    let (column, j) = scope.counter("j", &product.columns);
+    let ((value, position), _) = product.right(scope, &outer, &k, &j);
+    let Some((base, place)) = scope.origin(value, &position)? else {
+        return Ok(None);
+    };
+    let (info, strides) = (scope.graph.value(base), place.factors(&[step, column]));
+    let run = |size: &Dim, stride: Option<&usize>| {
+        let count = usize::try_from(size.as_const()?).ok()?;
+        let stride = *stride?;
+        Some(Run { count, stride })
+    };
+    let strides = strides.unwrap_or_default();
+    let strides: Vec<usize> = strides
+        .iter()
+        .filter_map(|x| usize::try_from(*x).ok())
+        .collect();
+    let (true, Some(depth), Some(columns)) = (
+        matches!(info.definition, Definition::Weight(_)) && info.ty.dtype == DType::F32,
+        run(&product.depth, strides.first()),
+        run(&product.columns, strides.get(1)),
+    ) else {
+        return Ok(None);
+    };
+    let alone = Run {
+        count: 1,
+        stride: 0,
+    };
+    let sizes = [&Dim::product(&product.outer), &product.rows];
+    let sizes = sizes.map(|size| example(scope.graph, size));
+    let panels = panels(alone, vec![depth], columns, sizes);
+    let fits = layout::holds(scope.capabilities, &panels);
+    Ok(fits.then_some((base, panels)))
+}
+
+/// Tiles that cover a product.
+pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
     let tile = Tile::new(&mut scope, product);
     let sums: Vec<Vec<Expr>> = (0..tile.height)
         .map(|i| {
@@ -55,14 +192,20 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Resu
     let mut statements = vec![tile.surplus.clone()];
     let all = || sums.iter().flatten().copied();
     statements.extend(all().map(|sum| Statement::Declare(sum, zero)));
-    let rounds = pieces(&product.depth, QUAD);
-    statements.extend(repeat(&mut scope, "round", &rounds, |scope, round| {
-        tile.round(scope, product, &round.scale(&Dim::from(QUAD)), &sums)
-    })?);
+    let steps = product.right.round();
+    let rounds = pieces(&product.depth, steps);
+    statements.extend(repeat_all(
+        &mut scope,
+        "tap",
+        &product.taps,
+        |scope, taps| {
+            repeat(scope, "round", &rounds, |scope, round| {
+                tile.round(scope, product, (&taps, &round), &sums)
+            })
+        },
+    )?);
     statements.extend(all().map(Statement::Freeze));
-    for q in 0..tile.quads {
-        statements.extend(tile.write(&mut scope, group, product, q, &sums)?);
-    }
+    statements.extend(tile.write(&mut scope, product, &sums)?);
     Ok(Lowered::of_workgroups(
         scope, TEMPLATE, statements, tile.count,
     ))
@@ -75,6 +218,8 @@ struct Tile {
     outer: Vec<Index>,
     /// First row.
     row: Index,
+    /// The number of its columns among the panels.
+    panel: Index,
     /// First column.
     column: Index,
     lane: Index,
@@ -83,8 +228,8 @@ struct Tile {
 }
 
 impl Tile {
-    fn new(scope: &mut Scope, product: &Product) -> Tile {
-        let (height, quads) = extent(scope, product);
+    fn new(scope: &mut Scope, product: &Tiling) -> Tile {
+        let (height, quads) = product.extent(scope);
         let mut tiles: Vec<Dim> = product.outer.clone();
         // Neighbours share columns, which are read more often than rows.
         tiles.push(pieces(&product.columns, quads * SPAN));
@@ -99,6 +244,7 @@ impl Tile {
             count,
             surplus,
             outer,
+            panel: column.clone(),
             row: named(scope, &row.scale(&Dim::from(height)), "row"),
             column: named(scope, &column.scale(&Dim::from(quads * SPAN)), "column"),
             lane,
@@ -107,57 +253,107 @@ impl Tile {
         }
     }
 
-    /// Four steps of all sums.
+    /// The steps of a round of all sums.
     fn round(
         &self,
         scope: &mut Scope,
-        product: &Product,
-        from: &Index,
+        product: &Tiling,
+        (taps, round): (&[Index], &Index),
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let steps = steps(scope, from, &product.depth);
-        let mut left = Vec::new();
-        for first in (0..self.height).step_by(LANES) {
-            left.push(self.left(scope, product, &steps, first)?);
-        }
-        let mut right = Vec::new();
-        for q in 0..self.quads {
-            right.push(self.right(scope, product, &steps, q)?);
+        let mut parts = Vec::new();
+        let count = product.right.round();
+        for from in (0..count).step_by(QUAD) {
+            let first = round.scale(&Dim::from(count)).add_size(&Dim::from(from));
+            let steps = steps(scope, &first, &product.depth);
+            let mut left = Vec::new();
+            for first in (0..self.height).step_by(LANES) {
+                left.push(self.left(scope, product, (taps, &steps), first)?);
+            }
+            let mut right = Vec::new();
+            for q in 0..self.quads {
+                right.push(match &product.right {
+                    Right::Values(product) => self.right(scope, product, &steps, q)?,
+                    Right::Panels(weight, panels, matrix) => {
+                        let matrix = matrix(&self.outer);
+                        let panel = matrix.scale(&Dim::from(panels.panels())).add(&self.panel);
+                        let row = self.row_of_panel(product, panels, taps, round);
+                        self.panel(scope, (*weight, panels), [&row, &panel], [from, q])
+                    }
+                });
+            }
+            parts.push((left, right));
         }
         let mut statements = Vec::new();
         for (i, sums) in sums.iter().enumerate() {
-            let numbers = self.numbers(scope, left[i / LANES], i);
-            for (sum, right) in sums.iter().zip(&right) {
-                let total = four(scope, &numbers, right);
-                let total = scope.pool.call("x + y", Type::F32x4, &[*sum, total]);
-                statements.push(Statement::Assign(*sum, total));
+            for (left, right) in &parts {
+                let numbers = self.numbers(scope, left[i / LANES], i);
+                for (sum, right) in sums.iter().zip(right) {
+                    let total = four(scope, &numbers, right);
+                    let total = scope.pool.call("x + y", Type::F32x4, &[*sum, total]);
+                    statements.push(Statement::Assign(*sum, total));
+                }
             }
         }
         Ok(statements)
     }
 
-    /// Four steps of eight rows, of which an invocation reads one.
-    fn left(
-        &self,
-        scope: &mut Scope,
-        product: &Product,
-        steps: &[(Index, Option<Expr>)],
-        first: usize,
-    ) -> Result<Expr> {
+    /// The coordinates of an invocation's row, one of eight, kept below the edge.
+    fn coordinates(&self, scope: &mut Scope, product: &Tiling, first: usize) -> Vec<Index> {
         let mine = if self.height == 1 {
             self.row.clone()
         } else {
             self.row.add(&self.lane)
         };
         let row = limited(scope, &mine.add_size(&Dim::from(first)), &product.rows);
-        let mut factors = Vec::new();
-        for (step, guard) in steps {
-            let factor = product.left(&self.outer, &row, step);
-            factors.push((factor, *guard));
-        }
-        let quad = quad(scope, &factors)?;
+        index::coordinates(&row, &product.spread)
+    }
+
+    /// Four steps of eight rows, of which an invocation reads one.
+    fn left(
+        &self,
+        scope: &mut Scope,
+        product: &Tiling,
+        steps: (&[Index], &[Step]),
+        first: usize,
+    ) -> Result<Expr> {
+        let row = self.coordinates(scope, product, first);
+        let quad = (product.left)(scope, [&self.outer, &row], steps)?;
         scope.pool.set_label(quad, "a");
         Ok(quad)
+    }
+
+    /// The row of texels of a round.
+    fn row_of_panel(
+        &self,
+        product: &Tiling,
+        panels: &Panels,
+        taps: &[Index],
+        round: &Index,
+    ) -> Index {
+        let tap = index::linear(taps, &product.taps);
+        tap.scale(&Dim::from(panels.rounds())).add(round)
+    }
+
+    /// For each of four steps four columns, which are a texel of a panel.
+    fn panel(
+        &self,
+        scope: &mut Scope,
+        (weight, panels): (ValueId, &Panels),
+        [row, panel]: [&Index; 2],
+        [from, q]: [usize; 2],
+    ) -> Vec<Expr> {
+        let texture = scope.in_panels(weight, panels);
+        let pool = &mut scope.pool;
+        let texel = |k: usize| {
+            let before = (from + k) * panels.width / QUAD + q * LANES;
+            let x = self.lane.add_size(&Dim::from(before));
+            let at = [&x, row, panel].map(|index| index.emit(pool));
+            let texel = pool.texel(texture, at);
+            pool.set_label(texel, &format!("b{}_{q}", from + k));
+            texel
+        };
+        (0..QUAD).map(texel).collect()
     }
 
     /// The numbers of a row, handed to all invocations.
@@ -182,7 +378,7 @@ impl Tile {
         &self,
         scope: &mut Scope,
         product: &Product,
-        steps: &[(Index, Option<Expr>)],
+        steps: &[Step],
         q: usize,
     ) -> Result<Vec<Expr>> {
         let columns: Vec<Index> = (0..QUAD)
@@ -222,55 +418,116 @@ impl Tile {
         self.column.add(&quad).add_size(&Dim::from(q * SPAN))
     }
 
-    /// Writes the rows of a quad of columns.
+    /// Writes all rows.
     fn write(
         &self,
         scope: &mut Scope,
-        group: &Group,
-        product: &Product,
-        q: usize,
+        product: &Tiling,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let first = self.quad_of(q);
-        let mut rows = Vec::new();
+        let (mut before, mut lines) = (Vec::new(), Vec::new());
         for (i, sums) in sums.iter().enumerate() {
-            let row = self.row_to_write(scope, product, i);
-            let line = product.write(scope, group, (&self.outer, &row, &first), sums[q])?;
-            rows.extend(guarded(scope, &self.row, i, &product.rows, line));
+            let row = self.row_to_write(scope, product, i, &mut before);
+            let mut line = Vec::new();
+            for (q, sum) in sums.iter().enumerate() {
+                let first = self.quad_of(q);
+                let quad = (product.write)(scope, [&self.outer, &row], &first, *sum)?;
+                line.extend(if product.in_quads {
+                    below(scope, &first, &product.columns, quad)
+                } else {
+                    quad
+                });
+            }
+            lines.push(line);
         }
-        Ok(if is_whole(&product.columns) {
-            below(scope, &first, &product.columns, rows)
-        } else {
-            rows
-        })
+        let shared = shared_loads(&scope.pool, &lines);
+        before.extend(shared.into_iter().map(Statement::Let));
+        for (i, line) in lines.into_iter().enumerate() {
+            before.extend(guarded(scope, &self.row, i, &product.rows, line));
+        }
+        Ok(before)
     }
 
-    /// A row by its number. Where the length of a row is symbolic it is one number, so that places are products with that
-    /// length, not sums with a further size for each row.
-    fn row_to_write(&self, scope: &mut Scope, product: &Product, i: usize) -> Index {
+    /// The coordinates of a row by its number. Where they would take divisions, the invocation that has read the row hands
+    /// them over. Where the length of a row is symbolic it is one number, so that places are products with that length, not
+    /// sums with a further size for each row.
+    fn row_to_write(
+        &self,
+        scope: &mut Scope,
+        product: &Tiling,
+        i: usize,
+        before: &mut Vec<Statement>,
+    ) -> Vec<Index> {
+        if product.spread.len() > 1 && self.height > 1 {
+            let mine = self.coordinates(scope, product, i / LANES * LANES);
+            let mine = mine.iter().zip(&product.spread);
+            return mine
+                .map(|(coordinate, size)| handed(scope, coordinate, size, i, before))
+                .collect();
+        }
         let row = self.row.add_size(&Dim::from(i));
         if i == 0 || product.columns.as_const().is_some() {
-            return row;
+            return index::coordinates(&row, &product.spread);
         }
         let number = row.emit(&mut scope.pool);
         scope.pool.set_label(number, &format!("row{i}"));
-        Index::expr(number, &product.rows)
+        index::coordinates(&Index::expr(number, &product.rows), &product.spread)
+    }
+}
+
+/// A number that the invocation of a row has, handed to all.
+fn handed(
+    scope: &mut Scope,
+    number: &Index,
+    size: &Dim,
+    row: usize,
+    before: &mut Vec<Statement>,
+) -> Index {
+    if number.as_const().is_some() {
+        return number.clone();
+    }
+    let number = number.emit(&mut scope.pool);
+    let lane = scope.pool.number((row % LANES) as u32);
+    let handed = scope
+        .pool
+        .call("subgroupShuffle(x, y)", Type::U32, &[number, lane]);
+    scope.pool.set_label(handed, &format!("at{row}"));
+    before.push(Statement::Let(handed));
+    Index::expr(handed, size)
+}
+
+impl Right<'_> {
+    /// Steps of a round.
+    fn round(&self) -> usize {
+        match self {
+            Right::Values(_) => QUAD,
+            Right::Panels(_, panels, _) => panels.round,
+        }
+    }
+}
+
+impl Tiling<'_> {
+    /// Rows of a tile, and quads of columns of an invocation.
+    fn extent(&self, scope: &Scope) -> (usize, usize) {
+        let sizes = [&Dim::product(&self.outer), &self.rows, &self.columns]
+            .map(|size| example(scope.graph, size));
+        match &self.right {
+            Right::Values(_) => extent(TALLEST, sizes),
+            Right::Panels(_, panels, _) => {
+                let (height, _) = extent(PANEL_ROWS, sizes);
+                (height, panels.width / SPAN)
+            }
+        }
     }
 }
 
 /// Rows of a tile, and quads of columns of an invocation: as many as the driver's vectors can hold, but such that every
 /// thread has some tiles.
-fn extent(scope: &Scope, product: &Product) -> (usize, usize) {
-    let [outer, rows, columns] = [
-        &Dim::product(&product.outer),
-        &product.rows,
-        &product.columns,
-    ]
-    .map(|size| expected(scope, size));
+fn extent(tallest: usize, [outer, rows, columns]: [usize; 3]) -> (usize, usize) {
     let count = |height: usize, quads: usize| {
         outer * rows.div_ceil(height) * columns.div_ceil(quads * SPAN)
     };
-    let mut height = rows.clamp(1, TALLEST);
+    let mut height = rows.clamp(1, tallest);
     let quads = if columns > SPAN && count(height, 2) >= ENOUGH {
         2
     } else {
@@ -282,8 +539,28 @@ fn extent(scope: &Scope, product: &Product) -> (usize, usize) {
     (height, quads)
 }
 
+/// What all rows read, so that it is read once, in front of them.
+fn shared_loads(pool: &Pool, rows: &[Vec<Statement>]) -> Vec<Expr> {
+    let [first, second, ..] = rows else {
+        return Vec::new();
+    };
+    let (first, second) = (loads(pool, first), loads(pool, second));
+    first.intersection(&second).copied().collect()
+}
+
+fn loads(pool: &Pool, statements: &[Statement]) -> BTreeSet<Expr> {
+    let (mut open, mut seen) = (roots(statements), BTreeSet::new());
+    while let Some(expr) = open.pop() {
+        if seen.insert(expr) {
+            open.extend(pool.operands(expr));
+        }
+    }
+    seen.retain(|expr| matches!(pool.node(*expr), Node::Load { .. } | Node::Texel { .. }));
+    seen
+}
+
 /// Four steps of a sum, and where each lies within it; absent if it is known to.
-fn steps(scope: &mut Scope, from: &Index, depth: &Dim) -> Vec<(Index, Option<Expr>)> {
+fn steps(scope: &mut Scope, from: &Index, depth: &Dim) -> Vec<Step> {
     (0..QUAD)
         .map(|k| {
             let step = from.add_size(&Dim::from(k));

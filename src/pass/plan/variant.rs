@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::element::{Scope, operand};
 use super::product::Product;
-use super::{direct, tile, vector, workgroup};
+use super::quad::is_whole;
+use super::{direct, image, layout, tile, vector, workgroup};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -21,6 +22,8 @@ struct Problem<'a> {
     key: String,
     /// The convolution that it is.
     conv: Option<&'a Conv>,
+    /// How it is computed on quads of channels, if it is a convolution that is.
+    on_quads: Option<Variant>,
     dtype: DType,
     /// Products of the same sizes.
     outer: usize,
@@ -102,9 +105,13 @@ impl Problem<'_> {
     /// The table: what is best for which device, sizes and dtype, and why.
     fn table(&self) -> Vec<(Variant, String)> {
         let mut found = Vec::new();
-        if self.admits(Variant::Lanes) {
+        if self.conv.is_none() && self.admits(Variant::Lanes) {
             let reason = "the adapter is a software rasteriser with subgroups of 8";
             found.push((Variant::Lanes, String::from(reason)));
+        }
+        if let Some(variant) = self.on_quads {
+            let reason = "the adapter is a software rasteriser with subgroups of 8 and textures";
+            found.push((variant, String::from(reason)));
         }
         if self.capabilities.software {
             return found;
@@ -142,9 +149,11 @@ impl Problem<'_> {
             Variant::Portable => true,
             // These are other nodes by the time that kernels are chosen.
             Variant::Split { .. } => false,
-            Variant::Lanes => {
-                self.conv.is_none() && tile::suits(self.capabilities, self.dtype, product)
+            Variant::Lanes | Variant::Depthwise if self.conv.is_some() => {
+                self.on_quads == Some(variant)
             }
+            Variant::Lanes => tile::suits(self.capabilities, self.dtype, product),
+            Variant::Depthwise => false,
             Variant::Direct => self.sees_one_channel() && is_single(self.dtype),
             Variant::Vector => self.conv.is_none() && is_single(self.dtype) && self.few.is_some(),
             Variant::Tile { side } => {
@@ -176,6 +185,37 @@ impl Problem<'_> {
         let side = u32::try_from(side).unwrap_or_default();
         Some((Variant::Tile { side }, reason))
     }
+}
+
+/// How a convolution is computed on quads of channels, if it is: its filter is a weight, which a texture can hold, and the
+/// channels of each group are whole quads.
+pub fn convolves(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    node: &Node,
+    conv: &Conv,
+) -> Option<Variant> {
+    let [x, filter] = node.operands()[..] else {
+        return None;
+    };
+    let (ty, filter) = (graph.ty(x), graph.ty(filter));
+    let [outputs, channels, ..] = filter.shape.as_slice() else {
+        return None;
+    };
+    let is_image = ty.dtype == DType::F32 && (3..=4).contains(&ty.rank());
+    if !tile::has_lanes(capabilities) || !is_image {
+        return None;
+    }
+    let panels = image::panels(graph, node, conv)?;
+    if !layout::holds(capabilities, &panels) {
+        return None;
+    }
+    if image::is_depthwise(graph, node, conv) {
+        return Some(Variant::Depthwise);
+    }
+    let outputs = outputs.floor_div(&Dim::from(conv.groups));
+    let are_whole = conv.groups == 1 || [&outputs, channels].into_iter().all(is_whole);
+    are_whole.then_some(Variant::Lanes)
 }
 
 impl Problem<'_> {
@@ -237,6 +277,7 @@ impl<'a> Problem<'a> {
             capabilities,
             key: key(graph, node, [a, b]),
             conv,
+            on_quads: conv.and_then(|conv| convolves(graph, capabilities, node, conv)),
             dtype: graph.ty(a).dtype,
             outer,
             rows,
@@ -251,12 +292,7 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// A size as it is in the example that the graph was made for.
-pub fn expected(scope: &Scope, size: &Dim) -> usize {
-    example(scope.graph, size)
-}
-
-fn example(graph: &Graph, size: &Dim) -> usize {
+pub fn example(graph: &Graph, size: &Dim) -> usize {
     let size = size.eval(&graph.hints).unwrap_or_default();
     usize::try_from(size).unwrap_or_default()
 }

@@ -1,0 +1,113 @@
+//! The memory of slots: buffers, and textures for some weights.
+
+use wgpu::{
+    Buffer, Extent3d, Origin3d, TexelCopyBufferLayout, TexelCopyTextureInfo, Texture,
+    TextureAspect, TextureDescriptor, TextureDimension, TextureFormat, TextureUsages, TextureView,
+    TextureViewDescriptor, TextureViewDimension,
+};
+
+use crate::error::{Error, Result};
+use crate::kernel::layout::{Layout, TEXEL_BYTES};
+
+use super::sizing::texture_bytes;
+use super::statistics::{Counters, add};
+
+/// The format of all textures: four numbers in single precision.
+pub(super) const FORMAT: TextureFormat = TextureFormat::Rgba32Float;
+
+/// What a slot lies in.
+#[derive(Clone, Debug)]
+pub(super) enum Memory {
+    Buffer(Buffer),
+    Texture(Texture),
+}
+
+impl Memory {
+    /// The buffer of a slot that is known to lie in one.
+    pub(super) fn buffer(&self) -> Result<&Buffer> {
+        match self {
+            Memory::Buffer(buffer) => Ok(buffer),
+            Memory::Texture(_) => Err(Error::internal("a slot lies in a texture")),
+        }
+    }
+}
+
+/// Creates a texture of a width, a height and a number of layers, and counts it.
+pub(super) fn texture(
+    counters: &Counters,
+    device: &wgpu::Device,
+    label: &str,
+    extent: [u32; 3],
+) -> Texture {
+    add(&counters.buffers, 1);
+    add(&counters.buffer_bytes, texture_bytes(&extent));
+    device.create_texture(&TextureDescriptor {
+        label: Some(label),
+        size: size(extent),
+        mip_level_count: 1,
+        sample_count: 1,
+        dimension: TextureDimension::D2,
+        format: FORMAT,
+        usage: TextureUsages::STORAGE_BINDING | TextureUsages::COPY_DST,
+        view_formats: &[],
+    })
+}
+
+/// All layers of a texture.
+pub(super) fn view(texture: &Texture) -> TextureView {
+    texture.create_view(&TextureViewDescriptor {
+        dimension: Some(TextureViewDimension::D2Array),
+        ..Default::default()
+    })
+}
+
+/// Width, height and layers as wgpu takes them.
+fn size([width, height, layers]: [u32; 3]) -> Extent3d {
+    Extent3d {
+        width,
+        height,
+        depth_or_array_layers: layers,
+    }
+}
+
+/// Writes a layer of a texture of this width and height.
+pub(super) fn write_layer(
+    queue: &wgpu::Queue,
+    texture: &Texture,
+    layer: u32,
+    [width, height]: [u32; 2],
+    bytes: &[u8],
+) {
+    let layout = TexelCopyBufferLayout {
+        offset: 0,
+        bytes_per_row: Some(width * TEXEL_BYTES as u32),
+        rows_per_image: Some(height),
+    };
+    let target = TexelCopyTextureInfo {
+        texture,
+        mip_level: 0,
+        origin: Origin3d {
+            x: 0,
+            y: 0,
+            z: layer,
+        },
+        aspect: TextureAspect::All,
+    };
+    queue.write_texture(target, bytes, layout, size([width, height, 1]));
+}
+
+/// The bytes of a value in row-major order from those of its buffer.
+pub(super) fn unpack(layout: &Layout, shape: &[usize], bytes: &[u8]) -> Vec<u8> {
+    let numel: usize = shape.iter().product();
+    let mut elements = vec![0; numel * size_of::<f32>()];
+    for (place, number) in bytes.chunks_exact(size_of::<f32>()).enumerate() {
+        let start = layout
+            .element(shape, place)
+            .map(|place| place * size_of::<f32>());
+        let target = start.and_then(|start| elements.get_mut(start..start + size_of::<f32>()));
+        if let Some(target) = target {
+            target.copy_from_slice(number);
+        }
+    }
+    elements
+}

@@ -1,0 +1,218 @@
+//! How the elements of a slot lie in device memory.
+//!
+//! A software rasteriser reads memory four numbers at a time, and a texture cheaper than a buffer, since a texture takes no
+//! test per lane; it writes textures dearly. So weights that kernels read many times lie in textures of `rgba32float`, and
+//! images in buffers, four channels together.
+
+use crate::dim::Dim;
+use crate::shape::Shape;
+
+/// Numbers of a texel, or of a vector.
+pub const TEXEL: usize = 4;
+
+/// Bytes of a texel.
+pub const TEXEL_BYTES: u64 = 16;
+
+/// How the elements of a slot lie in device memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Layout {
+    /// In row-major order in a buffer.
+    #[default]
+    Linear,
+    /// In a buffer of vectors: each is four neighbours along an axis, with any numbers beyond its end, and they lie in
+    /// row-major order.
+    Quads {
+        /// The axis.
+        axis: usize,
+    },
+    /// A weight in a texture, put together for the products that read it.
+    Panels(Panels),
+}
+
+/// A weight as the right factor of products of matrices: panels of neighbouring columns, each with the steps of the sum
+/// one after the other, so that what a round of a sum reads lies in one row of texels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Panels {
+    /// The matrices.
+    pub outer: Run,
+    /// Steps of a sum, outermost first; the last run is filled up with zeros to whole rounds.
+    pub depth: Vec<Run>,
+    /// Columns, filled up with zeros to whole panels.
+    pub columns: Run,
+    /// Steps of a round.
+    pub round: usize,
+    /// Columns of a panel.
+    pub width: usize,
+}
+
+/// Elements at equal distances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Run {
+    /// How many.
+    pub count: usize,
+    /// The distance.
+    pub stride: usize,
+}
+
+/// The largest textures of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TextureLimits {
+    /// Texels along x and y.
+    pub size: u32,
+    /// Layers.
+    pub layers: u32,
+    /// Textures that one kernel may bind; 0 if textures are of no use.
+    pub bindings: u32,
+}
+
+impl TextureLimits {
+    /// True if a texture of this extent can be made.
+    pub fn hold(&self, [width, height, layers]: [usize; 3]) -> bool {
+        let [size, most] = [self.size, self.layers].map(|limit| limit as usize);
+        width <= size && height <= size && layers <= most
+    }
+}
+
+impl Layout {
+    /// Elements that memory has room for.
+    pub fn room(&self, shape: &[usize]) -> Option<usize> {
+        let product = |sizes: &[usize]| {
+            sizes
+                .iter()
+                .try_fold(1, |product: usize, size| product.checked_mul(*size))
+        };
+        match self {
+            Layout::Linear => product(shape),
+            Layout::Quads { axis } => product(&quads(shape, *axis))?.checked_mul(TEXEL),
+            Layout::Panels(panels) => product(&panels.extent())?.checked_mul(TEXEL),
+        }
+    }
+
+    /// What lies at a place in a buffer: an element by its place in row-major order; none beyond the end of an axis.
+    pub fn element(&self, shape: &[usize], place: usize) -> Option<usize> {
+        let Layout::Quads { axis } = self else {
+            return Some(place);
+        };
+        let (mut rest, part) = (place / TEXEL, place % TEXEL);
+        let sizes = quads(shape, *axis);
+        let mut at = vec![0; shape.len()];
+        for (other, size) in sizes.iter().enumerate().rev() {
+            at[other] = rest % size;
+            rest /= size;
+        }
+        at[*axis] = at[*axis] * TEXEL + part;
+        let inside = at.iter().zip(shape).all(|(at, size)| at < size);
+        let place = at.iter().zip(shape);
+        inside.then(|| place.fold(0, |place, (at, size)| place * size + at))
+    }
+}
+
+fn quads(shape: &[usize], axis: usize) -> Vec<usize> {
+    let mut quads = shape.to_vec();
+    if let Some(size) = quads.get_mut(axis) {
+        *size = size.div_ceil(TEXEL);
+    }
+    quads
+}
+
+/// A shape with an axis in quads.
+pub fn quads_of(shape: &[Dim], axis: usize) -> Shape {
+    let mut quads = shape.to_vec();
+    if let Some(size) = quads.get_mut(axis) {
+        *size = (&*size + 3).floor_div(&Dim::from(TEXEL));
+    }
+    quads
+}
+
+impl Panels {
+    /// Panels of a matrix.
+    pub fn panels(&self) -> usize {
+        self.columns.count.div_ceil(self.width)
+    }
+
+    /// Rounds of the last run of steps.
+    pub fn rounds(&self) -> usize {
+        let last = self.depth.last().map_or(1, |run| run.count);
+        last.div_ceil(self.round)
+    }
+
+    /// Width, height and layers of the texture.
+    pub fn extent(&self) -> [usize; 3] {
+        let outermost = self.depth.iter().rev().skip(1);
+        let rounds = outermost.fold(self.rounds(), |rounds, run| rounds * run.count);
+        let width = self.round * self.width / TEXEL;
+        [width, rounds, self.outer.count * self.panels()]
+    }
+
+    /// The element of a weight at a number of a texel's, by its place in row-major order; none beyond the edges.
+    pub fn element(&self, [x, y, layer]: [usize; 3], part: usize) -> Option<usize> {
+        let quads = self.width / TEXEL;
+        let (outer, panel) = (layer / self.panels(), layer % self.panels());
+        let column = panel * self.width + x % quads * TEXEL + part;
+        let (mut rest, step) = (
+            y / self.rounds(),
+            y % self.rounds() * self.round + x / quads,
+        );
+        let (last, runs) = self.depth.split_last()?;
+        let mut place =
+            outer * self.outer.stride + column * self.columns.stride + step * last.stride;
+        for run in runs.iter().rev() {
+            place += rest % run.count * run.stride;
+            rest /= run.count;
+        }
+        (column < self.columns.count && step < last.count).then_some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_lies_in_quads_once() {
+        for (shape, axis) in [
+            (vec![2, 5, 3, 7], 1),
+            (vec![2, 5, 3, 7], 3),
+            (vec![3, 6, 5], 1),
+            (vec![9], 0),
+        ] {
+            let layout = Layout::Quads { axis };
+            let places = 0..layout.room(&shape).unwrap();
+            let mut elements: Vec<usize> = places
+                .filter_map(|place| layout.element(&shape, place))
+                .collect();
+            elements.sort_unstable();
+            let numel = shape.iter().product();
+            assert_eq!(
+                elements,
+                (0..numel).collect::<Vec<usize>>(),
+                "{shape:?} by {axis}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_element_lies_in_panels_once() {
+        // A filter of 10 outputs in 2 groups, 6 inputs of a group, 3 taps.
+        let run = |count, stride| Run { count, stride };
+        let panels = Panels {
+            outer: run(2, 90),
+            depth: vec![run(3, 1), run(6, 3)],
+            columns: run(5, 18),
+            round: 4,
+            width: 32,
+        };
+        let [width, height, layers] = panels.extent();
+        let mut elements = Vec::new();
+        for texel in 0..width * height * layers {
+            let at = [
+                texel % width,
+                texel / width % height,
+                texel / width / height,
+            ];
+            elements.extend((0..TEXEL).filter_map(|part| panels.element(at, part)));
+        }
+        elements.sort_unstable();
+        assert_eq!(elements, (0..180).collect::<Vec<usize>>());
+    }
+}

@@ -1,0 +1,190 @@
+//! Convolutions on quads of channels, where subgroups are eight invocations: products of matrices whose rows are positions and whose
+//! columns are output channels, and those that see each channel by itself.
+
+use super::conv::Sizes;
+use super::element::Scope;
+use super::fuse::Group;
+use super::kernel::{self, Lowered, below, epilogue, repeat_all};
+use super::layout::CHANNELS;
+use super::position::Position;
+use super::quad::{self, QUAD, is_whole};
+use super::quads;
+use super::tile::{self, Right, Tiling};
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::{Definition, Graph, Node};
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::{self, Index};
+use crate::kernel::layout::{Panels, Run};
+use crate::op::Conv;
+
+const TEMPLATE: &str = include_str!("../../../shaders/depthwise.wgsl");
+
+/// A convolution with its epilogue, channels of its groups in whole quads.
+pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
+    let sizes = Sizes::new(scope.graph, node, conv)?;
+    let panels = panels(scope.graph, node, conv)
+        .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))?;
+    let tiling = Tiling {
+        outer: vec![sizes.batch.clone(), sizes.groups.clone()],
+        rows: sizes.positions.clone(),
+        spread: sizes.space.clone(),
+        columns: sizes.outputs.clone(),
+        taps: sizes.taps.clone(),
+        depth: sizes.channels.clone(),
+        left: &|scope, [outer, position], (taps, steps)| {
+            let first = steps
+                .first()
+                .map_or_else(Index::zero, |(step, _)| step.clone());
+            let channel = outer[1].scale(&sizes.channels).add(&first);
+            let place = [outer[0].clone(), channel.div(&Dim::from(QUAD))];
+            Ok(input(scope, &sizes, conv, place, (position, taps)))
+        },
+        right: Right::Panels(sizes.filter, panels, &|outer| outer[1].clone()),
+        write: &|scope, [outer, position], first, vector| {
+            let channel = outer[1].scale(&sizes.outputs).add(first);
+            let quad = [&[outer[0].clone(), channel.div(&Dim::from(QUAD))], position];
+            write(scope, group, &sizes, &quad.concat(), vector)
+        },
+        in_quads: true,
+    };
+    tile::lay(scope, &tiling)
+}
+
+/// Four channels that a position sees through a tap, by image and quad of channels: zeros outside of the input.
+fn input(
+    scope: &mut Scope,
+    sizes: &Sizes,
+    conv: &Conv,
+    place: [Index; 2],
+    (position, taps): (&[Index], &[Index]),
+) -> Expr {
+    let (quad, inside) = sizes.source(scope, conv, place, taps, position);
+    let quad = quad.coordinates(&[]);
+    let vector = scope.quad_of(sizes.x, CHANNELS, &quad, inside);
+    match inside {
+        Some(inside) => {
+            let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+            scope.pool.select(inside, vector, zero)
+        }
+        None => vector,
+    }
+}
+
+/// Writes four channels at a position with the epilogue.
+fn write(
+    scope: &mut Scope,
+    group: &Group,
+    sizes: &Sizes,
+    quad: &[Index],
+    vector: Expr,
+) -> Result<Vec<Statement>> {
+    let neighbours = quad::neighbours(quad, CHANNELS);
+    let parts = quad::each(scope, neighbours, |scope, part, at| {
+        let number = quad::part(&mut scope.pool, vector, part, Type::F32);
+        epilogue(scope, group, sizes.result, number, &Position::of(at))
+    })?;
+    if let Some(store) = quad::write(scope, group.root, &parts)? {
+        return Ok(vec![store]);
+    }
+    let channels = &sizes.groups * &sizes.outputs;
+    let mut statements = Vec::new();
+    for ((number, at), place) in parts.iter().zip(quad::neighbours(quad, CHANNELS)) {
+        let store = kernel::write(scope, group.root, *number, at)?;
+        statements.extend(below(scope, &place[CHANNELS], &channels, vec![store]));
+    }
+    Ok(statements)
+}
+
+/// The panels of a filter; none if it is no weight, or has no channels of its own.
+pub fn panels(graph: &Graph, node: &Node, conv: &Conv) -> Option<Panels> {
+    let sizes = Sizes::new(graph, node, conv).ok()?;
+    let is_weight = matches!(graph.value(sizes.filter).definition, Definition::Weight(_));
+    let known = |size: &Dim| size.as_const().and_then(|size| usize::try_from(size).ok());
+    let taps: Option<Vec<usize>> = sizes.taps.iter().map(known).collect();
+    let (taps, [Some(groups), Some(channels), Some(outputs)]) = (
+        taps?,
+        [&sizes.groups, &sizes.channels, &sizes.outputs].map(known),
+    ) else {
+        return None;
+    };
+    let run = |count, stride| Run { count, stride };
+    let patch: usize = taps.iter().product();
+    let mut depth = vec![run(channels, patch)];
+    let mut stride = 1;
+    for tap in taps.iter().rev() {
+        depth.insert(0, run(*tap, stride));
+        stride *= tap;
+    }
+    if is_depthwise(graph, node, conv) {
+        return is_weight.then(|| channelwise(depth, run(groups, patch)));
+    }
+    let whole = channels * patch;
+    let matrices = &sizes.batch * &sizes.groups;
+    let expected = [&matrices, &sizes.positions].map(|size| {
+        size.eval(&graph.hints)
+            .map_or(1, |size| usize::try_from(size).unwrap_or(1))
+    });
+    let outer = run(groups, outputs * whole);
+    is_weight.then(|| tile::panels(outer, depth, run(outputs, whole), expected))
+}
+
+/// The panels of a filter that sees each channel by itself: a row of texels for each tap.
+fn channelwise(depth: Vec<Run>, columns: Run) -> Panels {
+    Panels {
+        outer: Run {
+            count: 1,
+            stride: 0,
+        },
+        depth,
+        columns,
+        round: 1,
+        width: columns.count,
+    }
+}
+
+/// True if each channel is seen by itself, in whole quads.
+pub fn is_depthwise(graph: &Graph, node: &Node, conv: &Conv) -> bool {
+    Sizes::new(graph, node, conv)
+        .is_ok_and(|sizes| sizes.channels.is(1) && sizes.outputs.is(1) && is_whole(&sizes.groups))
+}
+
+/// A convolution of each channel by itself: an invocation computes four channels at a position.
+pub fn lower_depthwise<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    node: &Node,
+    conv: &Conv,
+) -> Result<Lowered<'a>> {
+    let sizes = Sizes::new(scope.graph, node, conv)?;
+    let shape = &scope.graph.ty(sizes.result).shape;
+    let (quad, surplus, count) = quads::each(&mut scope, shape, CHANNELS);
+    let [item, channels, position @ ..] = quad.as_slice() else {
+        return Err(Error::internal("an image has too few axes"));
+    };
+    let panels = panels(scope.graph, node, conv)
+        .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))?;
+    let filter = scope.in_panels(sizes.filter, &panels);
+    let sum = scope.pool.variable("sum", Type::F32x4);
+    let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+    let mut statements = vec![surplus, Statement::Declare(sum, zero)];
+    statements.extend(repeat_all(
+        &mut scope,
+        "tap",
+        &sizes.taps,
+        |scope, taps| {
+            let tap = index::linear(&taps, &sizes.taps);
+            let at = [channels, &tap, &Index::zero()].map(|index| index.emit(&mut scope.pool));
+            let weight = scope.pool.texel(filter, at);
+            let place = [item.clone(), channels.clone()];
+            let seen = input(scope, &sizes, conv, place, (position, &taps));
+            let product = scope.pool.call("x * y", Type::F32x4, &[weight, seen]);
+            let total = scope.pool.call("x + y", Type::F32x4, &[sum, product]);
+            Ok(vec![Statement::Assign(sum, total)])
+        },
+    )?);
+    statements.push(Statement::Freeze(sum));
+    statements.extend(write(&mut scope, group, &sizes, &quad, sum)?);
+    Ok(Lowered::new(scope, TEMPLATE, statements, &count))
+}

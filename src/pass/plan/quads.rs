@@ -1,0 +1,100 @@
+//! Values whose neighbours along an axis lie together in vectors of four.
+
+use super::element::{Scope, role};
+use super::kernel::invocation;
+use super::position::Position;
+use super::quad::{self, QUAD, is_whole};
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::ValueId;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::{self, Index};
+use crate::kernel::layout::{Layout, quads_of};
+
+/// The quads of a shape along an axis, one to an invocation: the coordinates of this one, a test that ends the surplus
+/// invocations, and how many there are.
+pub fn each(scope: &mut Scope, shape: &[Dim], axis: usize) -> (Vec<Index>, Statement, Dim) {
+    let shape = quads_of(shape, axis);
+    let count = Dim::product(&shape);
+    let (index, surplus) = invocation(scope, &count);
+    (index::coordinates(&index, &shape), surplus, count)
+}
+
+impl Scope<'_> {
+    /// The vector of a value at coordinates that count quads along an axis. Where `guard` is false the result is never
+    /// used.
+    pub fn quad_of(
+        &mut self,
+        value: ValueId,
+        axis: usize,
+        quad: &[Index],
+        guard: Option<Expr>,
+    ) -> Expr {
+        let buffer = self.in_vectors(value, &Layout::Quads { axis });
+        let shape = quads_of(&self.graph.ty(value).shape, axis);
+        let mut index = index::linear(quad, &shape).emit(&mut self.pool);
+        if let Some(guard) = guard {
+            let zero = self.pool.number(0);
+            index = self.pool.select(guard, index, zero);
+        }
+        let vector = self.pool.load(buffer, Type::F32x4, index);
+        let name = format!("{}_quad", role(&self.graph.value(value).name));
+        self.pool.set_label(vector, &name);
+        vector
+    }
+
+    /// An element of a value that lies in quads along an axis.
+    pub fn element_of_quad(
+        &mut self,
+        value: ValueId,
+        axis: usize,
+        at: &[Index],
+        guard: Option<Expr>,
+    ) -> Expr {
+        let whole = Dim::from(QUAD);
+        let mut quad = at.to_vec();
+        quad[axis] = at[axis].div(&whole);
+        let vector = self.quad_of(value, axis, &quad, guard);
+        let part = at[axis].rem(&whole);
+        let known = part.as_const().and_then(|part| usize::try_from(part).ok());
+        match known {
+            Some(part) => quad::part(&mut self.pool, vector, part, Type::F32),
+            None => {
+                let part = part.emit(&mut self.pool);
+                self.pool.call("x[y]", Type::F32, &[vector, part])
+            }
+        }
+    }
+
+    /// Writes four neighbours along an axis; those beyond its end are zeros.
+    pub fn store_quad(
+        &mut self,
+        value: ValueId,
+        axis: usize,
+        parts: &[(Expr, Position)],
+    ) -> Result<Statement> {
+        let shape = &self.graph.ty(value).shape;
+        let missing = || Error::internal("quads of an axis that a value does not have");
+        let size = shape.get(axis).ok_or_else(missing)?;
+        let mut numbers = Vec::new();
+        for (part, (number, at)) in parts.iter().enumerate() {
+            numbers.push(if part == 0 || is_whole(size) {
+                *number
+            } else {
+                let inside = self.is_below(&at.coordinates(shape)[axis], size);
+                let zero = self.pool.literal(Type::F32, 0.0);
+                self.pool.select(inside, *number, zero)
+            });
+        }
+        let vector = quad::joined(&mut self.pool, &numbers, Type::F32x4);
+        let first = parts.first().ok_or_else(missing)?;
+        let mut quad = first.1.coordinates(shape);
+        quad[axis] = quad[axis].div(&Dim::from(QUAD));
+        Ok(Statement::Store {
+            buffer: self.in_vectors(value, &Layout::Quads { axis }),
+            index: index::linear(&quad, &quads_of(shape, axis)).emit(&mut self.pool),
+            value: vector,
+        })
+    }
+}

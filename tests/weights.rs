@@ -1,0 +1,226 @@
+//! Graphs whose factors are weights, which a device may hold in another order: the device against the host oracle at
+//! several sizes from one plan, values between kernels included.
+//!
+//! Without an adapter the tests say so and pass; with `REQUIRE_GPU=1` they fail.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+
+use onionskin::dim::Bindings;
+use onionskin::gpu::{Device, Input, Keep, Program, ProgramOptions, Reach, Weights};
+use onionskin::interp;
+use onionskin::ir::{Builder, Graph, Value};
+use onionskin::kernel::layout::Layout;
+use onionskin::op::ConvAxis;
+use onionskin::pass;
+use onionskin::tensor::Tensor;
+
+mod samples;
+
+/// Numbers that follow no pattern a kernel could hit by chance.
+fn tensor(shape: &[usize], seed: usize) -> Tensor {
+    let numel: usize = shape.iter().product();
+    let number = |place: usize| ((place * 7919 + seed * 104_729) % 257) as f32 / 128.0 - 1.0;
+    Tensor::from_vec(shape, (0..numel).map(number).collect()).unwrap()
+}
+
+fn axis(stride: i64, padding: i64, dilation: i64) -> ConvAxis {
+    ConvAxis {
+        stride,
+        low: padding,
+        high: padding,
+        dilation,
+        base_dilation: 1,
+    }
+}
+
+/// A convolution by a weight of this type, with a bias for each channel.
+fn conv<'g>(
+    b: &'g Builder,
+    x: Value<'g>,
+    (name, filter): (&str, &str),
+    axes: &[ConvAxis],
+    groups: i64,
+) -> Value<'g> {
+    let ty: onionskin::shape::TensorType = filter.parse().unwrap();
+    let mut shape = vec![1.into(); axes.len() + 1];
+    shape[0] = ty.shape[0].clone();
+    let bias = format!("f32[{}]", ty.shape[0]).parse().unwrap();
+    let bias = b.weight(&format!("{name}_bias"), bias).reshape(shape);
+    x.conv(b.weight(name, ty), axes.to_vec(), groups) + bias
+}
+
+/// The largest of each window of 3 by 3, two apart.
+fn pool(x: Value) -> Value {
+    x.unfold(2, 3, 2, 1).unfold(3, 3, 2, 1).amax(&[4, 5], false)
+}
+
+fn graphs() -> Vec<(&'static str, Graph)> {
+    let images = |types: &[&str], body: for<'g> fn(&'g Builder, Value<'g>) -> Vec<Value<'g>>| {
+        samples::graph(types, move |b, x| body(b, x[0]))
+    };
+    vec![
+        (
+            "linear",
+            images(&["f32[B, S, 24]"], |b, x| {
+                let weight = b.weight("w", "f32[40, 24]".parse().unwrap());
+                let bias = b.weight("b", "f32[40]".parse().unwrap());
+                vec![(x.matmul(weight.transpose(0, 1)) + bias).relu()]
+            }),
+        ),
+        (
+            "ragged linear",
+            images(&["f32[S, 21]"], |b, x| {
+                vec![x.dot(b.weight("w", "f32[21, 37]".parse().unwrap()))]
+            }),
+        ),
+        (
+            "convolutions and a pool",
+            images(&["f32[B, 3, S, 19]"], |b, x| {
+                let axes = [axis(2, 2, 1), axis(2, 2, 1)];
+                let y = conv(b, x, ("first", "f32[22, 3, 5, 5]"), &axes, 1).relu();
+                let axes = [axis(1, 1, 1), axis(1, 1, 1)];
+                let z = conv(b, pool(y), ("second", "f32[40, 22, 3, 3]"), &axes, 1);
+                vec![z.relu().sum(&[2, 3], false)]
+            }),
+        ),
+        (
+            "a residual, dilation and a concatenation",
+            images(&["f32[B, 8, S, S]"], |b, x| {
+                let wide = [axis(1, 2, 2), axis(1, 2, 2)];
+                let y = conv(b, x, ("a", "f32[8, 8, 3, 3]"), &wide, 1).relu();
+                let same = [axis(1, 1, 1), axis(1, 1, 1)];
+                let z = (conv(b, y, ("b", "f32[8, 8, 3, 3]"), &same, 1) + y).relu();
+                let both = b.concat(&[y, z], 1);
+                let one = [axis(1, 0, 1), axis(1, 0, 1)];
+                vec![conv(b, both, ("c", "f32[5, 16, 1, 1]"), &one, 1)]
+            }),
+        ),
+        (
+            "groups and channels by themselves",
+            images(&["f32[B, 16, S, 9]"], |b, x| {
+                let same = [axis(1, 1, 1), axis(1, 1, 1)];
+                let y = conv(b, x, ("a", "f32[24, 8, 3, 3]"), &same, 2).relu();
+                let far = [axis(2, 1, 1), axis(2, 1, 1)];
+                let z = conv(b, y, ("b", "f32[24, 1, 3, 3]"), &far, 24).relu();
+                let one = [axis(1, 0, 1), axis(1, 0, 1)];
+                vec![conv(b, z, ("c", "f32[6, 24, 1, 1]"), &one, 1).sum(&[2, 3], false)]
+            }),
+        ),
+        (
+            "signals",
+            images(&["f32[B, 5, S]"], |b, x| {
+                let y = conv(b, x, ("a", "f32[18, 5, 3]"), &[axis(1, 1, 1)], 1).relu();
+                vec![conv(b, y, ("b", "f32[4, 18, 2]"), &[axis(2, 0, 1)], 1)]
+            }),
+        ),
+    ]
+}
+
+fn weights(graph: &Graph) -> Weights {
+    let named = graph.weights().enumerate();
+    named
+        .map(|(seed, (name, id))| {
+            let sizes = graph.ty(id).sizes(&Bindings::new()).unwrap();
+            (name.to_owned(), tensor(&sizes, seed + 3))
+        })
+        .collect()
+}
+
+/// The largest difference, measured by the largest number.
+fn difference(found: &Tensor, expected: &Tensor) -> f64 {
+    assert_eq!(found.shape(), expected.shape());
+    let expected = expected.to_f64();
+    let largest = expected
+        .iter()
+        .fold(1e-6, |largest: f64, x| largest.max(x.abs()));
+    let pairs = found.to_f64().into_iter().zip(&expected);
+    pairs.fold(0.0, |worst: f64, (x, y)| worst.max((x - y).abs())) / largest
+}
+
+fn check(device: &Device, keep: Keep) {
+    for (name, graph) in graphs() {
+        let weights = weights(&graph);
+        let plan = pass::plan(&graph, device.capabilities()).unwrap();
+        let options = ProgramOptions {
+            keep,
+            ..ProgramOptions::default()
+        };
+        let program = Program::new(device, plan, &weights, options).unwrap();
+        for (b, s) in [(2, 13), (1, 8), (3, 30)] {
+            let sizes = Bindings::from([("B".into(), b), ("S".into(), s)]);
+            let inputs: Vec<Tensor> = graph
+                .inputs
+                .iter()
+                .map(|input| tensor(&graph.ty(*input).sizes(&sizes).unwrap(), 1))
+                .collect();
+            let expected = interp::run(&graph, &weights, &inputs).unwrap();
+            let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
+            let run = program.launch(&hosted).unwrap();
+            for (found, expected) in run.read().unwrap().iter().zip(&expected) {
+                let worst = difference(found, expected);
+                assert!(worst < 2e-6, "{name} at {b}, {s} is wrong by {worst}");
+            }
+            if keep == Keep::Everything {
+                compare_slots(name, &graph, &weights, &inputs, &run);
+            }
+        }
+    }
+}
+
+/// Values between kernels are read back in row-major order, however they lie.
+fn compare_slots(
+    name: &str,
+    graph: &Graph,
+    weights: &Weights,
+    inputs: &[Tensor],
+    run: &onionskin::gpu::Run,
+) {
+    let mut all = graph.clone();
+    let made = graph.nodes.iter().flat_map(|node| node.results.iter());
+    all.outputs = made.copied().collect();
+    let expected = interp::run(&all, weights, inputs).unwrap();
+    for (id, expected) in all.outputs.iter().zip(&expected) {
+        let slot = &graph.value(*id).name;
+        if let Ok(found) = run.slot(slot) {
+            let worst = difference(&found, expected);
+            assert!(worst < 2e-6, "{slot} of {name} is wrong by {worst}");
+        }
+    }
+}
+
+#[test]
+fn weights_in_any_order_agree() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    check(&device, Keep::Outputs);
+    check(&device, Keep::Everything);
+}
+
+#[test]
+fn weights_agree_within_portable_limits() {
+    let Some(device) = samples::device(Reach::Portable) else {
+        return;
+    };
+    check(&device, Keep::Outputs);
+}
+
+/// Convolutions hand images over four channels together; nothing is copied but the input.
+#[test]
+fn images_stay_in_quads_on_a_rasteriser() {
+    for (name, graph) in graphs() {
+        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        let copies = plan
+            .slots
+            .iter()
+            .filter(|slot| slot.name.ends_with(" in quads"));
+        assert!(copies.count() <= 1, "{name} copies values between kernels");
+        let portable = pass::plan(&graph, &samples::capabilities()).unwrap();
+        let is_linear = |layout: &Layout| *layout == Layout::Linear;
+        assert!(portable.slots.iter().all(|slot| is_linear(&slot.layout)));
+    }
+}
