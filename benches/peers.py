@@ -1,0 +1,409 @@
+"""Onionskin beside its peers, on the same models in one run; prints one table.
+
+    cargo build --release
+    python benches/peers.py
+    python benches/peers.py --models resnet18 minilm --seconds 5 --onionskin target/release/onionskin --json figures.json
+
+Needs torch, numpy and a built `onionskin`. A peer that is not installed, or that a model fails on, is named under the table,
+never left out in silence: `pip install onnx onnxruntime ncnn pnnx` has all that package registries offer. The models are
+written here in plain PyTorch with random weights, in the sizes of torchvision's and Hugging Face's, batch 1; they are traced
+into a temporary folder. Every peer runs in a process of its own on `--threads` threads, and its outputs are held against
+PyTorch's: `wrong` is one that differs by more than a thousandth of the largest number.
+
+Cells are the median, and the fastest call in brackets, in milliseconds; then come our fastest over PyTorch's and over that of
+the best GPU peer. On a machine that others use too, believe the fastest.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+# --- models ---------------------------------------------------------------------------------------------------------
+
+
+class Network(nn.Module):
+    """Layers under a name: pnnx takes no parameters whose names begin with numbers."""
+
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Fire(nn.Module):
+    def __init__(self, inputs, squeeze, expand):
+        super().__init__()
+        self.squeeze = nn.Conv2d(inputs, squeeze, 1)
+        self.expand1x1 = nn.Conv2d(squeeze, expand, 1)
+        self.expand3x3 = nn.Conv2d(squeeze, expand, 3, padding=1)
+
+    def forward(self, x):
+        x = F.relu(self.squeeze(x))
+        return torch.cat([F.relu(self.expand1x1(x)), F.relu(self.expand3x3(x))], 1)
+
+
+def squeezenet1_1():
+    def pool():
+        return nn.MaxPool2d(3, 2, ceil_mode=True)
+
+    return Network(
+        nn.Conv2d(3, 64, 3, stride=2), nn.ReLU(), pool(), Fire(64, 16, 64), Fire(128, 16, 64), pool(), Fire(128, 32, 128),
+        Fire(256, 32, 128), pool(), Fire(256, 48, 192), Fire(384, 48, 192), Fire(384, 64, 256), Fire(512, 64, 256),
+        nn.Conv2d(512, 1000, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()), [image()]
+
+
+class Basic(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.shortcut = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        return F.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
+
+
+def resnet18():
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    inputs = 64
+    for outputs, stride in [(64, 1), (128, 2), (256, 2), (512, 2)]:
+        layers += [Basic(inputs, outputs, stride), Basic(outputs, outputs, 1)]
+        inputs = outputs
+    return Network(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000)), [image()]
+
+
+class Inverted(nn.Module):
+    def __init__(self, inputs, outputs, stride, widen):
+        super().__init__()
+        wide = inputs * widen
+        first = [nn.Conv2d(inputs, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()] if widen > 1 else []
+        self.conv = nn.Sequential(
+            *first, nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False), nn.BatchNorm2d(wide), nn.ReLU6(),
+            nn.Conv2d(wide, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+        self.residual = stride == 1 and inputs == outputs
+
+    def forward(self, x):
+        return x + self.conv(x) if self.residual else self.conv(x)
+
+
+def mobilenet_v2():
+    layers, inputs = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU6()], 32
+    for widen, outputs, count, stride in [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
+                                          (6, 160, 3, 2), (6, 320, 1, 1)]:
+        for index in range(count):
+            layers.append(Inverted(inputs, outputs, stride if index == 0 else 1, widen))
+            inputs = outputs
+    layers += [nn.Conv2d(320, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.ReLU6()]
+    return Network(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 1000)), [image()]
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, width, heads, wide):
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+        self.norm1, self.norm2 = nn.LayerNorm(width, 1e-12), nn.LayerNorm(width, 1e-12)
+        self.up, self.down = nn.Linear(width, wide), nn.Linear(wide, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+
+        def split(y):
+            return y.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+
+        y = F.scaled_dot_product_attention(split(self.query(x)), split(self.key(x)), split(self.value(x)))
+        x = self.norm1(x + self.out(y.transpose(1, 2).reshape(batch, length, width)))
+        return self.norm2(x + self.down(F.gelu(self.up(x))))
+
+
+class Encoder(nn.Module):
+    """MiniLM's shape: 6 layers, 384 features, 12 heads."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.positions = nn.Embedding(30522, 384), nn.Embedding(512, 384)
+        self.norm = nn.LayerNorm(384, 1e-12)
+        self.layers = nn.ModuleList(EncoderLayer(384, 12, 1536) for _ in range(6))
+
+    def forward(self, ids):
+        x = self.norm(self.words(ids) + self.positions.weight[:ids.shape[1]])
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def minilm():
+    return Encoder(), [torch.randint(30522, (1, 128))]
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x, past):
+        batch, length, width = x.shape
+        heads = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        query, key, value = heads[0], heads[1], heads[2]
+        if past is not None:
+            key, value = torch.cat([past[0], key], 2), torch.cat([past[1], value], 2)
+        y = F.scaled_dot_product_attention(query, key, value, is_causal=past is None)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh")), key, value
+
+
+class Decoder(nn.Module):
+    """GPT-2 small's shape: 12 layers, 768 features, 12 heads. A cache holds keys and values of all layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.positions = nn.Embedding(50257, 768), nn.Embedding(1024, 768)
+        self.layers = nn.ModuleList(DecoderLayer(768, 12) for _ in range(12))
+        self.norm = nn.LayerNorm(768)
+
+    def forward(self, ids, cache=None):
+        start = 0 if cache is None else cache.shape[4]
+        x = self.words(ids) + self.positions.weight[start:start + ids.shape[1]]
+        kept = []
+        for index, layer in enumerate(self.layers):
+            x, key, value = layer(x, None if cache is None else cache[index])
+            kept.append(torch.stack([key, value]))
+        logits = self.norm(x) @ self.words.weight.t()
+        return logits if cache is None else (logits, torch.stack(kept))
+
+
+def gpt2_prefill():
+    return Decoder(), [torch.randint(50257, (1, 128))]
+
+
+def gpt2_decode():
+    return Decoder(), [torch.randint(50257, (1, 1)), torch.randn(12, 2, 1, 12, 128, 64)]
+
+
+def image():
+    return torch.randn(1, 3, 224, 224)
+
+
+MODELS = {make.__name__: make for make in [squeezenet1_1, resnet18, mobilenet_v2, minilm, gpt2_prefill, gpt2_decode]}
+
+
+def made(name):
+    """A model and its arguments: the same in every process."""
+    torch.manual_seed(0)
+    model, arguments = MODELS[name]()
+    return model.eval(), arguments
+
+
+# --- peers: each takes a model and gives a function that runs it and its outputs as arrays --------------------------
+
+
+def arrays(outputs):
+    return [tensor.numpy() for tensor in (outputs if isinstance(outputs, (tuple, list)) else [outputs])]
+
+
+def pytorch(model, arguments, folder, threads):
+    return lambda: arrays(model(*arguments))
+
+
+def onnx_runtime(model, arguments, folder, threads):
+    import onnxruntime
+
+    path = str(folder / "model.onnx")
+    torch.onnx.export(model, tuple(arguments), path, dynamo=False, opset_version=17)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    given = {info.name: tensor.numpy() for info, tensor in zip(session.get_inputs(), arguments)}
+    return lambda: session.run(None, given)
+
+
+def ncnn_on(vulkan):
+    def make(model, arguments, folder, threads):
+        import ncnn
+        import pnnx
+
+        # pnnx writes beside the working directory, and tells a lot.
+        os.chdir(folder)
+        pnnx.export(model, "model.pt", tuple(arguments), optlevel=2)
+        net = ncnn.Net()
+        net.opt.num_threads = threads
+        net.opt.use_vulkan_compute = vulkan
+        net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
+        net.load_param("model.ncnn.param")
+        net.load_model("model.ncnn.bin")
+        # ncnn has no batch, and 32-bit indices.
+        given = [tensor.to(torch.int32 if tensor.dtype == torch.int64 else tensor.dtype)[0].numpy() for tensor in arguments]
+
+        def run():
+            extractor = net.create_extractor()
+            for name, array in zip(net.input_names(), given):
+                extractor.input(name, ncnn.Mat(array))
+            return [numpy.array(extractor.extract(name)[1]) for name in net.output_names()]
+
+        return run
+
+    return make
+
+
+PEERS = {"PyTorch": pytorch, "ONNX Runtime": onnx_runtime, "ncnn": ncnn_on(False), "ncnn Vulkan": ncnn_on(True)}
+GPU_PEERS = ["ncnn Vulkan"]
+
+
+def timed(run, seconds):
+    """Median and least milliseconds of calls, after some that do not count."""
+    for _ in range(3):
+        run()
+    times, begin = [], time.perf_counter()
+    while len(times) < 5 or time.perf_counter() - begin < seconds:
+        start = time.perf_counter()
+        run()
+        times.append((time.perf_counter() - start) * 1e3)
+    return {"median": statistics.median(times), "least": min(times)}
+
+
+def differs(found, expected):
+    """True if an output is not PyTorch's: one that lacks a batch of 1 is."""
+    if len(found) != len(expected):
+        return True
+    for ours, theirs in zip(found, expected):
+        if ours.size != theirs.size or not numpy.isfinite(ours).all():
+            return True
+        if numpy.abs(ours.reshape(-1) - theirs.reshape(-1)).max() > 1e-3 * max(numpy.abs(theirs).max(), 1e-30):
+            return True
+    return False
+
+
+def child(peer, name, folder, options):
+    """One peer on one model in this process; the last line that it prints is what was measured."""
+    torch.set_num_threads(options.threads)
+    model, arguments = made(name)
+    with torch.inference_mode():
+        expected = arrays(model(*arguments))
+        run = PEERS[peer](model, arguments, folder, options.threads)
+        wrong = differs([numpy.asarray(output) for output in run()], expected)
+        print(json.dumps({**timed(run, options.seconds), "wrong": wrong}))
+
+
+def measured(peer, name, options):
+    """What a peer needs for a model, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, "--child", peer, name, folder, "--threads", str(options.threads),
+                   "--seconds", str(options.seconds)]
+        done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode == 0:
+        return json.loads(done.stdout.splitlines()[-1])
+    lines = (done.stderr or done.stdout).strip().splitlines()
+    return {"failed": lines[-1] if lines else f"it ended with {done.returncode}"}
+
+
+# --- ourselves ------------------------------------------------------------------------------------------------------
+
+
+def trace(name, folder):
+    """Writes archive, arguments and PyTorch's outputs."""
+    model, arguments = made(name)
+    with torch.inference_mode():
+        torch.jit.trace(model, tuple(arguments), check_trace=False).save(str(folder / "model.pt"))
+        numpy.savez(folder / "in.npz", **{f"x{index}": tensor.numpy() for index, tensor in enumerate(arguments)})
+        return arrays(model(*arguments))
+
+
+def onionskin(name, options):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        expected = trace(name, folder)
+        given = [str(folder / "model.pt"), "-i", str(folder / "in.npz"), "--device", options.device]
+        run = subprocess.run([options.onionskin, "run", *given, "-o", str(folder / "out.npz")], capture_output=True, text=True)
+        if run.returncode != 0:
+            return {"failed": run.stderr.strip().splitlines()[-1]}
+        with numpy.load(folder / "out.npz") as found:
+            wrong = differs([found[key] for key in found.files], expected)
+        cold = [] if options.cold else ["--no-cold"]
+        bench = [options.onionskin, "bench", *given, "--json", "--seconds", str(options.seconds), *cold]
+        done = subprocess.run(bench, capture_output=True, text=True)
+        if done.returncode != 0:
+            return {"failed": done.stderr.strip().splitlines()[-1]}
+        figures = json.loads(done.stdout)
+        return {"median": figures["median_ms"], "least": figures["least_ms"], "wrong": wrong, "bench": figures}
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+
+def cell(result):
+    if "failed" in result:
+        return "–"
+    text = f"{result['median']:.1f} ({result['least']:.1f})"
+    return text + ", wrong" if result["wrong"] else text
+
+
+def ratio(ours, others):
+    least = [other["least"] for other in others if "least" in other and not other["wrong"]]
+    return f"{ours['least'] / min(least):.2f}" if least and "least" in ours else "–"
+
+
+def row(name, results, peers):
+    ours = results["Onionskin"]
+    bench = (ours.get("bench") or {}).get("on_device") or {}
+    counts = f"{bench.get('dispatches', '–')} / {ours.get('bench', {}).get('operators', '–')}"
+    cells = [name, *(cell(results[key]) for key in ["Onionskin", *peers]), ratio(ours, [results["PyTorch"]]),
+             ratio(ours, [results[peer] for peer in GPU_PEERS if peer in results]), counts]
+    return "| " + " | ".join(cells) + " |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Onionskin beside its peers on the same models.")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--onionskin", default="target/release/onionskin")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long each is watched")
+    parser.add_argument("--cold", action="store_true", help="measure our cold starts too; they are in the JSON file")
+    parser.add_argument("--json", type=pathlib.Path, help="also write all figures there")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        peer, name, folder = options.child
+        return child(peer, name, pathlib.Path(folder), options)
+    columns = ["model", "Onionskin", *options.peers, "of PyTorch", "of the best GPU peer", "dispatches / operators"]
+    print("| " + " | ".join(columns) + " |")
+    print("|" + "---|" * len(columns), flush=True)
+    everything, failures = {}, []
+    for name in options.models:
+        results = {"Onionskin": onionskin(name, options)}
+        results.update({peer: measured(peer, name, options) for peer in options.peers})
+        failures += [f"{peer} on {name}: {result['failed']}" for peer, result in results.items() if "failed" in result]
+        results.setdefault("PyTorch", {"failed": "left out"})
+        everything[name] = results
+        print(row(name, results, options.peers), flush=True)
+    print(f"\nMilliseconds, median (fastest), batch 1, f32, {options.threads} threads; torch {torch.__version__}.")
+    for failure in failures:
+        print(f"- {failure}")
+    if options.json:
+        options.json.write_text(json.dumps(everything, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
