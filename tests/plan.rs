@@ -12,7 +12,7 @@ use onionskin::pass;
 
 mod samples;
 
-use samples::{capabilities, rasteriser, with_subgroups};
+use samples::{capabilities, rasteriser, with_matrices, with_subgroups};
 
 #[test]
 fn kernels_are_valid_and_translate() {
@@ -32,7 +32,7 @@ fn only_double_precision_has_no_msl() {
         let kernel = &plan(dtype, &graph).kernels[0];
         let translations = translate(&kernel.wgsl, &capabilities()).unwrap();
         assert_eq!(translations.msl.is_some(), has_msl, "{dtype}");
-        assert!(translations.hlsl.contains("main") && !translations.spirv.is_empty());
+        assert!(translations.hlsl.unwrap().contains("main") && !translations.spirv.is_empty());
     }
     let wgsl = "@compute @workgroup_size(1) fn main() { let f64_sounding = 1.0; }";
     assert!(translate(wgsl, &capabilities()).unwrap().msl.is_some());
@@ -115,6 +115,7 @@ fn plans_read_well() {
         "linear by portable",
         "square product by workgroup tile 64x64",
         "conv by workgroup tile 32x32",
+        "square product on matrices by cooperative matrices 16x16",
         "row by rows by a matrix",
         "row on subgroups by rows by a matrix",
     ] {
@@ -124,6 +125,7 @@ fn plans_read_well() {
         };
         let (sample, device) = match name.split_once(" on ") {
             Some((sample, "subgroups")) => (sample, with_subgroups()),
+            Some((sample, "matrices")) => (sample, with_matrices()),
             Some((sample, _)) => (sample, rasteriser()),
             None => (name, capabilities()),
         };

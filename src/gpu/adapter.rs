@@ -4,11 +4,12 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
+use wgpu::wgt::CooperativeScalarType;
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Features, Instance, Limits};
 
 use crate::error::{Error, Result};
 use crate::kernel::layout::TextureLimits;
-use crate::kernel::plan::Capabilities;
+use crate::kernel::plan::{Capabilities, MatrixUnit};
 
 /// Which device to use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -132,6 +133,7 @@ pub(super) fn capabilities(
         float16: features.contains(Features::SHADER_F16),
         subgroups,
         subgroup_size: if is_fixed { info.subgroup_min_size } else { 0 },
+        matrices: Vec::new(),
         software: info.device_type == DeviceType::Cpu,
         textures: textures(features, limits),
     }
@@ -147,6 +149,26 @@ fn textures(features: Features, limits: &Limits) -> TextureLimits {
         layers: limits.max_texture_array_layers,
         bindings: limits.max_storage_textures_per_shader_stage,
     }
+}
+
+/// The matrices that subgroups of an adapter multiply as one, of those that kernels make use of: square ones, summed up in
+/// single precision.
+pub(super) fn matrices(adapter: &Adapter) -> Vec<MatrixUnit> {
+    let properties = adapter.cooperative_matrix_properties().into_iter();
+    let units = properties.filter_map(|found| {
+        let is_square = found.m_size == found.n_size && found.n_size == found.k_size;
+        let half = match (found.ab_type, found.cr_type) {
+            (CooperativeScalarType::F16, CooperativeScalarType::F32) => true,
+            (CooperativeScalarType::F32, CooperativeScalarType::F32) => false,
+            _ => return None,
+        };
+        let unit = MatrixUnit {
+            size: found.m_size,
+            half,
+        };
+        (is_square && !found.saturating_accumulation).then_some(unit)
+    });
+    units.collect()
 }
 
 impl AdapterKind {

@@ -10,12 +10,13 @@ use std::sync::{Arc, OnceLock};
 use wgpu::{AdapterInfo, Features, Limits, PollType, SubmissionIndex};
 
 use crate::error::{Error, Result};
-use crate::kernel::plan::Capabilities;
+use crate::kernel::plan::{Capabilities, MatrixUnit};
 
 use super::adapter::{self, AdapterKind, DeviceChoice};
 use super::pipeline::Pipelines;
 #[cfg(feature = "translate")]
 use super::translate::{Translated, Translator};
+use super::trusted;
 
 /// How much of what an adapter can do is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,9 @@ pub struct DeviceOptions {
     pub choice: DeviceChoice,
     /// How much of it.
     pub reach: Reach,
+    /// Use features that wgpu counts as experiments where the adapter has them: cooperative matrices. What is computed with
+    /// them has been tested on no device. By default if `ONIONSKIN_EXPERIMENTS` is 1.
+    pub experiments: bool,
     /// Folder for compiled pipelines, where the driver hands them out; by default that of `ONIONSKIN_CACHE`, else none.
     /// Its contents are handed to the driver: nobody else may be able to write there.
     pub cache: Option<PathBuf>,
@@ -48,6 +52,7 @@ impl Default for DeviceOptions {
         DeviceOptions {
             choice: DeviceChoice::Auto,
             reach: Reach::Whole,
+            experiments: std::env::var("ONIONSKIN_EXPERIMENTS").is_ok_and(|value| value == "1"),
             cache: std::env::var_os("ONIONSKIN_CACHE")
                 .filter(|path| !path.is_empty())
                 .map(PathBuf::from),
@@ -92,11 +97,20 @@ impl Device {
             Reach::Whole => (adapter.features() & adapter::wanted(), adapter.limits()),
             Reach::Portable => (Features::empty(), Limits::defaults()),
         };
+        let experiments = adapter.features() & Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+        let (features, experimental_features, matrices) =
+            if options.experiments && options.reach == Reach::Whole && !experiments.is_empty() {
+                let matrices = adapter::matrices(&adapter);
+                (features | experiments, trusted::experiments(), matrices)
+            } else {
+                let none = wgpu::ExperimentalFeatures::disabled();
+                (features, none, Vec::new())
+            };
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("onionskin"),
             required_features: features,
             required_limits: limits,
-            experimental_features: wgpu::ExperimentalFeatures::disabled(),
+            experimental_features,
             memory_hints: wgpu::MemoryHints::Performance,
             trace: wgpu::Trace::Off,
         };
@@ -109,7 +123,7 @@ impl Device {
             })?;
         let lost = Arc::new(OnceLock::new());
         watch(&raw, &lost);
-        Ok(Device::new(raw, queue, lost, options))
+        Ok(Device::new(raw, queue, lost, options, matrices))
     }
 
     /// Runs inside of an application's own wgpu device, with whatever features and limits it was opened.
@@ -120,7 +134,7 @@ impl Device {
             cache: None,
             ..DeviceOptions::default()
         };
-        Device::new(device, queue, Arc::default(), options)
+        Device::new(device, queue, Arc::default(), options, Vec::new())
     }
 
     fn new(
@@ -128,9 +142,13 @@ impl Device {
         queue: wgpu::Queue,
         lost: Arc<OnceLock<String>>,
         options: DeviceOptions,
+        matrices: Vec<MatrixUnit>,
     ) -> Device {
         let (info, limits, features) = (raw.adapter_info(), raw.limits(), raw.features());
-        let capabilities = adapter::capabilities(features, &limits, &info);
+        let capabilities = Capabilities {
+            matrices,
+            ..adapter::capabilities(features, &limits, &info)
+        };
         let pipelines = Pipelines::new(&raw, &info, options.cache);
         #[cfg(feature = "translate")]
         let pipelines =

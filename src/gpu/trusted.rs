@@ -1,10 +1,13 @@
-//! The only unsafe calls of the crate: two functions of wgpu that trust their caller.
+//! The only unsafe calls of the crate: three functions of wgpu that trust their caller.
 #![expect(
     unsafe_code,
-    reason = "wgpu marks both calls unsafe; each says below why it is sound"
+    reason = "wgpu marks the calls unsafe; each says below why it is sound"
 )]
 
-use wgpu::{PipelineCache, PipelineCacheDescriptor, ShaderModule, ShaderModuleDescriptor};
+use wgpu::{
+    ExperimentalFeatures, PipelineCache, PipelineCacheDescriptor, ShaderModule,
+    ShaderModuleDescriptor,
+};
 use wgpu::{ShaderRuntimeChecks, ShaderSource};
 
 /// Compiles WGSL without loop bounding: a counter in every loop, which costs real devices far more than the loop itself.
@@ -23,6 +26,13 @@ pub(super) fn shader(device: &wgpu::Device, label: &str, wgsl: &str) -> ShaderMo
     // SAFETY: a shader without loop bounding must not loop for ever. Loops in kernels run to bounds that are constants
     // or uniform sizes and are not changed within the loop.
     unsafe { device.create_shader_module_trusted(descriptor, checks) }
+}
+
+/// Consent to features that wgpu counts as experiments.
+pub(super) fn experiments() -> ExperimentalFeatures {
+    // SAFETY: experimental features may have bugs that are undefined behaviour. Only whoever opens a device asks for them,
+    // and is told so by `DeviceOptions::experiments`.
+    unsafe { ExperimentalFeatures::enabled() }
 }
 
 /// A pipeline cache, filled with what an earlier one contained.

@@ -19,6 +19,11 @@ pub enum Variant {
     Vector,
     /// An invocation computes four neighbouring positions of a convolution whose output channels see one input channel each.
     Direct,
+    /// Subgroups multiply small matrices as one.
+    Matrix {
+        /// Rows and columns of these: 8 or 16.
+        size: u32,
+    },
     /// Sums are split into parts, which are products of their own and then added up.
     Split {
         /// How many: 2, 4, 8 or 16.
@@ -43,6 +48,8 @@ impl Variant {
         Variant::Split { parts: 4 },
         Variant::Split { parts: 8 },
         Variant::Split { parts: 16 },
+        Variant::Matrix { size: 8 },
+        Variant::Matrix { size: 16 },
         Variant::Tile { side: 32 },
         Variant::Tile { side: 64 },
         Variant::Tile { side: 128 },
@@ -72,6 +79,7 @@ impl fmt::Display for Variant {
             Variant::Vector => f.write_str("rows by a matrix"),
             Variant::Direct => f.write_str("direct"),
             Variant::Split { parts } => write!(f, "split in {parts}"),
+            Variant::Matrix { size } => write!(f, "cooperative matrices {size}x{size}"),
             Variant::Tile { side } => write!(f, "workgroup tile {side}x{side}"),
         }
     }

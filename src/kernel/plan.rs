@@ -39,10 +39,21 @@ pub struct Capabilities {
     pub subgroups: bool,
     /// Invocations of every subgroup; 0 where that is not known or varies.
     pub subgroup_size: u32,
+    /// Matrices that subgroups multiply as one; none unless the device was opened for experimental features.
+    pub matrices: Vec<MatrixUnit>,
     /// The adapter is a software rasteriser.
     pub software: bool,
     /// The largest textures of `rgba32float` that kernels read.
     pub textures: TextureLimits,
+}
+
+/// Square matrices that a subgroup multiplies as one, and sums up in single precision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatrixUnit {
+    /// Rows and columns: 8 or 16.
+    pub size: u32,
+    /// Factors in half precision, else in single precision.
+    pub half: bool,
 }
 
 /// The type that elements of a buffer have in WGSL. Types narrower than 32 bits that WGSL cannot store are widened.

@@ -161,6 +161,8 @@ pub(super) fn validated(
     flags.set(Flags::FLOAT64, capabilities.float64);
     flags.set(Flags::SHADER_FLOAT16, capabilities.float16);
     flags.set(Flags::SUBGROUP, capabilities.subgroups);
+    let has_matrices = !capabilities.matrices.is_empty();
+    flags.set(Flags::COOPERATIVE_MATRIX, has_matrices);
     Validator::new(ValidationFlags::all(), flags)
         .validate(module)
         .map_err(|error| Error::plan(error.emit_to_string(wgsl)))

@@ -15,8 +15,9 @@ use crate::error::{Error, Result};
 pub struct Translations {
     /// SPIR-V 1.3.
     pub spirv: Vec<u32>,
-    /// HLSL for shader model 6.2, the first with half precision.
-    pub hlsl: String,
+    /// HLSL for shader model 6.2, the first with half precision; none for a kernel with cooperative matrices, which DX12 does
+    /// not have.
+    pub hlsl: Option<String>,
     /// MSL 2.4; none for a kernel that computes in double precision, a type that Metal does not have.
     pub msl: Option<String>,
 }
@@ -32,11 +33,18 @@ pub fn translate(wgsl: &str, capabilities: &Capabilities) -> Result<Translations
         float64: false,
         ..capabilities.clone()
     };
+    let plain = Capabilities {
+        matrices: Vec::new(),
+        ..capabilities.clone()
+    };
+    let is_cooperative = validated(&module, wgsl, &plain).is_err();
     // What is valid on the device, but not without double precision, uses it.
     let is_double = validated(&module, wgsl, &single).is_err();
     Ok(Translations {
         spirv: to_spirv(&module, &info)?,
-        hlsl: to_hlsl(&module, &info)?,
+        hlsl: (!is_cooperative)
+            .then(|| to_hlsl(&module, &info))
+            .transpose()?,
         msl: (!is_double).then(|| to_msl(&module, &info)).transpose()?,
     })
 }

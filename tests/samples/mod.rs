@@ -12,7 +12,7 @@ use onionskin::gpu::{Device, DeviceOptions, Reach};
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::choice::{Choices, Variant};
 use onionskin::kernel::layout::TextureLimits;
-use onionskin::kernel::plan::{Capabilities, Plan};
+use onionskin::kernel::plan::{Capabilities, MatrixUnit, Plan};
 use onionskin::kernel::translate::translate;
 use onionskin::op::*;
 use onionskin::pass;
@@ -24,6 +24,7 @@ pub fn device(reach: Reach) -> Option<Device> {
     let options = DeviceOptions {
         choice: choice.parse().unwrap_or_default(),
         reach,
+        experiments: false,
         cache: None,
         translate: true,
     };
@@ -51,6 +52,7 @@ pub fn capabilities() -> Capabilities {
         float16: true,
         subgroups: false,
         subgroup_size: 0,
+        matrices: Vec::new(),
         software: false,
         textures: TextureLimits::default(),
     }
@@ -89,10 +91,22 @@ pub fn with_subgroups() -> Capabilities {
     }
 }
 
+/// A GPU whose subgroups multiply small matrices of every kind that kernels make use of.
+pub fn with_matrices() -> Capabilities {
+    let sizes = [8, 16].into_iter();
+    let units = sizes.flat_map(|size| [true, false].map(|half| MatrixUnit { size, half }));
+    Capabilities {
+        matrices: units.collect(),
+        subgroup_size: 32,
+        max_workgroup_memory: 32 << 10,
+        ..with_subgroups()
+    }
+}
+
 /// The kernels of a plan that are not valid, or that a language cannot say.
 pub fn untranslatable(plan: &Plan) -> Vec<String> {
     let failure = |kernel: &onionskin::kernel::plan::Kernel| {
-        let error = translate(&kernel.wgsl, &rasteriser()).err()?;
+        let error = translate(&kernel.wgsl, &with_matrices()).err()?;
         Some(format!("{}: {error}\n{}", kernel.label, kernel.wgsl))
     };
     plan.kernels.iter().filter_map(failure).collect()

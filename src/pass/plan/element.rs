@@ -20,7 +20,7 @@ use crate::tensor::Tensor;
 
 /// Names that the statements of kernels give to variables; buffers have others.
 const VARIABLES: &str = "sum product largest smallest part total lost before best best_index rank local index round \
-                         width shares channel tap k j i lane j_from workgroup workgroups";
+                         width shares left right tile tile_row tile_column piece block part lane subgroup subgroups channel tap k j i lane j_from workgroup workgroups";
 
 /// A buffer of a kernel and what lies in it.
 pub struct Binding {

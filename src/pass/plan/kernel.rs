@@ -118,8 +118,17 @@ impl<'a> Lowered<'a> {
 
 /// What the text must ask for.
 pub fn enables(text: &str) -> String {
-    let uses_half = text.contains("array<f16>") || text.contains("vec4<f16>");
-    String::from(if uses_half { "enable f16;\n\n" } else { "" })
+    let asked = [
+        ("f16", text.contains("<f16")),
+        ("wgpu_cooperative_matrix", text.contains("coop_mat")),
+    ];
+    let lines = asked.iter().filter(|(_, is_used)| *is_used);
+    let lines: String = lines.map(|(name, _)| format!("enable {name};\n")).collect();
+    if lines.is_empty() {
+        lines
+    } else {
+        lines + "\n"
+    }
 }
 
 /// Declarations of the buffers and textures, and of the uniform buffer if there are sizes.

@@ -13,6 +13,7 @@ mod image;
 mod kernel;
 mod layout;
 mod map;
+mod matrix;
 mod order;
 mod pooling;
 mod position;
@@ -307,6 +308,13 @@ impl<'a> Planner<'a> {
             (_, Variant::Vector) => {
                 let product = Product::of(self.graph, node)?;
                 vector::lower(scope, group, &product)
+            }
+            (_, Variant::Matrix { size }) => {
+                let product = Product::of(self.graph, node)?;
+                let dtype = self.graph.ty(product.result).dtype;
+                let unit = matrix::unit(self.capabilities, size, dtype);
+                let unit = unit.ok_or_else(|| element::not_planned(node))?;
+                matrix::lower(scope, group, &product, unit)
             }
             (_, Variant::Tile { side }) => {
                 let product = Product::of(self.graph, node)?;

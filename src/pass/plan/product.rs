@@ -42,6 +42,16 @@ pub enum Side {
     Right,
 }
 
+impl Side {
+    /// The array in workgroup memory that holds a piece of the factor.
+    pub fn array(self) -> &'static str {
+        match self {
+            Side::Left => "left",
+            Side::Right => "right",
+        }
+    }
+}
+
 /// Where the factors come from.
 enum Factors<'a> {
     Matrices(ValueId, ValueId),

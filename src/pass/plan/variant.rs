@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::element::{Scope, operand};
 use super::product::Product;
 use super::quad::is_whole;
-use super::{direct, image, layout, tile, vector, workgroup};
+use super::{direct, image, layout, matrix, tile, vector, workgroup};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -129,8 +129,20 @@ impl Problem<'_> {
             let reason = format!("the adapter is a GPU and {rows} rows are few; sums by {by}");
             found.push((Variant::Vector, reason));
         }
+        found.extend(self.matrices());
         found.extend(self.tile());
         found
+    }
+
+    /// The largest cooperative matrices, where there are tiles for them.
+    fn matrices(&self) -> Option<(Variant, String)> {
+        let is_large = self.rows >= 32 && self.columns >= 32 && self.depth >= 16;
+        let found = [16, 8].map(|size| Variant::Matrix { size });
+        let found = found.into_iter().find(|variant| self.admits(*variant));
+        let reason = "the adapter multiplies matrices of this dtype by subgroups";
+        found
+            .filter(|_| is_large)
+            .map(|variant| (variant, String::from(reason)))
     }
 
     /// True for a convolution whose output channels see one input channel each, along rows of known lengths.
@@ -156,6 +168,7 @@ impl Problem<'_> {
             Variant::Depthwise => false,
             Variant::Direct => self.sees_one_channel() && is_single(self.dtype),
             Variant::Vector => self.conv.is_none() && is_single(self.dtype) && self.few.is_some(),
+            Variant::Matrix { size } => matrix::unit(self.capabilities, size, self.dtype).is_some(),
             Variant::Tile { side } => {
                 let extent = workgroup::Extent::of(side);
                 is_single(self.dtype) && extent.is_some_and(|extent| extent.fits(self.capabilities))

@@ -272,7 +272,7 @@ impl<'p> Tile<'p> {
         for (k, value) in self.block.iter().enumerate() {
             let step = step.add_size(&Dim::from(k));
             statements.push(Statement::Share {
-                array: array(side),
+                array: side.array(),
                 index: self.shared(scope, side, half, &step, &quad),
                 value: *value,
             });
@@ -315,7 +315,7 @@ impl<'p> Tile<'p> {
             let quads = self.quads(side);
             let vectors = quads.iter().enumerate().map(|(number, quad)| {
                 let at = self.shared(scope, side, half, &k, quad);
-                let array = format!("{}[x]", array(side));
+                let array = format!("{}[x]", side.array());
                 let vector = scope.pool.call(array, Type::F32x4, &[at]);
                 let letter = if side == Side::Left { "a" } else { "b" };
                 scope.pool.set_label(vector, &format!("{letter}{number}"));
@@ -400,14 +400,6 @@ impl<'p> Tile<'p> {
             array("right"),
             self.extent.invocations()
         )
-    }
-}
-
-/// The array in workgroup memory that holds a piece of a factor.
-fn array(side: Side) -> &'static str {
-    match side {
-        Side::Left => "left",
-        Side::Right => "right",
     }
 }
 
