@@ -4,6 +4,8 @@
 //! test per lane; it writes textures dearly. So weights that kernels read many times lie in textures of `rgba32float`, and
 //! images in buffers, four channels together.
 
+use std::fmt;
+
 use crate::dim::Dim;
 use crate::shape::Shape;
 
@@ -27,6 +29,19 @@ pub enum Layout {
     },
     /// A weight in a texture, put together for the products that read it.
     Panels(Panels),
+}
+
+/// What follows a type where a slot is told: nothing for row-major order, else ` by four along axis 1`.
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Layout::Linear => Ok(()),
+            Layout::Quads { axis } => write!(f, " by four along axis {axis}"),
+            Layout::Panels(panels) => {
+                write!(f, " in panels of {} columns, a texture", panels.width)
+            }
+        }
+    }
 }
 
 /// A weight as the right factor of products of matrices: panels of neighbouring columns, each with the steps of the sum

@@ -259,9 +259,10 @@ impl Listing<'_> {
         })
     }
 
-    /// `relu f32[1, 64, 56, 56]`
+    /// `relu f32[1, 64, 56, 56]`, and how it lies if that is not in row-major order.
     fn value(&self, slot: SlotId) -> String {
-        format!("{} {}", self.plan.slots[slot.0].name, self.ty(slot))
+        let Slot { name, layout, .. } = &self.plan.slots[slot.0];
+        format!("{name} {}{layout}", self.ty(slot))
     }
 
     fn ty(&self, slot: SlotId) -> TensorType {
