@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::error::without_calls;
 
 /// How often each module was called, by the path of the first call.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Calls {
     counts: BTreeMap<String, usize>,
 }

@@ -9,7 +9,8 @@ use onionskin::nn::BatchNorm1d;
 use onionskin::tensor::Tensor as HostTensor;
 use onionskin::trace::check::{CheckOptions, Traced};
 use onionskin::trace::{
-    Forward, Method, Module, Tensor, cond, state, trace, trace_method_checked, trace_module,
+    Forward, Method, Module, Tensor, cond, ops, scan, state, trace, trace_method_checked,
+    trace_module, while_loop,
 };
 use onionskin::{CompileOptions, Device, Model};
 
@@ -196,18 +197,110 @@ fn what_cannot_be_stored_is_told_with_its_line() {
     assert!(error.to_string().contains("trace/states.rs"), "{error}");
     let error = trace(x(), |x| (&x * 2.0).store(&x).map(|()| x)).unwrap_err();
     assert_eq!(error.message(), "only a parameter or buffer keeps a value");
-    let within = |x: Tensor| {
-        cond(
-            &x.sum().gt(0.0),
-            || net.total.store(&x).map_or(x.clone(), |()| &x * 2.0),
-            || x.clone(),
-        )
-    };
-    let error = trace(x(), within).unwrap_err();
-    assert_eq!(
-        error.message(),
-        "a buffer keeps a value within a branch or loop"
-    );
     let error = net.total.store(&Tensor::scalar(1f32)).unwrap_err();
     assert_eq!(error.message(), "a buffer of f32[2] is to keep f32[]");
+}
+
+/// A total and how often it was added to, which a network keeps in branches and loops.
+#[derive(Module)]
+struct Tally {
+    total: Tensor,
+    count: Tensor,
+}
+
+fn tally() -> Tally {
+    Tally {
+        total: Tensor::parameter(HostTensor::from_vec([2], vec![1f32, 0.0]).unwrap()),
+        count: Tensor::parameter(HostTensor::from_vec([], vec![0i64]).unwrap()),
+    }
+}
+
+type Fallible = onionskin::error::Result<Tensor>;
+
+/// One branch stores in both buffers, the other in one of them.
+fn in_branches(net: &Tally, x: Tensor) -> Fallible {
+    let stored = cond(
+        &x.sum().gt(0.0),
+        || {
+            let stored = net.total.store(&(&net.total + x.sum_dim([0])));
+            stored.and_then(|()| net.count.store(&(&net.count + 1)))?;
+            Ok::<_, onionskin::error::Error>(&net.total * 2.0)
+        },
+        || {
+            net.total.store(&(&net.total * 0.5))?;
+            Ok(x.sum_dim([0]))
+        },
+    );
+    Ok(stored?? + &net.total)
+}
+
+fn in_a_scan(net: &Tally, x: Tensor) -> Fallible {
+    net.count.store(&(&net.count + 10))?;
+    let (last, rows) = scan(ops::zeros([2]), x, |state, row: Tensor| {
+        let next = state + &net.total * 0.5 + row;
+        let stored = net.total.store(&next);
+        let stored = stored.and_then(|()| net.count.store(&(&net.count + 1)));
+        stored.map_or_else(
+            |_| (next.clone(), next.clone()),
+            |()| (next.clone(), &next + &net.total),
+        )
+    })?;
+    Ok(rows + last + &net.total)
+}
+
+/// A branch in a loop, whose condition is what the rounds store.
+fn in_a_loop(net: &Tally, x: Tensor) -> Fallible {
+    net.count.store(&(&net.count * 0))?;
+    let x = while_loop(
+        x,
+        |_| net.count.lt(3),
+        |x| {
+            let next = cond(
+                &net.total.sum().gt(4.0),
+                || net.total.store(&(&net.total * 0.25)).map(|()| &x - 1.0),
+                || {
+                    net.total
+                        .store(&(&net.total + x.sum_dim([0])))
+                        .map(|()| &x + 1.0)
+                },
+            );
+            let counted = net.count.store(&(&net.count + 1));
+            let next = next.and_then(|next| next);
+            counted.and(next).unwrap_or(x)
+        },
+    )?;
+    Ok(x + &net.total)
+}
+
+/// What branches and loops store is further results of theirs: the graph's states are what the module keeps when it runs.
+#[test]
+fn branches_and_loops_store() {
+    let programs: [(&str, fn(&Tally, Tensor) -> Fallible); 3] = [
+        ("branches", in_branches),
+        ("scan", in_a_scan),
+        ("loop", in_a_loop),
+    ];
+    for (name, program) in programs {
+        let net = tally();
+        let example = batch(0.0);
+        let options = CheckOptions::default();
+        let (traced, report) = trace_method_checked(&net, example, program, &options).unwrap();
+        assert!(report.passed(), "{name}: {report}");
+        assert_eq!(net.total.to_vec::<f32>().unwrap(), [1.0, 0.0], "{name}");
+        for device in devices() {
+            let net = tally();
+            let session = Model::from_module(traced.module.clone())
+                .compile(&device, &CompileOptions::default())
+                .unwrap();
+            for shift in [0.0, -6.0, -9.0, 2.0] {
+                let wanted = host(&program(&net, batch(shift)).unwrap());
+                let found = session.run(&[host(&batch(shift))]).unwrap();
+                assert_close(&found[0].to_f32(), &wanted.to_f32());
+                for (name, buffer) in [("total", &net.total), ("count", &net.count)] {
+                    let kept = session.state(name).unwrap().tensors()[0].to_f32();
+                    assert_close(&kept, &host(buffer).to_f32());
+                }
+            }
+        }
+    }
 }

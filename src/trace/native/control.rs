@@ -5,15 +5,14 @@ use std::rc::Rc;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Place, Result};
-use crate::ir::{Argument, Graph, Region, Tree as Shape, ValueId};
+use crate::ir::{Argument, Region, Tree as Shape};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 use crate::tensor::Tensor as HostTensor;
-use crate::trace::bodies::Body;
-use crate::trace::scopes::Scope;
 
 use super::argument::Arg;
 use super::call::call_at;
+use super::parts::{Carried, Part, add_region, flatten, keep, lost_body, stored_by};
 use super::random;
 use super::recorder::{self, Recorder};
 use super::tensor::Tensor;
@@ -57,18 +56,23 @@ fn record_cond<T: Tree>(
         random::resume(after);
     }
     require_same_structure("the branches return", &shape, &other)?;
-    let values = if taken {
-        &then.leaves
-    } else {
-        &otherwise.leaves
-    }
-    .clone();
+    let stored = stored_by(&[&then, &otherwise]);
+    let count = then.leaves.len();
+    let then = then.returning(recorder, &stored)?;
+    let otherwise = otherwise.returning(recorder, &stored)?;
+    let chosen = if taken { &then } else { &otherwise };
+    let values = chosen.leaves.clone();
     let bodies = vec![then.body("then"), otherwise.body("otherwise")];
     let (graphs, captured) = recorder.scopes().borrow_mut().close_bodies(bodies)?;
     let [then, otherwise] = graphs.try_into().map_err(lost_body)?;
     let arguments = std::iter::once(condition).chain(captured).collect();
     let region = Region::If { then, otherwise };
-    let results = add_region(recorder, region, arguments, || Ok(values), place)?;
+    let mut results = add_region(recorder, region, arguments, || Ok(values), place)?;
+    keep(
+        recorder,
+        &stored,
+        results.split_off(count.min(results.len())),
+    );
     T::rebuild(&shape, &results, "the result")
 }
 
@@ -114,14 +118,15 @@ fn record_while<S: Tree>(
     let before = random::position();
     let first = condition(&state);
     truth(&first)?;
-    let carried = Carried::new(&state)?;
-    let (round, shape) = Part::record_round(recorder, || {
+    let mut carried = Carried::new(recorder, &state)?;
+    let (round, shape) = carried.record(recorder, |carried| {
         round_number(recorder)?;
         let next = step(carried.enter(recorder)?);
         let again = condition(&next);
         truth(&again)?;
         let (leaves, shape) = flatten(&next, "the state")?;
-        Ok(([vec![again], leaves].concat(), shape))
+        let kept = carried.kept(recorder);
+        Ok(([vec![again], leaves, kept].concat(), shape))
     })?;
     require_same_structure(
         "before and after a round, the state is",
@@ -135,7 +140,7 @@ fn record_while<S: Tree>(
         let last = run_while(carried.detached()?, condition, step)?;
         Ok(flatten(&last, "the state")?.0)
     };
-    let results = carried.add_loop(recorder, round, [trips, first], run, place)?;
+    let (results, _) = carried.add_loop(recorder, round, [trips, first], run, place)?;
     S::rebuild(&shape, &results, "the state")
 }
 
@@ -230,9 +235,8 @@ impl Scan {
         state: S,
         step: &impl Fn(S, X) -> (S, Y),
     ) -> Result<(S, Y)> {
-        let mut carried = Carried::new(&state)?;
-        let count = carried.leaves.len();
-        let (round, (shape, stacked, stacks)) = Part::record_round(recorder, || {
+        let mut carried = Carried::new(recorder, &state)?;
+        let (round, (shape, stacked, stacks)) = carried.record(recorder, |carried| {
             let round = round_number(recorder)?;
             let inputs = self.slice(&self.leaves, &round)?;
             let (next, output) = step(carried.enter(recorder)?, inputs);
@@ -244,8 +248,9 @@ impl Scan {
             let written =
                 written.map(|(output, ty)| write((recorder, &self.place), output, ty, &round));
             let written = written.collect::<Result<Vec<_>>>()?;
+            let kept = carried.kept(recorder);
             Ok((
-                [vec![always(&self.place)], next, written].concat(),
+                [vec![always(&self.place)], next, kept, written].concat(),
                 (shape, stacked, stacks),
             ))
         })?;
@@ -260,14 +265,14 @@ impl Scan {
             Ok(flatten(&results, "the results")?.0)
         };
         carried
-            .leaves
+            .stacks
             .extend(stacks.iter().map(|stack| zeros(stack, &self.place)));
         let trips = Argument::from(recorder.resolve(&self.length));
         let first = Argument::Value(recorder.value_of(&always(&self.place))?);
-        let results = carried.add_loop(recorder, round, [trips, first], run, &self.place)?;
-        let (state, outputs) = results.split_at(count.min(results.len()));
-        let state = S::rebuild(&shape, state, "the state")?;
-        Ok((state, Y::rebuild(&stacked, outputs, "the outputs")?))
+        let (state, outputs) =
+            carried.add_loop(recorder, round, [trips, first], run, &self.place)?;
+        let state = S::rebuild(&shape, &state, "the state")?;
+        Ok((state, Y::rebuild(&stacked, &outputs, "the outputs")?))
     }
 
     /// Type of the outputs of all rounds.
@@ -318,58 +323,6 @@ fn zeros(stack: &TensorType, place: &Place) -> Tensor {
     call_at(place, "zeros", vec![stack.shape.clone().into()], named).swap_remove(0)
 }
 
-/// What a loop carries from round to round.
-struct Carried {
-    shape: Shape,
-    leaves: Vec<Tensor>,
-}
-
-impl Carried {
-    fn new<S: Tree>(state: &S) -> Result<Carried> {
-        let (leaves, shape) = flatten(state, "the state")?;
-        Ok(Carried { shape, leaves })
-    }
-
-    /// The state as inputs of the body that is open, with the values of the first round.
-    fn enter<S: Tree>(&self, recorder: &Recorder) -> Result<S> {
-        let input = |leaf: &Tensor| {
-            let ty = recorder.type_of(leaf)?;
-            let id = recorder.scopes().borrow_mut().body_input("carried", ty);
-            Ok(recorder.tensor(id, leaf.value()?))
-        };
-        let inputs: Vec<Tensor> = self.leaves.iter().map(input).collect::<Result<_>>()?;
-        S::rebuild(&self.shape, &inputs, "the state")
-    }
-
-    /// The state, apart from any trace.
-    fn detached<S: Tree>(&self) -> Result<S> {
-        let leaves: Vec<Tensor> = self.leaves.iter().map(Tensor::unrecorded).collect();
-        S::rebuild(&self.shape, &leaves, "the state")
-    }
-
-    /// The loop, whose body returns the next condition and then what is carried. `ends` are trip count and first condition;
-    /// `run` computes the results, once the types are known to fit.
-    fn add_loop(
-        &self,
-        recorder: &Rc<Recorder>,
-        round: Part,
-        ends: [Argument; 2],
-        run: impl FnOnce() -> Result<Vec<Tensor>>,
-        place: &Place,
-    ) -> Result<Vec<Tensor>> {
-        let before = self.leaves.iter();
-        let before = before.map(|leaf| recorder.value_of(leaf).map(Argument::Value));
-        let before: Vec<Argument> = before.collect::<Result<_>>()?;
-        let bodies = vec![round.body("body")];
-        let (graphs, captured) = recorder.scopes().borrow_mut().close_bodies(bodies)?;
-        let [body] = graphs.try_into().map_err(lost_body)?;
-        let carried = self.leaves.len();
-        let arguments = [ends.to_vec(), before, captured].concat();
-        let region = Region::Loop { body, carried };
-        add_region(recorder, region, arguments, run, place)
-    }
-}
-
 /// The number of the round, the first input of a loop's body.
 fn round_number(recorder: &Recorder) -> Result<Tensor> {
     let ty = TensorType::new::<Dim>(DType::I64, []);
@@ -382,69 +335,6 @@ fn always(place: &Place) -> Tensor {
     let sizes: Vec<Dim> = Vec::new();
     let named = vec![("dtype", Arg::DType(DType::Bool))];
     call_at(place, "ones", vec![sizes.into()], named).swap_remove(0)
-}
-
-/// A part of the program that became the body of a region.
-struct Part {
-    scope: Scope<()>,
-    leaves: Vec<Tensor>,
-    ids: Vec<ValueId>,
-}
-
-impl Part {
-    /// Records a part of the program, which returns the tensors that it computed and what else there is to know.
-    fn record<T>(
-        recorder: &Recorder,
-        part: impl FnOnce() -> Result<(Vec<Tensor>, T)>,
-    ) -> Result<(Part, T)> {
-        recorder.scopes().borrow_mut().open();
-        let recorded = part().and_then(|(leaves, rest)| {
-            let ids = leaves.iter().map(|leaf| recorder.value_of(leaf));
-            let ids: Vec<ValueId> = ids.collect::<Result<_>>()?;
-            Ok((leaves, ids, rest))
-        });
-        let scope = recorder.scopes().borrow_mut().close()?;
-        let (leaves, ids, rest) = recorded?;
-        Ok((Part { scope, leaves, ids }, rest))
-    }
-
-    /// Records a round of a loop, which is then run for its results and draws the same random numbers once more.
-    fn record_round<T>(
-        recorder: &Recorder,
-        round: impl FnOnce() -> Result<(Vec<Tensor>, T)>,
-    ) -> Result<(Part, T)> {
-        let before = random::position();
-        let recorded = Part::record(recorder, round);
-        random::resume(before);
-        recorded
-    }
-
-    fn body(self, name: &'static str) -> Body<()> {
-        Body::new(self.scope, name, self.ids)
-    }
-}
-
-fn flatten<T: Tree>(tree: &T, path: &str) -> Result<(Vec<Tensor>, Shape)> {
-    let mut leaves = Vec::new();
-    let shape = tree.flatten(path, &mut leaves)?;
-    Ok((leaves, shape))
-}
-
-/// Adds a region; its results have the values that `run` computes outside of the trace.
-fn add_region(
-    recorder: &Recorder,
-    region: Region,
-    arguments: Vec<Argument>,
-    run: impl FnOnce() -> Result<Vec<Tensor>>,
-    place: &Place,
-) -> Result<Vec<Tensor>> {
-    let builder = recorder.scopes().borrow().innermost().builder.clone();
-    builder.set_place(place);
-    let results = builder.try_region(region, arguments)?;
-    let values = recorder::suspend(run)?;
-    let pairs = results.into_iter().zip(values);
-    let tensors = pairs.map(|(result, tensor)| Ok(recorder.tensor(result.id(), tensor.value()?)));
-    tensors.collect()
 }
 
 /// The only element of a `bool` tensor without dimensions.
@@ -464,8 +354,4 @@ fn require_same_structure(what: &str, a: &Shape, b: &Shape) -> Result<()> {
     }
     let (a, b) = (describe(a), describe(b));
     Err(Error::operator(format!("{what} {a} and {b}")))
-}
-
-fn lost_body(_: Vec<Graph>) -> Error {
-    Error::internal("a region lost a body")
 }

@@ -14,7 +14,8 @@ use crate::trace::sizes::Sizes;
 use crate::trace::states::read_states;
 
 use super::module::Module;
-use super::recorder::{Names, Recorded, Recorder};
+use super::names::Names;
+use super::recorder::{Recorded, Recorder};
 use super::tensor::Tensor;
 use super::tree::Tree;
 

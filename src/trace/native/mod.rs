@@ -28,9 +28,12 @@ mod custom;
 #[doc(hidden)]
 pub mod derived;
 mod entry;
+mod kept;
 mod methods;
 mod module;
 mod named;
+mod names;
+mod parts;
 mod random;
 mod recorder;
 mod subject;

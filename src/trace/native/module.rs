@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::ir::Weights;
 use crate::tensor::Tensor as HostTensor;
 
-use super::recorder::{self, Names};
+use super::names::Names;
+use super::recorder;
 use super::tensor::Tensor;
 
 /// A part of a network: parameters, buffers and other modules in named fields. `#[derive(Module)]` writes it for structs.

@@ -1,7 +1,6 @@
 //! The trace in progress on this thread: what is computed while it is active becomes a node.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::iter;
 use std::panic::Location as Caller;
 use std::rc::Rc;
@@ -17,7 +16,8 @@ use crate::trace::counters::hand_on_counters;
 use crate::trace::scopes::{Scopes, ValueRef};
 use crate::trace::states::of_weight;
 
-use super::module::Address;
+use super::kept::{Kept, Stored};
+use super::names::Names;
 use super::tensor::{Origin, Tensor};
 
 thread_local! {
@@ -37,15 +37,12 @@ fn library() -> &'static str {
     folder.and_then(|end| file.get(..end)).unwrap_or(file)
 }
 
-/// What the graphs of one module share: names of weights and paths of modules.
-#[derive(Default)]
-pub(super) struct Names {
-    /// Weights by the address of their tensor, which is kept alive.
-    pub weights: HashMap<usize, (String, Tensor)>,
-    /// Paths by the address of the module.
-    pub modules: HashMap<Address, String>,
-    /// Names of weights that are taken.
-    pub taken: BTreeSet<String>,
+/// Where a trace stands, apart from its graph.
+pub(super) struct Position {
+    names: Names,
+    weights: Weights,
+    calls: Calls,
+    warnings: usize,
 }
 
 /// One graph that is being traced.
@@ -60,17 +57,10 @@ pub(super) struct Recorder {
     warnings: RefCell<Vec<Finding>>,
     allowed: RefCell<Vec<Allow>>,
     error: RefCell<Option<Error>>,
-    /// What buffers keep from here on, by their addresses.
-    stored: RefCell<BTreeMap<usize, Stored>>,
+    /// What buffers keep from here on.
+    kept: RefCell<Kept>,
     /// How many values the graph had where sequences of random numbers began.
     begin: RefCell<Vec<usize>>,
-}
-
-/// What a buffer keeps.
-struct Stored {
-    /// The buffer's name.
-    name: String,
-    value: Tensor,
 }
 
 /// An entry graph as it was traced.
@@ -201,7 +191,7 @@ impl Recorder {
             warnings: RefCell::default(),
             allowed: RefCell::default(),
             error: RefCell::default(),
-            stored: RefCell::default(),
+            kept: RefCell::default(),
             begin: RefCell::default(),
         })
     }
@@ -226,7 +216,7 @@ impl Recorder {
         let busy = || Error::internal("a trace is still active");
         let mut outputs = outputs.to_vec();
         let mut writes = Vec::new();
-        for Stored { name, value } in self.stored.take().into_values() {
+        for Stored { name, value, .. } in self.kept.take().into_values() {
             outputs.push(self.value_of(&value)?);
             let tree = Tree::Tensor(outputs.len() - 1);
             writes.push(Input { name, tree });
@@ -248,10 +238,6 @@ impl Recorder {
 
     /// From here on a buffer is this value, which outlives the call.
     pub fn store(&self, buffer: &Tensor, value: &Tensor) -> Result<()> {
-        if self.scopes.borrow().depth() > 0 {
-            let error = Error::unsupported("a buffer keeps a value within a branch or loop");
-            return Err(error.help("return the value from the branch or loop, and store that"));
-        }
         if matches!(buffer.origin(), Origin::Recorded(..)) {
             let error = Error::usage("only a parameter or buffer keeps a value");
             return Err(error.help("make it a field of the module"));
@@ -262,20 +248,43 @@ impl Recorder {
             return Err(Error::input(message));
         }
         self.weight(buffer, buffer.origin())?;
-        let address = buffer.address();
-        let name = self.names.borrow().weights.get(&address).cloned();
+        let name = self.names.borrow().weights.get(&buffer.address()).cloned();
         let (name, _) = name.ok_or_else(|| Error::internal("a weight has no name"))?;
-        let value = self.current(value);
-        let mut stored = self.stored.borrow_mut();
-        stored.insert(address, Stored { name, value });
+        let stored = Stored {
+            name,
+            buffer: buffer.clone(),
+            value: self.current(value),
+        };
+        self.kept.borrow_mut().insert(stored);
         Ok(())
+    }
+
+    /// What buffers keep.
+    pub fn kept(&self) -> &RefCell<Kept> {
+        &self.kept
     }
 
     /// What a tensor is by now: a buffer may have been given another value.
     pub fn current(&self, tensor: &Tensor) -> Tensor {
-        let stored = self.stored.borrow();
-        let found = stored.get(&tensor.address());
-        found.map_or_else(|| tensor.clone(), |stored| stored.value.clone())
+        self.kept.borrow().current(tensor)
+    }
+
+    /// What recording a part of the program changes beside its graph.
+    pub fn position(&self) -> Position {
+        Position {
+            names: self.names.borrow().clone(),
+            weights: self.weights.borrow().clone(),
+            calls: self.calls.borrow().clone(),
+            warnings: self.warnings.borrow().len(),
+        }
+    }
+
+    /// Takes back what was recorded since, so that the part can be recorded again.
+    pub fn return_to(&self, position: Position) {
+        self.names.replace(position.names);
+        self.weights.replace(position.weights);
+        self.calls.replace(position.calls);
+        self.warnings.borrow_mut().truncate(position.warnings);
     }
 
     /// A sequence of random numbers begins here.
@@ -484,23 +493,5 @@ impl Recorder {
         self.warn_of_iteration(operator, &arguments, &builder);
         let results = operator.call(&builder, arguments)?;
         Ok(results.into_iter().map(|value| value.id()).collect())
-    }
-}
-
-impl Names {
-    /// A name of a weight that is not taken.
-    pub fn unique(&self, wanted: &str) -> String {
-        let numbered = (1..).map(|number| format!("{wanted}_{number}"));
-        let mut names = std::iter::once(wanted.to_string()).chain(numbered);
-        names
-            .find(|name| !self.taken.contains(name))
-            .unwrap_or_default()
-    }
-
-    /// Names a tensor, unless it has a name: a parameter that two modules share is stored once.
-    pub fn insert(&mut self, name: String, tensor: &Tensor) {
-        self.taken.insert(name.clone());
-        let slot = self.weights.entry(tensor.address());
-        slot.or_insert_with(|| (name, tensor.clone()));
     }
 }

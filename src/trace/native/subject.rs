@@ -11,8 +11,9 @@ use crate::trace::check::{CheckOptions, Report, Subject, Traced, check_trace};
 
 use super::entry::{TraceOptions, record, signature};
 use super::module::{Module, without_effects};
+use super::names::Names;
 use super::random::manual_seed;
-use super::recorder::{self, Names};
+use super::recorder;
 use super::tensor::Tensor;
 use super::tree::Tree;
 

@@ -108,13 +108,13 @@ impl Tensor {
 
     /// A parameter or buffer takes a value that outlives the call, as `copy_` to a buffer of PyTorch's does: statistics that
     /// training gathers, what a model remembers. In a trace the graph reads and writes a state of the buffer's name, and the
-    /// buffer itself stays as it is.
+    /// buffer itself stays as it is. Within a branch the buffer keeps the value if the branch is taken, within a loop from round
+    /// to round.
     ///
     /// What does not fit is told by the trace, or, outside of one, not done and told by the result.
     ///
     /// # Errors
-    /// The value is of another type, or a step before it failed; or this is no parameter or buffer, or the trace is within a
-    /// branch or loop.
+    /// The value is of another type, or a step before it failed; or this is no parameter or buffer.
     #[track_caller]
     pub fn store(&self, value: &Tensor) -> Result<()> {
         let Some(recorder) = recorder::active() else {

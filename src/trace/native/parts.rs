@@ -1,0 +1,250 @@
+//! Parts of a program that become bodies of regions, and what loops carry.
+
+use std::rc::Rc;
+
+use crate::error::{Error, Place, Result};
+use crate::ir::{Argument, Graph, Region, Tree as Shape, ValueId};
+use crate::trace::bodies::Body;
+use crate::trace::scopes::Scope;
+
+use super::kept::Stored;
+use super::module::without_effects;
+use super::random;
+use super::recorder::{self, Recorder};
+use super::tensor::Tensor;
+use super::tree::Tree;
+
+/// A part of the program that became the body of a region.
+pub(super) struct Part {
+    scope: Scope<()>,
+    /// What it returns.
+    pub leaves: Vec<Tensor>,
+    ids: Vec<ValueId>,
+    /// Buffers that it gives other values.
+    stored: Vec<Stored>,
+}
+
+impl Part {
+    /// Records a part of the program, which returns the tensors that it computed and what else there is to know. Buffers keep
+    /// afterwards what they kept before.
+    pub fn record<T>(
+        recorder: &Recorder,
+        part: impl FnOnce() -> Result<(Vec<Tensor>, T)>,
+    ) -> Result<(Part, T)> {
+        let before = recorder.kept().borrow().clone();
+        recorder.scopes().borrow_mut().open();
+        let recorded = part().and_then(|(leaves, rest)| {
+            let ids = leaves.iter().map(|leaf| recorder.value_of(leaf));
+            let ids: Vec<ValueId> = ids.collect::<Result<_>>()?;
+            let leaves = leaves.iter().map(|leaf| recorder.current(leaf));
+            Ok((leaves.collect(), ids, rest))
+        });
+        let scope = recorder.scopes().borrow_mut().close()?;
+        let after = recorder.kept().replace(before.clone());
+        let (leaves, ids, rest) = recorded?;
+        let part = Part {
+            scope,
+            leaves,
+            ids,
+            stored: after.changed_since(&before).cloned().collect(),
+        };
+        Ok((part, rest))
+    }
+
+    /// Returns what buffers keep at its end as well.
+    pub fn returning(self, recorder: &Recorder, buffers: &[Stored]) -> Result<Part> {
+        let own = |buffer: &Tensor| {
+            let mut stored = self.stored.iter();
+            stored.find(|stored| stored.buffer.is(buffer))
+        };
+        let kept = buffers
+            .iter()
+            .map(|Stored { buffer, .. }| match own(buffer) {
+                Some(stored) => stored.value.clone(),
+                None => recorder.current(buffer),
+            });
+        let kept: Vec<Tensor> = kept.collect();
+        recorder.scopes().borrow_mut().reopen(self.scope);
+        let ids = kept.iter().map(|value| recorder.value_of(value));
+        let ids: Result<Vec<ValueId>> = ids.collect();
+        let scope = recorder.scopes().borrow_mut().close()?;
+        Ok(Part {
+            scope,
+            leaves: [self.leaves, kept].concat(),
+            ids: [self.ids, ids?].concat(),
+            stored: self.stored,
+        })
+    }
+
+    pub fn body(self, name: &'static str) -> Body<()> {
+        Body::new(self.scope, name, self.ids)
+    }
+}
+
+pub(super) fn flatten<T: Tree>(tree: &T, path: &str) -> Result<(Vec<Tensor>, Shape)> {
+    let mut leaves = Vec::new();
+    let shape = tree.flatten(path, &mut leaves)?;
+    Ok((leaves, shape))
+}
+
+/// Adds a region; its results have the values that `run` computes outside of the trace.
+pub(super) fn add_region(
+    recorder: &Recorder,
+    region: Region,
+    arguments: Vec<Argument>,
+    run: impl FnOnce() -> Result<Vec<Tensor>>,
+    place: &Place,
+) -> Result<Vec<Tensor>> {
+    let builder = recorder.scopes().borrow().innermost().builder.clone();
+    builder.set_place(place);
+    let results = builder.try_region(region, arguments)?;
+    let values = recorder::suspend(run)?;
+    let pairs = results.into_iter().zip(values);
+    let tensors = pairs.map(|(result, tensor)| Ok(recorder.tensor(result.id(), tensor.value()?)));
+    tensors.collect()
+}
+
+/// What a loop carries from round to round: the state, what buffers keep, and the outputs so far.
+pub(super) struct Carried {
+    /// The structure of the state.
+    pub shape: Shape,
+    state: Vec<Tensor>,
+    /// Buffers that a round gives other values.
+    stored: Vec<Stored>,
+    /// Outputs of all rounds.
+    pub stacks: Vec<Tensor>,
+}
+
+impl Carried {
+    pub fn new<S: Tree>(recorder: &Recorder, state: &S) -> Result<Carried> {
+        let (state, shape) = flatten(state, "the state")?;
+        let state = state.iter().map(|leaf| recorder.current(leaf));
+        Ok(Carried {
+            shape,
+            state: state.collect(),
+            stored: Vec::new(),
+            stacks: Vec::new(),
+        })
+    }
+
+    /// Records a round, again if it stores in buffers that were not carried.
+    pub fn record<T>(
+        &mut self,
+        recorder: &Recorder,
+        round: impl Fn(&Carried) -> Result<(Vec<Tensor>, T)>,
+    ) -> Result<(Part, T)> {
+        loop {
+            let (before, draws) = (recorder.position(), random::position());
+            let recorded = Part::record(recorder, || round(self));
+            // The round is run for its results, and draws the same random numbers once more.
+            random::resume(draws);
+            let (part, rest) = recorded?;
+            let new = stored_by(&[&part]).into_iter().filter(|new| {
+                let mut known = self.stored.iter();
+                !known.any(|known| known.buffer.is(&new.buffer))
+            });
+            let new: Vec<Stored> = new.collect();
+            if new.is_empty() {
+                return Ok((part, rest));
+            }
+            self.stored.extend(new);
+            recorder.return_to(before);
+        }
+    }
+
+    /// The state as inputs of the body that is open, with the values of the first round. Buffers keep what is carried.
+    pub fn enter<S: Tree>(&self, recorder: &Recorder) -> Result<S> {
+        let input = |leaf: &Tensor| {
+            let ty = recorder.type_of(leaf)?;
+            let id = recorder.scopes().borrow_mut().body_input("carried", ty);
+            Ok(recorder.tensor(id, recorder.current(leaf).value()?))
+        };
+        let inputs: Vec<Tensor> = self.state.iter().map(input).collect::<Result<_>>()?;
+        let stored = self.stored.iter().map(|stored| input(&stored.buffer));
+        let stored: Vec<Tensor> = stored.collect::<Result<_>>()?;
+        keep(recorder, &self.stored, stored);
+        S::rebuild(&self.shape, &inputs, "the state")
+    }
+
+    /// What the buffers keep by now.
+    pub fn kept(&self, recorder: &Recorder) -> Vec<Tensor> {
+        let buffers = self.stored.iter().map(|stored| &stored.buffer);
+        buffers.map(|buffer| recorder.current(buffer)).collect()
+    }
+
+    /// The state, apart from any trace.
+    pub fn detached<S: Tree>(&self) -> Result<S> {
+        let leaves: Vec<Tensor> = self.state.iter().map(Tensor::unrecorded).collect();
+        S::rebuild(&self.shape, &leaves, "the state")
+    }
+
+    /// The loop, whose body returns the next condition and then what is carried; gives the state and the outputs. `ends` are
+    /// trip count and first condition; `run` computes the results, once the types are known to fit.
+    pub fn add_loop(
+        &self,
+        recorder: &Rc<Recorder>,
+        round: Part,
+        ends: [Argument; 2],
+        run: impl FnOnce() -> Result<Vec<Tensor>>,
+        place: &Place,
+    ) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+        let before = [&*self.state, &self.kept(recorder), &self.stacks].concat();
+        let before = before.iter();
+        let before = before.map(|leaf| recorder.value_of(leaf).map(Argument::Value));
+        let before: Vec<Argument> = before.collect::<Result<_>>()?;
+        let bodies = vec![round.body("body")];
+        let (graphs, captured) = recorder.scopes().borrow_mut().close_bodies(bodies)?;
+        let [body] = graphs.try_into().map_err(lost_body)?;
+        let carried = before.len();
+        let arguments = [ends.to_vec(), before, captured].concat();
+        let region = Region::Loop { body, carried };
+        let run = || self.with_kept(recorder, run);
+        let mut state = add_region(recorder, region, arguments, run, place)?;
+        let mut stored = state.split_off(self.state.len().min(state.len()));
+        let outputs = stored.split_off(self.stored.len().min(stored.len()));
+        keep(recorder, &self.stored, stored);
+        Ok((state, outputs))
+    }
+
+    /// What a loop gives that runs apart from the trace, with what buffers keep behind its state; the buffers stay as they are.
+    fn with_kept(
+        &self,
+        recorder: &Recorder,
+        run: impl FnOnce() -> Result<Vec<Tensor>>,
+    ) -> Result<Vec<Tensor>> {
+        without_effects(|| {
+            recorder.kept().borrow().write()?;
+            let mut results = run()?;
+            let stored = self.stored.iter().map(|stored| stored.buffer.unrecorded());
+            let place = self.state.len().min(results.len());
+            results.splice(place..place, stored.collect::<Vec<_>>());
+            Ok(results)
+        })
+    }
+}
+
+/// Buffers that any of the parts gives other values.
+pub(super) fn stored_by(parts: &[&Part]) -> Vec<Stored> {
+    let mut found: Vec<Stored> = Vec::new();
+    for stored in parts.iter().flat_map(|part| &part.stored) {
+        if !found.iter().any(|known| known.buffer.is(&stored.buffer)) {
+            found.push(stored.clone());
+        }
+    }
+    found
+}
+
+/// From here on buffers keep these values.
+pub(super) fn keep(recorder: &Recorder, buffers: &[Stored], values: Vec<Tensor>) {
+    for (stored, value) in buffers.iter().zip(values) {
+        let stored = stored.clone();
+        recorder
+            .kept()
+            .borrow_mut()
+            .insert(Stored { value, ..stored });
+    }
+}
+
+pub(super) fn lost_body(_: Vec<Graph>) -> Error {
+    Error::internal("a region lost a body")
+}
