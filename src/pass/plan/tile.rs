@@ -101,7 +101,8 @@ pub fn has_lanes(capabilities: &Capabilities) -> bool {
 /// Panels of a weight for a product of so many matrices, rows and columns in the example.
 pub fn panels(outer: Run, depth: Vec<Run>, columns: Run, [matrices, rows]: [usize; 2]) -> Panels {
     let steps = depth.last().map_or(1, |run| run.count);
-    let is_even = steps.div_ceil(QUAD) % 2 == 0;
+    // Around taps a second quad of steps gains nothing and takes the driver longer.
+    let is_even = steps.div_ceil(QUAD) % 2 == 0 && depth.len() == 1;
     let (_, quads) = extent(PANEL_ROWS, [matrices, rows, columns.count]);
     Panels {
         outer,
