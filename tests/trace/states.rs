@@ -304,3 +304,37 @@ fn branches_and_loops_store() {
         }
     }
 }
+
+/// PyTorch's `momentum=None`: the statistics are the mean of those of all batches.
+#[test]
+fn batches_count_alike_without_momentum() {
+    let norm = BatchNorm1d::new(2).momentum(None);
+    norm.train();
+    let shifts = [0.0, 3.0, -7.0];
+    let traced = trace_module(&norm, [Method::new("forward", batch(0.0), forward)]).unwrap();
+    let of_batches = shifts.map(statistics);
+    let mean = |kind: usize, column: usize| {
+        of_batches
+            .iter()
+            .map(|batch| batch[kind][column])
+            .sum::<f32>()
+            / 3.0
+    };
+    let wanted = [0, 1].map(|kind| [mean(kind, 0), mean(kind, 1)]);
+    for device in devices() {
+        let session = Model::from_module(traced.module.clone())
+            .compile(&device, &CompileOptions::default())
+            .unwrap();
+        for shift in shifts {
+            session.run(&[host(&batch(shift))]).unwrap();
+        }
+        let kept = |name: &str| session.state(name).unwrap().tensors()[0].to_f32();
+        assert_close(&kept("running_mean"), &wanted[0]);
+        assert_close(&kept("running_var"), &wanted[1]);
+    }
+    shifts.map(|shift| norm.call(&batch(shift)));
+    let [mean, variance, count] = buffers(&norm);
+    assert_close(&mean, &wanted[0]);
+    assert_close(&variance, &wanted[1]);
+    assert_eq!(count, [3.0]);
+}

@@ -66,7 +66,7 @@ impl Channels {
 pub struct BatchNorm<const N: usize> {
     channels: Channels,
     training: Training,
-    momentum: f64,
+    momentum: Option<f64>,
     eps: f64,
 }
 
@@ -76,7 +76,7 @@ impl<const N: usize> BatchNorm<N> {
         BatchNorm {
             channels: Channels::new(channels, true, true),
             training: Training::default(),
-            momentum: 0.1,
+            momentum: Some(0.1),
             eps: 1e-5,
         }
     }
@@ -88,10 +88,10 @@ impl<const N: usize> BatchNorm<N> {
         self
     }
 
-    /// How much a batch counts in the statistics that PyTorch gathers; 0.1 by default.
+    /// How much a batch counts in the statistics that are gathered; 0.1 by default. With `None` all batches count alike.
     #[must_use]
-    pub fn momentum(mut self, momentum: f64) -> BatchNorm<N> {
-        self.momentum = momentum;
+    pub fn momentum(mut self, momentum: impl Into<Option<f64>>) -> BatchNorm<N> {
+        self.momentum = momentum.into();
         self
     }
 
@@ -121,16 +121,21 @@ impl<const N: usize> BatchNorm<N> {
             mean.into(),
             variance.into(),
             true.into(),
-            self.momentum.into(),
+            self.momentum.unwrap_or(1.0).into(),
             self.eps.into(),
         ];
         let count = channels.num_batches_tracked.as_ref();
         let counted = count.map_or(Ok(()), |count| count.store(&(count + 1)));
         let [y, _, _, new_mean, new_variance] =
             many("_native_batch_norm_legit_functional", arguments);
+        let average = |old: &Tensor, new: Tensor| match (self.momentum, count) {
+            // The new value is that of the batch alone.
+            (None, Some(count)) => old + (new - old) / count,
+            _ => new,
+        };
         let stored = counted
-            .and_then(|()| mean.store(&new_mean))
-            .and_then(|()| variance.store(&new_variance));
+            .and_then(|()| mean.store(&average(mean, new_mean)))
+            .and_then(|()| variance.store(&average(variance, new_variance)));
         stored.map_or_else(failed, |()| y)
     }
 }
@@ -163,7 +168,7 @@ impl<const N: usize, X: Borrow<Tensor>> Forward<X> for BatchNorm<N> {
             mean,
             variance,
             of_batch,
-            self.momentum,
+            self.momentum.unwrap_or(0.0),
             self.eps,
             true,
         )
