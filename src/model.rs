@@ -19,6 +19,7 @@ mod device;
 mod session;
 mod state;
 mod subject;
+mod tuning;
 mod variant;
 mod verify;
 
@@ -30,6 +31,7 @@ pub use check::{Reference, check};
 pub use device::Device;
 pub use session::{CompileOptions, Session};
 pub use subject::Method;
+pub use tuning::Tuning;
 pub use variant::Variant;
 pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 

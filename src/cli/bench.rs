@@ -13,14 +13,14 @@ use self::figures::{Figures, OnDevice};
 use super::activity::Activity;
 use super::inputs::Inputs;
 use super::show::calls;
-use super::{Outcome, output};
+use super::{Outcome, output, tune};
 use crate::dim::Bindings;
 use crate::error::Result;
 use crate::gpu::{Input, Program};
 use crate::item::Item;
 use crate::model::Session;
 use crate::tensor::Tensor;
-use crate::{Device, Model};
+use crate::{CompileOptions, Device, Model};
 
 /// Runs of the graph alone and of its kernels one by one, of which the fastest count.
 const RUNS: usize = 10;
@@ -50,6 +50,9 @@ pub(super) struct Bench {
     /// Times of others for the same call, to be compared with: a JSON object of milliseconds by name.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
+    /// Variants of kernels that `onionskin tune` has measured.
+    #[arg(long, value_name = "FILE")]
+    tuned: Option<PathBuf>,
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
@@ -63,7 +66,11 @@ impl Bench {
         let device = Device::open(&self.device)?;
         let activity = Activity::new(self.json);
         activity.step("reading and importing the model");
-        let session = Model::open(&self.model)?.compile(&device, &activity.compile_options())?;
+        let options = CompileOptions {
+            choices: tune::choices(self.tuned.as_ref(), &device)?,
+            ..activity.compile_options()
+        };
+        let session = Model::open(&self.model)?.compile(&device, &options)?;
         session.call(&arguments)?;
         let cold = milliseconds(start);
         activity.step("measuring");

@@ -20,6 +20,7 @@ mod profile;
 mod run;
 mod show;
 mod test;
+mod tune;
 mod verify;
 
 use std::process::ExitCode;
@@ -52,6 +53,7 @@ enum Command {
     Test(test::Test),
     Bench(bench::Bench),
     Profile(profile::Profiling),
+    Tune(tune::Tune),
     Devices(devices::Devices),
     Ops(ops::Ops),
     Demo(demo::Demo),
@@ -79,6 +81,7 @@ pub fn main() -> ExitCode {
         Command::Compare(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Profile(command) => command.run(),
+        Command::Tune(command) => command.run(),
         Command::Devices(command) => command.run(),
         Command::Ops(command) => command.run(),
         Command::Demo(command) => command.run(),

@@ -7,11 +7,11 @@ use clap::Args;
 
 use super::activity::Activity;
 use super::inputs::Inputs;
-use super::{Outcome, output};
+use super::{Outcome, output, tune};
 use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::tensor::Tensor;
-use crate::{Device, Model, tensor_file};
+use crate::{CompileOptions, Device, Model, tensor_file};
 
 /// Run a model on inputs.
 #[derive(Args)]
@@ -23,6 +23,9 @@ pub(super) struct Run {
     /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
     #[arg(long, default_value = "auto")]
     device: String,
+    /// Variants of kernels that `onionskin tune` has measured.
+    #[arg(long, value_name = "FILE")]
+    tuned: Option<PathBuf>,
     /// Write the outputs to a .npy, .npz or .safetensors file.
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -44,7 +47,11 @@ impl Run {
         let start = Instant::now();
         let activity = Activity::new(self.json);
         activity.step("reading and importing the model");
-        let session = Model::open(&self.model)?.compile(&device, &activity.compile_options())?;
+        let options = CompileOptions {
+            choices: tune::choices(self.tuned.as_ref(), &device)?,
+            ..activity.compile_options()
+        };
+        let session = Model::open(&self.model)?.compile(&device, &options)?;
         activity.step("running");
         let result = session.call(&arguments)?;
         drop(activity);

@@ -177,6 +177,11 @@ impl Device {
         &self.inner.info.name
     }
 
+    /// The driver and its version.
+    pub fn driver(&self) -> String {
+        adapter::driver(&self.inner.info)
+    }
+
     /// The adapter's kind.
     pub fn kind(&self) -> AdapterKind {
         AdapterKind::of(&self.inner.info)

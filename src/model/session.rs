@@ -7,6 +7,7 @@ use crate::error::{Error, Kind, Result};
 use crate::gpu::{Input, Keep, Progress, Run};
 use crate::ir::{Graph, Module};
 use crate::item::{Item, flatten};
+use crate::kernel::choice::Choices;
 use crate::tensor::Tensor;
 
 /// How a model is compiled.
@@ -20,6 +21,8 @@ pub struct CompileOptions {
     /// On a GPU, compile a graph with symbolic sizes for those of the example first: known sizes make faster kernels. It is
     /// compiled for all sizes once a call has others.
     pub static_shapes: bool,
+    /// Variants of kernels that are taken instead of those of the planner's table; see [`crate::model::Tuning`].
+    pub choices: Choices,
     /// What can be read after a run; see [`crate::model::first_divergence`].
     pub keep: Keep,
     /// Called, from several threads, while kernels compile and weights are uploaded.
@@ -32,6 +35,7 @@ impl Default for CompileOptions {
             entry: "forward".to_string(),
             respecialize: true,
             static_shapes: true,
+            choices: Choices::new(),
             keep: Keep::Outputs,
             progress: None,
         }

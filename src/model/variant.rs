@@ -57,7 +57,7 @@ impl Variant {
         let lowered = graphs
             .pop()
             .ok_or_else(|| Error::internal("the passes lost the graph"))?;
-        let plan = pass::plan(&lowered, gpu.capabilities())?;
+        let plan = pass::plan_by(&lowered, gpu.capabilities(), &options.choices)?;
         let settings = ProgramOptions {
             keep: options.keep,
             progress: options.progress.clone(),

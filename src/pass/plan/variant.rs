@@ -46,7 +46,7 @@ pub fn choices<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result
         return Ok(Vec::new());
     };
     let given = given.get(&problem.key).copied();
-    let given = given.filter(|variant| problem.admits(*variant));
+    let given = given.filter(|variant| problem.offers(*variant));
     let given = given.map(|variant| (variant, String::from("it is asked for")));
     let table = problem.table().into_iter();
     let any = (Variant::Portable, String::from("no other variant fits"));
@@ -72,7 +72,7 @@ pub fn admitted(graph: &Graph, capabilities: &Capabilities) -> Result<Admitted> 
         };
         let admits = |variant: &Variant| match variant {
             Variant::Split { parts } => problem.splits(i64::from(*parts)),
-            variant => problem.admits(*variant),
+            variant => problem.offers(*variant),
         };
         let variants = Variant::ALL.iter().copied().filter(admits).collect();
         found.insert(problem.key.clone(), variants);
@@ -152,6 +152,16 @@ impl Problem<'_> {
         };
         let is_short = row.as_const().is_some_and(|row| row <= direct::LONGEST);
         self.conv.is_some() && channels.is(1) && is_short
+    }
+
+    /// True if a caller can ask for a variant: a rasteriser has layouts that only its own kernels write.
+    fn offers(&self, variant: Variant) -> bool {
+        let is_own = matches!(
+            variant,
+            Variant::Portable | Variant::Lanes | Variant::Depthwise
+        );
+        let is_free = self.on_quads.is_none_or(|taken| taken == variant);
+        (is_own || !self.capabilities.software) && is_free && self.admits(variant)
     }
 
     /// True if a variant computes this, and the device can run it.

@@ -1,0 +1,50 @@
+//! `onionskin tune`: which variants of kernels a device likes best for a model.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::inputs::Inputs;
+use super::{Outcome, output};
+use crate::error::Result;
+use crate::kernel::choice::Choices;
+use crate::model::Tuning;
+use crate::{Device, Model};
+
+/// Measure the variants of a model's kernels on a device, and keep the fastest in a file for --tuned.
+#[derive(Args)]
+pub(super) struct Tune {
+    /// A TorchScript archive or a JSON graph.
+    model: PathBuf,
+    #[command(flatten)]
+    inputs: Inputs,
+    /// The device: auto, gpu, software, an adapter's index or a part of its name.
+    #[arg(long, default_value = "auto")]
+    device: String,
+    /// The file to write.
+    #[arg(short, long)]
+    output: PathBuf,
+}
+
+impl Tune {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let arguments = self.inputs.read()?;
+        let device = Device::open(&self.device)?;
+        let model = Model::open(&self.model)?;
+        let tuning = Tuning::measure(&model, &device, &arguments, &mut output::line)?;
+        tuning.write(&self.output)?;
+        Ok(Outcome::Yes)
+    }
+}
+
+/// What `--tuned` says for a device; a note and nothing where it was measured elsewhere.
+pub(super) fn choices(path: Option<&PathBuf>, device: &Device) -> Result<Choices> {
+    let Some(path) = path else {
+        return Ok(Choices::new());
+    };
+    let tuning = Tuning::read(path)?;
+    Ok(tuning.choices_for(device).unwrap_or_else(|error| {
+        output::note(&error.to_string());
+        Choices::new()
+    }))
+}

@@ -1,0 +1,178 @@
+//! Variants of kernels as a device was measured to like them, kept in a file that can be shipped with a model.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CompileOptions, Device, Model, Variant};
+use crate::dim::Bindings;
+use crate::error::{Error, Result};
+use crate::gpu::{self, Input, Program, ProgramOptions};
+use crate::item::Item;
+use crate::kernel::choice::Choices;
+use crate::pass;
+use crate::tensor::Tensor;
+use crate::tensor_file::write_together;
+
+/// Runs of which the fastest counts.
+const RUNS: usize = 7;
+/// A variant is taken if it makes the model at least so much faster than the table's: less may be chance.
+const GAIN: f64 = 0.97;
+
+/// What was measured on one device. Elsewhere, or with another driver or version, it says nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tuning {
+    /// Name of the adapter.
+    pub adapter: String,
+    /// Driver and its version.
+    pub driver: String,
+    /// Version of this crate, whose kernels were measured.
+    pub version: String,
+    /// Variants that beat the table, by key.
+    pub choices: BTreeMap<String, String>,
+}
+
+impl Tuning {
+    /// Measures the variants of each contraction and convolution of a model on a device, for the sizes of a call; `tell` gets
+    /// a line for each.
+    ///
+    /// # Errors
+    /// The device is the host, or the model does not run there.
+    pub fn measure(
+        model: &Model,
+        device: &Device,
+        arguments: &[Item],
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Tuning> {
+        let Device::Gpu(gpu) = device else {
+            return Err(Error::usage("the host has no kernels to choose from"));
+        };
+        let session = model.compile(device, &CompileOptions::default())?;
+        let (variant, inputs) = session.prepare(arguments)?;
+        let course = Course {
+            gpu,
+            variant: &variant,
+            bindings: variant.bind(&inputs)?,
+            inputs: &inputs,
+        };
+        let mut found = Choices::new();
+        for (key, variants) in pass::admitted(&variant.lowered, gpu.capabilities())? {
+            let mut best = course.time(&found)? * GAIN;
+            for candidate in variants {
+                let mut choices = found.clone();
+                choices.insert(key.clone(), candidate);
+                // What a device refuses is no candidate.
+                let Ok(time) = course.time(&choices) else {
+                    continue;
+                };
+                if time < best {
+                    (best, found) = (time, choices);
+                }
+            }
+            let taken = found.get(&key).map(ToString::to_string);
+            tell(&format!(
+                "{key}: {}",
+                taken.as_deref().unwrap_or("as the table says")
+            ));
+        }
+        let choices = found.into_iter();
+        let choices = choices.map(|(key, variant)| (key, variant.to_string()));
+        Ok(Tuning {
+            choices: choices.collect(),
+            ..Tuning::of(gpu)
+        })
+    }
+
+    /// Nothing measured on a device yet.
+    pub fn of(gpu: &gpu::Device) -> Tuning {
+        Tuning {
+            adapter: gpu.name().to_string(),
+            driver: gpu.driver(),
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            choices: BTreeMap::new(),
+        }
+    }
+
+    /// The choices for a device.
+    ///
+    /// # Errors
+    /// They were measured on another adapter, with another driver or version, or name variants that there are not. The
+    /// message is for a warning: a model runs without them.
+    pub fn choices_for(&self, device: &Device) -> Result<Choices> {
+        let Device::Gpu(gpu) = device else {
+            return Err(Error::usage(
+                "the tuning is ignored: the host has no kernels",
+            ));
+        };
+        let Tuning {
+            adapter,
+            driver,
+            version,
+            ..
+        } = Tuning::of(gpu);
+        let pairs = [
+            ("adapter", &self.adapter, adapter),
+            ("driver", &self.driver, driver),
+            ("version", &self.version, version),
+        ];
+        for (what, measured, here) in pairs {
+            if *measured != here {
+                return Err(Error::usage(format!(
+                    "the tuning is ignored: it was made for the {what} {measured}, here it is {here}"
+                )));
+            }
+        }
+        let choices = self.choices.iter();
+        choices
+            .map(|(key, variant)| Ok((key.clone(), variant.parse()?)))
+            .collect()
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no tuning.
+    pub fn read(path: &Path) -> Result<Tuning> {
+        let text = std::fs::read(path).map_err(|error| Error::io(path, error))?;
+        serde_json::from_slice(&text)
+            .map_err(|error| Error::format(format!("no tuning: {error}")).at(&path.display()))
+    }
+
+    /// Writes a file, whole or not at all.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|error| Error::internal(format!("JSON: {error}")))?;
+        write_together(&[(path, &text)])
+    }
+}
+
+/// A call that is run again and again.
+struct Course<'a> {
+    gpu: &'a gpu::Device,
+    variant: &'a Variant,
+    bindings: Bindings,
+    inputs: &'a [Tensor],
+}
+
+impl Course<'_> {
+    /// Seconds of a run with some choices.
+    fn time(&self, choices: &Choices) -> Result<f64> {
+        let graph = &self.variant.lowered;
+        let plan = pass::plan_by(graph, self.gpu.capabilities(), choices)?;
+        let options = ProgramOptions::default();
+        let program = Program::new(self.gpu, plan, &self.variant.weights, options)?;
+        let inputs: Vec<Input> = self.inputs.iter().map(Input::Host).collect();
+        let mut fastest = f64::INFINITY;
+        for _ in 0..=RUNS {
+            let start = Instant::now();
+            program.launch_with(&self.bindings, &inputs)?.read()?;
+            fastest = fastest.min(start.elapsed().as_secs_f64());
+        }
+        Ok(fastest)
+    }
+}

@@ -1,0 +1,134 @@
+//! Tuning: what is measured on a device is kept in a file, taken there, and ignored elsewhere.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+
+use onionskin::gpu::Reach;
+use onionskin::ir::{Input, Module, Tree};
+use onionskin::item::Item;
+use onionskin::kernel::choice::Variant;
+use onionskin::model::Tuning;
+use onionskin::{CompileOptions, Device, Model, Tensor};
+
+mod samples;
+
+/// A model of one product, its device and a call.
+fn setting() -> Option<(Model, Device, Item)> {
+    let device = samples::device(Reach::Whole)?;
+    let mut graph = samples::graph(&["f32[24, 40]"], |_, x| {
+        vec![x[0].dot(x[0].permute([1, 0]))]
+    });
+    graph.name = "forward".into();
+    graph.input_trees = vec![Input {
+        name: "x".into(),
+        tree: Tree::Tensor(0),
+    }];
+    let module = Module {
+        graphs: vec![graph],
+        weights: Default::default(),
+        states: Vec::new(),
+    };
+    let values = (0..960).map(|number| number as f32 / 960.0).collect();
+    let x = Tensor::from_vec([24, 40], values).unwrap();
+    Some((
+        Model::from_module(module),
+        Device::Gpu(device),
+        Item::Tensor(x),
+    ))
+}
+
+#[test]
+fn what_is_measured_is_kept_and_taken() {
+    let Some((model, device, x)) = setting() else {
+        return;
+    };
+    let mut lines = Vec::new();
+    let tell = &mut |line: &str| lines.push(line.to_string());
+    let measured = Tuning::measure(&model, &device, &[x.clone()], tell).unwrap();
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].starts_with("dot f32 24x40 40x24: "), "{lines:?}");
+    let path = std::env::temp_dir().join(format!("onionskin-tuning-{}.json", std::process::id()));
+    measured.write(&path).unwrap();
+    let read = Tuning::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(read, measured);
+    assert!(read.choices_for(&device).is_ok());
+}
+
+/// The choice that a file makes is the one that the plan has, and changes no result beyond rounding.
+#[test]
+fn choices_are_taken() {
+    let Some((model, device, x)) = setting() else {
+        return;
+    };
+    let Device::Gpu(gpu) = &device else { return };
+    let key = String::from("dot f32 24x40 40x24");
+    let tuning = Tuning {
+        choices: [(key.clone(), Variant::Portable.to_string())].into(),
+        ..Tuning::of(gpu)
+    };
+    let options = CompileOptions {
+        choices: tuning.choices_for(&device).unwrap(),
+        ..CompileOptions::default()
+    };
+    assert_eq!(options.choices.get(&key), Some(&Variant::Portable));
+    let call = |options: &CompileOptions| {
+        let session = model.compile(&device, options).unwrap();
+        let result = session.call(std::slice::from_ref(&x)).unwrap();
+        let (variant, _) = session.prepare(std::slice::from_ref(&x)).unwrap();
+        let program = variant.program.as_ref().unwrap();
+        let taken = program
+            .plan()
+            .steps
+            .iter()
+            .filter_map(|step| step.choice.as_ref());
+        let is_given = taken
+            .into_iter()
+            .any(|choice| choice.reason == "it is asked for");
+        assert_eq!(is_given, !options.choices.is_empty());
+        let leaves = result.leaves().into_iter();
+        let tensors = leaves.filter_map(|(_, leaf)| match leaf {
+            Item::Tensor(tensor) => Some(tensor.to_f64()),
+            _ => None,
+        });
+        tensors.flatten().collect::<Vec<f64>>()
+    };
+    let (tuned, plain) = (call(&options), call(&CompileOptions::default()));
+    assert_eq!((tuned.len(), plain.len()), (24 * 24, 24 * 24));
+    let pairs = tuned.into_iter().zip(plain);
+    assert!(
+        pairs
+            .into_iter()
+            .all(|(x, y)| (x - y).abs() <= 1e-5 + 1.3e-6 * y.abs())
+    );
+}
+
+#[test]
+fn other_devices_and_versions_ignore_it() {
+    let Some((_, device, _)) = setting() else {
+        return;
+    };
+    let Device::Gpu(gpu) = &device else { return };
+    let mut others = [Tuning::of(gpu), Tuning::of(gpu), Tuning::of(gpu)];
+    others[0].adapter = "another".into();
+    others[1].driver = "another".into();
+    others[2].version = "another".into();
+    for (what, tuning) in ["adapter", "driver", "version"].into_iter().zip(others) {
+        let error = tuning.choices_for(&device).unwrap_err().to_string();
+        assert!(error.contains("ignored") && error.contains(what), "{error}");
+    }
+    assert!(Tuning::of(gpu).choices_for(&Device::Host).is_err());
+}
+
+#[test]
+fn what_is_no_tuning_is_refused() {
+    let path =
+        std::env::temp_dir().join(format!("onionskin-no-tuning-{}.json", std::process::id()));
+    std::fs::write(&path, "{\"adapter\": 1}").unwrap();
+    let error = Tuning::read(&path).unwrap_err().to_string();
+    std::fs::remove_file(&path).unwrap();
+    assert!(error.contains("no tuning"), "{error}");
+}
