@@ -4,7 +4,7 @@
 use onionskin::error::Place;
 use onionskin::gpu::Footprint;
 use onionskin::ir::Graph;
-use onionskin::kernel::plan::{Capabilities, Plan};
+use onionskin::kernel::plan::{Capabilities, Plan, SlotKind};
 use onionskin::kernel::shader;
 use onionskin::kernel::stored::{Reason, Stored};
 use onionskin::kernel::translate::translate;
@@ -263,5 +263,37 @@ fn products_take_what_lies_behind_them() {
     for device in [capabilities(), rasteriser()] {
         let plan = plan_for("products", &graph, &device);
         assert_eq!(plan.steps.len(), 3, "{}", describe(&plan));
+    }
+}
+
+/// Every step writes something that it binds, and what lies between two steps is written before it is read: copies and
+/// conversions of layouts too.
+#[test]
+fn every_step_tells_what_it_writes() {
+    for (name, graph) in samples::all() {
+        for device in [capabilities(), rasteriser()] {
+            let plan = plan_for(name, &graph, &device);
+            let mut written: Vec<_> = Vec::new();
+            for step in &plan.steps {
+                let writes = &step.work.writes;
+                assert!(!writes.is_empty(), "{name}: {:?}", step.nodes);
+                assert!(
+                    writes.iter().all(|slot| step.bindings.contains(slot)),
+                    "{name}"
+                );
+                let reads = step.bindings.iter().filter(|slot| !writes.contains(slot));
+                for slot in reads {
+                    let slot_info = &plan.slots[slot.0];
+                    let is_made =
+                        !matches!(slot_info.kind, SlotKind::Input(_) | SlotKind::Weight(_));
+                    assert!(
+                        !is_made || written.contains(slot),
+                        "{name}: {}",
+                        slot_info.name
+                    );
+                }
+                written.extend(writes);
+            }
+        }
     }
 }

@@ -375,9 +375,13 @@ impl<'a> Planner<'a> {
         for binding in &scope.buffers {
             let slot = self.bound(binding)?;
             bindings.push(slot);
-            if binding.is_copy || written.contains(&binding.value) {
+            if written.contains(&binding.value) {
                 work.writes.push(slot);
             }
+        }
+        if group.nodes.is_empty() {
+            // A copy, to another place or layout, binds what it writes last.
+            work.writes.extend(bindings.last());
         }
         let names = group.nodes.iter().filter_map(|node| {
             let result = self.graph.nodes.get(*node)?.results.first()?;
