@@ -7,6 +7,9 @@ use super::fuse::{Class, Fuser, Group, LARGEST, class, weight};
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::stored::Reason;
 
+/// What a tile computes for each of its elements may cost no more than this: the text is there for each of them, and what
+/// takes the driver seconds to compile saves microseconds.
+const LONGEST_OF_TILES: u32 = 16;
 /// A kernel is looked for behind no more values than these.
 const FARTHEST: usize = 64;
 
@@ -17,6 +20,8 @@ struct Epilogue {
     values: BTreeSet<ValueId>,
     leaves: BTreeSet<ValueId>,
     cost: u32,
+    /// What it may cost.
+    longest: u32,
 }
 
 impl Fuser<'_> {
@@ -55,6 +60,10 @@ impl Fuser<'_> {
             values: BTreeSet::from([result]),
             leaves: BTreeSet::new(),
             cost: 0,
+            longest: match self.graph.nodes[index].op {
+                Op::Primitive(Primitive::Dot(_) | Primitive::Conv(_)) => LONGEST_OF_TILES,
+                _ => LARGEST,
+            },
         };
         for operand in self.graph.nodes[index].operands() {
             let leaves = &self.infos[operand.index()].leaves;
@@ -112,7 +121,7 @@ impl Fuser<'_> {
         growth.cost = growth.cost.saturating_add(cost);
         growth.nodes.push(next);
         growth.values.extend(&node.results);
-        growth.cost <= LARGEST && growth.leaves.len() <= self.limit
+        growth.cost <= growth.longest && growth.leaves.len() <= self.limit
     }
 
     /// Why an epilogue ends with a value.
@@ -122,9 +131,28 @@ impl Fuser<'_> {
             _ if self.graph.outputs.contains(&root) => Reason::Output,
             [reader] if !keeps_order(&self.graph.nodes[*reader]) => Reason::Reorders,
             [reader] if claimed[*reader] => Reason::Claimed,
-            [_] => Reason::Buffers,
+            [reader] => self.too_much(root, *reader),
             readers => Reason::Readers(readers.len()),
         }
+    }
+
+    /// Why a kernel cannot take a reader in that it could compute.
+    fn too_much(&self, root: ValueId, reader: usize) -> Reason {
+        let others = self.graph.nodes[reader].operands().into_iter();
+        let others = others.filter(|id| *id != root);
+        let mut leaves: BTreeSet<ValueId> = BTreeSet::new();
+        let mut cost = 1u32;
+        for info in others.map(|id| &self.infos[id.index()]) {
+            leaves.extend(&info.leaves);
+            cost = cost.saturating_add(info.cost);
+        }
+        if leaves.len() + 1 > self.limit {
+            return Reason::Buffers;
+        }
+        if let Op::Primitive(primitive) = &self.graph.nodes[reader].op {
+            cost = cost.saturating_add(weight(primitive));
+        }
+        Reason::Long { cost }
     }
 
     /// Stores what a kernel reads often: behind views of it where that is what another kernel writes.
