@@ -31,11 +31,14 @@ const CHUNK: usize = 16 << 20;
 /// Bytes in flight: what uploading takes in addition to the weights themselves.
 const IN_FLIGHT: u64 = 4 * CHUNK as u64;
 
+/// What makes two weights the same: name, storage and layout.
+type Key = (String, Storage, Layout);
+
 /// Weights on a device, to be used by several programs: those of one name, storage and layout are uploaded
 /// once.
 #[derive(Clone, Default)]
 pub struct SharedWeights {
-    memory: Arc<Mutex<HashMap<(String, Storage, Layout), Memory>>>,
+    memory: Arc<Mutex<HashMap<Key, Memory>>>,
 }
 
 impl fmt::Debug for SharedWeights {

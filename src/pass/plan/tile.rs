@@ -102,7 +102,7 @@ pub fn has_lanes(capabilities: &Capabilities) -> bool {
 pub fn panels(outer: Run, depth: Vec<Run>, columns: Run, [matrices, rows]: [usize; 2]) -> Panels {
     let steps = depth.last().map_or(1, |run| run.count);
     // Around taps a second quad of steps gains nothing and takes the driver longer.
-    let is_even = steps.div_ceil(QUAD) % 2 == 0 && depth.len() == 1;
+    let is_even = steps.div_ceil(QUAD).is_multiple_of(2) && depth.len() == 1;
     let (_, quads) = extent(PANEL_ROWS, [matrices, rows, columns.count]);
     Panels {
         outer,
