@@ -188,7 +188,7 @@ impl Sizes {
                 scope,
                 geometry,
                 (&position[axis], &taps[axis]),
-                &self.space_in[axis],
+                [&self.space_in[axis], &self.space[axis]],
             );
             place.push(from);
             if let Some(guard) = guard {
@@ -199,20 +199,20 @@ impl Sizes {
     }
 }
 
-/// The input coordinate that an output coordinate sees through a tap, and where it is one.
+/// The input coordinate that an output coordinate sees through a tap, and where it is one, by the sizes of input and output.
 fn source(
     scope: &mut Scope,
     axis: &ConvAxis,
     (position, tap): (&Index, &Index),
-    size: &Dim,
+    [size, outputs]: [&Dim; 2],
 ) -> (Index, Option<Expr>) {
     let spread = position
         .scale(&Dim::from(axis.stride))
         .add(&tap.scale(&Dim::from(axis.dilation)))
         .add_size(&Dim::from(-axis.low));
-    let is_padded = axis.low > 0 || axis.high > 0;
+    let may_miss = axis.low > 0 || axis.high > 0 || !position.is_below(outputs);
     if axis.base_dilation == 1 {
-        let guard = is_padded.then(|| scope.is_below(&spread, size));
+        let guard = may_miss.then(|| scope.is_below(&spread, size));
         return (spread, guard);
     }
     let step = Dim::from(axis.base_dilation);

@@ -1,25 +1,22 @@
-//! Convolutions on quads of channels, where subgroups are eight invocations: products of matrices whose rows are positions and whose
-//! columns are output channels, and those that see each channel by itself.
+//! Convolutions on quads of channels, where subgroups are eight invocations: products of matrices whose rows are positions
+//! and whose columns are output channels.
 
 use super::conv::Sizes;
 use super::element::Scope;
 use super::fuse::Group;
-use super::kernel::{self, Lowered, below, epilogue, repeat_all};
+use super::kernel::{self, Lowered, below, epilogue};
 use super::layout::CHANNELS;
 use super::position::Position;
 use super::quad::{self, QUAD, is_whole};
-use super::quads;
 use super::tile::{self, Right, Tiling};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
-use crate::kernel::index::{self, Index};
+use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, Run};
 use crate::op::Conv;
-
-const TEMPLATE: &str = include_str!("../../../shaders/depthwise.wgsl");
 
 /// A convolution with its epilogue, channels of its groups in whole quads.
 pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
@@ -34,12 +31,13 @@ pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> R
         taps: sizes.taps.clone(),
         depth: sizes.channels.clone(),
         left: &|scope, [outer, position], (taps, steps)| {
-            let first = steps
+            let (first, guard) = steps
                 .first()
-                .map_or_else(Index::zero, |(step, _)| step.clone());
+                .cloned()
+                .unwrap_or_else(|| (Index::zero(), None));
             let channel = outer[1].scale(&sizes.channels).add(&first);
             let place = [outer[0].clone(), channel.div(&Dim::from(QUAD))];
-            Ok(input(scope, &sizes, conv, place, (position, taps)))
+            Ok(input(scope, &sizes, conv, (place, guard), (position, taps)))
         },
         right: Right::Panels(sizes.filter, panels, &|outer| outer[1].clone()),
         write: &|scope, [outer, position], first, vector| {
@@ -52,16 +50,21 @@ pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> R
     tile::lay(scope, &tiling)
 }
 
-/// Four channels that a position sees through a tap, by image and quad of channels: zeros outside of the input.
-fn input(
+/// Four channels that a position sees through a tap, by image and quad of channels: zeros outside of the input, and where
+/// a guard is false.
+pub fn input(
     scope: &mut Scope,
     sizes: &Sizes,
     conv: &Conv,
-    place: [Index; 2],
+    (place, guard): ([Index; 2], Option<Expr>),
     (position, taps): (&[Index], &[Index]),
 ) -> Expr {
     let (quad, inside) = sizes.source(scope, conv, place, taps, position);
     let quad = quad.coordinates(&[]);
+    let inside = match (inside, guard) {
+        (Some(inside), guard) => Some(scope.pool.both(guard, inside)),
+        (None, guard) => guard,
+    };
     let vector = scope.quad_of(sizes.x, CHANNELS, &quad, inside);
     match inside {
         Some(inside) => {
@@ -73,7 +76,7 @@ fn input(
 }
 
 /// Writes four channels at a position with the epilogue.
-fn write(
+pub fn write(
     scope: &mut Scope,
     group: &Group,
     sizes: &Sizes,
@@ -148,43 +151,4 @@ fn channelwise(depth: Vec<Run>, columns: Run) -> Panels {
 pub fn is_depthwise(graph: &Graph, node: &Node, conv: &Conv) -> bool {
     Sizes::new(graph, node, conv)
         .is_ok_and(|sizes| sizes.channels.is(1) && sizes.outputs.is(1) && is_whole(&sizes.groups))
-}
-
-/// A convolution of each channel by itself: an invocation computes four channels at a position.
-pub fn lower_depthwise<'a>(
-    mut scope: Scope<'a>,
-    group: &Group,
-    node: &Node,
-    conv: &Conv,
-) -> Result<Lowered<'a>> {
-    let sizes = Sizes::new(scope.graph, node, conv)?;
-    let shape = &scope.graph.ty(sizes.result).shape;
-    let (quad, surplus, count) = quads::each(&mut scope, shape, CHANNELS);
-    let [item, channels, position @ ..] = quad.as_slice() else {
-        return Err(Error::internal("an image has too few axes"));
-    };
-    let panels = panels(scope.graph, node, conv)
-        .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))?;
-    let filter = scope.in_panels(sizes.filter, &panels);
-    let sum = scope.pool.variable("sum", Type::F32x4);
-    let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
-    let mut statements = vec![surplus, Statement::Declare(sum, zero)];
-    statements.extend(repeat_all(
-        &mut scope,
-        "tap",
-        &sizes.taps,
-        |scope, taps| {
-            let tap = index::linear(&taps, &sizes.taps);
-            let at = [channels, &tap, &Index::zero()].map(|index| index.emit(&mut scope.pool));
-            let weight = scope.pool.texel(filter, at);
-            let place = [item.clone(), channels.clone()];
-            let seen = input(scope, &sizes, conv, place, (position, &taps));
-            let product = scope.pool.call("x * y", Type::F32x4, &[weight, seen]);
-            let total = scope.pool.call("x + y", Type::F32x4, &[sum, product]);
-            Ok(vec![Statement::Assign(sum, total)])
-        },
-    )?);
-    statements.push(Statement::Freeze(sum));
-    statements.extend(write(&mut scope, group, &sizes, &quad, sum)?);
-    Ok(Lowered::new(scope, TEMPLATE, statements, &count))
 }

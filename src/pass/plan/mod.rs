@@ -4,6 +4,7 @@
 mod claim;
 mod conv;
 mod custom;
+mod depthwise;
 mod direct;
 mod dot;
 mod element;
@@ -296,7 +297,7 @@ impl<'a> Planner<'a> {
                 image::lower(scope, group, node, conv)
             }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Depthwise) => {
-                image::lower_depthwise(scope, group, node, conv)
+                depthwise::lower(scope, group, node, conv)
             }
             (_, Variant::Lanes) => {
                 let product = Product::of(self.graph, node)?;

@@ -541,7 +541,7 @@ fn extent(tallest: usize, [outer, rows, columns]: [usize; 3]) -> (usize, usize) 
 }
 
 /// What all rows read, so that it is read once, in front of them.
-fn shared_loads(pool: &Pool, rows: &[Vec<Statement>]) -> Vec<Expr> {
+pub fn shared_loads(pool: &Pool, rows: &[Vec<Statement>]) -> Vec<Expr> {
     let [first, second, ..] = rows else {
         return Vec::new();
     };
