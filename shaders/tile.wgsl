@@ -1,7 +1,7 @@
 // Products of matrices on a device whose subgroups are eight invocations: a subgroup computes a tile of the result in
-// registers. For the left factor an invocation is a row, for the right one it is four neighbouring columns; each number of
-// the left factor is handed to all invocations in turn. Rows and columns beyond the edge repeat the last ones and are not
-// written.
+// registers. For the left factor an invocation is a row, or four steps of every row where rows are few; for the right one it
+// is four neighbouring columns. Each number of the left factor is handed to all invocations in turn. Rows and columns beyond
+// the edge repeat the last ones and are not written.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

@@ -8,6 +8,7 @@ use onionskin::kernel::plan::{Capabilities, Plan, SlotKind};
 use onionskin::kernel::shader;
 use onionskin::kernel::stored::{Reason, Stored};
 use onionskin::kernel::translate::translate;
+use onionskin::op::ConvAxis;
 use onionskin::pass;
 
 mod samples;
@@ -96,6 +97,26 @@ fn describe(plan: &Plan) -> String {
     text
 }
 
+/// Graphs with weights, which a device may lay out as it likes.
+fn with_weights() -> Vec<(&'static str, Graph)> {
+    let rows = samples::graph(&["f32[2, 116]"], |builder, x| {
+        let weight = builder.weight("weight", "f32[24, 116]".parse().unwrap());
+        vec![x[0].dot(weight.permute(vec![1, 0])).relu()]
+    });
+    let strips = samples::graph(&["f32[1, 8, 9, 5]"], |builder, x| {
+        let weight = builder.weight("weight", "f32[8, 1, 3, 3]".parse().unwrap());
+        let axis = ConvAxis {
+            stride: 1,
+            low: 1,
+            high: 1,
+            dilation: 1,
+            base_dilation: 1,
+        };
+        vec![x[0].conv(weight, vec![axis.clone(), axis], 8).relu()]
+    });
+    vec![("rows of a linear layer", rows), ("strips", strips)]
+}
+
 /// Plans as people read them; `BLESS=1` writes the files anew.
 #[test]
 fn plans_read_well() {
@@ -109,6 +130,8 @@ fn plans_read_well() {
         "neighbours",
         "total",
         "linear on a rasteriser",
+        "rows of a linear layer on a rasteriser",
+        "strips on a rasteriser",
         "softmax on a rasteriser",
         "layer norm",
         "layer norm on a rasteriser",
@@ -131,6 +154,7 @@ fn plans_read_well() {
         };
         let (_, graph) = samples::all()
             .into_iter()
+            .chain(with_weights())
             .find(|(known, _)| *known == sample)
             .unwrap();
         let name = variant.map_or(name.into(), |variant| format!("{name} by {variant}"));

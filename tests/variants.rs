@@ -7,16 +7,15 @@
     reason = "tests"
 )]
 
-use std::collections::BTreeMap;
-
 use onionskin::dim::Bindings;
 use onionskin::dtype::DType;
 use onionskin::gpu::{Device, Program, ProgramOptions, Reach};
 use onionskin::interp;
-use onionskin::ir::{Graph, Value};
+use onionskin::ir::{Definition, Graph, Value};
 use onionskin::kernel::choice::Variant;
 use onionskin::kernel::plan::{Capabilities, Plan};
 use onionskin::op::*;
+use onionskin::pass;
 use onionskin::tensor::Tensor;
 
 mod samples;
@@ -108,6 +107,58 @@ fn products() -> Vec<(&'static str, Graph)> {
         ),
         ("long", product("f32[20, 2048]", "f32[2048, 24]", plain)),
     ]
+}
+
+/// A linear layer, whose weight a device may lay out as it likes.
+fn linear(x: &str, weight: &str) -> Graph {
+    samples::graph(&[x], |builder, x| {
+        let weight = builder.weight("weight", weight.parse().unwrap());
+        vec![(x[0].dot(turn(weight, true)) * 0.5).relu()]
+    })
+}
+
+/// A convolution between others, so that images need not lie as inputs and outputs do.
+fn convolution_by_weights(x: &str, filter: &str, axes: &[ConvAxis], groups: i64) -> Graph {
+    samples::graph(&[x], |builder, x| {
+        let weight = builder.weight("weight", filter.parse().unwrap());
+        let y = x[0].exp().conv(weight, axes.to_vec(), groups).relu();
+        vec![y, y.sum(&[2], true)]
+    })
+}
+
+/// Products of every number of rows that shares invocations in another way, with whole and ragged sums and columns.
+fn with_weights() -> Vec<(String, Graph)> {
+    let mut graphs = Vec::new();
+    for rows in ["1", "2", "3", "5", "7", "8", "9", "B"] {
+        for (depth, columns) in [(64, 64), (32, 21), (132, 40), (130, 33), (35, 70), (29, 36)] {
+            let (x, weight) = (
+                format!("f32[{rows}, {depth}]"),
+                format!("f32[{columns}, {depth}]"),
+            );
+            graphs.push((format!("{x} by {weight}"), linear(&x, &weight)));
+        }
+    }
+    let plain = |pad| axis(1, pad, 1, 1);
+    for (x, filter, groups, axes) in [
+        // Few positions.
+        ("f32[1, 64, 1, 1]", "f32[24, 64, 1, 1]", 1, plain(0)),
+        ("f32[2, 130, 1, 2]", "f32[12, 130, 1, 1]", 1, plain(0)),
+        ("f32[1, 132, 2, 2]", "f32[33, 132, 3, 3]", 1, plain(1)),
+        // Each channel by itself: strips of positions, whole and ragged.
+        ("f32[2, 8, 7, 12]", "f32[8, 1, 3, 3]", 8, plain(1)),
+        ("f32[2, 8, 9, 5]", "f32[8, 1, 3, 3]", 8, plain(1)),
+        ("f32[1, 12, 17, 6]", "f32[12, 1, 3, 3]", 12, plain(0)),
+        ("f32[1, 4, 19, 20]", "f32[4, 1, 5, 5]", 4, axis(2, 2, 1, 1)),
+        ("f32[1, 4, 15, 17]", "f32[4, 1, 7, 7]", 4, axis(1, 6, 2, 1)),
+        ("f32[2, 8, H, S]", "f32[8, 1, 3, 3]", 8, plain(1)),
+        ("f32[2, 8, H, S]", "f32[8, 1, 2, 2]", 8, plain(0)),
+        ("f32[B, 16, 23]", "f32[16, 1, 4]", 16, plain(3)),
+    ] {
+        let rank = filter.matches(',').count() - 1;
+        let graph = convolution_by_weights(x, filter, &vec![axes; rank], groups);
+        graphs.push((format!("{x} by {filter}"), graph));
+    }
+    graphs
 }
 
 fn convolutions() -> Vec<(&'static str, Graph)> {
@@ -232,7 +283,16 @@ fn distance(found: &Tensor, expected: &Tensor) -> f64 {
 /// Runs a plan on a device at two sizes of its symbols: the largest distance from the oracle.
 fn error(device: &Device, graph: &Graph, plan: Plan) -> f64 {
     let options = ProgramOptions::default();
-    let program = Program::new(device, plan, &Default::default(), options).unwrap();
+    let mut seed = 3;
+    let weights = graph.values.iter().filter_map(|value| {
+        let Definition::Weight(name) = &value.definition else {
+            return None;
+        };
+        let sizes = value.ty.sizes(&Bindings::new()).unwrap();
+        Some((name.clone(), tensor(&mut seed, value.ty.dtype, &sizes)))
+    });
+    let weights = weights.collect();
+    let program = Program::new(device, plan, &weights, options).unwrap();
     let mut worst: f64 = 0.0;
     for (b, s, h) in [(2, 5, 13), (3, 40, 64)] {
         let bindings = Bindings::from([("B".into(), b), ("S".into(), s), ("H".into(), h)]);
@@ -241,7 +301,7 @@ fn error(device: &Device, graph: &Graph, plan: Plan) -> f64 {
         let inputs: Vec<Tensor> = types
             .map(|ty| tensor(&mut seed, ty.dtype, &ty.sizes(&bindings).unwrap()))
             .collect();
-        let expected = interp::run(graph, &BTreeMap::new(), &inputs).unwrap();
+        let expected = interp::run(graph, &weights, &inputs).unwrap();
         let found = program.run(&inputs).unwrap();
         for (found, expected) in found.iter().zip(&expected) {
             worst = worse(worst, distance(found, expected));
@@ -481,4 +541,22 @@ fn store_tile(whole: Whole, start: u32, stride: u32) {
 
 ";
     [head, functions, &main].concat()
+}
+
+/// What the device takes for itself, with weights laid out as it likes.
+#[test]
+fn the_choices_of_the_device_agree() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let mut failures = Vec::new();
+    let products = products();
+    let products = products.into_iter().map(|(name, x)| (name.to_string(), x));
+    for (name, graph) in with_weights().into_iter().chain(products) {
+        let plan = pass::plan(&graph, device.capabilities()).unwrap();
+        if !agrees(&device, &graph, plan) {
+            failures.push(format!("{name} differs from the oracle"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -125,8 +125,13 @@ fn consecutive(mut places: impl Iterator<Item = Index>) -> Option<Index> {
 
 /// True if a size is known to be a multiple of a quad.
 pub fn is_whole(size: &Dim) -> bool {
-    let whole = Dim::from(QUAD);
-    &size.floor_div(&whole) * &whole == *size
+    is_multiple(size, QUAD)
+}
+
+/// True if a size is known to be a multiple of a number.
+pub fn is_multiple(size: &Dim, of: usize) -> bool {
+    let of = Dim::from(of);
+    &size.floor_div(&of) * &of == *size
 }
 
 impl Scope<'_> {

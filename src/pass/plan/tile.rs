@@ -1,8 +1,11 @@
 //! Products of matrices where subgroups are eight invocations: a software rasteriser runs them as the lanes of a vector,
 //! and what costs time is reading memory.
 
+mod left;
+
 use std::collections::BTreeSet;
 
+use self::left::steps;
 use super::dot::named;
 use super::element::Scope;
 use super::fuse::Group;
@@ -35,6 +38,9 @@ const SPAN: usize = LANES * QUAD;
 
 /// Rows of a tile where the right factor lies in panels: two texels of each row fit the registers.
 const PANEL_ROWS: usize = 16;
+
+/// Steps of a round of fewer rows than invocations: an invocation reads four of them.
+const WIDE: usize = LANES * QUAD;
 
 /// A step of a sum, and where it is one; absent if it is known to be.
 pub type Step = (Index, Option<Expr>);
@@ -90,7 +96,7 @@ pub fn suits(
         // Fewer numbers are not worth a whole subgroup.
         && columns >= SPAN / 2
         && depth >= 2 * QUAD
-        && (rows >= QUAD || rows == 1)
+        && rows > 0
 }
 
 /// True if the lanes of a vector are a subgroup.
@@ -98,17 +104,23 @@ pub fn has_lanes(capabilities: &Capabilities) -> bool {
     capabilities.software && capabilities.subgroup_size as usize == LANES
 }
 
-/// Panels of a weight for a product of so many matrices, rows and columns in the example.
+/// Panels of a weight for a product of so many matrices, rows and columns in the example. Few rows take wide rounds, unless
+/// these would be filled up with many zeros.
 pub fn panels(outer: Run, depth: Vec<Run>, columns: Run, [matrices, rows]: [usize; 2]) -> Panels {
     let steps = depth.last().map_or(1, |run| run.count);
-    // Around taps a second quad of steps gains nothing and takes the driver longer.
-    let is_even = steps.div_ceil(QUAD).is_multiple_of(2) && depth.len() == 1;
-    let (_, quads) = extent(PANEL_ROWS, [matrices, rows, columns.count]);
+    let (round, quads) = if rows < LANES && steps.next_multiple_of(WIDE) <= steps + steps / 4 {
+        (WIDE, 1)
+    } else {
+        // Around taps a second quad of steps gains nothing and takes the driver longer.
+        let is_even = steps.div_ceil(QUAD).is_multiple_of(2) && depth.len() == 1;
+        let (_, quads) = extent(PANEL_ROWS, [matrices, rows, columns.count]);
+        (if is_even { 2 * QUAD } else { QUAD }, quads)
+    };
     Panels {
         outer,
         depth,
         columns,
-        round: if is_even { 2 * QUAD } else { QUAD },
+        round,
         width: quads * SPAN,
     }
 }
@@ -265,16 +277,16 @@ impl Tile {
         let mut parts = Vec::new();
         let count = product.right.round();
         for from in (0..count).step_by(QUAD) {
+            let left = if count == WIDE {
+                self.wide(scope, product, (taps, round), from)?
+            } else {
+                self.rows(scope, product, (taps, round), from)?
+            };
             let first = round.scale(&Dim::from(count)).add_size(&Dim::from(from));
-            let steps = steps(scope, &first, &product.depth);
-            let mut left = Vec::new();
-            for first in (0..self.height).step_by(LANES) {
-                left.push(self.left(scope, product, (taps, &steps), first)?);
-            }
             let mut right = Vec::new();
             for q in 0..self.quads {
                 right.push(match &product.right {
-                    Right::Values(product) => self.right(scope, product, &steps, q)?,
+                    Right::Values(product) => self.right(scope, product, &first, q)?,
                     Right::Panels(weight, panels, matrix) => {
                         let matrix = matrix(&self.outer);
                         let panel = matrix.scale(&Dim::from(panels.panels())).add(&self.panel);
@@ -288,7 +300,7 @@ impl Tile {
         let mut statements = Vec::new();
         for (i, sums) in sums.iter().enumerate() {
             for (left, right) in &parts {
-                let numbers = self.numbers(scope, left[i / LANES], i);
+                let numbers = self.numbers(scope, left[i], i);
                 for (sum, right) in sums.iter().zip(right) {
                     let total = four(scope, &numbers, right);
                     let total = scope.pool.call("x + y", Type::F32x4, &[*sum, total]);
@@ -297,31 +309,6 @@ impl Tile {
             }
         }
         Ok(statements)
-    }
-
-    /// The coordinates of an invocation's row, one of eight, kept below the edge.
-    fn coordinates(&self, scope: &mut Scope, product: &Tiling, first: usize) -> Vec<Index> {
-        let mine = if self.height == 1 {
-            self.row.clone()
-        } else {
-            self.row.add(&self.lane)
-        };
-        let row = limited(scope, &mine.add_size(&Dim::from(first)), &product.rows);
-        index::coordinates(&row, &product.spread)
-    }
-
-    /// Four steps of eight rows, of which an invocation reads one.
-    fn left(
-        &self,
-        scope: &mut Scope,
-        product: &Tiling,
-        steps: (&[Index], &[Step]),
-        first: usize,
-    ) -> Result<Expr> {
-        let row = self.coordinates(scope, product, first);
-        let quad = (product.left)(scope, [&self.outer, &row], steps)?;
-        scope.pool.set_label(quad, "a");
-        Ok(quad)
     }
 
     /// The row of texels of a round.
@@ -357,36 +344,20 @@ impl Tile {
         (0..QUAD).map(texel).collect()
     }
 
-    /// The numbers of a row, handed to all invocations.
-    fn numbers(&self, scope: &mut Scope, quad: Expr, row: usize) -> Vec<Expr> {
-        let pool = &mut scope.pool;
-        let lane = pool.number((row % LANES) as u32);
-        let part = |k: usize| {
-            let number = pool.call(format!("x[{k}]"), Type::F32, &[quad]);
-            pool.set_label(number, &format!("a_{k}"));
-            if self.height == 1 {
-                return number;
-            }
-            let number = pool.call("subgroupShuffle(x, y)", Type::F32, &[number, lane]);
-            pool.set_label(number, &format!("a{row}_{k}"));
-            number
-        };
-        (0..QUAD).map(part).collect()
-    }
-
     /// For each of four steps four columns.
     fn right(
         &self,
         scope: &mut Scope,
         product: &Product,
-        steps: &[Step],
+        first: &Index,
         q: usize,
     ) -> Result<Vec<Expr>> {
+        let steps = steps(scope, first, &product.depth, QUAD);
         let columns: Vec<Index> = (0..QUAD)
             .map(|i| self.column_of(scope, product, q, i))
             .collect();
         let mut quads = Vec::new();
-        for (step, guard) in steps {
+        for (step, guard) in &steps {
             let mut line = Vec::new();
             for column in &columns {
                 let (factor, inside) = product.right(scope, &self.outer, step, column);
@@ -460,7 +431,7 @@ impl Tile {
         before: &mut Vec<Statement>,
     ) -> Vec<Index> {
         if product.spread.len() > 1 && self.height > 1 {
-            let mine = self.coordinates(scope, product, i / LANES * LANES);
+            let mine = self.coordinates(scope, product, &self.mine(i / LANES * LANES));
             let mine = mine.iter().zip(&product.spread);
             return mine
                 .map(|(coordinate, size)| handed(scope, coordinate, size, i, before))
@@ -558,17 +529,6 @@ fn loads(pool: &Pool, statements: &[Statement]) -> BTreeSet<Expr> {
     }
     seen.retain(|expr| matches!(pool.node(*expr), Node::Load { .. } | Node::Texel { .. }));
     seen
-}
-
-/// Four steps of a sum, and where each lies within it; absent if it is known to.
-fn steps(scope: &mut Scope, from: &Index, depth: &Dim) -> Vec<Step> {
-    (0..QUAD)
-        .map(|k| {
-            let step = from.add_size(&Dim::from(k));
-            let guard = (k > 0 && !is_whole(depth)).then(|| scope.is_below(&step, depth));
-            (step, guard)
-        })
-        .collect()
 }
 
 /// The sum of four products.
