@@ -125,8 +125,8 @@ fn products(bench: &mut Bench) {
 fn convolutions(bench: &mut Bench) {
     let axis = |stride: i64, pad: i64| ConvAxis {
         stride,
-        low: pad.into(),
-        high: pad.into(),
+        low: pad,
+        high: pad,
         dilation: 1,
         base_dilation: 1,
     };

@@ -47,7 +47,7 @@ fn what_is_measured_is_kept_and_taken() {
     };
     let mut lines = Vec::new();
     let tell = &mut |line: &str| lines.push(line.to_string());
-    let measured = Tuning::measure(&model, &device, &[x.clone()], tell).unwrap();
+    let measured = Tuning::measure(&model, &device, std::slice::from_ref(&x), tell).unwrap();
     assert_eq!(lines.len(), 1);
     assert!(lines[0].starts_with("dot f32 24x40 40x24: "), "{lines:?}");
     let path = std::env::temp_dir().join(format!("onionskin-tuning-{}.json", std::process::id()));

@@ -54,6 +54,9 @@ pub struct Session {
     states: Mutex<States>,
 }
 
+/// The graph that serves a call and what was asked about it, else why the last one does not; no reason if there is none.
+type Served<T> = Result<(Arc<Variant>, T), Option<Error>>;
+
 /// Variants that are kept; states that take ever new numbers make ever new ones.
 const MOST_VARIANTS: usize = 64;
 
@@ -264,11 +267,7 @@ impl Session {
 
     /// The first graph of a method that serves a call, and what `fits` says of it, else why the last one does not. A graph
     /// that is compiled only for the sizes of its example is compiled for all sizes if the call has others.
-    fn serving<T>(
-        &self,
-        method: &str,
-        fits: &dyn Fn(&Graph) -> Result<T>,
-    ) -> Result<Result<(Arc<Variant>, T), Option<Error>>> {
+    fn serving<T>(&self, method: &str, fits: &dyn Fn(&Graph) -> Result<T>) -> Result<Served<T>> {
         let mut refusal = None;
         for variant in self.variants_of(method) {
             match fits(&variant.graph) {

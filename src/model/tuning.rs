@@ -137,7 +137,7 @@ impl Tuning {
     pub fn read(path: &Path) -> Result<Tuning> {
         let text = std::fs::read(path).map_err(|error| Error::io(path, error))?;
         serde_json::from_slice(&text)
-            .map_err(|error| Error::format(format!("no tuning: {error}")).at(&path.display()))
+            .map_err(|error| Error::format(format!("no tuning: {error}")).at(path.display()))
     }
 
     /// Writes a file, whole or not at all.
