@@ -250,7 +250,7 @@ fn in_a_scan(net: &Tally, x: Tensor) -> Fallible {
 
 /// A branch in a loop, whose condition is what the rounds store.
 fn in_a_loop(net: &Tally, x: Tensor) -> Fallible {
-    net.count.store(&(&net.count * 0))?;
+    net.count.store(&net.count.zeros_like())?;
     let x = while_loop(
         x,
         |_| net.count.lt(3),
@@ -272,10 +272,12 @@ fn in_a_loop(net: &Tally, x: Tensor) -> Fallible {
     Ok(x + &net.total)
 }
 
+type Program = fn(&Tally, Tensor) -> Fallible;
+
 /// What branches and loops store is further results of theirs: the graph's states are what the module keeps when it runs.
 #[test]
 fn branches_and_loops_store() {
-    let programs: [(&str, fn(&Tally, Tensor) -> Fallible); 3] = [
+    let programs: [(&str, Program); 3] = [
         ("branches", in_branches),
         ("scan", in_a_scan),
         ("loop", in_a_loop),
@@ -332,7 +334,9 @@ fn batches_count_alike_without_momentum() {
         assert_close(&kept("running_mean"), &wanted[0]);
         assert_close(&kept("running_var"), &wanted[1]);
     }
-    shifts.map(|shift| norm.call(&batch(shift)));
+    for shift in shifts {
+        norm.call(&batch(shift));
+    }
     let [mean, variance, count] = buffers(&norm);
     assert_close(&mean, &wanted[0]);
     assert_close(&variance, &wanted[1]);
