@@ -31,18 +31,15 @@ fn exp2_of(x: f32) -> f32 {
     return select(scale_by_power(1.0 + part, i32(n)), x, is_nan(x));
 }
 
+// Without a branch: where several are inlined into one kernel with others, lavapipe (Mesa 22.3) computes one of them wrongly.
 fn expm1_of(x: f32) -> f32 {
     let limited = clamp(x, -104.0, 89.0);
     let n = round(limited * 1.442695);
     let part = expm1_near_zero(without_powers(limited, n));
-    if n == 0.0 || is_nan(x) {
-        return select(part, x, is_nan(x));
-    }
-    if n > 120.0 {
-        return scale_by_power(1.0 + part, i32(n));
-    }
     let power = scale_by_power(1.0, i32(n));
-    return power * part + (power - 1.0);
+    let sum = power * part + (power - 1.0);
+    let value = select(sum, scale_by_power(1.0 + part, i32(n)), n > 120.0);
+    return select(value, x, is_nan(x));
 }
 
 // ln(1 + x) for x between √½ - 1 and √2 - 1: the series of 2·artanh(s), s = x / (2 + x).
