@@ -1,6 +1,7 @@
 //! From a graph of primitives and regions to a plan: which values are stored (`fuse`), an expression for each element
 //! (`element`), a kernel for each group, blocks of steps for regions (`region`), memory and lifetimes.
 
+mod check;
 mod claim;
 mod conv;
 mod custom;
@@ -26,6 +27,7 @@ mod region;
 mod rows;
 mod scalar;
 mod scan;
+mod sheet;
 mod sort;
 mod split;
 mod tile;
@@ -36,26 +38,25 @@ mod workgroup;
 
 pub use self::variant::{Admitted, admitted};
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
+use std::collections::{BTreeMap, HashSet};
 
+use self::check::check_types;
 use self::element::{Binding, Scope};
 use self::fuse::{Fusion, Group, fuse};
 use self::kernel::Lowered;
 use self::product::Product;
+use self::sheet::Sheet;
 use crate::dim::Dim;
 use crate::error::{Error, Place, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::choice::{Choices, Variant};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
-    Capabilities, Flow, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
-    all_flows,
+    Capabilities, Flow, Kernel, Plan, SlotId, SlotKind, Step, Storage, Workgroups,
 };
 use crate::kernel::stored::Stored;
 use crate::kernel::work::Work;
 use crate::pass::explicit_regions;
-use crate::shape::TensorType;
 
 /// Plans a graph of primitives and regions for a device. An error lists everything that the device cannot do.
 pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
@@ -86,60 +87,6 @@ pub fn plan_by(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> R
     planner.run(Planner::outputs)?;
     sheet.plan.flows = planner.flows;
     Ok(sheet.finish())
-}
-
-/// Every value must have a type that the device can store, and every weight must fit a binding.
-fn check_types(graph: &Graph, capabilities: &Capabilities) -> Result<()> {
-    let mut errors = Vec::new();
-    for (id, info) in (0..).map(ValueId).zip(&graph.values) {
-        let error = match Storage::of(info.ty.dtype, capabilities) {
-            Err(error) => Some(error.at(&info.name)),
-            Ok(storage) => check_weight(info, storage, capabilities),
-        };
-        errors.extend(error.map(|error| error.at_place(&place_of(graph, id))));
-    }
-    Error::all(errors).map_or(Ok(()), Err)
-}
-
-/// Where a value is made, or used first if no node makes it.
-fn place_of(graph: &Graph, id: ValueId) -> Place {
-    let node = graph
-        .nodes
-        .iter()
-        .find(|node| node.results.contains(&id) || node.operands().contains(&id));
-    node.map(|node| node.place.clone()).unwrap_or_default()
-}
-
-fn check_weight(
-    info: &crate::ir::ValueInfo,
-    storage: Storage,
-    capabilities: &Capabilities,
-) -> Option<Error> {
-    let Definition::Weight(name) = &info.definition else {
-        return None;
-    };
-    let numel = u64::try_from(info.ty.numel().as_const()?).ok()?;
-    let bytes = numel.saturating_mul(storage.size());
-    let limit = capabilities
-        .max_binding_size
-        .min(capabilities.max_buffer_size);
-    (bytes > limit).then(|| {
-        Error::plan(format!(
-            "the weight {name} takes {bytes} bytes as {}, the device binds at most {limit}",
-            info.ty
-        ))
-        .help(
-            "run on a device with larger bindings or on the host, or split the weight in the model",
-        )
-    })
-}
-
-/// The plan as far as it is made.
-#[derive(Default)]
-struct Sheet {
-    plan: Plan,
-    kernels: HashMap<Kernel, usize>,
-    weights: HashMap<(String, Layout), SlotId>,
 }
 
 /// Plans one graph: the whole, or the body of a region.
@@ -508,89 +455,5 @@ impl<'a> Planner<'a> {
     fn copy(&mut self, value: ValueId) -> Result<()> {
         let lowered = map::copy(self.scope(), value)?;
         self.step(lowered, &Group::copy_of(value), None)
-    }
-}
-
-impl Sheet {
-    /// The index of a kernel, which may be known already.
-    fn kernel(&mut self, kernel: Kernel) -> usize {
-        let next = self.plan.kernels.len();
-        let index = *self.kernels.entry(kernel.clone()).or_insert(next);
-        if index == next {
-            self.plan.kernels.push(kernel);
-        }
-        index
-    }
-
-    fn slot(
-        &mut self,
-        name: &str,
-        ty: &TensorType,
-        (storage, layout): (Storage, &Layout),
-        kind: SlotKind,
-    ) -> SlotId {
-        let id = SlotId(self.plan.slots.len());
-        if let SlotKind::Input(index) = kind
-            && let Some(input) = self.plan.inputs.get_mut(index)
-        {
-            *input = Some(id);
-        }
-        self.plan.slots.push(Slot {
-            name: name.to_string(),
-            dtype: ty.dtype,
-            storage,
-            shape: ty.shape.clone(),
-            layout: layout.clone(),
-            kind,
-        });
-        id
-    }
-
-    /// The slot of a weight, the same in all bodies.
-    fn weight(&mut self, name: &str, ty: &TensorType, storage: Storage, layout: &Layout) -> SlotId {
-        let key = (name.to_string(), layout.clone());
-        if let Some(slot) = self.weights.get(&key) {
-            return *slot;
-        }
-        let kind = SlotKind::Weight(name.into());
-        let lies = match layout {
-            Layout::Linear => "",
-            _ => " in panels",
-        };
-        let slot = self.slot(&format!("${name}{lies}"), ty, (storage, layout), kind);
-        self.weights.insert(key, slot);
-        slot
-    }
-
-    /// Fills in lifetimes: from the first to the last use; to the end of a loop for what is older than the loop.
-    fn finish(mut self) -> Plan {
-        let mut spans: Vec<Option<(usize, usize)>> = vec![None; self.plan.slots.len()];
-        let flows = all_flows(&self.plan.flows);
-        let loops: Vec<Range<usize>> = flows
-            .iter()
-            .filter(|flow| matches!(flow.kind, FlowKind::Loop { .. }))
-            .map(|flow| flow.steps())
-            .collect();
-        let end_of_use = |first: usize, step: usize| {
-            let around = loops
-                .iter()
-                .filter(|steps| steps.contains(&step) && first < steps.start);
-            around.map(|steps| steps.end - 1).fold(step, usize::max)
-        };
-        let bound = self.plan.steps.iter().enumerate().flat_map(|(step, used)| {
-            let slots = used.bindings.iter();
-            slots.map(move |slot| (*slot, step))
-        });
-        let read = flows.iter().flat_map(|flow| flow.readbacks());
-        for (slot, step) in bound.chain(read) {
-            let (first, last) = spans[slot.0].unwrap_or((step, step));
-            spans[slot.0] = Some((first, last.max(end_of_use(first, step))));
-        }
-        for (slot, span) in self.plan.slots.iter_mut().zip(spans) {
-            if let (SlotKind::Temporary { .. }, Some((first, last))) = (&slot.kind, span) {
-                slot.kind = SlotKind::Temporary { first, last };
-            }
-        }
-        self.plan
     }
 }

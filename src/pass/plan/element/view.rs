@@ -1,0 +1,182 @@
+//! Where a view reads its operand.
+
+use super::{Scope, not_planned, operand};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::{Node, Primitive, ValueId};
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::Index;
+use crate::op::{Concat, Expand, Gather, Pad, Slice, Unfold};
+use crate::pass::plan::position::Position;
+use crate::pass::plan::quad::{self, QUAD};
+use crate::pass::plan::scalar;
+
+impl Scope<'_> {
+    /// The position in the operand of a view.
+    pub fn view(
+        &mut self,
+        primitive: &Primitive,
+        node: &Node,
+        value: ValueId,
+        position: &Position,
+        guard: Option<Expr>,
+    ) -> Result<(ValueId, Position)> {
+        let operand = operand(node, 0)?;
+        let graph = self.graph;
+        let (shape, inner) = (&graph.ty(value).shape, &graph.ty(operand).shape);
+        let coordinates = || position.coordinates(shape);
+        let position = match primitive {
+            Primitive::Reshape(_) => position.reshape(shape, inner),
+            Primitive::Permute(permute) => {
+                let mut from = vec![Index::zero(); inner.len()];
+                for (coordinate, axis) in coordinates().into_iter().zip(&permute.axes) {
+                    from[*axis] = coordinate;
+                }
+                Position::of(from)
+            }
+            Primitive::Expand(Expand { shape: wide }) => {
+                if inner.iter().all(|size| size.is(1)) {
+                    return Ok((operand, Position::at(Index::zero())));
+                }
+                let new = wide.len() - inner.len();
+                let kept = coordinates().into_iter().skip(new).zip(inner);
+                Position::of(
+                    kept.map(|(coordinate, size)| {
+                        if size.is(1) {
+                            Index::zero()
+                        } else {
+                            coordinate
+                        }
+                    })
+                    .collect(),
+                )
+            }
+            Primitive::Slice(Slice {
+                axis, start, step, ..
+            }) => {
+                let mut from = coordinates();
+                from[*axis] = from[*axis].scale(&Dim::from(*step)).add_size(start);
+                Position::of(from)
+            }
+            Primitive::Unfold(Unfold {
+                axis,
+                stride,
+                dilation,
+                ..
+            }) => {
+                let mut from = coordinates();
+                let within = from.pop().unwrap_or_else(Index::zero);
+                let window = from[*axis].scale(&Dim::from(*stride));
+                from[*axis] = window.add(&within.scale(&Dim::from(*dilation)));
+                Position::of(from)
+            }
+            Primitive::Gather(Gather { axis }) => {
+                let index = self.gathered(node, *axis, inner, position, guard)?;
+                let mut from = coordinates();
+                from[*axis] = index;
+                Position::of(from)
+            }
+            _ => return Err(not_planned(node)),
+        };
+        Ok((operand, position))
+    }
+
+    /// An index read from a value: negative ones count from the end, those out of range are clamped.
+    fn gathered(
+        &mut self,
+        node: &Node,
+        axis: usize,
+        shape: &[Dim],
+        position: &Position,
+        guard: Option<Expr>,
+    ) -> Result<Index> {
+        let index = self.element(operand(node, 1)?, position, guard)?;
+        Ok(self.wrapped(index, &shape[axis]))
+    }
+
+    /// A signed index as a coordinate of an axis of this size.
+    pub fn wrapped(&mut self, index: Expr, size: &Dim) -> Index {
+        let pool = &mut self.pool;
+        let index = scalar::cast(pool, index, DType::I64, DType::I32, self.capabilities);
+        let number = pool.size(size);
+        let within = pool.call("wrap_index(x, y)", Type::U32, &[index, number]);
+        pool.set_label(within, "picked");
+        Index::expr(within, size)
+    }
+
+    pub(super) fn concat(
+        &mut self,
+        concat: &Concat,
+        node: &Node,
+        value: ValueId,
+        position: &Position,
+        guard: Option<Expr>,
+    ) -> Result<Expr> {
+        let coordinates = position.coordinates(&self.graph.ty(value).shape);
+        let along = &coordinates[concat.axis];
+        let mut start = Dim::ZERO;
+        let mut result: Option<Expr> = None;
+        for part in node.operands() {
+            let size = self.graph.ty(part).shape[concat.axis].clone();
+            let mut from = coordinates.clone();
+            from[concat.axis] = along.add_size(&-&start);
+            let inside = self.is_below(&from[concat.axis], &size);
+            let both = self.pool.both(guard, inside);
+            let element = self.element(part, &Position::of(from), Some(both))?;
+            result = Some(match result {
+                Some(before) => self.pool.select(inside, element, before),
+                None => element,
+            });
+            start = start + size;
+        }
+        result.ok_or_else(|| not_planned(node))
+    }
+
+    pub(super) fn pad(
+        &mut self,
+        pad: &Pad,
+        node: &Node,
+        value: ValueId,
+        position: &Position,
+        guard: Option<Expr>,
+    ) -> Result<Expr> {
+        let operand = operand(node, 0)?;
+        let graph = self.graph;
+        let ty = graph.ty(operand);
+        let mut from = position.coordinates(&graph.ty(value).shape);
+        let mut inside = None;
+        for (axis, size) in ty.shape.iter().enumerate() {
+            if pad.low[axis].is(0) && pad.high[axis].is(0) {
+                continue;
+            }
+            from[axis] = from[axis].add_size(&-&pad.low[axis]);
+            let within = self.is_below(&from[axis], size);
+            inside = Some(self.pool.both(inside, within));
+        }
+        let Some(inside) = inside else {
+            return self.element(operand, &Position::of(from), guard);
+        };
+        let both = self.pool.both(guard, inside);
+        let element = self.element(operand, &Position::of(from), Some(both))?;
+        let fill = self.number(&node.arguments[1], ty.dtype)?;
+        Ok(self.pool.select(inside, element, fill))
+    }
+
+    /// True where a coordinate lies below a size; one that is "negative" has wrapped and does not.
+    pub fn is_below(&mut self, coordinate: &Index, size: &Dim) -> Expr {
+        let quad = Dim::from(QUAD);
+        if self.in_quads && quad::is_whole(size) && coordinate.rem(&quad).as_const().is_some() {
+            // Neighbours lie on the same side, and are told so by the same expression.
+            let (coordinate, size) = (coordinate.div(&quad), size.floor_div(&quad));
+            return self.is_less(&coordinate, &size);
+        }
+        self.is_less(coordinate, size)
+    }
+
+    fn is_less(&mut self, coordinate: &Index, size: &Dim) -> Expr {
+        let coordinate = coordinate.emit(&mut self.pool);
+        let size = self.pool.size(size);
+        self.pool.call("x < y", Type::Bool, &[coordinate, size])
+    }
+}

@@ -1,0 +1,106 @@
+//! A plan as far as it is made: kernels, slots and steps of all graphs in it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::kernel::layout::Layout;
+use crate::kernel::plan::{FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, Storage, all_flows};
+use crate::shape::TensorType;
+
+/// The plan as far as it is made.
+#[derive(Default)]
+pub(super) struct Sheet {
+    pub(super) plan: Plan,
+    kernels: HashMap<Kernel, usize>,
+    weights: HashMap<(String, Layout), SlotId>,
+}
+
+impl Sheet {
+    /// The index of a kernel, which may be known already.
+    pub(super) fn kernel(&mut self, kernel: Kernel) -> usize {
+        let next = self.plan.kernels.len();
+        let index = *self.kernels.entry(kernel.clone()).or_insert(next);
+        if index == next {
+            self.plan.kernels.push(kernel);
+        }
+        index
+    }
+
+    pub(super) fn slot(
+        &mut self,
+        name: &str,
+        ty: &TensorType,
+        (storage, layout): (Storage, &Layout),
+        kind: SlotKind,
+    ) -> SlotId {
+        let id = SlotId(self.plan.slots.len());
+        if let SlotKind::Input(index) = kind
+            && let Some(input) = self.plan.inputs.get_mut(index)
+        {
+            *input = Some(id);
+        }
+        self.plan.slots.push(Slot {
+            name: name.to_string(),
+            dtype: ty.dtype,
+            storage,
+            shape: ty.shape.clone(),
+            layout: layout.clone(),
+            kind,
+        });
+        id
+    }
+
+    /// The slot of a weight, the same in all bodies.
+    pub(super) fn weight(
+        &mut self,
+        name: &str,
+        ty: &TensorType,
+        storage: Storage,
+        layout: &Layout,
+    ) -> SlotId {
+        let key = (name.to_string(), layout.clone());
+        if let Some(slot) = self.weights.get(&key) {
+            return *slot;
+        }
+        let kind = SlotKind::Weight(name.into());
+        let lies = match layout {
+            Layout::Linear => "",
+            _ => " in panels",
+        };
+        let slot = self.slot(&format!("${name}{lies}"), ty, (storage, layout), kind);
+        self.weights.insert(key, slot);
+        slot
+    }
+
+    /// Fills in lifetimes: from the first to the last use; to the end of a loop for what is older than the loop.
+    pub(super) fn finish(mut self) -> Plan {
+        let mut spans: Vec<Option<(usize, usize)>> = vec![None; self.plan.slots.len()];
+        let flows = all_flows(&self.plan.flows);
+        let loops: Vec<Range<usize>> = flows
+            .iter()
+            .filter(|flow| matches!(flow.kind, FlowKind::Loop { .. }))
+            .map(|flow| flow.steps())
+            .collect();
+        let end_of_use = |first: usize, step: usize| {
+            let around = loops
+                .iter()
+                .filter(|steps| steps.contains(&step) && first < steps.start);
+            around.map(|steps| steps.end - 1).fold(step, usize::max)
+        };
+        let bound = self.plan.steps.iter().enumerate().flat_map(|(step, used)| {
+            let slots = used.bindings.iter();
+            slots.map(move |slot| (*slot, step))
+        });
+        let read = flows.iter().flat_map(|flow| flow.readbacks());
+        for (slot, step) in bound.chain(read) {
+            let (first, last) = spans[slot.0].unwrap_or((step, step));
+            spans[slot.0] = Some((first, last.max(end_of_use(first, step))));
+        }
+        for (slot, span) in self.plan.slots.iter_mut().zip(spans) {
+            if let (SlotKind::Temporary { .. }, Some((first, last))) = (&slot.kind, span) {
+                slot.kind = SlotKind::Temporary { first, last };
+            }
+        }
+        self.plan
+    }
+}
