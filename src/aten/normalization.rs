@@ -163,7 +163,7 @@ impl<'g> Normalized<'g> {
             None => (old_mean, old_var),
             Some((mean, var)) => {
                 let x = a.tensor("input");
-                let count = x.numel().floor_div(&x.size(1));
+                let count = x.numel().floor_div(&x.size(channels_of(x)));
                 let count = a.builder().full(mean.dtype(), vec![], count);
                 let unbiased = var * (count / (count - 1));
                 let moved = |old: Value<'g>, new: Value<'g>| {
@@ -176,13 +176,18 @@ impl<'g> Normalized<'g> {
     }
 }
 
+/// The dimension of channels: the second, or the only one.
+fn channels_of(x: Value) -> i64 {
+    if x.rank() < 2 { 0 } else { 1 }
+}
+
 /// `(x - mean) / √(var + eps) · weight + bias` over all dimensions but the second, with the statistics of the batch or
 /// the running ones.
 fn batch_norm<'g>(a: &Args<'g>, training: bool) -> Result<Normalized<'g>> {
     let input = a.tensor("input");
     a.builder().check()?;
     let (x, eps) = (input.to_compute(), a.float("eps"));
-    let channels = if x.rank() < 2 { 0 } else { 1 };
+    let channels = channels_of(x);
     let dims: Vec<i64> = (0..x.rank() as i64)
         .filter(|dim| *dim != channels)
         .collect();
