@@ -109,9 +109,12 @@ fn atan_of(x: f32) -> f32 {
     sum = 1.0 / 7.0 - z * sum;
     sum = 1.0 / 5.0 - z * sum;
     sum = 1.0 / 3.0 - z * sum;
-    var angle = t - t * z * sum;
-    angle = select(angle, 0.7853982 + angle, is_middle);
-    angle = select(angle, 1.5707964 - angle, is_large);
+    // Of the multiple of π/4 there are two parts; what is small is added up first.
+    let odd = select(0.0, 1.0, is_middle);
+    let quarters = select(odd, 2.0 - odd, is_large);
+    let direction = select(1.0, -1.0, is_large);
+    let small = quarters * -2.1855695e-8 - direction * (t * z * sum);
+    let angle = quarters * 0.7853982 + (direction * t + small);
     return select(copy_sign(angle, x), x, is_nan(x));
 }
 
