@@ -8,7 +8,9 @@
 
 use onionskin::gpu::Reach;
 use onionskin::ir::Module;
+use onionskin::nn::GRU;
 use onionskin::op::UnaryFunction;
+use onionskin::trace::{self, Forward, manual_seed, trace};
 use onionskin::{CompileOptions, Device, Model, Tensor};
 
 mod samples;
@@ -72,4 +74,24 @@ fn functions_behind_a_gate_agree() {
     }
     assert!(tried > 30, "only {tried} functions were tried");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Many functions are in one kernel here, of which lavapipe (Mesa 22.3) computed the first tanh wrongly while that branched.
+#[test]
+fn a_gru_of_one_step_agrees() {
+    let Some(device) = samples::device(Reach::Whole).map(Device::Gpu) else {
+        return;
+    };
+    manual_seed(11);
+    let net = GRU::new(2, 4);
+    let numbers: Vec<f32> = (0..10).map(|i| (i as f32).sin()).collect();
+    let x = trace::Tensor::from_vec([1, 5, 2], numbers);
+    let run = |x: trace::Tensor| net.call(&x).0;
+    let expected: Vec<f64> = run(x.clone()).to_vec().unwrap();
+    let model = Model::from_module(trace(x.clone(), run).unwrap().module);
+    let session = model.compile(&device, &CompileOptions::default()).unwrap();
+    let found = session.run(&[x.to_host().unwrap()]).unwrap()[0].to_f64();
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!(is_near(*found, *expected), "{found} is not {expected}");
+    }
 }
