@@ -43,6 +43,11 @@
 //! which steps run again or not at all; the host goes through them and reads back what decides. What outlives a call is an
 //! [`ir::State`]: to graphs further inputs and outputs, which a [`Session`] keeps.
 //!
+//! Many kernels can compute a product, a convolution or a row. A table (`pass::plan`'s `variant`) chooses by adapter, sizes and dtype; a
+//! [`model::Tuning`] overrules it by what was measured. The portable variant runs on every device and is the reference of the
+//! others. How a value lies in memory is a [`kernel::layout::Layout`] of its slot: row-major, four neighbours along an axis
+//! together, or a weight packed into a texture.
+//!
 //! | to find | look in |
 //! |---|---|
 //! | types that everything stands on | [`error`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |
