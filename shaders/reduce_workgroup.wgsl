@@ -1,4 +1,5 @@
-// Reduction of many elements to few results: the invocations of one workgroup share one result.
+// Rows and reductions: the invocations of one workgroup go through a row together and combine what they have found in memory
+// of their own.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

@@ -19,7 +19,8 @@ use crate::shape::Shape;
 
 /// The shader around a reduction.
 pub const TEMPLATE: &str = include_str!("../../../shaders/reduce.wgsl");
-const SHARED: &str = include_str!("../../../shaders/reduce_workgroup.wgsl");
+/// The shader around what a workgroup does together.
+pub const SHARED: &str = include_str!("../../../shaders/reduce_workgroup.wgsl");
 const ARGUMENT: &str = include_str!("../../../shaders/arg_reduce.wgsl");
 
 /// Invocations that share a reduction.

@@ -19,9 +19,7 @@ use crate::kernel::index::Index;
 use crate::kernel::plan::Capabilities;
 use crate::op::{Reduce, ReduceFunction};
 
-const ALONE: &str = include_str!("../../../shaders/reduce.wgsl");
 const SUBGROUP: &str = include_str!("../../../shaders/rows.wgsl");
-const WORKGROUP: &str = include_str!("../../../shaders/rows_workgroup.wgsl");
 
 /// Rows of a workgroup whose subgroups have one each.
 const SUBGROUPS: usize = 8;
@@ -381,9 +379,9 @@ impl<'a> Row<'a, '_> {
     fn finish(self) -> Lowered<'a> {
         let rows = &self.frame.rows;
         let (template, workgroups) = match self.sharing {
-            Sharing::Alone => (ALONE, pieces(rows, INVOCATIONS as usize)),
+            Sharing::Alone => (reduce::TEMPLATE, pieces(rows, INVOCATIONS as usize)),
             Sharing::Subgroup => (SUBGROUP, pieces(rows, SUBGROUPS)),
-            Sharing::Workgroup => (WORKGROUP, rows.clone()),
+            Sharing::Workgroup => (reduce::SHARED, rows.clone()),
         };
         let memory = self.shares.iter().map(|ty| {
             let (name, ty) = (shares(*ty), ty.wgsl());
