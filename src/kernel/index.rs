@@ -3,6 +3,10 @@
 //! Arithmetic is that of `u32`, which wraps. A number may be "negative" where a guard keeps it from being used, so quotients
 //! and remainders are only split where all parts are known not to be.
 
+mod place;
+
+pub use place::{coordinates, linear, reshape, strides};
+
 use std::sync::Arc;
 
 use super::expr::{Expr, Node, Pool, Type};
@@ -374,80 +378,6 @@ fn is_natural(size: &Dim) -> bool {
 
 fn is_negative(size: &Dim) -> bool {
     size.as_const().is_some_and(|number| number < 0)
-}
-
-/// Row-major strides of a shape.
-pub fn strides(shape: &[Dim]) -> Vec<Dim> {
-    let mut strides = vec![Dim::ONE; shape.len()];
-    for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = &strides[axis] * &shape[axis];
-    }
-    strides
-}
-
-/// The place of coordinates in row-major order.
-pub fn linear(coordinates: &[Index], shape: &[Dim]) -> Index {
-    coordinates
-        .iter()
-        .zip(strides(shape))
-        .fold(Index::zero(), |sum, (coordinate, stride)| {
-            sum.add(&coordinate.scale(&stride))
-        })
-}
-
-/// The coordinates of a place in row-major order.
-pub fn coordinates(place: &Index, shape: &[Dim]) -> Vec<Index> {
-    let strides = strides(shape);
-    let mut first = true;
-    shape
-        .iter()
-        .zip(&strides)
-        .map(|(size, stride)| {
-            if size.is(1) {
-                return Index::zero();
-            }
-            // Nothing lies above the first axis that is longer than one, so its quotient needs no remainder.
-            let quotient = place.div(stride);
-            if std::mem::take(&mut first) {
-                quotient
-            } else {
-                quotient.rem(size)
-            }
-        })
-        .collect()
-}
-
-/// Coordinates in one shape as coordinates in another of as many elements. Axes are matched where they can be, so that
-/// only those that really merge or split are computed.
-pub fn reshape(from: &[Index], shape: &[Dim], to: &[Dim]) -> Vec<Index> {
-    let mut result = Vec::with_capacity(to.len());
-    let (mut start, mut target) = (0, 0);
-    while target < to.len() {
-        let (end, next) = matching_ends(shape, to, start, target);
-        let place = linear(
-            from.get(start..end).unwrap_or_default(),
-            shape.get(start..end).unwrap_or_default(),
-        );
-        result.extend(coordinates(&place, &to[target..next]));
-        (start, target) = (end, next);
-    }
-    result
-}
-
-/// The nearest ends of axes of both shapes such that the sizes in between multiply to the same.
-fn matching_ends(a: &[Dim], b: &[Dim], start_a: usize, start_b: usize) -> (usize, usize) {
-    let mut product_a = Dim::ONE;
-    for (end_a, size_a) in a.iter().enumerate().skip(start_a) {
-        product_a = &product_a * size_a;
-        let mut product_b = Dim::ONE;
-        for (end_b, size_b) in b.iter().enumerate().skip(start_b) {
-            product_b = &product_b * size_b;
-            if product_a == product_b {
-                return (end_a + 1, end_b + 1);
-            }
-        }
-    }
-    (a.len(), b.len())
 }
 
 #[cfg(test)]
