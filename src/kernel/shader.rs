@@ -20,6 +20,7 @@ const LIBRARY: &[&str] = &[
     include_str!("../../shaders/lib/erf.wgsl"),
     include_str!("../../shaders/lib/gamma.wgsl"),
     include_str!("../../shaders/lib/bessel.wgsl"),
+    include_str!("../../shaders/lib/modified_bessel.wgsl"),
     include_str!("../../shaders/lib/airy.wgsl"),
     include_str!("../../shaders/lib/polynomial.wgsl"),
     include_str!("../../shaders/lib/double/number.wgsl"),
