@@ -123,13 +123,6 @@ fn products(bench: &mut Bench) {
 }
 
 fn convolutions(bench: &mut Bench) {
-    let axis = |stride: i64, pad: i64| ConvAxis {
-        stride,
-        low: pad,
-        high: pad,
-        dilation: 1,
-        base_dilation: 1,
-    };
     for (name, channels, filter, groups, stride, pad, out) in [
         ("3x3 64->64 56x56", 64, [64, 64, 3], 1, 1, 1, 56),
         ("1x1 64->128 56x56", 64, [128, 64, 1], 1, 1, 0, 56),
@@ -140,7 +133,7 @@ fn convolutions(bench: &mut Bench) {
         let image = format!("f32[1, {channels}, 56, 56]");
         let filter = format!("f32[{to}, {from}, {side}, {side}]");
         let operations = Of::Operations(2 * to * from * side * side * out * out);
-        let axes = vec![axis(stride, pad), axis(stride, pad)];
+        let axes = vec![ConvAxis::padded(stride, pad), ConvAxis::padded(stride, pad)];
         bench.kernel("conv", name, operations, &[&image, &filter], |x| {
             x[0].conv(x[1], axes.clone(), groups)
         });

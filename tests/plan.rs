@@ -105,13 +105,7 @@ fn with_weights() -> Vec<(&'static str, Graph)> {
     });
     let strips = samples::graph(&["f32[1, 8, 9, 5]"], |builder, x| {
         let weight = builder.weight("weight", "f32[8, 1, 3, 3]".parse().unwrap());
-        let axis = ConvAxis {
-            stride: 1,
-            low: 1,
-            high: 1,
-            dilation: 1,
-            base_dilation: 1,
-        };
+        let axis = ConvAxis::padded(1, 1);
         vec![x[0].conv(weight, vec![axis.clone(), axis], 8).relu()]
     });
     vec![("rows of a linear layer", rows), ("strips", strips)]

@@ -55,11 +55,9 @@ fn convolution(x: &str, filter: &str, axes: &[ConvAxis], groups: i64) -> Graph {
 
 fn axis(stride: i64, pad: i64, dilation: i64, base_dilation: i64) -> ConvAxis {
     ConvAxis {
-        stride,
-        low: pad,
-        high: pad,
         dilation,
         base_dilation,
+        ..ConvAxis::padded(stride, pad)
     }
 }
 

@@ -29,11 +29,8 @@ fn tensor(shape: &[usize], seed: usize) -> Tensor {
 
 fn axis(stride: i64, padding: i64, dilation: i64) -> ConvAxis {
     ConvAxis {
-        stride,
-        low: padding,
-        high: padding,
         dilation,
-        base_dilation: 1,
+        ..ConvAxis::padded(stride, padding)
     }
 }
 

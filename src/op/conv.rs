@@ -37,6 +37,17 @@ pub struct ConvAxis {
 }
 
 impl ConvAxis {
+    /// A stride and as many zeros at both ends; nothing is dilated.
+    pub fn padded(stride: i64, padding: i64) -> ConvAxis {
+        ConvAxis {
+            stride,
+            low: padding,
+            high: padding,
+            dilation: 1,
+            base_dilation: 1,
+        }
+    }
+
     /// Number of output positions for an input and a filter size.
     pub fn output(&self, size: &Dim, taps: &Dim) -> Dim {
         let spread = (size - 1) * self.base_dilation + 1 + self.low + self.high;

@@ -197,13 +197,7 @@ pub fn all() -> Vec<(&'static str, Graph)> {
         (
             "conv",
             graph(&["f32[B, 3, H, 9]", "f32[6, 3, 3, 3]", "f32[6]"], |_, x| {
-                let axis = ConvAxis {
-                    stride: 2,
-                    low: 1,
-                    high: 1,
-                    dilation: 1,
-                    base_dilation: 1,
-                };
+                let axis = ConvAxis::padded(2, 1);
                 let y = x[0].conv(x[1], vec![axis.clone(), axis], 1);
                 vec![(y + x[2].reshape(vec![6.into(), 1.into(), 1.into()])).relu()]
             }),
@@ -251,13 +245,7 @@ pub fn all() -> Vec<(&'static str, Graph)> {
             graph(
                 &["f32[B, 6, H, 9]", "f32[10, 3, 3, 3]", "f32[10]"],
                 |_, x| {
-                    let axis = ConvAxis {
-                        stride: 1,
-                        low: 1,
-                        high: 1,
-                        dilation: 1,
-                        base_dilation: 1,
-                    };
+                    let axis = ConvAxis::padded(1, 1);
                     let y = x[0].conv(x[1], vec![axis.clone(), axis], 2);
                     vec![(y + x[2].reshape(vec![10.into(), 1.into(), 1.into()])).relu()]
                 },
@@ -266,13 +254,7 @@ pub fn all() -> Vec<(&'static str, Graph)> {
         (
             "pointwise convolution",
             graph(&["f32[B, 16, 6, 6]", "f32[9, 16, 1, 1]"], |_, x| {
-                let axis = ConvAxis {
-                    stride: 1,
-                    low: 0,
-                    high: 0,
-                    dilation: 1,
-                    base_dilation: 1,
-                };
+                let axis = ConvAxis::padded(1, 0);
                 vec![x[0].conv(x[1], vec![axis.clone(), axis], 1)]
             }),
         ),
@@ -292,13 +274,7 @@ pub fn all() -> Vec<(&'static str, Graph)> {
         (
             "depthwise",
             graph(&["f32[B, 6, 5, 9]", "f32[6, 1, 3, 3]"], |_, x| {
-                let axis = ConvAxis {
-                    stride: 1,
-                    low: 1,
-                    high: 1,
-                    dilation: 1,
-                    base_dilation: 1,
-                };
+                let axis = ConvAxis::padded(1, 1);
                 vec![x[0].conv(x[1], vec![axis.clone(), axis], 6)]
             }),
         ),
