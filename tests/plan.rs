@@ -4,6 +4,7 @@
 use onionskin::error::Place;
 use onionskin::gpu::Footprint;
 use onionskin::ir::Graph;
+use onionskin::kernel::layout::Layout;
 use onionskin::kernel::plan::{Capabilities, Plan, SlotKind};
 use onionskin::kernel::shader;
 use onionskin::kernel::stored::{Reason, Stored};
@@ -196,40 +197,61 @@ fn limits_are_errors() {
     assert!(error.advice().is_some());
 }
 
-/// A linear layer in a module of its own, at a binding limit that its weight or its result exceeds.
-fn too_large(limit: u64) -> onionskin::error::Error {
-    let graph = samples::graph(&["f32[B, 8]"], |builder, x| {
+/// A linear layer in a module of its own.
+fn linear() -> Graph {
+    samples::graph(&["f32[B, 8]"], |builder, x| {
         builder.set_place(&Place {
             module: "encoder.fc".into(),
             location: None,
         });
         let weight = builder.weight("encoder.fc.weight", "f32[8, 1024]".parse().unwrap());
         vec![x[0].dot(weight).relu() + 1.0]
-    });
-    let small = Capabilities {
-        max_binding_size: limit,
-        ..capabilities()
-    };
-    let bindings = [("B".into(), 64)].into();
-    pass::plan(&graph, &small)
-        .and_then(|plan| Footprint::of(&plan, &small, &bindings))
-        .expect_err("exceeds the limit")
+    })
 }
 
-/// Nothing is cut: what does not fit a binding is refused by name, with its size, its place, the limit and advice.
+/// A device that binds so many bytes at most.
+fn small(limit: u64) -> Capabilities {
+    Capabilities {
+        max_binding_size: limit,
+        ..capabilities()
+    }
+}
+
+/// The weight of 32,768 bytes lies in buffers of at most so many bytes.
 #[test]
-fn weights_larger_than_a_binding_are_refused() {
-    let error = too_large(16 << 10);
+fn weights_larger_than_a_binding_lie_in_pieces() {
+    let plan = pass::plan(&linear(), &small(12_000)).unwrap();
+    let pieces = plan.slots.iter().filter_map(|slot| match slot.layout {
+        Layout::Piece { start, count } => Some((slot.name.as_str(), start, count)),
+        _ => None,
+    });
+    assert_eq!(
+        pieces.collect::<Vec<_>>(),
+        [
+            ("$encoder.fc.weight from element 0 to 2992", 0, 2992),
+            ("$encoder.fc.weight from element 2992 to 5984", 2992, 2992),
+            ("$encoder.fc.weight from element 5984 to 8192", 5984, 2208),
+        ]
+    );
+}
+
+/// What needs more buffers than a kernel binds is refused by name.
+#[test]
+fn weights_in_too_many_pieces_are_refused() {
+    let error = pass::plan(&linear(), &small(2_000)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the weight encoder.fc.weight takes 32768 bytes as f32[8, 1024], the device binds at most 16384 — at (encoder.fc)"
+        "dot_to_add needs 19 buffers and textures, the device binds 8 and 0; 17 are pieces of encoder.fc.weight, each of at \
+         most 2000 bytes — at (encoder.fc)"
     );
     assert!(error.advice().unwrap().contains("split the weight"));
 }
 
 #[test]
 fn activations_larger_than_a_binding_are_refused() {
-    let error = too_large(128 << 10);
+    let small = small(128 << 10);
+    let plan = pass::plan(&linear(), &small).unwrap();
+    let error = Footprint::of(&plan, &small, &[("B".into(), 64)].into()).unwrap_err();
     let text = error.to_string();
     assert!(
         text.contains(" would take 262144 bytes as f32[64, 1024], the device binds at most 131072"),

@@ -14,6 +14,7 @@ use onionskin::gpu::{Device, Input, Keep, Program, ProgramOptions, Reach, Weight
 use onionskin::interp;
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::layout::Layout;
+use onionskin::kernel::plan::Capabilities;
 use onionskin::op::ConvAxis;
 use onionskin::pass;
 use onionskin::tensor::Tensor;
@@ -204,6 +205,53 @@ fn weights_agree_within_portable_limits() {
         return;
     };
     check(&device, Keep::Outputs);
+}
+
+/// An embedding whose table is the weight of the last linear layer too, as language models have it; and a weight that is
+/// read element by element.
+fn tied() -> Graph {
+    samples::graph(&["i64[S]"], |b, x| {
+        let table = b.weight("table", "f32[301, 24]".parse().unwrap());
+        let bias = b.weight("bias", "f32[301]".parse().unwrap());
+        let y = table.index_select(0, x[0]);
+        vec![y.dot(table.transpose(0, 1)) + bias, table * 0.5]
+    })
+}
+
+/// Weights lie in pieces where bindings are small, whatever family of kernels reads them.
+#[test]
+fn weights_in_pieces_agree() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let graph = tied();
+    let mut weights = weights(&graph);
+    weights.insert("table".into(), tensor(&[301, 24], 5));
+    let rows = Tensor::from_vec([5], vec![300i64, 0, 127, 128, 211]).unwrap();
+    let expected = interp::run(&graph, &weights, std::slice::from_ref(&rows)).unwrap();
+    for software in [device.capabilities().software, false] {
+        for limit in [10_000, 20_000] {
+            let capabilities = Capabilities {
+                software,
+                max_binding_size: limit,
+                ..device.capabilities().clone()
+            };
+            let plan = pass::plan(&graph, &capabilities).unwrap();
+            let is_piece = |layout: &Layout| matches!(layout, Layout::Piece { .. });
+            let pieces = plan.slots.iter().filter(|slot| is_piece(&slot.layout));
+            assert_eq!(pieces.count() as u64, 28_896_u64.div_ceil(limit));
+            let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
+            let found = program
+                .launch(&[Input::Host(&rows)])
+                .unwrap()
+                .read()
+                .unwrap();
+            for (found, expected) in found.iter().zip(&expected) {
+                let worst = difference(found, expected);
+                assert!(worst < 2e-6, "bindings of {limit} bytes: wrong by {worst}");
+            }
+        }
+    }
 }
 
 /// Convolutions hand images over four channels together; nothing is copied but the input.

@@ -118,16 +118,17 @@ fn check_slot(slot: &Slot, capabilities: &Capabilities, weights: &Weights) -> Op
     }
 }
 
-/// Values between kernels may lie in quads and weights in panels, both in single precision.
+/// Values between kernels may lie in quads and weights in panels, both in single precision; weights also in pieces.
 fn lies_well(slot: &Slot) -> bool {
-    let kind = match slot.layout {
-        Layout::Linear => return true,
-        Layout::Quads { axis } => {
-            axis < slot.shape.len() && !matches!(slot.kind, SlotKind::Input(_) | SlotKind::Output)
-        }
-        Layout::Panels(_) => matches!(slot.kind, SlotKind::Weight(_)),
-    };
-    kind && slot.storage == Storage::F32
+    let is_weight = matches!(slot.kind, SlotKind::Weight(_));
+    let is_handed = matches!(slot.kind, SlotKind::Input(_) | SlotKind::Output);
+    let is_single = slot.storage == Storage::F32;
+    match slot.layout {
+        Layout::Linear => true,
+        Layout::Quads { axis } => axis < slot.shape.len() && !is_handed && is_single,
+        Layout::Panels(_) => is_weight && is_single,
+        Layout::Piece { .. } => is_weight,
+    }
 }
 
 fn fits(slot: &Slot, weight: &Tensor) -> bool {

@@ -1,5 +1,7 @@
 //! Elements between the host's types and those of the device.
 
+use std::ops::Range;
+
 use half::{bf16, f16};
 
 use crate::dtype::DType;
@@ -28,10 +30,21 @@ pub(super) fn same_bytes(dtype: DType, storage: Storage) -> bool {
 pub(super) fn send(
     tensor: &Tensor,
     storage: Storage,
+    sink: impl FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<()> {
+    send_part(tensor, 0..tensor.numel(), storage, sink)
+}
+
+/// The same for some of the elements, in row-major order.
+pub(super) fn send_part(
+    tensor: &Tensor,
+    part: Range<usize>,
+    storage: Storage,
     mut sink: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let dtype = tensor.dtype();
-    let bytes = tensor.bytes();
+    let part = part.start * dtype.size()..part.end * dtype.size();
+    let bytes = tensor.bytes().get(part).unwrap_or_default();
     if same_bytes(dtype, storage) {
         return if bytes.is_empty() {
             Ok(())

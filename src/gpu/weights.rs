@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use wgpu::{Buffer, BufferUsages, Texture};
@@ -95,6 +96,16 @@ struct Wanted<'a> {
     place: Place,
 }
 
+impl Wanted<'_> {
+    /// The elements that the slot holds.
+    fn part(&self) -> Range<usize> {
+        match self.slot.layout {
+            Layout::Piece { start, count } => start..start + count,
+            _ => 0..self.tensor.numel(),
+        }
+    }
+}
+
 fn wanted<'a>(plan: &'a Plan, weights: &'a Weights, rules: &Rules) -> Result<Vec<Wanted<'a>>> {
     let mut wanted = Vec::new();
     let mut errors = Vec::new();
@@ -175,12 +186,17 @@ impl Writer<'_> {
             .mapped_buffer(device, weight.name, bytes, usage);
         let view = buffer.get_mapped_range_mut(..);
         let mut view = view.map_err(|error| Error::device(error.to_string()))?;
-        convert::send(weight.tensor, weight.slot.storage, |start, bytes| {
-            let start = start as usize;
-            view.slice(start..start + bytes.len())
-                .copy_from_slice(bytes);
-            Ok(())
-        })?;
+        convert::send_part(
+            weight.tensor,
+            weight.part(),
+            weight.slot.storage,
+            |start, bytes| {
+                let start = start as usize;
+                view.slice(start..start + bytes.len())
+                    .copy_from_slice(bytes);
+                Ok(())
+            },
+        )?;
         drop(view);
         buffer.unmap();
         Ok(buffer)
@@ -190,12 +206,17 @@ impl Writer<'_> {
     fn send(&mut self, weight: &Wanted) -> Result<Buffer> {
         let (device, bytes) = (self.device.wgpu(), weight.place.bound);
         let buffer = self.counters.buffer(device, weight.name, bytes, USAGE);
-        convert::send(weight.tensor, weight.slot.storage, |start, bytes| {
-            for (index, piece) in bytes.chunks(CHUNK).enumerate() {
-                self.write(&buffer, start + (index * CHUNK) as u64, piece)?;
-            }
-            Ok(())
-        })?;
+        convert::send_part(
+            weight.tensor,
+            weight.part(),
+            weight.slot.storage,
+            |start, bytes| {
+                for (index, piece) in bytes.chunks(CHUNK).enumerate() {
+                    self.write(&buffer, start + (index * CHUNK) as u64, piece)?;
+                }
+                Ok(())
+            },
+        )?;
         Ok(buffer)
     }
 

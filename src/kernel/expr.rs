@@ -51,6 +51,14 @@ impl Type {
         }
     }
 
+    /// Elements of one of these.
+    pub fn width(self) -> usize {
+        match self {
+            Type::U32x4 | Type::I32x4 | Type::F16x4 | Type::F32x4 => 4,
+            _ => 1,
+        }
+    }
+
     /// Four of these, where WGSL stores them.
     pub fn quad(self) -> Option<Type> {
         Some(match self {

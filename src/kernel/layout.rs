@@ -29,6 +29,13 @@ pub enum Layout {
     },
     /// A weight in a texture, put together for the products that read it.
     Panels(Panels),
+    /// A part of a weight that is too large for a binding, in row-major order.
+    Piece {
+        /// The first of its elements.
+        start: usize,
+        /// How many.
+        count: usize,
+    },
 }
 
 /// What follows a type where a slot is told: nothing for row-major order, else ` by four along axis 1`.
@@ -39,6 +46,9 @@ impl fmt::Display for Layout {
             Layout::Quads { axis } => write!(f, " by four along axis {axis}"),
             Layout::Panels(panels) => {
                 write!(f, " in panels of {} columns, a texture", panels.width)
+            }
+            Layout::Piece { start, count } => {
+                write!(f, " from element {start} to {}", start + count)
             }
         }
     }
@@ -100,13 +110,16 @@ impl Layout {
             Layout::Linear => product(shape),
             Layout::Quads { axis } => product(&quads(shape, *axis))?.checked_mul(TEXEL),
             Layout::Panels(panels) => product(&panels.extent())?.checked_mul(TEXEL),
+            Layout::Piece { count, .. } => Some(*count),
         }
     }
 
     /// What lies at a place in a buffer: an element by its place in row-major order; none beyond the end of an axis.
     pub fn element(&self, shape: &[usize], place: usize) -> Option<usize> {
-        let Layout::Quads { axis } = self else {
-            return Some(place);
+        let axis = match self {
+            Layout::Quads { axis } => axis,
+            Layout::Piece { start, .. } => return Some(start + place),
+            _ => return Some(place),
         };
         let (mut rest, part) = (place / TEXEL, place % TEXEL);
         let sizes = quads(shape, *axis);

@@ -1,5 +1,6 @@
 //! Elements of values as expressions: views change the position, pointwise primitives combine, buffers are read.
 
+mod piece;
 mod pointwise;
 mod view;
 
@@ -287,12 +288,15 @@ impl<'a> Scope<'a> {
         place: &Index,
         guard: Option<Expr>,
     ) -> Result<Expr> {
-        let buffer = self.binding(value, false, element)?;
         let mut index = place.emit(&mut self.pool);
         if let Some(guard) = guard {
             let zero = self.pool.number(0);
             index = self.pool.select(guard, index, zero);
         }
+        if let Some(pieces) = self.pieces(value)? {
+            return Ok(self.read_piece(value, element, index, &pieces));
+        }
+        let buffer = self.binding(value, false, element)?;
         Ok(self.pool.load(buffer, element, index))
     }
 

@@ -1,6 +1,6 @@
 //! From the expressions and statements of a kernel to its text, and what kernels of all kinds share.
 
-use super::element::Scope;
+use super::element::{Binding, Scope};
 use super::fuse::Group;
 use super::position::Position;
 use super::scalar;
@@ -11,6 +11,7 @@ use crate::kernel::choice::Choice;
 use crate::kernel::emit::{Buffer, Emitter, Statement};
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
+use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Access, Kernel, Storage, Workgroups};
 use crate::kernel::shader;
 
@@ -77,6 +78,37 @@ impl<'a> Lowered<'a> {
             && textures <= capabilities.textures.bindings as usize
     }
 
+    /// The error for more buffers and textures than a device can bind.
+    fn too_many(&self, label: &str) -> Error {
+        let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
+        let (textures, limit) = (
+            capabilities.textures.bindings,
+            capabilities.max_storage_buffers,
+        );
+        let mut message = format!(
+            "{label} needs {} buffers and textures, the device binds {limit} and {textures}",
+            bindings.len()
+        );
+        let is_piece = |binding: &&Binding| matches!(binding.layout, Layout::Piece { .. });
+        let Some(piece) = bindings.iter().find(is_piece) else {
+            return Error::plan(message);
+        };
+        let weight = self
+            .scope
+            .graph
+            .value(piece.value)
+            .name
+            .trim_start_matches('$');
+        let (count, most) = (
+            bindings.iter().filter(is_piece).count(),
+            capabilities.max_binding_size,
+        );
+        message += &format!("; {count} are pieces of {weight}, each of at most {most} bytes");
+        Error::plan(message).help(
+            "run on a device with larger bindings or on the host, or split the weight in the model",
+        )
+    }
+
     /// The text, and the sizes that it expects in its uniform buffer.
     pub fn finish(&mut self, label: String) -> Result<(Kernel, Vec<Dim>)> {
         let given =
@@ -88,15 +120,7 @@ impl<'a> Lowered<'a> {
             .map(|binding| binding.buffer.clone())
             .collect();
         if !self.fits() {
-            let capabilities = self.scope.capabilities;
-            let (textures, limit) = (
-                capabilities.textures.bindings,
-                capabilities.max_storage_buffers,
-            );
-            return Err(Error::plan(format!(
-                "{label} needs {} buffers and textures, the device binds {limit} and {textures}",
-                buffers.len()
-            )));
+            return Err(self.too_many(&label));
         }
         let emitter = Emitter::new(&self.scope.pool, &buffers, &given);
         let (lines, sizes) = emitter.run(&self.statements);

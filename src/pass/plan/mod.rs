@@ -97,7 +97,7 @@ struct Planner<'a> {
     fusion: &'a Fusion,
     sheet: &'a mut Sheet,
     slots: BTreeMap<(ValueId, bool), SlotId>,
-    /// Copies of values that lie in another order, and weights in panels.
+    /// Copies of values that lie in another order, and weights in panels or pieces.
     converted: BTreeMap<(ValueId, Layout), SlotId>,
     /// Inputs of a body whose slots are written by steps.
     written: &'a [bool],
@@ -386,7 +386,9 @@ impl<'a> Planner<'a> {
         }
         let info = self.graph.value(value);
         let storage = Storage::of(info.ty.dtype, self.capabilities)?;
-        if let (Layout::Panels(_), Definition::Weight(name)) = (layout, &info.definition) {
+        if let (Layout::Panels(_) | Layout::Piece { .. }, Definition::Weight(name)) =
+            (layout, &info.definition)
+        {
             let slot = self.sheet.weight(name, &info.ty, storage, layout);
             self.converted.insert(key, slot);
             return Ok(slot);

@@ -64,8 +64,8 @@ impl Sheet {
         }
         let kind = SlotKind::Weight(name.into());
         let lies = match layout {
-            Layout::Linear => "",
-            _ => " in panels",
+            Layout::Panels(_) => " in panels".to_string(),
+            layout => layout.to_string(),
         };
         let slot = self.slot(&format!("${name}{lies}"), ty, (storage, layout), kind);
         self.weights.insert(key, slot);

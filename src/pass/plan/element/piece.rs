@@ -1,0 +1,76 @@
+//! Weights that no binding can hold as a whole: each piece is a buffer of its own, and a kernel reads the one in which an
+//! element lies.
+
+use super::Scope;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::{Definition, ValueId};
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::layout::Layout;
+use crate::kernel::plan::{Access, Capabilities, Storage};
+use crate::pass::plan::quad::QUAD;
+
+/// Pieces hold whole vectors of vectors, so that none is read across an end.
+const GRAIN: usize = QUAD * QUAD;
+
+/// Elements of the largest binding.
+fn most(dtype: DType, capabilities: &Capabilities) -> Result<usize> {
+    let bytes = capabilities
+        .max_binding_size
+        .min(capabilities.max_buffer_size);
+    let most = bytes / Storage::of(dtype, capabilities)?.size();
+    Ok(usize::try_from(most).unwrap_or(usize::MAX))
+}
+
+impl Scope<'_> {
+    /// The pieces of a weight; none if a binding holds it.
+    pub(super) fn pieces(&self, value: ValueId) -> Result<Option<Vec<Layout>>> {
+        let info = self.graph.value(value);
+        let numel = info.ty.numel().as_const();
+        let numel = numel.and_then(|numel| usize::try_from(numel).ok());
+        let (Definition::Weight(_), Some(numel)) = (&info.definition, numel) else {
+            return Ok(None);
+        };
+        let most = most(info.ty.dtype, self.capabilities)?;
+        let length = most - most % GRAIN;
+        if numel <= most || length == 0 {
+            return Ok(None);
+        }
+        let piece = |start| Layout::Piece {
+            start,
+            count: length.min(numel - start),
+        };
+        Ok(Some((0..numel).step_by(length).map(piece).collect()))
+    }
+
+    /// What lies at an index of a weight, as an array of a type: out of the piece in which it lies.
+    pub(super) fn read_piece(
+        &mut self,
+        value: ValueId,
+        element: Type,
+        index: Expr,
+        pieces: &[Layout],
+    ) -> Expr {
+        let width = element.width();
+        let mut found = None;
+        for layout in pieces {
+            let Layout::Piece { start, count } = layout else {
+                continue;
+            };
+            let (first, count) = ((start / width) as u32, (count / width) as u32);
+            let buffer = self.bind(value, false, layout, (element, Access::Read));
+            let pool = &mut self.pool;
+            let (first, count, zero) = (pool.number(first), pool.number(count), pool.number(0));
+            // Below the first one the difference wraps and is large.
+            let within = pool.call("x - y", Type::U32, &[index, first]);
+            let inside = pool.call("x < y", Type::Bool, &[within, count]);
+            let within = pool.select(inside, within, zero);
+            let loaded = pool.load(buffer, element, within);
+            found = Some(match found {
+                Some(other) => pool.select(inside, loaded, other),
+                None => loaded,
+            });
+        }
+        found.unwrap_or(index)
+    }
+}
