@@ -109,11 +109,12 @@ pub(super) fn capabilities(
     limits: &Limits,
     info: &AdapterInfo,
 ) -> Capabilities {
-    // Metal counts two more arguments of a kernel as buffers: the uniform sizes and the lengths of runtime arrays.
-    let hidden = if info.backend == wgpu::Backend::Metal {
-        2
-    } else {
-        0
+    let software = info.device_type == DeviceType::Cpu;
+    // Metal counts two more arguments of a kernel as buffers: the uniform sizes and the lengths of runtime arrays. Kernels for
+    // a software rasteriser have their sizes in a storage buffer.
+    let hidden = match info.backend {
+        wgpu::Backend::Metal => 2,
+        _ => u32::from(software),
     };
     let subgroups = features.contains(Features::SUBGROUP);
     let is_fixed = subgroups && info.subgroup_min_size == info.subgroup_max_size;
@@ -134,7 +135,7 @@ pub(super) fn capabilities(
         subgroups,
         subgroup_size: if is_fixed { info.subgroup_min_size } else { 0 },
         matrices: Vec::new(),
-        software: info.device_type == DeviceType::Cpu,
+        software,
         textures: textures(features, limits),
     }
 }

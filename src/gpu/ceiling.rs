@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::error::{Place, Result};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
-    Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
+    Access, Kernel, Plan, SizesIn, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
 };
 use crate::kernel::work::Work;
 
@@ -149,6 +149,7 @@ fn kernel(label: &str, wgsl: &str, bindings: usize, sizes: usize) -> Kernel {
         wgsl: wgsl.into(),
         bindings: vec![Access::ReadWrite; bindings],
         sizes,
+        sizes_in: SizesIn::Uniform,
     }
 }
 

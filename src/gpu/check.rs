@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
-    Access, Block, Capabilities, Flow, Plan, Slot, SlotId, SlotKind, Step, Storage, all_flows,
+    Access, Block, Capabilities, Flow, Plan, SizesIn, Slot, SlotId, SlotKind, Step, Storage, all_flows,
 };
 use crate::tensor::Tensor;
 
@@ -188,7 +188,8 @@ fn check_step(
             "step {index} ({label}) takes {name} for what it is not: a buffer or a texture"
         )));
     }
-    if kernel.sizes as u64 * 4 > uniform_limit {
+    let is_uniform = kernel.sizes_in == SizesIn::Uniform;
+    if is_uniform && kernel.sizes as u64 * 4 > uniform_limit {
         return Some(Error::plan(format!(
             "kernel {label} takes {} sizes, more than fit {uniform_limit} bytes",
             kernel.sizes

@@ -273,21 +273,21 @@ impl Pool {
 }
 
 fn bind_groups(program: &Inner, sizing: &Sizing, memory: &[Memory]) -> Vec<Option<BindGroup>> {
-    let uniforms = uniform_buffer(program, &sizing.uniforms);
+    let numbers = size_buffer(program, &sizing.numbers);
     let steps = program.plan.steps.iter().enumerate();
     steps
         .map(|(index, step)| {
             let runs = !sizing.workgroups[index].contains(&0);
-            runs.then(|| bind_group(program, sizing, memory, uniforms.as_ref(), index, step))
+            runs.then(|| bind_group(program, sizing, memory, numbers.as_ref(), index, step))
         })
         .collect()
 }
 
-fn uniform_buffer(program: &Inner, bytes: &[u8]) -> Option<Buffer> {
+fn size_buffer(program: &Inner, bytes: &[u8]) -> Option<Buffer> {
     if bytes.is_empty() {
         return None;
     }
-    let usage = BufferUsages::UNIFORM | BufferUsages::COPY_DST;
+    let usage = BufferUsages::UNIFORM | BufferUsages::STORAGE | BufferUsages::COPY_DST;
     let size = bytes.len() as u64;
     let buffer = program
         .counters
@@ -300,7 +300,7 @@ fn bind_group(
     program: &Inner,
     sizing: &Sizing,
     memory: &[Memory],
-    uniforms: Option<&Buffer>,
+    numbers: Option<&Buffer>,
     index: usize,
     step: &Step,
 ) -> BindGroup {
@@ -319,12 +319,12 @@ fn bind_group(
             (_, view) => view.as_ref().map(BindingResource::TextureView),
         }
     });
-    let sizes = (step.sizes.len() as u64 * 4).next_multiple_of(16);
-    let uniform = uniforms
+    let bytes = (step.sizes.len() as u64 * 4).next_multiple_of(16);
+    let sizes = numbers
         .filter(|_| !step.sizes.is_empty())
-        .map(|buffer| part(buffer, sizing.uniform_offsets[index], sizes));
+        .map(|buffer| part(buffer, sizing.number_offsets[index], bytes));
     let entries: Vec<BindGroupEntry> = (0..)
-        .zip(storage.chain(uniform))
+        .zip(storage.chain(sizes))
         .map(|(binding, resource)| BindGroupEntry { binding, resource })
         .collect();
     add(&program.counters.bind_groups, 1);

@@ -18,7 +18,7 @@
 //!
 //! - All dispatches are recorded in one pass and submitted once. Only where conditions and loops depend on tensors is a
 //!   number read back in between; [`Statistics`] counts it and [`Profile`] says where.
-//! - What depends on the symbolic sizes (places in memory, bind groups, uniforms) is kept for the sizes used last. A run
+//! - What depends on the symbolic sizes (places in memory, bind groups, numbers for kernels) is kept for the sizes used last. A run
 //!   with sizes that were seen before creates no buffer, no bind group and no pipeline.
 //! - Concurrent runs of one program each have their own memory and need no lock while they run.
 //! - A device error is an [`Error`](crate::error::Error) of kind `Device`, never a panic.

@@ -14,7 +14,7 @@ use wgpu::{
 };
 
 use crate::error::{Error, Result};
-use crate::kernel::plan::{Access, Kernel};
+use crate::kernel::plan::{Access, Kernel, SizesIn};
 
 use super::disk::DiskCache;
 use super::fault::{guarded, lock};
@@ -49,11 +49,11 @@ struct Key {
     signature: Signature,
 }
 
-/// The storage buffers and textures, and whether there is a uniform buffer of sizes.
+/// The storage buffers and textures, and what the sizes lie in if there are any.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Signature {
     bindings: Vec<Access>,
-    sizes: bool,
+    sizes: Option<SizesIn>,
 }
 
 impl Pipelines {
@@ -148,7 +148,7 @@ impl Pipelines {
     fn get(&self, device: &wgpu::Device, kernel: &Kernel) -> Result<(Arc<Pipeline>, bool)> {
         let signature = Signature {
             bindings: kernel.bindings.clone(),
-            sizes: kernel.sizes > 0,
+            sizes: (kernel.sizes > 0).then_some(kernel.sizes_in),
         };
         let key = Key {
             wgsl: kernel.wgsl.clone(),
@@ -220,9 +220,9 @@ fn create_layout(device: &wgpu::Device, signature: &Signature) -> BindGroupLayou
         .bindings
         .iter()
         .map(|access| binding_type(*access));
-    let uniform = signature.sizes.then(|| buffer(BufferBindingType::Uniform));
+    let sizes = signature.sizes.map(sizes_type);
     let entries: Vec<BindGroupLayoutEntry> = (0..)
-        .zip(storage.chain(uniform))
+        .zip(storage.chain(sizes))
         .map(|(binding, ty)| BindGroupLayoutEntry {
             binding,
             visibility: ShaderStages::COMPUTE,
@@ -246,6 +246,13 @@ fn binding_type(access: Access) -> BindingType {
             format: FORMAT,
             view_dimension: TextureViewDimension::D2Array,
         },
+    }
+}
+
+fn sizes_type(sizes_in: SizesIn) -> BindingType {
+    match sizes_in {
+        SizesIn::Uniform => buffer(BufferBindingType::Uniform),
+        SizesIn::Storage => binding_type(Access::Read),
     }
 }
 

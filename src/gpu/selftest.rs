@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Place, Result};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
-    Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
+    Access, Kernel, Plan, SizesIn, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
 };
 use crate::kernel::work::Work;
 use crate::tensor::Tensor;
@@ -100,6 +100,7 @@ fn plan() -> Plan {
             wgsl: WGSL.into(),
             bindings: vec![Access::Read, Access::ReadWrite],
             sizes: 1,
+            sizes_in: SizesIn::Uniform,
         }],
         slots: vec![slot("x", SlotKind::Input(0)), slot("y", SlotKind::Output)],
         steps: vec![Step {

@@ -1,4 +1,4 @@
-//! Everything about a run that follows from the symbolic sizes alone: shapes, places in memory, uniforms, dispatches.
+//! Everything about a run that follows from the symbolic sizes alone: shapes, places in memory, numbers for kernels, dispatches.
 
 use std::ops::RangeInclusive;
 
@@ -21,8 +21,8 @@ pub(super) struct Rules {
     pub(super) capabilities: Capabilities,
     /// Offsets of storage bindings are multiples of this.
     pub(super) alignment: u64,
-    /// Offsets of uniform bindings are multiples of this.
-    pub(super) uniform_alignment: u64,
+    /// Offsets of sizes are multiples of this.
+    pub(super) size_alignment: u64,
     pub(super) keep: Keep,
 }
 
@@ -30,10 +30,12 @@ impl Rules {
     /// For a device.
     pub(super) fn on(device: &Device, keep: Keep) -> Rules {
         let limits = device.limits();
+        let storage = u64::from(limits.min_storage_buffer_offset_alignment);
+        let uniform = u64::from(limits.min_uniform_buffer_offset_alignment);
         Rules {
             capabilities: device.capabilities().clone(),
-            alignment: u64::from(limits.min_storage_buffer_offset_alignment.max(32)),
-            uniform_alignment: u64::from(limits.min_uniform_buffer_offset_alignment.max(16)),
+            alignment: storage.max(32),
+            size_alignment: storage.max(uniform).max(16),
             keep,
         }
     }
@@ -43,7 +45,7 @@ impl Rules {
         Rules {
             capabilities: capabilities.clone(),
             alignment: 256,
-            uniform_alignment: 256,
+            size_alignment: 256,
             keep: Keep::Outputs,
         }
     }
@@ -88,9 +90,9 @@ pub(super) struct Sizing {
     pub(super) live: u64,
     pub(super) outputs: Vec<u64>,
     /// The sizes of all steps.
-    pub(super) uniforms: Vec<u8>,
+    pub(super) numbers: Vec<u8>,
     /// Where in them those of each step are.
-    pub(super) uniform_offsets: Vec<u64>,
+    pub(super) number_offsets: Vec<u64>,
     /// Workgroups of each step; a zero means that nothing is dispatched.
     pub(super) workgroups: Vec<[u32; 3]>,
 }
@@ -214,7 +216,7 @@ pub(super) fn size(plan: &Plan, bindings: &Bindings, rules: &Rules) -> Result<Si
             .eval(bindings, rules.capabilities.max_workgroups)
             .map_err(|error| of_step(error, step))?;
         sizing.workgroups.push(workgroups);
-        push_uniforms(&mut sizing, step, bindings, rules).map_err(|error| of_step(error, step))?;
+        push_sizes(&mut sizing, step, bindings, rules).map_err(|error| of_step(error, step))?;
     }
     Ok(sizing)
 }
@@ -331,7 +333,7 @@ fn lifetime(kind: &SlotKind, keep: Keep) -> RangeInclusive<usize> {
     }
 }
 
-fn push_uniforms(
+fn push_sizes(
     sizing: &mut Sizing,
     step: &Step,
     bindings: &Bindings,
@@ -342,18 +344,18 @@ fn push_uniforms(
         bytes.resize(length as usize, 0);
         length
     };
-    let offset = aligned(&mut sizing.uniforms, rules.uniform_alignment);
-    sizing.uniform_offsets.push(offset);
+    let offset = aligned(&mut sizing.numbers, rules.size_alignment);
+    sizing.number_offsets.push(offset);
     for dim in &step.sizes {
-        let number = uniform(dim, bindings)?;
-        sizing.uniforms.extend(number.to_le_bytes());
+        let number = number(dim, bindings)?;
+        sizing.numbers.extend(number.to_le_bytes());
     }
-    aligned(&mut sizing.uniforms, 16);
+    aligned(&mut sizing.numbers, 16);
     Ok(())
 }
 
 /// A size as a kernel gets it; negative ones are the bits of an `i32`.
-fn uniform(dim: &Dim, bindings: &Bindings) -> Result<u32> {
+fn number(dim: &Dim, bindings: &Bindings) -> Result<u32> {
     let value = dim.eval(bindings)?;
     u32::try_from(value)
         .or_else(|_| i32::try_from(value).map(i32::cast_unsigned))

@@ -15,7 +15,7 @@ pub struct Statistics {
     pub readbacks: u64,
     /// Pipelines compiled for this program; those that the device had already are not counted.
     pub pipelines_created: u64,
-    /// Buffers created: weights, memory of runs, uniforms, staging.
+    /// Buffers created: weights, memory of runs, sizes, staging.
     pub buffers_created: u64,
     /// Bytes of those buffers.
     pub bytes_created: u64,

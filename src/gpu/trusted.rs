@@ -24,7 +24,7 @@ pub(super) fn shader(device: &wgpu::Device, label: &str, wgsl: &str) -> ShaderMo
         source: ShaderSource::Wgsl(wgsl.into()),
     };
     // SAFETY: a shader without loop bounding must not loop for ever. Loops in kernels run to bounds that are constants
-    // or uniform sizes and are not changed within the loop.
+    // or sizes that the host passes and are not changed within the loop.
     unsafe { device.create_shader_module_trusted(descriptor, checks) }
 }
 

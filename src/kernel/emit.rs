@@ -112,7 +112,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The lines of the statements, and the sizes that the uniform buffer holds.
+    /// The lines of the statements, and the sizes that a buffer holds.
     pub fn run(mut self, statements: &[Statement]) -> (Vec<String>, Vec<Dim>) {
         let mut seen = BTreeSet::new();
         for root in roots(statements) {

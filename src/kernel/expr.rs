@@ -110,7 +110,7 @@ impl From<f64> for Literal {
 pub enum Node {
     /// A constant, written in place.
     Literal(Literal),
-    /// A symbolic size: a `u32` that the host works out and passes in the uniform buffer.
+    /// A symbolic size: a `u32` that the host works out and passes in a buffer.
     Size(Dim),
     /// A variable that the kernel's statements declare.
     Variable(String),

@@ -47,6 +47,20 @@ pub struct Capabilities {
     pub textures: TextureLimits,
 }
 
+impl Capabilities {
+    /// Where kernels for the device have their sizes.
+    ///
+    /// Mesa's rasteriser compiles a kernel anew at every dispatch if loops run to numbers of a uniform buffer, which takes
+    /// tens of milliseconds; a GPU reads such a buffer fastest.
+    pub fn sizes_in(&self) -> SizesIn {
+        if self.software {
+            SizesIn::Storage
+        } else {
+            SizesIn::Uniform
+        }
+    }
+}
+
 /// Square matrices that a subgroup multiplies as one, and sums up in single precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatrixUnit {
@@ -127,7 +141,7 @@ impl Storage {
 /// A compute shader: everything about it that does not change from dispatch to dispatch.
 ///
 /// Bindings of group 0, in this order: one storage buffer or texture for each entry of `bindings`, then, if `sizes` is not 0, a
-/// uniform buffer `array<vec4<u32>, …>` of `sizes` numbers rounded up to whole vectors. The entry point is `main`.
+/// buffer `array<vec4<u32>, …>` of `sizes` numbers rounded up to whole vectors. The entry point is `main`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
     /// For people: `reduce_sum`, `dot_gelu`.
@@ -136,8 +150,19 @@ pub struct Kernel {
     pub wgsl: String,
     /// How each storage buffer or texture is accessed.
     pub bindings: Vec<Access>,
-    /// Number of `u32` sizes in the uniform buffer.
+    /// Number of `u32` sizes.
     pub sizes: usize,
+    /// What they lie in, if there are any.
+    pub sizes_in: SizesIn,
+}
+
+/// What a kernel's sizes lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SizesIn {
+    /// `var<uniform>`
+    Uniform,
+    /// `var<storage, read>`
+    Storage,
 }
 
 /// How a kernel accesses a slot.
@@ -197,7 +222,7 @@ pub struct Step {
     pub kernel: usize,
     /// The slot of each storage binding.
     pub bindings: Vec<SlotId>,
-    /// The numbers in the uniform buffer.
+    /// The numbers in the kernel's buffer of sizes.
     pub sizes: Vec<Dim>,
     /// Workgroups along x, y and z. Kernels are written so that a one-dimensional count may be folded: see
     /// [`fold_workgroups`].

@@ -43,7 +43,9 @@ fn default_limits_can_be_forced() {
     };
     let capabilities = device.capabilities();
     assert_eq!(capabilities.max_binding_size, 128 << 20);
-    assert_eq!(capabilities.max_storage_buffers, 8);
+    // One of them holds the sizes of kernels for a rasteriser.
+    let left = 8 - u32::from(capabilities.software);
+    assert_eq!(capabilities.max_storage_buffers, left);
     assert!(!capabilities.int64 && !capabilities.float16 && !capabilities.float64);
     let program = program(&device, chain(4, &[symbol("B")]));
     assert_eq!(program.run(&[floats([1.0])]).unwrap(), [floats([31.0])]);

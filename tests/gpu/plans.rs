@@ -6,7 +6,7 @@ use onionskin::error::Place;
 use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
 use onionskin::kernel::layout::Layout;
 use onionskin::kernel::plan::{
-    Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
+    Access, Kernel, Plan, SizesIn, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
 };
 use onionskin::kernel::work::Work;
 use onionskin::tensor::Tensor;
@@ -55,6 +55,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         ),
         bindings: vec![input, Access::ReadWrite],
         sizes: 1,
+        sizes_in: SizesIn::Uniform,
     }
 }
 
@@ -78,6 +79,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         .into(),
         bindings: vec![Access::ReadWrite; 3],
         sizes: 1,
+        sizes_in: SizesIn::Uniform,
     }
 }
 

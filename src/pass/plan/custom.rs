@@ -91,7 +91,9 @@ impl Planner<'_> {
             })
             .collect();
         let (sizes, functions) = self.sizes_of(&names);
-        let text = bindings(&buffers, sizes.len()) + &functions + &shader.wgsl;
+        let sizes_in = self.capabilities.sizes_in();
+        let declared = bindings(&buffers, (sizes.len(), sizes_in));
+        let text = declared + &functions + &shader.wgsl;
         let wgsl = enables(&text) + &text;
         shader::validate(&wgsl, self.capabilities).map_err(|error| error.at(&custom.function))?;
         let kernel = Kernel {
@@ -99,6 +101,7 @@ impl Planner<'_> {
             wgsl,
             bindings: buffers.iter().map(|buffer| buffer.access).collect(),
             sizes: sizes.len(),
+            sizes_in,
         };
         let workgroups = Workgroups::Grid(shader.workgroups.clone());
         let work = work::of(self.graph, self.fusion, self.capabilities, group, None)?;

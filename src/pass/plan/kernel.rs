@@ -12,7 +12,7 @@ use crate::kernel::emit::{Buffer, Emitter, Statement};
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Access, Kernel, Storage, Workgroups};
+use crate::kernel::plan::{Access, Kernel, SizesIn, Storage, Workgroups};
 use crate::kernel::shader;
 
 /// Invocations of a workgroup where a kernel has no reason for another number.
@@ -109,7 +109,7 @@ impl<'a> Lowered<'a> {
         )
     }
 
-    /// The text, and the sizes that it expects in its uniform buffer.
+    /// The text, and the sizes that it expects in a buffer.
     pub fn finish(&mut self, label: String) -> Result<(Kernel, Vec<Dim>)> {
         let given =
             ["index", "local", "lane"].map(|name| self.scope.pool.variable(name, Type::U32));
@@ -122,10 +122,11 @@ impl<'a> Lowered<'a> {
         if !self.fits() {
             return Err(self.too_many(&label));
         }
+        let sizes_in = self.scope.capabilities.sizes_in();
         let emitter = Emitter::new(&self.scope.pool, &buffers, &given);
         let (lines, sizes) = emitter.run(&self.statements);
         let mut holes = vec![
-            ("bindings", bindings(&buffers, sizes.len())),
+            ("bindings", bindings(&buffers, (sizes.len(), sizes_in))),
             ("body", lines.join("\n") + "\n"),
         ];
         holes.append(&mut self.holes);
@@ -135,6 +136,7 @@ impl<'a> Lowered<'a> {
             wgsl: enables(&text) + &text,
             bindings: buffers.iter().map(|buffer| buffer.access).collect(),
             sizes: sizes.len(),
+            sizes_in,
         };
         Ok((kernel, sizes))
     }
@@ -155,8 +157,8 @@ pub fn enables(text: &str) -> String {
     }
 }
 
-/// Declarations of the buffers and textures, and of the uniform buffer if there are sizes.
-pub fn bindings(buffers: &[Buffer], sizes: usize) -> String {
+/// Declarations of the buffers and textures, and of the sizes if there are any.
+pub fn bindings(buffers: &[Buffer], (sizes, sizes_in): (usize, SizesIn)) -> String {
     let mut text = String::new();
     for (place, buffer) in buffers.iter().enumerate() {
         let (name, element) = (&buffer.name, buffer.element.wgsl());
@@ -168,8 +170,12 @@ pub fn bindings(buffers: &[Buffer], sizes: usize) -> String {
         text += &format!("@group(0) @binding({place}) {declaration};\n");
     }
     if sizes > 0 {
+        let space = match sizes_in {
+            SizesIn::Uniform => "uniform",
+            SizesIn::Storage => "storage, read",
+        };
         text += &format!(
-            "@group(0) @binding({}) var<uniform> sizes: array<vec4<u32>, {}>;\n",
+            "@group(0) @binding({}) var<{space}> sizes: array<vec4<u32>, {}>;\n",
             buffers.len(),
             sizes.div_ceil(4)
         );
