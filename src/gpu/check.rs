@@ -5,7 +5,8 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
-    Access, Block, Capabilities, Flow, Plan, SizesIn, Slot, SlotId, SlotKind, Step, Storage, all_flows,
+    Access, Block, Capabilities, Flow, Plan, SizesIn, Slot, SlotId, SlotKind, Step, Storage,
+    all_flows,
 };
 use crate::tensor::Tensor;
 

@@ -333,12 +333,7 @@ fn lifetime(kind: &SlotKind, keep: Keep) -> RangeInclusive<usize> {
     }
 }
 
-fn push_sizes(
-    sizing: &mut Sizing,
-    step: &Step,
-    bindings: &Bindings,
-    rules: &Rules,
-) -> Result<()> {
+fn push_sizes(sizing: &mut Sizing, step: &Step, bindings: &Bindings, rules: &Rules) -> Result<()> {
     let aligned = |bytes: &mut Vec<u8>, to: u64| {
         let length = (bytes.len() as u64).next_multiple_of(to);
         bytes.resize(length as usize, 0);

@@ -332,6 +332,67 @@ pub fn repeat_all(
     Ok(statements)
 }
 
+/// One loop over all coordinates of a shape, which are carried along; the body is made for their place in row-major order
+/// and for them. Loops within loops cost more where the inner ones are short. There must be fewer than 65,536 places.
+pub fn repeat_as_one(
+    scope: &mut Scope,
+    (place, names): (&str, &[String]),
+    shape: &[Dim],
+    body: impl FnOnce(&mut Scope, &Index, &[Index]) -> Result<Vec<Statement>>,
+) -> Result<Vec<Statement>> {
+    let size = Dim::product(shape);
+    let counters: Vec<(Expr, Index)> = names
+        .iter()
+        .zip(shape)
+        .map(|(name, size)| scope.counter(name, size))
+        .collect();
+    let at: Vec<Index> = counters.iter().map(|(_, index)| index.clone()).collect();
+    let moving = counters.iter().zip(shape).filter(|(_, size)| !size.is(1));
+    let moving: Vec<(Expr, &Dim)> = moving
+        .map(|((counter, _), size)| (*counter, size))
+        .collect();
+    let (variable, place) = match moving.as_slice() {
+        [] => return body(scope, &Index::zero(), &at),
+        [(only, size)] => (*only, Index::expr(*only, size)),
+        _ => scope.counter(place, &size),
+    };
+    let mut inner = body(scope, &place, &at)?;
+    let (zero, end) = (scope.pool.number(0), scope.pool.size(&size));
+    let mut statements = Vec::new();
+    if moving.len() > 1 {
+        let carried = || moving.iter().map(|(counter, _)| *counter);
+        statements.extend(carried().map(|counter| Statement::Declare(counter, zero)));
+        inner.splice(0..0, carried().map(Statement::Freeze));
+        inner.extend(carry(scope, &moving));
+    }
+    statements.push(Statement::Loop {
+        variable,
+        from: zero,
+        to: end,
+        step: 1,
+        body: inner,
+    });
+    Ok(statements)
+}
+
+/// Moves coordinates on by one.
+fn carry(scope: &mut Scope, counters: &[(Expr, &Dim)]) -> Vec<Statement> {
+    let Some(((counter, size), outer)) = counters.split_last() else {
+        return Vec::new();
+    };
+    let pool = &mut scope.pool;
+    let (zero, one, end) = (pool.number(0), pool.number(1), pool.size(size));
+    let next = pool.call("x + y", Type::U32, &[*counter, one]);
+    let mut statements = vec![Statement::Assign(*counter, next)];
+    if !outer.is_empty() {
+        let is_over = pool.call("x == y", Type::Bool, &[*counter, end]);
+        let mut over = vec![Statement::Assign(*counter, zero)];
+        over.extend(carry(scope, outer));
+        statements.push(Statement::If(is_over, over));
+    }
+    statements
+}
+
 /// `base + offset`, kept below a size if it is not known to be.
 pub fn clamped(scope: &mut Scope, base: &Index, offset: usize, size: &Dim, name: &str) -> Index {
     let moved = base.add_size(&Dim::from(offset));

@@ -11,7 +11,7 @@ pub use self::right::{Right, panels};
 use super::dot::named;
 use super::element::Scope;
 use super::fuse::Group;
-use super::kernel::{Lowered, below, guarded, invocation, pieces, repeat, repeat_all};
+use super::kernel::{Lowered, below, guarded, invocation, pieces, repeat, repeat_as_one};
 use super::product::Product;
 use super::quad::{QUAD, is_whole, quad};
 use super::variant::example;
@@ -134,18 +134,7 @@ pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
     let mut statements = vec![tile.surplus.clone()];
     let all = || sums.iter().flatten().copied();
     statements.extend(all().map(|sum| Statement::Declare(sum, zero)));
-    let steps = product.right.round();
-    let rounds = pieces(&product.depth, steps);
-    statements.extend(repeat_all(
-        &mut scope,
-        "tap",
-        &product.taps,
-        |scope, taps| {
-            repeat(scope, "round", &rounds, |scope, round| {
-                tile.round(scope, product, (&taps, &round), &sums)
-            })
-        },
-    )?);
+    statements.extend(tile.rounds(&mut scope, product, &sums)?);
     statements.extend(all().map(Statement::Freeze));
     statements.extend(tile.write(&mut scope, product, &sums)?);
     Ok(Lowered::of_workgroups(
@@ -195,12 +184,36 @@ impl Tile {
         }
     }
 
-    /// The steps of a round of all sums.
+    /// All rounds of all sums. Those of panels are one loop: a texture has no more rows than a loop may have iterations.
+    fn rounds(
+        &self,
+        scope: &mut Scope,
+        product: &Tiling,
+        sums: &[Vec<Expr>],
+    ) -> Result<Vec<Statement>> {
+        let rounds = pieces(&product.depth, product.right.round());
+        if let Right::Values(_) = product.right {
+            return repeat(scope, "round", &rounds, |scope, round| {
+                self.round(scope, product, (&[], &round), &round, sums)
+            });
+        }
+        let mut names: Vec<String> = (0..product.taps.len()).map(|i| format!("tap{i}")).collect();
+        names.push(String::from("round"));
+        let shape = [product.taps.as_slice(), &[rounds]].concat();
+        let body = |scope: &mut Scope, row: &Index, at: &[Index]| match at.split_last() {
+            Some((round, taps)) => self.round(scope, product, (taps, round), row, sums),
+            None => Ok(Vec::new()),
+        };
+        repeat_as_one(scope, ("row_of_panel", &names), &shape, body)
+    }
+
+    /// The steps of a round of all sums, for which panels have a row of texels.
     fn round(
         &self,
         scope: &mut Scope,
         product: &Tiling,
         (taps, round): (&[Index], &Index),
+        row: &Index,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
         let mut parts = Vec::new();
@@ -219,8 +232,7 @@ impl Tile {
                     Right::Panels(weight, panels, matrix) => {
                         let matrix = matrix(&self.outer);
                         let panel = matrix.scale(&Dim::from(panels.panels())).add(&self.panel);
-                        let row = self.row_of_panel(product, panels, taps, round);
-                        self.panel(scope, (*weight, panels), [&row, &panel], [from, q])
+                        self.panel(scope, (*weight, panels), [row, &panel], [from, q])
                     }
                 });
             }

@@ -1,13 +1,13 @@
 //! The right factor of a tile: four neighbouring columns for an invocation, out of panels of a weight or out of values.
 
 use super::left::steps;
-use super::{LANES, PANEL_ROWS, SPAN, Tile, Tiling, WIDE, extent};
+use super::{LANES, PANEL_ROWS, SPAN, Tile, WIDE, extent};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Definition, ValueId};
 use crate::kernel::expr::Expr;
-use crate::kernel::index::{self, Index};
+use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, Run};
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::kernel::limited;
@@ -97,18 +97,6 @@ pub(super) fn weight(scope: &mut Scope, product: &Product) -> Result<Option<(Val
 }
 
 impl Tile {
-    /// The row of texels of a round.
-    pub(super) fn row_of_panel(
-        &self,
-        product: &Tiling,
-        panels: &Panels,
-        taps: &[Index],
-        round: &Index,
-    ) -> Index {
-        let tap = index::linear(taps, &product.taps);
-        tap.scale(&Dim::from(panels.rounds())).add(round)
-    }
-
     /// For each of four steps four columns, which are a texel of a panel.
     pub(super) fn panel(
         &self,
