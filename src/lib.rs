@@ -59,7 +59,7 @@
 //! | graphs to kernels | [`pass`] [`kernel`], and `shaders/` |
 //! | kernels on a device | [`gpu`] |
 //! | what a user calls | [`model`], `cli` |
-//! | files of tensors, recorded cases, comparison | [`tensor_file`] [`cases`] [`compare`] [`item`] |
+//! | files of tensors, recorded cases, comparison | [`tensor_file`] [`cases`] [`compare`] [`item`] [`digest`] |
 //!
 //! # Invariants
 //!
@@ -90,6 +90,7 @@ pub mod cases;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod compare;
+pub mod digest;
 pub mod dim;
 pub mod dtype;
 pub mod error;

@@ -39,6 +39,13 @@ impl Mapping {
             Source::Memory(bytes) => bytes,
         }
     }
+
+    /// Has the system drop what it has read of a part of a file, until that is read again.
+    fn unload(&self, range: &Range<usize>) {
+        if let Source::File(file) = &self.source {
+            unload(file, range);
+        }
+    }
 }
 
 #[expect(
@@ -49,6 +56,22 @@ fn map(file: &File) -> std::io::Result<memmap2::Mmap> {
     // SAFETY: the mapping is private and only read; `Mapping::open` passes on that the file must not change.
     unsafe { memmap2::Mmap::map(file) }
 }
+
+#[cfg(unix)]
+#[expect(
+    unsafe_code,
+    reason = "the advice is marked unsafe for mappings that are written to"
+)]
+fn unload(file: &memmap2::Mmap, range: &Range<usize>) {
+    // SAFETY: what is dropped of a mapping that nobody writes to is read from the file again. Advice may be ignored, and so
+    // may its failure.
+    let _ = unsafe {
+        file.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
+    };
+}
+
+#[cfg(not(unix))]
+fn unload(_: &memmap2::Mmap, _: &Range<usize>) {}
 
 /// A part of a mapping, which it keeps alive. Clones share the bytes.
 #[derive(Clone)]
@@ -81,6 +104,10 @@ impl Storage for MappedRange {
             .get(self.range.clone())
             .unwrap_or_default()
     }
+
+    fn unload(&self) {
+        self.mapping.unload(&self.range);
+    }
 }
 
 impl AsRef<[u8]> for MappedRange {
@@ -101,6 +128,21 @@ mod tests {
         assert_eq!(middle.slice(1..2).unwrap().bytes(), [3]);
         assert!(middle.slice(1..3).is_none());
         assert!(whole.slice(3..usize::MAX).is_none());
+    }
+
+    #[test]
+    fn what_was_unloaded_is_read_again() {
+        let path = std::env::temp_dir().join(format!("onionskin-mapping-{}", std::process::id()));
+        let bytes: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let whole = MappedRange::whole(Mapping::open(&path).unwrap());
+        let part = whole.slice(5000..60_000).unwrap();
+        assert_eq!(part.bytes(), &bytes[5000..60_000]);
+        part.unload();
+        assert_eq!(whole.bytes(), bytes);
+        whole.unload();
+        assert_eq!(part.bytes(), &bytes[5000..60_000]);
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

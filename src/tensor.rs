@@ -14,6 +14,9 @@ use crate::shape::TensorType;
 pub trait Storage: Send + Sync {
     /// All bytes, little-endian elements in row-major order.
     fn bytes(&self) -> &[u8];
+
+    /// Says that they will not be read soon: what was read of a file need not stay in memory.
+    fn unload(&self) {}
 }
 
 struct Owned<T>(Vec<T>);
@@ -122,6 +125,11 @@ impl Tensor {
     /// The bytes, little-endian and row-major.
     pub fn bytes(&self) -> &[u8] {
         self.data.bytes()
+    }
+
+    /// Says that the bytes will not be read soon: those of a mapped file are read from it again then.
+    pub fn unload(&self) {
+        self.data.unload();
     }
 
     /// The elements; an error if `T` is not their type. `bool` is read as `u8`.

@@ -22,6 +22,7 @@ const ORDER: &[&[&str]] = &[
         "symbols",
         "tensor",
         "mapping",
+        "digest",
         "tensor_file",
     ],
     &["kernel"],
@@ -50,7 +51,8 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[(
 const NARROW: &[(&str, &[&str])] = &[(
     "gpu",
     &[
-        "error", "dim", "dtype", "shape", "scalar", "symbols", "tensor", "mapping", "kernel", "gpu",
+        "error", "dim", "dtype", "shape", "scalar", "symbols", "tensor", "mapping", "digest",
+        "kernel", "gpu",
     ],
 )];
 

@@ -254,6 +254,45 @@ fn weights_in_pieces_agree() {
     }
 }
 
+/// A product by a weight, which is transposed on the way to the device.
+fn product() -> Graph {
+    samples::graph(&["f32[B, 24]"], |b, x| {
+        let weight = b.weight("w", "f32[40, 24]".parse().unwrap());
+        vec![x[0].dot(weight.transpose(0, 1))]
+    })
+}
+
+#[test]
+fn equal_weights_are_uploaded_once_and_others_kept_apart() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let graph = product();
+    let options = ProgramOptions::default();
+    let x = tensor(&[3, 24], 1);
+    let run = |weight: &Tensor| {
+        let weights = Weights::from([("w".to_owned(), weight.clone())]);
+        let plan = pass::plan(&graph, device.capabilities()).unwrap();
+        let program = Program::new(&device, plan, &weights, options.clone()).unwrap();
+        let uploaded = program.statistics().bytes_uploaded;
+        let found = program.run(std::slice::from_ref(&x)).unwrap();
+        let expected = interp::run(&graph, &weights, std::slice::from_ref(&x)).unwrap();
+        assert!(difference(&found[0], &expected[0]) < 2e-6);
+        (uploaded, program)
+    };
+    let weight = tensor(&[40, 24], 2);
+    let (first, program) = run(&weight);
+    assert!(40 * 24 * 4 <= first, "{first} bytes");
+    // Another tensor with the same elements.
+    let copy = Tensor::from_vec([40, 24], weight.to_f32()).unwrap();
+    assert_eq!(run(&copy).0, 0);
+    // The same name and type.
+    assert_eq!(run(&tensor(&[40, 24], 3)).0, first);
+    // What no program uses any more is gone.
+    drop(program);
+    assert_eq!(run(&weight).0, first);
+}
+
 /// Convolutions hand images over four channels together; nothing is copied but the input.
 #[test]
 fn images_stay_in_quads_on_a_rasteriser() {

@@ -8,17 +8,17 @@ use crate::kernel::plan::{
     Access, Block, Capabilities, Flow, Plan, SizesIn, Slot, SlotId, SlotKind, Step, Storage,
     all_flows,
 };
-use crate::tensor::Tensor;
+use crate::shape::TensorType;
 
 use super::sizing::{of_flow, of_step};
-use super::weights::Weights;
+use super::weights::{self, WeightSource};
 
 /// Checks a plan against a device and the weights that it names.
 pub(super) fn check(
     plan: &Plan,
     capabilities: &Capabilities,
     uniform_limit: u64,
-    weights: &Weights,
+    weights: &dyn WeightSource,
 ) -> Result<()> {
     let mut errors = Vec::new();
     errors.extend(unknown_slots(plan));
@@ -85,7 +85,11 @@ fn check_flow(plan: &Plan, flow: &Flow) -> Option<Error> {
     })
 }
 
-fn check_slot(slot: &Slot, capabilities: &Capabilities, weights: &Weights) -> Option<Error> {
+fn check_slot(
+    slot: &Slot,
+    capabilities: &Capabilities,
+    source: &dyn WeightSource,
+) -> Option<Error> {
     let missing = match slot.storage {
         Storage::F16 => !capabilities.float16,
         Storage::I64 => !capabilities.int64,
@@ -107,11 +111,10 @@ fn check_slot(slot: &Slot, capabilities: &Capabilities, weights: &Weights) -> Op
     let SlotKind::Weight(name) = &slot.kind else {
         return None;
     };
-    match weights.get(name) {
-        None => Some(Error::input(format!("the weight {name} is missing"))),
-        Some(weight) if !fits(slot, weight) => Some(Error::input(format!(
-            "the weight {name} is {}, the plan expects {}[{}]",
-            weight.tensor_type(),
+    match source.ty(name) {
+        None => Some(weights::missing(name)),
+        Some(weight) if !fits(slot, &weight) => Some(Error::input(format!(
+            "the weight {name} is {weight}, the plan expects {}[{}]",
             slot.dtype,
             join(&slot.shape)
         ))),
@@ -132,12 +135,8 @@ fn lies_well(slot: &Slot) -> bool {
     }
 }
 
-fn fits(slot: &Slot, weight: &Tensor) -> bool {
-    let same_size =
-        |(dim, size): (&crate::dim::Dim, &usize)| dim.as_const() == i64::try_from(*size).ok();
-    slot.dtype == weight.dtype()
-        && slot.shape.len() == weight.shape().len()
-        && slot.shape.iter().zip(weight.shape()).all(same_size)
+fn fits(slot: &Slot, weight: &TensorType) -> bool {
+    slot.dtype == weight.dtype && slot.shape == weight.shape
 }
 
 fn join(shape: &[crate::dim::Dim]) -> String {

@@ -111,7 +111,8 @@ impl Device {
             required_features: features,
             required_limits: limits,
             experimental_features,
-            memory_hints: wgpu::MemoryHints::Performance,
+            // Large blocks would be reserved for small models; in the steady state nothing is allocated.
+            memory_hints: wgpu::MemoryHints::MemoryUsage,
             trace: wgpu::Trace::Off,
         };
         let (raw, queue) =

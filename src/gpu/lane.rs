@@ -139,7 +139,10 @@ impl Lane {
     fn slot_memory(&self, program: &Inner, sizing: &Sizing) -> Result<Vec<Memory>> {
         let find = |(index, place): (usize, &Place)| {
             let pool = match place.region {
-                Region::Weights => return program.weights.get(&SlotId(index)).cloned(),
+                Region::Weights => {
+                    let weight = program.weights.get(&SlotId(index));
+                    return weight.map(|memory| Memory::clone(memory));
+                }
                 Region::Inputs => &self.inputs,
                 Region::Temporaries => &self.temporaries,
                 Region::Outputs => &self.outputs,

@@ -34,6 +34,8 @@ mod execute;
 mod fault;
 mod lane;
 mod memory;
+mod pack;
+mod parallel;
 mod pipeline;
 mod profile;
 mod program;
@@ -58,4 +60,4 @@ pub use sizing::{Footprint, MemoryMap, Placed};
 pub use statistics::Statistics;
 #[cfg(feature = "translate")]
 pub use translate::Translated;
-pub use weights::{SharedWeights, Weights};
+pub use weights::{SharedWeights, WeightSource, Weights};

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use wgpu::{
@@ -19,6 +18,7 @@ use crate::kernel::plan::{Access, Kernel, SizesIn};
 use super::disk::DiskCache;
 use super::fault::{guarded, lock};
 use super::memory::FORMAT;
+use super::parallel;
 #[cfg(feature = "translate")]
 use super::translate::{Translated, Translator};
 use super::trusted;
@@ -99,32 +99,16 @@ impl Pipelines {
         kernels: &[Kernel],
         made: &(dyn Fn() + Sync),
     ) -> Result<(Vec<Arc<Pipeline>>, usize)> {
-        let next = AtomicUsize::new(0);
-        let worker = || {
-            let mut done = Vec::new();
-            while let Some((index, kernel)) = claim(&next, kernels) {
-                done.push((index, self.get(device, kernel)));
-                made();
-            }
-            done
+        let get = |kernel: &Kernel| {
+            let pipeline = self.get(device, kernel);
+            made();
+            pipeline
         };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut done = std::thread::scope(|scope| {
-            let helpers: Vec<_> = (1..threads.min(kernels.len()))
-                .map(|_| scope.spawn(worker))
-                .collect();
-            let mut done = worker();
-            for helper in helpers {
-                done.extend(helper.join().unwrap_or_default());
-            }
-            done
-        });
-        done.sort_by_key(|(index, _)| *index);
-        if done.len() != kernels.len() {
-            return Err(Error::device("the driver failed while compiling kernels"));
-        }
+        let done = parallel::map(kernels, get);
+        let done =
+            done.ok_or_else(|| Error::device("the driver failed while compiling kernels"))?;
         let (mut pipelines, mut created, mut errors) = (Vec::new(), 0, Vec::new());
-        for (_, result) in done {
+        for result in done {
             match result {
                 Ok((pipeline, new)) => {
                     created += usize::from(new);
@@ -208,11 +192,6 @@ impl Pipelines {
             .or_insert_with(|| create_layout(device, signature))
             .clone()
     }
-}
-
-fn claim<'a>(next: &AtomicUsize, kernels: &'a [Kernel]) -> Option<(usize, &'a Kernel)> {
-    let index = next.fetch_add(1, Ordering::Relaxed);
-    kernels.get(index).map(|kernel| (index, kernel))
 }
 
 fn create_layout(device: &wgpu::Device, signature: &Signature) -> BindGroupLayout {

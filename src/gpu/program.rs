@@ -20,7 +20,7 @@ use super::memory::Memory;
 use super::pipeline::Pipeline;
 use super::sizing::{Footprint, Rules, size};
 use super::statistics::{Counters, Statistics, add};
-use super::weights::{SharedWeights, Weights, upload};
+use super::weights::{SharedWeights, WeightSource, Weights, upload};
 
 /// Lanes that are kept while no run uses them.
 const IDLE_LANES: usize = 8;
@@ -100,7 +100,7 @@ pub(super) struct Inner {
     pub(super) options: ProgramOptions,
     pub(super) rules: Rules,
     pub(super) pipelines: Vec<Arc<Pipeline>>,
-    pub(super) weights: HashMap<SlotId, Memory>,
+    pub(super) weights: HashMap<SlotId, Arc<Memory>>,
     pub(super) counters: Counters,
     idle: Mutex<Vec<Lane>>,
 }
@@ -114,6 +114,16 @@ impl Program {
         device: &Device,
         plan: Plan,
         weights: &Weights,
+        options: ProgramOptions,
+    ) -> Result<Program> {
+        Program::from_source(device, plan, weights, options)
+    }
+
+    /// The same with weights from elsewhere.
+    pub fn from_source(
+        device: &Device,
+        plan: Plan,
+        weights: &dyn WeightSource,
         options: ProgramOptions,
     ) -> Result<Program> {
         let rules = Rules::on(device, options.keep);
@@ -231,13 +241,13 @@ impl Inner {
     }
 }
 
-type Prepared = (Vec<Arc<Pipeline>>, HashMap<SlotId, Memory>);
+type Prepared = (Vec<Arc<Pipeline>>, HashMap<SlotId, Arc<Memory>>);
 
 /// Compiles kernels on other threads while this one uploads weights.
 fn prepare(
     device: &Device,
     plan: &Plan,
-    weights: &Weights,
+    weights: &dyn WeightSource,
     options: &ProgramOptions,
     rules: &Rules,
     counters: &Counters,

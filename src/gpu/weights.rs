@@ -2,49 +2,120 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
 
-use wgpu::{Buffer, BufferUsages, Texture};
+use wgpu::{Buffer, BufferUsages};
 
+use crate::digest::Digest;
 use crate::error::{Error, Result, Trail};
-use crate::kernel::layout::{Layout, Panels, TEXEL};
+use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Plan, Slot, SlotId, SlotKind, Storage};
+use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
-use super::convert;
 use super::device::Device;
 use super::fault::{guarded, lock};
-use super::memory::{Memory, texture, write_layer};
+use super::memory::{Filler, Memory};
+use super::pack::{Sink, pack};
+use super::parallel;
 use super::sizing::{Place, Rules, locate, weight_place};
 use super::statistics::{Counters, add};
 
 /// Weights by state-dict name.
 pub type Weights = BTreeMap<String, Tensor>;
 
+/// Where a program gets its weights from, several at a time.
+pub trait WeightSource: Sync {
+    /// The type of a weight; none if there is no such weight.
+    fn ty(&self, name: &str) -> Option<TensorType>;
+
+    /// Its elements.
+    ///
+    /// # Errors
+    /// There is no such weight, or it cannot be computed.
+    fn tensor(&self, name: &str) -> Result<Tensor>;
+
+    /// The tensor that it is a permutation of, if it is of one that is at hand: axis `i` of the weight is axis `axes[i]`.
+    fn permuted(&self, _name: &str) -> Option<(Tensor, Vec<usize>)> {
+        None
+    }
+
+    /// Tells its type and elements apart from others, if possible without computing them.
+    ///
+    /// # Errors
+    /// There is no such weight.
+    fn digest(&self, name: &str) -> Result<Digest>;
+
+    /// Says that weights will not be asked for soon.
+    fn unload(&self);
+}
+
+impl WeightSource for Weights {
+    fn ty(&self, name: &str) -> Option<TensorType> {
+        self.get(name).map(Tensor::tensor_type)
+    }
+
+    fn tensor(&self, name: &str) -> Result<Tensor> {
+        self.get(name).cloned().ok_or_else(|| missing(name))
+    }
+
+    fn digest(&self, name: &str) -> Result<Digest> {
+        self.get(name)
+            .map(Digest::of_tensor)
+            .ok_or_else(|| missing(name))
+    }
+
+    fn unload(&self) {
+        self.values().for_each(Tensor::unload);
+    }
+}
+
+/// The error of a weight that there is not.
+pub(super) fn missing(name: &str) -> Error {
+    Error::input(format!("the weight {name} is missing"))
+}
+
 const USAGE: BufferUsages = BufferUsages::STORAGE
     .union(BufferUsages::COPY_DST)
     .union(BufferUsages::COPY_SRC);
 
 /// Bytes that one write hands to the device.
-const CHUNK: usize = 16 << 20;
+const CHUNK: usize = 2 << 20;
 
 /// Bytes in flight: what uploading takes in addition to the weights themselves.
 const IN_FLIGHT: u64 = 4 * CHUNK as u64;
 
-/// What makes two weights the same: name, storage and layout.
-type Key = (String, Storage, Layout);
+/// What makes two weights the same: type and elements, and how they are held.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    digest: Digest,
+    storage: Storage,
+    layout: Layout,
+}
 
-/// Weights on a device, to be used by several programs: those of one name, storage and layout are uploaded
-/// once.
+/// Locked while the weight is uploaded: whoever wants the same meanwhile waits for it instead of uploading it again.
+type Entry = Arc<Mutex<Weak<Memory>>>;
+
+/// Weights on a device, to be used by several programs: those with the same elements, held alike, are uploaded once for as
+/// long as one of the programs lives, whatever their names are.
 #[derive(Clone, Default)]
 pub struct SharedWeights {
-    memory: Arc<Mutex<HashMap<Key, Memory>>>,
+    entries: Arc<Mutex<HashMap<Key, Entry>>>,
+}
+
+impl SharedWeights {
+    fn entry(&self, key: Key) -> Entry {
+        let mut entries = lock(&self.entries);
+        // What no program uses any more has only its place here.
+        entries.retain(|_, entry| Arc::strong_count(entry) > 1 || lock(entry).strong_count() > 0);
+        entries.entry(key).or_default().clone()
+    }
 }
 
 impl fmt::Debug for SharedWeights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SharedWeights({})", lock(&self.memory).len())
+        write!(f, "SharedWeights({})", lock(&self.entries).len())
     }
 }
 
@@ -52,77 +123,61 @@ impl fmt::Debug for SharedWeights {
 pub(super) fn upload(
     device: &Device,
     plan: &Plan,
-    weights: &Weights,
+    source: &dyn WeightSource,
     rules: &Rules,
     shared: &SharedWeights,
     counters: &Counters,
-    progress: &dyn Fn(u64, u64),
-) -> Result<HashMap<SlotId, Memory>> {
-    let wanted = wanted(plan, weights, rules)?;
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<HashMap<SlotId, Arc<Memory>>> {
+    let wanted = wanted(plan, rules)?;
     let total = wanted.iter().map(|weight| weight.place.bytes).sum();
-    let mut writer = Writer {
+    let uploader = Uploader {
         device,
+        source,
+        shared,
         counters,
-        in_flight: 0,
+        sent: Mutex::default(),
     };
-    let mut done = 0;
-    let mut memory = HashMap::new();
-    for weight in &wanted {
-        let slot = weight.slot;
-        let key = (weight.name.to_owned(), slot.storage, slot.layout.clone());
-        let known = lock(&shared.memory).get(&key).cloned();
-        let found = match known {
-            Some(found) => found,
-            None => {
-                let new = guarded(device.wgpu(), || writer.upload(weight))
-                    .at(|| format!("weight {}", weight.name))?;
-                lock(&shared.memory).insert(key, new.clone());
-                new
-            }
-        };
-        memory.insert(weight.id, found);
-        done += weight.place.bytes;
-        progress(done, total);
+    let done = AtomicU64::new(0);
+    let found = parallel::map(&wanted, |weight| {
+        let memory = uploader.memory(weight);
+        let bytes = weight.place.bytes;
+        progress(done.fetch_add(bytes, Relaxed) + bytes, total);
+        memory.at(|| format!("weight {}", weight.name))
+    });
+    let found = found.ok_or_else(|| Error::device("the driver failed while taking weights"))?;
+    uploader.flush()?;
+    source.unload();
+    let (mut memory, mut errors) = (HashMap::new(), Vec::new());
+    for (weight, found) in wanted.iter().zip(found) {
+        match found {
+            Ok(found) => drop(memory.insert(weight.id, found)),
+            Err(error) => errors.push(error),
+        }
     }
-    writer.flush()?;
-    Ok(memory)
+    Error::all(errors).map_or(Ok(memory), Err)
 }
 
 struct Wanted<'a> {
     id: SlotId,
     name: &'a str,
     slot: &'a Slot,
-    tensor: &'a Tensor,
     place: Place,
 }
 
-impl Wanted<'_> {
-    /// The elements that the slot holds.
-    fn part(&self) -> Range<usize> {
-        match self.slot.layout {
-            Layout::Piece { start, count } => start..start + count,
-            _ => 0..self.tensor.numel(),
-        }
-    }
-}
-
-fn wanted<'a>(plan: &'a Plan, weights: &'a Weights, rules: &Rules) -> Result<Vec<Wanted<'a>>> {
+fn wanted<'a>(plan: &'a Plan, rules: &Rules) -> Result<Vec<Wanted<'a>>> {
     let mut wanted = Vec::new();
     let mut errors = Vec::new();
     for (index, slot) in plan.slots.iter().enumerate() {
         let SlotKind::Weight(name) = &slot.kind else {
             continue;
         };
-        let tensor = weights
-            .get(name)
-            .ok_or_else(|| Error::input(format!("the weight {name} is missing")))?;
         let id = SlotId(index);
         match weight_place(slot, rules) {
             Ok(place) => wanted.push(Wanted {
                 id,
                 name,
                 slot,
-                tensor,
                 place,
             }),
             Err(error) => errors.push(locate(error, plan, id)),
@@ -134,51 +189,63 @@ fn wanted<'a>(plan: &'a Plan, weights: &'a Weights, rules: &Rules) -> Result<Vec
     }
 }
 
-/// Writes to buffers and textures through the queue and bounds what is in flight.
-struct Writer<'a> {
+/// Writes to buffers and textures and bounds what is in flight.
+struct Uploader<'a> {
     device: &'a Device,
+    source: &'a dyn WeightSource,
+    shared: &'a SharedWeights,
     counters: &'a Counters,
-    in_flight: u64,
+    sent: Mutex<Sent>,
 }
 
-impl Writer<'_> {
-    fn upload(&mut self, weight: &Wanted) -> Result<Memory> {
-        let texture = match &weight.slot.layout {
-            Layout::Panels(panels) => weight.place.extent.map(|extent| (panels, extent)),
-            _ => None,
-        };
-        let memory = if let Some((panels, extent)) = texture {
-            Memory::Texture(self.pack(weight, panels, extent)?)
-        } else if self.device.maps_directly() {
-            Memory::Buffer(self.fill(weight)?)
-        } else {
-            Memory::Buffer(self.send(weight)?)
+/// What the device has not been waited for.
+#[derive(Default)]
+struct Sent {
+    /// Copies that are not submitted.
+    copies: Vec<wgpu::CommandBuffer>,
+    bytes: u64,
+}
+
+/// Hands the bytes of a weight to a sink.
+type Put<'a> = dyn Fn(&mut Sink) -> Result<()> + 'a;
+
+impl Uploader<'_> {
+    /// The memory of a weight, shared if it is there already.
+    fn memory(&self, weight: &Wanted) -> Result<Arc<Memory>> {
+        let entry = self.shared.entry(Key {
+            digest: self.source.digest(weight.name)?,
+            storage: weight.slot.storage,
+            layout: weight.slot.layout.clone(),
+        });
+        let mut entry = lock(&entry);
+        if let Some(known) = entry.upgrade() {
+            return Ok(known);
+        }
+        let memory = guarded(self.device.wgpu(), || self.create(weight)).map(Arc::new)?;
+        *entry = Arc::downgrade(&memory);
+        Ok(memory)
+    }
+
+    fn create(&self, weight: &Wanted) -> Result<Memory> {
+        let put = |sink: &mut Sink| pack(weight.name, weight.slot, self.source, sink);
+        let memory = match (weight.place.extent, self.device.maps_directly()) {
+            (Some(extent), _) => self.texture(weight, extent, &put)?,
+            (None, true) => Memory::Buffer(self.fill(weight, &put)?),
+            (None, false) => Memory::Buffer(self.send(weight, &put)?),
         };
         add(&self.counters.uploaded, weight.place.bytes);
         Ok(memory)
     }
 
     /// Writes a weight to a texture, put together as its layout says.
-    fn pack(&mut self, weight: &Wanted, panels: &Panels, extent: [u32; 3]) -> Result<Texture> {
-        let mut elements: Vec<f32> = Vec::with_capacity(weight.tensor.numel());
-        convert::send(weight.tensor, weight.slot.storage, |_, bytes| {
-            let numbers = bytes.chunks_exact(size_of::<f32>());
-            elements.extend(numbers.map(bytemuck::pod_read_unaligned::<f32>));
-            Ok(())
-        })?;
-        let texture = texture(self.counters, self.device.wgpu(), weight.name, extent);
-        let [width, height, layers] = extent;
-        for layer in 0..layers {
-            let numbers = layer_of(panels, &elements, layer as usize);
-            let bytes = bytemuck::cast_slice(&numbers);
-            write_layer(self.device.queue(), &texture, layer, [width, height], bytes);
-            self.count(bytes.len() as u64)?;
-        }
-        Ok(texture)
+    fn texture(&self, weight: &Wanted, extent: [u32; 3], put: &Put) -> Result<Memory> {
+        let mut filler = Filler::new(self.counters, self.device.wgpu(), weight.name, extent);
+        put(&mut |rows| filler.write(rows, &mut |copy, bytes| self.count(Some(copy), bytes)))?;
+        Ok(Memory::Texture(filler.texture))
     }
 
     /// Writes a weight right into its buffer.
-    fn fill(&self, weight: &Wanted) -> Result<Buffer> {
+    fn fill(&self, weight: &Wanted, put: &Put) -> Result<Buffer> {
         let (device, bytes) = (self.device.wgpu(), weight.place.bound);
         let usage = USAGE | BufferUsages::MAP_WRITE;
         let buffer = self
@@ -186,41 +253,34 @@ impl Writer<'_> {
             .mapped_buffer(device, weight.name, bytes, usage);
         let view = buffer.get_mapped_range_mut(..);
         let mut view = view.map_err(|error| Error::device(error.to_string()))?;
-        convert::send_part(
-            weight.tensor,
-            weight.part(),
-            weight.slot.storage,
-            |start, bytes| {
-                let start = start as usize;
-                view.slice(start..start + bytes.len())
-                    .copy_from_slice(bytes);
-                Ok(())
-            },
-        )?;
+        let mut start = 0;
+        put(&mut |bytes| {
+            view.slice(start..start + bytes.len())
+                .copy_from_slice(bytes);
+            start += bytes.len();
+            Ok(())
+        })?;
         drop(view);
         buffer.unmap();
         Ok(buffer)
     }
 
     /// Sends a weight to its buffer in pieces.
-    fn send(&mut self, weight: &Wanted) -> Result<Buffer> {
+    fn send(&self, weight: &Wanted, put: &Put) -> Result<Buffer> {
         let (device, bytes) = (self.device.wgpu(), weight.place.bound);
         let buffer = self.counters.buffer(device, weight.name, bytes, USAGE);
-        convert::send_part(
-            weight.tensor,
-            weight.part(),
-            weight.slot.storage,
-            |start, bytes| {
-                for (index, piece) in bytes.chunks(CHUNK).enumerate() {
-                    self.write(&buffer, start + (index * CHUNK) as u64, piece)?;
-                }
-                Ok(())
-            },
-        )?;
+        let mut start = 0;
+        put(&mut |bytes| {
+            for piece in bytes.chunks(CHUNK) {
+                self.write(&buffer, start, piece)?;
+                start += piece.len() as u64;
+            }
+            Ok(())
+        })?;
         Ok(buffer)
     }
 
-    fn write(&mut self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
         let length = bytes.len().next_multiple_of(4);
         let Some(size) = wgpu::BufferSize::new(length as u64) else {
             return Ok(());
@@ -231,33 +291,27 @@ impl Writer<'_> {
             view.slice(..bytes.len()).copy_from_slice(bytes);
             view.slice(bytes.len()..).fill(0);
         }
-        self.count(length as u64)
+        self.count(None, length as u64)
     }
 
     /// Waits for what is in flight if that is much.
-    fn count(&mut self, bytes: u64) -> Result<()> {
-        self.in_flight += bytes;
-        if self.in_flight >= IN_FLIGHT {
-            self.flush()?;
+    fn count(&self, copy: Option<wgpu::CommandBuffer>, bytes: u64) -> Result<()> {
+        let mut sent = lock(&self.sent);
+        sent.copies.extend(copy);
+        sent.bytes += bytes;
+        if sent.bytes >= IN_FLIGHT {
+            self.wait(&mut sent)?;
         }
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<()> {
-        self.in_flight = 0;
-        let submission = self.device.queue().submit([]);
+    fn flush(&self) -> Result<()> {
+        self.wait(&mut lock(&self.sent))
+    }
+
+    fn wait(&self, sent: &mut Sent) -> Result<()> {
+        sent.bytes = 0;
+        let submission = self.device.queue().submit(sent.copies.drain(..));
         self.device.poll(Some(&submission))
     }
-}
-
-/// The numbers of a layer of a weight's texture; zeros where there is no element.
-fn layer_of(panels: &Panels, elements: &[f32], layer: usize) -> Vec<f32> {
-    let [width, height, _] = panels.extent();
-    let mut numbers = Vec::with_capacity(width * height * TEXEL);
-    for (x, y) in (0..height).flat_map(|y| (0..width).map(move |x| (x, y))) {
-        let places = (0..TEXEL).map(|part| panels.element([x, y, layer], part));
-        let element = |place: Option<usize>| place.and_then(|place| elements.get(place).copied());
-        numbers.extend(places.map(|place| element(place).unwrap_or_default()));
-    }
-    numbers
 }

@@ -84,7 +84,7 @@ fn read_file(path: &Path, dictionary: &dyn Dictionary) -> Result<Module> {
 
 fn read_weights(path: &Path, wanted: &BTreeMap<String, TensorType>) -> Result<Weights> {
     let mapping = MappedRange::whole(Mapping::open(path)?);
-    let found = safetensors::parse_shared(std::sync::Arc::new(mapping));
+    let found = safetensors::parse_shared(&mapping);
     let mut found: Weights = found
         .at(|| path.display().to_string())?
         .into_iter()

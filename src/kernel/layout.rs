@@ -8,6 +8,7 @@ use std::fmt;
 
 use crate::dim::Dim;
 use crate::shape::Shape;
+use crate::tensor;
 
 /// Numbers of a texel, or of a vector.
 pub const TEXEL: usize = 4;
@@ -172,15 +173,12 @@ impl Panels {
         [width, rounds, self.outer.count * self.panels()]
     }
 
-    /// The element of a weight at a number of a texel's, by its place in row-major order; none beyond the edges.
-    pub fn element(&self, [x, y, layer]: [usize; 3], part: usize) -> Option<usize> {
-        let quads = self.width / TEXEL;
+    /// The columns that a row of texels has of one of its steps: the place of the first one's element in row-major order, and
+    /// how many there are; those that are missing to a whole panel are zeros. None for a step beyond the last.
+    pub fn line(&self, [y, layer]: [usize; 2], step: usize) -> Option<(usize, usize)> {
         let (outer, panel) = (layer / self.panels(), layer % self.panels());
-        let column = panel * self.width + x % quads * TEXEL + part;
-        let (mut rest, step) = (
-            y / self.rounds(),
-            y % self.rounds() * self.round + x / quads,
-        );
+        let column = panel * self.width;
+        let (mut rest, step) = (y / self.rounds(), y % self.rounds() * self.round + step);
         let (last, runs) = self.depth.split_last()?;
         let mut place =
             outer * self.outer.stride + column * self.columns.stride + step * last.stride;
@@ -188,7 +186,42 @@ impl Panels {
             place += rest % run.count * run.stride;
             rest /= run.count;
         }
-        (column < self.columns.count && step < last.count).then_some(place)
+        let columns = self.columns.count.saturating_sub(column);
+        (step < last.count).then(|| (place, columns.min(self.width)))
+    }
+}
+
+impl Panels {
+    /// The same panels of a tensor of which the weight is a permutation: axis `i` of the weight is axis `axes[i]` of the
+    /// tensor, whose sizes are given. None if a run goes along several axes of the weight.
+    pub fn permuted(&self, sizes: &[usize], axes: &[usize]) -> Option<Panels> {
+        let size = |axis: &usize| sizes.get(*axis).copied();
+        let shape: Vec<usize> = axes.iter().map(size).collect::<Option<_>>()?;
+        let (own, strides) = (tensor::strides(&shape), tensor::strides(sizes));
+        let mut farthest = vec![0; shape.len()];
+        let mut along = |run: &Run| {
+            if run.count <= 1 {
+                return Some(*run);
+            }
+            let fits = |axis: &usize| 1 < shape[*axis] && run.stride % own[*axis] == 0;
+            let axis = (0..shape.len()).find(fits)?;
+            let steps = run.stride / own[axis];
+            farthest[axis] += steps * (run.count - 1);
+            Some(Run {
+                count: run.count,
+                stride: steps * strides.get(*axes.get(axis)?)?,
+            })
+        };
+        let permuted = Panels {
+            outer: along(&self.outer)?,
+            depth: self.depth.iter().map(&mut along).collect::<Option<_>>()?,
+            columns: along(&self.columns)?,
+            ..*self
+        };
+        let mut pairs = farthest.iter().zip(&shape);
+        pairs
+            .all(|(farthest, size)| farthest < size)
+            .then_some(permuted)
     }
 }
 
@@ -230,17 +263,78 @@ mod tests {
             round: 4,
             width: 32,
         };
-        let [width, height, layers] = panels.extent();
+        let [_, height, layers] = panels.extent();
         let mut elements = Vec::new();
-        for texel in 0..width * height * layers {
-            let at = [
-                texel % width,
-                texel / width % height,
-                texel / width / height,
-            ];
-            elements.extend((0..TEXEL).filter_map(|part| panels.element(at, part)));
+        for (layer, y) in (0..layers).flat_map(|layer| (0..height).map(move |y| (layer, y))) {
+            let lines = (0..panels.round).filter_map(|step| panels.line([y, layer], step));
+            for (start, count) in lines {
+                elements.extend((0..count).map(|column| start + column * panels.columns.stride));
+            }
         }
         elements.sort_unstable();
         assert_eq!(elements, (0..180).collect::<Vec<usize>>());
+    }
+
+    #[test]
+    fn panels_of_a_permutation_read_the_same_elements() {
+        let run = |count, stride| Run { count, stride };
+        let panels = |outer, depth: &[Run], columns| Panels {
+            outer,
+            depth: depth.to_vec(),
+            columns,
+            round: 4,
+            width: 32,
+        };
+        // Sizes of the tensor, axes of the weight, and what is read of the weight.
+        let alone = run(1, 0);
+        for (sizes, axes, panels) in [
+            (
+                vec![7, 5],
+                vec![1, 0],
+                panels(alone, &[run(5, 7)], run(7, 1)),
+            ),
+            (
+                vec![4, 2, 3],
+                vec![1, 2, 0],
+                panels(run(2, 12), &[run(3, 4)], run(4, 1)),
+            ),
+            (
+                vec![6, 5, 3],
+                vec![2, 0, 1],
+                panels(alone, &[run(3, 30), run(5, 1)], run(6, 5)),
+            ),
+        ] {
+            let shape: Vec<usize> = axes.iter().map(|axis| sizes[*axis]).collect();
+            let strides = tensor::strides(&sizes);
+            let in_tensor = |place: usize| {
+                let own = tensor::strides(&shape);
+                let at = own
+                    .iter()
+                    .zip(&shape)
+                    .map(|(stride, size)| place / stride % size);
+                let places = at.zip(&axes).map(|(at, axis)| at * strides[*axis]);
+                places.sum::<usize>()
+            };
+            let permuted = panels.permuted(&sizes, &axes).unwrap();
+            let [_, height, layers] = panels.extent();
+            assert_eq!(permuted.extent(), panels.extent());
+            for at in (0..layers).flat_map(|layer| (0..height).map(move |y| [y, layer])) {
+                for step in 0..panels.round {
+                    let (before, after) = (panels.line(at, step), permuted.line(at, step));
+                    let places = |panels: &Panels, (start, count): (usize, usize)| {
+                        let stride = panels.columns.stride;
+                        (0..count)
+                            .map(|column| start + column * stride)
+                            .collect::<Vec<_>>()
+                    };
+                    let before = before.map(|line| places(&panels, line));
+                    let before = before.map(|all| all.into_iter().map(in_tensor).collect());
+                    assert_eq!(after.map(|line| places(&permuted, line)), before);
+                }
+            }
+        }
+        // A run over two axes at once, which lie apart in the tensor.
+        let both = panels(alone, &[run(35, 1)], alone);
+        assert_eq!(both.permuted(&[7, 5], &[1, 0]), None);
     }
 }

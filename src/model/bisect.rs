@@ -41,9 +41,10 @@ pub fn first_divergence(
     };
     let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
     let run = program.launch_with(&variant.bind(&inputs)?, &hosted)?;
+    let weights = variant.weights()?;
     let search = Search {
         device: program.device(),
-        weights: &variant.weights,
+        weights: weights.as_ref(),
         tolerance,
     };
     search.first(&variant.lowered, &inputs, &run)

@@ -4,7 +4,7 @@ use super::state::States;
 use super::variant::{Given, Variant, accept};
 use super::{Device, Model, no_fit};
 use crate::error::{Error, Kind, Result};
-use crate::gpu::{Input, Keep, Progress, Run};
+use crate::gpu::{Input, Keep, Progress, Run, SharedWeights};
 use crate::ir::{Graph, Module};
 use crate::item::{Item, flatten};
 use crate::kernel::choice::Choices;
@@ -52,6 +52,8 @@ pub struct Session {
     /// imported.
     general: Mutex<Vec<(String, Module)>>,
     states: Mutex<States>,
+    /// The weights on the device, of all variants.
+    shared: SharedWeights,
 }
 
 /// The graph that serves a call and what was asked about it, else why the last one does not; no reason if there is none.
@@ -69,6 +71,7 @@ impl Session {
             variants: Mutex::default(),
             general: Mutex::default(),
             states: Mutex::default(),
+            shared: SharedWeights::default(),
         };
         let mut states = States::default();
         let method = session.options.entry.as_str();
@@ -343,7 +346,13 @@ impl Session {
     }
 
     fn compile(&self, graph: Graph, module: &Module) -> Result<Arc<Variant>> {
-        let made = Variant::new(graph, &module.weights, &self.device, &self.options)?;
+        let Session {
+            device,
+            options,
+            shared,
+            ..
+        } = self;
+        let made = Variant::new(graph, &module.weights, device, options, shared)?;
         let variant = Arc::new(made);
         let mut variants = lock(&self.variants);
         if variants.len() >= MOST_VARIANTS {

@@ -1,5 +1,6 @@
 //! Variants of kernels as a device was measured to like them, kept in a file that can be shipped with a model.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -10,6 +11,7 @@ use super::{CompileOptions, Device, Model, Variant};
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::gpu::{self, Input, Program, ProgramOptions};
+use crate::ir::Weights;
 use crate::item::Item;
 use crate::kernel::choice::Choices;
 use crate::pass;
@@ -54,6 +56,7 @@ impl Tuning {
         let course = Course {
             gpu,
             variant: &variant,
+            weights: variant.weights()?,
             bindings: variant.bind(&inputs)?,
             inputs: &inputs,
         };
@@ -155,6 +158,7 @@ impl Tuning {
 struct Course<'a> {
     gpu: &'a gpu::Device,
     variant: &'a Variant,
+    weights: Cow<'a, Weights>,
     bindings: Bindings,
     inputs: &'a [Tensor],
 }
@@ -165,7 +169,7 @@ impl Course<'_> {
         let graph = &self.variant.lowered;
         let plan = pass::plan_by(graph, self.gpu.capabilities(), choices)?;
         let options = ProgramOptions::default();
-        let program = Program::new(self.gpu, plan, &self.variant.weights, options)?;
+        let program = Program::new(self.gpu, plan, &self.weights, options)?;
         let inputs: Vec<Input> = self.inputs.iter().map(Input::Host).collect();
         let mut fastest = f64::INFINITY;
         for _ in 0..=RUNS {

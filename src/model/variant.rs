@@ -1,14 +1,18 @@
 //! A graph on a device.
 
+use std::borrow::Cow;
+
 use super::{CompileOptions, Device};
+use crate::digest::Digest;
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
-use crate::gpu::{Input, Program, ProgramOptions};
+use crate::gpu::{Input, Program, ProgramOptions, SharedWeights, WeightSource};
 use crate::interp;
 use crate::ir::{Constant, Graph, Module, Tree, Weights};
 use crate::item::{Item, flatten_states};
-use crate::pass;
+use crate::pass::{self, Folded};
 use crate::scalar::Scalar;
+use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
 use super::state::States;
@@ -22,10 +26,38 @@ pub struct Variant {
     pub graph: Graph,
     /// The graph that runs: after all passes on a GPU, primitives only on the host.
     pub lowered: Graph,
-    /// The weights of the graph that runs.
-    pub weights: Weights,
+    weights: Held,
     /// The graph on a GPU; `None` on the host.
     pub program: Option<Program>,
+}
+
+/// The weights of the graph that runs, as the host holds them.
+enum Held {
+    All(Weights),
+    /// Those that were made for a device are there alone, and are made again when they are asked for.
+    Folded(Folded),
+}
+
+impl WeightSource for Folded {
+    fn ty(&self, name: &str) -> Option<TensorType> {
+        Folded::ty(self, name).cloned()
+    }
+
+    fn tensor(&self, name: &str) -> Result<Tensor> {
+        Folded::tensor(self, name)
+    }
+
+    fn permuted(&self, name: &str) -> Option<(Tensor, Vec<usize>)> {
+        Folded::permuted(self, name)
+    }
+
+    fn digest(&self, name: &str) -> Result<Digest> {
+        Folded::digest(self, name)
+    }
+
+    fn unload(&self) {
+        Folded::unload(self);
+    }
 }
 
 impl Variant {
@@ -34,13 +66,14 @@ impl Variant {
         weights: &Weights,
         device: &Device,
         options: &CompileOptions,
+        shared: &SharedWeights,
     ) -> Result<Variant> {
         let Device::Gpu(gpu) = device else {
             let lowered = pass::decompose(&graph)?;
             return Ok(Variant {
                 graph,
                 lowered,
-                weights: weights.clone(),
+                weights: Held::All(weights.clone()),
                 program: None,
             });
         };
@@ -49,27 +82,34 @@ impl Variant {
             weights: weights.clone(),
             states: Vec::new(),
         };
-        let Module {
-            mut graphs,
-            weights,
-            ..
-        } = pass::optimize_module(&entry)?;
-        let lowered = graphs
-            .pop()
-            .ok_or_else(|| Error::internal("the passes lost the graph"))?;
+        let mut folded = pass::optimize_lazily(&entry)?;
+        let lowered = folded.graphs.pop();
+        let lowered = lowered.ok_or_else(|| Error::internal("the passes lost the graph"))?;
         let plan = pass::plan_by(&lowered, gpu.capabilities(), &options.choices)?;
         let settings = ProgramOptions {
             keep: options.keep,
             progress: options.progress.clone(),
+            shared: shared.clone(),
             ..ProgramOptions::default()
         };
-        let program = Program::new(gpu, plan, &weights, settings)?;
+        let program = Program::from_source(gpu, plan, &folded, settings)?;
         Ok(Variant {
             graph,
             lowered,
-            weights,
+            weights: Held::Folded(folded),
             program: Some(program),
         })
+    }
+
+    /// The weights of the graph that runs. Those that were made for a device are made again.
+    ///
+    /// # Errors
+    /// A weight cannot be computed, though it could be before.
+    pub fn weights(&self) -> Result<Cow<'_, Weights>> {
+        match &self.weights {
+            Held::All(weights) => Ok(Cow::Borrowed(weights)),
+            Held::Folded(folded) => folded.weights().map(Cow::Owned),
+        }
     }
 
     /// The sizes of the symbols, if the graph holds for these inputs: dtypes, ranks, sizes and guards.
@@ -82,7 +122,7 @@ impl Variant {
 
     pub(super) fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         match &self.program {
-            None => interp::run(&self.lowered, &self.weights, inputs),
+            None => interp::run(&self.lowered, self.weights()?.as_ref(), inputs),
             Some(program) => {
                 let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
                 program.launch_with(&self.bind(inputs)?, &hosted)?.read()

@@ -1,8 +1,11 @@
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use crate::error::Result;
+use crate::digest::Digest;
+use crate::dim::Dim;
+use crate::error::{Error, Result};
 use crate::ir::rewrite::{everywhere, replay};
 use crate::ir::{Argument, Graph, Module, Node, Op, Primitive, ValueId, Weights};
+use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
 use super::constant::evaluate;
@@ -18,30 +21,114 @@ const LARGEST: i64 = 1 << 24;
 ///
 /// Views that a device has for nothing (reshape, expand, slice) are left in the graphs.
 pub fn fold_weights(module: &Module) -> Result<Module> {
-    let mut stock = Stock {
-        weights: module.weights.clone(),
-        formulas: HashMap::new(),
-        made: HashMap::new(),
-    };
-    let graphs = module
-        .graphs
-        .iter()
-        .map(|graph| {
-            let folded = everywhere(graph, &mut |graph| fold_graph(graph, &mut stock))?;
-            dce(&folded)
-        })
-        .collect::<Result<Vec<_>>>()?;
-    let mut used = BTreeSet::new();
-    graphs
-        .iter()
-        .for_each(|graph| collect_names(graph, &mut used));
-    used.extend(module.states.iter().flat_map(|state| state.weights.clone()));
-    stock.weights.retain(|name, _| used.contains(name.as_str()));
+    let folded = Folded::of(module)?;
     Ok(Module {
-        graphs,
-        weights: stock.weights,
+        weights: folded.weights()?,
+        graphs: folded.graphs,
         states: module.states.clone(),
     })
+}
+
+/// Graphs in which what depends on weights alone is weights, whose elements are computed when they are asked for.
+pub struct Folded {
+    /// The graphs.
+    pub graphs: Vec<Graph>,
+    /// Weights of the module that formulas and graphs read.
+    weights: Weights,
+    formulas: Formulas,
+    /// The weights that graphs and states name, each with the number of its formula.
+    named: BTreeMap<String, usize>,
+}
+
+impl Folded {
+    /// Rewrites the graphs of a module.
+    pub fn of(module: &Module) -> Result<Folded> {
+        let mut stock = Stock {
+            weights: &module.weights,
+            formulas: Formulas::default(),
+            made: BTreeMap::new(),
+        };
+        let fold = |graph: &Graph| {
+            let folded = everywhere(graph, &mut |graph| fold_graph(graph, &mut stock))?;
+            dce(&folded)
+        };
+        let graphs = module.graphs.iter().map(fold).collect::<Result<Vec<_>>>()?;
+        let mut used: BTreeSet<String> = BTreeSet::new();
+        graphs
+            .iter()
+            .for_each(|graph| collect_names(graph, &mut used));
+        used.extend(module.states.iter().flat_map(|state| state.weights.clone()));
+        Ok(stock.finish(graphs, &used))
+    }
+
+    /// Names of all weights.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.keys().map(String::as_str)
+    }
+
+    /// The type of a weight; none if there is no such weight.
+    pub fn ty(&self, name: &str) -> Option<&TensorType> {
+        let number = self.named.get(name)?;
+        Some(&self.formulas.all.get(*number)?.ty)
+    }
+
+    /// A weight, computed if it is made of others.
+    ///
+    /// # Errors
+    /// There is no such weight.
+    pub fn tensor(&self, name: &str) -> Result<Tensor> {
+        self.formulas.compute(self.number(name)?, &self.weights)
+    }
+
+    /// The weight of the module that a weight is a permutation of, and the axes; none if it is none.
+    pub fn permuted(&self, name: &str) -> Option<(Tensor, Vec<usize>)> {
+        let formula = self.formulas.all.get(*self.named.get(name)?)?;
+        let Source::Node(Primitive::Permute(permute), _) = &formula.source else {
+            return None;
+        };
+        let operand = self.formulas.all.get(formula.operands().next()?)?;
+        match &operand.source {
+            Source::Weight(name) => Some((self.weights.get(name)?.clone(), permute.axes.clone())),
+            Source::Node(..) => None,
+        }
+    }
+
+    fn number(&self, name: &str) -> Result<usize> {
+        let number = self.named.get(name).copied();
+        number.ok_or_else(|| Error::input(format!("there is no weight {name}")))
+    }
+
+    /// Tells a weight apart from others: by the weights of the module and the formula that it is made by, so that it is not
+    /// computed, unless the formula has a function of the user's, which its name does not tell.
+    ///
+    /// # Errors
+    /// There is no such weight.
+    pub fn digest(&self, name: &str) -> Result<Digest> {
+        let number = self.number(name)?;
+        let parts = self.formulas.parts(number);
+        let custom = |part: &usize| self.formulas.all.get(*part).is_some_and(Formula::is_custom);
+        if parts.iter().any(custom) {
+            return Ok(Digest::of_tensor(&self.tensor(name)?));
+        }
+        let mut known: HashMap<usize, Digest> = HashMap::new();
+        for part in parts {
+            let formula = self.formulas.all.get(part);
+            let digest = formula.and_then(|formula| formula.digest(&self.weights, &known));
+            known.extend(digest.map(|digest| (part, digest)));
+        }
+        known.remove(&number).ok_or_else(lost)
+    }
+
+    /// Says that weights will not be asked for soon.
+    pub fn unload(&self) {
+        self.weights.values().for_each(Tensor::unload);
+    }
+
+    /// All weights.
+    pub fn weights(&self) -> Result<Weights> {
+        let weight = |name: &str| Ok((name.to_string(), self.tensor(name)?));
+        self.names().map(weight).collect()
+    }
 }
 
 fn collect_names(graph: &Graph, names: &mut BTreeSet<String>) {
@@ -51,35 +138,193 @@ fn collect_names(graph: &Graph, names: &mut BTreeSet<String>) {
     }
 }
 
-/// The module's weights, and what was made of them.
-struct Stock {
-    weights: Weights,
-    /// Formulas of weights by their text, numbered; operands of a formula are numbers of others.
-    formulas: HashMap<String, usize>,
-    /// Names of the weights that hold the value of a formula.
-    made: HashMap<usize, String>,
+/// A weight of the module, or a primitive of others.
+struct Formula {
+    ty: TensorType,
+    source: Source,
 }
 
-impl Stock {
-    fn formula(&mut self, text: String) -> usize {
-        let next = self.formulas.len();
-        *self.formulas.entry(text).or_insert(next)
+enum Source {
+    Weight(String),
+    /// Values among the arguments are numbers of formulas, smaller than that of this one.
+    Node(Primitive, Vec<Argument>),
+}
+
+/// Formulas by their numbers.
+#[derive(Default)]
+struct Formulas {
+    all: Vec<Formula>,
+    /// Their numbers by what they say.
+    texts: HashMap<String, usize>,
+}
+
+impl Formula {
+    /// The numbers of the formulas that it reads.
+    fn operands(&self) -> impl Iterator<Item = usize> {
+        let arguments = match &self.source {
+            Source::Weight(_) => [].as_slice(),
+            Source::Node(_, arguments) => arguments.as_slice(),
+        };
+        arguments
+            .iter()
+            .flat_map(Argument::values)
+            .map(ValueId::index)
+    }
+
+    /// By those of its operands; none if there is no such weight.
+    fn digest(&self, weights: &Weights, known: &HashMap<usize, Digest>) -> Option<Digest> {
+        match &self.source {
+            Source::Weight(name) => weights.get(name).map(Digest::of_tensor),
+            Source::Node(primitive, arguments) => {
+                let operands = self.operands().map(|operand| known.get(&operand).copied());
+                let operands = operands.collect::<Option<Vec<Digest>>>()?;
+                // Numbers of formulas mean nothing elsewhere.
+                let blank = |argument: &Argument| argument.map(&mut |_| 0.into(), &mut Dim::clone);
+                let arguments: Vec<Argument> = arguments.iter().map(blank).collect();
+                let text = format!("{primitive:?}({arguments:?}) of {operands:?}");
+                Some(Digest::of(text.as_bytes()))
+            }
+        }
+    }
+
+    fn is_custom(&self) -> bool {
+        matches!(self.source, Source::Node(Primitive::Custom(_), _))
+    }
+
+    /// True if it has a value whatever the elements of its operands are.
+    fn is_total(&self) -> bool {
+        match &self.source {
+            Source::Weight(_) => true,
+            Source::Node(Primitive::Binary(_), _) => self.ty.dtype.is_float(),
+            Source::Node(primitive, _) => matches!(
+                primitive,
+                Primitive::Full(_)
+                    | Primitive::Reshape(_)
+                    | Primitive::Permute(_)
+                    | Primitive::Expand(_)
+                    | Primitive::Slice(_)
+                    | Primitive::Pad(_)
+                    | Primitive::Concat(_)
+                    | Primitive::Unary(_)
+                    | Primitive::Select(_)
+                    | Primitive::Cast(_)
+            ),
+        }
+    }
+}
+
+impl Formulas {
+    /// The number of a formula, which may be known.
+    fn number(&mut self, ty: &TensorType, source: Source) -> usize {
+        let text = match &source {
+            Source::Weight(name) => format!("${name:?}"),
+            Source::Node(primitive, arguments) => format!("{primitive:?}({arguments:?})"),
+        };
+        *self.texts.entry(text).or_insert_with(|| {
+            self.all.push(Formula {
+                ty: ty.clone(),
+                source,
+            });
+            self.all.len() - 1
+        })
+    }
+
+    /// The numbers of all formulas that one is made of and its own, smallest first.
+    fn parts(&self, number: usize) -> BTreeSet<usize> {
+        let mut parts = BTreeSet::new();
+        let mut open = vec![number];
+        while let Some(number) = open.pop() {
+            if parts.insert(number) {
+                open.extend(self.all.get(number).into_iter().flat_map(Formula::operands));
+            }
+        }
+        parts
+    }
+
+    fn compute(&self, number: usize, weights: &Weights) -> Result<Tensor> {
+        let mut known: HashMap<usize, Tensor> = HashMap::new();
+        for part in self.parts(number) {
+            let Some(formula) = self.all.get(part) else {
+                continue;
+            };
+            let tensor = match &formula.source {
+                Source::Weight(name) => weights.get(name).cloned(),
+                Source::Node(primitive, arguments) => {
+                    let operand = |id: ValueId| known.get(&id.index()).cloned();
+                    evaluate(primitive, arguments, &operand)?.pop()
+                }
+            };
+            known.extend(tensor.map(|tensor| (part, tensor)));
+        }
+        known.remove(&number).ok_or_else(lost)
+    }
+}
+
+fn lost() -> Error {
+    Error::internal("a formula reads a weight that there is not")
+}
+
+/// The module's weights, and what is made of them.
+struct Stock<'m> {
+    weights: &'m Weights,
+    formulas: Formulas,
+    /// The new weights with the numbers of their formulas.
+    made: BTreeMap<String, usize>,
+}
+
+impl Stock<'_> {
+    /// True if the value of a formula can be computed here. What cannot, such as an index out of range, is left to fail when
+    /// the graph runs.
+    fn can_compute(&self, constant: &Constant) -> bool {
+        let parts = self.formulas.parts(constant.formula);
+        let mut parts = parts.iter().filter_map(|part| self.formulas.all.get(*part));
+        parts.all(Formula::is_total)
+            || self
+                .formulas
+                .compute(constant.formula, self.weights)
+                .is_ok()
     }
 
     /// Makes the value of a formula a weight; another graph may have done so already.
-    fn store(&mut self, constant: &Constant, tensor: &Tensor) -> String {
-        if let Some(name) = self.made.get(&constant.formula) {
+    fn store(&mut self, constant: &Constant) -> String {
+        let mut made = self.made.iter();
+        if let Some((name, _)) = made.find(|(_, number)| **number == constant.formula) {
             return name.clone();
         }
         let base = format!("{}.folded", constant.weight.unwrap_or("constant"));
         let numbered = (2..).map(|number| format!("{base}_{number}"));
-        let name = std::iter::once(base.clone())
-            .chain(numbered)
-            .find(|name| !self.weights.contains_key(name))
-            .unwrap_or(base);
-        self.weights.insert(name.clone(), tensor.clone());
-        self.made.insert(constant.formula, name.clone());
+        let is_free =
+            |name: &String| !self.weights.contains_key(name) && !self.made.contains_key(name);
+        let mut names = std::iter::once(base.clone()).chain(numbered);
+        let name = names.find(is_free).unwrap_or(base);
+        self.made.insert(name.clone(), constant.formula);
         name
+    }
+
+    /// Leaves out the weights that nothing reads.
+    fn finish(mut self, graphs: Vec<Graph>, used: &BTreeSet<String>) -> Folded {
+        let mut named = self.made;
+        for name in used {
+            if let (false, Some(tensor)) = (named.contains_key(name), self.weights.get(name)) {
+                let source = Source::Weight(name.clone());
+                let number = self.formulas.number(&tensor.tensor_type(), source);
+                named.insert(name.clone(), number);
+            }
+        }
+        named.retain(|name, _| used.contains(name));
+        let parts = named
+            .values()
+            .flat_map(|number| self.formulas.parts(*number));
+        let sources = parts.filter_map(|part| match &self.formulas.all.get(part)?.source {
+            Source::Weight(name) => Some((name.clone(), self.weights.get(name)?.clone())),
+            Source::Node(..) => None,
+        });
+        Folded {
+            graphs,
+            weights: sources.collect(),
+            formulas: self.formulas,
+            named,
+        }
     }
 }
 
@@ -98,15 +343,14 @@ struct Constants<'a> {
     known: HashMap<ValueId, Constant<'a>>,
 }
 
-fn fold_graph(graph: &Graph, stock: &mut Stock) -> Result<Graph> {
+fn fold_graph(graph: &Graph, stock: &mut Stock<'_>) -> Result<Graph> {
     let constants = Constants::of(graph, stock);
-    let wanted = constants.wanted();
-    let tensors = constants.compute(&wanted, &stock.weights);
     let mut names: HashMap<ValueId, String> = HashMap::new();
-    for id in wanted {
-        // What can't be computed here is left to fail when the graph runs.
-        if let (Some(tensor), Some(constant)) = (tensors.get(&id), constants.known.get(&id)) {
-            names.insert(id, stock.store(constant, tensor));
+    for id in constants.wanted() {
+        if let Some(constant) = constants.known.get(&id)
+            && stock.can_compute(constant)
+        {
+            names.insert(id, stock.store(constant));
         }
     }
     replay(graph, |replay, node| {
@@ -121,16 +365,17 @@ fn fold_graph(graph: &Graph, stock: &mut Stock) -> Result<Graph> {
 }
 
 impl<'a> Constants<'a> {
-    fn of(graph: &'a Graph, stock: &mut Stock) -> Constants<'a> {
+    fn of(graph: &'a Graph, stock: &mut Stock<'_>) -> Constants<'a> {
         let mut constants = Constants {
             graph,
             known: HashMap::new(),
         };
         for (name, id) in graph.weights() {
             if stock.weights.contains_key(name) {
+                let source = Source::Weight(name.to_string());
                 let constant = Constant {
                     node: None,
-                    formula: stock.formula(format!("${name:?}")),
+                    formula: stock.formulas.number(graph.ty(id), source),
                     weight: Some(name),
                 };
                 constants.known.insert(id, constant);
@@ -142,7 +387,7 @@ impl<'a> Constants<'a> {
         constants
     }
 
-    fn learn(&mut self, node: &'a Node, stock: &mut Stock) -> Option<()> {
+    fn learn(&mut self, node: &'a Node, stock: &mut Stock<'_>) -> Option<()> {
         let (Op::Primitive(primitive), [result]) = (&node.op, node.results.as_slice()) else {
             return None;
         };
@@ -155,14 +400,15 @@ impl<'a> Constants<'a> {
         let made = numel(*result)?;
         (made <= LARGEST && made <= read.max(SMALL)).then_some(())?;
         let operand = |argument: &Argument| match argument {
-            Argument::Value(id) => Some(format!("#{}", self.known.get(id)?.formula)),
-            other => Some(format!("{other:?}")),
+            Argument::Value(id) => Some(Argument::Value(self.known.get(id)?.formula.into())),
+            other => Some(other.clone()),
         };
-        let operands: Vec<String> = node.arguments.iter().map(operand).collect::<Option<_>>()?;
+        let operands = node.arguments.iter().map(operand).collect::<Option<_>>()?;
         let weight = |id: ValueId| self.known.get(&id)?.weight;
+        let source = Source::Node(primitive.clone(), operands);
         let constant = Constant {
             node: Some(node),
-            formula: stock.formula(format!("{primitive:?}({})", operands.join(", "))),
+            formula: stock.formulas.number(self.graph.ty(*result), source),
             weight: node.operands().into_iter().find_map(weight),
         };
         self.known.insert(*result, constant);
@@ -200,30 +446,55 @@ impl<'a> Constants<'a> {
         wanted.sort_unstable();
         wanted
     }
+}
 
-    /// Values of the wanted constants and of all that they are made of.
-    fn compute(&self, wanted: &[ValueId], weights: &Weights) -> HashMap<ValueId, Tensor> {
-        let mut needed: HashSet<ValueId> = wanted.iter().copied().collect();
-        for node in self.graph.nodes.iter().rev() {
-            if node.results.iter().any(|result| needed.contains(result)) {
-                needed.extend(node.operands());
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::Builder;
+
+    fn weights(first: f32) -> Weights {
+        let numbers = vec![first, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let tensor = Tensor::from_vec([2, 3], numbers).unwrap();
+        [("w".to_string(), tensor)].into()
+    }
+
+    /// The digest of a weight's sum of its transposed with a number, and the number of weights before it.
+    fn digest(number: f64, weights: Weights, before: usize) -> Digest {
+        let builder = Builder::new("forward");
+        let ty: TensorType = "f32[2, 3]".parse().unwrap();
+        let mut outputs = Vec::new();
+        for _ in 0..before {
+            outputs.push((builder.weight("w", ty.clone()).permute(&[1, 0]) * 7.0).id());
         }
-        let mut tensors: HashMap<ValueId, Tensor> = HashMap::new();
-        for (name, id) in self.graph.weights() {
-            if let Some(tensor) = weights.get(name) {
-                tensors.insert(id, tensor.clone());
-            }
-        }
-        for node in &self.graph.nodes {
-            if let (Op::Primitive(primitive), [result]) = (&node.op, node.results.as_slice())
-                && needed.contains(result)
-                && let Ok(computed) =
-                    evaluate(primitive, &node.arguments, &|id| tensors.get(&id).cloned())
-            {
-                tensors.extend(computed.into_iter().map(|tensor| (*result, tensor)));
-            }
-        }
-        tensors
+        let sum = builder.weight("w", ty).permute(&[1, 0]) + number;
+        outputs.push(sum.id());
+        let graph = builder.finish(&outputs, Vec::new(), None).unwrap();
+        let folded = Folded::of(&Module {
+            graphs: vec![graph],
+            weights,
+            states: Vec::new(),
+        });
+        let folded = folded.unwrap();
+        let graph = &folded.graphs[0];
+        let last = graph.outputs[outputs.len() - 1];
+        let (name, _) = graph.weights().find(|(_, id)| *id == last).unwrap();
+        let tensor = folded.tensor(name).unwrap();
+        assert_eq!(folded.ty(name), Some(&tensor.tensor_type()));
+        assert_eq!(tensor.to_f64()[1], 4.0 + number);
+        folded.digest(name).unwrap()
+    }
+
+    #[test]
+    fn digests_tell_formulas_and_elements_apart() {
+        let known = digest(1.0, weights(1.0), 0);
+        assert_eq!(digest(1.0, weights(1.0), 0), known);
+        assert_eq!(
+            digest(1.0, weights(1.0), 1),
+            known,
+            "as another formula's number"
+        );
+        assert_ne!(digest(2.0, weights(1.0), 0), known);
+        assert_ne!(digest(1.0, weights(9.0), 0), known);
     }
 }

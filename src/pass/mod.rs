@@ -23,7 +23,7 @@ pub use dce::dce;
 pub use decompose::decompose;
 pub use explicit_regions::explicit_regions;
 pub use fold::fold;
-pub use fold_weights::fold_weights;
+pub use fold_weights::{Folded, fold_weights};
 pub use if_conversion::if_conversion;
 pub use inline::inline;
 pub use join::join;
@@ -72,9 +72,18 @@ pub fn optimize(graph: &Graph) -> Result<Graph> {
 
 /// Optimises every graph of a module, and computes what depends on weights alone.
 pub fn optimize_module(module: &Module) -> Result<Module> {
+    fold_weights(&optimize_graphs(module)?)
+}
+
+/// The same, where what depends on weights alone is computed when it is asked for.
+pub fn optimize_lazily(module: &Module) -> Result<Folded> {
+    Folded::of(&optimize_graphs(module)?)
+}
+
+fn optimize_graphs(module: &Module) -> Result<Module> {
     let graphs = module.graphs.iter().map(optimize).collect::<Result<_>>()?;
     let (weights, states) = (module.weights.clone(), module.states.clone());
-    fold_weights(&Module {
+    Ok(Module {
         graphs,
         weights,
         states,

@@ -7,6 +7,7 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use super::NamedTensors;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::mapping::MappedRange;
 use crate::tensor::{Storage, Tensor};
 
 /// Reads tensors, copied from the bytes; sorted by name.
@@ -26,33 +27,17 @@ pub fn parse(bytes: &[u8]) -> Result<NamedTensors> {
         .collect()
 }
 
-/// A part of shared bytes, such as a mapped file.
-struct Part {
-    whole: Arc<dyn Storage>,
-    range: std::ops::Range<usize>,
-}
-
-impl Storage for Part {
-    fn bytes(&self) -> &[u8] {
-        self.whole
-            .bytes()
-            .get(self.range.clone())
-            .unwrap_or_default()
-    }
-}
-
-/// Reads tensors that share the bytes; sorted by name.
-pub fn parse_shared(whole: Arc<dyn Storage>) -> Result<NamedTensors> {
+/// Reads tensors that share the bytes of a file; sorted by name.
+pub fn parse_shared(whole: &MappedRange) -> Result<NamedTensors> {
     let bytes = whole.bytes();
     let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(bad)?;
     let start = header + 8;
     let mut tensors = NamedTensors::new();
     for (name, info) in metadata.tensors() {
         let (from, to) = info.data_offsets;
-        let part = Part {
-            whole: whole.clone(),
-            range: start + from..start + to,
-        };
+        let part = whole.slice(start + from..start + to);
+        let part =
+            part.ok_or_else(|| Error::format("safetensors: a tensor outside of the file"))?;
         tensors.push((
             name,
             Tensor::from_storage(dtype(info.dtype)?, info.shape.clone(), Arc::new(part))?,

@@ -1,0 +1,105 @@
+//! What a device gets of a weight: its elements as they are stored there, put together as its layout says.
+
+use std::borrow::Cow;
+
+use crate::error::Result;
+use crate::kernel::layout::{Layout, Panels, TEXEL};
+use crate::kernel::plan::{Slot, Storage};
+use crate::tensor::Tensor;
+
+use super::convert;
+use super::weights::WeightSource;
+
+/// Takes bytes one piece after the other.
+pub(super) type Sink<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
+
+/// Hands the bytes that a weight takes on a device to `sink`, in order; those of a texture by whole rows.
+pub(super) fn pack(
+    name: &str,
+    slot: &Slot,
+    source: &dyn WeightSource,
+    sink: &mut Sink,
+) -> Result<()> {
+    let storage = slot.storage;
+    if let Some((tensor, panels)) = permuted(name, slot, source) {
+        return pack_panels(&panels, storage, tensor.bytes(), sink);
+    }
+    let tensor = source.tensor(name)?;
+    let part = match &slot.layout {
+        Layout::Panels(panels) => {
+            return pack_panels(panels, storage, &stored(&tensor, storage)?, sink);
+        }
+        Layout::Piece { start, count } => *start..start + count,
+        Layout::Linear | Layout::Quads { .. } => 0..tensor.numel(),
+    };
+    convert::send_part(&tensor, part, storage, |_, bytes| sink(bytes))
+}
+
+/// The tensor that a weight is a permutation of, and the panels to be made of it, which spares that the weight is computed.
+fn permuted(name: &str, slot: &Slot, source: &dyn WeightSource) -> Option<(Tensor, Panels)> {
+    let Layout::Panels(panels) = &slot.layout else {
+        return None;
+    };
+    let (tensor, axes) = source.permuted(name)?;
+    let is_stored = convert::same_bytes(tensor.dtype(), slot.storage);
+    let panels = panels.permuted(tensor.shape(), &axes)?;
+    is_stored.then_some((tensor, panels))
+}
+
+fn pack_panels(panels: &Panels, storage: Storage, elements: &[u8], sink: &mut Sink) -> Result<()> {
+    match storage.size() {
+        2 => pack_rows::<2>(panels, elements, sink),
+        4 => pack_rows::<4>(panels, elements, sink),
+        _ => pack_rows::<8>(panels, elements, sink),
+    }
+}
+
+/// All elements as a device stores them, in row-major order.
+fn stored(tensor: &Tensor, storage: Storage) -> Result<Cow<'_, [u8]>> {
+    if convert::same_bytes(tensor.dtype(), storage) {
+        return Ok(Cow::Borrowed(tensor.bytes()));
+    }
+    let mut elements = Vec::with_capacity(tensor.numel() * storage.size() as usize);
+    convert::send(tensor, storage, |_, bytes| {
+        elements.extend(bytes);
+        Ok(())
+    })?;
+    Ok(Cow::Owned(elements))
+}
+
+/// The rows of a texture, from elements of `N` bytes.
+fn pack_rows<const N: usize>(panels: &Panels, elements: &[u8], sink: &mut Sink) -> Result<()> {
+    let elements: &[[u8; N]] = elements.as_chunks().0;
+    let [width, height, layers] = panels.extent();
+    let mut row = vec![[0; N]; width * TEXEL];
+    for layer in 0..layers {
+        for y in 0..height {
+            for (step, line) in row.chunks_exact_mut(panels.width).enumerate() {
+                fill(line, panels.line([y, layer], step), panels, elements);
+            }
+            sink(row.as_flattened())?;
+        }
+    }
+    Ok(())
+}
+
+/// The columns of a step; zeros where there is no element.
+fn fill<const N: usize>(
+    line: &mut [[u8; N]],
+    place: Option<(usize, usize)>,
+    panels: &Panels,
+    elements: &[[u8; N]],
+) {
+    let (start, count) = place.unwrap_or_default();
+    let (filled, rest) = line.split_at_mut(count.min(line.len()));
+    rest.fill([0; N]);
+    match (panels.columns.stride, elements.get(start..start + count)) {
+        (1, Some(together)) => filled.copy_from_slice(together),
+        (stride, _) => {
+            for (column, target) in filled.iter_mut().enumerate() {
+                let element = elements.get(start + column * stride);
+                *target = element.copied().unwrap_or([0; N]);
+            }
+        }
+    }
+}

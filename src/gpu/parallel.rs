@@ -1,0 +1,51 @@
+//! Work on several threads.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Applies a function to all items on as many threads as there are processors, this one included. The results are in the
+/// order of the items; none if the function panics.
+pub(super) fn map<T: Sync, R: Send>(
+    items: &[T],
+    function: impl Fn(&T) -> R + Sync,
+) -> Option<Vec<R>> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut done = Vec::new();
+        while let Some((index, item)) = claim(&next, items) {
+            done.push((index, function(item)));
+        }
+        done
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut done = std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..threads.min(items.len()))
+            .map(|_| scope.spawn(worker))
+            .collect();
+        let mut done = worker();
+        for helper in helpers {
+            done.extend(helper.join().unwrap_or_default());
+        }
+        done
+    });
+    done.sort_by_key(|(index, _)| *index);
+    let complete = done.len() == items.len();
+    complete.then(|| done.into_iter().map(|(_, result)| result).collect())
+}
+
+fn claim<'a, T>(next: &AtomicUsize, items: &'a [T]) -> Option<(usize, &'a T)> {
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    items.get(index).map(|item| (index, item))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_in_the_order_of_the_items() {
+        let items: Vec<usize> = (0..100).collect();
+        let doubled = map(&items, |item| item * 2);
+        assert_eq!(doubled, Some(items.iter().map(|item| item * 2).collect()));
+        assert_eq!(map(&[], |item: &usize| *item), Some(Vec::new()));
+    }
+}
