@@ -155,11 +155,16 @@ fn rows(bench: &mut Bench) {
         let variance = (centred * centred).mean(&[1], true);
         centred * (variance + 1e-5).rsqrt() * x[1] + x[2]
     });
+    let types = ["f32[1048576]"];
+    bench.kernel("sum", "2^20", Of::Bytes(4 << 20), &types, |x| {
+        x[0].sum(&[0], false)
+    });
+    let types = ["f32[1000, 1000]"];
     bench.kernel(
         "sum",
-        "1000000",
+        "columns 1000x1000",
         Of::Bytes(4_000_000),
-        &["f32[1000000]"],
+        &types,
         |x| x[0].sum(&[0], false),
     );
 }

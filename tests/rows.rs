@@ -134,9 +134,11 @@ fn check(name: &str, device: &Device, graph: &Graph, sizes: &[(i64, i64)]) {
                 .inputs
                 .iter()
                 .map(|id| graph.ty(*id).sizes(&bindings).unwrap());
+            let types = graph.inputs.iter().map(|id| graph.ty(*id).dtype);
             let inputs: Vec<Tensor> = shapes
+                .zip(types)
                 .zip(3..)
-                .map(|(shape, seed)| input(&shape, seed))
+                .map(|((shape, dtype), seed)| input(&shape, seed).cast(dtype).unwrap())
                 .collect();
             let expected = interp::run(graph, &BTreeMap::new(), &inputs).unwrap();
             let found = program.run(&inputs).unwrap();
@@ -172,9 +174,99 @@ fn rows_of_known_length_agree() {
     let Some(device) = samples::device(Reach::Whole) else {
         return;
     };
-    for length in [12, 13, 768, 1030, 8192] {
+    for length in [12, 13, 200, 768, 1024, 1030, 8192] {
         for (name, graph) in graphs(&length.to_string()) {
             check(name, &device, &graph, &[(1, length), (11, length)]);
+        }
+    }
+}
+
+/// Reductions of everything, of columns and of channels: with few results, which are computed in parts.
+fn reductions() -> Vec<(&'static str, Graph, usize)> {
+    use ReduceFunction::{Max, Min, Sum};
+    let reduce = |ty: &str, function, axes: &[i64]| {
+        samples::graph(&[ty], |_, x| vec![x[0].reduce(function, axes, false)])
+    };
+    vec![
+        ("all", reduce("f32[1000000]", Sum, &[]), 2),
+        (
+            "a prime number of elements",
+            reduce("f32[70001]", Sum, &[0]),
+            3,
+        ),
+        ("three rows", reduce("f32[3, 100, 300]", Max, &[1, 2]), 2),
+        ("half precision", reduce("f16[200, 400]", Sum, &[]), 2),
+        ("brain floats", reduce("bf16[200, 400]", Min, &[]), 2),
+        ("whole numbers", reduce("i32[1, 80000, 1]", Sum, &[0, 1]), 2),
+        ("few columns", reduce("f32[30000, 3]", Sum, &[0]), 2),
+        ("columns by eights", reduce("f32[1000, 200]", Max, &[0]), 2),
+        ("columns by fours", reduce("f32[1009, 100]", Sum, &[0]), 3),
+        ("many columns", reduce("f32[33, 2304]", Min, &[0]), 1),
+        ("channels", reduce("f32[4, 12, 40, 40]", Sum, &[0, 2, 3]), 2),
+        (
+            "a norm",
+            samples::graph(&["f32[80000]"], |_, x| {
+                vec![(x[0] * x[0]).sum(&[], true).sqrt()]
+            }),
+            2,
+        ),
+        (
+            "a variance",
+            samples::graph(&["f32[80000]"], |_, x| vec![x[0].var(&[0], 1.0, false)]),
+            4,
+        ),
+    ]
+}
+
+#[test]
+fn reductions_in_parts_agree() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    for (name, graph, _) in reductions() {
+        check(name, &device, &graph, &[(1, 1)]);
+    }
+}
+
+/// Parts need a kernel more, and another one if they are not equal.
+#[test]
+fn reductions_are_cut_once() {
+    for (name, graph, count) in reductions() {
+        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        assert_eq!(plan.steps.len(), count, "{name}");
+    }
+}
+
+/// What is no number is found wherever it is in a row.
+#[test]
+fn rows_with_what_is_no_number_agree() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let largest = samples::graph(&["f32[B, 200]"], |_, x| vec![x[0].amax(&[1], false)]);
+    let softmax = samples::graph(&["f32[B, 200]"], |_, x| vec![x[0].softmax(-1)]);
+    for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut values: Vec<f32> = (0..5 * 200).map(|i| (i % 37) as f32 - 18.0).collect();
+        for place in [0, 263, 463, 799] {
+            values[place] = odd;
+        }
+        let x = Tensor::from_vec(vec![5, 200], values).unwrap();
+        for graph in [&largest, &softmax] {
+            let expected = interp::run(graph, &BTreeMap::new(), std::slice::from_ref(&x)).unwrap();
+            for capabilities in variants(&device) {
+                let plan = pass::plan(graph, &capabilities).unwrap();
+                let options = ProgramOptions::default();
+                let program = Program::new(&device, plan, &Default::default(), options).unwrap();
+                let found = program.run(std::slice::from_ref(&x)).unwrap();
+                let pairs = found[0].to_f64().into_iter().zip(expected[0].to_f64());
+                for (place, (found, expected)) in pairs.enumerate() {
+                    let is_same = found == expected || found.is_nan() && expected.is_nan();
+                    assert!(
+                        is_same || (found - expected).abs() < 2e-5,
+                        "{found} for {expected} at {place} with {odd}"
+                    );
+                }
+            }
         }
     }
 }

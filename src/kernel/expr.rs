@@ -31,6 +31,8 @@ pub enum Type {
     F16x4,
     /// `vec4<f32>`
     F32x4,
+    /// `vec4<u64>`: eight neighbouring elements of single precision, two in each word.
+    U64x4,
 }
 
 impl Type {
@@ -48,6 +50,7 @@ impl Type {
             Type::I32x4 => "vec4<i32>",
             Type::F16x4 => "vec4<f16>",
             Type::F32x4 => "vec4<f32>",
+            Type::U64x4 => "vec4<u64>",
         }
     }
 
@@ -55,6 +58,7 @@ impl Type {
     pub fn width(self) -> usize {
         match self {
             Type::U32x4 | Type::I32x4 | Type::F16x4 | Type::F32x4 => 4,
+            Type::U64x4 => 8,
             _ => 1,
         }
     }

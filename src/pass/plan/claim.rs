@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::element::{Scope, operand};
-use super::fuse::{Class, Fuser, Group, class, weight};
+use super::fuse::{Class, Fuser, Group, class, weight_of};
 use super::position::Position;
 use super::rows::{self, Frame, Rows, reduction};
 use super::{pooling, tile};
@@ -336,11 +336,4 @@ fn is_pointwise(node: &Node) -> bool {
         Op::Primitive(Primitive::Reshape(_) | Primitive::Expand(_))
     );
     is_plain_view || class(node) == Class::Pointwise
-}
-
-fn weight_of(node: &Node) -> u32 {
-    match &node.op {
-        Op::Primitive(primitive) => weight(primitive),
-        _ => 0,
-    }
 }

@@ -6,8 +6,9 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::eight;
 use super::position::Position;
-use super::quad;
+use super::quad::QUAD;
 use super::scalar;
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -57,9 +58,9 @@ pub struct Scope<'a> {
     computed: BTreeMap<ValueId, (Expr, Option<Index>)>,
     /// Values that are computed where they are read, though they may lie in memory for others.
     own: BTreeSet<ValueId>,
-    known: HashMap<(ValueId, Position, Option<Expr>, bool), Expr>,
-    /// Neighbours are asked for as well, so that elements are taken out of vectors of four.
-    in_quads: bool,
+    known: HashMap<(ValueId, Position, Option<Expr>, usize), Expr>,
+    /// So many neighbours are asked for together, so that elements are taken out of vectors.
+    together: usize,
 }
 
 impl<'a> Scope<'a> {
@@ -82,15 +83,24 @@ impl<'a> Scope<'a> {
             computed: BTreeMap::new(),
             own: BTreeSet::new(),
             known: HashMap::new(),
-            in_quads: false,
+            together: 1,
         }
     }
 
-    /// What is read here is read together with its neighbours: as parts of vectors.
+    /// What is read here is read together with its neighbours: as parts of vectors of four.
     pub fn in_quads<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let before = std::mem::replace(&mut self.in_quads, true);
+        self.together(QUAD, read)
+    }
+
+    /// The same with so many neighbours.
+    pub fn together<T>(
+        &mut self,
+        neighbours: usize,
+        read: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let before = std::mem::replace(&mut self.together, neighbours);
         let found = read(self);
-        self.in_quads = before;
+        self.together = before;
         found
     }
 
@@ -239,7 +249,7 @@ impl<'a> Scope<'a> {
         if let Some(expr) = self.computed(value, position)? {
             return Ok(expr);
         }
-        let key = (value, position.clone(), guard, self.in_quads);
+        let key = (value, position.clone(), guard, self.together);
         if let Some(expr) = self.known.get(&key) {
             return Ok(*expr);
         }
@@ -265,13 +275,12 @@ impl<'a> Scope<'a> {
         let place = position.place(&ty.shape);
         let stored = self.stored_as(value)?;
         let name = role(&self.graph.value(value).name);
-        let loaded = match self.part_of_quad(value, &place)? {
-            Some((element, place, part)) if self.in_quads => {
-                let quad = self.read(value, element, &place, guard)?;
-                self.pool.set_label(quad, &format!("{name}_quad"));
-                quad::part(&mut self.pool, quad, part, stored)
+        let loaded = match self.part_of_vector(value, &place, self.together)? {
+            Some((element, place, part)) => {
+                let vector = self.read(value, element, &place, guard)?;
+                eight::part(&mut self.pool, vector, part, (stored, name))
             }
-            _ => {
+            None => {
                 let loaded = self.read(value, stored, &place, guard)?;
                 self.pool.set_label(loaded, &format!("{name}_value"));
                 loaded

@@ -377,6 +377,14 @@ fn keeps_plain(primitive: &Primitive) -> bool {
     )
 }
 
+/// What a node costs for one element, in simple operations.
+pub fn weight_of(node: &Node) -> u32 {
+    match &node.op {
+        Op::Primitive(primitive) => weight(primitive),
+        _ => 0,
+    }
+}
+
 /// What a primitive costs for one element, in simple operations.
 pub fn weight(primitive: &Primitive) -> u32 {
     match primitive {

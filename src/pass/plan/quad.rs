@@ -96,7 +96,7 @@ pub fn write(
     }
     let ty = scope.graph.ty(value);
     let places = parts.iter().map(|(_, at)| at.place(&ty.shape));
-    let (Some(element), Some(start)) = (scope.quad_type(value)?, consecutive(places)) else {
+    let (Some(element), Some(start)) = (scope.quad_type(value)?, consecutive(places, QUAD)) else {
         return Ok(None);
     };
     let storage = Storage::of(ty.dtype, scope.capabilities)?;
@@ -113,10 +113,10 @@ pub fn write(
     }))
 }
 
-/// The number of the quad that four places are, if they are one.
-fn consecutive(mut places: impl Iterator<Item = Index>) -> Option<Index> {
+/// The number of the vector of so many elements that places are, if they are one.
+pub fn consecutive(mut places: impl Iterator<Item = Index>, elements: usize) -> Option<Index> {
     let start = places.next()?;
-    let whole = Dim::from(QUAD);
+    let whole = Dim::from(elements);
     let follow = (1..)
         .zip(places)
         .all(|(offset, place): (i64, Index)| place == start.add_size(&Dim::from(offset)));

@@ -1,11 +1,13 @@
-//! Reductions: one invocation, or one workgroup where there are many elements and few results, computes one result.
+//! Reductions: one invocation, or one workgroup where there are many elements and few results, computes one result; or one
+//! invocation computes neighbouring ones.
 
 use super::element::{Scope, operand};
 use super::fuse::Group;
-use super::kernel::{Lowered, invocation, repeat, repeat_all, store};
+use super::kernel::{Lowered, invocation, repeat, store};
 use super::pooling;
 use super::position::Position;
 use super::scalar;
+use super::strip;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -44,7 +46,7 @@ pub fn lower<'a>(
     if hint(&parts.reduced) >= 1024 && hint(&parts.kept) <= 256 {
         shared(scope, group, reduce.function, &parts)
     } else {
-        single(scope, group, reduce.function, &parts)
+        strip::lower(scope, group, reduce.function, &parts)
     }
 }
 
@@ -56,7 +58,8 @@ pub struct Parts {
     pub result: ValueId,
     /// The dtype of both.
     pub dtype: DType,
-    axes: Vec<usize>,
+    /// The axes that are reduced.
+    pub axes: Vec<usize>,
     rank: usize,
     /// Sizes of the axes that stay.
     pub kept: Shape,
@@ -127,54 +130,6 @@ impl Output {
         let position = Position::both(self.index.clone(), self.kept.clone());
         store(scope, group, parts.result, value, &position)
     }
-}
-
-fn single<'a>(
-    mut scope: Scope<'a>,
-    group: &Group,
-    function: ReduceFunction,
-    parts: &Parts,
-) -> Result<Lowered<'a>> {
-    let (output, surplus) = parts.output(&mut scope);
-    let (total, start) = accumulator(&mut scope, function, parts.dtype, name(function))?;
-    let mut statements = vec![surplus, Statement::Declare(total, start)];
-    let innermost = parts.reduced.last().and_then(|size| size.as_const());
-    let is_long = innermost.is_none_or(|size| size > PARTIAL);
-    let wants_partial = function == ReduceFunction::Sum && parts.dtype.is_float() && is_long;
-    let partial = if wants_partial {
-        Some(accumulator(&mut scope, function, parts.dtype, "part")?)
-    } else {
-        None
-    };
-    let target = partial.map_or(total, |(part, _)| part);
-    let (outer, inner) = match (partial, parts.reduced.split_last()) {
-        (Some(_), Some((inner, outer))) => (outer, Some(inner)),
-        _ => (parts.reduced.as_slice(), None),
-    };
-    statements.extend(repeat_all(&mut scope, "k", outer, |scope, mut reduced| {
-        let add = |scope: &mut Scope, reduced: &[Index]| {
-            let element = scope.element(parts.operand, &parts.join(&output.kept, reduced), None)?;
-            let sum = combine(scope, function, target, element);
-            Ok(Statement::Assign(target, sum))
-        };
-        let (Some(inner), Some((part, start))) = (inner, partial) else {
-            return Ok(vec![add(scope, &reduced)?]);
-        };
-        let (variable, number) = scope.counter("j", inner);
-        reduced.push(number);
-        let body = add(scope, &reduced)?;
-        let whole = combine(scope, function, total, part);
-        Ok(in_parts(scope, inner, variable, |piece| {
-            vec![
-                Statement::Declare(part, start),
-                piece(vec![body]),
-                Statement::Assign(total, whole),
-            ]
-        }))
-    })?);
-    statements.push(Statement::Freeze(total));
-    statements.push(output.store(&mut scope, group, parts, total)?);
-    Ok(Lowered::new(scope, TEMPLATE, statements, &output.count))
 }
 
 /// A loop over `0..size` by pieces, with statements around each piece.

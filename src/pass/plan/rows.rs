@@ -4,15 +4,16 @@
 //! of the first stage, and so on; at last what is written for each element. A mean, then a variance, then the normalised
 //! elements are three stages.
 
+use super::eight;
 use super::element::{Scope, operand};
+use super::fuse::weight_of;
 use super::kernel::{INVOCATIONS, Lowered, invocation, pieces, repeat, write};
 use super::position::Position;
-use super::quad::{self, QUAD};
 use super::reduce;
 use super::scalar;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
-use crate::ir::{Graph, Node, Op, Primitive, ValueId};
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
@@ -25,6 +26,12 @@ const SUBGROUP: &str = include_str!("../../../shaders/rows.wgsl");
 const SUBGROUPS: usize = 8;
 /// Rows that are no longer are left to one invocation.
 const SHORT: i64 = 16;
+
+/// Elements that an invocation keeps at most, while it goes through a row in stages: the text is there for each of them. Where
+/// functions are as dear as an exponential, and a stage repeats what another one has computed, more text pays.
+const MOST: i64 = 32;
+const MOST_IF_DEAR: i64 = 128;
+const DEAR: u32 = 5;
 
 /// What a kernel of rows computes.
 #[derive(Clone, Debug)]
@@ -125,10 +132,11 @@ pub fn lower<'a>(mut scope: Scope<'a>, rows: &Rows) -> Result<Lowered<'a>> {
     let (index, surplus) = invocation(&mut scope, &rows.frame.rows);
     let mut row = Row {
         sharing: Sharing::of(&scope, &rows.frame),
-        scope,
         frame: &rows.frame,
         index,
-        in_quads: quad::is_whole(&rows.frame.length),
+        width: eight::width(scope.capabilities, &rows.frame.length),
+        kept: kept(scope.graph, &rows.computed),
+        scope,
         statements: vec![surplus],
         names: Vec::new(),
         shares: Vec::new(),
@@ -147,7 +155,10 @@ struct Row<'a, 'r> {
     sharing: Sharing,
     /// The number of the row.
     index: Index,
-    in_quads: bool,
+    /// Neighbours that an invocation takes at once.
+    width: usize,
+    /// Elements of which an invocation keeps all at most.
+    kept: i64,
     statements: Vec<Statement>,
     /// Names of variables so far, without numbers.
     names: Vec<&'static str>,
@@ -238,8 +249,7 @@ impl<'a> Row<'a, '_> {
 
     /// Rounds in which the invocations take what is next of the row, and how much that is.
     fn rounds(&self) -> (Dim, Dim) {
-        let width = if self.in_quads { QUAD } else { 1 };
-        let units = self.frame.length.floor_div(&Dim::from(width));
+        let units = self.frame.length.floor_div(&Dim::from(self.width));
         (pieces(&units, self.sharing.lanes()), units)
     }
 
@@ -248,21 +258,32 @@ impl<'a> Row<'a, '_> {
         rounds.is_none_or(|rounds| rounds > reduce::PARTIAL)
     }
 
+    /// The number of rounds, if the invocations keep their elements from one stage to the next: what they read and what they
+    /// compute of it. Then there is no loop.
+    fn written_out(&self) -> Option<i64> {
+        let rounds = self.rounds().0.as_const()?;
+        (rounds * self.width as i64 <= self.kept).then_some(rounds)
+    }
+
     /// Statements for all elements of the row: made for the places of neighbours. Long rows are taken in pieces, with
     /// statements around each.
     fn each(
         &mut self,
         [mut before, after]: [Vec<Statement>; 2],
-        body: impl FnOnce(&mut Scope<'a>, &[Position]) -> Result<Vec<Statement>>,
+        body: impl Fn(&mut Scope<'a>, &[Position]) -> Result<Vec<Statement>>,
     ) -> Result<Vec<Statement>> {
+        if let Some(rounds) = self.written_out() {
+            let rounds = (0..rounds).map(|round| self.round(&Dim::from(round).into(), &body));
+            return Ok(rounds.collect::<Result<Vec<_>>>()?.concat());
+        }
         let rounds = self.rounds().0;
         if !self.is_long() {
             let (_, round) = self.scope.counter("round", &rounds);
-            let body = self.round(&round, body)?;
+            let body = self.round(&round, &body)?;
             return repeat(&mut self.scope, "round", &rounds, |_, _| Ok(body));
         }
         let (variable, round) = self.scope.counter("round", &rounds);
-        let body = self.round(&round, body)?;
+        let body = self.round(&round, &body)?;
         Ok(reduce::in_parts(
             &mut self.scope,
             &rounds,
@@ -279,23 +300,17 @@ impl<'a> Row<'a, '_> {
     fn round(
         &mut self,
         round: &Index,
-        body: impl FnOnce(&mut Scope<'a>, &[Position]) -> Result<Vec<Statement>>,
+        body: &impl Fn(&mut Scope<'a>, &[Position]) -> Result<Vec<Statement>>,
     ) -> Result<Vec<Statement>> {
-        let (rounds, units) = self.rounds();
+        let units = self.rounds().1;
         let lanes = Dim::from(self.sharing.lanes());
-        let lane = self.lane().1;
-        let number = round.scale(&lanes).add(&lane).emit(&mut self.scope.pool);
-        let unit = Index::expr(number, &units);
-        let start = self.index.scale(&self.frame.length);
+        let unit = round.scale(&lanes).add(&self.lane().1);
+        let number = unit.emit(&mut self.scope.pool);
+        let start = self.index.scale(&units);
+        let places = eight::neighbours(&start.add(&Index::expr(number, &units)), self.width);
         let scope = &mut self.scope;
-        let body = if self.in_quads {
-            let quad = [unit.add(&start.div(&Dim::from(QUAD)))];
-            let places = quad::neighbours(&quad, 0).map(|place| Position::at(place[0].clone()));
-            scope.in_quads(|scope| body(scope, &places))?
-        } else {
-            body(scope, &[Position::at(start.add(&unit))])?
-        };
-        if &rounds * &lanes == units {
+        let body = scope.together(self.width, |scope| body(scope, &places))?;
+        if unit.is_below(&units) {
             return Ok(body);
         }
         let end = scope.pool.size(&units);
@@ -353,8 +368,8 @@ impl<'a> Row<'a, '_> {
         if !wide.is_empty() {
             let through = self.each([Vec::new(), Vec::new()], |scope, places| {
                 let mut statements = Vec::new();
-                for value in wide {
-                    statements.extend(write_each(scope, *value, places)?);
+                for value in &wide {
+                    statements.extend(write_each(scope, **value, places)?);
                 }
                 Ok(statements)
             })?;
@@ -421,6 +436,20 @@ impl Running {
     }
 }
 
+/// How many elements an invocation keeps, rather than to go through a row for each stage: more where these would repeat what is
+/// dear.
+fn kept(graph: &Graph, computed: &[ValueId]) -> i64 {
+    let is_dear = |value: &ValueId| match graph.value(*value).definition {
+        Definition::Node(node, _) => weight_of(&graph.nodes[node]) >= DEAR,
+        _ => false,
+    };
+    if computed.iter().any(is_dear) {
+        MOST_IF_DEAR
+    } else {
+        MOST
+    }
+}
+
 /// The memory in which a workgroup exchanges numbers of a type.
 fn shares(ty: Type) -> String {
     format!("shares_{}", ty.wgsl())
@@ -432,13 +461,5 @@ fn write_each(scope: &mut Scope, value: ValueId, places: &[Position]) -> Result<
     for place in places {
         parts.push((scope.element(value, place, None)?, place.clone()));
     }
-    if parts.len() == QUAD
-        && let Some(store) = quad::write(scope, value, &parts)?
-    {
-        return Ok(vec![store]);
-    }
-    let stores = parts.iter();
-    stores
-        .map(|(element, place)| write(scope, value, *element, place))
-        .collect()
+    eight::write_all(scope, value, &parts)
 }

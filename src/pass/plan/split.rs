@@ -1,6 +1,8 @@
 //! Products with few elements, each the sum of many terms: they are too little work for a GPU's many cores until each sum is
-//! split into parts, which are computed as products of their own and added up by a second kernel, in a fixed order.
+//! split into parts, which are computed as products of their own and added up by a second kernel, in a fixed order. And
+//! reductions, which are cut likewise.
 
+use super::cut::Cut;
 use super::variant;
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -12,17 +14,23 @@ use crate::kernel::plan::Capabilities;
 use crate::op::Conv;
 use crate::shape::Shape;
 
-/// Writes the products in question as sums of several products.
+/// Writes the products in question as sums of several products, and the reductions as reductions of several.
 pub fn split(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         let parts = |node: &Node| variant::parts(graph, capabilities, node, given);
         let parts: Vec<Option<i64>> = graph.nodes.iter().map(parts).collect::<Result<_>>()?;
-        if parts.iter().all(Option::is_none) {
+        let cut = |node: &Node| Cut::of(graph, capabilities, node);
+        let cuts: Vec<Option<Cut>> = graph.nodes.iter().map(cut).collect();
+        if parts.iter().all(Option::is_none) && cuts.iter().all(Option::is_none) {
             return Ok(graph.clone());
         }
-        let mut parts = parts.into_iter();
+        let mut parts = parts.into_iter().zip(cuts);
         replay(graph, |replay, node| {
-            match (parts.next().flatten(), &node.op) {
+            let (parts, cut) = parts.next().unwrap_or_default();
+            if let Some(cut) = cut {
+                return Ok(cut.reduce(replay, node));
+            }
+            match (parts, &node.op) {
                 (Some(parts), Op::Primitive(Primitive::Dot(_))) => Ok(product(replay, node, parts)),
                 (Some(parts), Op::Primitive(Primitive::Conv(conv))) => {
                     Ok(convolution(replay, node, conv, parts))

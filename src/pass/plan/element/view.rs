@@ -166,7 +166,10 @@ impl Scope<'_> {
     /// True where a coordinate lies below a size; one that is "negative" has wrapped and does not.
     pub fn is_below(&mut self, coordinate: &Index, size: &Dim) -> Expr {
         let quad = Dim::from(QUAD);
-        if self.in_quads && quad::is_whole(size) && coordinate.rem(&quad).as_const().is_some() {
+        if self.together >= QUAD
+            && quad::is_whole(size)
+            && coordinate.rem(&quad).as_const().is_some()
+        {
             // Neighbours lie on the same side, and are told so by the same expression.
             let (coordinate, size) = (coordinate.div(&quad), size.floor_div(&quad));
             return self.is_less(&coordinate, &size);
