@@ -46,7 +46,7 @@
 //! Many kernels can compute a product, a convolution or a row. A table (`pass::plan`'s `variant`) chooses by adapter, sizes and dtype; a
 //! [`model::Tuning`] overrules it by what was measured. The portable variant runs on every device and is the reference of the
 //! others. How a value lies in memory is a [`kernel::layout::Layout`] of its slot: row-major, four neighbours along an axis
-//! together, or a weight packed into a texture.
+//! together, images in tiles, or a weight packed into a texture.
 //!
 //! | to find | look in |
 //! |---|---|

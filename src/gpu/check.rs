@@ -122,14 +122,16 @@ fn check_slot(
     }
 }
 
-/// Values between kernels may lie in quads and weights in panels, both in single precision; weights also in pieces.
+/// Values between kernels may lie in quads or tiles and weights in panels, both in single precision; weights also in pieces.
 fn lies_well(slot: &Slot) -> bool {
     let is_weight = matches!(slot.kind, SlotKind::Weight(_));
     let is_handed = matches!(slot.kind, SlotKind::Input(_) | SlotKind::Output);
+    let is_between = matches!(slot.kind, SlotKind::Temporary { .. });
     let is_single = slot.storage == Storage::F32;
     match slot.layout {
         Layout::Linear => true,
         Layout::Quads { axis } => axis < slot.shape.len() && !is_handed && is_single,
+        Layout::Tiles(_) => slot.shape.len() == 4 && is_between && is_single,
         Layout::Panels(_) => is_weight && is_single,
         Layout::Piece { .. } => is_weight,
     }

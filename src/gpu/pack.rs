@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::error::Result;
 use crate::kernel::layout::{Layout, Panels, TEXEL};
 use crate::kernel::plan::{Slot, Storage};
+use crate::kernel::winograd;
 use crate::tensor::Tensor;
 
 use super::convert;
@@ -26,11 +27,15 @@ pub(super) fn pack(
     }
     let tensor = source.tensor(name)?;
     let part = match &slot.layout {
+        Layout::Panels(panels) if panels.transformed => {
+            let numbers = transformed(&tensor, storage)?;
+            return pack_panels(panels, storage, bytemuck::cast_slice(&numbers), sink);
+        }
         Layout::Panels(panels) => {
             return pack_panels(panels, storage, &stored(&tensor, storage)?, sink);
         }
         Layout::Piece { start, count } => *start..start + count,
-        Layout::Linear | Layout::Quads { .. } => 0..tensor.numel(),
+        Layout::Linear | Layout::Quads { .. } | Layout::Tiles(_) => 0..tensor.numel(),
     };
     convert::send_part(&tensor, part, storage, |_, bytes| sink(bytes))
 }
@@ -44,6 +49,14 @@ fn permuted(name: &str, slot: &Slot, source: &dyn WeightSource) -> Option<(Tenso
     let is_stored = convert::same_bytes(tensor.dtype(), slot.storage);
     let panels = panels.permuted(tensor.shape(), &axes)?;
     is_stored.then_some((tensor, panels))
+}
+
+/// The numbers that convolutions by tiles have of filters.
+fn transformed(tensor: &Tensor, storage: Storage) -> Result<Vec<f32>> {
+    let taps = stored(tensor, storage)?;
+    let taps = taps.as_chunks().0.iter();
+    let taps: Vec<f32> = taps.map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    Ok(winograd::filters(&taps))
 }
 
 fn pack_panels(panels: &Panels, storage: Storage, elements: &[u8], sink: &mut Sink) -> Result<()> {

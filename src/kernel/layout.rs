@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use super::winograd::{MATRICES, PLACES, TAPS};
 use crate::dim::Dim;
 use crate::shape::Shape;
 use crate::tensor;
@@ -28,6 +29,8 @@ pub enum Layout {
         /// The axis.
         axis: usize,
     },
+    /// Images as tiles, four channels together, in a buffer.
+    Tiles(Tiles),
     /// A weight in a texture, put together for the products that read it.
     Panels(Panels),
     /// A part of a weight that is too large for a binding, in row-major order.
@@ -45,6 +48,7 @@ impl fmt::Display for Layout {
         match self {
             Layout::Linear => Ok(()),
             Layout::Quads { axis } => write!(f, " by four along axis {axis}"),
+            Layout::Tiles(_) => write!(f, " in {MATRICES} matrices of tiles"),
             Layout::Panels(panels) => {
                 write!(f, " in panels of {} columns, a texture", panels.width)
             }
@@ -53,6 +57,21 @@ impl fmt::Display for Layout {
             }
         }
     }
+}
+
+/// Images cut into tiles, of each of which there are [`MATRICES`] numbers instead of positions: see
+/// [`winograd`](super::winograd).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tiles {
+    /// What the tiles of a convolution see of its input, around which there are so many zeros.
+    Seen {
+        /// In front of each spatial axis.
+        low: [i64; 2],
+        /// Behind it.
+        high: [i64; 2],
+    },
+    /// What their products sum up to, of the convolution's result.
+    Summed,
 }
 
 /// A weight as the right factor of products of matrices: panels of neighbouring columns, each with the steps of the sum
@@ -69,6 +88,9 @@ pub struct Panels {
     pub round: usize,
     /// Columns of a panel.
     pub width: usize,
+    /// The elements are not those of the weight, which are filters, but the numbers that
+    /// [`winograd::filters`](super::winograd::filters) makes of them.
+    pub transformed: bool,
 }
 
 /// Elements at equal distances.
@@ -110,6 +132,14 @@ impl Layout {
         match self {
             Layout::Linear => product(shape),
             Layout::Quads { axis } => product(&quads(shape, *axis))?.checked_mul(TEXEL),
+            Layout::Tiles(tiles) => {
+                let shape: Shape = shape.iter().map(|size| Dim::from(*size)).collect();
+                let sizes = tiles.shape(&shape)?;
+                let sizes = sizes
+                    .iter()
+                    .map(|size| usize::try_from(size.as_const()?).ok());
+                product(&sizes.collect::<Option<Vec<usize>>>()?)?.checked_mul(TEXEL)
+            }
             Layout::Panels(panels) => product(&panels.extent())?.checked_mul(TEXEL),
             Layout::Piece { count, .. } => Some(*count),
         }
@@ -119,8 +149,9 @@ impl Layout {
     pub fn element(&self, shape: &[usize], place: usize) -> Option<usize> {
         let axis = match self {
             Layout::Quads { axis } => axis,
+            Layout::Tiles(_) => return None,
             Layout::Piece { start, .. } => return Some(start + place),
-            _ => return Some(place),
+            Layout::Linear | Layout::Panels(_) => return Some(place),
         };
         let (mut rest, part) = (place / TEXEL, place % TEXEL);
         let sizes = quads(shape, *axis);
@@ -151,6 +182,26 @@ pub fn quads_of(shape: &[Dim], axis: usize) -> Shape {
         *size = (&*size + 3).floor_div(&Dim::from(TEXEL));
     }
     quads
+}
+
+impl Tiles {
+    /// Matrices, quads of channels, images, and tiles along both spatial axes, in which order vectors of four channels
+    /// lie; none for what are no images.
+    pub fn shape(&self, images: &[Dim]) -> Option<[Dim; 5]> {
+        let [batch, channels, height, width] = images else {
+            return None;
+        };
+        let along = |axis: usize, size: &Dim| {
+            let places = match self {
+                Tiles::Seen { low, high } => size + (low[axis] + high[axis] + 1 - TAPS as i64),
+                Tiles::Summed => size.clone(),
+            };
+            (places + (PLACES as i64 - 1)).floor_div(&Dim::from(PLACES))
+        };
+        let quads = (channels + 3).floor_div(&Dim::from(TEXEL));
+        let (down, across) = (along(0, height), along(1, width));
+        Some([Dim::from(MATRICES), quads, batch.clone(), down, across])
+    }
 }
 
 impl Panels {
@@ -193,8 +244,12 @@ impl Panels {
 
 impl Panels {
     /// The same panels of a tensor of which the weight is a permutation: axis `i` of the weight is axis `axes[i]` of the
-    /// tensor, whose sizes are given. None if a run goes along several axes of the weight.
+    /// tensor, whose sizes are given. None if a run goes along several axes of the weight, or what lies in the panels are
+    /// not its elements.
     pub fn permuted(&self, sizes: &[usize], axes: &[usize]) -> Option<Panels> {
+        if self.transformed {
+            return None;
+        }
         let size = |axis: &usize| sizes.get(*axis).copied();
         let shape: Vec<usize> = axes.iter().map(size).collect::<Option<_>>()?;
         let (own, strides) = (tensor::strides(&shape), tensor::strides(sizes));
@@ -262,6 +317,7 @@ mod tests {
             columns: run(5, 18),
             round: 4,
             width: 32,
+            transformed: false,
         };
         let [_, height, layers] = panels.extent();
         let mut elements = Vec::new();
@@ -284,6 +340,7 @@ mod tests {
             columns,
             round: 4,
             width: 32,
+            transformed: false,
         };
         // Sizes of the tensor, axes of the weight, and what is read of the weight.
         let alone = run(1, 0);

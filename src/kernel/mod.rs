@@ -11,4 +11,5 @@ pub mod shader;
 pub mod stored;
 #[cfg(feature = "translate")]
 pub mod translate;
+pub mod winograd;
 pub mod work;

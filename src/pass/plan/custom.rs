@@ -104,7 +104,13 @@ impl Planner<'_> {
             sizes_in,
         };
         let workgroups = Workgroups::Grid(shader.workgroups.clone());
-        let work = work::of(self.graph, self.fusion, self.capabilities, group, None)?;
+        let work = work::of(
+            self.graph,
+            &self.fusion.stored,
+            self.capabilities,
+            group,
+            None,
+        )?;
         self.dispatch((kernel, sizes), &scope, workgroups, group, work)
     }
 

@@ -17,7 +17,7 @@ use crate::ir::{Argument, Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::emit::{Buffer, unique};
 use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::Index;
-use crate::kernel::layout::{Layout, Panels};
+use crate::kernel::layout::{Layout, Panels, Tiles};
 use crate::kernel::plan::{Access, Capabilities, Storage};
 
 /// Names that the statements of kernels give to variables; buffers have others.
@@ -169,7 +169,13 @@ impl<'a> Scope<'a> {
             return found;
         }
         let name = &self.graph.value(value).name;
-        let wanted = if is_copy { "copy" } else { role(name) };
+        let wanted = match layout {
+            // The same for all convolutions of the same sizes.
+            Layout::Tiles(Tiles::Seen { .. }) => "seen",
+            Layout::Tiles(Tiles::Summed) => "summed",
+            _ if is_copy => "copy",
+            _ => role(name),
+        };
         let buffer = Buffer {
             name: unique(&mut self.names, wanted),
             element,

@@ -144,6 +144,7 @@ fn channelwise(depth: Vec<Run>, columns: Run) -> Panels {
         columns,
         round: 1,
         width: columns.count,
+        transformed: false,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Access, Kernel, SizesIn, Storage, Workgroups};
 use crate::kernel::shader;
+use crate::kernel::work::Work;
 
 /// Invocations of a workgroup where a kernel has no reason for another number.
 pub const INVOCATIONS: i64 = 64;
@@ -34,6 +35,10 @@ pub struct Lowered<'a> {
     pub holes: Vec<(&'static str, String)>,
     /// Why it is this kernel, where there was a choice.
     pub choice: Option<Choice>,
+    /// What it is called by, if not by what it computes.
+    pub title: Option<&'static str>,
+    /// What it does, if it is not all that its nodes do.
+    pub work: Option<Work>,
 }
 
 impl<'a> Lowered<'a> {
@@ -51,6 +56,8 @@ impl<'a> Lowered<'a> {
             workgroups: Workgroups::Linear(count.ceil_div(&Dim::from(INVOCATIONS))),
             holes: Vec::new(),
             choice: None,
+            title: None,
+            work: None,
         }
     }
 

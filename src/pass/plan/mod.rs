@@ -36,6 +36,7 @@ mod strip;
 mod tile;
 mod variant;
 mod vector;
+mod winograd;
 mod work;
 mod workgroup;
 
@@ -53,7 +54,7 @@ use crate::dim::Dim;
 use crate::error::{Error, Place, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::choice::{Choices, Variant};
-use crate::kernel::layout::Layout;
+use crate::kernel::layout::{Layout, Tiles};
 use crate::kernel::plan::{
     Capabilities, Flow, Kernel, Plan, SlotId, SlotKind, Step, Storage, Workgroups,
 };
@@ -72,7 +73,7 @@ pub fn plan_by(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> R
     let mut sheet = Sheet::default();
     sheet.plan.inputs = vec![None; graph.inputs.len()];
     sheet.plan.guards.clone_from(&graph.guards);
-    let fusion = Fusion::of(graph, capabilities, given)?;
+    let fusion = Fusion::of(graph, capabilities)?;
     let written = vec![false; graph.values.len()];
     let mut planner = Planner {
         graph,
@@ -112,13 +113,10 @@ struct Planner<'a> {
 }
 
 impl Fusion {
-    fn of(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> Result<Fusion> {
+    fn of(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
         check_types(graph, capabilities)?;
         let mut fusion = fuse(graph, capabilities)?;
-        // Variants that are asked for may know nothing of quads.
-        if given.is_empty() {
-            fusion.layouts = layout::assign(graph, capabilities, &fusion);
-        }
+        fusion.layouts = layout::assign(graph, capabilities, &fusion);
         Ok(fusion)
     }
 }
@@ -249,6 +247,9 @@ impl<'a> Planner<'a> {
             (Op::Primitive(Primitive::Conv(conv)), Variant::Depthwise) => {
                 depthwise::lower(scope, group, node, conv)
             }
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd) => {
+                winograd::lower(scope, group, node, conv)
+            }
             (_, Variant::Lanes) => {
                 let product = Product::of(self.graph, node)?;
                 tile::lower(scope, group, &product)
@@ -301,8 +302,13 @@ impl<'a> Planner<'a> {
         if matches!(&lowered.workgroups, Workgroups::Linear(count) if count.is(0)) {
             return Ok(());
         }
-        let made = lowered.finish(self.label(group))?;
-        let work = work::of(self.graph, self.fusion, self.capabilities, group, part)?;
+        let title = lowered.title.map(String::from);
+        let made = lowered.finish(title.unwrap_or_else(|| self.label(group)))?;
+        let stored = &self.fusion.stored;
+        let work = match lowered.work.take() {
+            Some(work) => work,
+            None => work::of(self.graph, stored, self.capabilities, group, part)?,
+        };
         self.dispatch(made, &lowered.scope, lowered.workgroups, group, work)?;
         let step = self.sheet.plan.steps.last_mut();
         if let Some(step) = step {
@@ -324,14 +330,15 @@ impl<'a> Planner<'a> {
         let mut bindings = Vec::new();
         let written = work::written(self.graph, group);
         for binding in &scope.buffers {
-            let slot = self.bound(binding)?;
+            let slot = self.bound(binding, group)?;
             bindings.push(slot);
-            if written.contains(&binding.value) {
+            let layout = &self.fusion.layouts[binding.value.index()];
+            if written.contains(&binding.value) && binding.layout == *layout {
                 work.writes.push(slot);
             }
         }
-        if group.nodes.is_empty() {
-            // A copy, to another place or layout, binds what it writes last.
+        if work.writes.is_empty() {
+            // What goes to another place or layout is bound last.
             work.writes.extend(bindings.last());
         }
         let names = group.nodes.iter().filter_map(|node| {
@@ -371,8 +378,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The slot of a binding. A value that a kernel wants in quads and that lies otherwise is copied first.
-    fn bound(&mut self, binding: &Binding) -> Result<SlotId> {
+    /// The slot of a binding of a group's kernel. A value that it wants in another layout than it lies in is made so first.
+    fn bound(&mut self, binding: &Binding, group: &Group) -> Result<SlotId> {
         let (value, layout) = (binding.value, &binding.layout);
         if binding.is_copy || self.fusion.layouts[value.index()] == *layout {
             return self.slot(value, binding.is_copy);
@@ -396,13 +403,22 @@ impl<'a> Planner<'a> {
             self.converted.insert(key, slot);
             return Ok(slot);
         }
-        let name = format!("{}{} in quads", self.prefix, info.name);
+        let lies = match layout {
+            Layout::Tiles(Tiles::Seen { .. }) => "in tiles",
+            Layout::Tiles(Tiles::Summed) => "in sums of tiles",
+            _ => "in quads",
+        };
+        let name = format!("{}{} {lies}", self.prefix, info.name);
         let kind = SlotKind::Temporary { first: 0, last: 0 };
         let slot = self.sheet.slot(&name, &info.ty, (storage, layout), kind);
         self.converted.insert(key, slot);
-        if let Layout::Quads { axis } = layout {
-            let lowered = map::to_quads(self.scope(), value, *axis)?;
-            self.step(lowered, &Group::copy_of(value), None)?;
+        match layout {
+            Layout::Quads { axis } => {
+                let lowered = map::to_quads(self.scope(), value, *axis)?;
+                self.step(lowered, &Group::copy_of(value), None)?;
+            }
+            Layout::Tiles(tiles) => self.tiles(tiles, group)?,
+            Layout::Linear | Layout::Panels(_) | Layout::Piece { .. } => {}
         }
         Ok(slot)
     }

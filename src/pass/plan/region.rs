@@ -132,7 +132,7 @@ impl Planner<'_> {
             given,
             targets,
         } = body;
-        let fusion = Fusion::of(graph, self.capabilities, self.given)?;
+        let fusion = Fusion::of(graph, self.capabilities)?;
         let name = region.results.first().map(|id| &self.graph.value(*id).name);
         let name = name.map_or("", String::as_str);
         let start = self.sheet.plan.steps.len();

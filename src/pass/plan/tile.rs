@@ -366,6 +366,8 @@ fn extent(tallest: usize, [outer, rows, columns]: [usize; 3]) -> (usize, usize) 
     while count(height, quads) < ENOUGH && height >= 2 * LANES {
         height = height.div_ceil(2);
     }
+    // Tiles of equal heights, as far as they can be: the rows beyond the edge cost as much as others.
+    let height = rows.div_ceil(rows.div_ceil(height).max(1)).max(1);
     (height, quads)
 }
 

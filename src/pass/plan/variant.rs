@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use super::element::{Scope, operand};
 use super::product::Product;
 use super::quad::is_whole;
-use super::{direct, image, layout, matrix, tile, vector, workgroup};
+use super::{direct, image, layout, matrix, tile, vector, winograd, workgroup};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::choice::{Choice, Choices, Variant};
+use crate::kernel::layout::Tiles;
 use crate::kernel::plan::Capabilities;
+use crate::kernel::winograd::MATRICES;
 use crate::op::Conv;
 use crate::shape::Shape;
 
@@ -24,6 +26,8 @@ struct Problem<'a> {
     conv: Option<&'a Conv>,
     /// How it is computed on quads of channels, if it is a convolution that is.
     on_quads: Option<Variant>,
+    /// The tiles of all its images, if it is a convolution that may be computed by tiles as well.
+    tiles: Option<usize>,
     dtype: DType,
     /// Products of the same sizes.
     outer: usize,
@@ -38,6 +42,15 @@ struct Problem<'a> {
 
 /// Tiles of workgroups that keep a GPU busy.
 const ENOUGH: usize = 96;
+
+// What kernels of convolutions cost a rasteriser, in multiplications of a product of matrices: as measured for 64 to 512
+// channels of 7² to 56² positions.
+/// The sums of a tile, which are of 36 products and read less for each than those of matrices.
+const DIRECT: usize = 27;
+/// The transforms of a channel of a tile.
+const TRANSFORMS: usize = 250;
+/// Two kernels more.
+const KERNELS: usize = 1_400_000;
 
 /// The variants in question for a node, the best first; the last one can run on any device. None for a node that has no
 /// variants.
@@ -109,6 +122,7 @@ impl Problem<'_> {
             let reason = "the adapter is a software rasteriser with subgroups of 8";
             found.push((Variant::Lanes, String::from(reason)));
         }
+        found.extend(self.by_tiles());
         if let Some(variant) = self.on_quads {
             let reason = "the adapter is a software rasteriser with subgroups of 8 and textures";
             found.push((variant, String::from(reason)));
@@ -132,6 +146,21 @@ impl Problem<'_> {
         found.extend(self.matrices());
         found.extend(self.tile());
         found
+    }
+
+    /// A convolution by tiles, where fewer multiplications are worth three kernels.
+    fn by_tiles(&self) -> Option<(Variant, String)> {
+        let tiles = self.outer * self.tiles?;
+        let channels = usize::try_from(self.summed.first()?.as_const()?).ok()?;
+        let products = tiles * channels * self.rows;
+        let direct = DIRECT * products;
+        let by_tiles = MATRICES * products + TRANSFORMS * tiles * (channels + self.rows) + KERNELS;
+        let reason = format!(
+            "{channels} by {} channels of {tiles} tiles are worth two kernels more: about {:.1} times as fast",
+            self.rows,
+            direct as f64 / by_tiles as f64
+        );
+        (10 * direct >= 11 * by_tiles).then_some((Variant::Winograd, reason))
     }
 
     /// The largest cooperative matrices, where there are tiles for them.
@@ -158,9 +187,10 @@ impl Problem<'_> {
     fn offers(&self, variant: Variant) -> bool {
         let is_own = matches!(
             variant,
-            Variant::Portable | Variant::Lanes | Variant::Depthwise
+            Variant::Portable | Variant::Lanes | Variant::Depthwise | Variant::Winograd
         );
-        let is_free = self.on_quads.is_none_or(|taken| taken == variant);
+        let writes_quads = |taken| taken == variant || variant == Variant::Winograd;
+        let is_free = self.on_quads.is_none_or(writes_quads);
         (is_own || !self.capabilities.software) && is_free && self.admits(variant)
     }
 
@@ -176,6 +206,7 @@ impl Problem<'_> {
             }
             Variant::Lanes => tile::suits(self.capabilities, self.dtype, product),
             Variant::Depthwise => false,
+            Variant::Winograd => self.tiles.is_some(),
             Variant::Direct => self.sees_one_channel() && is_single(self.dtype),
             Variant::Vector => self.conv.is_none() && is_single(self.dtype) && self.few.is_some(),
             Variant::Matrix { size } => matrix::unit(self.capabilities, size, self.dtype).is_some(),
@@ -271,6 +302,14 @@ impl Problem<'_> {
 const PARTS: [u32; 4] = [16, 8, 4, 2];
 const SHORTEST: usize = 128;
 
+/// How many tiles a convolution on quads of channels is cut into, if it can be; see [`winograd`].
+fn tiles(graph: &Graph, capabilities: &Capabilities, node: &Node, conv: &Conv) -> Option<usize> {
+    let panels = winograd::panels(graph, node, conv)?;
+    let result = &graph.ty(*node.results.first()?).shape;
+    let [_, _, tiles @ ..] = Tiles::Summed.shape(result)?;
+    layout::holds(capabilities, &panels).then(|| example(graph, &Dim::product(&tiles)))
+}
+
 /// True for dtypes whose products are summed up in single precision.
 fn is_single(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16 | DType::F32)
@@ -296,11 +335,14 @@ impl<'a> Problem<'a> {
             &product.depth,
         ];
         let [outer, rows, columns, depth] = extents.map(|size| example(graph, size));
+        let on_quads = conv.and_then(|conv| convolves(graph, capabilities, node, conv));
+        let in_tiles = |conv| on_quads.and_then(|_| tiles(graph, capabilities, node, conv));
         Ok(Some(Problem {
             capabilities,
             key: key(graph, node, [a, b]),
             conv,
-            on_quads: conv.and_then(|conv| convolves(graph, capabilities, node, conv)),
+            on_quads,
+            tiles: conv.and_then(in_tiles),
             dtype: graph.ty(a).dtype,
             outer,
             rows,

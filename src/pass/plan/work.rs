@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::fuse::{Fusion, Group};
+use super::fuse::Group;
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
@@ -12,18 +12,12 @@ use crate::kernel::work::Work;
 /// Counts the work of a group, or of the part of it that copies one operand to its place.
 pub fn of(
     graph: &Graph,
-    fusion: &Fusion,
+    stored: &[bool],
     capabilities: &Capabilities,
     group: &Group,
     part: Option<ValueId>,
 ) -> Result<Work> {
-    let mut count = Count {
-        graph,
-        fusion,
-        operations: Dim::ZERO,
-        through: BTreeSet::new(),
-        read: BTreeMap::new(),
-    };
+    let mut count = Count::new(graph, stored, capabilities);
     let written = match part {
         Some(operand) => {
             count.value(operand, graph.ty(operand).numel());
@@ -37,30 +31,20 @@ pub fn of(
             }
         }
     };
-    let size = |value: ValueId| -> Result<Dim> {
-        let storage = Storage::of(graph.ty(value).dtype, capabilities)?;
-        Ok(Dim::from(storage.size() as i64))
-    };
-    let written = written
-        .iter()
-        .map(|value| (value, graph.ty(*value).numel()));
-    let mut bytes = Dim::ZERO;
-    for (value, elements) in count
-        .read
-        .iter()
-        .map(|(value, dim)| (value, dim.clone()))
-        .chain(written)
-    {
-        bytes = &bytes + &(&elements * &size(*value)?);
-    }
-    let through = count.through.iter();
-    let names = through.filter_map(|node| name(graph, graph.nodes.get(*node)?));
-    Ok(Work {
-        operations: count.operations.clone(),
-        bytes,
-        through: names.collect(),
-        writes: Vec::new(),
-    })
+    count.work(&written)
+}
+
+/// Counts the work of a group without its anchor, whose result is at hand.
+pub fn behind(
+    graph: &Graph,
+    stored: &[bool],
+    capabilities: &Capabilities,
+    group: &Group,
+) -> Result<Work> {
+    let mut count = Count::new(graph, stored, capabilities);
+    count.given = group.anchor;
+    count.group(group);
+    count.work(&[group.root])
 }
 
 /// What a node is called by.
@@ -71,7 +55,10 @@ fn name(graph: &Graph, node: &Node) -> Option<String> {
 
 struct Count<'a> {
     graph: &'a Graph,
-    fusion: &'a Fusion,
+    stored: &'a [bool],
+    capabilities: &'a Capabilities,
+    /// A node whose results cost nothing.
+    given: Option<usize>,
     operations: Dim,
     /// Nodes that are computed where they are read.
     through: BTreeSet<usize>,
@@ -79,7 +66,42 @@ struct Count<'a> {
     read: BTreeMap<ValueId, Dim>,
 }
 
-impl Count<'_> {
+impl<'a> Count<'a> {
+    fn new(graph: &'a Graph, stored: &'a [bool], capabilities: &'a Capabilities) -> Count<'a> {
+        Count {
+            graph,
+            stored,
+            capabilities,
+            given: None,
+            operations: Dim::ZERO,
+            through: BTreeSet::new(),
+            read: BTreeMap::new(),
+        }
+    }
+
+    /// The work with what is written.
+    fn work(&self, written: &[ValueId]) -> Result<Work> {
+        let size = |value: ValueId| -> Result<Dim> {
+            let storage = Storage::of(self.graph.ty(value).dtype, self.capabilities)?;
+            Ok(Dim::from(storage.size() as i64))
+        };
+        let read = self.read.iter().map(|(value, dim)| (*value, dim.clone()));
+        let written = written.iter();
+        let written = written.map(|value| (*value, self.graph.ty(*value).numel()));
+        let mut bytes = Dim::ZERO;
+        for (value, elements) in read.chain(written) {
+            bytes = &bytes + &(&elements * &size(value)?);
+        }
+        let through = self.through.iter();
+        let names = through.filter_map(|node| name(self.graph, self.graph.nodes.get(*node)?));
+        Ok(Work {
+            operations: self.operations.clone(),
+            bytes,
+            through: names.collect(),
+            writes: Vec::new(),
+        })
+    }
+
     fn group(&mut self, group: &Group) {
         if group.nodes.is_empty() {
             self.value(group.root, self.graph.ty(group.root).numel());
@@ -88,7 +110,9 @@ impl Count<'_> {
             Definition::Node(node, _) => group.nodes.contains(&node),
             _ => false,
         };
-        for index in &group.nodes {
+        let given = self.given;
+        let nodes = group.nodes.iter();
+        for index in nodes.filter(|index| Some(**index) != given) {
             let node = &self.graph.nodes[*index];
             self.operations = &self.operations + &operations(self.graph, node);
             for (place, operand) in node.operands().into_iter().enumerate() {
@@ -101,11 +125,11 @@ impl Count<'_> {
 
     /// A value of which so many elements are read: from memory, or by computing it.
     fn value(&mut self, value: ValueId, elements_read: Dim) {
-        let (graph, fusion) = (self.graph, self.fusion);
+        let graph = self.graph;
         let Definition::Node(index, _) = graph.value(value).definition else {
             return self.read(value, elements_read);
         };
-        if fusion.stored[value.index()] {
+        if self.stored[value.index()] {
             return self.read(value, elements_read);
         }
         if self.through.insert(index) {
