@@ -16,6 +16,7 @@
 mod bisect;
 mod check;
 mod device;
+mod packed;
 mod session;
 mod state;
 mod subject;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 pub use bisect::first_divergence;
 pub use check::{Reference, check};
 pub use device::Device;
+pub use packed::PackedReport;
 pub use session::{CompileOptions, Session};
 pub use subject::Method;
 pub use tuning::Tuning;

@@ -125,6 +125,34 @@ fn a_check_against_recorded_outputs_fails_if_they_differ() {
 }
 
 #[test]
+fn packed_weights_are_taken_by_the_next_run() {
+    if adapters().is_empty() {
+        println!("skipped: no adapter");
+        return;
+    }
+    let packed = temporary("packed.safetensors");
+    let run = || {
+        onionskin(&[
+            "run",
+            TWO_LAYERS,
+            "--shape",
+            "f32[2, 4]",
+            "--packed",
+            &packed,
+        ])
+    };
+    let (code, first, note) = run();
+    assert!(
+        code == 0 && note.contains(": 0 packed weights taken, "),
+        "{note}"
+    );
+    let (code, second, note) = run();
+    assert!(code == 0 && note.contains(" taken, 0 written"), "{note}");
+    assert_eq!(first, second);
+    std::fs::remove_file(packed).unwrap();
+}
+
+#[test]
 fn libtorch_is_named_as_what_is_missing() {
     let (code, _, error) = onionskin(&["check", FROZEN, "--against", "libtorch"]);
     assert_eq!(code, 2);

@@ -141,3 +141,118 @@ fn graphs_for_other_sizes_share_the_weights_on_the_device() {
     let names: Vec<String> = variants[1].weights().unwrap().keys().cloned().collect();
     assert_eq!(names, ["w.folded"]);
 }
+
+/// A folder of a test's own, removed in the end.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let name = format!("onionskin-sessions-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs [`product`] with a factor on the weight and a file of packed weights: the numbers are always right.
+fn run_packed(
+    device: &onionskin::gpu::Device,
+    factor: f32,
+    path: &std::path::Path,
+) -> onionskin::model::PackedReport {
+    let mut module = product();
+    let numbers = (0..40 * 24).map(|i| (i % 17) as f32 * factor).collect();
+    let weight = Tensor::from_vec([40, 24], numbers).unwrap();
+    module.weights.insert("w".into(), weight);
+    let options = CompileOptions {
+        packed: Some(path.to_path_buf()),
+        ..CompileOptions::default()
+    };
+    let session =
+        Model::from_module(module.clone()).compile(&Device::Gpu(device.clone()), &options);
+    let session = session.unwrap();
+    let x = Tensor::from_vec([2, 24], vec![1f32; 2 * 24]).unwrap();
+    let found = session.run(std::slice::from_ref(&x)).unwrap();
+    let expected = onionskin::interp::run(&module.graphs[0], &module.weights, &[x]).unwrap();
+    assert_eq!(found[0].to_f64(), expected[0].to_f64());
+    session.packed().unwrap()
+}
+
+#[test]
+fn packed_weights_are_written_once_and_taken_at_every_later_start() {
+    let Some(device) = samples::device(Reach::default()) else {
+        return;
+    };
+    let folder = Folder::new("taken");
+    let path = folder.0.join("weights.safetensors");
+    let counts = |factor| {
+        let report = run_packed(&device, factor, &path);
+        assert_eq!(report.ignored, Vec::<String>::new());
+        [report.taken, report.written]
+    };
+    assert_eq!(counts(1.0), [0, 1]);
+    let size = std::fs::metadata(&path).unwrap().len();
+    assert_eq!(counts(1.0), [1, 0]);
+    // The weight has changed since: the file has it as it is now.
+    assert_eq!(counts(2.0), [0, 1]);
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), size);
+    assert_eq!(counts(2.0), [1, 0]);
+    assert_eq!(
+        std::fs::read_dir(&folder.0).unwrap().count(),
+        1,
+        "no other file"
+    );
+}
+
+#[test]
+fn damaged_files_of_packed_weights_do_no_harm() {
+    let Some(device) = samples::device(Reach::default()) else {
+        return;
+    };
+    let folder = Folder::new("damaged");
+    let path = folder.0.join("weights.safetensors");
+    run_packed(&device, 1.0, &path);
+    let sound = std::fs::read(&path).unwrap();
+    let check = |bytes: &[u8], what: &str| {
+        std::fs::write(&path, bytes).unwrap();
+        let report = run_packed(&device, 1.0, &path);
+        if report.taken + report.written == 0 {
+            // It may be anybody's.
+            assert!(!report.ignored.is_empty(), "{what}");
+            assert_eq!(std::fs::read(&path).unwrap(), bytes, "{what}");
+            return false;
+        }
+        assert_eq!(report.taken + report.written, 1, "{what}: {report}");
+        // Without a word a weight is missed only if it lies under another key.
+        assert!(report.taken == 1 || !report.ignored.is_empty() || what.starts_with("bit"));
+        assert_eq!(run_packed(&device, 1.0, &path).taken, 1, "{what}");
+        true
+    };
+    for length in (0..sound.len()).step_by(sound.len() / 40 + 1) {
+        let is_repaired = check(&sound[..length], &format!("cut at {length}"));
+        assert!(is_repaired || (1..100).contains(&length), "cut at {length}");
+    }
+    for bit in (0..sound.len() * 8).step_by(sound.len() * 8 / 100 + 1) {
+        let mut damaged = sound.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        check(&damaged, &format!("bit {bit}"));
+    }
+    assert!(!check(b"something else", "another file"));
+}
+
+#[test]
+fn packed_weights_that_cannot_be_written_are_told() {
+    let Some(device) = samples::device(Reach::default()) else {
+        return;
+    };
+    let folder = Folder::new("unwritten");
+    let report = run_packed(&device, 1.0, &folder.0.join("missing").join("weights"));
+    assert_eq!([report.taken, report.written], [0, 0]);
+    assert!(report.ignored[0].starts_with("not written: "), "{report}");
+}

@@ -4,6 +4,7 @@ mod figures;
 mod fresh;
 mod peers;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use clap::Args;
 use self::figures::{Figures, OnDevice};
 use super::activity::Activity;
 use super::inputs::Inputs;
+use super::run::tell_packed;
 use super::show::calls;
 use super::{Outcome, output, tune};
 use crate::dim::Bindings;
@@ -53,6 +55,9 @@ pub(super) struct Bench {
     /// Variants of kernels that `onionskin tune` has measured.
     #[arg(long, value_name = "FILE")]
     tuned: Option<PathBuf>,
+    /// A file of weights as a GPU holds them; see `onionskin run`.
+    #[arg(long, value_name = "FILE")]
+    packed: Option<PathBuf>,
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
@@ -68,6 +73,7 @@ impl Bench {
         activity.step("reading and importing the model");
         let options = CompileOptions {
             choices: tune::choices(self.tuned.as_ref(), &device)?,
+            packed: self.packed.clone(),
             ..activity.compile_options()
         };
         let session = Model::open(&self.model)?.compile(&device, &options)?;
@@ -83,7 +89,7 @@ impl Bench {
         let memory = figures::memory(&device);
         let fresh = match self.no_cold {
             true => None,
-            false => Some(fresh::starts(&self.model, &self.inputs, &self.device)?),
+            false => Some(self.starts()?),
         };
         let figures = Figures {
             device: device.to_string(),
@@ -96,11 +102,21 @@ impl Bench {
             peers: peers.unwrap_or_default(),
         };
         drop(activity);
+        tell_packed(&session);
         match self.json {
             true => output::line(&figures.json().to_string()),
             false => figures.print(),
         }
         Ok(Outcome::Yes)
+    }
+
+    fn starts(&self) -> Result<fresh::Starts> {
+        let mut arguments = self.inputs.arguments();
+        arguments.extend(["--device".into(), OsString::from(&self.device)]);
+        if let Some(packed) = &self.packed {
+            arguments.extend(["--packed".into(), packed.into()]);
+        }
+        fresh::starts(&self.model, &arguments)
     }
 
     /// The times of calls, shortest first.

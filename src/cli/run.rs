@@ -11,7 +11,7 @@ use super::{Outcome, output, tune};
 use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::tensor::Tensor;
-use crate::{CompileOptions, Device, Model, tensor_file};
+use crate::{CompileOptions, Device, Model, Session, tensor_file};
 
 /// Run a model on inputs.
 #[derive(Args)]
@@ -26,6 +26,10 @@ pub(super) struct Run {
     /// Variants of kernels that `onionskin tune` has measured.
     #[arg(long, value_name = "FILE")]
     tuned: Option<PathBuf>,
+    /// Weights as a GPU holds them, which a later start uploads as they are: taken from this file, and written to it if it has
+    /// them not.
+    #[arg(long, value_name = "FILE")]
+    packed: Option<PathBuf>,
     /// Write the outputs to a .npy, .npz or .safetensors file.
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -49,6 +53,7 @@ impl Run {
         activity.step("reading and importing the model");
         let options = CompileOptions {
             choices: tune::choices(self.tuned.as_ref(), &device)?,
+            packed: self.packed.clone(),
             ..activity.compile_options()
         };
         let session = Model::open(&self.model)?.compile(&device, &options)?;
@@ -65,6 +70,7 @@ impl Run {
             return Ok(Outcome::Yes);
         }
         output::note(&format!("on {device}, {ms:.0} ms from archive to numbers"));
+        tell_packed(&session);
         for (path, leaf) in result.leaves() {
             output::line(&format!("output{path}: {}", describe(leaf)));
         }
@@ -92,6 +98,13 @@ impl Run {
             }
         }
         Ok(())
+    }
+}
+
+/// Says what became of the file of packed weights.
+pub(super) fn tell_packed(session: &Session) {
+    if let Some(report) = session.packed() {
+        output::note(&report.to_string());
     }
 }
 

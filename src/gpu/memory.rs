@@ -1,13 +1,12 @@
 //! The memory of slots: buffers, and textures for some weights.
 
 use wgpu::{
-    Buffer, BufferUsages, Extent3d, Origin3d, TexelCopyBufferInfo, TexelCopyBufferLayout,
-    TexelCopyTextureInfo, Texture, TextureDescriptor, TextureDimension, TextureFormat,
-    TextureUsages, TextureView, TextureViewDescriptor, TextureViewDimension,
+    Buffer, Extent3d, Texture, TextureDescriptor, TextureDimension, TextureFormat, TextureUsages,
+    TextureView, TextureViewDescriptor, TextureViewDimension,
 };
 
 use crate::error::{Error, Result};
-use crate::kernel::layout::{Layout, TEXEL_BYTES};
+use crate::kernel::layout::Layout;
 
 use super::sizing::texture_bytes;
 use super::statistics::{Counters, add};
@@ -62,133 +61,11 @@ pub(super) fn view(texture: &Texture) -> TextureView {
 }
 
 /// Width, height and layers as wgpu takes them.
-fn size([width, height, layers]: [u32; 3]) -> Extent3d {
+pub(super) fn size([width, height, layers]: [u32; 3]) -> Extent3d {
     Extent3d {
         width,
         height,
         depth_or_array_layers: layers,
-    }
-}
-
-/// Bytes of layers that are copied to a texture together, unless one layer has more.
-const CHUNK: u64 = 2 << 20;
-
-/// Takes a copy to a texture that is recorded, and its bytes.
-pub(super) type Submit<'a> = dyn FnMut(wgpu::CommandBuffer, u64) -> Result<()> + 'a;
-
-/// A texture that is filled row by row, through buffers that the host writes.
-pub(super) struct Filler<'a> {
-    counters: &'a Counters,
-    device: &'a wgpu::Device,
-    pub(super) texture: Texture,
-    extent: [u32; 3],
-    /// Bytes of a row.
-    row: usize,
-    /// Bytes from row to row in a buffer.
-    pitch: u32,
-    /// The first layer that is not copied.
-    layer: u32,
-    open: Option<Open>,
-}
-
-/// A buffer that is being written.
-struct Open {
-    buffer: Buffer,
-    view: wgpu::BufferViewMut,
-    layers: u32,
-    filled: usize,
-}
-
-impl<'a> Filler<'a> {
-    pub(super) fn new(
-        counters: &'a Counters,
-        device: &'a wgpu::Device,
-        label: &str,
-        extent: [u32; 3],
-    ) -> Filler<'a> {
-        let row = extent[0] * TEXEL_BYTES as u32;
-        Filler {
-            counters,
-            device,
-            texture: texture(counters, device, label, extent),
-            extent,
-            row: row as usize,
-            pitch: row.next_multiple_of(wgpu::COPY_BYTES_PER_ROW_ALIGNMENT),
-            layer: 0,
-            open: None,
-        }
-    }
-
-    /// Writes whole rows, and hands on the copies that are complete: the last row completes the last one.
-    pub(super) fn write(&mut self, rows: &[u8], submit: &mut Submit) -> Result<()> {
-        for row in rows.chunks(self.row.max(1)) {
-            let mut open = match self.open.take() {
-                Some(open) => open,
-                None => self.begin()?,
-            };
-            open.view
-                .slice(open.filled..open.filled + row.len())
-                .copy_from_slice(row);
-            open.filled += self.pitch as usize;
-            if open.filled < open.view.len() {
-                self.open = Some(open);
-            } else {
-                self.copy(open, submit)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A buffer for the next layers.
-    fn begin(&self) -> Result<Open> {
-        let [_, height, all] = self.extent;
-        let bytes = u64::from(self.pitch) * u64::from(height);
-        let most = u32::try_from(CHUNK / bytes.max(1)).unwrap_or(u32::MAX);
-        let layers = most.max(1).min(all.saturating_sub(self.layer));
-        let size = bytes * u64::from(layers);
-        let usage = BufferUsages::COPY_SRC | BufferUsages::MAP_WRITE;
-        let buffer = self
-            .counters
-            .mapped_buffer(self.device, "staging", size, usage);
-        let view = buffer.get_mapped_range_mut(..);
-        let view = view.map_err(|error| Error::device(error.to_string()))?;
-        Ok(Open {
-            buffer,
-            view,
-            layers,
-            filled: 0,
-        })
-    }
-
-    fn copy(&mut self, open: Open, submit: &mut Submit) -> Result<()> {
-        let Open {
-            buffer,
-            view,
-            layers,
-            ..
-        } = open;
-        drop(view);
-        buffer.unmap();
-        let [width, height, _] = self.extent;
-        let source = TexelCopyBufferInfo {
-            buffer: &buffer,
-            layout: TexelCopyBufferLayout {
-                offset: 0,
-                bytes_per_row: Some(self.pitch),
-                rows_per_image: Some(height),
-            },
-        };
-        let target = TexelCopyTextureInfo {
-            origin: Origin3d {
-                z: self.layer,
-                ..Origin3d::ZERO
-            },
-            ..self.texture.as_image_copy()
-        };
-        let mut encoder = self.device.create_command_encoder(&Default::default());
-        encoder.copy_buffer_to_texture(source, target, size([width, height, layers]));
-        self.layer += layers;
-        submit(encoder.finish(), buffer.size())
     }
 }
 

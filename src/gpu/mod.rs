@@ -42,6 +42,7 @@ mod program;
 mod schedule;
 mod selftest;
 mod sizing;
+mod staging;
 mod statistics;
 mod transfer;
 #[cfg(feature = "translate")]
@@ -60,4 +61,4 @@ pub use sizing::{Footprint, MemoryMap, Placed};
 pub use statistics::Statistics;
 #[cfg(feature = "translate")]
 pub use translate::Translated;
-pub use weights::{SharedWeights, WeightSource, Weights};
+pub use weights::{Packed, PackedWeights, SharedWeights, WeightSource, Weights};

@@ -20,7 +20,7 @@ use super::memory::Memory;
 use super::pipeline::Pipeline;
 use super::sizing::{Footprint, Rules, size};
 use super::statistics::{Counters, Statistics, add};
-use super::weights::{SharedWeights, WeightSource, Weights, upload};
+use super::weights::{Packed, PackedWeights, SharedWeights, WeightSource, Weights, packed, upload};
 
 /// Lanes that are kept while no run uses them.
 const IDLE_LANES: usize = 8;
@@ -63,6 +63,8 @@ pub struct ProgramOptions {
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
     /// Weights to share with other programs on the same device.
     pub shared: SharedWeights,
+    /// Weights that were packed at an earlier time.
+    pub packed: Option<Arc<dyn PackedWeights>>,
     /// For how many different sizes everything that depends on them is kept.
     pub cached_sizes: usize,
 }
@@ -73,6 +75,7 @@ impl Default for ProgramOptions {
             keep: Keep::Outputs,
             progress: None,
             shared: SharedWeights::default(),
+            packed: None,
             cached_sizes: 8,
         }
     }
@@ -215,6 +218,11 @@ impl Program {
         self.inner.counters.statistics()
     }
 
+    /// The weights that are worth keeping for a later time, out of those that the program was made with.
+    pub fn packed<'a>(&'a self, source: &'a dyn WeightSource) -> Result<Vec<Packed<'a>>> {
+        packed(&self.inner.plan, source, &self.inner.rules)
+    }
+
     /// Device memory of a run with given sizes.
     pub fn footprint(&self, sizes: &Bindings) -> Result<Footprint> {
         Ok(size(&self.inner.plan, sizes, &self.inner.rules)?.footprint())
@@ -266,15 +274,7 @@ fn prepare(
         let pipelines = device.pipelines();
         let compile = scope.spawn(|| pipelines.get_all(device.wgpu(), &plan.kernels, &made));
         let sent = |done, total| tell(Progress::Weights { done, total });
-        let weights = upload(
-            device,
-            plan,
-            weights,
-            rules,
-            &options.shared,
-            counters,
-            &sent,
-        );
+        let weights = upload(device, plan, weights, rules, options, counters, &sent);
         let failed = |_| Err(Error::device("the driver failed while compiling kernels"));
         (compile.join().unwrap_or_else(failed), weights)
     });

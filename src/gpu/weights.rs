@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use wgpu::{Buffer, BufferUsages};
 
 use crate::digest::Digest;
+use crate::dtype::DType;
 use crate::error::{Error, Result, Trail};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Plan, Slot, SlotId, SlotKind, Storage};
@@ -16,10 +17,12 @@ use crate::tensor::Tensor;
 
 use super::device::Device;
 use super::fault::{guarded, lock};
-use super::memory::{Filler, Memory};
+use super::memory::Memory;
 use super::pack::{Sink, pack};
 use super::parallel;
+use super::program::ProgramOptions;
 use super::sizing::{Place, Rules, locate, weight_place};
+use super::staging::{Filler, Staging};
 use super::statistics::{Counters, add};
 
 /// Weights by state-dict name.
@@ -39,6 +42,11 @@ pub trait WeightSource: Sync {
     /// The tensor that it is a permutation of, if it is of one that is at hand: axis `i` of the weight is axis `axes[i]`.
     fn permuted(&self, _name: &str) -> Option<(Tensor, Vec<usize>)> {
         None
+    }
+
+    /// True if it is made of others, so that it is worth keeping for a later time.
+    fn is_made(&self, _name: &str) -> bool {
+        false
     }
 
     /// Tells its type and elements apart from others, if possible without computing them.
@@ -71,6 +79,72 @@ impl WeightSource for Weights {
     }
 }
 
+/// Weights as devices hold them, from an earlier time.
+pub trait PackedWeights: Send + Sync {
+    /// What was kept under a key, as a tensor whose bytes are those of the device; see [`Packed::key`].
+    fn find(&self, key: Digest) -> Option<Tensor>;
+}
+
+/// A weight of a program that is worth keeping for a later time, as the device holds it.
+pub struct Packed<'a> {
+    /// The weight's name.
+    pub name: &'a str,
+    /// Tells it apart from others: by its type and elements, and how it is held.
+    pub key: Digest,
+    /// The type that the device stores.
+    pub dtype: DType,
+    /// Layers, rows and the numbers of a row if it is a texture, else the number of elements.
+    pub shape: Vec<usize>,
+    slot: &'a Slot,
+    source: &'a dyn WeightSource,
+}
+
+impl Packed<'_> {
+    /// The bytes.
+    ///
+    /// # Errors
+    /// The weight cannot be computed.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        pack(self.name, self.slot, self.source, &mut |piece| {
+            bytes.extend(piece);
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+}
+
+/// The weights of a plan that are worth keeping: those that are more than a copy of what the model has.
+pub(super) fn packed<'a>(
+    plan: &'a Plan,
+    source: &'a dyn WeightSource,
+    rules: &Rules,
+) -> Result<Vec<Packed<'a>>> {
+    let wanted = wanted(plan, rules)?.into_iter();
+    let worth = wanted.filter(|weight| weight.is_worth_keeping(source));
+    worth
+        .map(|weight| {
+            let dtype = weight.slot.storage.dtype();
+            let numbers = weight.place.bytes as usize / dtype.size();
+            let shape = match weight.place.extent {
+                Some([_, height, layers]) => {
+                    let [height, layers] = [height, layers].map(|size| size as usize);
+                    vec![layers, height, numbers / (layers * height).max(1)]
+                }
+                None => vec![numbers],
+            };
+            Ok(Packed {
+                name: weight.name,
+                key: weight.key(source)?.digest(),
+                dtype,
+                shape,
+                slot: weight.slot,
+                source,
+            })
+        })
+        .collect()
+}
+
 /// The error of a weight that there is not.
 pub(super) fn missing(name: &str) -> Error {
     Error::input(format!("the weight {name} is missing"))
@@ -81,7 +155,7 @@ const USAGE: BufferUsages = BufferUsages::STORAGE
     .union(BufferUsages::COPY_SRC);
 
 /// Bytes that one write hands to the device.
-const CHUNK: usize = 2 << 20;
+const CHUNK: usize = 16 << 20;
 
 /// Bytes in flight: what uploading takes in addition to the weights themselves.
 const IN_FLIGHT: u64 = 4 * CHUNK as u64;
@@ -92,6 +166,18 @@ struct Key {
     digest: Digest,
     storage: Storage,
     layout: Layout,
+}
+
+impl Key {
+    /// The same for later times and other processes.
+    fn digest(&self) -> Digest {
+        let Key {
+            digest,
+            storage,
+            layout,
+        } = self;
+        Digest::of(format!("{digest} as {storage:?}, {layout:?}").as_bytes())
+    }
 }
 
 /// Locked while the weight is uploaded: whoever wants the same meanwhile waits for it instead of uploading it again.
@@ -125,7 +211,7 @@ pub(super) fn upload(
     plan: &Plan,
     source: &dyn WeightSource,
     rules: &Rules,
-    shared: &SharedWeights,
+    options: &ProgramOptions,
     counters: &Counters,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<HashMap<SlotId, Arc<Memory>>> {
@@ -134,9 +220,10 @@ pub(super) fn upload(
     let uploader = Uploader {
         device,
         source,
-        shared,
+        options,
         counters,
-        sent: Mutex::default(),
+        staging: Staging::new(device, counters),
+        in_flight: AtomicU64::new(0),
     };
     let done = AtomicU64::new(0);
     let found = parallel::map(&wanted, |weight| {
@@ -163,6 +250,20 @@ struct Wanted<'a> {
     name: &'a str,
     slot: &'a Slot,
     place: Place,
+}
+
+impl Wanted<'_> {
+    fn key(&self, source: &dyn WeightSource) -> Result<Key> {
+        Ok(Key {
+            digest: source.digest(self.name)?,
+            storage: self.slot.storage,
+            layout: self.slot.layout.clone(),
+        })
+    }
+
+    fn is_worth_keeping(&self, source: &dyn WeightSource) -> bool {
+        self.place.extent.is_some() || source.is_made(self.name)
+    }
 }
 
 fn wanted<'a>(plan: &'a Plan, rules: &Rules) -> Result<Vec<Wanted<'a>>> {
@@ -193,17 +294,10 @@ fn wanted<'a>(plan: &'a Plan, rules: &Rules) -> Result<Vec<Wanted<'a>>> {
 struct Uploader<'a> {
     device: &'a Device,
     source: &'a dyn WeightSource,
-    shared: &'a SharedWeights,
+    options: &'a ProgramOptions,
     counters: &'a Counters,
-    sent: Mutex<Sent>,
-}
-
-/// What the device has not been waited for.
-#[derive(Default)]
-struct Sent {
-    /// Copies that are not submitted.
-    copies: Vec<wgpu::CommandBuffer>,
-    bytes: u64,
+    staging: Staging<'a>,
+    in_flight: AtomicU64,
 }
 
 /// Hands the bytes of a weight to a sink.
@@ -212,36 +306,47 @@ type Put<'a> = dyn Fn(&mut Sink) -> Result<()> + 'a;
 impl Uploader<'_> {
     /// The memory of a weight, shared if it is there already.
     fn memory(&self, weight: &Wanted) -> Result<Arc<Memory>> {
-        let entry = self.shared.entry(Key {
-            digest: self.source.digest(weight.name)?,
-            storage: weight.slot.storage,
-            layout: weight.slot.layout.clone(),
-        });
+        let key = weight.key(self.source)?;
+        let kept = key.digest();
+        let entry = self.options.shared.entry(key);
         let mut entry = lock(&entry);
         if let Some(known) = entry.upgrade() {
             return Ok(known);
         }
-        let memory = guarded(self.device.wgpu(), || self.create(weight)).map(Arc::new)?;
+        let memory = guarded(self.device.wgpu(), || self.create(weight, kept)).map(Arc::new)?;
         *entry = Arc::downgrade(&memory);
         Ok(memory)
     }
 
-    fn create(&self, weight: &Wanted) -> Result<Memory> {
-        let put = |sink: &mut Sink| pack(weight.name, weight.slot, self.source, sink);
+    fn create(&self, weight: &Wanted, key: Digest) -> Result<Memory> {
+        let kept = self.kept(weight, key);
+        let put = |sink: &mut Sink| match &kept {
+            Some(kept) => sink(kept.bytes()),
+            None => pack(weight.name, weight.slot, self.source, sink),
+        };
         let memory = match (weight.place.extent, self.device.maps_directly()) {
             (Some(extent), _) => self.texture(weight, extent, &put)?,
             (None, true) => Memory::Buffer(self.fill(weight, &put)?),
             (None, false) => Memory::Buffer(self.send(weight, &put)?),
         };
         add(&self.counters.uploaded, weight.place.bytes);
+        kept.iter().for_each(Tensor::unload);
         Ok(memory)
+    }
+
+    /// The bytes of a weight from an earlier time.
+    fn kept(&self, weight: &Wanted, key: Digest) -> Option<Tensor> {
+        let packed = self.options.packed.as_ref();
+        let packed = packed.filter(|_| weight.is_worth_keeping(self.source))?;
+        let found = packed.find(key)?;
+        (found.bytes().len() as u64 == weight.place.bytes).then_some(found)
     }
 
     /// Writes a weight to a texture, put together as its layout says.
     fn texture(&self, weight: &Wanted, extent: [u32; 3], put: &Put) -> Result<Memory> {
-        let mut filler = Filler::new(self.counters, self.device.wgpu(), weight.name, extent);
-        put(&mut |rows| filler.write(rows, &mut |copy, bytes| self.count(Some(copy), bytes)))?;
-        Ok(Memory::Texture(filler.texture))
+        let mut filler = Filler::new(&self.staging, weight.name, extent);
+        put(&mut |rows| filler.write(rows))?;
+        Ok(Memory::Texture(filler.finish()?))
     }
 
     /// Writes a weight right into its buffer.
@@ -291,27 +396,20 @@ impl Uploader<'_> {
             view.slice(..bytes.len()).copy_from_slice(bytes);
             view.slice(bytes.len()..).fill(0);
         }
-        self.count(None, length as u64)
+        self.count(length as u64)
     }
 
     /// Waits for what is in flight if that is much.
-    fn count(&self, copy: Option<wgpu::CommandBuffer>, bytes: u64) -> Result<()> {
-        let mut sent = lock(&self.sent);
-        sent.copies.extend(copy);
-        sent.bytes += bytes;
-        if sent.bytes >= IN_FLIGHT {
-            self.wait(&mut sent)?;
+    fn count(&self, bytes: u64) -> Result<()> {
+        if self.in_flight.fetch_add(bytes, Relaxed) + bytes < IN_FLIGHT {
+            return Ok(());
         }
-        Ok(())
+        self.in_flight.store(0, Relaxed);
+        self.flush()
     }
 
     fn flush(&self) -> Result<()> {
-        self.wait(&mut lock(&self.sent))
-    }
-
-    fn wait(&self, sent: &mut Sent) -> Result<()> {
-        sent.bytes = 0;
-        let submission = self.device.queue().submit(sent.copies.drain(..));
+        let submission = self.device.queue().submit([]);
         self.device.poll(Some(&submission))
     }
 }

@@ -258,7 +258,7 @@ impl Panels {
             if run.count <= 1 {
                 return Some(*run);
             }
-            let fits = |axis: &usize| 1 < shape[*axis] && run.stride % own[*axis] == 0;
+            let fits = |axis: &usize| 1 < shape[*axis] && run.stride.is_multiple_of(own[*axis]);
             let axis = (0..shape.len()).find(fits)?;
             let steps = run.stride / own[axis];
             farthest[axis] += steps * (run.count - 1);

@@ -88,6 +88,17 @@ pub enum Storage {
 }
 
 impl Storage {
+    /// The dtype whose elements on the host have these bits.
+    pub fn dtype(self) -> DType {
+        match self {
+            Storage::U32 | Storage::I32 => DType::I32,
+            Storage::I64 => DType::I64,
+            Storage::F16 => DType::F16,
+            Storage::F32 => DType::F32,
+            Storage::F64 => DType::F64,
+        }
+    }
+
     /// How a dtype is stored on a device; an error if it cannot be.
     pub fn of(dtype: DType, capabilities: &Capabilities) -> Result<Storage> {
         Ok(match dtype {

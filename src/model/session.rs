@@ -1,10 +1,12 @@
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::packed::{PackedFile, PackedReport};
 use super::state::States;
-use super::variant::{Given, Variant, accept};
+use super::variant::{Depot, Given, Variant, accept};
 use super::{Device, Model, no_fit};
 use crate::error::{Error, Kind, Result};
-use crate::gpu::{Input, Keep, Progress, Run, SharedWeights};
+use crate::gpu::{Input, Keep, Progress, Run};
 use crate::ir::{Graph, Module};
 use crate::item::{Item, flatten};
 use crate::kernel::choice::Choices;
@@ -25,6 +27,10 @@ pub struct CompileOptions {
     pub choices: Choices,
     /// What can be read after a run; see [`crate::model::first_divergence`].
     pub keep: Keep,
+    /// A file of weights as a GPU holds them. What it has of the model's is uploaded as it is, without being computed or put
+    /// together; what it has not, or has damaged, is added to it. It may be missing, or be another model's. It must not be
+    /// changed by others meanwhile. See [`Session::packed`].
+    pub packed: Option<PathBuf>,
     /// Called, from several threads, while kernels compile and weights are uploaded.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
 }
@@ -37,6 +43,7 @@ impl Default for CompileOptions {
             static_shapes: true,
             choices: Choices::new(),
             keep: Keep::Outputs,
+            packed: None,
             progress: None,
         }
     }
@@ -52,8 +59,7 @@ pub struct Session {
     /// imported.
     general: Mutex<Vec<(String, Module)>>,
     states: Mutex<States>,
-    /// The weights on the device, of all variants.
-    shared: SharedWeights,
+    depot: Depot,
 }
 
 /// The graph that serves a call and what was asked about it, else why the last one does not; no reason if there is none.
@@ -64,6 +70,12 @@ const MOST_VARIANTS: usize = 64;
 
 impl Session {
     pub(super) fn new(model: Model, device: Device, options: CompileOptions) -> Result<Session> {
+        let packed = options.packed.as_deref();
+        let packed = packed.filter(|_| matches!(device, Device::Gpu(_)));
+        let depot = Depot {
+            packed: packed.map(|path| Arc::new(PackedFile::open(path))),
+            ..Depot::default()
+        };
         let session = Session {
             model,
             device,
@@ -71,7 +83,7 @@ impl Session {
             variants: Mutex::default(),
             general: Mutex::default(),
             states: Mutex::default(),
-            shared: SharedWeights::default(),
+            depot,
         };
         let mut states = States::default();
         let method = session.options.entry.as_str();
@@ -200,6 +212,11 @@ impl Session {
         let given = |graph: &Graph| flatten(&graph.input_trees, arguments);
         let mut states = lock(&self.states);
         self.variant_for(&self.options.entry, arguments, &given, &mut states)
+    }
+
+    /// What became of the file of packed weights so far; none if the options name none, or the host runs the model.
+    pub fn packed(&self) -> Option<PackedReport> {
+        self.depot.packed.as_ref().map(|packed| packed.report())
     }
 
     /// The variants made so far.
@@ -349,10 +366,10 @@ impl Session {
         let Session {
             device,
             options,
-            shared,
+            depot,
             ..
         } = self;
-        let made = Variant::new(graph, &module.weights, device, options, shared)?;
+        let made = Variant::new(graph, &module.weights, device, options, depot)?;
         let variant = Arc::new(made);
         let mut variants = lock(&self.variants);
         if variants.len() >= MOST_VARIANTS {

@@ -1,12 +1,13 @@
 //! A graph on a device.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::{CompileOptions, Device};
 use crate::digest::Digest;
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
-use crate::gpu::{Input, Program, ProgramOptions, SharedWeights, WeightSource};
+use crate::gpu::{Input, PackedWeights, Program, ProgramOptions, SharedWeights, WeightSource};
 use crate::interp;
 use crate::ir::{Constant, Graph, Module, Tree, Weights};
 use crate::item::{Item, flatten_states};
@@ -15,6 +16,7 @@ use crate::scalar::Scalar;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
+use super::packed::PackedFile;
 use super::state::States;
 
 /// The tensors of a call in the order of a graph's inputs, without states.
@@ -31,6 +33,15 @@ pub struct Variant {
     pub program: Option<Program>,
 }
 
+/// Where all variants of a session get their weights on the device from.
+#[derive(Default)]
+pub(super) struct Depot {
+    /// Those that are there.
+    pub(super) shared: SharedWeights,
+    /// Those in a file.
+    pub(super) packed: Option<Arc<PackedFile>>,
+}
+
 /// The weights of the graph that runs, as the host holds them.
 enum Held {
     All(Weights),
@@ -45,6 +56,10 @@ impl WeightSource for Folded {
 
     fn tensor(&self, name: &str) -> Result<Tensor> {
         Folded::tensor(self, name)
+    }
+
+    fn is_made(&self, name: &str) -> bool {
+        Folded::is_made(self, name)
     }
 
     fn permuted(&self, name: &str) -> Option<(Tensor, Vec<usize>)> {
@@ -66,7 +81,7 @@ impl Variant {
         weights: &Weights,
         device: &Device,
         options: &CompileOptions,
-        shared: &SharedWeights,
+        depot: &Depot,
     ) -> Result<Variant> {
         let Device::Gpu(gpu) = device else {
             let lowered = pass::decompose(&graph)?;
@@ -89,10 +104,17 @@ impl Variant {
         let settings = ProgramOptions {
             keep: options.keep,
             progress: options.progress.clone(),
-            shared: shared.clone(),
+            shared: depot.shared.clone(),
+            packed: depot
+                .packed
+                .clone()
+                .map(|packed| packed as Arc<dyn PackedWeights>),
             ..ProgramOptions::default()
         };
         let program = Program::from_source(gpu, plan, &folded, settings)?;
+        if let Some(packed) = &depot.packed {
+            packed.keep(&program, &folded);
+        }
         Ok(Variant {
             graph,
             lowered,

@@ -80,6 +80,13 @@ impl Folded {
         self.formulas.compute(self.number(name)?, &self.weights)
     }
 
+    /// True if a weight is computed from others.
+    pub fn is_made(&self, name: &str) -> bool {
+        let number = self.named.get(name).copied();
+        let formula = number.and_then(|number| self.formulas.all.get(number));
+        formula.is_some_and(|formula| matches!(formula.source, Source::Node(..)))
+    }
+
     /// The weight of the module that a weight is a permutation of, and the axes; none if it is none.
     pub fn permuted(&self, name: &str) -> Option<(Tensor, Vec<usize>)> {
         let formula = self.formulas.all.get(*self.named.get(name)?)?;

@@ -1,11 +1,12 @@
 //! Files of tensors: safetensors, NumPy's `.npy` and `.npz`, `torch.save` files.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
+pub mod checked;
 pub mod npy;
 pub mod safetensors;
 
@@ -58,12 +59,24 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     write_together(&[(path, bytes)])
 }
 
+/// Has a file written under a temporary name beside it, and renames it.
+fn replace(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let temporary = temporary(path);
+    let sync = || std::fs::File::open(&temporary)?.sync_all();
+    let written = write(&temporary).and_then(|()| {
+        let renamed = sync().and_then(|()| std::fs::rename(&temporary, path));
+        renamed.map_err(|error| Error::io(path, error))
+    });
+    written.inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+}
+
+fn temporary(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
+}
+
 /// Writes files that belong together: all under temporary names first, so that a full disk leaves the old ones.
 pub fn write_together(files: &[(&Path, &[u8])]) -> Result<()> {
-    let temporary = |path: &Path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        path.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
-    };
     let write = |path: &Path, bytes: &[u8]| {
         let mut file = std::fs::File::create(temporary(path))?;
         file.write_all(bytes)?;

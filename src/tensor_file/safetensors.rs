@@ -47,6 +47,13 @@ pub fn parse_shared(whole: &MappedRange) -> Result<NamedTensors> {
     Ok(tensors)
 }
 
+/// What the header of a file says under a name beside its tensors.
+pub(super) fn note(whole: &MappedRange, name: &str) -> Result<Option<String>> {
+    let (_, header) = SafeTensors::read_metadata(whole.bytes()).map_err(bad)?;
+    let notes = header.metadata().as_ref();
+    Ok(notes.and_then(|notes| notes.get(name).cloned()))
+}
+
 /// Writes tensors; the same tensors give the same bytes.
 pub fn serialize(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
     let views = tensors.iter().map(|(name, tensor)| {
@@ -61,7 +68,7 @@ pub fn serialize(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
     safetensors::serialize(views.collect::<Result<Vec<_>>>()?, None).map_err(bad)
 }
 
-fn bad(error: safetensors::SafeTensorError) -> Error {
+pub(super) fn bad(error: safetensors::SafeTensorError) -> Error {
     Error::format(format!("safetensors: {error}"))
 }
 
@@ -81,7 +88,7 @@ fn dtype(code: Dtype) -> Result<DType> {
     })
 }
 
-fn code(dtype: DType) -> Dtype {
+pub(super) fn code(dtype: DType) -> Dtype {
     match dtype {
         DType::Bool => Dtype::BOOL,
         DType::U8 => Dtype::U8,

@@ -1,10 +1,10 @@
 //! Cold starts: from the start of a process to its end with the first output.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::cli::inputs::Inputs;
 use crate::error::{Error, Result};
 
 /// Milliseconds of whole processes.
@@ -15,12 +15,12 @@ pub(super) struct Starts {
     pub(super) cached: f64,
 }
 
-/// Runs the model in two processes, one after the other.
-pub(super) fn starts(model: &Path, inputs: &Inputs, device: &str) -> Result<Starts> {
+/// Runs the model in two processes, one after the other, with the options of `onionskin run`.
+pub(super) fn starts(model: &Path, options: &[OsString]) -> Result<Starts> {
     let cache = Cache(std::env::temp_dir().join(format!("onionskin-bench-{}", std::process::id())));
     Ok(Starts {
-        nothing_cached: start(model, inputs, device, &cache.0)?,
-        cached: start(model, inputs, device, &cache.0)?,
+        nothing_cached: start(model, options, &cache.0)?,
+        cached: start(model, options, &cache.0)?,
     })
 }
 
@@ -33,14 +33,14 @@ impl Drop for Cache {
     }
 }
 
-fn start(model: &Path, inputs: &Inputs, device: &str, cache: &Path) -> Result<f64> {
+fn start(model: &Path, options: &[OsString], cache: &Path) -> Result<f64> {
     let this = std::env::current_exe();
     let this =
         this.map_err(|error| Error::internal(format!("this program has no path: {error}")))?;
     let start = Instant::now();
     let output = Command::new(&this)
-        .args(["run", "--device", device])
-        .args(inputs.arguments())
+        .arg("run")
+        .args(options)
         .arg("--")
         .arg(model)
         .env("MESA_SHADER_CACHE_DIR", cache)

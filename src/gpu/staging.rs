@@ -1,0 +1,191 @@
+//! Buffers that the host writes and textures are filled from, used again and again while weights are uploaded.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use wgpu::{
+    Buffer, BufferUsages, BufferViewMut, CommandBuffer, MapMode, Origin3d, SubmissionIndex,
+    TexelCopyBufferInfo, TexelCopyBufferLayout, TexelCopyTextureInfo, Texture,
+};
+
+use crate::error::{Error, Result};
+use crate::kernel::layout::TEXEL_BYTES;
+
+use super::device::Device;
+use super::fault::lock;
+use super::memory::{size, texture};
+use super::statistics::Counters;
+
+/// Bytes of a buffer.
+const BYTES: u64 = 2 << 20;
+
+/// The buffers: two for each thread, so that it can write one while the device reads the other.
+pub(super) struct Staging<'a> {
+    device: &'a Device,
+    counters: &'a Counters,
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    made: usize,
+    /// Those that the device reads, which are mapped when it has; oldest first.
+    sent: VecDeque<(Buffer, SubmissionIndex)>,
+}
+
+impl<'a> Staging<'a> {
+    pub(super) fn new(device: &'a Device, counters: &'a Counters) -> Staging<'a> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Staging {
+            device,
+            counters,
+            most: 2 * threads,
+            state: Mutex::default(),
+        }
+    }
+
+    /// A buffer of so many bytes at least, mapped.
+    fn take(&self, bytes: u64) -> Result<Buffer> {
+        let oldest = {
+            let mut state = lock(&self.state);
+            let is_enough = state.made >= self.most && bytes <= BYTES;
+            let oldest = is_enough.then(|| state.sent.pop_front()).flatten();
+            state.made += usize::from(oldest.is_none() && bytes <= BYTES);
+            oldest
+        };
+        let Some((buffer, submission)) = oldest else {
+            let usage = BufferUsages::COPY_SRC | BufferUsages::MAP_WRITE;
+            let (device, bytes) = (self.device.wgpu(), bytes.max(BYTES));
+            return Ok(self.counters.mapped_buffer(device, "staging", bytes, usage));
+        };
+        self.device.poll(Some(&submission))?;
+        Ok(buffer)
+    }
+
+    /// Submits a copy out of a buffer. Larger ones than usual are waited for, since they are not kept.
+    fn send(&self, copy: CommandBuffer, buffer: Buffer) -> Result<()> {
+        let submission = self.device.queue().submit([copy]);
+        if buffer.size() > BYTES {
+            return self.device.poll(Some(&submission));
+        }
+        // Whether it could be mapped shows when it is written.
+        buffer.map_async(MapMode::Write, .., |_| {});
+        lock(&self.state).sent.push_back((buffer, submission));
+        Ok(())
+    }
+}
+
+/// A texture that is filled row by row.
+pub(super) struct Filler<'a> {
+    staging: &'a Staging<'a>,
+    texture: Texture,
+    extent: [u32; 3],
+    /// Bytes of a row.
+    row: usize,
+    /// Bytes from row to row in a buffer.
+    pitch: u32,
+    /// The first layer that is not copied.
+    layer: u32,
+    open: Option<Open>,
+}
+
+/// A buffer that is being written.
+struct Open {
+    buffer: Buffer,
+    view: BufferViewMut,
+    layers: u32,
+    filled: usize,
+}
+
+impl<'a> Filler<'a> {
+    /// Makes the texture.
+    pub(super) fn new(staging: &'a Staging, label: &str, extent: [u32; 3]) -> Filler<'a> {
+        let row = extent[0] * TEXEL_BYTES as u32;
+        Filler {
+            texture: texture(staging.counters, staging.device.wgpu(), label, extent),
+            staging,
+            extent,
+            row: row as usize,
+            pitch: row.next_multiple_of(wgpu::COPY_BYTES_PER_ROW_ALIGNMENT),
+            layer: 0,
+            open: None,
+        }
+    }
+
+    /// Writes whole rows.
+    pub(super) fn write(&mut self, rows: &[u8]) -> Result<()> {
+        for row in rows.chunks(self.row.max(1)) {
+            let mut open = match self.open.take() {
+                Some(open) => open,
+                None => self.begin()?,
+            };
+            let place = open.filled..open.filled + row.len();
+            open.view.slice(place).copy_from_slice(row);
+            open.filled += self.pitch as usize;
+            if open.filled < open.view.len() {
+                self.open = Some(open);
+            } else {
+                self.copy(open)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The texture; an error if rows are missing.
+    pub(super) fn finish(self) -> Result<Texture> {
+        let is_full = self.open.is_none() && self.layer == self.extent[2];
+        let wrong = || Error::internal("a texture did not get all of its rows");
+        is_full.then_some(self.texture).ok_or_else(wrong)
+    }
+
+    /// A buffer for the next layers.
+    fn begin(&self) -> Result<Open> {
+        let [_, height, all] = self.extent;
+        let layer = u64::from(self.pitch) * u64::from(height);
+        let most = u32::try_from(BYTES / layer.max(1)).unwrap_or(u32::MAX);
+        let layers = most.max(1).min(all.saturating_sub(self.layer));
+        let bytes = layer * u64::from(layers);
+        let buffer = self.staging.take(bytes)?;
+        let view = buffer.get_mapped_range_mut(..bytes);
+        let view = view.map_err(|error| Error::device(error.to_string()))?;
+        Ok(Open {
+            buffer,
+            view,
+            layers,
+            filled: 0,
+        })
+    }
+
+    fn copy(&mut self, open: Open) -> Result<()> {
+        let Open {
+            buffer,
+            view,
+            layers,
+            ..
+        } = open;
+        drop(view);
+        buffer.unmap();
+        let [width, height, _] = self.extent;
+        let source = TexelCopyBufferInfo {
+            buffer: &buffer,
+            layout: TexelCopyBufferLayout {
+                offset: 0,
+                bytes_per_row: Some(self.pitch),
+                rows_per_image: Some(height),
+            },
+        };
+        let target = TexelCopyTextureInfo {
+            origin: Origin3d {
+                z: self.layer,
+                ..Origin3d::ZERO
+            },
+            ..self.texture.as_image_copy()
+        };
+        let device = self.staging.device.wgpu();
+        let mut encoder = device.create_command_encoder(&Default::default());
+        encoder.copy_buffer_to_texture(source, target, size([width, height, layers]));
+        self.layer += layers;
+        self.staging.send(encoder.finish(), buffer)
+    }
+}

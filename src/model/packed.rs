@@ -1,0 +1,176 @@
+//! Weights as a device holds them, in a file: a later start uploads them as they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::digest::Digest;
+use crate::error::{Error, Result};
+use crate::gpu::{PackedWeights, Program, WeightSource};
+use crate::tensor::Tensor;
+use crate::tensor_file::checked::{self, Checked, Unwritten};
+
+/// What a file says that it is. Another version may pack otherwise.
+const KIND: &str = concat!("packed weights of onionskin ", env!("CARGO_PKG_VERSION"));
+/// What it says in any version.
+const ANY_KIND: &str = "packed weights of onionskin";
+
+/// What became of a file of packed weights; see [`crate::CompileOptions::packed`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PackedReport {
+    /// The file.
+    pub path: PathBuf,
+    /// Weights that were uploaded as the file has them.
+    pub taken: usize,
+    /// Weights that were packed and written to it.
+    pub written: usize,
+    /// What was not made use of, and why.
+    pub ignored: Vec<String>,
+}
+
+impl fmt::Display for PackedReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, taken, written) = (self.path.display(), self.taken, self.written);
+        write!(f, "{path}: {taken} packed weights taken, {written} written")?;
+        self.ignored.iter().try_for_each(|why| write!(f, "; {why}"))
+    }
+}
+
+/// A file of packed weights. What is missing or damaged is packed, and written when a program is made.
+pub(super) struct PackedFile {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: BTreeMap<Digest, Entry>,
+    /// The entries that were asked for, there or not.
+    asked: BTreeSet<Digest>,
+    missed: BTreeSet<Digest>,
+    /// True if the file is something else, which must not be lost.
+    is_foreign: bool,
+    report: PackedReport,
+}
+
+#[derive(Clone)]
+struct Entry {
+    weight: String,
+    checked: Checked,
+}
+
+impl PackedFile {
+    /// Opens a file. One that cannot be made use of is as good as none.
+    pub(super) fn open(path: &Path) -> PackedFile {
+        let mut state = State::default();
+        state.report.path = path.to_path_buf();
+        if path.exists() {
+            match entries(path) {
+                Ok(entries) => state.entries = entries,
+                Err(error) => {
+                    state.is_foreign = !checked::is_like(path, ANY_KIND);
+                    state.report.ignored.push(error.message().to_string());
+                }
+            }
+        }
+        PackedFile {
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(super) fn report(&self) -> PackedReport {
+        self.lock(|state| state.report.clone())
+    }
+
+    /// Writes the weights of a program that the file did not have. A failure is told in the report: the program has them.
+    pub(super) fn keep(&self, program: &Program, source: &dyn WeightSource) {
+        self.lock(|state| {
+            if !state.missed.is_empty()
+                && let Err(error) = state.write(program, source)
+            {
+                state
+                    .report
+                    .ignored
+                    .push(format!("not written: {}", error.message()));
+            }
+            state.missed.clear();
+        });
+    }
+
+    fn lock<T>(&self, action: impl FnOnce(&mut State) -> T) -> T {
+        action(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl PackedWeights for PackedFile {
+    fn find(&self, key: Digest) -> Option<Tensor> {
+        let entry = self.lock(|state| {
+            state.asked.insert(key);
+            state.entries.get(&key).cloned()
+        });
+        let sound = entry.as_ref().and_then(|entry| entry.checked.tensor());
+        self.lock(|state| match (&sound, entry) {
+            (Some(_), _) => state.report.taken += 1,
+            (None, damaged) => {
+                state.missed.insert(key);
+                state.entries.remove(&key);
+                let told = damaged.map(|entry| format!("{} is damaged", entry.weight));
+                state.report.ignored.extend(told);
+            }
+        });
+        sound
+    }
+}
+
+impl State {
+    /// Writes the file anew: what it had, and what was missed. An entry that was not asked for gives way to one of the same
+    /// weight, which has changed since.
+    fn write(&mut self, program: &Program, source: &dyn WeightSource) -> Result<()> {
+        if self.is_foreign {
+            return Err(Error::usage(
+                "the file is no file of packed weights, and is left as it is",
+            ));
+        }
+        let packed = program.packed(source)?;
+        let new: Vec<_> = packed
+            .iter()
+            .filter(|packed| self.missed.contains(&packed.key))
+            .collect();
+        let stays = |(key, entry): &(&Digest, &Entry)| {
+            self.asked.contains(key) || new.iter().all(|new| new.name != entry.weight)
+        };
+        let old = self.entries.iter().filter(stays).map(|(key, entry)| {
+            let tensor = entry.checked.unchecked();
+            Unwritten {
+                name: format!("{key} {}", entry.weight),
+                dtype: tensor.dtype(),
+                shape: tensor.shape().to_vec(),
+                bytes: Box::new(|| Ok(tensor.bytes().to_vec())),
+            }
+        });
+        let made = new.iter().map(|packed| Unwritten {
+            name: format!("{} {}", packed.key, packed.name),
+            dtype: packed.dtype,
+            shape: packed.shape.clone(),
+            bytes: Box::new(|| packed.bytes()),
+        });
+        let all: Vec<Unwritten> = old.chain(made).collect();
+        checked::write(&self.report.path, KIND, &all)?;
+        let written = new.len();
+        drop(all);
+        self.entries = entries(&self.report.path)?;
+        self.report.written += written;
+        Ok(())
+    }
+}
+
+/// The entries of a file, by their keys.
+fn entries(path: &Path) -> Result<BTreeMap<Digest, Entry>> {
+    let found = checked::read(path, KIND)?.into_iter();
+    let entry = |(name, checked): (String, Checked)| {
+        let (key, weight) = name.split_once(' ')?;
+        let weight = weight.to_string();
+        Some((key.parse().ok()?, Entry { weight, checked }))
+    };
+    Ok(found.filter_map(entry).collect())
+}

@@ -1,0 +1,287 @@
+//! Safetensors files whose tensors have checksums, for what nobody looks at: a damaged tensor is known for one.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use safetensors::tensor::{Dtype, View};
+
+use super::{replace, safetensors as plain};
+use crate::digest::Digest;
+use crate::dtype::DType;
+use crate::error::{Error, Result, Trail};
+use crate::mapping::{MappedRange, Mapping};
+use crate::shape::TensorType;
+use crate::tensor::Tensor;
+
+/// The entry of the header that says what a file is.
+const KIND: &str = "kind";
+/// The tensor of the checksums: sixteen bytes for each other tensor, in the order of their names.
+const CHECKSUMS: &str = "checksums";
+
+/// A tensor that is to be written. Its elements are made when their turn comes, so that a file need not fit in memory.
+pub struct Unwritten<'a> {
+    /// Its name.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Sizes, outermost first.
+    pub shape: Vec<usize>,
+    /// Makes the elements, little-endian and in row-major order.
+    pub bytes: Box<dyn Fn() -> Result<Vec<u8>> + 'a>,
+}
+
+/// A tensor of a file, mapped.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    tensor: Tensor,
+    checksum: Digest,
+}
+
+impl Checked {
+    /// The tensor as the file has it.
+    pub fn unchecked(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    /// The tensor; none if it is not what was written.
+    pub fn tensor(&self) -> Option<Tensor> {
+        (Digest::of_tensor(&self.tensor) == self.checksum).then(|| self.tensor.clone())
+    }
+}
+
+/// Writes a file of a kind, whole or not at all.
+///
+/// # Errors
+/// It cannot be written, or a tensor cannot be made.
+pub fn write(path: &Path, kind: &str, tensors: &[Unwritten]) -> Result<()> {
+    let made = Made::default();
+    let parts = tensors.iter().map(|tensor| {
+        let part = Part {
+            tensor,
+            made: &made,
+        };
+        (tensor.name.as_str(), Written::Part(part))
+    });
+    let sums = Sums {
+        shape: [tensors.len() * size_of::<Digest>()],
+        made: &made,
+    };
+    // Tensors are written in the order of their types, bytes last.
+    let all = parts.chain([(CHECKSUMS, Written::Sums(sums))]);
+    let header = HashMap::from([(KIND.to_string(), kind.to_string())]);
+    replace(path, |path| {
+        safetensors::serialize_to_file(all, Some(header), path).map_err(plain::bad)?;
+        made.error.take().map_or(Ok(()), Err)
+    })
+}
+
+/// Reads a file of a kind; its tensors are mapped and sorted by name.
+///
+/// # Errors
+/// The file cannot be read, or is of another kind.
+pub fn read(path: &Path, kind: &str) -> Result<Vec<(String, Checked)>> {
+    let whole = MappedRange::whole(Mapping::open(path)?);
+    parse(&whole, kind).at(|| path.display().to_string())
+}
+
+/// True if a file says at its beginning that it is of a kind that begins like this, whatever else is wrong with it; or if it
+/// is empty.
+pub fn is_like(path: &Path, kind: &str) -> bool {
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(1024).read_to_end(&mut start));
+    let expected = format!("{{\"__metadata__\":{{\"{KIND}\":\"{kind}");
+    let said = start.get(8..).unwrap_or_default();
+    read.is_ok() && (start.is_empty() || said.starts_with(expected.as_bytes()))
+}
+
+fn parse(whole: &MappedRange, kind: &str) -> Result<Vec<(String, Checked)>> {
+    let found = plain::note(whole, KIND)?.unwrap_or_default();
+    if found != kind {
+        let message = format!("the file is of the kind {found:?}, not {kind:?}");
+        return Err(Error::format(message));
+    }
+    let mut tensors = plain::parse_shared(whole)?;
+    let place = tensors.iter().position(|(name, _)| name == CHECKSUMS);
+    let sums = place.map(|place| tensors.remove(place).1);
+    let sums = sums.as_ref().map(Tensor::bytes).unwrap_or_default();
+    let (sums, rest) = sums.as_chunks();
+    if sums.len() != tensors.len() || !rest.is_empty() {
+        return Err(Error::format(
+            "the file has not one checksum for each tensor",
+        ));
+    }
+    let checked = tensors.into_iter().zip(sums);
+    let checked = checked.map(|((name, tensor), sum)| {
+        let checksum = Digest(u128::from_le_bytes(*sum));
+        (name, Checked { tensor, checksum })
+    });
+    Ok(checked.collect())
+}
+
+/// What has come of tensors that were written.
+#[derive(Default)]
+struct Made<'a> {
+    checksums: RefCell<BTreeMap<&'a str, Digest>>,
+    error: Cell<Option<Error>>,
+}
+
+/// What is written.
+enum Written<'a, 'm> {
+    Part(Part<'a, 'm>),
+    Sums(Sums<'a, 'm>),
+}
+
+struct Part<'a, 'm> {
+    tensor: &'a Unwritten<'a>,
+    made: &'m Made<'a>,
+}
+
+struct Sums<'a, 'm> {
+    shape: [usize; 1],
+    made: &'m Made<'a>,
+}
+
+impl Part<'_, '_> {
+    fn length(&self) -> usize {
+        let elements: usize = self.tensor.shape.iter().product();
+        elements * self.tensor.dtype.size()
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        let Unwritten { dtype, shape, .. } = self.tensor;
+        let made = (self.tensor.bytes)().and_then(|bytes| {
+            let fits = bytes.len() == self.length();
+            let wrong = || Error::internal("a tensor has not the elements that it should have");
+            fits.then_some(bytes).ok_or_else(wrong)
+        });
+        let bytes = made.unwrap_or_else(|error| {
+            self.made.error.set(Some(error));
+            vec![0; self.length()]
+        });
+        let ty = TensorType::new(*dtype, shape.iter().copied());
+        let sum = Digest::of_elements(&ty, &bytes);
+        let mut sums = self.made.checksums.borrow_mut();
+        sums.insert(self.tensor.name.as_str(), sum);
+        Cow::Owned(bytes)
+    }
+}
+
+impl View for Written<'_, '_> {
+    fn dtype(&self) -> Dtype {
+        match self {
+            Written::Part(part) => plain::code(part.tensor.dtype),
+            Written::Sums(_) => Dtype::U8,
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        match self {
+            Written::Part(part) => &part.tensor.shape,
+            Written::Sums(sums) => &sums.shape,
+        }
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        match self {
+            Written::Part(part) => part.data(),
+            Written::Sums(sums) => {
+                let sums = sums.made.checksums.borrow();
+                sums.values().flat_map(|sum| sum.0.to_le_bytes()).collect()
+            }
+        }
+    }
+
+    fn data_len(&self) -> usize {
+        match self {
+            Written::Part(part) => part.length(),
+            Written::Sums(sums) => sums.shape[0],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: &str = "a test";
+
+    fn path(name: &str) -> std::path::PathBuf {
+        std::env::temp_dir().join(format!("onionskin-checked-{name}-{}", std::process::id()))
+    }
+
+    fn tensors() -> Vec<(String, Tensor)> {
+        let halves = Tensor::from_i64(DType::F16, [3], vec![1, 2, 3]).unwrap();
+        let floats = Tensor::from_vec([2, 2], vec![1f32, -2.0, 3.5, 4.0]).unwrap();
+        vec![
+            ("z".into(), floats.clone()),
+            ("a".into(), halves),
+            ("b c".into(), floats),
+        ]
+    }
+
+    fn written(name: &str) -> Vec<u8> {
+        let tensors = tensors();
+        let unwritten = tensors.iter().map(|(name, tensor)| Unwritten {
+            name: name.clone(),
+            dtype: tensor.dtype(),
+            shape: tensor.shape().to_vec(),
+            bytes: Box::new(|| Ok(tensor.bytes().to_vec())),
+        });
+        let unwritten: Vec<Unwritten> = unwritten.collect();
+        let path = path(name);
+        write(&path, KIND, &unwritten).unwrap();
+        let read = read(&path, KIND).unwrap();
+        for (name, tensor) in &tensors {
+            let (_, checked) = read.iter().find(|(other, _)| other == name).unwrap();
+            assert_eq!(checked.tensor().as_ref(), Some(tensor));
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn what_was_written_is_read_or_known_to_be_damaged() {
+        let bytes = written("damage");
+        let parsed = |bytes: &[u8]| {
+            let whole = MappedRange::whole(Mapping::from_bytes(bytes.to_vec()));
+            parse(&whole, KIND)
+        };
+        for length in 0..bytes.len() {
+            assert!(parsed(&bytes[..length]).is_err(), "{length} bytes");
+        }
+        let known = tensors();
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let sound = parsed(&damaged).unwrap_or_default().into_iter();
+            for tensor in sound.filter_map(|(_, checked)| checked.tensor()) {
+                assert!(known.iter().any(|(_, known)| *known == tensor), "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_kinds_are_named() {
+        let whole = MappedRange::whole(Mapping::from_bytes(written("kind")));
+        let error = parse(&whole, "another").unwrap_err();
+        assert!(error.message().contains("\"a test\""), "{error}");
+    }
+
+    #[test]
+    fn a_tensor_that_cannot_be_made_leaves_no_file() {
+        let path = path("unmade");
+        let unwritten = Unwritten {
+            name: "w".into(),
+            dtype: DType::F32,
+            shape: vec![1],
+            bytes: Box::new(|| Err(Error::input("no"))),
+        };
+        assert!(write(&path, KIND, &[unwritten]).is_err());
+        assert!(!path.exists());
+    }
+}
