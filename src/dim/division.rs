@@ -68,6 +68,13 @@ impl Dim {
         if rest.is(0) {
             return quotient;
         }
+        // What is left over is less than one divisor, which is positive.
+        if let (Some(left), Some(least)) = (rest.as_const(), divisor.smallest())
+            && least > 0
+            && (-least..least).contains(&left)
+        {
+            return if left < 0 { &quotient - 1 } else { quotient };
+        }
         let single = divisor
             .terms()
             .values()

@@ -13,6 +13,8 @@ fn normal_forms_are_equal() {
         ("floordiv(B*S*768, S*12)", "64*B"),
         ("floordiv(B*S*64 + B*64, S + 1)", "64*B"),
         ("floordiv(floordiv(H - 1, 2) + 1, 2)", "floordiv(H + 1, 4)"),
+        ("floordiv(B*S - 1, S)", "B - 1"),
+        ("floordiv(2*B*S + 1, 2*S)", "B"),
         ("max(B, B + 1)", "B + 1"),
     ] {
         assert_eq!(dim(left), dim(right), "{left} and {right}");

@@ -5,7 +5,7 @@
 
 mod place;
 
-pub use place::{coordinates, linear, reshape, strides};
+pub use place::{coordinates, linear, matching_ends, reshape, strides};
 
 use std::sync::Arc;
 
@@ -140,41 +140,42 @@ impl Index {
         }
     }
 
-    /// `c·d·(n / d) + c·(n mod d) = c·n`.
+    /// `c·d·(n / d) + c·(n mod d) = c·n`, and `c·d·(n / d mod e) + c·(n mod d) = c·(n mod d·e)`.
     fn join(mut self) -> Index {
-        while let Some((remainder, quotient)) = self.pair() {
-            let (atom, coefficient) = self.terms[remainder].clone();
-            for place in [remainder.max(quotient), remainder.min(quotient)] {
+        while let Some((places, joined)) = self.pair() {
+            for place in [places[0].max(places[1]), places[0].min(places[1])] {
                 self.terms.remove(place);
             }
-            if let Atom::Remainder(whole, _) = atom {
-                let whole = whole.scale(&coefficient);
-                self.constant = &self.constant + &whole.constant;
-                for (atom, coefficient) in whole.terms {
-                    self.add_term(atom, coefficient);
-                }
+            self.constant = &self.constant + &joined.constant;
+            for (atom, coefficient) in joined.terms {
+                self.add_term(atom, coefficient);
             }
         }
         self
     }
 
-    /// Places of a remainder and of the quotient that belongs to it.
-    fn pair(&self) -> Option<(usize, usize)> {
-        self.terms
-            .iter()
-            .enumerate()
-            .find_map(|(place, (atom, coefficient))| {
-                let Atom::Remainder(whole, divisor) = atom else {
-                    return None;
-                };
-                let quotient = whole.div(divisor);
-                let wanted = (quotient.as_atom()?, coefficient * divisor);
-                let found = self.terms.iter();
-                let found = found
-                    .map(|(atom, coefficient)| (atom, coefficient.clone()))
-                    .position(|term| term == wanted)?;
-                Some((place, found))
-            })
+    /// Places of two terms that are one, and that one.
+    fn pair(&self) -> Option<([usize; 2], Index)> {
+        let terms = self.terms.iter().enumerate();
+        terms.clone().find_map(|(place, (atom, coefficient))| {
+            let Atom::Remainder(whole, divisor) = atom else {
+                return None;
+            };
+            let (quotient, above) = (whole.div(divisor), coefficient * divisor);
+            terms
+                .clone()
+                .find_map(|(other, (atom, coefficient_of_other))| {
+                    let joined = match atom {
+                        _ if *coefficient_of_other != above => return None,
+                        atom if quotient.as_atom() == Some(atom) => Index::clone(whole),
+                        Atom::Remainder(inner, size) if **inner == quotient => {
+                            whole.rem(&(divisor * size))
+                        }
+                        _ => return None,
+                    };
+                    Some(([place, other], joined.scale(coefficient)))
+                })
+        })
     }
 
     /// The quotient by a positive size, rounded down.
@@ -233,13 +234,10 @@ impl Index {
                 None => rest.terms.push((atom.clone(), coefficient.clone())),
             }
         }
-        let whole = match exact(&self.constant, divisor) {
-            Some(quotient) => quotient,
-            None if divisor.as_const().is_some() && self.constant.as_const().is_some() => {
-                self.constant.floor_div(divisor)
-            }
-            None => Dim::ZERO,
-        };
+        let quotient = self.constant.floor_div(divisor);
+        let left = &self.constant - &(&quotient * divisor);
+        let is_split = left.is(0) || (divisor.as_const().is_some() && left.as_const().is_some());
+        let whole = if is_split { quotient } else { Dim::ZERO };
         rest.constant = &self.constant - &(&whole * divisor);
         multiple.constant = whole;
         (multiple, rest)
@@ -416,6 +414,16 @@ mod tests {
             let flat = Index::expr(pool.variable("flat", Type::U32), &Dim::product(&sizes));
             assert_eq!(linear(&coordinates(&flat, &sizes), &sizes), flat);
         }
+    }
+
+    #[test]
+    fn lower_coordinates_are_a_remainder() {
+        let mut pool = Pool::default();
+        let (i, sizes) = variables(&mut pool, &["B*H*W", "H", "W"]);
+        let place = &i[0];
+        let at = coordinates(place, &["B", "H", "W"].map(|size| size.parse().unwrap()));
+        let lower = linear(&at[1..], &sizes[1..]);
+        assert_eq!(lower, place.rem(&(&sizes[1] * &sizes[2])));
     }
 
     #[test]

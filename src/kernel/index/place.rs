@@ -62,7 +62,7 @@ pub fn reshape(from: &[Index], shape: &[Dim], to: &[Dim]) -> Vec<Index> {
 }
 
 /// The nearest ends of axes of both shapes such that the sizes in between multiply to the same.
-fn matching_ends(a: &[Dim], b: &[Dim], start_a: usize, start_b: usize) -> (usize, usize) {
+pub fn matching_ends(a: &[Dim], b: &[Dim], start_a: usize, start_b: usize) -> (usize, usize) {
     let mut product_a = Dim::ONE;
     for (end_a, size_a) in a.iter().enumerate().skip(start_a) {
         product_a = &product_a * size_a;
