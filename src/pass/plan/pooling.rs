@@ -11,7 +11,7 @@ use super::reduce::{Parts, TEMPLATE, accumulator, combine};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::{Definition, Graph, Node, Op, Primitive};
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::Expr;
 use crate::op::Reduce;
@@ -27,18 +27,26 @@ pub fn suits(graph: &Graph, node: &Node) -> bool {
     let Ok(parts) = Parts::new(graph, node, &reduce.axes) else {
         return false;
     };
-    let is_of_windows = match graph.value(parts.operand).definition {
-        Definition::Node(node, _) => {
-            matches!(graph.nodes[node].op, Op::Primitive(Primitive::Unfold(_)))
-        }
-        _ => false,
-    };
+    let is_of_windows = is_of_windows(graph, parts.operand);
     let window = Dim::product(&parts.reduced).as_const();
     is_of_windows
         && window.is_some_and(|window| window <= LARGEST)
         && reduce.axes.iter().all(|axis| *axis > CHANNELS)
         && (3..=4).contains(&parts.kept.len())
         && parts.dtype == DType::F32
+}
+
+/// True for windows of a value, or for some of them.
+fn is_of_windows(graph: &Graph, value: ValueId) -> bool {
+    let Definition::Node(node, _) = graph.value(value).definition else {
+        return false;
+    };
+    let node = &graph.nodes[node];
+    match (&node.op, node.operands().first()) {
+        (Op::Primitive(Primitive::Unfold(_)), _) => true,
+        (Op::Primitive(Primitive::Slice(_)), Some(operand)) => is_of_windows(graph, *operand),
+        _ => false,
+    }
 }
 
 /// A reduction with its epilogue.
