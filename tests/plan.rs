@@ -170,6 +170,17 @@ fn plans_read_well() {
     }
 }
 
+/// Kernels that take long to compile are made once for all layers that differ in sizes only.
+#[test]
+fn layers_share_kernels() {
+    for (name, graph, kernels) in samples::layers() {
+        let plan = plan_for(name, &graph, &rasteriser());
+        let found = plan.kernels.iter().map(|kernel| kernel.wgsl.as_str());
+        let found: Vec<&str> = found.collect();
+        assert_eq!(found.len(), kernels, "{name}:\n{}", found.join("\n\n"));
+    }
+}
+
 /// A device with WebGPU's default of 8 storage buffers joins 130 values.
 #[test]
 fn concatenations_of_many_values_are_written_in_parts() {

@@ -137,6 +137,16 @@ impl Builder {
         Ok(self.push(Op::Primitive(primitive), arguments, results))
     }
 
+    /// Applies a primitive whose result types are known; its own rule would find them out.
+    pub(crate) fn apply_as(
+        &self,
+        primitive: impl Into<Primitive>,
+        arguments: Vec<Argument>,
+        results: Vec<TensorType>,
+    ) -> Vec<Value<'_>> {
+        self.push(Op::Primitive(primitive.into()), arguments, results)
+    }
+
     /// Applies a primitive with one result. An error is remembered.
     pub fn apply(&self, primitive: impl Into<Primitive>, arguments: Vec<Argument>) -> Value<'_> {
         let results = self.apply_many(primitive, arguments);

@@ -73,7 +73,10 @@ impl Rules for Conv {
         let fits = space.len() == self.axes.len()
             && taps.len() == self.axes.len()
             && x.dtype == filter.dtype;
-        let divides = self.groups > 0 && symbols.concrete(outputs)? % self.groups == 0;
+        let divides = match self.groups {
+            1 => true,
+            groups => groups > 0 && symbols.concrete(outputs)? % groups == 0,
+        };
         if !fits || !divides || !x.dtype.is_float() || !(1..=3).contains(&space.len()) {
             return Err(Error::operator(complain()));
         }

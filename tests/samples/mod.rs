@@ -7,7 +7,8 @@
     reason = "each test uses its part, may panic, and says what it skips"
 )]
 
-use onionskin::dim::Bindings;
+use onionskin::dim::{Bindings, Dim};
+use onionskin::dtype::DType;
 use onionskin::gpu::{Device, DeviceOptions, Reach};
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::choice::{Choices, Variant};
@@ -16,6 +17,7 @@ use onionskin::kernel::plan::{Capabilities, MatrixUnit, Plan};
 use onionskin::kernel::translate::translate;
 use onionskin::op::*;
 use onionskin::pass;
+use onionskin::shape::TensorType;
 
 /// The device that `ONIONSKIN_DEVICE` names, or the best one. Without any, a test says that it is skipped and passes,
 /// unless `REQUIRE_GPU` is 1. Every kernel that it makes is translated to every language.
@@ -110,6 +112,68 @@ pub fn untranslatable(plan: &Plan) -> Vec<String> {
         Some(format!("{}: {error}\n{}", kernel.label, kernel.wgsl))
     };
     plan.kernels.iter().filter_map(failure).collect()
+}
+
+/// A convolution by a weight, and what follows it: a bias and no negative numbers.
+fn layer<'g>(b: &'g Builder, x: Value<'g>, filter: &str, axis: ConvAxis) -> Value<'g> {
+    let filter = b.weight(&format!("{filter}.weight"), filter.parse().unwrap());
+    let groups = if filter.shape()[1].is(1) {
+        &x.shape()[1]
+    } else {
+        &Dim::ONE
+    };
+    let axes = vec![axis; x.rank() - 2];
+    let y = x.conv(filter, axes, groups.as_const().unwrap());
+    let outputs = y.shape()[1].clone();
+    let bias = b.weight(
+        &format!("{outputs}.bias"),
+        TensorType::new(DType::F32, [outputs]),
+    );
+    (y + bias.reshape([&bias.shape()[..], &[Dim::ONE, Dim::ONE]].concat())).relu()
+}
+
+/// Layers that differ in sizes only, and how many kernels a rasteriser needs for all of them.
+pub fn layers() -> Vec<(&'static str, Graph, usize)> {
+    let same = || ConvAxis::padded(1, 1);
+    let convolutions = graph(&["f32[1, 16, 24, 28]"], |b, x| {
+        let y = layer(b, x[0].exp(), "f32[24, 16, 3, 3]", same());
+        let y = layer(b, y, "f32[32, 24, 3, 3]", same());
+        let y = layer(b, y, "f32[8, 32, 3, 3]", same());
+        vec![y.sum(&[2], false)]
+    });
+    let residuals = graph(&["f32[2, 8, 17, 33]"], |b, x| {
+        let x = x[0].exp();
+        let y = layer(b, x, "f32[8, 8, 3, 3]", same()) + x;
+        let y = layer(b, y, "f32[16, 8, 3, 3]", ConvAxis::padded(2, 1));
+        let z = layer(b, y, "f32[16, 16, 3, 3]", same()) + y;
+        vec![z.sum(&[2], false)]
+    });
+    let ones = graph(&["f32[1, 64, 15, 15]"], |b, x| {
+        let y = layer(b, x[0].exp(), "f32[16, 64, 1, 1]", ConvAxis::padded(1, 0));
+        let z = layer(b, y, "f32[24, 16, 1, 1]", ConvAxis::padded(1, 0));
+        let joined = b.concat(&[y, z], 1);
+        let y = layer(b, joined, "f32[32, 40, 1, 1]", ConvAxis::padded(1, 0));
+        vec![y.sum(&[2], false)]
+    });
+    let strips = graph(&["f32[1, 8, 14, 9]"], |b, x| {
+        let y = layer(b, x[0].exp(), "f32[8, 1, 3, 3]", same());
+        let y = layer(b, b.concat(&[y, y], 1), "f32[16, 1, 3, 3]", same());
+        vec![y.sum(&[2], false)]
+    });
+    let products = graph(&["f32[160, 48]"], |b, x| {
+        let layers = ["f32[72, 48]", "f32[40, 72]", "f32[56, 40]"].into_iter();
+        vec![layers.fold(x[0].exp(), |x, ty| {
+            let weight = b.weight(ty, ty.parse().unwrap());
+            (x.dot(weight.permute(vec![1, 0])) * 0.125).relu()
+        })]
+    });
+    vec![
+        ("convolutions", convolutions, 3),
+        ("residuals", residuals, 4),
+        ("convolutions of single positions", ones, 4),
+        ("strips", strips, 4),
+        ("linear layers", products, 2),
+    ]
 }
 
 /// A graph made by a function of its inputs, which are given by their types; symbols are 2, 3, 5 … in order of their names.

@@ -111,14 +111,18 @@ impl Sizes {
     pub fn new(graph: &Graph, node: &Node, conv: &Conv) -> Result<Sizes> {
         let (x, filter) = (operand(node, 0)?, operand(node, 1)?);
         let result = node.results.first().copied().unwrap_or(x);
-        let ([batch, _, space_in @ ..], [outputs, channels, taps @ ..], [_, _, space @ ..]) = (
+        let ([batch, all, space_in @ ..], [outputs, channels, taps @ ..], [_, _, space @ ..]) = (
             graph.ty(x).shape.as_slice(),
             graph.ty(filter).shape.as_slice(),
             graph.ty(result).shape.as_slice(),
         ) else {
             return Err(Error::internal("operands of conv have too few axes"));
         };
-        let groups = Dim::from(conv.groups);
+        // Where channels are a symbol, groups of one are as many.
+        let groups = match channels.is(0) {
+            true => Dim::from(conv.groups),
+            false => all.floor_div(channels),
+        };
         Ok(Sizes {
             x,
             filter,

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
+use super::Planner;
 use super::fuse::Group;
-use super::kernel::{bindings, enables};
-use super::{Planner, work};
+use super::kernel::{Made, bindings, enables};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
@@ -103,15 +103,15 @@ impl Planner<'_> {
             sizes: sizes.len(),
             sizes_in,
         };
-        let workgroups = Workgroups::Grid(shader.workgroups.clone());
-        let work = work::of(
-            self.graph,
-            &self.fusion.stored,
-            self.capabilities,
-            group,
-            None,
-        )?;
-        self.dispatch((kernel, sizes), &scope, workgroups, group, work)
+        let made = Made {
+            kernel,
+            sizes,
+            workgroups: Workgroups::Grid(shader.workgroups.clone()),
+            bindings: scope.buffers,
+            choice: None,
+            work: None,
+        };
+        self.step(made, group, None)
     }
 
     /// Sizes of all buffers in a row, and a function for each buffer that finds its own.

@@ -9,7 +9,7 @@ use super::image;
 use super::kernel::{Lowered, guarded, pieces, repeat_all};
 use super::layout::CHANNELS;
 use super::quads;
-use super::tile::shared_loads;
+use super::tile::shared;
 use super::variant::example;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
@@ -17,6 +17,7 @@ use crate::ir::{Graph, Node};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
+use crate::kernel::layout::Panels;
 use crate::op::Conv;
 
 const TEMPLATE: &str = include_str!("../../../shaders/depthwise.wgsl");
@@ -27,17 +28,21 @@ const TALLEST: usize = 7;
 const LONGEST: usize = 64;
 
 /// A convolution with its epilogue, channels in whole quads.
-pub fn lower<'a>(
+pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
+    let panels = image::known_panels(scope.graph, node, conv)?;
+    by_panels(scope, group, (node, conv), &panels)
+}
+
+/// The same with the filter in given panels.
+pub fn by_panels<'a>(
     mut scope: Scope<'a>,
     group: &Group,
-    node: &Node,
-    conv: &Conv,
+    (node, conv): (&Node, &Conv),
+    panels: &Panels,
 ) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
     let strip = Strip::new(&mut scope, &sizes)?;
-    let panels = image::panels(scope.graph, node, conv)
-        .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))?;
-    let filter = scope.in_panels(sizes.filter, &panels);
+    let filter = scope.in_panels(sizes.filter, panels);
     let sum = |i| scope.pool.variable(&format!("sum{i}"), Type::F32x4);
     let sums: Vec<Expr> = (0..strip.height).map(sum).collect();
     let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
@@ -135,7 +140,7 @@ impl Strip {
             let quad = [self.place.as_slice(), &self.position(i)].concat();
             lines.push(image::write(scope, group, sizes, &quad, *sum)?);
         }
-        let shared = shared_loads(&scope.pool, &lines);
+        let shared = shared(&scope.pool, &lines);
         let mut statements: Vec<Statement> = shared.into_iter().map(Statement::Let).collect();
         for (i, line) in lines.into_iter().enumerate() {
             statements.extend(guarded(scope, &self.row, i, &sizes.space[0], line));

@@ -125,6 +125,14 @@ impl<'a> Scope<'a> {
         Scope { layouts, ..self }
     }
 
+    /// True for a value that lies where kernels write: of inputs, for those of a body that are values of the surroundings.
+    pub fn is_written(&self, value: ValueId) -> bool {
+        match self.graph.value(value).definition {
+            Definition::Input(_) | Definition::Weight(_) => self.written[value.index()],
+            Definition::Node(..) => true,
+        }
+    }
+
     /// How a value lies in memory.
     pub fn layout(&self, value: ValueId) -> &'a Layout {
         self.layouts.get(value.index()).unwrap_or(&Layout::Linear)
@@ -132,13 +140,10 @@ impl<'a> Scope<'a> {
 
     /// The binding of a value's buffer as an array of a type.
     pub fn binding(&mut self, value: ValueId, is_copy: bool, element: Type) -> Result<usize> {
-        let access = match self.graph.value(value).definition {
-            Definition::Input(_) | Definition::Weight(_)
-                if !is_copy && !self.written[value.index()] =>
-            {
-                Access::Read
-            }
-            _ => Access::ReadWrite,
+        let access = if is_copy || self.is_written(value) {
+            Access::ReadWrite
+        } else {
+            Access::Read
         };
         Ok(self.bind(value, is_copy, &Layout::Linear, (element, access)))
     }

@@ -20,9 +20,18 @@ use crate::op::Conv;
 
 /// A convolution with its epilogue, channels of its groups in whole quads.
 pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
+    let panels = known_panels(scope.graph, node, conv)?;
+    by_panels(scope, group, (node, conv), panels)
+}
+
+/// The same with the filter in given panels.
+pub fn by_panels<'a>(
+    scope: Scope<'a>,
+    group: &Group,
+    (node, conv): (&Node, &Conv),
+    panels: Panels,
+) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
-    let panels = panels(scope.graph, node, conv)
-        .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))?;
     let tiling = Tiling {
         outer: vec![sizes.batch.clone(), sizes.groups.clone()],
         rows: sizes.positions.clone(),
@@ -98,6 +107,12 @@ pub fn write(
         statements.extend(below(scope, &place[CHANNELS], &channels, vec![store]));
     }
     Ok(statements)
+}
+
+/// The panels of a filter that has some.
+pub fn known_panels(graph: &Graph, node: &Node, conv: &Conv) -> Result<Panels> {
+    panels(graph, node, conv)
+        .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))
 }
 
 /// The panels of a filter; none if it is no weight, or has no channels of its own.

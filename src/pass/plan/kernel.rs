@@ -41,6 +41,22 @@ pub struct Lowered<'a> {
     pub work: Option<Work>,
 }
 
+/// A kernel as text, and what a dispatch of it needs.
+pub struct Made {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The sizes that it expects.
+    pub sizes: Vec<Dim>,
+    /// Workgroups of the dispatch.
+    pub workgroups: Workgroups,
+    /// What lies in its buffers and textures.
+    pub bindings: Vec<Binding>,
+    /// Why it is this kernel, where there was a choice.
+    pub choice: Option<Choice>,
+    /// What it does, if it is not all that its nodes do.
+    pub work: Option<Work>,
+}
+
 impl<'a> Lowered<'a> {
     /// A kernel of `count` invocations, in workgroups of the usual size.
     pub fn new(
@@ -116,8 +132,9 @@ impl<'a> Lowered<'a> {
         )
     }
 
-    /// The text, and the sizes that it expects in a buffer.
-    pub fn finish(&mut self, label: String) -> Result<(Kernel, Vec<Dim>)> {
+    /// The text, and what a dispatch needs.
+    pub fn finish(mut self, label: String) -> Result<Made> {
+        let label = self.title.map_or(label, String::from);
         let given =
             ["index", "local", "lane"].map(|name| self.scope.pool.variable(name, Type::U32));
         let buffers: Vec<Buffer> = self
@@ -145,7 +162,14 @@ impl<'a> Lowered<'a> {
             sizes: sizes.len(),
             sizes_in,
         };
-        Ok((kernel, sizes))
+        Ok(Made {
+            kernel,
+            sizes,
+            workgroups: self.workgroups,
+            bindings: self.scope.buffers,
+            choice: self.choice,
+            work: self.work,
+        })
     }
 }
 

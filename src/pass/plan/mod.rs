@@ -12,6 +12,7 @@ mod dot;
 mod eight;
 mod element;
 mod epilogue;
+mod form;
 mod fuse;
 mod image;
 mod kernel;
@@ -47,7 +48,7 @@ use std::collections::{BTreeMap, HashSet};
 use self::check::check_types;
 use self::element::{Binding, Scope};
 use self::fuse::{Fusion, Group, fuse};
-use self::kernel::Lowered;
+use self::kernel::{Lowered, Made};
 use self::product::Product;
 use self::sheet::Sheet;
 use crate::dim::Dim;
@@ -55,9 +56,7 @@ use crate::error::{Error, Place, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::choice::{Choices, Variant};
 use crate::kernel::layout::{Layout, Tiles};
-use crate::kernel::plan::{
-    Capabilities, Flow, Kernel, Plan, SlotId, SlotKind, Step, Storage, Workgroups,
-};
+use crate::kernel::plan::{Capabilities, Flow, Plan, SlotId, SlotKind, Step, Storage, Workgroups};
 use crate::kernel::stored::Stored;
 use crate::kernel::work::Work;
 use crate::pass::explicit_regions;
@@ -174,15 +173,20 @@ impl<'a> Planner<'a> {
         {
             return self.custom(node, custom, group);
         }
-        match self.lower(group) {
-            Ok(lowered) if lowered.fits() => self.step(lowered, group, None),
-            Ok(lowered) => match self.parts(group)? {
-                Some(parts) => parts
-                    .into_iter()
-                    .try_for_each(|(part, operand)| self.step(part, group, Some(operand))),
-                None => self.step(lowered, group, None),
-            },
-            Err(error) => Err(error),
+        if let Some(made) = self.shared(group)? {
+            return self.step(made, group, None);
+        }
+        let label = self.label(group);
+        let lowered = self.lower(group)?;
+        let parts = match lowered.fits() {
+            true => None,
+            false => self.parts(group)?,
+        };
+        match parts {
+            Some(parts) => parts.into_iter().try_for_each(|(part, operand)| {
+                self.step(part.finish(label.clone())?, group, Some(operand))
+            }),
+            None => self.step(lowered.finish(label)?, group, None),
         }
     }
 
@@ -298,38 +302,24 @@ impl<'a> Planner<'a> {
     }
 
     /// A dispatch of a kernel, which may be known already, for a group or for the part of it that one operand is.
-    fn step(&mut self, mut lowered: Lowered, group: &Group, part: Option<ValueId>) -> Result<()> {
-        if matches!(&lowered.workgroups, Workgroups::Linear(count) if count.is(0)) {
+    fn step(&mut self, mut made: Made, group: &Group, part: Option<ValueId>) -> Result<()> {
+        if matches!(&made.workgroups, Workgroups::Linear(count) if count.is(0)) {
             return Ok(());
         }
-        let title = lowered.title.map(String::from);
-        let made = lowered.finish(title.unwrap_or_else(|| self.label(group)))?;
         let stored = &self.fusion.stored;
-        let work = match lowered.work.take() {
+        let work = match made.work.take() {
             Some(work) => work,
             None => work::of(self.graph, stored, self.capabilities, group, part)?,
         };
-        self.dispatch(made, &lowered.scope, lowered.workgroups, group, work)?;
-        let step = self.sheet.plan.steps.last_mut();
-        if let Some(step) = step {
-            step.choice = lowered.choice;
-        }
-        Ok(())
+        self.dispatch(made, group, work)
     }
 
-    /// A dispatch of a kernel with its sizes; the scope knows its buffers.
-    fn dispatch(
-        &mut self,
-        (kernel, sizes): (Kernel, Vec<Dim>),
-        scope: &Scope,
-        workgroups: Workgroups,
-        group: &Group,
-        mut work: Work,
-    ) -> Result<()> {
-        let kernel = self.sheet.kernel(kernel);
+    /// A dispatch of a kernel.
+    fn dispatch(&mut self, made: Made, group: &Group, mut work: Work) -> Result<()> {
+        let kernel = self.sheet.kernel(made.kernel);
         let mut bindings = Vec::new();
         let written = work::written(self.graph, group);
-        for binding in &scope.buffers {
+        for binding in &made.bindings {
             let slot = self.bound(binding, group)?;
             bindings.push(slot);
             let layout = &self.fusion.layouts[binding.value.index()];
@@ -351,11 +341,11 @@ impl<'a> Planner<'a> {
         let step = Step {
             kernel,
             bindings,
-            sizes,
-            workgroups,
+            sizes: made.sizes,
+            workgroups: made.workgroups,
             place: self.place(group),
             nodes: names.collect(),
-            choice: None,
+            choice: made.choice,
             work,
         };
         self.sheet.plan.steps.push(step);
@@ -414,8 +404,8 @@ impl<'a> Planner<'a> {
         self.converted.insert(key, slot);
         match layout {
             Layout::Quads { axis } => {
-                let lowered = map::to_quads(self.scope(), value, *axis)?;
-                self.step(lowered, &Group::copy_of(value), None)?;
+                let made = self.copy_in_quads(value, *axis)?;
+                self.step(made, &Group::copy_of(value), None)?;
             }
             Layout::Tiles(tiles) => self.tiles(tiles, group)?,
             Layout::Linear | Layout::Panels(_) | Layout::Piece { .. } => {}
@@ -474,7 +464,8 @@ impl<'a> Planner<'a> {
 
     /// A step that copies a value to the slot of its copy.
     fn copy(&mut self, value: ValueId) -> Result<()> {
-        let lowered = map::copy(self.scope(), value)?;
-        self.step(lowered, &Group::copy_of(value), None)
+        let group = Group::copy_of(value);
+        let made = map::copy(self.scope(), value)?.finish(self.label(&group))?;
+        self.step(made, &group, None)
     }
 }

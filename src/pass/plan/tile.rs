@@ -6,8 +6,7 @@ mod right;
 
 use std::collections::BTreeSet;
 
-use self::right::weight;
-pub use self::right::{Right, panels};
+pub use self::right::{Right, panels, weight};
 use super::dot::named;
 use super::element::Scope;
 use super::fuse::Group;
@@ -18,9 +17,11 @@ use super::variant::example;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::ir::ValueId;
 use crate::kernel::emit::{Statement, roots};
 use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::{self, Index};
+use crate::kernel::layout::Panels;
 use crate::kernel::plan::Capabilities;
 use crate::shape::Shape;
 
@@ -97,7 +98,25 @@ pub fn has_lanes(capabilities: &Capabilities) -> bool {
 
 /// A product with its epilogue.
 pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Result<Lowered<'a>> {
-    let weight = weight(&mut scope, product)?;
+    let right = match weight(&mut scope, product)? {
+        Some((weight, panels)) => Right::Panels(weight, panels, &|_| Index::zero()),
+        None => Right::Values(product),
+    };
+    by(scope, group, product, right)
+}
+
+/// The same with the right factor in panels of a weight.
+pub fn by_panels<'a>(
+    scope: Scope<'a>,
+    group: &Group,
+    product: &Product,
+    (weight, panels): (ValueId, Panels),
+) -> Result<Lowered<'a>> {
+    let right = Right::Panels(weight, panels, &|_| Index::zero());
+    by(scope, group, product, right)
+}
+
+fn by<'a>(scope: Scope<'a>, group: &Group, product: &Product, right: Right) -> Result<Lowered<'a>> {
     let tiling = Tiling {
         outer: product.outer.clone(),
         rows: product.rows.clone(),
@@ -109,10 +128,7 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Resu
             let factor = |(step, guard): &Step| (product.left(outer, &row[0], step), *guard);
             quad(scope, &steps.iter().map(factor).collect::<Vec<_>>())
         },
-        right: match weight {
-            Some((weight, panels)) => Right::Panels(weight, panels, &|_| Index::zero()),
-            None => Right::Values(product),
-        },
+        right,
         write: &|scope, [outer, row], first, vector| {
             product.write(scope, group, (outer, &row[0], first), vector)
         },
@@ -265,9 +281,9 @@ impl Tile {
         product: &Tiling,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let (mut before, mut lines) = (Vec::new(), Vec::new());
+        let mut lines = Vec::new();
         for (i, sums) in sums.iter().enumerate() {
-            let row = self.row_to_write(scope, product, i, &mut before);
+            let row = self.row_to_write(scope, product, i);
             let mut line = Vec::new();
             for (q, sum) in sums.iter().enumerate() {
                 let first = self.quad_of(q);
@@ -280,60 +296,25 @@ impl Tile {
             }
             lines.push(line);
         }
-        let shared = shared_loads(&scope.pool, &lines);
-        before.extend(shared.into_iter().map(Statement::Let));
+        let shared = shared(&scope.pool, &lines).into_iter();
+        let mut statements: Vec<Statement> = shared.map(Statement::Let).collect();
         for (i, line) in lines.into_iter().enumerate() {
-            before.extend(guarded(scope, &self.row, i, &product.rows, line));
+            statements.extend(guarded(scope, &self.row, i, &product.rows, line));
         }
-        Ok(before)
+        Ok(statements)
     }
 
-    /// The coordinates of a row by its number. Where they would take divisions, the invocation that has read the row hands
-    /// them over. Where the length of a row is symbolic it is one number, so that places are products with that length, not
-    /// sums with a further size for each row.
-    fn row_to_write(
-        &self,
-        scope: &mut Scope,
-        product: &Tiling,
-        i: usize,
-        before: &mut Vec<Statement>,
-    ) -> Vec<Index> {
-        if product.spread.len() > 1 && self.height > 1 {
-            let mine = self.coordinates(scope, product, &self.mine(i / LANES * LANES));
-            let mine = mine.iter().zip(&product.spread);
-            return mine
-                .map(|(coordinate, size)| handed(scope, coordinate, size, i, before))
-                .collect();
-        }
+    /// The coordinates of a row by its number. Where the length of a row is symbolic it is one number, so that places are
+    /// products with that length, not sums with a further size for each row.
+    fn row_to_write(&self, scope: &mut Scope, product: &Tiling, i: usize) -> Vec<Index> {
         let row = self.row.add_size(&Dim::from(i));
-        if i == 0 || product.columns.as_const().is_some() {
+        if i == 0 || product.spread.len() > 1 || product.columns.as_const().is_some() {
             return index::coordinates(&row, &product.spread);
         }
         let number = row.emit(&mut scope.pool);
         scope.pool.set_label(number, &format!("row{i}"));
-        index::coordinates(&Index::expr(number, &product.rows), &product.spread)
+        vec![Index::expr(number, &product.rows)]
     }
-}
-
-/// A number that the invocation of a row has, handed to all.
-fn handed(
-    scope: &mut Scope,
-    number: &Index,
-    size: &Dim,
-    row: usize,
-    before: &mut Vec<Statement>,
-) -> Index {
-    if number.as_const().is_some() {
-        return number.clone();
-    }
-    let number = number.emit(&mut scope.pool);
-    let lane = scope.pool.number((row % LANES) as u32);
-    let handed = scope
-        .pool
-        .call("subgroupShuffle(x, y)", Type::U32, &[number, lane]);
-    scope.pool.set_label(handed, &format!("at{row}"));
-    before.push(Statement::Let(handed));
-    Index::expr(handed, size)
 }
 
 impl Tiling<'_> {
@@ -371,23 +352,32 @@ fn extent(tallest: usize, [outer, rows, columns]: [usize; 3]) -> (usize, usize) 
     (height, quads)
 }
 
-/// What all rows read, so that it is read once, in front of them.
-pub fn shared_loads(pool: &Pool, rows: &[Vec<Statement>]) -> Vec<Expr> {
+/// What all rows read and where they read it or write to, as far as that is the same: computed once, in front of them.
+pub fn shared(pool: &Pool, rows: &[Vec<Statement>]) -> Vec<Expr> {
     let [first, second, ..] = rows else {
         return Vec::new();
     };
-    let (first, second) = (loads(pool, first), loads(pool, second));
-    first.intersection(&second).copied().collect()
+    let (first, second) = (expressions(pool, first), expressions(pool, second));
+    let is_common = |expr: &&Expr| first.contains(*expr) && second.contains(*expr);
+    let own = first.union(&second).filter(|expr| !is_common(expr));
+    let read: BTreeSet<Expr> = own.flat_map(|expr| pool.operands(*expr)).copied().collect();
+    let is_worth_it = |expr: &&Expr| match pool.node(**expr) {
+        Node::Load { .. } | Node::Texel { .. } => true,
+        Node::Call { .. } => pool.ty(**expr) == Type::U32 && read.contains(*expr),
+        _ => false,
+    };
+    let common = first.iter().filter(is_common).filter(is_worth_it);
+    common.copied().collect()
 }
 
-fn loads(pool: &Pool, statements: &[Statement]) -> BTreeSet<Expr> {
+/// All that statements are made of.
+fn expressions(pool: &Pool, statements: &[Statement]) -> BTreeSet<Expr> {
     let (mut open, mut seen) = (roots(statements), BTreeSet::new());
     while let Some(expr) = open.pop() {
         if seen.insert(expr) {
             open.extend(pool.operands(expr));
         }
     }
-    seen.retain(|expr| matches!(pool.node(*expr), Node::Load { .. } | Node::Texel { .. }));
     seen
 }
 

@@ -10,7 +10,7 @@ use super::fuse::Group;
 use super::image;
 use super::kernel::{Lowered, guarded, invocation};
 use super::quad::{QUAD, is_whole};
-use super::tile::{self, Right, Tiling, shared_loads};
+use super::tile::{self, Right, Tiling, shared};
 use super::variant::example;
 use super::work::behind;
 use crate::dim::Dim;
@@ -90,7 +90,8 @@ impl Planner<'_> {
             nodes: vec![index],
             ..group.clone()
         };
-        self.step(lowered, &group, None)
+        let made = lowered.finish(self.label(&group))?;
+        self.step(made, &group, None)
     }
 }
 
@@ -275,7 +276,7 @@ pub fn lower<'a>(
             positions[y][x],
         )?);
     }
-    let shared = shared_loads(&scope.pool, &lines);
+    let shared = shared(&scope.pool, &lines);
     let mut statements = vec![surplus];
     statements.extend(shared.into_iter().map(Statement::Let));
     for (line, (y, x)) in lines.into_iter().zip([(0, 0), (0, 1), (1, 0), (1, 1)]) {

@@ -24,7 +24,7 @@ fn most(dtype: DType, capabilities: &Capabilities) -> Result<usize> {
 
 impl Scope<'_> {
     /// The pieces of a weight; none if a binding holds it.
-    pub(super) fn pieces(&self, value: ValueId) -> Result<Option<Vec<Layout>>> {
+    pub fn pieces(&self, value: ValueId) -> Result<Option<Vec<Layout>>> {
         let info = self.graph.value(value);
         let numel = info.ty.numel().as_const();
         let numel = numel.and_then(|numel| usize::try_from(numel).ok());

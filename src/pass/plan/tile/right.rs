@@ -57,7 +57,7 @@ pub fn panels(outer: Run, depth: Vec<Run>, columns: Run, [matrices, rows]: [usiz
 }
 
 /// The weight that a right factor is a view of, the same for all that is in front of rows and columns, and its panels.
-pub(super) fn weight(scope: &mut Scope, product: &Product) -> Result<Option<(ValueId, Panels)>> {
+pub fn weight(scope: &mut Scope, product: &Product) -> Result<Option<(ValueId, Panels)>> {
     let mut outer = Vec::new();
     for (axis, size) in product.outer.iter().enumerate() {
         outer.push(scope.counter(&format!("outer{axis}"), size).1);

@@ -1,0 +1,243 @@
+//! Kernels that layers share which differ in sizes only: such a kernel is made for a group of nodes whose constant sizes are
+//! symbols, and each layer passes its own. A driver that takes long to compile a kernel compiles it once for all of them.
+
+mod former;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use self::former::{Former, Unknown};
+use super::element::{Binding, Scope};
+use super::fuse::Group;
+use super::kernel::{Lowered, Made};
+use super::product::Product;
+use super::{Planner, depthwise, image, map, pooling, tile, variant};
+use crate::dim::{Dim, Symbol};
+use crate::error::{Error, Result};
+use crate::ir::{Builder, Definition, Graph, Op, Primitive, ValueId};
+use crate::kernel::choice::{Choice, Variant};
+use crate::kernel::emit::unique;
+use crate::kernel::layout::{Layout, Panels};
+use crate::kernel::plan::{Capabilities, Workgroups};
+
+/// How the kernel of a group is made for all sizes. Panels of weights are always those of the true sizes.
+enum Way {
+    /// A convolution on quads of channels.
+    Convolution(Panels),
+    /// A convolution that sees each channel by itself.
+    Channelwise(Panels),
+    /// A product whose right factor is a weight.
+    Product(ValueId, Panels),
+    /// A reduction of small windows of an image.
+    Pooling,
+    /// Pointwise work and views into quads along an axis.
+    Quads,
+    /// A copy of a value in quads along an axis.
+    Copy(usize),
+}
+
+impl Planner<'_> {
+    /// The kernel that a group shares with all that differ from it in sizes only; none if it gets one for its own sizes.
+    pub(super) fn shared(&self, group: &Group) -> Result<Option<Made>> {
+        if group.rows.is_some() || !tile::has_lanes(self.capabilities) {
+            return Ok(None);
+        }
+        match self.way(group)? {
+            Some((way, choice)) => self.by_form(group, &way, choice),
+            None => Ok(None),
+        }
+    }
+
+    /// The kernel that copies a value into quads.
+    pub(super) fn copy_in_quads(&self, value: ValueId, axis: usize) -> Result<Made> {
+        let group = Group::copy_of(value);
+        match self.by_form(&group, &Way::Copy(axis), None)? {
+            Some(made) => Ok(made),
+            None => map::to_quads(self.scope(), value, axis)?.finish(self.label(&group)),
+        }
+    }
+
+    fn by_form(&self, group: &Group, way: &Way, choice: Option<Choice>) -> Result<Option<Made>> {
+        let Some(form) = Form::of(&self.scope(), group, way) else {
+            return Ok(None);
+        };
+        let lowered = form.lower(way)?;
+        if !lowered.fits() {
+            return Ok(None);
+        }
+        let made = lowered.finish(self.label(group))?;
+        Ok(Some(Made {
+            choice,
+            ..form.in_true_sizes(made)
+        }))
+    }
+
+    fn way(&self, group: &Group) -> Result<Option<(Way, Option<Choice>)>> {
+        let is_in_quads = *self.scope().layout(group.root) != Layout::Linear;
+        let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
+            return Ok(is_in_quads.then_some((Way::Quads, None)));
+        };
+        if let Op::Primitive(Primitive::Reduce(_)) = &node.op {
+            return Ok(is_in_quads.then_some((Way::Pooling, None)));
+        }
+        let choices = variant::choices(&self.scope(), node, self.given)?;
+        let Some(choice) = choices.into_iter().next() else {
+            return Ok(None);
+        };
+        let way = match (&node.op, choice.variant) {
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) if conv.groups == 1 => {
+                image::panels(self.graph, node, conv).map(Way::Convolution)
+            }
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Depthwise) => {
+                image::panels(self.graph, node, conv).map(Way::Channelwise)
+            }
+            (Op::Primitive(Primitive::Dot(_)), Variant::Lanes) => {
+                let product = Product::of(self.graph, node)?;
+                let weight = tile::weight(&mut self.scope(), &product)?;
+                weight.map(|(value, panels)| Way::Product(value, panels))
+            }
+            _ => None,
+        };
+        Ok(way.map(|way| (way, Some(choice))))
+    }
+}
+
+/// A group as a graph of its own, in which constant sizes are symbols.
+struct Form<'a> {
+    capabilities: &'a Capabilities,
+    graph: Graph,
+    group: Group,
+    stored: Vec<bool>,
+    layouts: Vec<Layout>,
+    written: Vec<bool>,
+    /// The value of the planned graph that each value stands for.
+    values: Vec<ValueId>,
+    /// What each symbol stands for.
+    sizes: BTreeMap<Symbol, Dim>,
+}
+
+impl<'a> Form<'a> {
+    /// The form of a group; none if it has nodes that can only be told for its own sizes.
+    fn of(scope: &Scope<'a>, group: &Group, way: &Way) -> Option<Form<'a>> {
+        let planned = scope.graph;
+        let builder = Builder::with_symbols("form", planned.hints.clone(), Vec::new());
+        let mut former = Former::new(scope, group, way, &builder);
+        let root = former.all()?;
+        let Former {
+            known,
+            values,
+            symbols,
+            ..
+        } = former;
+        let graph = builder.finish(&[root], Vec::new(), None).ok()?;
+        let place = |node: &usize| {
+            let result = planned.nodes[*node].results.first()?;
+            match graph.value(*known.get(result)?).definition {
+                Definition::Node(node, _) => Some(node),
+                _ => None,
+            }
+        };
+        let of_all = values.iter().copied();
+        let form = Form {
+            capabilities: scope.capabilities,
+            group: Group {
+                anchor: group.anchor.as_ref().and_then(place),
+                root,
+                nodes: group.nodes.iter().filter_map(place).collect(),
+                rows: None,
+            },
+            stored: of_all.clone().map(|id| scope.stored[id.index()]).collect(),
+            layouts: of_all.clone().map(|id| scope.layout(id).clone()).collect(),
+            written: of_all.map(|id| scope.is_written(id)).collect(),
+            graph,
+            values,
+            sizes: BTreeMap::new(),
+        };
+        let form = form.named(&symbols, planned);
+        form.stands_for(planned).then_some(form)
+    }
+
+    /// Gives the symbols that are left names that say what they are.
+    fn named(mut self, symbols: &[Unknown], planned: &Graph) -> Form<'a> {
+        let mut taken: BTreeSet<String> =
+            planned.hints.keys().map(|name| name.to_string()).collect();
+        let mut names = BTreeMap::new();
+        for symbol in symbols {
+            if self.graph.hints.remove(&symbol.symbol).is_none() {
+                continue;
+            }
+            let wanted = match symbol.unit {
+                1 => symbol.role.to_string(),
+                unit => format!("{}_by_{unit}", symbol.role),
+            };
+            let name: Symbol = unique(&mut taken, &wanted).into();
+            self.graph.hints.insert(name.clone(), symbol.number);
+            self.sizes.insert(name.clone(), Dim::from(symbol.number));
+            names.insert(symbol.symbol.clone(), Dim::symbol(name));
+        }
+        self.graph.map_sizes(&mut |dim| dim.substitute(&names));
+        self
+    }
+
+    /// True if every value has the type that it has in the planned graph.
+    fn stands_for(&self, planned: &Graph) -> bool {
+        let mut pairs = self.graph.values.iter().zip(&self.values);
+        pairs.all(|(info, value)| {
+            let ty = planned.ty(*value);
+            let sizes = info.ty.shape.iter().map(|dim| dim.substitute(&self.sizes));
+            info.ty.dtype == ty.dtype && sizes.eq(ty.shape.iter().cloned())
+        })
+    }
+
+    fn lower(&self, way: &Way) -> Result<Lowered<'_>> {
+        let scope = Scope::new(&self.graph, self.capabilities, &self.stored, &self.written);
+        let scope = scope.with_layouts(&self.layouts);
+        let group = &self.group;
+        let missing = || Error::internal("a form has no node for what it computes");
+        let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));
+        let Some(node) = node else {
+            return match way {
+                Way::Copy(axis) => map::to_quads(scope, group.root, *axis),
+                _ => map::lower_quads(scope, group)?.ok_or_else(missing),
+            };
+        };
+        match (way, &node.op) {
+            (Way::Convolution(panels), Op::Primitive(Primitive::Conv(conv))) => {
+                image::by_panels(scope, group, (node, conv), panels.clone())
+            }
+            (Way::Channelwise(panels), Op::Primitive(Primitive::Conv(conv))) => {
+                depthwise::by_panels(scope, group, (node, conv), panels)
+            }
+            (Way::Product(weight, panels), _) => {
+                let weight = self.values.iter().position(|value| value == weight);
+                let weight = weight.ok_or_else(missing)?.into();
+                let product = Product::of(&self.graph, node)?;
+                tile::by_panels(scope, group, &product, (weight, panels.clone()))
+            }
+            (_, Op::Primitive(Primitive::Reduce(reduce))) => {
+                pooling::lower(scope, group, node, reduce)
+            }
+            _ => Err(missing()),
+        }
+    }
+
+    /// A dispatch of the kernel for the group that the form is of.
+    fn in_true_sizes(&self, made: Made) -> Made {
+        let size = |dim: &Dim| dim.substitute(&self.sizes);
+        Made {
+            sizes: made.sizes.iter().map(size).collect(),
+            workgroups: match &made.workgroups {
+                Workgroups::Linear(count) => Workgroups::Linear(size(count)),
+                Workgroups::Grid(counts) => Workgroups::Grid(counts.each_ref().map(size)),
+            },
+            bindings: made
+                .bindings
+                .into_iter()
+                .map(|binding| Binding {
+                    value: self.values[binding.value.index()],
+                    ..binding
+                })
+                .collect(),
+            ..made
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The nodes of a group once more, on values whose constant sizes are symbols. What the nodes ask of sizes, such as that two
+//! be equal, makes one symbol of two, or a number of a symbol.
+
+use std::collections::HashMap;
+
+use super::Way;
+use crate::dim::{Dim, Symbol};
+use crate::ir::{Argument, Builder, Definition, Node, Op, Primitive, ValueId};
+use crate::kernel::index::matching_ends;
+use crate::op::{Conv, Expand, Full, Iota, Reshape};
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::layout::CHANNELS;
+use crate::pass::plan::quad::QUAD;
+use crate::shape::{Shape, TensorType};
+
+/// Names of the axes of images.
+const IMAGE: [&str; 4] = ["batch", "channels", "height", "width"];
+/// Names of the axes of filters; taps stay numbers.
+const FILTER: [&str; 2] = ["outputs", "channels"];
+
+/// A size that is known only when the kernel runs.
+pub(super) struct Unknown {
+    pub(super) symbol: Symbol,
+    /// What it is the size of.
+    pub(super) role: &'static str,
+    /// The size is this multiple of it.
+    pub(super) unit: usize,
+    /// What it stands for.
+    pub(super) number: i64,
+}
+
+/// A form while it is made.
+pub(super) struct Former<'s, 'a> {
+    scope: &'s Scope<'a>,
+    group: &'s Group,
+    way: &'s Way,
+    anchor: Option<&'a Node>,
+    builder: &'s Builder,
+    /// The value of each value of the planned graph.
+    pub(super) known: HashMap<ValueId, ValueId>,
+    /// The reverse.
+    pub(super) values: Vec<ValueId>,
+    pub(super) symbols: Vec<Unknown>,
+}
+
+impl<'s, 'a> Former<'s, 'a> {
+    pub(super) fn new(
+        scope: &'s Scope<'a>,
+        group: &'s Group,
+        way: &'s Way,
+        builder: &'s Builder,
+    ) -> Former<'s, 'a> {
+        Former {
+            scope,
+            group,
+            way,
+            anchor: group
+                .anchor
+                .and_then(|anchor| scope.graph.nodes.get(anchor)),
+            builder,
+            known: HashMap::new(),
+            values: Vec::new(),
+            symbols: Vec::new(),
+        }
+    }
+
+    /// All of the group, the operands of its loops first, so that sizes are named after those. Its root.
+    pub(super) fn all(&mut self) -> Option<ValueId> {
+        for operand in self.anchor.map(Node::operands).unwrap_or_default() {
+            self.value(operand)?;
+        }
+        self.value(self.group.root)
+    }
+
+    fn value(&mut self, value: ValueId) -> Option<ValueId> {
+        if !self.known.contains_key(&value) {
+            match self.node_of(value) {
+                Some(node) => self.node(node)?,
+                None => self.leaf(value)?,
+            }
+        }
+        self.known.get(&value).copied()
+    }
+
+    /// The node by which the kernel computes a value; none for what it reads from memory.
+    fn node_of(&self, value: ValueId) -> Option<&'a Node> {
+        let Definition::Node(index, _) = self.scope.graph.value(value).definition else {
+            return None;
+        };
+        let is_own = self.group.nodes.contains(&index) || !self.scope.stored[value.index()];
+        is_own.then(|| &self.scope.graph.nodes[index])
+    }
+
+    fn define(&mut self, planned: ValueId, made: ValueId) -> Option<()> {
+        self.known.insert(planned, made);
+        let is_next = made.index() == self.values.len();
+        self.values.push(planned);
+        is_next.then_some(())
+    }
+
+    fn leaf(&mut self, value: ValueId) -> Option<()> {
+        let info = self.scope.graph.value(value);
+        let is_in_panels = self.in_panels() == Some(value);
+        if !is_in_panels && self.scope.pieces(value).ok()?.is_some() {
+            return None;
+        }
+        let axes = info.ty.shape.iter().enumerate();
+        let shape = axes.map(|(axis, size)| self.size_of(value, axis, size));
+        let ty = TensorType {
+            dtype: info.ty.dtype,
+            shape: shape.collect(),
+        };
+        let made = match &info.definition {
+            Definition::Weight(_) if is_in_panels => self.builder.weight("weight", ty),
+            Definition::Weight(name) => self.builder.weight(&format!("of.{name}"), ty),
+            _ => self.builder.input("x", ty),
+        };
+        self.define(value, made.id())
+    }
+
+    /// The weight of which there are panels.
+    fn in_panels(&self) -> Option<ValueId> {
+        match self.way {
+            Way::Convolution(_) | Way::Channelwise(_) => self.anchor?.operands().get(1).copied(),
+            Way::Product(weight, _) => Some(*weight),
+            _ => None,
+        }
+    }
+
+    /// A size of what lies in memory.
+    fn size_of(&mut self, value: ValueId, axis: usize, size: &Dim) -> Dim {
+        let rank = self.scope.graph.ty(value).rank();
+        let is_in_panels = self.in_panels() == Some(value);
+        match self.way {
+            Way::Convolution(_) | Way::Channelwise(_) if is_in_panels => match FILTER.get(axis) {
+                Some(role) => self.symbol(size, role, QUAD),
+                None => size.clone(),
+            },
+            Way::Convolution(panels) if axis == CHANNELS => {
+                self.symbol(size, IMAGE[CHANNELS], panels.round)
+            }
+            Way::Product(..) if is_in_panels => self.symbol(size, "columns", QUAD),
+            Way::Product(_, panels) if axis + 1 == rank => self.symbol(size, "depth", panels.round),
+            Way::Product(..) => self.symbol(size, "rows", 1),
+            _ => self.of_image(size, axis, rank),
+        }
+    }
+
+    fn of_image(&mut self, size: &Dim, axis: usize, rank: usize) -> Dim {
+        let role = IMAGE.get(axis).filter(|_| rank > 2).unwrap_or(&"size");
+        let unit = if rank > 2 && axis == CHANNELS {
+            QUAD
+        } else {
+            1
+        };
+        self.symbol(size, role, unit)
+    }
+
+    /// A symbol for a constant size, or for what it is a multiple of; one is another structure, and stays.
+    fn symbol(&mut self, size: &Dim, role: &'static str, unit: usize) -> Dim {
+        let Some(number) = size.as_const().filter(|number| *number > 1) else {
+            return size.clone();
+        };
+        let units = [unit, QUAD]
+            .into_iter()
+            .filter(|unit| number % *unit as i64 == 0);
+        let unit = if unit == 1 {
+            1
+        } else {
+            units.max().unwrap_or(1)
+        };
+        let number = number / unit as i64;
+        // Of two that are equal the earlier one is kept, in the order of their names.
+        let symbol: Symbol = format!("{:04}", self.symbols.len()).into();
+        self.builder.symbols().declare(&symbol, number);
+        self.symbols.push(Unknown {
+            symbol: symbol.clone(),
+            role,
+            unit,
+            number,
+        });
+        &Dim::symbol(symbol) * &Dim::from(unit)
+    }
+
+    fn node(&mut self, node: &'a Node) -> Option<()> {
+        for operand in node.operands() {
+            self.value(operand)?;
+        }
+        let known = |id: ValueId| self.known.get(&id).copied().unwrap_or(id);
+        let arguments = node.arguments.iter();
+        let arguments: Vec<Argument> = arguments
+            .map(|argument| argument.map(&mut |id| known(id), &mut Dim::clone))
+            .collect();
+        let Op::Primitive(primitive) = &node.op else {
+            return None;
+        };
+        let results = match (self.way, primitive) {
+            (Way::Channelwise(_), Primitive::Conv(conv)) => {
+                let ty = self.channelwise(conv, &arguments)?;
+                self.builder.apply_as(conv.clone(), arguments, vec![ty])
+            }
+            _ => {
+                let primitive = self.primitive(primitive, node, &arguments)?;
+                self.builder.try_apply(primitive, arguments).ok()?
+            }
+        };
+        let mut pairs = node.results.iter().zip(results);
+        pairs.try_for_each(|(planned, made)| self.define(*planned, made.id()))
+    }
+
+    /// The type of a convolution that sees each channel by itself: its groups, which are a number, are as many as channels.
+    fn channelwise(&self, conv: &Conv, arguments: &[Argument]) -> Option<TensorType> {
+        let [Argument::Value(x), Argument::Value(filter)] = arguments else {
+            return None;
+        };
+        let (x, filter) = (self.builder.ty(*x), self.builder.ty(*filter));
+        let ([batch, channels, space @ ..], [outputs, _, taps @ ..]) =
+            (x.shape.as_slice(), filter.shape.as_slice())
+        else {
+            return None;
+        };
+        self.equate(channels, outputs)?;
+        let mut shape = vec![batch.clone(), channels.clone()];
+        let axes = conv.axes.iter().zip(space).zip(taps);
+        shape.extend(axes.map(|((axis, size), taps)| axis.output(size, taps)));
+        Some(TensorType {
+            dtype: x.dtype,
+            shape,
+        })
+    }
+
+    fn equate(&self, a: &Dim, b: &Dim) -> Option<()> {
+        let symbols = self.builder.symbols();
+        symbols.require_equal(a, b, String::new).ok()
+    }
+
+    /// A primitive with the sizes that it names for the result made anew.
+    fn primitive(
+        &mut self,
+        primitive: &Primitive,
+        node: &Node,
+        arguments: &[Argument],
+    ) -> Option<Primitive> {
+        let operand = match arguments.first() {
+            Some(Argument::Value(id)) => self.builder.ty(*id).shape,
+            _ => Shape::new(),
+        };
+        Some(match primitive {
+            Primitive::Expand(Expand { shape }) => Expand {
+                shape: self.expanded(&operand, shape),
+            }
+            .into(),
+            Primitive::Full(full) => Full {
+                shape: self.expanded(&[], &full.shape),
+                ..full.clone()
+            }
+            .into(),
+            Primitive::Iota(iota) => Iota {
+                shape: self.expanded(&[], &iota.shape),
+                ..iota.clone()
+            }
+            .into(),
+            Primitive::Reshape(Reshape { shape }) => {
+                let from = &self.scope.graph.ty(*node.operands().first()?).shape;
+                let shape = self.reshaped((from, &operand), shape)?;
+                Reshape { shape }.into()
+            }
+            other => other.clone(),
+        })
+    }
+
+    /// What a shape is expanded to: sizes that are longer than one stay, others are sizes of their own.
+    fn expanded(&mut self, from: &[Dim], to: &[Dim]) -> Shape {
+        let new = to.len() - from.len().min(to.len());
+        let axes = to.iter().enumerate();
+        let sizes = axes.map(|(axis, size)| {
+            let kept = axis.checked_sub(new).and_then(|axis| from.get(axis));
+            match kept.filter(|kept| !kept.is(1)) {
+                Some(kept) => kept.clone(),
+                None => self.of_image(size, axis, to.len()),
+            }
+        });
+        sizes.collect()
+    }
+
+    /// What a shape becomes by a reshape, of which the sizes are known before and after. Axes that merge or split keep their
+    /// numbers, for a division by a number that is known only when a kernel runs is slow.
+    fn reshaped(&self, (from, now): (&[Dim], &[Dim]), to: &[Dim]) -> Option<Shape> {
+        let mut shape = Shape::new();
+        let (mut start, mut target) = (0, 0);
+        while target < to.len() {
+            let (end, next) = matching_ends(from, to, start, target);
+            let long = |sizes: &[Dim]| sizes.iter().filter(|size| !size.is(1)).count();
+            if long(&from[start..end]) == 1 && long(&to[target..next]) == 1 {
+                let kept = now[start..end].iter().find(|size| !size.is(1))?;
+                let sizes = to[target..next].iter();
+                shape.extend(sizes.map(|size| {
+                    if size.is(1) {
+                        size.clone()
+                    } else {
+                        kept.clone()
+                    }
+                }));
+            } else {
+                for (size, number) in now[start..end].iter().zip(&from[start..end]) {
+                    self.equate(size, number)?;
+                }
+                shape.extend_from_slice(&to[target..next]);
+            }
+            (start, target) = (end, next);
+        }
+        Some(shape)
+    }
+}
