@@ -23,28 +23,38 @@ fn erfc_of_large(x: f32) -> f32 {
     return exp_of(-coarse * coarse) * exp_of((coarse - x) * (coarse + x)) * erfcx_of_large(x);
 }
 
-// The error function for |x| < 1, by its series.
+// The error function for |x| <= 0.9: x + x·p(x²), p fitted for the least relative error.
 fn erf_near_zero(x: f32) -> f32 {
     let z = x * x;
-    var sum = 1.0 / 76204800.0;
-    sum = 1.0 / 6894720.0 - z * sum;
-    sum = 1.0 / 685440.0 - z * sum;
-    sum = 1.0 / 75600.0 - z * sum;
-    sum = 1.0 / 9360.0 - z * sum;
-    sum = 1.0 / 1320.0 - z * sum;
-    sum = 1.0 / 216.0 - z * sum;
-    sum = 1.0 / 42.0 - z * sum;
-    sum = 1.0 / 10.0 - z * sum;
-    sum = 1.0 / 3.0 - z * sum;
-    return 1.1283792 * (x - x * z * sum);
+    var sum = 8.5131025e-5;
+    sum = sum * z - 0.00081756391;
+    sum = sum * z + 0.0052038589;
+    sum = sum * z - 0.026860509;
+    sum = sum * z + 0.11283715;
+    sum = sum * z - 0.37612635;
+    sum = sum * z + 0.12837917;
+    return x + x * sum;
 }
 
+// The error function for x between 0.9 and 3.95, where it is 1 - 2^p(x), p fitted for the least error of that.
+fn erf_of_large(x: f32) -> f32 {
+    var sum = 0.00028447472;
+    sum = sum * x - 0.0044083251;
+    sum = sum * x + 0.0321391;
+    sum = sum * x - 0.15009430;
+    sum = sum * x - 0.91908282;
+    sum = sum * x - 1.6269988;
+    sum = sum * x - 0.00025605547;
+    let n = round(sum);
+    let part = expm1_near_zero((sum - n) * 0.6931472);
+    return 1.0 - (1.0 + part) * bitcast<f32>(u32(i32(n) + 127) << 23u);
+}
+
+// Without a branch, which a rasteriser would take both ways.
 fn erf_of(x: f32) -> f32 {
     let magnitude = abs(x);
-    if magnitude < 0.9 || is_nan(x) {
-        return erf_near_zero(x);
-    }
-    return copy_sign(1.0 - erfc_of_large(min(magnitude, 4.5)), x);
+    let large = copy_sign(erf_of_large(clamp(magnitude, 0.9, 3.95)), x);
+    return select(large, erf_near_zero(x), magnitude < 0.9 || is_nan(x));
 }
 
 fn erfc_of(x: f32) -> f32 {

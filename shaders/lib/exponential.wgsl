@@ -36,8 +36,8 @@ fn expm1_of(x: f32) -> f32 {
     let limited = clamp(x, -104.0, 89.0);
     let n = round(limited * 1.442695);
     let part = expm1_near_zero(without_powers(limited, n));
-    let power = scale_by_power(1.0, i32(n));
-    let sum = power * part + (power - 1.0);
+    let scale = scale_by_power(1.0, i32(n));
+    let sum = scale * part + (scale - 1.0);
     let value = select(sum, scale_by_power(1.0 + part, i32(n)), n > 120.0);
     return select(value, x, is_nan(x));
 }
