@@ -9,7 +9,7 @@ use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Capabilities, Storage};
@@ -93,6 +93,9 @@ fn write_words(
     let (true, Some(start)) = (scope.is_in_words(value)?, consecutive(places, EIGHT)) else {
         return Ok(None);
     };
+    if !parts.iter().all(|part| is_arithmetic(&scope.pool, part.0)) {
+        return Ok(None);
+    }
     let every_other = |first: usize| parts.iter().skip(first).step_by(2).map(|part| part.0);
     let (low, high): (Vec<Expr>, Vec<Expr>) = (every_other(0).collect(), every_other(1).collect());
     let pool = &mut scope.pool;
@@ -103,6 +106,15 @@ fn write_words(
         index: start.emit(&mut scope.pool),
         value: words,
     }))
+}
+
+/// True if an expression ends with plain arithmetic. What ends otherwise, with a selection say, LLVM computes lane by lane
+/// where words are stored.
+fn is_arithmetic(pool: &Pool, expr: Expr) -> bool {
+    match pool.node(expr) {
+        Node::Call { template, .. } => !template.contains('('),
+        _ => true,
+    }
 }
 
 impl Scope<'_> {
