@@ -27,6 +27,7 @@ mod verify;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use crate::kernel::stored::Precision;
 pub use bisect::first_divergence;
 pub use check::{Reference, check};
 pub use device::Device;

@@ -26,7 +26,7 @@ use onionskin::trace::check::{
     Allow, CheckOptions, Finding, Id, Report, Severity, Subject, Traced,
 };
 use onionskin::trace::check::{check_trace, evaluate};
-use onionskin::{Device, Model};
+use onionskin::{CompileOptions, Device, Model};
 
 #[test]
 fn reports() {
@@ -469,7 +469,14 @@ fn a_compiled_model_is_verified_for_every_entry() {
         rtol: 0.0,
         atol: 0.0,
     };
-    let found = model::verify(&model, &Device::Host, &[vec![x]], exact).unwrap();
+    let found = model::verify(
+        &model,
+        &Device::Host,
+        &CompileOptions::default(),
+        &[vec![x]],
+        exact,
+    )
+    .unwrap();
     let entries: Vec<_> = found
         .iter()
         .map(|one| (&*one.entry, one.set, one.passed()))
@@ -489,7 +496,14 @@ fn inputs_that_no_entry_takes_are_an_error() {
         rtol: 0.0,
         atol: 0.0,
     };
-    let error = model::verify(&model, &Device::Host, &sets, exact).unwrap_err();
+    let error = model::verify(
+        &model,
+        &Device::Host,
+        &CompileOptions::default(),
+        &sets,
+        exact,
+    )
+    .unwrap_err();
     assert_eq!(
         error.to_string(),
         "input x is f32[2], not of shape [3] — at inputs 2"

@@ -55,6 +55,36 @@ fn round_f16(x: f32) -> f32 {
     return bitcast<f32>(rounded | (bits & 0x80000000u));
 }
 
+// The nearest half precision number, ties to even; the largest one for any finite number beyond it, since what is only
+// stored in half precision must not become infinite.
+fn half_of(x: f32) -> f32 {
+    let is_finite = (bitcast<u32>(x) & 0x7fffffffu) < 0x7f800000u;
+    return round_f16(select(x, clamp(x, -65504.0, 65504.0), is_finite));
+}
+
+// The same of four, without branches.
+fn four_halves_of(x: vec4<f32>) -> vec4<f32> {
+    let bits = bitcast<vec4<u32>>(x);
+    let magnitude = bits & vec4(0x7fffffffu);
+    let finite = min(magnitude, vec4(0x477fe000u));
+    let normal = (finite + 0xfffu + ((finite >> vec4(13u)) & vec4(1u))) & vec4(0xffffe000u);
+    // Below 2⁻¹⁴ the steps are those of numbers near one half.
+    let small = bitcast<vec4<u32>>((abs(x) + 0.5) - 0.5);
+    let rounded = select(normal, small, magnitude < vec4(0x38800000u));
+    let half = select(rounded, magnitude, magnitude >= vec4(0x7f800000u));
+    return bitcast<vec4<f32>>(half | (bits & vec4(0x80000000u)));
+}
+
+// Four as they are stored in two words, and back.
+fn pairs_of(x: vec4<f32>) -> vec2<u32> {
+    let half = four_halves_of(x);
+    return vec2(pack2x16float(half.xy), pack2x16float(half.zw));
+}
+
+fn four_of_pairs(x: vec2<u32>) -> vec4<f32> {
+    return vec4(unpack2x16float(x[0]), unpack2x16float(x[1]));
+}
+
 // The nearest bfloat16 number, ties to even.
 fn round_bf16(x: f32) -> f32 {
     let bits = bitcast<u32>(x);

@@ -13,6 +13,7 @@ use clap::Args;
 use self::figures::{Figures, OnDevice};
 use super::activity::Activity;
 use super::inputs::Inputs;
+use super::precision::Dtype;
 use super::run::tell_packed;
 use super::show::calls;
 use super::{Outcome, output, tune};
@@ -52,6 +53,8 @@ pub(super) struct Bench {
     /// Times of others for the same call, to be compared with: a JSON object of milliseconds by name.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
+    #[command(flatten)]
+    dtype: Dtype,
     /// Variants of kernels that `onionskin tune` has measured.
     #[arg(long, value_name = "FILE")]
     tuned: Option<PathBuf>,
@@ -74,6 +77,7 @@ impl Bench {
         let options = CompileOptions {
             choices: tune::choices(self.tuned.as_ref(), &device)?,
             packed: self.packed.clone(),
+            precision: self.dtype.precision()?,
             ..activity.compile_options()
         };
         let session = Model::open(&self.model)?.compile(&device, &options)?;
@@ -110,9 +114,11 @@ impl Bench {
         Ok(Outcome::Yes)
     }
 
+    /// Cold starts, in processes of their own.
     fn starts(&self) -> Result<fresh::Starts> {
         let mut arguments = self.inputs.arguments();
         arguments.extend(["--device".into(), OsString::from(&self.device)]);
+        arguments.push(self.dtype.argument().into());
         if let Some(packed) = &self.packed {
             arguments.extend(["--packed".into(), packed.into()]);
         }

@@ -6,8 +6,9 @@ use clap::Args;
 
 use super::activity::Activity;
 use super::inputs::Inputs;
+use super::precision::{Dtype, Exactness};
 use super::{Outcome, output};
-use crate::compare::{Difference, Tolerance, compare};
+use crate::compare::{Difference, compare};
 use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::model::first_divergence;
@@ -27,12 +28,10 @@ pub(super) struct Compare {
     /// A file with the expected outputs in order; without it the oracle says what is right.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// Relative tolerance.
-    #[arg(long, default_value_t = 1e-3)]
-    rtol: f64,
-    /// Absolute tolerance.
-    #[arg(long, default_value_t = 1e-4)]
-    atol: f64,
+    #[command(flatten)]
+    dtype: Dtype,
+    #[command(flatten)]
+    exactness: Exactness,
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
@@ -41,14 +40,15 @@ pub(super) struct Compare {
 impl Compare {
     pub(super) fn run(&self) -> Result<Outcome> {
         let arguments = self.inputs.read()?;
-        let tolerance = Tolerance {
-            rtol: self.rtol,
-            atol: self.atol,
-        };
         let activity = Activity::new(self.json);
+        let options = CompileOptions {
+            precision: self.dtype.precision()?,
+            ..activity.compile_options()
+        };
+        let tolerance = self.exactness.tolerance(options.precision);
         activity.step("reading and importing the model");
         let (model, device) = (Model::open(&self.model)?, Device::open(&self.device)?);
-        let session = model.compile(&device, &activity.compile_options())?;
+        let session = model.compile(&device, &options)?;
         activity.step(format!("running on {device}"));
         let got = session.call(&arguments)?;
         activity.step("finding out what is right");
@@ -62,7 +62,7 @@ impl Compare {
             None
         } else {
             activity.step("looking for the first value that differs");
-            first_divergence(&model, &device, "forward", &arguments, tolerance)?
+            first_divergence(&model, &device, &options, &arguments, tolerance)?
         };
         drop(activity);
         self.print(&device, &differences, culprit.as_ref());

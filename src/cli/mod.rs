@@ -15,6 +15,7 @@ mod inputs;
 mod libtorch;
 mod ops;
 mod output;
+mod precision;
 mod prepare;
 mod profile;
 mod run;

@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 use self::rows::{Measured, Row, table};
 use super::activity::Activity;
 use super::inputs::Inputs;
+use super::precision::Dtype;
 use super::{Outcome, output};
 use crate::error::{Error, Result};
 use crate::gpu::{Clock, Profile};
 use crate::tensor_file::write_together;
-use crate::{Device, Model};
+use crate::{CompileOptions, Device, Model};
 
 /// Runs, of which the fastest counts for each step.
 const RUNS: usize = 10;
@@ -32,6 +33,8 @@ pub(super) struct Profiling {
     /// The device: auto, gpu, software, an adapter's index or a part of its name.
     #[arg(long, default_value = "auto")]
     device: String,
+    #[command(flatten)]
+    dtype: Dtype,
     /// Lines of a table, at most.
     #[arg(long, default_value_t = 20)]
     top: usize,
@@ -52,7 +55,11 @@ impl Profiling {
         let device = Device::open(&self.device)?;
         let activity = Activity::new(self.json);
         activity.step("reading and importing the model");
-        let session = Model::open(&self.model)?.compile(&device, &activity.compile_options())?;
+        let options = CompileOptions {
+            precision: self.dtype.precision()?,
+            ..activity.compile_options()
+        };
+        let session = Model::open(&self.model)?.compile(&device, &options)?;
         let (variant, inputs) = session.prepare(&arguments)?;
         let Some(program) = &variant.program else {
             return Err(Error::usage("the host has no kernels to measure")

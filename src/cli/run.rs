@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::activity::Activity;
 use super::inputs::Inputs;
+use super::precision::Dtype;
 use super::{Outcome, output, tune};
 use crate::error::{Error, Result};
 use crate::item::Item;
@@ -23,6 +24,8 @@ pub(super) struct Run {
     /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
     #[arg(long, default_value = "auto")]
     device: String,
+    #[command(flatten)]
+    dtype: Dtype,
     /// Variants of kernels that `onionskin tune` has measured.
     #[arg(long, value_name = "FILE")]
     tuned: Option<PathBuf>,
@@ -54,6 +57,7 @@ impl Run {
         let options = CompileOptions {
             choices: tune::choices(self.tuned.as_ref(), &device)?,
             packed: self.packed.clone(),
+            precision: self.dtype.precision()?,
             ..activity.compile_options()
         };
         let session = Model::open(&self.model)?.compile(&device, &options)?;

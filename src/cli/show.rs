@@ -12,6 +12,7 @@ use self::plan::Target;
 use super::activity::Activity;
 use super::import::import;
 use super::inputs::Inputs;
+use super::precision::Dtype;
 use super::{Outcome, output};
 use crate::dim::Bindings;
 use crate::error::Result;
@@ -55,6 +56,8 @@ pub(super) struct Show {
     /// Write the kernels of the plan to an empty or new folder.
     #[arg(long, value_name = "DIR")]
     wgsl: Option<PathBuf>,
+    #[command(flatten)]
+    dtype: Dtype,
     /// The device of the plan: auto, gpu, software, an adapter's index or a part of its name; webgpu for what any device
     /// can do, which is also taken where there is no adapter.
     #[arg(long, default_value = "auto")]
@@ -103,7 +106,7 @@ impl Show {
 
     /// Shows and writes the plans of all graphs.
     fn plans(&self, module: &Module, activity: Activity) -> Result<Outcome> {
-        let target = Target::open(&self.device)?;
+        let target = Target::open(&self.device, self.dtype.precision()?)?;
         let arguments = match self.inputs.is_empty() {
             true => None,
             false => Some(self.inputs.read()?),

@@ -15,6 +15,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use super::activity::Activity;
+use super::precision::{Dtype, widened};
 use super::{Outcome, json_failed, libtorch, output};
 use crate::cases::{self, CaseArchive, CaseRef};
 use crate::compare::{Difference, compare};
@@ -51,6 +52,8 @@ pub(super) struct Test {
     /// Also write every kernel in SPIR-V, MSL and HLSL, and count them; a case whose kernel cannot be written fails.
     #[arg(long)]
     translate: bool,
+    #[command(flatten)]
+    dtype: Dtype,
     #[arg(long, hide = true)]
     worker: bool,
 }
@@ -193,7 +196,7 @@ impl Test {
                 .ok()
                 .and_then(|index| cases.get(index));
             let case = case.ok_or_else(|| Error::usage(format!("{line:?} is no case number")))?;
-            let verdict = judge(case, &device, self.against);
+            let verdict = judge(case, &device, self);
             let all = match &device {
                 Device::Gpu(device) => device.translated(),
                 Device::Host => BTreeSet::new(),
@@ -340,11 +343,10 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// Runs a case; a panic is a failure of the case.
-fn judge(case: &CaseRef, device: &Device, against: Against) -> Verdict {
+fn judge(case: &CaseRef, device: &Device, test: &Test) -> Verdict {
     let start = Instant::now();
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        replay(case, device, against)
-    }));
+    let result =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| replay(case, device, test)));
     let (passed, reason, error) = match result {
         Ok(Ok(differences)) => summary(&differences),
         Ok(Err(error)) => (false, Some(format!("{}: {error}", error.kind().id())), None),
@@ -381,14 +383,18 @@ fn summary(differences: &[(String, Difference)]) -> (bool, Option<String>, Optio
 }
 
 /// Runs the calls of every set on one session, in order, and compares every output.
-fn replay(case: &CaseRef, device: &Device, against: Against) -> Result<Vec<(String, Difference)>> {
+fn replay(case: &CaseRef, device: &Device, test: &Test) -> Result<Vec<(String, Difference)>> {
     let case = case.load()?;
     let model = match &case.archive {
         CaseArchive::Path(path) => Model::open(path)?,
         CaseArchive::Bytes(bytes) => Model::from_bytes(bytes.to_vec())?,
     };
-    let session = model.compile(device, &CompileOptions::default())?;
-    let libtorch = match against {
+    let options = CompileOptions {
+        precision: test.dtype.precision()?,
+        ..CompileOptions::default()
+    };
+    let session = model.compile(device, &options)?;
+    let libtorch = match test.against {
         Against::Recorded => None,
         Against::Libtorch => Some(libtorch::open(&case.archive)?),
     };
@@ -413,7 +419,7 @@ fn replay(case: &CaseRef, device: &Device, against: Against) -> Result<Vec<(Stri
                 format!("set {:?}: ", set.label)
             };
             let mut check = |label: String, got: &Item, expected: &Item| {
-                let found = compare(got, expected, set.tolerance);
+                let found = compare(got, expected, widened(set.tolerance, options.precision));
                 differences.extend(found.into_iter().map(|found| (label.clone(), found)));
             };
             let Some(libtorch) = &libtorch else {

@@ -6,11 +6,12 @@ use clap::Args;
 
 use super::activity::Activity;
 use super::inputs::Sets;
+use super::precision::{Dtype, Exactness};
 use super::{Outcome, output};
-use crate::compare::{Difference, Tolerance};
+use crate::compare::Difference;
 use crate::error::Result;
 use crate::model::{Culprit, Verification, verify};
-use crate::{Device, Model};
+use crate::{CompileOptions, Device, Model};
 
 /// Verify a compiled model: every entry graph and all sets of inputs on a device, against the graph as imported and against
 /// the oracle.
@@ -25,12 +26,10 @@ pub(super) struct Verify {
     /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
     #[arg(long, default_value = "auto")]
     device: String,
-    /// Relative tolerance.
-    #[arg(long, default_value_t = 1e-3)]
-    rtol: f64,
-    /// Absolute tolerance.
-    #[arg(long, default_value_t = 1e-4)]
-    atol: f64,
+    #[command(flatten)]
+    dtype: Dtype,
+    #[command(flatten)]
+    exactness: Exactness,
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
@@ -39,13 +38,14 @@ pub(super) struct Verify {
 impl Verify {
     pub(super) fn run(&self) -> Result<Outcome> {
         let (model, device) = (Model::open(&self.model)?, Device::open(&self.device)?);
-        let tolerance = Tolerance {
-            rtol: self.rtol,
-            atol: self.atol,
-        };
         let activity = Activity::new(self.json);
+        let options = CompileOptions {
+            precision: self.dtype.precision()?,
+            ..CompileOptions::default()
+        };
+        let tolerance = self.exactness.tolerance(options.precision);
         activity.step("verifying");
-        let found = verify(&model, &device, &self.sets.read()?, tolerance)?;
+        let found = verify(&model, &device, &options, &self.sets.read()?, tolerance)?;
         drop(activity);
         if self.json {
             let runs: Vec<_> = found.iter().map(json).collect();

@@ -90,14 +90,15 @@ fn check_slot(
     capabilities: &Capabilities,
     source: &dyn WeightSource,
 ) -> Option<Error> {
+    let is_texture = matches!(slot.layout, Layout::Panels(_));
     let missing = match slot.storage {
-        Storage::F16 => !capabilities.float16,
+        Storage::F16 => !capabilities.float16 && !is_texture,
         Storage::I64 => !capabilities.int64,
         Storage::F64 => !capabilities.float64,
-        Storage::U32 | Storage::I32 | Storage::F32 => false,
+        Storage::U32 | Storage::I32 | Storage::F16x2 | Storage::F32 => false,
     };
     if missing {
-        let (name, storage) = (&slot.name, slot.storage.wgsl());
+        let (name, storage) = (&slot.name, slot.storage);
         return Some(Error::plan(format!(
             "{name} is planned as {storage}, which the device does not have"
         )));
@@ -122,17 +123,18 @@ fn check_slot(
     }
 }
 
-/// Values between kernels may lie in quads or tiles and weights in panels, both in single precision; weights also in pieces.
+/// Values between kernels may lie in quads or tiles and weights in panels, in single or half precision, tiles in single precision; weights also in pieces.
 fn lies_well(slot: &Slot) -> bool {
     let is_weight = matches!(slot.kind, SlotKind::Weight(_));
     let is_handed = matches!(slot.kind, SlotKind::Input(_) | SlotKind::Output);
     let is_between = matches!(slot.kind, SlotKind::Temporary { .. });
     let is_single = slot.storage == Storage::F32;
+    let is_texel = slot.storage.texel().is_some();
     match slot.layout {
         Layout::Linear => true,
-        Layout::Quads { axis } => axis < slot.shape.len() && !is_handed && is_single,
+        Layout::Quads { axis } => axis < slot.shape.len() && !is_handed && is_texel,
         Layout::Tiles(_) => slot.shape.len() == 4 && is_between && is_single,
-        Layout::Panels(_) => is_weight && is_single,
+        Layout::Panels(_) => is_weight && is_texel,
         Layout::Piece { .. } => is_weight,
     }
 }
@@ -164,7 +166,7 @@ fn check_step(
             step.sizes.len()
         )));
     }
-    let is_texture = |access: &Access| *access == Access::Load;
+    let is_texture = |access: &Access| matches!(access, Access::Load(_));
     let textures = kernel.bindings.iter().filter(|access| is_texture(access));
     let textures = textures.count();
     let limit = capabilities.max_storage_buffers;

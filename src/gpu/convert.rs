@@ -18,7 +18,7 @@ pub(super) fn same_bytes(dtype: DType, storage: Storage) -> bool {
         (dtype, storage),
         (DType::I32, Storage::I32)
             | (DType::I64, Storage::I64)
-            | (DType::F16, Storage::F16)
+            | (DType::F16, Storage::F16 | Storage::F16x2)
             | (DType::F32, Storage::F32)
             | (DType::F64, Storage::F64)
     )
@@ -70,8 +70,18 @@ fn widen(dtype: DType, storage: Storage, bytes: &[u8]) -> Result<Vec<u8>> {
         (DType::I64, Storage::I32) => narrow(bytes)?,
         (DType::F16, Storage::F32) => map(bytes, |value: f16| f32::from(value)),
         (DType::BF16, Storage::F32) => map(bytes, |value: bf16| f32::from(value)),
+        (DType::F32, Storage::F16 | Storage::F16x2) => map(bytes, half_of),
         _ => return Err(no_conversion(dtype, storage)),
     })
+}
+
+/// The nearest number of half precision, ties to even; the largest one for any finite number beyond it, as kernels store it.
+fn half_of(value: f32) -> f16 {
+    let [lowest, largest] = [f16::MIN, f16::MAX].map(f32::from);
+    match value.is_finite() {
+        true => f16::from_f32(value.clamp(lowest, largest)),
+        false => f16::from_f32(value),
+    }
 }
 
 fn narrow(bytes: &[u8]) -> Result<Vec<u8>> {
@@ -113,6 +123,9 @@ pub(super) fn receive(
         (DType::BF16, Storage::F32) => {
             Tensor::from_vec(shape, read::<f32>(bytes).map(bf16::from_f32).collect())
         }
+        (DType::F32, Storage::F16 | Storage::F16x2) => {
+            Tensor::from_vec(shape, read::<f16>(bytes).map(f32::from).collect())
+        }
         _ => Err(no_conversion(dtype, storage)),
     }
 }
@@ -142,14 +155,14 @@ where
 }
 
 fn no_conversion(dtype: DType, storage: Storage) -> Error {
-    Error::internal(format!("{dtype} cannot be stored as {}", storage.wgsl()))
+    Error::internal(format!("{dtype} cannot be stored as {}", storage))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NARROW: [(DType, Storage); 12] = [
+    const NARROW: [(DType, Storage); 15] = [
         (DType::Bool, Storage::U32),
         (DType::U8, Storage::I32),
         (DType::I8, Storage::I32),
@@ -160,6 +173,9 @@ mod tests {
         (DType::F16, Storage::F16),
         (DType::F16, Storage::F32),
         (DType::BF16, Storage::F32),
+        (DType::F16, Storage::F16x2),
+        (DType::F32, Storage::F16),
+        (DType::F32, Storage::F16x2),
         (DType::F32, Storage::F32),
         (DType::F64, Storage::F64),
     ];
@@ -178,6 +194,23 @@ mod tests {
             assert_eq!(sent.len() as u64, 3 * storage.size());
             assert_eq!(receive(dtype, storage, &[3], &sent).unwrap(), tensor);
         }
+    }
+
+    #[test]
+    fn halves_are_the_nearest_and_finite_where_the_number_is() {
+        let half = f16::MAX.to_f32();
+        for (number, expected) in [
+            (1.0 + 2f32.powi(-11), 1.0),
+            (1.0 + 3.0 * 2f32.powi(-11), 1.0 + 2f32.powi(-9)),
+            (2f32.powi(-24), 2f32.powi(-24)),
+            (65_519.0, half),
+            (f32::MIN, -half),
+            (f32::INFINITY, f32::INFINITY),
+            (f32::NEG_INFINITY, f32::NEG_INFINITY),
+        ] {
+            assert_eq!(half_of(number).to_f32(), expected, "{number}");
+        }
+        assert!(half_of(f32::NAN).is_nan());
     }
 
     #[test]

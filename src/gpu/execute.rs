@@ -260,7 +260,7 @@ impl Run {
             match info.layout {
                 Layout::Linear => convert::receive(info.dtype, info.storage, shape, bytes),
                 _ => {
-                    let bytes = unpack(&info.layout, shape, bytes);
+                    let bytes = unpack(&info.layout, info.storage, shape, bytes);
                     convert::receive(info.dtype, info.storage, shape, &bytes)
                 }
             }
@@ -334,7 +334,7 @@ pub(super) fn mismatch(input: &Input, slot: &Slot) -> Error {
         shape: slot.shape.clone(),
     };
     let found = TensorType::new(input.dtype(), input.shape().iter().copied());
-    let storage = |storage: Storage| format!(" stored as {}", storage.wgsl());
+    let storage = |storage: Storage| format!(" stored as {}", storage);
     let (found_as, expected_as) = match input {
         Input::Host(_) => (String::new(), String::new()),
         Input::Device(tensor) => (storage(tensor.storage), storage(slot.storage)),

@@ -6,13 +6,19 @@ use wgpu::{
 };
 
 use crate::error::{Error, Result};
-use crate::kernel::layout::Layout;
+use crate::kernel::layout::{Layout, Texel};
+use crate::kernel::plan::Storage;
 
 use super::sizing::texture_bytes;
 use super::statistics::{Counters, add};
 
-/// The format of all textures: four numbers in single precision.
-pub(super) const FORMAT: TextureFormat = TextureFormat::Rgba32Float;
+/// The format of a texture of such texels.
+pub(super) fn format(texel: Texel) -> TextureFormat {
+    match texel {
+        Texel::F16 => TextureFormat::Rgba16Float,
+        Texel::F32 => TextureFormat::Rgba32Float,
+    }
+}
 
 /// What a slot lies in.
 #[derive(Clone, Debug)]
@@ -31,25 +37,28 @@ impl Memory {
     }
 }
 
-/// Creates a texture of a width, a height and a number of layers, and counts it.
+/// Creates a texture of a width, a height and a number of layers for elements that are stored in this way, and counts it.
 pub(super) fn texture(
     counters: &Counters,
     device: &wgpu::Device,
     label: &str,
     extent: [u32; 3],
-) -> Texture {
+    storage: Storage,
+) -> Result<Texture> {
+    let texel = storage.texel();
+    let texel = texel.ok_or_else(|| Error::internal("a texture of what no texel holds"))?;
     add(&counters.buffers, 1);
-    add(&counters.buffer_bytes, texture_bytes(&extent));
-    device.create_texture(&TextureDescriptor {
+    add(&counters.buffer_bytes, texture_bytes(&extent, storage));
+    Ok(device.create_texture(&TextureDescriptor {
         label: Some(label),
         size: size(extent),
         mip_level_count: 1,
         sample_count: 1,
         dimension: TextureDimension::D2,
-        format: FORMAT,
+        format: format(texel),
         usage: TextureUsages::STORAGE_BINDING | TextureUsages::COPY_DST,
         view_formats: &[],
-    })
+    }))
 }
 
 /// All layers of a texture.
@@ -70,14 +79,12 @@ pub(super) fn size([width, height, layers]: [u32; 3]) -> Extent3d {
 }
 
 /// The bytes of a value in row-major order from those of its buffer.
-pub(super) fn unpack(layout: &Layout, shape: &[usize], bytes: &[u8]) -> Vec<u8> {
-    let numel: usize = shape.iter().product();
-    let mut elements = vec![0; numel * size_of::<f32>()];
-    for (place, number) in bytes.chunks_exact(size_of::<f32>()).enumerate() {
-        let start = layout
-            .element(shape, place)
-            .map(|place| place * size_of::<f32>());
-        let target = start.and_then(|start| elements.get_mut(start..start + size_of::<f32>()));
+pub(super) fn unpack(layout: &Layout, storage: Storage, shape: &[usize], bytes: &[u8]) -> Vec<u8> {
+    let (numel, size) = (shape.iter().product::<usize>(), storage.size() as usize);
+    let mut elements = vec![0; numel * size];
+    for (place, number) in bytes.chunks_exact(size).enumerate() {
+        let start = layout.element(shape, place).map(|place| place * size);
+        let target = start.and_then(|start| elements.get_mut(start..start + size));
         if let Some(target) = target {
             target.copy_from_slice(number);
         }

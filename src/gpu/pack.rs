@@ -23,13 +23,13 @@ pub(super) fn pack(
 ) -> Result<()> {
     let storage = slot.storage;
     if let Some((tensor, panels)) = permuted(name, slot, source) {
-        return pack_panels(&panels, storage, tensor.bytes(), sink);
+        return pack_panels(&panels, storage, &stored(&tensor, storage)?, sink);
     }
     let tensor = source.tensor(name)?;
     let part = match &slot.layout {
         Layout::Panels(panels) if panels.transformed => {
-            let numbers = transformed(&tensor, storage)?;
-            return pack_panels(panels, storage, bytemuck::cast_slice(&numbers), sink);
+            let numbers = transformed(&tensor)?;
+            return pack_panels(panels, storage, &stored(&numbers, storage)?, sink);
         }
         Layout::Panels(panels) => {
             return pack_panels(panels, storage, &stored(&tensor, storage)?, sink);
@@ -46,17 +46,17 @@ fn permuted(name: &str, slot: &Slot, source: &dyn WeightSource) -> Option<(Tenso
         return None;
     };
     let (tensor, axes) = source.permuted(name)?;
-    let is_stored = convert::same_bytes(tensor.dtype(), slot.storage);
     let panels = panels.permuted(tensor.shape(), &axes)?;
-    is_stored.then_some((tensor, panels))
+    Some((tensor, panels))
 }
 
 /// The numbers that convolutions by tiles have of filters.
-fn transformed(tensor: &Tensor, storage: Storage) -> Result<Vec<f32>> {
-    let taps = stored(tensor, storage)?;
+fn transformed(tensor: &Tensor) -> Result<Tensor> {
+    let taps = stored(tensor, Storage::F32)?;
     let taps = taps.as_chunks().0.iter();
     let taps: Vec<f32> = taps.map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    Ok(winograd::filters(&taps))
+    let numbers = winograd::filters(&taps);
+    Tensor::from_vec([numbers.len()], numbers)
 }
 
 fn pack_panels(panels: &Panels, storage: Storage, elements: &[u8], sink: &mut Sink) -> Result<()> {

@@ -17,7 +17,7 @@ use crate::kernel::plan::{Access, Kernel, SizesIn};
 
 use super::disk::DiskCache;
 use super::fault::{guarded, lock};
-use super::memory::FORMAT;
+use super::memory::format;
 use super::parallel;
 #[cfg(feature = "translate")]
 use super::translate::{Translated, Translator};
@@ -220,9 +220,9 @@ fn binding_type(access: Access) -> BindingType {
         Access::Read | Access::ReadWrite => buffer(BufferBindingType::Storage {
             read_only: access == Access::Read,
         }),
-        Access::Load => BindingType::StorageTexture {
+        Access::Load(texel) => BindingType::StorageTexture {
             access: StorageTextureAccess::ReadOnly,
-            format: FORMAT,
+            format: format(texel),
             view_dimension: TextureViewDimension::D2Array,
         },
     }

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Place as Origin, Result, Trail};
-use crate::kernel::layout::{Layout, Panels, TEXEL_BYTES};
-use crate::kernel::plan::{Capabilities, Flow, Plan, Slot, SlotId, SlotKind, Step};
+use crate::kernel::layout::{Layout, Panels, TEXEL};
+use crate::kernel::plan::{Capabilities, Flow, Plan, Slot, SlotId, SlotKind, Step, Storage};
 use crate::shape::sizes;
 
 use super::arena::{Item, Spot, arrange, largest_live, separate};
@@ -238,8 +238,7 @@ fn measure(slot: &Slot, bindings: &Bindings, rules: &Rules) -> Result<(Vec<usize
     if bytes > bound {
         return Err(Error::plan(format!(
             "{} would take {bytes} bytes as {}{shape:?}, the device binds at most {limit}",
-            slot.name,
-            slot.storage.wgsl(),
+            slot.name, slot.storage,
         ))
         .help("use smaller inputs, a device with larger buffers, or run on the host"));
     }
@@ -267,7 +266,7 @@ fn measure_texture(
         )));
     }
     let extent = extent.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
-    let bytes = texture_bytes(&extent);
+    let bytes = texture_bytes(&extent, slot.storage);
     let place = Place {
         region: region(&slot.kind),
         spot: Spot::default(),
@@ -279,8 +278,9 @@ fn measure_texture(
 }
 
 /// Bytes of a texture of a width, a height and a number of layers.
-pub(super) fn texture_bytes(extent: &[u32; 3]) -> u64 {
-    extent.iter().map(|size| u64::from(*size)).product::<u64>() * TEXEL_BYTES
+pub(super) fn texture_bytes(extent: &[u32; 3], storage: Storage) -> u64 {
+    let texels = extent.iter().map(|size| u64::from(*size)).product::<u64>();
+    texels * TEXEL as u64 * storage.size()
 }
 
 /// The size of a weight, whose shape has no symbols.

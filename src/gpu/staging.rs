@@ -9,7 +9,8 @@ use wgpu::{
 };
 
 use crate::error::{Error, Result};
-use crate::kernel::layout::TEXEL_BYTES;
+use crate::kernel::layout::TEXEL;
+use crate::kernel::plan::Storage;
 
 use super::device::Device;
 use super::fault::lock;
@@ -100,17 +101,22 @@ struct Open {
 
 impl<'a> Filler<'a> {
     /// Makes the texture.
-    pub(super) fn new(staging: &'a Staging, label: &str, extent: [u32; 3]) -> Filler<'a> {
-        let row = extent[0] * TEXEL_BYTES as u32;
-        Filler {
-            texture: texture(staging.counters, staging.device.wgpu(), label, extent),
+    pub(super) fn new(
+        staging: &'a Staging,
+        label: &str,
+        (extent, storage): ([u32; 3], Storage),
+    ) -> Result<Filler<'a>> {
+        let row = extent[0] * TEXEL as u32 * storage.size() as u32;
+        let device = staging.device.wgpu();
+        Ok(Filler {
+            texture: texture(staging.counters, device, label, extent, storage)?,
             staging,
             extent,
             row: row as usize,
             pitch: row.next_multiple_of(wgpu::COPY_BYTES_PER_ROW_ALIGNMENT),
             layer: 0,
             open: None,
-        }
+        })
     }
 
     /// Writes whole rows.

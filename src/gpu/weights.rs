@@ -344,7 +344,8 @@ impl Uploader<'_> {
 
     /// Writes a weight to a texture, put together as its layout says.
     fn texture(&self, weight: &Wanted, extent: [u32; 3], put: &Put) -> Result<Memory> {
-        let mut filler = Filler::new(&self.staging, weight.name, extent);
+        let storage = weight.slot.storage;
+        let mut filler = Filler::new(&self.staging, weight.name, (extent, storage))?;
         put(&mut |rows| filler.write(rows))?;
         Ok(Memory::Texture(filler.finish()?))
     }

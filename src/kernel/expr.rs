@@ -23,6 +23,8 @@ pub enum Type {
     F32,
     /// `f64`
     F64,
+    /// `vec2<u32>`: four neighbouring elements of half precision, two in a word.
+    U32x2,
     /// `vec4<u32>`: four neighbouring elements, as are the following.
     U32x4,
     /// `vec4<i32>`
@@ -46,6 +48,7 @@ impl Type {
             Type::F16 => "f16",
             Type::F32 => "f32",
             Type::F64 => "f64",
+            Type::U32x2 => "vec2<u32>",
             Type::U32x4 => "vec4<u32>",
             Type::I32x4 => "vec4<i32>",
             Type::F16x4 => "vec4<f16>",
@@ -57,20 +60,21 @@ impl Type {
     /// Elements of one of these.
     pub fn width(self) -> usize {
         match self {
-            Type::U32x4 | Type::I32x4 | Type::F16x4 | Type::F32x4 => 4,
+            Type::U32x2 | Type::U32x4 | Type::I32x4 | Type::F16x4 | Type::F32x4 => 4,
             Type::U64x4 => 8,
             _ => 1,
         }
     }
 
-    /// Four of these, where WGSL stores them.
-    pub fn quad(self) -> Option<Type> {
-        Some(match self {
-            Type::U32 => Type::U32x4,
-            Type::I32 => Type::I32x4,
-            Type::F16 => Type::F16x4,
-            Type::F32 => Type::F32x4,
-            _ => return None,
+    /// Four elements that are stored in this way, where a vector holds them.
+    pub fn quad(storage: Storage) -> Option<Type> {
+        Some(match storage {
+            Storage::U32 => Type::U32x4,
+            Storage::I32 => Type::I32x4,
+            Storage::F16 => Type::F16x4,
+            Storage::F16x2 => Type::U32x2,
+            Storage::F32 => Type::F32x4,
+            Storage::I64 | Storage::F64 => return None,
         })
     }
 }
@@ -78,7 +82,7 @@ impl Type {
 impl From<Storage> for Type {
     fn from(storage: Storage) -> Type {
         match storage {
-            Storage::U32 => Type::U32,
+            Storage::U32 | Storage::F16x2 => Type::U32,
             Storage::I32 => Type::I32,
             Storage::I64 => Type::I64,
             Storage::F16 => Type::F16,

@@ -1,8 +1,8 @@
 //! How the elements of a slot lie in device memory.
 //!
 //! A software rasteriser reads memory four numbers at a time, and a texture cheaper than a buffer, since a texture takes no
-//! test per lane; it writes textures dearly. So weights that kernels read many times lie in textures of `rgba32float`, and
-//! images in buffers, four channels together.
+//! test per lane; it writes textures dearly. So weights that kernels read many times lie in textures, and images in buffers,
+//! four channels together.
 
 use std::fmt;
 
@@ -14,8 +14,24 @@ use crate::tensor;
 /// Numbers of a texel, or of a vector.
 pub const TEXEL: usize = 4;
 
-/// Bytes of a texel.
-pub const TEXEL_BYTES: u64 = 16;
+/// What a texel holds: four numbers, of which a kernel gets an `f32` each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Texel {
+    /// `rgba16float`
+    F16,
+    /// `rgba32float`
+    F32,
+}
+
+impl Texel {
+    /// Name of the format in WGSL.
+    pub fn wgsl(self) -> &'static str {
+        match self {
+            Texel::F16 => "rgba16float",
+            Texel::F32 => "rgba32float",
+        }
+    }
+}
 
 /// How the elements of a slot lie in device memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,5 +1,6 @@
 //! A [`Plan`]: kernels, the memory they work on, and the order in which they run. Made on any machine, executed by `gpu/`.
 
+use std::fmt;
 use std::ops::Range;
 
 use crate::dim::{Bindings, Dim};
@@ -10,7 +11,7 @@ use crate::symbols::Guard;
 
 use super::choice::Choice;
 use super::host::HostFunction;
-use super::layout::{Layout, TextureLimits};
+use super::layout::{Layout, Texel, TextureLimits};
 use super::stored::Stored;
 use super::work::Work;
 
@@ -43,7 +44,7 @@ pub struct Capabilities {
     pub matrices: Vec<MatrixUnit>,
     /// The adapter is a software rasteriser.
     pub software: bool,
-    /// The largest textures of `rgba32float` that kernels read.
+    /// The largest textures that kernels read.
     pub textures: TextureLimits,
 }
 
@@ -81,6 +82,8 @@ pub enum Storage {
     I64,
     /// `f16`
     F16,
+    /// `u32`: two `f16`, the first in the lower half. Only who writes both may write one.
+    F16x2,
     /// `f32`: `f32`, `bf16`, and `f16` on devices without half precision.
     F32,
     /// `f64`
@@ -93,7 +96,7 @@ impl Storage {
         match self {
             Storage::U32 | Storage::I32 => DType::I32,
             Storage::I64 => DType::I64,
-            Storage::F16 => DType::F16,
+            Storage::F16 | Storage::F16x2 => DType::F16,
             Storage::F32 => DType::F32,
             Storage::F64 => DType::F64,
         }
@@ -127,10 +130,33 @@ impl Storage {
         })
     }
 
+    /// How `f32` is stored in half precision on a device. A software rasteriser reads two words faster than four halves.
+    pub fn half(capabilities: &Capabilities) -> Storage {
+        if capabilities.float16 && !capabilities.software {
+            Storage::F16
+        } else {
+            Storage::F16x2
+        }
+    }
+
+    /// The texels of a texture of such elements; none if textures do not hold them.
+    pub fn texel(self) -> Option<Texel> {
+        match self {
+            Storage::F16 | Storage::F16x2 => Some(Texel::F16),
+            Storage::F32 => Some(Texel::F32),
+            _ => None,
+        }
+    }
+
+    /// True for half precision.
+    pub fn is_half(self) -> bool {
+        matches!(self, Storage::F16 | Storage::F16x2)
+    }
+
     /// Name of the type in WGSL.
     pub fn wgsl(self) -> &'static str {
         match self {
-            Storage::U32 => "u32",
+            Storage::U32 | Storage::F16x2 => "u32",
             Storage::I32 => "i32",
             Storage::I64 => "i64",
             Storage::F16 => "f16",
@@ -142,9 +168,19 @@ impl Storage {
     /// Bytes of an element.
     pub fn size(self) -> u64 {
         match self {
-            Storage::F16 => 2,
+            Storage::F16 | Storage::F16x2 => 2,
             Storage::U32 | Storage::I32 | Storage::F32 => 4,
             Storage::I64 | Storage::F64 => 8,
+        }
+    }
+}
+
+/// For people: by its name in WGSL, but for what that does not tell.
+impl fmt::Display for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Storage::F16x2 => f.write_str("f16 in pairs"),
+            storage => f.write_str(storage.wgsl()),
         }
     }
 }
@@ -183,8 +219,8 @@ pub enum Access {
     Read,
     /// `var<storage, read_write>`: everything in the arena, read or written, since a dispatch is one usage scope.
     ReadWrite,
-    /// `texture_storage_2d_array<rgba32float, read>`: weights in textures.
-    Load,
+    /// `texture_storage_2d_array<…, read>`: weights in textures of this format.
+    Load(Texel),
 }
 
 /// Index of a slot in its plan.

@@ -158,7 +158,8 @@ pub(super) fn validated(
     wgsl: &str,
     capabilities: &Capabilities,
 ) -> Result<ModuleInfo> {
-    let mut flags = Flags::empty();
+    // Every device has the packing of two halves in a word.
+    let mut flags = Flags::SHADER_FLOAT16_IN_FLOAT32;
     flags.set(Flags::SHADER_INT64, capabilities.int64);
     flags.set(Flags::FLOAT64, capabilities.float64);
     flags.set(Flags::SHADER_FLOAT16, capabilities.float16);

@@ -1,6 +1,34 @@
-//! Why values lie in memory instead of being computed where they are read: what fusion refused, for people.
+//! Why values lie in memory instead of being computed where they are read, and in what: what fusion refused, for people.
 
 use std::fmt;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+/// What a plan stores values of `f32` in. Kernels compute with them in `f32` in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// `f32`.
+    #[default]
+    Single,
+    /// `f16`: weights and what lies between kernels, except for what [`Kept`] says. The nearest number, ties to even; a
+    /// finite number beyond 65504 becomes that.
+    Half,
+}
+
+impl Precision {
+    /// Of the dtype that stands for it; an error if none does.
+    pub fn of(dtype: DType) -> Result<Precision> {
+        match dtype {
+            DType::F32 => Ok(Precision::Single),
+            DType::F16 => Ok(Precision::Half),
+            other => Err(
+                Error::usage(format!("values of f32 cannot be stored as {other}"))
+                    .help("store them as f16, or as f32"),
+            ),
+        }
+    }
+}
 
 /// A value that lies in memory, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,6 +37,41 @@ pub struct Stored {
     pub value: String,
     /// Why no reader computes it.
     pub reason: Reason,
+    /// Why it is stored in `f32` though `f16` was asked for.
+    pub kept: Option<Kept>,
+}
+
+/// Why a value is stored in `f32` though `f16` was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// The application, control flow or an operator of the user's takes or gives it.
+    Handed,
+    /// A reduction makes it: a mean, a variance, the sum that a softmax divides by.
+    Statistic,
+    /// A scan, a scatter or a sort makes it.
+    Accumulated,
+    /// It is the parts of a sum, which are added up next.
+    Partial,
+    /// Integers are made of it.
+    Counted,
+    /// It is a weight of one dimension at most.
+    Vector,
+    /// A kernel writes single elements, where the device stores half precision only in pairs.
+    Single,
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kept::Handed => "something other than a kernel takes or gives it",
+            Kept::Statistic => "a reduction makes it",
+            Kept::Accumulated => "a scan, a scatter or a sort makes it",
+            Kept::Partial => "it is the parts of a sum",
+            Kept::Counted => "integers are made of it",
+            Kept::Vector => "it is a vector",
+            Kept::Single => "its kernel writes single elements, which f16 in pairs are not",
+        })
+    }
 }
 
 /// Why a value lies in memory.

@@ -6,7 +6,8 @@ use crate::gpu::{self, Input, Keep, Program, ProgramOptions, Run};
 use crate::interp::{self, Event, Part, Within, body_sizes};
 use crate::ir::{Graph, Node, Weights};
 use crate::item::Item;
-use crate::pass;
+use crate::kernel::stored::Precision;
+use crate::pass::{self, PlanOptions};
 use crate::tensor::Tensor;
 use crate::trace::check::{Divergence, Site};
 
@@ -16,7 +17,7 @@ use super::{CompileOptions, Device, Model};
 const BODIES_AGREE: &str = "on its own, every body that ran computes what the oracle does: differences that are allowed in \
                             a round add up, or control flow itself is wrong";
 
-/// Runs a call of an entry graph on a device with all values kept, and the oracle beside it, and finds the first value that differs.
+/// Runs a call on a device, compiled as `options` say but with all values kept, and the oracle beside it, and finds the first value that differs.
 /// If that is made by a region, its bodies are run on their own, on what the oracle gave them, round by round, and the first
 /// value in them that differs is named. `None` if all that both have agree; values that were fused into kernels exist on the
 /// oracle only.
@@ -26,14 +27,13 @@ const BODIES_AGREE: &str = "on its own, every body that ran computes what the or
 pub fn first_divergence(
     model: &Model,
     device: &Device,
-    entry: &str,
+    options: &CompileOptions,
     arguments: &[Item],
     tolerance: Tolerance,
 ) -> Result<Option<Divergence>> {
     let options = CompileOptions {
-        entry: entry.to_string(),
         keep: Keep::Everything,
-        ..CompileOptions::default()
+        ..options.clone()
     };
     let (variant, inputs) = model.compile(device, &options)?.prepare(arguments)?;
     let Some(program) = &variant.program else {
@@ -44,6 +44,7 @@ pub fn first_divergence(
     let weights = variant.weights()?;
     let search = Search {
         device: program.device(),
+        precision: options.precision,
         weights: weights.as_ref(),
         tolerance,
     };
@@ -52,6 +53,7 @@ pub fn first_divergence(
 
 struct Search<'a> {
     device: &'a gpu::Device,
+    precision: Precision,
     weights: &'a Weights,
     tolerance: Tolerance,
 }
@@ -123,7 +125,11 @@ impl Search<'_> {
     }
 
     fn compile(&self, body: &Graph) -> Result<Program> {
-        let plan = pass::plan(body, self.device.capabilities())?;
+        let wanted = PlanOptions {
+            precision: self.precision,
+            ..PlanOptions::default()
+        };
+        let plan = pass::plan_by(body, self.device.capabilities(), &wanted)?;
         let options = ProgramOptions {
             keep: Keep::Everything,
             ..ProgramOptions::default()

@@ -157,7 +157,11 @@ impl DeviceCheck<'_> {
         let Reference {
             device, tolerance, ..
         } = self.reference;
-        match first_divergence(self.model, device, &self.graph.name, set, *tolerance) {
+        let options = CompileOptions {
+            entry: self.graph.name.clone(),
+            ..CompileOptions::default()
+        };
+        match first_divergence(self.model, device, &options, set, *tolerance) {
             Ok(Some(found)) => {
                 let finding = finding.at(&found.site.place).value(&found.site.value);
                 finding.details([found.to_string()])

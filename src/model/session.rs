@@ -10,6 +10,7 @@ use crate::gpu::{Input, Keep, Progress, Run};
 use crate::ir::{Graph, Module};
 use crate::item::{Item, flatten};
 use crate::kernel::choice::Choices;
+use crate::kernel::stored::Precision;
 use crate::tensor::Tensor;
 
 /// How a model is compiled.
@@ -25,6 +26,9 @@ pub struct CompileOptions {
     pub static_shapes: bool,
     /// Variants of kernels that are taken instead of those of the planner's table; see [`crate::model::Tuning`].
     pub choices: Choices,
+    /// What a device stores values of `f32` in, weights included: half the bytes, and less exact. Inputs and outputs stay as
+    /// they are, and kernels compute in `f32`. The host stores `f32` only.
+    pub precision: Precision,
     /// What can be read after a run; see [`crate::model::first_divergence`].
     pub keep: Keep,
     /// A file of weights as a GPU holds them. What it has of the model's is uploaded as it is, without being computed or put
@@ -42,6 +46,7 @@ impl Default for CompileOptions {
             respecialize: true,
             static_shapes: true,
             choices: Choices::new(),
+            precision: Precision::Single,
             keep: Keep::Outputs,
             packed: None,
             progress: None,
@@ -70,6 +75,11 @@ const MOST_VARIANTS: usize = 64;
 
 impl Session {
     pub(super) fn new(model: Model, device: Device, options: CompileOptions) -> Result<Session> {
+        if matches!(device, Device::Host) && options.precision == Precision::Half {
+            let message = "the host stores values of f32 as they are, not in f16";
+            let help = "choose an adapter, which onionskin devices lists, or leave f16 out";
+            return Err(Error::usage(message).help(help));
+        }
         let packed = options.packed.as_deref();
         let packed = packed.filter(|_| matches!(device, Device::Gpu(_)));
         let depot = Depot {

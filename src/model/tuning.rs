@@ -167,7 +167,7 @@ impl Course<'_> {
     /// Seconds of a run with some choices.
     fn time(&self, choices: &Choices) -> Result<f64> {
         let graph = &self.variant.lowered;
-        let plan = pass::plan_by(graph, self.gpu.capabilities(), choices)?;
+        let plan = pass::plan_by(graph, self.gpu.capabilities(), &choices.clone().into())?;
         let options = ProgramOptions::default();
         let program = Program::new(self.gpu, plan, &self.weights, options)?;
         let inputs: Vec<Input> = self.inputs.iter().map(Input::Host).collect();

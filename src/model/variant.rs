@@ -11,7 +11,7 @@ use crate::gpu::{Input, PackedWeights, Program, ProgramOptions, SharedWeights, W
 use crate::interp;
 use crate::ir::{Constant, Graph, Module, Tree, Weights};
 use crate::item::{Item, flatten_states};
-use crate::pass::{self, Folded};
+use crate::pass::{self, Folded, PlanOptions};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -100,7 +100,11 @@ impl Variant {
         let mut folded = pass::optimize_lazily(&entry)?;
         let lowered = folded.graphs.pop();
         let lowered = lowered.ok_or_else(|| Error::internal("the passes lost the graph"))?;
-        let plan = pass::plan_by(&lowered, gpu.capabilities(), &options.choices)?;
+        let wanted = PlanOptions {
+            choices: options.choices.clone(),
+            precision: options.precision,
+        };
+        let plan = pass::plan_by(&lowered, gpu.capabilities(), &wanted)?;
         let settings = ProgramOptions {
             keep: options.keep,
             progress: options.progress.clone(),

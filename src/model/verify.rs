@@ -68,23 +68,28 @@ impl fmt::Display for Culprit {
 
 /// Verifies that a compiled model computes what its graphs say: every entry graph on a device, for all sets of inputs that
 /// it takes, against the graph as imported and against the oracle. An entry that takes none of the sets is verified with
-/// inputs of its example sizes. See [`Model::entries`].
+/// inputs of its example sizes. See [`Model::entries`]; the options' entry does not matter.
 ///
 /// # Errors
 /// No entry takes one of the sets, a graph cannot be imported or compiled, or a run fails.
 pub fn verify(
     model: &Model,
     device: &Device,
+    options: &CompileOptions,
     sets: &[Vec<Item>],
     tolerance: Tolerance,
 ) -> Result<Vec<Verification>> {
     let mut found = Vec::new();
     let mut refusals: Vec<Option<Error>> = sets.iter().map(|_| Some(no_entry())).collect();
     for entry in &model.entries() {
+        let options = CompileOptions {
+            entry: entry.clone(),
+            ..options.clone()
+        };
         let verifier = Verifier {
             model,
             device,
-            entry,
+            options,
             tolerance,
         };
         let before = found.len();
@@ -116,15 +121,17 @@ fn no_entry() -> Error {
 struct Verifier<'a> {
     model: &'a Model,
     device: &'a Device,
-    entry: &'a str,
+    /// How the entry graph is compiled.
+    options: CompileOptions,
     tolerance: Tolerance,
 }
 
 impl Verifier<'_> {
     /// An error if the entry does not take the arguments.
     fn takes(&self, set: &[Item]) -> Result<()> {
-        let module = self.model.import_method(self.entry, Some(set))?;
-        let graph = module.graph(self.entry)?;
+        let entry = &self.options.entry;
+        let module = self.model.import_method(entry, Some(set))?;
+        let graph = module.graph(entry)?;
         let inputs = inputs(graph, &module, set)?;
         let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
         graph.bind(&shapes)?;
@@ -132,17 +139,14 @@ impl Verifier<'_> {
     }
 
     fn verify(&self, index: Option<usize>, set: &[Item]) -> Result<Verification> {
-        let options = CompileOptions {
-            entry: self.entry.to_string(),
-            ..CompileOptions::default()
-        };
-        let compiled = self.model.compile(self.device, &options)?.call(set)?;
-        let module = self.model.import_method(self.entry, Some(set))?;
-        let graph = module.graph(self.entry)?;
+        let entry = &self.options.entry;
+        let compiled = self.model.compile(self.device, &self.options)?.call(set)?;
+        let module = self.model.import_method(entry, Some(set))?;
+        let graph = module.graph(entry)?;
         let calls = evaluate(graph, &module, set)?;
         let oracle = evaluate(&pass::decompose(graph)?, &module, set)?;
         let mut verification = Verification {
-            entry: self.entry.to_string(),
+            entry: entry.clone(),
             set: index,
             against_calls: compare(&compiled, &calls, self.tolerance),
             against_oracle: compare(&compiled, &oracle, self.tolerance),
@@ -166,7 +170,7 @@ impl Verifier<'_> {
         if let Some((name, divergence)) = found {
             return Ok(Some(Culprit::Pass(name, divergence)));
         }
-        let found = first_divergence(self.model, self.device, self.entry, set, self.tolerance)?;
+        let found = first_divergence(self.model, self.device, &self.options, set, self.tolerance)?;
         Ok(found.map(Culprit::Device))
     }
 }

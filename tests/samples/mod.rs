@@ -79,7 +79,7 @@ pub fn rasteriser() -> Capabilities {
 pub fn forced(graph: &Graph, capabilities: &Capabilities, variant: Variant) -> (Plan, usize) {
     let keys = pass::admitted(graph, capabilities).unwrap().into_keys();
     let given: Choices = keys.map(|key| (key, variant)).collect();
-    let plan = pass::plan_by(graph, capabilities, &given).unwrap();
+    let plan = pass::plan_by(graph, capabilities, &given.into()).unwrap();
     let taken = plan.steps.iter().filter_map(|step| step.choice.as_ref());
     let count = taken.filter(|choice| choice.variant == variant).count();
     (plan, count)

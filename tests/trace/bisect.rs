@@ -14,7 +14,7 @@ use onionskin::pass::Pass;
 use onionskin::tensor::Tensor as HostTensor;
 use onionskin::trace::check::{CheckOptions, Id};
 use onionskin::trace::{CustomOperator, Tensor, cond, trace, while_loop};
-use onionskin::{Device, Model};
+use onionskin::{CompileOptions, Device, Model};
 
 use super::samples;
 
@@ -82,7 +82,13 @@ fn a_device_is_wrong_in_a_branch_of_a_round() {
     let Some(device) = samples::device(Reach::Whole).map(Device::from) else {
         return;
     };
-    let found = first_divergence(&model(), &device, "forward", &one(), TOLERANCE);
+    let found = first_divergence(
+        &model(),
+        &device,
+        &CompileOptions::default(),
+        &one(),
+        TOLERANCE,
+    );
     let found = found.unwrap().unwrap();
     let parts: Vec<Part> = found.site.within.iter().map(|one| one.part).collect();
     assert_eq!(parts, [Part::Round(2), Part::Then], "{found}");
@@ -105,7 +111,14 @@ fn a_device_is_wrong_in_a_branch_of_a_round() {
     let json = found.to_json();
     assert_eq!(json["within"].as_array().unwrap().len(), 2, "{json}");
 
-    let verification = &verify(&model(), &device, &[one()], TOLERANCE).unwrap()[0];
+    let verification = &verify(
+        &model(),
+        &device,
+        &CompileOptions::default(),
+        &[one()],
+        TOLERANCE,
+    )
+    .unwrap()[0];
     let Some(Culprit::Device(found)) = &verification.culprit else {
         panic!("{verification:?}");
     };

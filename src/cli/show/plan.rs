@@ -7,25 +7,29 @@ use super::calls;
 use crate::Device;
 use crate::cli::output::amount;
 use crate::dim::Bindings;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::gpu::{self, MemoryMap};
 use crate::ir::{Graph, Module};
+use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
-    Capabilities, Flow, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, Trips, Workgroups,
+    Capabilities, Flow, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, Storage, Trips, Workgroups,
 };
-use crate::pass;
+use crate::kernel::stored::{Kept, Precision};
+use crate::pass::{self, PlanOptions};
 use crate::shape::TensorType;
 
 /// What a plan is made for.
 pub(super) struct Target {
     name: String,
     capabilities: Capabilities,
+    precision: Precision,
     device: Option<gpu::Device>,
 }
 
 impl Target {
     /// A device by name; `webgpu`, and the host, stand for any device within WebGPU's default limits.
-    pub(super) fn open(name: &str) -> Result<Target> {
+    pub(super) fn open(name: &str, precision: Precision) -> Result<Target> {
         let device = match name {
             "webgpu" => Device::Host,
             name => Device::open(name)?,
@@ -34,11 +38,13 @@ impl Target {
             Device::Host => Target {
                 name: "any device, within WebGPU's default limits".to_string(),
                 capabilities: gpu::portable(),
+                precision,
                 device: None,
             },
             Device::Gpu(device) => Target {
                 name: device.name().to_string(),
                 capabilities: device.capabilities().clone(),
+                precision,
                 device: Some(device),
             },
         })
@@ -62,7 +68,11 @@ impl Target {
         })?;
         let graph = lowered.graphs.first();
         let graph = graph.ok_or_else(|| Error::internal("the passes lost the graph"))?;
-        pass::plan(graph, &self.capabilities)
+        let wanted = PlanOptions {
+            precision: self.precision,
+            ..PlanOptions::default()
+        };
+        pass::plan_by(graph, &self.capabilities, &wanted)
     }
 }
 
@@ -224,6 +234,10 @@ impl Listing<'_> {
             let name = &self.plan.slots[slot.0].name;
             let stored = self.plan.stored.iter().find(|stored| stored.value == *name);
             lines.extend(stored.map(|stored| format!("ends here: {}", stored.reason)));
+            let kept = stored.and_then(|stored| stored.kept);
+            // What is handed on is told by the reason.
+            let kept = kept.filter(|kept| *kept != Kept::Handed);
+            lines.extend(kept.map(|kept| format!("stays f32: {kept}")));
         }
         lines.extend(Some(step.place.to_string()).filter(|_| !step.place.is_unknown()));
         Ok(lines)
@@ -259,10 +273,21 @@ impl Listing<'_> {
         })
     }
 
-    /// `relu f32[1, 64, 56, 56]`, and how it lies if that is not in row-major order.
+    /// `relu f32[1, 64, 56, 56] as f16 by four along axis 1`: how it lies only where that is not as its type says.
     fn value(&self, slot: SlotId) -> String {
-        let Slot { name, layout, .. } = &self.plan.slots[slot.0];
-        format!("{name} {}{layout}", self.ty(slot))
+        let Slot {
+            name,
+            dtype,
+            storage,
+            layout,
+            ..
+        } = &self.plan.slots[slot.0];
+        let stored = match (dtype, storage, layout) {
+            (DType::F32, Storage::F16 | Storage::F16x2, Layout::Panels(_)) => " as f16".to_string(),
+            (DType::F32, Storage::F16 | Storage::F16x2, _) => format!(" as {storage}"),
+            _ => String::new(),
+        };
+        format!("{name} {}{stored}{layout}", self.ty(slot))
     }
 
     fn ty(&self, slot: SlotId) -> TensorType {

@@ -31,7 +31,8 @@ impl Worker {
         command
             .arg("test")
             .arg(&test.folder)
-            .args(["--device", &test.device, "--worker"]);
+            .args(["--device", &test.device, "--worker"])
+            .arg(test.dtype.argument());
         if test.against == Against::Libtorch {
             command.args(["--against", "libtorch"]);
         }

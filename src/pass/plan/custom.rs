@@ -1,6 +1,6 @@
 //! Operators of the user's own: a shader that gets its buffers declared, or a call of a host function between steps.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::Planner;
 use super::fuse::Group;
@@ -110,6 +110,7 @@ impl Planner<'_> {
             bindings: scope.buffers,
             choice: None,
             work: None,
+            singles: BTreeSet::new(),
         };
         self.step(made, group, None)
     }

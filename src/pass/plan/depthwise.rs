@@ -42,7 +42,7 @@ pub fn by_panels<'a>(
 ) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
     let strip = Strip::new(&mut scope, &sizes)?;
-    let filter = scope.in_panels(sizes.filter, panels);
+    let filter = scope.in_panels(sizes.filter, panels)?;
     let sum = |i| scope.pool.variable(&format!("sum{i}"), Type::F32x4);
     let sums: Vec<Expr> = (0..strip.height).map(sum).collect();
     let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
@@ -50,7 +50,7 @@ pub fn by_panels<'a>(
     statements.extend(sums.iter().map(|sum| Statement::Declare(*sum, zero)));
     let across = sizes.taps.get(1..).unwrap_or_default();
     statements.extend(repeat_all(&mut scope, "tap", across, |scope, across| {
-        Ok(strip.round(scope, (&sizes, conv), filter, (&across, &sums)))
+        strip.round(scope, (&sizes, conv), filter, (&across, &sums))
     })?);
     statements.extend(sums.iter().copied().map(Statement::Freeze));
     statements.extend(strip.write(&mut scope, group, &sizes, &sums)?);
@@ -108,7 +108,7 @@ impl Strip {
         (sizes, conv): (&Sizes, &Conv),
         filter: usize,
         (across, sums): (&[Index], &[Expr]),
-    ) -> Vec<Statement> {
+    ) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
         for (i, sum) in sums.iter().enumerate() {
             let mut total = *sum;
@@ -119,13 +119,13 @@ impl Strip {
                 let at = [&self.place[1], &row, &Index::zero()].map(|at| at.emit(&mut scope.pool));
                 let weight = scope.pool.texel(filter, at);
                 let place = (self.place.clone(), None);
-                let seen = image::input(scope, sizes, conv, place, (&self.position(i), &taps));
+                let seen = image::input(scope, sizes, conv, place, (&self.position(i), &taps))?;
                 let product = scope.pool.call("x * y", Type::F32x4, &[weight, seen]);
                 total = scope.pool.call("x + y", Type::F32x4, &[total, product]);
             }
             statements.push(Statement::Assign(*sum, total));
         }
-        statements
+        Ok(statements)
     }
 
     fn write(

@@ -121,7 +121,7 @@ impl Scope<'_> {
     /// True if a buffer can be read as words of two numbers.
     fn is_in_words(&self, value: ValueId) -> Result<bool> {
         let ty = self.graph.ty(value);
-        let is_single = Storage::of(ty.dtype, self.capabilities)? == Storage::F32;
+        let is_single = self.storage(value)? == Storage::F32;
         let is_linear = *self.layout(value) == Layout::Linear;
         Ok(is_single && is_linear && is_multiple(&ty.numel(), EIGHT))
     }

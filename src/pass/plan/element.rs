@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::eight;
 use super::position::Position;
+use super::precision::stored_in;
 use super::quad::QUAD;
 use super::scalar;
 use crate::dim::Dim;
@@ -46,6 +47,8 @@ pub struct Scope<'a> {
     pub stored: &'a [bool],
     /// How they lie.
     layouts: &'a [Layout],
+    /// What they are stored in, where that is not what their dtype says.
+    storages: &'a [Storage],
     /// Inputs of a body that lie where values of the surroundings do, not where inputs do.
     written: &'a [bool],
     /// The expressions.
@@ -61,6 +64,8 @@ pub struct Scope<'a> {
     known: HashMap<(ValueId, Position, Option<Expr>, usize), Expr>,
     /// So many neighbours are asked for together, so that elements are taken out of vectors.
     together: usize,
+    /// Values in pairs of which the kernel would write single elements.
+    pub singles: BTreeSet<ValueId>,
 }
 
 impl<'a> Scope<'a> {
@@ -76,6 +81,7 @@ impl<'a> Scope<'a> {
             capabilities,
             stored,
             layouts: &[],
+            storages: &[],
             written,
             pool: Pool::default(),
             buffers: Vec::new(),
@@ -84,6 +90,7 @@ impl<'a> Scope<'a> {
             own: BTreeSet::new(),
             known: HashMap::new(),
             together: 1,
+            singles: BTreeSet::new(),
         }
     }
 
@@ -106,23 +113,30 @@ impl<'a> Scope<'a> {
 
     /// The binding of a value's buffer.
     pub fn buffer(&mut self, value: ValueId) -> Result<usize> {
-        let element = self.stored_as(value)?;
+        let element = Type::from(self.storage(value)?);
         self.binding(value, false, element)
     }
 
     /// The binding of a buffer that receives a copy of a value.
-    pub fn copy_of(&mut self, value: ValueId) -> Result<usize> {
-        let element = self.stored_as(value)?;
-        self.binding(value, true, element)
+    pub fn copy_of(&mut self, value: ValueId, storage: Storage) -> Result<usize> {
+        self.binding(value, true, Type::from(storage))
     }
 
-    fn stored_as(&self, value: ValueId) -> Result<Type> {
-        Storage::of(self.graph.ty(value).dtype, self.capabilities).map(Type::from)
+    /// What a value is stored in.
+    pub fn storage(&self, value: ValueId) -> Result<Storage> {
+        match self.storages.get(value.index()) {
+            Some(storage) => Ok(*storage),
+            None => Storage::of(self.graph.ty(value).dtype, self.capabilities),
+        }
     }
 
-    /// The same where values lie in memory in these ways.
-    pub fn with_layouts(self, layouts: &'a [Layout]) -> Scope<'a> {
-        Scope { layouts, ..self }
+    /// The same where values lie in memory in these ways, stored in these types.
+    pub fn in_memory(self, layouts: &'a [Layout], storages: &'a [Storage]) -> Scope<'a> {
+        Scope {
+            layouts,
+            storages,
+            ..self
+        }
     }
 
     /// True for a value that lies where kernels write: of inputs, for those of a body that are values of the surroundings.
@@ -148,15 +162,22 @@ impl<'a> Scope<'a> {
         Ok(self.bind(value, is_copy, &Layout::Linear, (element, access)))
     }
 
-    /// The binding of a value in quads, which lies in the arena.
-    pub fn in_vectors(&mut self, value: ValueId, layout: &Layout) -> usize {
-        self.bind(value, false, layout, (Type::F32x4, Access::ReadWrite))
+    /// The binding of a value in quads, which lies in the arena, and the type of these.
+    pub fn in_vectors(&mut self, value: ValueId, layout: &Layout) -> Result<(usize, Type)> {
+        let missing = || Error::internal("quads of a type that comes in no vectors");
+        let quad = Type::quad(stored_in(layout, self.storage(value)?)).ok_or_else(missing)?;
+        Ok((
+            self.bind(value, false, layout, (quad, Access::ReadWrite)),
+            quad,
+        ))
     }
 
     /// The binding of a weight's texture.
-    pub fn in_panels(&mut self, value: ValueId, panels: &Panels) -> usize {
+    pub fn in_panels(&mut self, value: ValueId, panels: &Panels) -> Result<usize> {
         let layout = Layout::Panels(panels.clone());
-        self.bind(value, false, &layout, (Type::F32x4, Access::Load))
+        let missing = || Error::internal("panels of a type that no texture holds");
+        let texel = self.storage(value)?.texel().ok_or_else(missing)?;
+        Ok(self.bind(value, false, &layout, (Type::F32x4, Access::Load(texel))))
     }
 
     fn bind(
@@ -281,23 +302,47 @@ impl<'a> Scope<'a> {
         let ty = &self.graph.value(value).ty;
         if let Layout::Quads { axis } = self.layout(value) {
             let at = position.coordinates(&ty.shape);
-            return Ok(self.element_of_quad(value, *axis, &at, guard));
+            return self.element_of_quad(value, *axis, &at, guard);
         }
         let place = position.place(&ty.shape);
-        let stored = self.stored_as(value)?;
+        let storage = self.storage(value)?;
         let name = role(&self.graph.value(value).name);
         let loaded = match self.part_of_vector(value, &place, self.together)? {
             Some((element, place, part)) => {
                 let vector = self.read(value, element, &place, guard)?;
-                eight::part(&mut self.pool, vector, part, (stored, name))
+                let vector = scalar::from_halves(&mut self.pool, vector);
+                let number = match storage.is_half() {
+                    true => Type::F32,
+                    false => Type::from(storage),
+                };
+                eight::part(&mut self.pool, vector, part, (number, name))
             }
             None => {
-                let loaded = self.read(value, stored, &place, guard)?;
+                let loaded = self.read_one(value, storage, &place, guard)?;
                 self.pool.set_label(loaded, &format!("{name}_value"));
                 loaded
             }
         };
         Ok(scalar::from_storage(&mut self.pool, loaded, ty.dtype))
+    }
+
+    /// The element at a place of a value's buffer.
+    fn read_one(
+        &mut self,
+        value: ValueId,
+        storage: Storage,
+        place: &Index,
+        guard: Option<Expr>,
+    ) -> Result<Expr> {
+        if storage != Storage::F16x2 {
+            return self.read(value, Type::from(storage), place, guard);
+        }
+        let two = Dim::from(2);
+        let pair = self.read(value, Type::U32, &place.div(&two), guard)?;
+        let part = place.rem(&two).emit(&mut self.pool);
+        Ok(self
+            .pool
+            .call("unpack2x16float(x)[y]", Type::F32, &[pair, part]))
     }
 
     /// What lies at a place of a value's buffer, as an array of a type.
@@ -314,7 +359,8 @@ impl<'a> Scope<'a> {
             index = self.pool.select(guard, index, zero);
         }
         if let Some(pieces) = self.pieces(value)? {
-            return Ok(self.read_piece(value, element, index, &pieces));
+            let storage = self.storage(value)?;
+            return Ok(self.read_piece(value, element, index, (storage, &pieces)));
         }
         let buffer = self.binding(value, false, element)?;
         Ok(self.pool.load(buffer, element, index))

@@ -17,7 +17,7 @@ use crate::ir::{Builder, Definition, Graph, Op, Primitive, ValueId};
 use crate::kernel::choice::{Choice, Variant};
 use crate::kernel::emit::unique;
 use crate::kernel::layout::{Layout, Panels};
-use crate::kernel::plan::{Capabilities, Workgroups};
+use crate::kernel::plan::{Capabilities, Storage, Workgroups};
 
 /// How the kernel of a group is made for all sizes. Panels of weights are always those of the true sizes.
 enum Way {
@@ -79,7 +79,7 @@ impl Planner<'_> {
         if let Op::Primitive(Primitive::Reduce(_)) = &node.op {
             return Ok(is_in_quads.then_some((Way::Pooling, None)));
         }
-        let choices = variant::choices(&self.scope(), node, self.given)?;
+        let choices = variant::choices(&self.scope(), node, &self.wanted.options.choices)?;
         let Some(choice) = choices.into_iter().next() else {
             return Ok(None);
         };
@@ -108,6 +108,7 @@ struct Form<'a> {
     group: Group,
     stored: Vec<bool>,
     layouts: Vec<Layout>,
+    storages: Vec<Storage>,
     written: Vec<bool>,
     /// The value of the planned graph that each value stands for.
     values: Vec<ValueId>,
@@ -137,6 +138,7 @@ impl<'a> Form<'a> {
             }
         };
         let of_all = values.iter().copied();
+        let storages: Result<Vec<Storage>> = of_all.clone().map(|id| scope.storage(id)).collect();
         let form = Form {
             capabilities: scope.capabilities,
             group: Group {
@@ -147,6 +149,7 @@ impl<'a> Form<'a> {
             },
             stored: of_all.clone().map(|id| scope.stored[id.index()]).collect(),
             layouts: of_all.clone().map(|id| scope.layout(id).clone()).collect(),
+            storages: storages.ok()?,
             written: of_all.map(|id| scope.is_written(id)).collect(),
             graph,
             values,
@@ -190,7 +193,7 @@ impl<'a> Form<'a> {
 
     fn lower(&self, way: &Way) -> Result<Lowered<'_>> {
         let scope = Scope::new(&self.graph, self.capabilities, &self.stored, &self.written);
-        let scope = scope.with_layouts(&self.layouts);
+        let scope = scope.in_memory(&self.layouts, &self.storages);
         let group = &self.group;
         let missing = || Error::internal("a form has no node for what it computes");
         let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));
@@ -223,6 +226,7 @@ impl<'a> Form<'a> {
     /// A dispatch of the kernel for the group that the form is of.
     fn in_true_sizes(&self, made: Made) -> Made {
         let size = |dim: &Dim| dim.substitute(&self.sizes);
+        let value = |of_form: ValueId| self.values[of_form.index()];
         Made {
             sizes: made.sizes.iter().map(size).collect(),
             workgroups: match &made.workgroups {
@@ -233,10 +237,11 @@ impl<'a> Form<'a> {
                 .bindings
                 .into_iter()
                 .map(|binding| Binding {
-                    value: self.values[binding.value.index()],
+                    value: value(binding.value),
                     ..binding
                 })
                 .collect(),
+            singles: made.singles.into_iter().map(value).collect(),
             ..made
         }
     }

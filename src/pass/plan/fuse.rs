@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::Capabilities;
-use crate::kernel::stored::Reason;
+use crate::kernel::plan::{Capabilities, Storage};
+use crate::kernel::stored::{Kept, Reason};
 use crate::op::{BinaryFunction, UnaryFunction, Unfold};
 
 use super::element::not_planned;
@@ -31,6 +31,10 @@ pub struct Fusion {
     pub reasons: Vec<Option<Reason>>,
     /// How they lie, by index.
     pub layouts: Vec<Layout>,
+    /// What they are stored in, by index.
+    pub storages: Vec<Storage>,
+    /// Why that is `f32` though half precision was asked for, by index.
+    pub kept: Vec<Option<Kept>>,
     /// Kernels in order.
     pub groups: Vec<Group>,
 }
@@ -142,6 +146,8 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
         stored: fuser.stored,
         reasons: fuser.reasons,
         layouts: vec![Layout::Linear; graph.values.len()],
+        storages: Vec::new(),
+        kept: Vec::new(),
         groups,
     })
 }

@@ -46,7 +46,7 @@ pub fn by_panels<'a>(
                 .unwrap_or_else(|| (Index::zero(), None));
             let channel = outer[1].scale(&sizes.channels).add(&first);
             let place = [outer[0].clone(), channel.div(&Dim::from(QUAD))];
-            Ok(input(scope, &sizes, conv, (place, guard), (position, taps)))
+            input(scope, &sizes, conv, (place, guard), (position, taps))
         },
         right: Right::Panels(sizes.filter, panels, &|outer| outer[1].clone()),
         write: &|scope, [outer, position], first, vector| {
@@ -67,21 +67,21 @@ pub fn input(
     conv: &Conv,
     (place, guard): ([Index; 2], Option<Expr>),
     (position, taps): (&[Index], &[Index]),
-) -> Expr {
+) -> Result<Expr> {
     let (quad, inside) = sizes.source(scope, conv, place, taps, position);
     let quad = quad.coordinates(&[]);
     let inside = match (inside, guard) {
         (Some(inside), guard) => Some(scope.pool.both(guard, inside)),
         (None, guard) => guard,
     };
-    let vector = scope.quad_of(sizes.x, CHANNELS, &quad, inside);
-    match inside {
+    let vector = scope.quad_of(sizes.x, CHANNELS, &quad, inside)?;
+    Ok(match inside {
         Some(inside) => {
             let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
             scope.pool.select(inside, vector, zero)
         }
         None => vector,
-    }
+    })
 }
 
 /// Writes four channels at a position with the epilogue.

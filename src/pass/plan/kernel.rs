@@ -1,5 +1,7 @@
 //! From the expressions and statements of a kernel to its text, and what kernels of all kinds share.
 
+use std::collections::BTreeSet;
+
 use super::element::{Binding, Scope};
 use super::fuse::Group;
 use super::position::Position;
@@ -55,6 +57,8 @@ pub struct Made {
     pub choice: Option<Choice>,
     /// What it does, if it is not all that its nodes do.
     pub work: Option<Work>,
+    /// Values in pairs of which it would write single elements.
+    pub singles: BTreeSet<ValueId>,
 }
 
 impl<'a> Lowered<'a> {
@@ -95,7 +99,7 @@ impl<'a> Lowered<'a> {
         let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
         let textures = bindings
             .iter()
-            .filter(|binding| binding.buffer.access == Access::Load);
+            .filter(|binding| matches!(binding.buffer.access, Access::Load(_)));
         let textures = textures.count();
         bindings.len() - textures <= capabilities.max_storage_buffers as usize
             && textures <= capabilities.textures.bindings as usize
@@ -169,6 +173,7 @@ impl<'a> Lowered<'a> {
             bindings: self.scope.buffers,
             choice: self.choice,
             work: self.work,
+            singles: self.scope.singles,
         })
     }
 }
@@ -196,7 +201,10 @@ pub fn bindings(buffers: &[Buffer], (sizes, sizes_in): (usize, SizesIn)) -> Stri
         let declaration = match buffer.access {
             Access::Read => format!("var<storage, read> {name}: array<{element}>"),
             Access::ReadWrite => format!("var<storage, read_write> {name}: array<{element}>"),
-            Access::Load => format!("var {name}: texture_storage_2d_array<rgba32float, read>"),
+            Access::Load(texel) => {
+                let format = texel.wgsl();
+                format!("var {name}: texture_storage_2d_array<{format}, read>")
+            }
         };
         text += &format!("@group(0) @binding({place}) {declaration};\n");
     }
@@ -269,11 +277,14 @@ pub fn write(
 ) -> Result<Statement> {
     let ty = scope.graph.ty(value);
     let buffer = scope.buffer(value)?;
-    let storage = Storage::of(ty.dtype, scope.capabilities)?;
+    let storage = scope.storage(value)?;
+    if storage == Storage::F16x2 {
+        scope.singles.insert(value);
+    }
     Ok(Statement::Store {
         buffer,
         index: position.place(&ty.shape).emit(&mut scope.pool),
-        value: scalar::to_storage(&mut scope.pool, element, storage),
+        value: scalar::to_storage(&mut scope.pool, element, ty.dtype, storage),
     })
 }
 

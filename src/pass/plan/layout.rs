@@ -38,7 +38,7 @@ pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Ve
 }
 
 /// Values that something other than a kernel of ours reads or writes, or that end in another memory.
-fn handed(graph: &Graph) -> BTreeSet<ValueId> {
+pub fn handed(graph: &Graph) -> BTreeSet<ValueId> {
     let ours = |node: &&Node| match &node.op {
         Op::Primitive(primitive) => !matches!(primitive, Primitive::Custom(_)),
         _ => false,

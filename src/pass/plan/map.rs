@@ -82,9 +82,9 @@ pub fn copy<'a>(mut scope: Scope<'a>, value: ValueId) -> Result<Lowered<'a>> {
     let element = scope.element(value, &Position::at(index.clone()), None)?;
     let storage = Storage::of(ty.dtype, scope.capabilities)?;
     let store = Statement::Store {
-        buffer: scope.copy_of(value)?,
+        buffer: scope.copy_of(value, storage)?,
         index: index.emit(&mut scope.pool),
-        value: scalar::to_storage(&mut scope.pool, element, storage),
+        value: scalar::to_storage(&mut scope.pool, element, ty.dtype, storage),
     };
     Ok(finish(scope, &count, vec![surplus, store]))
 }

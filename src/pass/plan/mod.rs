@@ -22,6 +22,7 @@ mod matrix;
 mod order;
 mod pooling;
 mod position;
+mod precision;
 mod product;
 mod quad;
 mod quads;
@@ -43,12 +44,13 @@ mod workgroup;
 
 pub use self::variant::{Admitted, admitted};
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use self::check::check_types;
 use self::element::{Binding, Scope};
 use self::fuse::{Fusion, Group, fuse};
 use self::kernel::{Lowered, Made};
+use self::precision::{Wanted, stored_in};
 use self::product::Product;
 use self::sheet::Sheet;
 use crate::dim::Dim;
@@ -57,27 +59,66 @@ use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::choice::{Choices, Variant};
 use crate::kernel::layout::{Layout, Tiles};
 use crate::kernel::plan::{Capabilities, Flow, Plan, SlotId, SlotKind, Step, Storage, Workgroups};
-use crate::kernel::stored::Stored;
+use crate::kernel::stored::{Precision, Stored};
 use crate::kernel::work::Work;
 use crate::pass::explicit_regions;
 
-/// Plans a graph of primitives and regions for a device. An error lists everything that the device cannot do.
-pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
-    plan_by(graph, capabilities, &Choices::new())
+/// What of a plan is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct PlanOptions {
+    /// The variants of some nodes; what a node does not admit is left to the table.
+    pub choices: Choices,
+    /// What values of `f32` are stored in.
+    pub precision: Precision,
 }
 
-/// The same with the variants of some nodes given; what a node does not admit is left to the table.
-pub fn plan_by(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> Result<Plan> {
-    let graph = &split::split(&explicit_regions(graph)?, capabilities, given)?;
+impl From<Choices> for PlanOptions {
+    fn from(choices: Choices) -> PlanOptions {
+        PlanOptions {
+            choices,
+            ..PlanOptions::default()
+        }
+    }
+}
+
+/// Plans a graph of primitives and regions for a device. An error lists everything that the device cannot do.
+pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
+    plan_by(graph, capabilities, &PlanOptions::default())
+}
+
+/// The same as it is asked for.
+pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions) -> Result<Plan> {
+    let graph = &split::split(&explicit_regions(graph)?, capabilities, &options.choices)?;
+    let mut singles = BTreeSet::new();
+    // What turns out not to be stored in pairs is stored otherwise the next time.
+    loop {
+        let sheet = sheet(
+            graph,
+            capabilities,
+            Wanted {
+                options,
+                singles: &singles,
+                prefix: "",
+            },
+        )?;
+        if sheet.singles.is_subset(&singles) {
+            return Ok(sheet.finish());
+        }
+        singles.extend(sheet.singles);
+    }
+}
+
+/// A plan as far as kernels and slots go.
+fn sheet(graph: &Graph, capabilities: &Capabilities, wanted: Wanted) -> Result<Sheet> {
     let mut sheet = Sheet::default();
     sheet.plan.inputs = vec![None; graph.inputs.len()];
     sheet.plan.guards.clone_from(&graph.guards);
-    let fusion = Fusion::of(graph, capabilities)?;
+    let fusion = Fusion::of(graph, capabilities, wanted)?;
     let written = vec![false; graph.values.len()];
     let mut planner = Planner {
         graph,
         capabilities,
-        given,
+        wanted,
         fusion: &fusion,
         sheet: &mut sheet,
         slots: BTreeMap::new(),
@@ -89,14 +130,14 @@ pub fn plan_by(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> R
     };
     planner.run(Planner::outputs)?;
     sheet.plan.flows = planner.flows;
-    Ok(sheet.finish())
+    Ok(sheet)
 }
 
 /// Plans one graph: the whole, or the body of a region.
 struct Planner<'a> {
     graph: &'a Graph,
     capabilities: &'a Capabilities,
-    given: &'a Choices,
+    wanted: Wanted<'a>,
     fusion: &'a Fusion,
     sheet: &'a mut Sheet,
     slots: BTreeMap<(ValueId, bool), SlotId>,
@@ -112,10 +153,12 @@ struct Planner<'a> {
 }
 
 impl Fusion {
-    fn of(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
+    fn of(graph: &Graph, capabilities: &Capabilities, wanted: Wanted) -> Result<Fusion> {
         check_types(graph, capabilities)?;
         let mut fusion = fuse(graph, capabilities)?;
         fusion.layouts = layout::assign(graph, capabilities, &fusion);
+        let stored = precision::assign(graph, capabilities, &fusion, wanted)?;
+        (fusion.storages, fusion.kept) = stored.into_iter().unzip();
         Ok(fusion)
     }
 }
@@ -142,15 +185,19 @@ impl<'a> Planner<'a> {
             plan.stored.extend(reason.map(|reason| Stored {
                 value: plan.slots[slot.0].name.clone(),
                 reason,
+                kept: self.fusion.kept[value.index()],
             }));
         }
     }
 
     fn scope(&self) -> Scope<'a> {
         let Fusion {
-            stored, layouts, ..
+            stored,
+            layouts,
+            storages,
+            ..
         } = self.fusion;
-        Scope::new(self.graph, self.capabilities, stored, self.written).with_layouts(layouts)
+        Scope::new(self.graph, self.capabilities, stored, self.written).in_memory(layouts, storages)
     }
 
     fn place(&self, group: &Group) -> Place {
@@ -226,7 +273,7 @@ impl<'a> Planner<'a> {
             return Ok(None);
         };
         let mut found = None;
-        for choice in variant::choices(&self.scope(), node, self.given)? {
+        for choice in variant::choices(&self.scope(), node, &self.wanted.options.choices)? {
             let mut lowered = self.variant(choice.variant, group, node)?;
             lowered.choice = Some(choice);
             if lowered.fits() {
@@ -306,10 +353,13 @@ impl<'a> Planner<'a> {
         if matches!(&made.workgroups, Workgroups::Linear(count) if count.is(0)) {
             return Ok(());
         }
-        let stored = &self.fusion.stored;
+        let singles = made.singles.iter();
+        let singles =
+            singles.map(|value| format!("{}{}", self.prefix, self.graph.value(*value).name));
+        self.sheet.singles.extend(singles);
         let work = match made.work.take() {
             Some(work) => work,
-            None => work::of(self.graph, stored, self.capabilities, group, part)?,
+            None => work::of(&self.scope(), group, part)?,
         };
         self.dispatch(made, group, work)
     }
@@ -385,7 +435,7 @@ impl<'a> Planner<'a> {
             return Ok(*slot);
         }
         let info = self.graph.value(value);
-        let storage = Storage::of(info.ty.dtype, self.capabilities)?;
+        let storage = stored_in(layout, self.fusion.storages[value.index()]);
         if let (Layout::Panels(_) | Layout::Piece { .. }, Definition::Weight(name)) =
             (layout, &info.definition)
         {
@@ -418,7 +468,10 @@ impl<'a> Planner<'a> {
             return Ok(*slot);
         }
         let info = self.graph.value(value);
-        let storage = Storage::of(info.ty.dtype, self.capabilities)?;
+        let storage = match is_copy {
+            true => Storage::of(info.ty.dtype, self.capabilities)?,
+            false => self.fusion.storages[value.index()],
+        };
         let slot = match &info.definition {
             Definition::Weight(name) if !is_copy => {
                 self.sheet.weight(name, &info.ty, storage, &Layout::Linear)

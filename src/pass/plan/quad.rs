@@ -10,7 +10,6 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::Storage;
 
 /// Elements that are read at once.
 pub const QUAD: usize = 4;
@@ -99,13 +98,18 @@ pub fn write(
     let (Some(element), Some(start)) = (scope.quad_type(value)?, consecutive(places, QUAD)) else {
         return Ok(None);
     };
-    let storage = Storage::of(ty.dtype, scope.capabilities)?;
+    let storage = scope.storage(value)?;
     let pool = &mut scope.pool;
-    let numbers: Vec<Expr> = parts
-        .iter()
-        .map(|(number, _)| scalar::to_storage(pool, *number, storage))
-        .collect();
-    let vector = joined(pool, &numbers, element);
+    let numbers = parts.iter().map(|(number, _)| *number);
+    let vector = if storage.is_half() {
+        let numbers: Vec<Expr> = numbers.collect();
+        let vector = joined(pool, &numbers, Type::F32x4);
+        scalar::to_halves(pool, vector, ty.dtype, storage)
+    } else {
+        let numbers = numbers.map(|number| scalar::to_storage(pool, number, ty.dtype, storage));
+        let numbers: Vec<Expr> = numbers.collect();
+        joined(pool, &numbers, element)
+    };
     Ok(Some(Statement::Store {
         buffer: scope.binding(value, false, element)?,
         index: start.emit(&mut scope.pool),
@@ -138,8 +142,7 @@ impl Scope<'_> {
     /// What a buffer is an array of when it is read in quads; none if it cannot be.
     fn quad_type(&self, value: ValueId) -> Result<Option<Type>> {
         let ty = self.graph.ty(value);
-        let storage = Storage::of(ty.dtype, self.capabilities)?;
-        Ok(Type::from(storage).quad().filter(|_| is_whole(&ty.numel())))
+        Ok(Type::quad(self.storage(value)?).filter(|_| is_whole(&ty.numel())))
     }
 
     /// The vector of a buffer in which an element lies, and which of its parts that is, where both are known.

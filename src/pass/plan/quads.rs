@@ -4,7 +4,9 @@ use super::element::{Scope, role};
 use super::kernel::invocation;
 use super::position::Position;
 use super::quad::{self, QUAD, is_whole};
+use super::scalar;
 use crate::dim::Dim;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::ValueId;
 use crate::kernel::emit::Statement;
@@ -30,18 +32,19 @@ impl Scope<'_> {
         axis: usize,
         quad: &[Index],
         guard: Option<Expr>,
-    ) -> Expr {
-        let buffer = self.in_vectors(value, &Layout::Quads { axis });
+    ) -> Result<Expr> {
+        let (buffer, element) = self.in_vectors(value, &Layout::Quads { axis })?;
         let shape = quads_of(&self.graph.ty(value).shape, axis);
         let mut index = index::linear(quad, &shape).emit(&mut self.pool);
         if let Some(guard) = guard {
             let zero = self.pool.number(0);
             index = self.pool.select(guard, index, zero);
         }
-        let vector = self.pool.load(buffer, Type::F32x4, index);
+        let vector = self.pool.load(buffer, element, index);
+        let vector = scalar::from_halves(&mut self.pool, vector);
         let name = format!("{}_quad", role(&self.graph.value(value).name));
         self.pool.set_label(vector, &name);
-        vector
+        Ok(vector)
     }
 
     /// An element of a value that lies in quads along an axis.
@@ -51,20 +54,20 @@ impl Scope<'_> {
         axis: usize,
         at: &[Index],
         guard: Option<Expr>,
-    ) -> Expr {
+    ) -> Result<Expr> {
         let whole = Dim::from(QUAD);
         let mut quad = at.to_vec();
         quad[axis] = at[axis].div(&whole);
-        let vector = self.quad_of(value, axis, &quad, guard);
+        let vector = self.quad_of(value, axis, &quad, guard)?;
         let part = at[axis].rem(&whole);
         let known = part.as_const().and_then(|part| usize::try_from(part).ok());
-        match known {
+        Ok(match known {
             Some(part) => quad::part(&mut self.pool, vector, part, Type::F32),
             None => {
                 let part = part.emit(&mut self.pool);
                 self.pool.call("x[y]", Type::F32, &[vector, part])
             }
-        }
+        })
     }
 
     /// Writes four neighbours along an axis; those beyond its end are zeros.
@@ -87,12 +90,16 @@ impl Scope<'_> {
                 self.pool.select(inside, *number, zero)
             });
         }
-        let vector = quad::joined(&mut self.pool, &numbers, Type::F32x4);
+        let mut vector = quad::joined(&mut self.pool, &numbers, Type::F32x4);
+        let storage = self.storage(value)?;
+        if storage.is_half() {
+            vector = scalar::to_halves(&mut self.pool, vector, DType::F32, storage);
+        }
         let first = parts.first().ok_or_else(missing)?;
         let mut quad = first.1.coordinates(shape);
         quad[axis] = quad[axis].div(&Dim::from(QUAD));
         Ok(Statement::Store {
-            buffer: self.in_vectors(value, &Layout::Quads { axis }),
+            buffer: self.in_vectors(value, &Layout::Quads { axis })?.0,
             index: index::linear(&quad, &quads_of(shape, axis)).emit(&mut self.pool),
             value: vector,
         })

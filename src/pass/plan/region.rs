@@ -132,9 +132,10 @@ impl Planner<'_> {
             given,
             targets,
         } = body;
-        let fusion = Fusion::of(graph, self.capabilities)?;
         let name = region.results.first().map(|id| &self.graph.value(*id).name);
         let name = name.map_or("", String::as_str);
+        let prefix = format!("{}{name}/", self.prefix);
+        let fusion = Fusion::of(graph, self.capabilities, self.wanted.within(&prefix))?;
         let start = self.sheet.plan.steps.len();
         let mut written = vec![false; graph.values.len()];
         let mut slots = BTreeMap::new();
@@ -151,13 +152,13 @@ impl Planner<'_> {
         let mut planner = Planner {
             graph,
             capabilities: self.capabilities,
-            given: self.given,
+            wanted: self.wanted,
             fusion: &fusion,
             sheet: self.sheet,
             slots,
             converted: BTreeMap::new(),
             written: &written,
-            prefix: format!("{}{name}/", self.prefix),
+            prefix,
             exchanged: custom::exchanged(graph),
             flows: Vec::new(),
         };

@@ -70,12 +70,38 @@ pub fn from_storage(pool: &mut Pool, value: Expr, dtype: DType) -> Expr {
     }
 }
 
+/// Four numbers of half precision as they stand in a buffer, as they are computed with.
+pub fn from_halves(pool: &mut Pool, vector: Expr) -> Expr {
+    let template = match pool.ty(vector) {
+        Type::U32x2 => "four_of_pairs(x)",
+        Type::F16x4 => "vec4<f32>(x)",
+        _ => return vector,
+    };
+    pool.call(template, Type::F32x4, &[vector])
+}
+
 /// A computed value as it stands in a buffer.
-pub fn to_storage(pool: &mut Pool, value: Expr, storage: Storage) -> Expr {
+pub fn to_storage(pool: &mut Pool, value: Expr, dtype: DType, storage: Storage) -> Expr {
     match storage {
         Storage::U32 => pool.call("u32(x)", Type::U32, &[value]),
-        Storage::F16 => pool.call("f16(x)", Type::F16, &[value]),
+        Storage::F16 => {
+            // Numbers of the dtype itself are rounded already.
+            let template = match dtype {
+                DType::F32 => "f16(half_of(x))",
+                _ => "f16(x)",
+            };
+            pool.call(template, Type::F16, &[value])
+        }
         _ => value,
+    }
+}
+
+/// Four computed numbers as they stand in a buffer in half precision.
+pub fn to_halves(pool: &mut Pool, vector: Expr, dtype: DType, storage: Storage) -> Expr {
+    match (storage, dtype) {
+        (Storage::F16x2, _) => pool.call("pairs_of(x)", Type::U32x2, &[vector]),
+        (_, DType::F32) => pool.call("vec4<f16>(four_halves_of(x))", Type::F16x4, &[vector]),
+        _ => pool.call("vec4<f16>(x)", Type::F16x4, &[vector]),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A plan as far as it is made: kernels, slots and steps of all graphs in it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use crate::kernel::layout::Layout;
@@ -12,7 +12,9 @@ use crate::shape::TensorType;
 pub(super) struct Sheet {
     pub(super) plan: Plan,
     kernels: HashMap<Kernel, usize>,
-    weights: HashMap<(String, Layout), SlotId>,
+    weights: HashMap<(String, Layout, Storage), SlotId>,
+    /// Values in pairs of which some kernel writes single elements.
+    pub(super) singles: BTreeSet<String>,
 }
 
 impl Sheet {
@@ -58,7 +60,7 @@ impl Sheet {
         storage: Storage,
         layout: &Layout,
     ) -> SlotId {
-        let key = (name.to_string(), layout.clone());
+        let key = (name.to_string(), layout.clone(), storage);
         if let Some(slot) = self.weights.get(&key) {
             return *slot;
         }

@@ -248,7 +248,7 @@ impl Tile {
                     Right::Panels(weight, panels, matrix) => {
                         let matrix = matrix(&self.outer);
                         let panel = matrix.scale(&Dim::from(panels.panels())).add(&self.panel);
-                        self.panel(scope, (*weight, panels), [row, &panel], [from, q])
+                        self.panel(scope, (*weight, panels), [row, &panel], [from, q])?
                     }
                 });
             }

@@ -123,8 +123,8 @@ impl Tiled {
         Dim::product(&self.shape[2..])
     }
 
-    fn buffer(&self, scope: &mut Scope) -> usize {
-        scope.in_vectors(self.value, &self.layout)
+    fn buffer(&self, scope: &mut Scope) -> Result<usize> {
+        Ok(scope.in_vectors(self.value, &self.layout)?.0)
     }
 
     /// Where a vector is by its matrix and its number there.
@@ -149,16 +149,16 @@ impl Tiled {
         matrix: &Index,
         number: &Index,
         guard: Option<Expr>,
-    ) -> Expr {
-        let (buffer, mut index) = (self.buffer(scope), self.at(scope, matrix, number));
+    ) -> Result<Expr> {
+        let (buffer, mut index) = (self.buffer(scope)?, self.at(scope, matrix, number));
         let pool = &mut scope.pool;
         let Some(guard) = guard else {
-            return pool.load(buffer, Type::F32x4, index);
+            return Ok(pool.load(buffer, Type::F32x4, index));
         };
         let (none, zero) = (pool.number(0), pool.call("vec4<f32>()", Type::F32x4, &[]));
         index = pool.select(guard, index, none);
         let vector = pool.load(buffer, Type::F32x4, index);
-        pool.select(guard, vector, zero)
+        Ok(pool.select(guard, vector, zero))
     }
 
     fn bytes(&self) -> Dim {
@@ -177,12 +177,12 @@ pub fn lower_seen<'a>(mut scope: Scope<'a>, node: &Node, conv: &Conv) -> Result<
     let positions = every(|y, x| {
         let position = moved(&first, [y, x]);
         let place = (place.clone(), None);
-        let seen = image::input(&mut scope, &sizes, conv, place, (&position, &tap));
+        let seen = image::input(&mut scope, &sizes, conv, place, (&position, &tap))?;
         scope.pool.set_label(seen, &format!("d{y}{x}"));
-        seen
-    });
+        Ok(seen)
+    })?;
     let numbers = transformed(&mut scope.pool, SEEN, positions);
-    let buffer = seen.buffer(&mut scope);
+    let buffer = seen.buffer(&mut scope)?;
     let mut statements = vec![surplus];
     for (matrix, value) in numbers.into_iter().flatten().enumerate() {
         statements.push(Statement::Store {
@@ -222,7 +222,7 @@ pub fn lower_summed<'a>(scope: Scope<'a>, node: &Node, conv: &Conv) -> Result<Lo
                 return Err(Error::internal("a round without steps"));
             };
             let channel = outer[1].scale(&sizes.channels).add(first);
-            Ok(seen.vector(scope, &outer[0], &quad(channel, &row[0]), *guard))
+            seen.vector(scope, &outer[0], &quad(channel, &row[0]), *guard)
         },
         right: Right::Panels(sizes.filter, panels.clone(), &|outer| {
             outer[0].scale(&sizes.groups).add(&outer[1])
@@ -230,7 +230,7 @@ pub fn lower_summed<'a>(scope: Scope<'a>, node: &Node, conv: &Conv) -> Result<Lo
         write: &|scope, [outer, row], first, vector| {
             let channel = outer[1].scale(&sizes.outputs).add(first);
             Ok(vec![Statement::Store {
-                buffer: summed.buffer(scope),
+                buffer: summed.buffer(scope)?,
                 index: summed.at(scope, &outer[0], &quad(channel, &row[0])),
                 value: vector,
             }])
@@ -260,10 +260,10 @@ pub fn lower<'a>(
     let (place, first) = summed.place(&number)?;
     let sums = every(|y, x| {
         let matrix = Dim::from(y * SIDE + x).into();
-        let sum = summed.vector(&mut scope, &matrix, &number, None);
+        let sum = summed.vector(&mut scope, &matrix, &number, None)?;
         scope.pool.set_label(sum, &format!("m{y}{x}"));
-        sum
-    });
+        Ok(sum)
+    })?;
     let positions = transformed(&mut scope.pool, SUMMED, sums);
     let mut lines = Vec::new();
     for (y, x) in (0..PLACES).flat_map(|y| (0..PLACES).map(move |x| (y, x))) {
@@ -283,7 +283,7 @@ pub fn lower<'a>(
         let line = guarded(&mut scope, &first[1], x, &sizes.space[1], line);
         statements.extend(guarded(&mut scope, &first[0], y, &sizes.space[0], line));
     }
-    let behind = behind(scope.graph, scope.stored, scope.capabilities, group)?;
+    let behind = behind(&scope, group)?;
     let operations = summed.count() * (QUAD * ADDITIONS_SUMMED) as i64;
     Ok(Lowered {
         title: Some("winograd_output"),
@@ -296,8 +296,12 @@ pub fn lower<'a>(
 }
 
 /// What is made for all numbers of a tile, by row and column.
-fn every<T>(mut make: impl FnMut(usize, usize) -> T) -> [[T; SIDE]; SIDE] {
-    std::array::from_fn(|y| std::array::from_fn(|x| make(y, x)))
+fn every(mut make: impl FnMut(usize, usize) -> Result<Expr>) -> Result<[[Expr; SIDE]; SIDE]> {
+    let places = (0..SIDE).flat_map(|y| (0..SIDE).map(move |x| (y, x)));
+    let made: Vec<Expr> = places.map(|(y, x)| make(y, x)).collect::<Result<_>>()?;
+    Ok(std::array::from_fn(|y| {
+        std::array::from_fn(|x| made[y * SIDE + x])
+    }))
 }
 
 /// A position of a tile by its first one.

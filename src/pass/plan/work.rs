@@ -2,22 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::element::Scope;
 use super::fuse::Group;
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
-use crate::kernel::plan::{Capabilities, Storage};
 use crate::kernel::work::Work;
 
 /// Counts the work of a group, or of the part of it that copies one operand to its place.
-pub fn of(
-    graph: &Graph,
-    stored: &[bool],
-    capabilities: &Capabilities,
-    group: &Group,
-    part: Option<ValueId>,
-) -> Result<Work> {
-    let mut count = Count::new(graph, stored, capabilities);
+pub fn of(scope: &Scope, group: &Group, part: Option<ValueId>) -> Result<Work> {
+    let graph = scope.graph;
+    let mut count = Count::new(scope);
     let written = match part {
         Some(operand) => {
             count.value(operand, graph.ty(operand).numel());
@@ -35,13 +30,8 @@ pub fn of(
 }
 
 /// Counts the work of a group without its anchor, whose result is at hand.
-pub fn behind(
-    graph: &Graph,
-    stored: &[bool],
-    capabilities: &Capabilities,
-    group: &Group,
-) -> Result<Work> {
-    let mut count = Count::new(graph, stored, capabilities);
+pub fn behind(scope: &Scope, group: &Group) -> Result<Work> {
+    let mut count = Count::new(scope);
     count.given = group.anchor;
     count.group(group);
     count.work(&[group.root])
@@ -55,8 +45,7 @@ fn name(graph: &Graph, node: &Node) -> Option<String> {
 
 struct Count<'a> {
     graph: &'a Graph,
-    stored: &'a [bool],
-    capabilities: &'a Capabilities,
+    scope: &'a Scope<'a>,
     /// A node whose results cost nothing.
     given: Option<usize>,
     operations: Dim,
@@ -67,11 +56,10 @@ struct Count<'a> {
 }
 
 impl<'a> Count<'a> {
-    fn new(graph: &'a Graph, stored: &'a [bool], capabilities: &'a Capabilities) -> Count<'a> {
+    fn new(scope: &'a Scope<'a>) -> Count<'a> {
         Count {
-            graph,
-            stored,
-            capabilities,
+            graph: scope.graph,
+            scope,
             given: None,
             operations: Dim::ZERO,
             through: BTreeSet::new(),
@@ -82,8 +70,7 @@ impl<'a> Count<'a> {
     /// The work with what is written.
     fn work(&self, written: &[ValueId]) -> Result<Work> {
         let size = |value: ValueId| -> Result<Dim> {
-            let storage = Storage::of(self.graph.ty(value).dtype, self.capabilities)?;
-            Ok(Dim::from(storage.size() as i64))
+            Ok(Dim::from(self.scope.storage(value)?.size() as i64))
         };
         let read = self.read.iter().map(|(value, dim)| (*value, dim.clone()));
         let written = written.iter();
@@ -129,7 +116,7 @@ impl<'a> Count<'a> {
         let Definition::Node(index, _) = graph.value(value).definition else {
             return self.read(value, elements_read);
         };
-        if self.stored[value.index()] {
+        if self.scope.stored[value.index()] {
             return self.read(value, elements_read);
         }
         if self.through.insert(index) {

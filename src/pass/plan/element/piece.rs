@@ -2,7 +2,6 @@
 //! element lies.
 
 use super::Scope;
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Definition, ValueId};
 use crate::kernel::expr::{Expr, Type};
@@ -14,12 +13,11 @@ use crate::pass::plan::quad::QUAD;
 const GRAIN: usize = QUAD * QUAD;
 
 /// Elements of the largest binding.
-fn most(dtype: DType, capabilities: &Capabilities) -> Result<usize> {
+fn most(storage: Storage, capabilities: &Capabilities) -> usize {
     let bytes = capabilities
         .max_binding_size
         .min(capabilities.max_buffer_size);
-    let most = bytes / Storage::of(dtype, capabilities)?.size();
-    Ok(usize::try_from(most).unwrap_or(usize::MAX))
+    usize::try_from(bytes / storage.size()).unwrap_or(usize::MAX)
 }
 
 impl Scope<'_> {
@@ -31,7 +29,7 @@ impl Scope<'_> {
         let (Definition::Weight(_), Some(numel)) = (&info.definition, numel) else {
             return Ok(None);
         };
-        let most = most(info.ty.dtype, self.capabilities)?;
+        let most = most(self.storage(value)?, self.capabilities);
         let length = most - most % GRAIN;
         if numel <= most || length == 0 {
             return Ok(None);
@@ -49,9 +47,12 @@ impl Scope<'_> {
         value: ValueId,
         element: Type,
         index: Expr,
-        pieces: &[Layout],
+        (storage, pieces): (Storage, &[Layout]),
     ) -> Expr {
-        let width = element.width();
+        let width = match (storage, element) {
+            (Storage::F16x2, Type::U32) => 2,
+            _ => element.width(),
+        };
         let mut found = None;
         for layout in pieces {
             let Layout::Piece { start, count } = layout else {

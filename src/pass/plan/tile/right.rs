@@ -105,8 +105,8 @@ impl Tile {
         (weight, panels): (ValueId, &Panels),
         [row, panel]: [&Index; 2],
         [from, q]: [usize; 2],
-    ) -> Vec<Expr> {
-        let texture = scope.in_panels(weight, panels);
+    ) -> Result<Vec<Expr>> {
+        let texture = scope.in_panels(weight, panels)?;
         let pool = &mut scope.pool;
         let texel = |k: usize| {
             let before = (from + k) * panels.width / QUAD + q * LANES;
@@ -116,7 +116,7 @@ impl Tile {
             pool.set_label(texel, &format!("b{}_{q}", from + k));
             texel
         };
-        (0..QUAD).map(texel).collect()
+        Ok((0..QUAD).map(texel).collect())
     }
 
     /// For each of four steps four columns.
