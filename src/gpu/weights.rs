@@ -55,8 +55,8 @@ pub trait WeightSource: Sync {
     /// There is no such weight.
     fn digest(&self, name: &str) -> Result<Digest>;
 
-    /// Says that weights will not be asked for soon.
-    fn unload(&self);
+    /// Says that it will not be asked for soon.
+    fn unload(&self, name: &str);
 }
 
 impl WeightSource for Weights {
@@ -74,8 +74,8 @@ impl WeightSource for Weights {
             .ok_or_else(|| missing(name))
     }
 
-    fn unload(&self) {
-        self.values().for_each(Tensor::unload);
+    fn unload(&self, name: &str) {
+        self.get(name).into_iter().for_each(Tensor::unload);
     }
 }
 
@@ -228,13 +228,13 @@ pub(super) fn upload(
     let done = AtomicU64::new(0);
     let found = parallel::map(&wanted, |weight| {
         let memory = uploader.memory(weight);
+        source.unload(weight.name);
         let bytes = weight.place.bytes;
         progress(done.fetch_add(bytes, Relaxed) + bytes, total);
         memory.at(|| format!("weight {}", weight.name))
     });
     let found = found.ok_or_else(|| Error::device("the driver failed while taking weights"))?;
     uploader.flush()?;
-    source.unload();
     let (mut memory, mut errors) = (HashMap::new(), Vec::new());
     for (weight, found) in wanted.iter().zip(found) {
         match found {

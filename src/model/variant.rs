@@ -70,8 +70,8 @@ impl WeightSource for Folded {
         Folded::digest(self, name)
     }
 
-    fn unload(&self) {
-        Folded::unload(self);
+    fn unload(&self, name: &str) {
+        Folded::unload(self, name);
     }
 }
 

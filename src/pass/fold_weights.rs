@@ -126,9 +126,16 @@ impl Folded {
         known.remove(&number).ok_or_else(lost)
     }
 
-    /// Says that weights will not be asked for soon.
-    pub fn unload(&self) {
-        self.weights.values().for_each(Tensor::unload);
+    /// Says that a weight will not be asked for soon.
+    pub fn unload(&self, name: &str) {
+        let number = self.named.get(name);
+        let parts = number.map(|number| self.formulas.parts(*number));
+        for part in parts.unwrap_or_default() {
+            let formula = self.formulas.all.get(part);
+            if let Some(Source::Weight(name)) = formula.map(|formula| &formula.source) {
+                self.weights.get(name).into_iter().for_each(Tensor::unload);
+            }
+        }
     }
 
     /// All weights.
@@ -215,6 +222,9 @@ impl Formula {
                     | Primitive::Unary(_)
                     | Primitive::Select(_)
                     | Primitive::Cast(_)
+                    | Primitive::Reduce(_)
+                    | Primitive::Dot(_)
+                    | Primitive::Conv(_)
             ),
         }
     }
@@ -472,9 +482,9 @@ mod tests {
         let ty: TensorType = "f32[2, 3]".parse().unwrap();
         let mut outputs = Vec::new();
         for _ in 0..before {
-            outputs.push((builder.weight("w", ty.clone()).permute(&[1, 0]) * 7.0).id());
+            outputs.push((builder.weight("w", ty.clone()).permute([1, 0]) * 7.0).id());
         }
-        let sum = builder.weight("w", ty).permute(&[1, 0]) + number;
+        let sum = builder.weight("w", ty).permute([1, 0]) + number;
         outputs.push(sum.id());
         let graph = builder.finish(&outputs, Vec::new(), None).unwrap();
         let folded = Folded::of(&Module {
