@@ -10,14 +10,15 @@ use super::element::{Binding, Scope};
 use super::fuse::Group;
 use super::kernel::{Lowered, Made};
 use super::product::Product;
-use super::{Planner, depthwise, image, map, pooling, tile, variant};
+use super::{Planner, depthwise, image, map, pooling, tile, variant, winograd};
 use crate::dim::{Dim, Symbol};
 use crate::error::{Error, Result};
 use crate::ir::{Builder, Definition, Graph, Op, Primitive, ValueId};
 use crate::kernel::choice::{Choice, Variant};
 use crate::kernel::emit::unique;
-use crate::kernel::layout::{Layout, Panels};
+use crate::kernel::layout::{Layout, Panels, Tiles};
 use crate::kernel::plan::{Capabilities, Storage, Workgroups};
+use crate::kernel::work::Work;
 
 /// How the kernel of a group is made for all sizes. Panels of weights are always those of the true sizes.
 enum Way {
@@ -25,6 +26,12 @@ enum Way {
     Convolution(Panels),
     /// A convolution that sees each channel by itself.
     Channelwise(Panels),
+    /// What tiles of a convolution see of its input.
+    TilesSeen,
+    /// What the products of these sum up to.
+    TilesSummed(Panels),
+    /// The positions that are made of the sums.
+    TilesOutput,
     /// A product whose right factor is a weight.
     Product(ValueId, Panels),
     /// A reduction of small windows of an image.
@@ -54,6 +61,31 @@ impl Planner<'_> {
             Some(made) => Ok(made),
             None => map::to_quads(self.scope(), value, axis)?.finish(self.label(&group)),
         }
+    }
+
+    /// The kernel of a convolution by tiles, or one in front of it.
+    pub(super) fn of_tiles(&self, group: &Group, tiles: &Tiles) -> Result<Made> {
+        let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));
+        let missing = || Error::internal("tiles that no convolution asks for");
+        let node = node.ok_or_else(missing)?;
+        let Op::Primitive(Primitive::Conv(conv)) = &node.op else {
+            return Err(missing());
+        };
+        let panels = winograd::panels(self.graph, node, conv).ok_or_else(missing)?;
+        let way = match tiles {
+            Tiles::Seen { .. } => Way::TilesSeen,
+            Tiles::Summed => Way::TilesSummed(panels.clone()),
+        };
+        if conv.groups == 1
+            && let Some(made) = self.by_form(group, &way, None)?
+        {
+            return Ok(made);
+        }
+        let lowered = match tiles {
+            Tiles::Seen { .. } => winograd::lower_seen(self.scope(), node, conv)?,
+            Tiles::Summed => winograd::lower_summed(self.scope(), (node, conv), panels)?,
+        };
+        lowered.finish(self.label(group))
     }
 
     fn by_form(&self, group: &Group, way: &Way, choice: Option<Choice>) -> Result<Option<Made>> {
@@ -86,6 +118,9 @@ impl Planner<'_> {
         let way = match (&node.op, choice.variant) {
             (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) if conv.groups == 1 => {
                 image::panels(self.graph, node, conv).map(Way::Convolution)
+            }
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd) if conv.groups == 1 => {
+                Some(Way::TilesOutput)
             }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Depthwise) => {
                 image::panels(self.graph, node, conv).map(Way::Channelwise)
@@ -210,6 +245,15 @@ impl<'a> Form<'a> {
             (Way::Channelwise(panels), Op::Primitive(Primitive::Conv(conv))) => {
                 depthwise::by_panels(scope, group, (node, conv), panels)
             }
+            (Way::TilesSeen, Op::Primitive(Primitive::Conv(conv))) => {
+                winograd::lower_seen(scope, node, conv)
+            }
+            (Way::TilesSummed(panels), Op::Primitive(Primitive::Conv(conv))) => {
+                winograd::lower_summed(scope, (node, conv), panels.clone())
+            }
+            (Way::TilesOutput, Op::Primitive(Primitive::Conv(conv))) => {
+                winograd::lower(scope, group, node, conv)
+            }
             (Way::Product(weight, panels), _) => {
                 let weight = self.values.iter().position(|value| value == weight);
                 let weight = weight.ok_or_else(missing)?.into();
@@ -242,6 +286,11 @@ impl<'a> Form<'a> {
                 })
                 .collect(),
             singles: made.singles.into_iter().map(value).collect(),
+            work: made.work.map(|work| Work {
+                operations: size(&work.operations),
+                bytes: size(&work.bytes),
+                ..work
+            }),
             ..made
         }
     }

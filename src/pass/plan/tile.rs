@@ -247,7 +247,8 @@ impl Tile {
                     Right::Values(product) => self.right(scope, product, &first, q)?,
                     Right::Panels(weight, panels, matrix) => {
                         let matrix = matrix(&self.outer);
-                        let panel = matrix.scale(&Dim::from(panels.panels())).add(&self.panel);
+                        let of_matrix = pieces(&product.columns, panels.width);
+                        let panel = matrix.scale(&of_matrix).add(&self.panel);
                         self.panel(scope, (*weight, panels), [row, &panel], [from, q])?
                     }
                 });

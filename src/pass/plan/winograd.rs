@@ -5,7 +5,7 @@
 
 use super::Planner;
 use super::conv::Sizes;
-use super::element::{Scope, not_planned};
+use super::element::Scope;
 use super::fuse::Group;
 use super::image;
 use super::kernel::{Lowered, guarded, invocation};
@@ -15,7 +15,7 @@ use super::variant::example;
 use super::work::behind;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
-use crate::ir::{Graph, Node, Op, Primitive, ValueId};
+use crate::ir::{Graph, Node, ValueId};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::{self, Index};
@@ -75,22 +75,16 @@ fn seen(conv: &Conv) -> Result<Tiles> {
 impl Planner<'_> {
     /// What the last kernel of a convolution by tiles reads, or the one in front of it.
     pub(super) fn tiles(&mut self, tiles: &Tiles, group: &Group) -> Result<()> {
-        let anchor = group.anchor.map(|index| (index, &self.graph.nodes[index]));
-        let Some((index, node)) = anchor else {
+        let Some(anchor) = group.anchor else {
             return Err(Error::internal("tiles that no convolution asks for"));
         };
-        let Op::Primitive(Primitive::Conv(conv)) = &node.op else {
-            return Err(not_planned(node));
-        };
-        let lowered = match tiles {
-            Tiles::Seen { .. } => lower_seen(self.scope(), node, conv)?,
-            Tiles::Summed => lower_summed(self.scope(), node, conv)?,
-        };
+        let result = self.graph.nodes[anchor].results.first();
         let group = Group {
-            nodes: vec![index],
+            root: result.copied().unwrap_or(group.root),
+            nodes: vec![anchor],
             ..group.clone()
         };
-        let made = lowered.finish(self.label(&group))?;
+        let made = self.of_tiles(&group, tiles)?;
         self.step(made, &group, None)
     }
 }
@@ -201,12 +195,14 @@ pub fn lower_seen<'a>(mut scope: Scope<'a>, node: &Node, conv: &Conv) -> Result<
 }
 
 /// The second one: a product of matrices for each number of a tile. A row is a tile, a column an output channel.
-pub fn lower_summed<'a>(scope: Scope<'a>, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
+pub fn lower_summed<'a>(
+    scope: Scope<'a>,
+    (node, conv): (&Node, &Conv),
+    panels: Panels,
+) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
     let seen = Tiled::new(scope.graph, sizes.x, seen(conv)?)?;
     let summed = Tiled::new(scope.graph, sizes.result, Tiles::Summed)?;
-    let panels = panels(scope.graph, node, conv)
-        .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))?;
     // Where the quad of a row and a channel of a group lies.
     let rows = summed.rows();
     let quad = |channel: Index, row: &Index| channel.div(&Dim::from(QUAD)).scale(&rows).add(row);

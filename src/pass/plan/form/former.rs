@@ -122,9 +122,9 @@ impl<'s, 'a> Former<'s, 'a> {
     /// The weight of which there are panels.
     fn in_panels(&self) -> Option<ValueId> {
         match self.way {
-            Way::Convolution(_) | Way::Channelwise(_) => self.anchor?.operands().get(1).copied(),
             Way::Product(weight, _) => Some(*weight),
-            _ => None,
+            Way::Pooling | Way::Quads | Way::Copy(_) => None,
+            _ => self.anchor?.operands().get(1).copied(),
         }
     }
 
@@ -133,16 +133,16 @@ impl<'s, 'a> Former<'s, 'a> {
         let rank = self.scope.graph.ty(value).rank();
         let is_in_panels = self.in_panels() == Some(value);
         match self.way {
-            Way::Convolution(_) | Way::Channelwise(_) if is_in_panels => match FILTER.get(axis) {
-                Some(role) => self.symbol(size, role, QUAD),
-                None => size.clone(),
-            },
-            Way::Convolution(panels) if axis == CHANNELS => {
-                self.symbol(size, IMAGE[CHANNELS], panels.round)
-            }
             Way::Product(..) if is_in_panels => self.symbol(size, "columns", QUAD),
             Way::Product(_, panels) if axis + 1 == rank => self.symbol(size, "depth", panels.round),
             Way::Product(..) => self.symbol(size, "rows", 1),
+            _ if is_in_panels => match FILTER.get(axis) {
+                Some(role) => self.symbol(size, role, QUAD),
+                None => size.clone(),
+            },
+            Way::Convolution(panels) | Way::TilesSummed(panels) if axis == CHANNELS => {
+                self.symbol(size, IMAGE[CHANNELS], panels.round)
+            }
             _ => self.of_image(size, axis, rank),
         }
     }
