@@ -228,6 +228,41 @@ fn reductions_in_parts_agree() {
     }
 }
 
+/// The first of equals, and what is no number before everything else.
+#[test]
+fn indices_of_the_largest_agree() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    for (ty, axis) in [
+        ("f32[5, 65]", 1),
+        ("f32[2, 1030]", 1),
+        ("f16[3, 200]", 1),
+        ("i32[70, 9]", 0),
+    ] {
+        let graph = samples::graph(&[ty], |_, x| {
+            vec![x[0].argmax(axis, false), x[0].argmin(axis, false)]
+        });
+        check(ty, &device, &graph, &[(1, 1)]);
+    }
+    let graph = samples::graph(&["f32[100]"], |_, x| vec![x[0].argmax(0, false)]);
+    for places in [[99, 99], [3, 90], [41, 40], [0, 8]] {
+        let mut values = vec![1.0f32; 100];
+        for place in places {
+            values[place] = f32::NAN;
+        }
+        let x = Tensor::from_vec(vec![100], values).unwrap();
+        for capabilities in variants(&device) {
+            let plan = pass::plan(&graph, &capabilities).unwrap();
+            let options = ProgramOptions::default();
+            let program = Program::new(&device, plan, &Default::default(), options).unwrap();
+            let found = program.run(std::slice::from_ref(&x)).unwrap();
+            let first = places.into_iter().min().unwrap();
+            assert_eq!(found[0].to_i64(), [first as i64], "{places:?}");
+        }
+    }
+}
+
 /// Parts need a kernel more, and another one if they are not equal.
 #[test]
 fn reductions_are_cut_once() {

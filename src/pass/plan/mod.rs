@@ -1,6 +1,7 @@
 //! From a graph of primitives and regions to a plan: which values are stored (`fuse`), an expression for each element
 //! (`element`), a kernel for each group, blocks of steps for regions (`region`), memory and lifetimes.
 
+mod argument;
 mod check;
 mod claim;
 mod conv;

@@ -1,6 +1,7 @@
 //! Reductions: one invocation, or one workgroup where there are many elements and few results, computes one result; or one
 //! invocation computes neighbouring ones.
 
+use super::argument;
 use super::element::{Scope, operand};
 use super::fuse::Group;
 use super::kernel::{Lowered, invocation, repeat, store};
@@ -104,7 +105,7 @@ impl Parts {
     }
 
     /// The result of an invocation or workgroup, and a test that ends the surplus ones.
-    fn output(&self, scope: &mut Scope) -> (Output, Statement) {
+    pub fn output(&self, scope: &mut Scope) -> (Output, Statement) {
         let count = Dim::product(&self.kept);
         let (index, surplus) = invocation(scope, &count);
         let kept = index::coordinates(&index, &self.kept);
@@ -113,14 +114,17 @@ impl Parts {
 }
 
 /// One of `count` results: its number, and its coordinates, which are those of the kept axes.
-struct Output {
-    count: Dim,
+pub struct Output {
+    /// How many there are.
+    pub count: Dim,
     index: Index,
-    kept: Vec<Index>,
+    /// Its coordinates.
+    pub kept: Vec<Index>,
 }
 
 impl Output {
-    fn store(
+    /// Writes what is left of a group, once the result is known.
+    pub fn store(
         &self,
         scope: &mut Scope,
         group: &Group,
@@ -276,6 +280,9 @@ pub fn lower_argument<'a>(
     reduce: &ArgReduce,
 ) -> Result<Lowered<'a>> {
     let parts = Parts::new(scope.graph, node, &[reduce.axis])?;
+    if argument::suits(&scope, &parts) {
+        return argument::lower(scope, group, &parts, reduce.function);
+    }
     let (output, surplus) = parts.output(&mut scope);
     let first = scope.element(
         parts.operand,
@@ -314,7 +321,7 @@ pub fn lower_argument<'a>(
 }
 
 /// True if an element beats the best so far: not-a-number beats everything but itself.
-fn is_better(scope: &mut Scope, function: ArgReduceFunction, x: Expr, best: Expr) -> Expr {
+pub fn is_better(scope: &mut Scope, function: ArgReduceFunction, x: Expr, best: Expr) -> Expr {
     let comparison = match function {
         ArgReduceFunction::Max => BinaryFunction::Gt,
         ArgReduceFunction::Min => BinaryFunction::Lt,

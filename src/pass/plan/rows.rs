@@ -20,10 +20,11 @@ use crate::kernel::index::Index;
 use crate::kernel::plan::Capabilities;
 use crate::op::{Reduce, ReduceFunction};
 
-const SUBGROUP: &str = include_str!("../../../shaders/rows.wgsl");
+/// The shader around what subgroups of eight do with rows.
+pub const SUBGROUP: &str = include_str!("../../../shaders/rows.wgsl");
 
 /// Rows of a workgroup whose subgroups have one each.
-const SUBGROUPS: usize = 8;
+pub const SUBGROUPS: usize = 8;
 /// Rows that are no longer are left to one invocation.
 const SHORT: i64 = 16;
 
