@@ -18,7 +18,7 @@ use super::memory::{size, texture};
 use super::statistics::Counters;
 
 /// Bytes of a buffer.
-const BYTES: u64 = 2 << 20;
+const BYTES: u64 = 1 << 20;
 
 /// The buffers: two for each thread, so that it can write one while the device reads the other.
 pub(super) struct Staging<'a> {

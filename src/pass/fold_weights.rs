@@ -209,6 +209,7 @@ impl Formula {
     fn is_total(&self) -> bool {
         match &self.source {
             Source::Weight(_) => true,
+            Source::Node(primitive, arguments) if has_symbols(primitive, arguments) => false,
             Source::Node(Primitive::Binary(_), _) => self.ty.dtype.is_float(),
             Source::Node(primitive, _) => matches!(
                 primitive,
@@ -228,6 +229,16 @@ impl Formula {
             ),
         }
     }
+}
+
+/// True if something is made with sizes that only a call tells.
+fn has_symbols(primitive: &Primitive, arguments: &[Argument]) -> bool {
+    let mut found = arguments.iter().any(|it| matches!(it, Argument::Size(_)));
+    primitive.clone().map_sizes(&mut |dim| {
+        found |= dim.as_const().is_none();
+        dim.clone()
+    });
+    found
 }
 
 impl Formulas {
