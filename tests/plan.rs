@@ -343,7 +343,15 @@ fn every_step_tells_what_it_writes() {
                         slot_info.name
                     );
                 }
-                written.extend(writes);
+                for slot in writes {
+                    written.push(*slot);
+                    // What is written to all its parts is written.
+                    let mut slot = *slot;
+                    while let SlotKind::Part { whole, .. } = &plan.slots[slot.0].kind {
+                        slot = *whole;
+                        written.push(slot);
+                    }
+                }
             }
         }
     }

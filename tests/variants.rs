@@ -142,6 +142,10 @@ fn with_weights() -> Vec<(String, Graph)> {
         ("f32[1, 64, 1, 1]", "f32[24, 64, 1, 1]", 1, plain(0)),
         ("f32[2, 130, 1, 2]", "f32[12, 130, 1, 1]", 1, plain(0)),
         ("f32[1, 132, 2, 2]", "f32[33, 132, 3, 3]", 1, plain(1)),
+        // Fewer steps than a round has.
+        ("f32[1, 1, 9, 9]", "f32[20, 1, 3, 3]", 1, plain(1)),
+        ("f32[2, 2, 5, 9]", "f32[20, 2, 3, 3]", 1, plain(1)),
+        ("f32[1, 3, 9, 9]", "f32[40, 3, 7, 7]", 1, axis(2, 3, 1, 1)),
         // Each channel by itself: strips of positions, whole and ragged.
         ("f32[2, 8, 7, 12]", "f32[8, 1, 3, 3]", 8, plain(1)),
         ("f32[2, 8, 9, 5]", "f32[8, 1, 3, 3]", 8, plain(1)),

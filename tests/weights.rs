@@ -98,6 +98,11 @@ fn graphs() -> Vec<(&'static str, Graph)> {
             }),
         ),
         (
+            "concatenations within each other",
+            nested("f32[1, 1, 8, 24]"),
+        ),
+        ("concatenations of images", nested("f32[B, 1, S, 11]")),
+        (
             "groups and channels by themselves",
             images(&["f32[B, 16, S, 9]"], |b, x| {
                 let same = [axis(1, 1, 1), axis(1, 1, 1)];
@@ -116,6 +121,21 @@ fn graphs() -> Vec<(&'static str, Graph)> {
             }),
         ),
     ]
+}
+
+/// Concatenations of convolutions within each other, of a part that others read too, and before a pool with a border.
+fn nested(x: &str) -> Graph {
+    samples::graph(&[x], |b, x| {
+        let same = [axis(1, 1, 1), axis(1, 1, 1)];
+        let y = conv(b, x[0], ("a", "f32[8, 1, 3, 3]"), &same, 1).relu();
+        let z = conv(b, y, ("b", "f32[12, 8, 3, 3]"), &same, 1).relu();
+        let two = b.concat(&[y, z], 1);
+        let w = conv(b, two, ("c", "f32[6, 20, 3, 3]"), &same, 1).relu() + 1.0;
+        let three = b.concat(&[two, w], 1);
+        let border = [0, 0, 1, 1].map(|size| size.into());
+        let low = three.pad(&border, &border, f64::NEG_INFINITY);
+        vec![conv(b, pool(low), ("d", "f32[4, 26, 3, 3]"), &same, 1)]
+    })
 }
 
 fn weights(graph: &Graph) -> Weights {
@@ -307,4 +327,33 @@ fn images_stay_in_quads_on_a_rasteriser() {
         let is_linear = |layout: &Layout| *layout == Layout::Linear;
         assert!(portable.slots.iter().all(|slot| is_linear(&slot.layout)));
     }
+}
+
+/// Convolutions write to where the concatenation of an image has them; a pool reads beyond the border itself. Channels
+/// that begin within a quad are copied.
+#[test]
+fn concatenations_are_written_in_place() {
+    let labels = |graph: &Graph| -> Vec<String> {
+        let plan = pass::plan(graph, &samples::rasteriser()).unwrap();
+        let labels = plan.kernels.iter().map(|kernel| kernel.label.clone());
+        labels.collect()
+    };
+    let is_copied = |graph: &Graph| {
+        let mut labels = labels(graph).into_iter();
+        labels.any(|label| label.contains("concat") || label.contains("pad"))
+    };
+    assert!(!is_copied(&nested("f32[1, 1, 8, 24]")));
+    let ragged = samples::graph(&["f32[1, 8, 8, 24]"], |b, x| {
+        let same = [axis(1, 1, 1), axis(1, 1, 1)];
+        let y = conv(b, x[0], ("a", "f32[6, 8, 3, 3]"), &same, 1).relu();
+        let z = conv(b, x[0], ("b", "f32[8, 8, 3, 3]"), &same, 1).relu();
+        vec![conv(
+            b,
+            b.concat(&[y, z], 1),
+            ("c", "f32[4, 14, 3, 3]"),
+            &same,
+            1,
+        )]
+    });
+    assert!(is_copied(&ragged));
 }

@@ -75,10 +75,10 @@ fn are_in_order(flows: &[Flow], steps: Range<usize>) -> bool {
 
 /// What decides is a scalar that lives where it is read.
 fn check_flow(plan: &Plan, flow: &Flow) -> Option<Error> {
-    let wrong = flow.readbacks().into_iter().find(|(slot, step)| {
-        let slot = &plan.slots[slot.0];
-        !slot.shape.is_empty() || !lives(&slot.kind, *step)
-    });
+    let wrong = flow
+        .readbacks()
+        .into_iter()
+        .find(|(slot, step)| !plan.slots[slot.0].shape.is_empty() || !lives(plan, *slot, *step));
     wrong.map(|(slot, step)| {
         let name = &plan.slots[slot.0].name;
         Error::internal(format!("{name} is no scalar to be read at step {step}"))
@@ -202,16 +202,17 @@ fn check_step(
     let dead = step
         .bindings
         .iter()
-        .find(|slot| !lives(&plan.slots[slot.0].kind, index))?;
+        .find(|slot| !lives(plan, **slot, index))?;
     Some(Error::internal(format!(
         "step {index} ({label}) uses {} outside of its lifetime",
         plan.slots[dead.0].name
     )))
 }
 
-fn lives(kind: &SlotKind, step: usize) -> bool {
-    match kind {
+fn lives(plan: &Plan, slot: SlotId, step: usize) -> bool {
+    match &plan.slots[slot.0].kind {
         SlotKind::Temporary { first, last } => (*first..=*last).contains(&step),
+        SlotKind::Part { whole, .. } => *whole < slot && lives(plan, *whole, step),
         _ => true,
     }
 }

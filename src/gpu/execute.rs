@@ -187,7 +187,10 @@ impl Run {
             .iter()
             .position(|slot| slot.name == name)
             .ok_or_else(|| Error::usage(format!("the plan has no slot {name}")))?;
-        let temporary = matches!(slots[index].kind, SlotKind::Temporary { .. });
+        let temporary = matches!(
+            slots[index].kind,
+            SlotKind::Temporary { .. } | SlotKind::Part { .. }
+        );
         if temporary && inner.options.keep == Keep::Outputs {
             return Err(
                 Error::usage(format!("the memory of {name} was used for other values"))

@@ -144,7 +144,7 @@ impl Lane {
                     return weight.map(|memory| Memory::clone(memory));
                 }
                 Region::Inputs => &self.inputs,
-                Region::Temporaries => &self.temporaries,
+                Region::Temporaries | Region::Parts => &self.temporaries,
                 Region::Outputs => &self.outputs,
             };
             let buffer = pool.buffers.get(place.spot.buffer).cloned();

@@ -60,6 +60,8 @@ pub(super) enum Region {
     Inputs,
     /// The arena.
     Temporaries,
+    /// Within another place of the arena.
+    Parts,
     /// A buffer for each output.
     Outputs,
 }
@@ -210,6 +212,7 @@ pub(super) fn size(plan: &Plan, bindings: &Bindings, rules: &Rules) -> Result<Si
         return Err(error);
     }
     place(plan, rules, &mut sizing);
+    place_parts(plan, bindings, &mut sizing)?;
     for step in &plan.steps {
         let workgroups = step
             .workgroups
@@ -293,6 +296,7 @@ fn region(kind: &SlotKind) -> Region {
         SlotKind::Input(_) => Region::Inputs,
         SlotKind::Weight(_) => Region::Weights,
         SlotKind::Temporary { .. } => Region::Temporaries,
+        SlotKind::Part { .. } => Region::Parts,
         SlotKind::Output => Region::Outputs,
     }
 }
@@ -324,6 +328,22 @@ fn place(plan: &Plan, rules: &Rules, sizing: &mut Sizing) {
     }
     [sizing.inputs, sizing.temporaries, sizing.outputs] = layouts.map(|layout| layout.buffers);
     sizing.live = largest_live(&items);
+}
+
+/// Parts lie where the whole does, which is placed before them.
+fn place_parts(plan: &Plan, bindings: &Bindings, sizing: &mut Sizing) -> Result<()> {
+    for (index, slot) in plan.slots.iter().enumerate() {
+        if let SlotKind::Part { whole, start } = &slot.kind {
+            let elements = u64::try_from(start.eval(bindings)?).unwrap_or(u64::MAX);
+            let Spot { buffer, offset } = sizing.places[whole.0].spot;
+            let offset = elements
+                .checked_mul(slot.storage.size())
+                .and_then(|bytes| offset.checked_add(bytes))
+                .ok_or_else(|| Error::plan(format!("{} lies too far off", slot.name)))?;
+            sizing.places[index].spot = Spot { buffer, offset };
+        }
+    }
+    Ok(())
 }
 
 fn lifetime(kind: &SlotKind, keep: Keep) -> RangeInclusive<usize> {

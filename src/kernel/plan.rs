@@ -258,6 +258,13 @@ pub enum SlotKind {
         /// The last step that reads it.
         last: usize,
     },
+    /// A part of a value between two kernels, which lives as long as that.
+    Part {
+        /// The slot of the whole, which stands in front of this one.
+        whole: SlotId,
+        /// Elements of the whole in front of the part.
+        start: Dim,
+    },
     /// A value that is read back. The same value may be several outputs.
     Output,
 }

@@ -311,7 +311,7 @@ impl Listing<'_> {
                 matches!(kind, SlotKind::Weight(_))
             }),
             ("temporaries, which share memory", |kind| {
-                matches!(kind, SlotKind::Temporary { .. })
+                matches!(kind, SlotKind::Temporary { .. } | SlotKind::Part { .. })
             }),
             ("outputs, a buffer each", |kind| {
                 matches!(kind, SlotKind::Output)
@@ -343,6 +343,9 @@ impl Listing<'_> {
             SlotKind::Temporary { first, last } => {
                 format!("steps {:>3} to {:>3}  ", first + 1, last + 1)
             }
+            SlotKind::Part { whole, .. } => {
+                format!("within {}  ", self.plan.slots[whole.0].name)
+            }
             _ => String::new(),
         };
         let Some(placed) = self.map.as_ref().map(|map| &map.slots[slot.0]) else {
@@ -350,7 +353,9 @@ impl Listing<'_> {
             return format!("{lives}{}: {bytes} bytes", self.value(slot));
         };
         let at = match kind {
-            SlotKind::Temporary { .. } => format!("at {}:{:<10} ", placed.buffer, placed.offset),
+            SlotKind::Temporary { .. } | SlotKind::Part { .. } => {
+                format!("at {}:{:<10} ", placed.buffer, placed.offset)
+            }
             _ => String::new(),
         };
         format!(

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::fuse::{Class, Fuser, Group, LARGEST, class, weight};
+use super::fuse::{Class, Fuser, Group, LARGEST, REPEATED, class, weight};
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::stored::Reason;
 
@@ -172,13 +172,37 @@ impl Fuser<'_> {
         };
         self.store(written.index(), Reason::ReadOften);
         let outer = views.into_iter().take_while(|view| *view != written);
-        for view in outer.collect::<Vec<_>>().into_iter().rev() {
-            if let Some(node) = self.node(view)
-                && let Op::Primitive(primitive) = &node.op
-                && !self.stored[view.index()]
-            {
-                self.infos[view.index()] = self.combine(&node.operands(), primitive);
-            }
+        let outer: Vec<ValueId> = outer.collect();
+        outer.into_iter().rev().for_each(|view| self.renew(view));
+    }
+
+    /// Stores what a kernel reads repeatedly: behind padding and views of it where these alone are cheap enough.
+    pub(super) fn store_repeated(&mut self, value: ValueId) {
+        let cost = self.infos[value.index()].cost;
+        let (mut views, mut base, mut least) = (Vec::new(), value, 1);
+        while let Some(node) = self.node(base)
+            && let Op::Primitive(primitive) = &node.op
+            && (is_plain_view(node) || matches!(primitive, Primitive::Pad(_)))
+            && let Some(operand) = node.operands().first()
+        {
+            views.push(base);
+            base = *operand;
+            least += weight(primitive);
+        }
+        if least > REPEATED {
+            return self.store(value.index(), Reason::Repeated { cost });
+        }
+        self.store(base.index(), Reason::Repeated { cost });
+        views.into_iter().rev().for_each(|view| self.renew(view));
+    }
+
+    /// Learns anew of a value whose operand is stored now.
+    fn renew(&mut self, view: ValueId) {
+        if let Some(node) = self.node(view)
+            && let Op::Primitive(primitive) = &node.op
+            && !self.stored[view.index()]
+        {
+            self.infos[view.index()] = self.combine(&node.operands(), primitive);
         }
     }
 

@@ -12,6 +12,7 @@ use crate::kernel::plan::{Capabilities, Storage};
 use crate::kernel::stored::{Kept, Reason};
 use crate::op::{BinaryFunction, UnaryFunction, Unfold};
 
+use super::concat::Parts;
 use super::element::not_planned;
 use super::rows::Rows;
 use super::{order, variant};
@@ -19,7 +20,7 @@ use super::{order, variant};
 /// A value that costs more than this is not computed twice.
 const DUPLICATED: u32 = 12;
 /// A value that costs more than this is not repeated by a broadcast or a window.
-const REPEATED: u32 = 8;
+pub const REPEATED: u32 = 8;
 /// No expression grows beyond this.
 pub const LARGEST: u32 = 160;
 
@@ -35,6 +36,8 @@ pub struct Fusion {
     pub storages: Vec<Storage>,
     /// Why that is `f32` though half precision was asked for, by index.
     pub kept: Vec<Option<Kept>>,
+    /// Values that lie within others.
+    pub parts: Parts,
     /// Kernels in order.
     pub groups: Vec<Group>,
 }
@@ -148,6 +151,7 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
         layouts: vec![Layout::Linear; graph.values.len()],
         storages: Vec::new(),
         kept: Vec::new(),
+        parts: Parts::new(),
         groups,
     })
 }
@@ -217,8 +221,7 @@ impl Fuser<'_> {
             if is_read_often {
                 self.store_behind_views(*operand);
             } else if is_costly {
-                let cost = info.cost;
-                self.store(operand.index(), Reason::Repeated { cost });
+                self.store_repeated(*operand);
             }
         }
         let in_parts = matches!(primitive, Primitive::Concat(_));

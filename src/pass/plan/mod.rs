@@ -4,6 +4,7 @@
 mod argument;
 mod check;
 mod claim;
+mod concat;
 mod conv;
 mod custom;
 mod cut;
@@ -160,6 +161,7 @@ impl Fusion {
         fusion.layouts = layout::assign(graph, capabilities, &fusion);
         let stored = precision::assign(graph, capabilities, &fusion, wanted)?;
         (fusion.storages, fusion.kept) = stored.into_iter().unzip();
+        concat::place(graph, &mut fusion);
         Ok(fusion)
     }
 }
@@ -483,7 +485,7 @@ impl<'a> Planner<'a> {
                     _ if is_copy || self.is_output(value) || self.exchanged.contains(&value) => {
                         SlotKind::Output
                     }
-                    _ => SlotKind::Temporary { first: 0, last: 0 },
+                    _ => self.between(value)?,
                 };
                 let name = format!("{}{}", self.prefix, info.name);
                 let layout = if is_copy {
@@ -496,6 +498,17 @@ impl<'a> Planner<'a> {
         };
         self.slots.insert((value, is_copy), slot);
         Ok(slot)
+    }
+
+    /// What the memory of a value between kernels is for.
+    fn between(&mut self, value: ValueId) -> Result<SlotKind> {
+        Ok(match self.fusion.parts.get(&value) {
+            Some((whole, start)) => SlotKind::Part {
+                whole: self.slot(*whole, false)?,
+                start: start.clone(),
+            },
+            None => SlotKind::Temporary { first: 0, last: 0 },
+        })
     }
 
     /// True for an output of the whole graph.

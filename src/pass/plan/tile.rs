@@ -382,7 +382,7 @@ fn expressions(pool: &Pool, statements: &[Statement]) -> BTreeSet<Expr> {
     seen
 }
 
-/// The sum of four products.
+/// The sum of up to four products.
 fn four(scope: &mut Scope, numbers: &[Expr], quads: &[Expr]) -> Expr {
     let pool = &mut scope.pool;
     let products: Vec<Expr> = numbers
@@ -390,14 +390,14 @@ fn four(scope: &mut Scope, numbers: &[Expr], quads: &[Expr]) -> Expr {
         .zip(quads)
         .map(|(x, y)| pool.call("x * y", Type::F32x4, &[*x, *y]))
         .collect();
-    let pairs: Vec<Expr> = products
-        .chunks(2)
-        .filter_map(|pair| {
-            let [x, y] = pair else { return None };
-            Some(pool.call("x + y", Type::F32x4, &[*x, *y]))
-        })
-        .collect();
-    let sum = pool.call("x + y", Type::F32x4, &pairs);
+    let pairs: Vec<Expr> = products.chunks(2).map(|pair| added(pool, pair)).collect();
+    let sum = added(pool, &pairs);
     pool.set_label(sum, "step");
     sum
+}
+
+fn added(pool: &mut Pool, terms: &[Expr]) -> Expr {
+    let terms = terms.iter().copied();
+    let sum = terms.reduce(|x, y| pool.call("x + y", Type::F32x4, &[x, y]));
+    sum.unwrap_or_else(|| pool.call("vec4<f32>()", Type::F32x4, &[]))
 }

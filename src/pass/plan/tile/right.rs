@@ -98,7 +98,7 @@ pub fn weight(scope: &mut Scope, product: &Product) -> Result<Option<(ValueId, P
 }
 
 impl Tile {
-    /// For each of four steps four columns, which are a texel of a panel.
+    /// For each of four steps four columns, which are a texel of a panel. Steps that no round has are left out.
     pub(super) fn panel(
         &self,
         scope: &mut Scope,
@@ -116,7 +116,8 @@ impl Tile {
             pool.set_label(texel, &format!("b{}_{q}", from + k));
             texel
         };
-        Ok((0..QUAD).map(texel).collect())
+        let last = panels.depth.last().map_or(QUAD, |run| run.count);
+        Ok((0..QUAD.min(last)).map(texel).collect())
     }
 
     /// For each of four steps four columns.
