@@ -136,16 +136,16 @@ impl Output {
     }
 }
 
-/// A loop over `0..size` by pieces, with statements around each piece.
+/// A loop over `0..size` by pieces of some length, with statements around each piece.
 pub fn in_parts(
     scope: &mut Scope,
-    size: &Dim,
+    (size, piece): (&Dim, i64),
     variable: Expr,
     around: impl FnOnce(&dyn Fn(Vec<Statement>) -> Statement) -> Vec<Statement>,
 ) -> Vec<Statement> {
-    let hint = size.eval(&scope.graph.hints).unwrap_or(PARTIAL);
+    let hint = size.eval(&scope.graph.hints).unwrap_or(piece);
     // Pieces grow with the size so that neither loop exceeds what drivers allow.
-    let step = u32::try_from(PARTIAL.max(hint / 16_384).max(1)).unwrap_or(u32::MAX);
+    let step = u32::try_from(piece.max(hint / 16_384).max(1)).unwrap_or(u32::MAX);
     let pool = &mut scope.pool;
     let from = pool.variable("j_from", Type::U32);
     let (zero, piece, end) = (pool.number(0), pool.number(step), pool.size(size));

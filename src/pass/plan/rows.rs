@@ -9,6 +9,7 @@ use super::element::{Scope, operand};
 use super::fuse::weight_of;
 use super::kernel::{INVOCATIONS, Lowered, invocation, pieces, repeat, write};
 use super::position::Position;
+use super::quad::{self, QUAD};
 use super::reduce;
 use super::scalar;
 use crate::dim::Dim;
@@ -267,7 +268,7 @@ impl<'a> Row<'a, '_> {
     }
 
     /// Statements for all elements of the row: made for the places of neighbours. Long rows are taken in pieces, with
-    /// statements around each.
+    /// statements around each, and by several rounds at once where these come in such numbers.
     fn each(
         &mut self,
         [mut before, after]: [Vec<Statement>; 2],
@@ -283,11 +284,21 @@ impl<'a> Row<'a, '_> {
             let body = self.round(&round, &body)?;
             return repeat(&mut self.scope, "round", &rounds, |_, _| Ok(body));
         }
+        let is_cheap = self.kept == MOST;
+        let at_once = if is_cheap && quad::is_whole(&rounds) {
+            QUAD
+        } else {
+            1
+        };
+        let rounds = rounds.floor_div(&Dim::from(at_once));
         let (variable, round) = self.scope.counter("round", &rounds);
-        let body = self.round(&round, &body)?;
+        let first = round.scale(&Dim::from(at_once));
+        let numbers = (0..at_once).map(|number| first.add_size(&Dim::from(number)));
+        let all = numbers.map(|number| self.round(&number, &body));
+        let body = all.collect::<Result<Vec<_>>>()?.concat();
         Ok(reduce::in_parts(
             &mut self.scope,
-            &rounds,
+            (&rounds, reduce::PARTIAL / at_once as i64),
             variable,
             |piece| {
                 before.push(piece(body));

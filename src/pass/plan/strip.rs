@@ -93,7 +93,7 @@ impl Strip<'_> {
                 let whole = combine(scope, self.function, one.total, part);
                 after.push(Statement::Assign(one.total, whole));
             }
-            Ok(in_parts(scope, inner, variable, |piece| {
+            Ok(in_parts(scope, (inner, PARTIAL), variable, |piece| {
                 before.push(piece(body));
                 before.extend(after);
                 before
