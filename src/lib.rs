@@ -48,6 +48,10 @@
 //! others. How a value lies in memory is a [`kernel::layout::Layout`] of its slot: row-major, four neighbours along an axis
 //! together, images in tiles, or a weight packed into a texture.
 //!
+//! What a graph makes of weights alone is a weight too, told by a formula ([`pass::Folded`]) and computed when the device
+//! takes it: the host keeps what the model's file has, mapped. A [`digest`] of elements and formula tells which weights are
+//! equal, so that programs share them on a device and a file can keep them as they lie there.
+//!
 //! | to find | look in |
 //! |---|---|
 //! | types that everything stands on | [`error`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |

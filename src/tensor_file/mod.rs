@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -61,7 +62,10 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Has a file written under a temporary name beside it, and renames it.
 fn replace(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    let temporary = temporary(path);
+    static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+    // Several threads may write the same file.
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+    let temporary = temporary(path).with_extension(format!("{number}.tmp"));
     let sync = || std::fs::File::open(&temporary)?.sync_all();
     let written = write(&temporary).and_then(|()| {
         let renamed = sync().and_then(|()| std::fs::rename(&temporary, path));

@@ -61,7 +61,7 @@ impl Target {
             Some(sizes) => graph.with_sizes(sizes),
             None => graph.clone(),
         };
-        let lowered = pass::optimize_module(&Module {
+        let lowered = pass::optimize_lazily(&Module {
             graphs: vec![graph],
             weights: module.weights.clone(),
             states: Vec::new(),
