@@ -566,7 +566,7 @@ fn the_choices_of_the_device_agree() {
 }
 
 /// Convolutions that tiles of 2×2 positions cover, whole and ragged, and those that they do not.
-fn in_tiles() -> (Vec<(String, Graph)>, Vec<(String, Graph)>) {
+fn in_tiles() -> [Vec<(String, Graph)>; 2] {
     let (plain, uneven) = (
         |pad| axis(1, pad, 1, 1),
         ConvAxis {
@@ -613,12 +613,12 @@ fn in_tiles() -> (Vec<(String, Graph)>, Vec<(String, Graph)>) {
         ("f32[1, 8, 7]", "f32[8, 8, 3]", plain(1), 1),
         ("f16[1, 8, 7, 7]", "f16[8, 8, 3, 3]", plain(1), 1),
     ];
-    (covered.map(named).into(), others.map(named).into())
+    [covered.map(named).into(), others.map(named).into()]
 }
 
 #[test]
 fn convolutions_by_tiles_agree() {
-    let (covered, others) = in_tiles();
+    let [covered, others] = in_tiles();
     for (name, graph) in &others {
         let admitted = pass::admitted(graph, &samples::rasteriser()).unwrap();
         let mut variants = admitted.values().flatten();
