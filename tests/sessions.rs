@@ -203,6 +203,13 @@ fn packed_weights_are_written_once_and_taken_at_every_later_start() {
     assert_eq!(counts(2.0), [0, 1]);
     assert_eq!(std::fs::metadata(&path).unwrap().len(), size);
     assert_eq!(counts(2.0), [1, 0]);
+    // What another device wants otherwise lies beside it.
+    if let Some(other) = samples::device(Reach::Portable) {
+        let report = run_packed(&other, 2.0, &path);
+        assert_eq!(report.taken + report.written, 1, "{report}");
+        assert_eq!(counts(2.0), [1, 0]);
+        assert_eq!(run_packed(&other, 2.0, &path).taken, 1);
+    }
     assert_eq!(
         std::fs::read_dir(&folder.0).unwrap().count(),
         1,

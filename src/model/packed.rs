@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};
-use crate::gpu::{PackedWeights, Program, WeightSource};
+use crate::gpu::{Packed, PackedWeights, Program, WeightSource};
 use crate::tensor::Tensor;
 use crate::tensor_file::checked::{self, Checked, Unwritten};
 
@@ -124,7 +124,7 @@ impl PackedWeights for PackedFile {
 
 impl State {
     /// Writes the file anew: what it had, and what was missed. An entry that was not asked for gives way to one of the same
-    /// weight, which has changed since.
+    /// weight, type and shape, which has changed since; those for other devices and element types stay.
     fn write(&mut self, program: &Program, source: &dyn WeightSource) -> Result<()> {
         if self.is_foreign {
             return Err(Error::usage(
@@ -136,8 +136,13 @@ impl State {
             .iter()
             .filter(|packed| self.missed.contains(&packed.key))
             .collect();
+        let replaces = |new: &&Packed, entry: &Entry| {
+            let old = entry.checked.unchecked();
+            let is_alike = (new.dtype, new.shape.as_slice()) == (old.dtype(), old.shape());
+            new.name == entry.weight && is_alike
+        };
         let stays = |(key, entry): &(&Digest, &Entry)| {
-            self.asked.contains(key) || new.iter().all(|new| new.name != entry.weight)
+            self.asked.contains(key) || !new.iter().any(|new| replaces(new, entry))
         };
         let old = self.entries.iter().filter(stays).map(|(key, entry)| {
             let tensor = entry.checked.unchecked();
