@@ -81,6 +81,12 @@ fn pairs_of(x: vec4<f32>) -> vec2<u32> {
     return vec2(pack2x16float(half.xy), pack2x16float(half.zw));
 }
 
+// By shifting: behind a vector's element by a number lavapipe (Mesa 22.3) makes branches, and then computes some of what
+// follows wrongly.
+fn one_of_pair(pair: u32, part: u32) -> f32 {
+    return unpack2x16float(pair >> (part * 16u))[0];
+}
+
 fn four_of_pairs(x: vec2<u32>) -> vec4<f32> {
     return vec4(unpack2x16float(x[0]), unpack2x16float(x[1]));
 }

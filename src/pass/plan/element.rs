@@ -342,7 +342,7 @@ impl<'a> Scope<'a> {
         let part = place.rem(&two).emit(&mut self.pool);
         Ok(self
             .pool
-            .call("unpack2x16float(x)[y]", Type::F32, &[pair, part]))
+            .call("one_of_pair(x, y)", Type::F32, &[pair, part]))
     }
 
     /// What lies at a place of a value's buffer, as an array of a type.
