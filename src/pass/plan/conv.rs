@@ -53,7 +53,7 @@ pub fn lower<'a>(
                 let mut right = Vec::new();
                 for j in 0..tile.width {
                     let position = tile.position(scope, &sizes, j);
-                    right.push(sizes.input(scope, conv, &tile, &channel, &taps, &position, zero)?);
+                    right.push(sizes.input(scope, &tile, &channel, &taps, &position, zero)?);
                 }
                 Ok(products(scope, &sums, &left, &right))
             })
@@ -99,11 +99,38 @@ pub struct Sizes {
     pub outputs: Dim,
     /// Sizes of the filter along the spatial axes.
     pub taps: Shape,
+    /// Geometry along the spatial axes.
+    pub axes: Vec<Along>,
     space_in: Shape,
     /// Sizes of the result along the spatial axes.
     pub space: Shape,
     /// Positions of the result in an image.
     pub positions: Dim,
+}
+
+/// Geometry along one spatial axis, as [`ConvAxis`] has it in numbers.
+#[derive(Clone)]
+pub struct Along {
+    /// Positions of the input from one of the result to the next.
+    pub stride: Dim,
+    /// Zeros in front.
+    pub low: Dim,
+    /// Zeros behind.
+    pub high: Dim,
+    dilation: i64,
+    base_dilation: i64,
+}
+
+impl From<&ConvAxis> for Along {
+    fn from(axis: &ConvAxis) -> Along {
+        Along {
+            stride: Dim::from(axis.stride),
+            low: Dim::from(axis.low),
+            high: Dim::from(axis.high),
+            dilation: axis.dilation,
+            base_dilation: axis.base_dilation,
+        }
+    }
 }
 
 impl Sizes {
@@ -132,10 +159,23 @@ impl Sizes {
             groups,
             channels: channels.clone(),
             taps: taps.to_vec(),
+            axes: conv.axes.iter().map(Along::from).collect(),
             space_in: space_in.to_vec(),
             space: space.to_vec(),
             positions: Dim::product(space),
         })
+    }
+
+    /// True if a position sees a single one, the same.
+    pub fn sees_same(&self) -> bool {
+        let is_same = |axis: &Along| axis.stride.is(1) && axis.low.is(0) && axis.high.is(0);
+        self.axes.iter().all(is_same) && Dim::product(&self.taps).is(1)
+    }
+
+    /// True if what a position sees are neighbours.
+    pub fn sees_neighbours(&self) -> bool {
+        let mut axes = self.axes.iter();
+        axes.all(|axis| axis.dilation == 1 && axis.base_dilation == 1)
     }
 
     /// The output channel of a row of the tile.
@@ -155,11 +195,9 @@ impl Sizes {
     }
 
     /// What a position sees through a tap: zero outside of the input.
-    #[expect(clippy::too_many_arguments, reason = "the coordinates of one product")]
     fn input(
         &self,
         scope: &mut Scope,
-        conv: &Conv,
         tile: &Tile,
         channel: &Index,
         taps: &[Index],
@@ -168,7 +206,7 @@ impl Sizes {
     ) -> Result<Expr> {
         let channel = tile.group.scale(&self.channels).add(channel);
         let place = [tile.item.clone(), channel];
-        let (place, inside) = self.source(scope, conv, place, taps, position);
+        let (place, inside) = self.source(scope, place, taps, position);
         let element = scope.element(self.x, &place, inside)?;
         Ok(match inside {
             Some(inside) => scope.pool.select(inside, element, zero),
@@ -180,14 +218,13 @@ impl Sizes {
     pub fn source(
         &self,
         scope: &mut Scope,
-        conv: &Conv,
         place: [Index; 2],
         taps: &[Index],
         position: &[Index],
     ) -> (Position, Option<Expr>) {
         let mut place = place.to_vec();
         let mut inside = None;
-        for (axis, geometry) in conv.axes.iter().enumerate() {
+        for (axis, geometry) in self.axes.iter().enumerate() {
             let (from, guard) = source(
                 scope,
                 geometry,
@@ -206,15 +243,18 @@ impl Sizes {
 /// The input coordinate that an output coordinate sees through a tap, and where it is one, by the sizes of input and output.
 fn source(
     scope: &mut Scope,
-    axis: &ConvAxis,
+    axis: &Along,
     (position, tap): (&Index, &Index),
     [size, outputs]: [&Dim; 2],
 ) -> (Index, Option<Expr>) {
     let spread = position
-        .scale(&Dim::from(axis.stride))
+        .scale(&axis.stride)
         .add(&tap.scale(&Dim::from(axis.dilation)))
-        .add_size(&Dim::from(-axis.low));
-    let may_miss = axis.low > 0 || axis.high > 0 || !position.is_below(outputs);
+        .add_size(&-&axis.low);
+    let is_padded = [&axis.low, &axis.high]
+        .into_iter()
+        .any(|zeros| !zeros.is(0));
+    let may_miss = is_padded || !position.is_below(outputs);
     if axis.base_dilation == 1 {
         let guard = may_miss.then(|| scope.is_below(&spread, size));
         return (spread, guard);

@@ -29,19 +29,19 @@ const LONGEST: usize = 64;
 
 /// A convolution with its epilogue, channels in whole quads.
 pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
+    let sizes = Sizes::new(scope.graph, node, conv)?;
     let panels = image::known_panels(scope.graph, node, conv)?;
-    by_panels(scope, group, (node, conv), &panels)
+    by_panels(scope, group, &sizes, &panels)
 }
 
 /// The same with the filter in given panels.
 pub fn by_panels<'a>(
     mut scope: Scope<'a>,
     group: &Group,
-    (node, conv): (&Node, &Conv),
+    sizes: &Sizes,
     panels: &Panels,
 ) -> Result<Lowered<'a>> {
-    let sizes = Sizes::new(scope.graph, node, conv)?;
-    let strip = Strip::new(&mut scope, &sizes)?;
+    let strip = Strip::new(&mut scope, sizes)?;
     let filter = scope.in_panels(sizes.filter, panels)?;
     let sum = |i| scope.pool.variable(&format!("sum{i}"), Type::F32x4);
     let sums: Vec<Expr> = (0..strip.height).map(sum).collect();
@@ -50,10 +50,10 @@ pub fn by_panels<'a>(
     statements.extend(sums.iter().map(|sum| Statement::Declare(*sum, zero)));
     let across = sizes.taps.get(1..).unwrap_or_default();
     statements.extend(repeat_all(&mut scope, "tap", across, |scope, across| {
-        strip.round(scope, (&sizes, conv), filter, (&across, &sums))
+        strip.round(scope, sizes, filter, (&across, &sums))
     })?);
     statements.extend(sums.iter().copied().map(Statement::Freeze));
-    statements.extend(strip.write(&mut scope, group, &sizes, &sums)?);
+    statements.extend(strip.write(&mut scope, group, sizes, &sums)?);
     Ok(Lowered::new(scope, TEMPLATE, statements, &strip.count))
 }
 
@@ -105,7 +105,7 @@ impl Strip {
     fn round(
         &self,
         scope: &mut Scope,
-        (sizes, conv): (&Sizes, &Conv),
+        sizes: &Sizes,
         filter: usize,
         (across, sums): (&[Index], &[Expr]),
     ) -> Result<Vec<Statement>> {
@@ -119,7 +119,7 @@ impl Strip {
                 let at = [&self.place[1], &row, &Index::zero()].map(|at| at.emit(&mut scope.pool));
                 let weight = scope.pool.texel(filter, at);
                 let place = (self.place.clone(), None);
-                let seen = image::input(scope, sizes, conv, place, (&self.position(i), &taps))?;
+                let seen = image::input(scope, sizes, place, (&self.position(i), &taps))?;
                 let product = scope.pool.call("x * y", Type::F32x4, &[weight, seen]);
                 total = scope.pool.call("x + y", Type::F32x4, &[total, product]);
             }

@@ -133,7 +133,7 @@ impl<'c> Positions<'c> {
             for column in columns {
                 let place = [self.item.clone(), channel.clone()];
                 let position = [self.place.as_slice(), std::slice::from_ref(column)].concat();
-                let (place, inside) = self.sizes.source(scope, self.conv, place, taps, &position);
+                let (place, inside) = self.sizes.source(scope, place, taps, &position);
                 factors.push(((self.sizes.x, place), inside));
             }
             Ok(factors)

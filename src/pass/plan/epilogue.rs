@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::fuse::{Class, Fuser, Group, LARGEST, REPEATED, class, weight};
+use super::tile;
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::stored::Reason;
 
@@ -77,11 +78,28 @@ impl Fuser<'_> {
             {
                 break;
             }
-            if let [root] = self.open(&growth).as_slice() {
+            if let [root] = self.open(&growth).as_slice()
+                && !self.is_seen_through(index, next, *root)
+            {
                 best = (growth.nodes.clone(), *root);
             }
         }
         best
+    }
+
+    /// True for a reshape of what a convolution gives, where channels of images lie together: who reads it looks through
+    /// it, and the image lies as others do.
+    fn is_seen_through(&self, anchor: usize, last: usize, root: ValueId) -> bool {
+        let [anchor, last] = [anchor, last].map(|node| &self.graph.nodes[node].op);
+        let is_reshape = matches!(last, Op::Primitive(Primitive::Reshape(_)));
+        let is_image = matches!(anchor, Op::Primitive(Primitive::Conv(_)));
+        let looks = |reader: &usize| match &self.graph.nodes[*reader].op {
+            Op::Primitive(primitive) => !matches!(primitive, Primitive::Custom(_)),
+            _ => false,
+        };
+        let mut readers = self.readers[root.index()].iter();
+        let is_read = !self.graph.outputs.contains(&root) && readers.all(looks);
+        is_reshape && is_image && is_read && tile::has_lanes(self.capabilities)
     }
 
     /// The first node outside of an epilogue that reads a value of it.

@@ -6,6 +6,7 @@ mod former;
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::former::{Former, Unknown};
+use super::conv::{Along, Sizes};
 use super::element::{Binding, Scope};
 use super::fuse::Group;
 use super::kernel::{Lowered, Made};
@@ -13,7 +14,7 @@ use super::product::Product;
 use super::{Planner, depthwise, image, map, pooling, tile, variant, winograd};
 use crate::dim::{Dim, Symbol};
 use crate::error::{Error, Result};
-use crate::ir::{Builder, Definition, Graph, Op, Primitive, ValueId};
+use crate::ir::{Builder, Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::choice::{Choice, Variant};
 use crate::kernel::emit::unique;
 use crate::kernel::layout::{Layout, Panels, Tiles};
@@ -22,8 +23,10 @@ use crate::kernel::work::Work;
 
 /// How the kernel of a group is made for all sizes. Panels of weights are always those of the true sizes.
 enum Way {
-    /// A convolution on quads of channels.
+    /// A convolution on quads of channels by any window.
     Convolution(Panels),
+    /// The same where the window is a single position, or what it holds are no neighbours.
+    Positions(Panels),
     /// A convolution that sees each channel by itself.
     Channelwise(Panels),
     /// What tiles of a convolution see of its input.
@@ -103,6 +106,20 @@ impl Planner<'_> {
         }))
     }
 
+    /// True if several convolutions see more than single positions. Their kernel serves the others as well, which saves the
+    /// driver a kernel and takes those a few hundredths longer.
+    fn has_windows(&self) -> bool {
+        let sees_windows = |node: &&Node| match &node.op {
+            Op::Primitive(Primitive::Conv(conv)) if conv.groups == 1 => {
+                let sizes = Sizes::new(self.graph, node, conv);
+                sizes.is_ok_and(|sizes| sizes.sees_neighbours() && !sizes.sees_same())
+            }
+            _ => false,
+        };
+        let mut windows = self.graph.nodes.iter().filter(sees_windows);
+        windows.nth(1).is_some()
+    }
+
     fn way(&self, group: &Group) -> Result<Option<(Way, Option<Choice>)>> {
         let is_in_quads = *self.scope().layout(group.root) != Layout::Linear;
         let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
@@ -117,7 +134,13 @@ impl Planner<'_> {
         };
         let way = match (&node.op, choice.variant) {
             (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) if conv.groups == 1 => {
-                image::panels(self.graph, node, conv).map(Way::Convolution)
+                let sizes = Sizes::new(self.graph, node, conv)?;
+                let panels = image::panels(self.graph, node, conv);
+                if sizes.sees_neighbours() && (!sizes.sees_same() || self.has_windows()) {
+                    panels.map(Way::Convolution)
+                } else {
+                    panels.map(Way::Positions)
+                }
             }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd) if conv.groups == 1 => {
                 Some(Way::TilesOutput)
@@ -147,6 +170,8 @@ struct Form<'a> {
     written: Vec<bool>,
     /// The value of the planned graph that each value stands for.
     values: Vec<ValueId>,
+    /// The geometry of a convolution, if that is symbols too.
+    axes: Option<Vec<Along>>,
     /// What each symbol stands for.
     sizes: BTreeMap<Symbol, Dim>,
 }
@@ -162,6 +187,7 @@ impl<'a> Form<'a> {
             known,
             values,
             symbols,
+            axes,
             ..
         } = former;
         let graph = builder.finish(&[root], Vec::new(), None).ok()?;
@@ -188,6 +214,7 @@ impl<'a> Form<'a> {
             written: of_all.map(|id| scope.is_written(id)).collect(),
             graph,
             values,
+            axes,
             sizes: BTreeMap::new(),
         };
         let form = form.named(&symbols, planned);
@@ -213,6 +240,11 @@ impl<'a> Form<'a> {
             names.insert(symbol.symbol.clone(), Dim::symbol(name));
         }
         self.graph.map_sizes(&mut |dim| dim.substitute(&names));
+        for axis in self.axes.iter_mut().flatten() {
+            for size in [&mut axis.stride, &mut axis.low, &mut axis.high] {
+                *size = size.substitute(&names);
+            }
+        }
         self
     }
 
@@ -239,11 +271,19 @@ impl<'a> Form<'a> {
             };
         };
         match (way, &node.op) {
-            (Way::Convolution(panels), Op::Primitive(Primitive::Conv(conv))) => {
-                image::by_panels(scope, group, (node, conv), panels.clone())
+            (
+                Way::Convolution(panels) | Way::Positions(panels),
+                Op::Primitive(Primitive::Conv(conv)),
+            ) => {
+                let mut sizes = Sizes::new(&self.graph, node, conv)?;
+                if let Some(axes) = &self.axes {
+                    sizes.axes.clone_from(axes);
+                }
+                image::by_panels(scope, group, &sizes, panels.clone())
             }
             (Way::Channelwise(panels), Op::Primitive(Primitive::Conv(conv))) => {
-                depthwise::by_panels(scope, group, (node, conv), panels)
+                let sizes = Sizes::new(&self.graph, node, conv)?;
+                depthwise::by_panels(scope, group, &sizes, panels)
             }
             (Way::TilesSeen, Op::Primitive(Primitive::Conv(conv))) => {
                 winograd::lower_seen(scope, node, conv)

@@ -20,18 +20,18 @@ use crate::op::Conv;
 
 /// A convolution with its epilogue, channels of its groups in whole quads.
 pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
+    let sizes = Sizes::new(scope.graph, node, conv)?;
     let panels = known_panels(scope.graph, node, conv)?;
-    by_panels(scope, group, (node, conv), panels)
+    by_panels(scope, group, &sizes, panels)
 }
 
 /// The same with the filter in given panels.
 pub fn by_panels<'a>(
     scope: Scope<'a>,
     group: &Group,
-    (node, conv): (&Node, &Conv),
+    sizes: &Sizes,
     panels: Panels,
 ) -> Result<Lowered<'a>> {
-    let sizes = Sizes::new(scope.graph, node, conv)?;
     let tiling = Tiling {
         outer: vec![sizes.batch.clone(), sizes.groups.clone()],
         rows: sizes.positions.clone(),
@@ -46,13 +46,13 @@ pub fn by_panels<'a>(
                 .unwrap_or_else(|| (Index::zero(), None));
             let channel = outer[1].scale(&sizes.channels).add(&first);
             let place = [outer[0].clone(), channel.div(&Dim::from(QUAD))];
-            input(scope, &sizes, conv, (place, guard), (position, taps))
+            input(scope, sizes, (place, guard), (position, taps))
         },
         right: Right::Panels(sizes.filter, panels, &|outer| outer[1].clone()),
         write: &|scope, [outer, position], first, vector| {
             let channel = outer[1].scale(&sizes.outputs).add(first);
             let quad = [&[outer[0].clone(), channel.div(&Dim::from(QUAD))], position];
-            write(scope, group, &sizes, &quad.concat(), vector)
+            write(scope, group, sizes, &quad.concat(), vector)
         },
         in_quads: true,
     };
@@ -64,11 +64,10 @@ pub fn by_panels<'a>(
 pub fn input(
     scope: &mut Scope,
     sizes: &Sizes,
-    conv: &Conv,
     (place, guard): ([Index; 2], Option<Expr>),
     (position, taps): (&[Index], &[Index]),
 ) -> Result<Expr> {
-    let (quad, inside) = sizes.source(scope, conv, place, taps, position);
+    let (quad, inside) = sizes.source(scope, place, taps, position);
     let quad = quad.coordinates(&[]);
     let inside = match (inside, guard) {
         (Some(inside), guard) => Some(scope.pool.both(guard, inside)),

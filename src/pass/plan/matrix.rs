@@ -78,7 +78,7 @@ pub fn lower<'a>(
 
 /// What a workgroup computes.
 struct Tile<'p> {
-    product: &'p Product<'p>,
+    product: &'p Product,
     unit: MatrixUnit,
     invocations: usize,
     count: Dim,
@@ -92,7 +92,7 @@ struct Tile<'p> {
 }
 
 impl<'p> Tile<'p> {
-    fn new(scope: &mut Scope, product: &'p Product<'p>, unit: MatrixUnit) -> Result<Tile<'p>> {
+    fn new(scope: &mut Scope, product: &'p Product, unit: MatrixUnit) -> Result<Tile<'p>> {
         let mut tiles: Vec<Dim> = product.outer.clone();
         tiles.push(pieces(&product.rows, SIDE));
         tiles.push(pieces(&product.columns, SIDE));

@@ -19,7 +19,7 @@ use crate::op::Conv;
 use crate::shape::Shape;
 
 /// A product of matrices for each element of what is in front of them.
-pub struct Product<'a> {
+pub struct Product {
     /// The value that the product is, before the epilogue.
     pub result: ValueId,
     /// What is in front of rows and columns.
@@ -30,7 +30,7 @@ pub struct Product<'a> {
     pub columns: Dim,
     /// Steps of a sum.
     pub depth: Dim,
-    factors: Factors<'a>,
+    factors: Factors,
 }
 
 /// One of the factors.
@@ -53,14 +53,14 @@ impl Side {
 }
 
 /// Where the factors come from.
-enum Factors<'a> {
+enum Factors {
     Matrices(ValueId, ValueId),
-    Patches(Box<Sizes>, &'a Conv),
+    Patches(Box<Sizes>),
 }
 
-impl<'a> Product<'a> {
+impl Product {
     /// The product that a node is; an error if it is neither contraction nor convolution.
-    pub fn of(graph: &Graph, node: &'a Node) -> Result<Product<'a>> {
+    pub fn of(graph: &Graph, node: &Node) -> Result<Product> {
         match &node.op {
             Op::Primitive(Primitive::Dot(_)) => Product::matrices(graph, node),
             Op::Primitive(Primitive::Conv(conv)) => Product::patches(graph, node, conv),
@@ -68,7 +68,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    fn matrices(graph: &Graph, node: &Node) -> Result<Product<'a>> {
+    fn matrices(graph: &Graph, node: &Node) -> Result<Product> {
         let (a, b) = (operand(node, 0)?, operand(node, 1)?);
         let result = node.results.first().copied().unwrap_or(a);
         let ([outer @ .., rows, columns], Some(depth)) =
@@ -86,7 +86,7 @@ impl<'a> Product<'a> {
         })
     }
 
-    fn patches(graph: &Graph, node: &Node, conv: &'a Conv) -> Result<Product<'a>> {
+    fn patches(graph: &Graph, node: &Node, conv: &Conv) -> Result<Product> {
         let sizes = Sizes::new(graph, node, conv)?;
         Ok(Product {
             result: sizes.result,
@@ -94,7 +94,7 @@ impl<'a> Product<'a> {
             rows: sizes.outputs.clone(),
             columns: &sizes.batch * &sizes.positions,
             depth: Dim::product(&sizes.patch()),
-            factors: Factors::Patches(Box::new(sizes), conv),
+            factors: Factors::Patches(Box::new(sizes)),
         })
     }
 
@@ -224,7 +224,7 @@ impl<'a> Product<'a> {
     pub fn left(&self, outer: &[Index], row: &Index, step: &Index) -> Factor {
         match &self.factors {
             Factors::Matrices(a, _) => (*a, within(outer, row, step)),
-            Factors::Patches(sizes, _) => {
+            Factors::Patches(sizes) => {
                 let channel = outer.iter().fold(row.clone(), |row, group| {
                     group.scale(&sizes.outputs).add(&row)
                 });
@@ -244,13 +244,13 @@ impl<'a> Product<'a> {
     ) -> (Factor, Option<Expr>) {
         match &self.factors {
             Factors::Matrices(_, b) => ((*b, within(outer, step, column)), None),
-            Factors::Patches(sizes, conv) => {
+            Factors::Patches(sizes) => {
                 let group = outer.first().cloned().unwrap_or_else(Index::zero);
                 let mut taps = index::coordinates(step, &sizes.patch());
                 let mut position = index::coordinates(column, &sizes.columns());
                 let (channel, item) = (taps.remove(0), position.remove(0));
                 let place = [item, group.scale(&sizes.channels).add(&channel)];
-                let (place, inside) = sizes.source(scope, conv, place, &taps, &position);
+                let (place, inside) = sizes.source(scope, place, &taps, &position);
                 ((sizes.x, place), inside)
             }
         }
@@ -260,7 +260,7 @@ impl<'a> Product<'a> {
     pub fn place(&self, outer: &[Index], row: &Index, column: &Index) -> Position {
         match &self.factors {
             Factors::Matrices(..) => within(outer, row, column),
-            Factors::Patches(sizes, _) => {
+            Factors::Patches(sizes) => {
                 let channel = outer.iter().fold(row.clone(), |row, group| {
                     group.scale(&sizes.outputs).add(&row)
                 });

@@ -309,12 +309,12 @@ impl Tile {
     /// products with that length, not sums with a further size for each row.
     fn row_to_write(&self, scope: &mut Scope, product: &Tiling, i: usize) -> Vec<Index> {
         let row = self.row.add_size(&Dim::from(i));
-        if i == 0 || product.spread.len() > 1 || product.columns.as_const().is_some() {
+        if i == 0 || product.columns.as_const().is_some() {
             return index::coordinates(&row, &product.spread);
         }
         let number = row.emit(&mut scope.pool);
         scope.pool.set_label(number, &format!("row{i}"));
-        vec![Index::expr(number, &product.rows)]
+        index::coordinates(&Index::expr(number, &product.rows), &product.spread)
     }
 }
 

@@ -48,7 +48,7 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Resu
 
 /// What a workgroup computes: all rows of some columns.
 struct Strip<'p> {
-    product: &'p Product<'p>,
+    product: &'p Product,
     count: Dim,
     surplus: Statement,
     outer: Vec<Index>,
@@ -65,7 +65,7 @@ struct Strip<'p> {
 }
 
 impl<'p> Strip<'p> {
-    fn new(scope: &mut Scope, product: &'p Product<'p>) -> Result<Strip<'p>> {
+    fn new(scope: &mut Scope, product: &'p Product) -> Result<Strip<'p>> {
         let is_by_step = product.is_by_step(scope, Side::Right)?;
         let across = if is_by_step { 1 } else { ACROSS };
         let mut tiles: Vec<Dim> = product.outer.clone();

@@ -171,7 +171,7 @@ pub fn lower_seen<'a>(mut scope: Scope<'a>, node: &Node, conv: &Conv) -> Result<
     let positions = every(|y, x| {
         let position = moved(&first, [y, x]);
         let place = (place.clone(), None);
-        let seen = image::input(&mut scope, &sizes, conv, place, (&position, &tap))?;
+        let seen = image::input(&mut scope, &sizes, place, (&position, &tap))?;
         scope.pool.set_label(seen, &format!("d{y}{x}"));
         Ok(seen)
     })?;

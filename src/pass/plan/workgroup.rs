@@ -102,7 +102,7 @@ pub fn lower<'a>(
 
 /// What a workgroup computes.
 struct Tile<'p> {
-    product: &'p Product<'p>,
+    product: &'p Product,
     extent: Extent,
     /// Pieces that lie in workgroup memory at a time: with two, one is read while the other is worked on.
     halves: usize,
@@ -127,7 +127,7 @@ struct Tile<'p> {
 }
 
 impl<'p> Tile<'p> {
-    fn new(scope: &mut Scope, product: &'p Product<'p>, extent: Extent) -> Result<Tile<'p>> {
+    fn new(scope: &mut Scope, product: &'p Product, extent: Extent) -> Result<Tile<'p>> {
         let mut tiles: Vec<Dim> = product.outer.clone();
         tiles.push(pieces(&product.rows, extent.side));
         tiles.push(pieces(&product.columns, extent.side));

@@ -8,6 +8,7 @@ use crate::dim::{Dim, Symbol};
 use crate::ir::{Argument, Builder, Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::index::matching_ends;
 use crate::op::{Conv, Expand, Full, Iota, Reshape};
+use crate::pass::plan::conv::Along;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::fuse::Group;
 use crate::pass::plan::layout::CHANNELS;
@@ -16,8 +17,13 @@ use crate::shape::{Shape, TensorType};
 
 /// Names of the axes of images.
 const IMAGE: [&str; 4] = ["batch", "channels", "height", "width"];
-/// Names of the axes of filters; taps stay numbers.
+/// Names of the axes of filters in front of those that are taps, and of taps.
 const FILTER: [&str; 2] = ["outputs", "channels"];
+const TAPS: [&str; 2] = ["taps_down", "taps_across"];
+/// Names of the steps of a convolution, of zeros in front of its input, and of the spatial axes of its result.
+const STRIDES: [&str; 2] = ["stride_down", "stride_across"];
+const PADDING: [&str; 2] = ["zeros_above", "zeros_before"];
+const RESULT: [&str; 2] = ["result_height", "result_width"];
 
 /// A size that is known only when the kernel runs.
 pub(super) struct Unknown {
@@ -42,6 +48,8 @@ pub(super) struct Former<'s, 'a> {
     /// The reverse.
     pub(super) values: Vec<ValueId>,
     pub(super) symbols: Vec<Unknown>,
+    /// The geometry of a convolution, if that is symbols too.
+    pub(super) axes: Option<Vec<Along>>,
 }
 
 impl<'s, 'a> Former<'s, 'a> {
@@ -62,6 +70,7 @@ impl<'s, 'a> Former<'s, 'a> {
             known: HashMap::new(),
             values: Vec::new(),
             symbols: Vec::new(),
+            axes: None,
         }
     }
 
@@ -138,9 +147,11 @@ impl<'s, 'a> Former<'s, 'a> {
             Way::Product(..) => self.symbol(size, "rows", 1),
             _ if is_in_panels => match FILTER.get(axis) {
                 Some(role) => self.symbol(size, role, QUAD),
-                None => size.clone(),
+                None => self.tap(size, axis - FILTER.len()),
             },
-            Way::Convolution(panels) | Way::TilesSummed(panels) if axis == CHANNELS => {
+            Way::Convolution(panels) | Way::Positions(panels) | Way::TilesSummed(panels)
+                if axis == CHANNELS =>
+            {
                 self.symbol(size, IMAGE[CHANNELS], panels.round)
             }
             _ => self.of_image(size, axis, rank),
@@ -159,9 +170,22 @@ impl<'s, 'a> Former<'s, 'a> {
 
     /// A symbol for a constant size, or for what it is a multiple of; one is another structure, and stays.
     fn symbol(&mut self, size: &Dim, role: &'static str, unit: usize) -> Dim {
-        let Some(number) = size.as_const().filter(|number| *number > 1) else {
-            return size.clone();
-        };
+        match size.as_const().filter(|number| *number > 1) {
+            Some(number) => self.any(number, role, unit),
+            None => size.clone(),
+        }
+    }
+
+    /// Taps of a filter along an axis: where any number will do, a symbol.
+    fn tap(&mut self, size: &Dim, axis: usize) -> Dim {
+        match (self.way, size.as_const(), TAPS.get(axis)) {
+            (Way::Convolution(_), Some(number), Some(role)) => self.any(number, role, 1),
+            _ => size.clone(),
+        }
+    }
+
+    /// A symbol for any number.
+    fn any(&mut self, number: i64, role: &'static str, unit: usize) -> Dim {
         let units = [unit, QUAD]
             .into_iter()
             .filter(|unit| number % *unit as i64 == 0);
@@ -196,6 +220,10 @@ impl<'s, 'a> Former<'s, 'a> {
             return None;
         };
         let results = match (self.way, primitive) {
+            (Way::Convolution(_), Primitive::Conv(conv)) => {
+                let ty = self.convolution(conv, node, &arguments)?;
+                self.builder.apply_as(conv.clone(), arguments, vec![ty])
+            }
             (Way::Channelwise(_), Primitive::Conv(conv)) => {
                 let ty = self.channelwise(conv, &arguments)?;
                 self.builder.apply_as(conv.clone(), arguments, vec![ty])
@@ -224,6 +252,38 @@ impl<'s, 'a> Former<'s, 'a> {
         let mut shape = vec![batch.clone(), channels.clone()];
         let axes = conv.axes.iter().zip(space).zip(taps);
         shape.extend(axes.map(|((axis, size), taps)| axis.output(size, taps)));
+        Some(TensorType {
+            dtype: x.dtype,
+            shape,
+        })
+    }
+
+    /// The type of a convolution by any window: what it gives are sizes of their own.
+    fn convolution(
+        &mut self,
+        conv: &Conv,
+        node: &Node,
+        arguments: &[Argument],
+    ) -> Option<TensorType> {
+        let [Argument::Value(x), Argument::Value(filter)] = arguments else {
+            return None;
+        };
+        let (x, filter) = (self.builder.ty(*x), self.builder.ty(*filter));
+        self.equate(x.shape.get(CHANNELS)?, filter.shape.get(CHANNELS)?)?;
+        let mut axes = Vec::new();
+        for (axis, place) in conv.axes.iter().zip(0..) {
+            let mut named = Along::from(axis);
+            named.stride = self.any(axis.stride, STRIDES.get(place)?, 1);
+            named.low = self.any(axis.low, PADDING.get(place)?, 1);
+            named.high = named.low.clone();
+            axes.push(named);
+        }
+        self.axes = Some(axes);
+        let planned = &self.scope.graph.ty(*node.results.first()?).shape;
+        let mut shape = vec![x.shape.first()?.clone(), filter.shape.first()?.clone()];
+        for (size, role) in planned.iter().skip(shape.len()).zip(RESULT) {
+            shape.push(self.symbol(size, role, 1));
+        }
         Some(TensorType {
             dtype: x.dtype,
             shape,

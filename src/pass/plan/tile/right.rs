@@ -19,7 +19,7 @@ use crate::pass::plan::variant::example;
 /// Where the right factor is.
 pub enum Right<'s> {
     /// In values that kernels have written.
-    Values(&'s Product<'s>),
+    Values(&'s Product),
     /// In a weight of which panels are made. The function gives the matrix by what is in front of rows and columns.
     Panels(ValueId, Panels, &'s dyn Fn(&[Index]) -> Index),
 }
