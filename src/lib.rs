@@ -45,8 +45,10 @@
 //!
 //! Many kernels can compute a product, a convolution or a row. A table (`pass::plan`'s `variant`) chooses by adapter, sizes and dtype; a
 //! [`model::Tuning`] overrules it by what was measured. The portable variant runs on every device and is the reference of the
-//! others. Where a driver takes long to compile them, layers that differ in sizes only share kernels (`pass::plan`'s `form`). How a value lies in memory is a [`kernel::layout::Layout`] of its slot: row-major, four neighbours along an axis
-//! together, images in tiles, or a weight packed into a texture.
+//! others. Where a driver takes long to compile them, layers that differ in sizes only share kernels (`pass::plan`'s `form`).
+//! How a value lies in memory is a [`kernel::layout::Layout`] of its slot: row-major, four neighbours along an axis together,
+//! images in tiles, or a weight packed into a texture. Its [`kernel::plan::Storage`] is what its elements are there: `f32` may
+//! be stored in half precision, where [`kernel::stored::Kept`] does not say why not.
 //!
 //! What a graph makes of weights alone is a weight too, told by a formula ([`pass::Folded`]) and computed when the device
 //! takes it: the host keeps what the model's file has, mapped. A [`digest`] of elements and formula tells which weights are
