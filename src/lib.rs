@@ -47,7 +47,7 @@
 //! [`model::Tuning`] overrules it by what was measured. The portable variant runs on every device and is the reference of the
 //! others. Where a driver takes long to compile them, layers that differ in sizes only share kernels (`pass::plan`'s `form`).
 //! How a value lies in memory is a [`kernel::layout::Layout`] of its slot: row-major, four neighbours along an axis together,
-//! images in tiles, or a weight packed into a texture. Its [`kernel::plan::Storage`] is what its elements are there: `f32` may
+//! images in tiles, or a weight packed into a texture. Its [`kernel::capabilities::Storage`] is what its elements are there: `f32` may
 //! be stored in half precision, where [`kernel::stored::Kept`] does not say why not.
 //!
 //! What a graph makes of weights alone is a weight too, told by a formula ([`pass::Folded`]) and computed when the device

@@ -4,8 +4,9 @@
 use onionskin::error::Place;
 use onionskin::gpu::Footprint;
 use onionskin::ir::Graph;
+use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::layout::Layout;
-use onionskin::kernel::plan::{Capabilities, Plan, SlotKind};
+use onionskin::kernel::plan::{Plan, SlotKind};
 use onionskin::kernel::shader;
 use onionskin::kernel::stored::{Reason, Stored};
 use onionskin::kernel::translate::translate;

@@ -8,7 +8,7 @@ use onionskin::dim::Bindings;
 use onionskin::gpu::{Device, Program, ProgramOptions, Reach};
 use onionskin::interp;
 use onionskin::ir::{Graph, Value};
-use onionskin::kernel::plan::Capabilities;
+use onionskin::kernel::capabilities::Capabilities;
 use onionskin::op::{Reduce, ReduceFunction};
 use onionskin::pass;
 use onionskin::tensor::Tensor;

@@ -8,8 +8,8 @@ use wgpu::wgt::CooperativeScalarType;
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Features, Instance, Limits};
 
 use crate::error::{Error, Result};
+use crate::kernel::capabilities::{Capabilities, MatrixUnit};
 use crate::kernel::layout::TextureLimits;
-use crate::kernel::plan::{Capabilities, MatrixUnit};
 
 /// Which device to use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

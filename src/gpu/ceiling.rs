@@ -7,10 +7,9 @@ use wgpu::BufferUsages;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Place, Result};
+use crate::kernel::capabilities::{SizesIn, Storage};
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{
-    Access, Kernel, Plan, SizesIn, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
-};
+use crate::kernel::plan::{Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Workgroups};
 use crate::kernel::work::Work;
 
 use super::device::Device;

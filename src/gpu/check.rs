@@ -3,11 +3,9 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
+use crate::kernel::capabilities::{Capabilities, SizesIn, Storage};
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{
-    Access, Block, Capabilities, Flow, Plan, SizesIn, Slot, SlotId, SlotKind, Step, Storage,
-    all_flows,
-};
+use crate::kernel::plan::{Access, Block, Flow, Plan, Slot, SlotId, SlotKind, Step, all_flows};
 use crate::shape::TensorType;
 
 use super::sizing::{of_flow, of_step};

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernel::plan::Storage;
+use crate::kernel::capabilities::Storage;
 use crate::tensor::Tensor;
 
 /// Elements that are converted at a time, so that the converted copy stays small.

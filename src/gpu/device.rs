@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use wgpu::{AdapterInfo, Features, Limits, PollType, SubmissionIndex};
 
 use crate::error::{Error, Result};
-use crate::kernel::plan::{Capabilities, MatrixUnit};
+use crate::kernel::capabilities::{Capabilities, MatrixUnit};
 
 use super::adapter::{self, AdapterKind, DeviceChoice};
 use super::pipeline::Pipelines;

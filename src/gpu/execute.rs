@@ -7,8 +7,9 @@ use wgpu::{Buffer, CommandEncoder, ComputePass, MapMode, SubmissionIndex};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result, Trail};
+use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Slot, SlotId, SlotKind, Storage};
+use crate::kernel::plan::{Slot, SlotId, SlotKind};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 

@@ -6,8 +6,8 @@ use wgpu::{
 };
 
 use crate::error::{Error, Result};
+use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::{Layout, Texel};
-use crate::kernel::plan::Storage;
 
 use super::sizing::texture_bytes;
 use super::statistics::{Counters, add};

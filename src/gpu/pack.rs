@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use crate::error::Result;
+use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::{Layout, Panels, TEXEL};
-use crate::kernel::plan::{Slot, Storage};
+use crate::kernel::plan::Slot;
 use crate::kernel::winograd;
 use crate::tensor::Tensor;
 

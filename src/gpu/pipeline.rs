@@ -13,7 +13,8 @@ use wgpu::{
 };
 
 use crate::error::{Error, Result};
-use crate::kernel::plan::{Access, Kernel, SizesIn};
+use crate::kernel::capabilities::SizesIn;
+use crate::kernel::plan::{Access, Kernel};
 
 use super::disk::DiskCache;
 use super::fault::{guarded, lock};

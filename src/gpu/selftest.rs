@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Place, Result};
+use crate::kernel::capabilities::{SizesIn, Storage};
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{
-    Access, Kernel, Plan, SizesIn, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
-};
+use crate::kernel::plan::{Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Workgroups};
 use crate::kernel::work::Work;
 use crate::tensor::Tensor;
 

@@ -4,8 +4,9 @@ use std::ops::RangeInclusive;
 
 use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Place as Origin, Result, Trail};
+use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::layout::{Layout, Panels, TEXEL};
-use crate::kernel::plan::{Capabilities, Flow, Plan, Slot, SlotId, SlotKind, Step, Storage};
+use crate::kernel::plan::{Flow, Plan, Slot, SlotId, SlotKind, Step};
 use crate::shape::sizes;
 
 use super::arena::{Item, Spot, arrange, largest_live, separate};

@@ -9,8 +9,8 @@ use wgpu::{
 };
 
 use crate::error::{Error, Result};
+use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::TEXEL;
-use crate::kernel::plan::Storage;
 
 use super::device::Device;
 use super::fault::lock;

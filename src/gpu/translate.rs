@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::kernel::plan::{Capabilities, Kernel};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::plan::Kernel;
 use crate::kernel::translate::translate;
 
 use super::fault::lock;

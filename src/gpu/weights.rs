@@ -10,8 +10,9 @@ use wgpu::{Buffer, BufferUsages};
 use crate::digest::Digest;
 use crate::dtype::DType;
 use crate::error::{Error, Result, Trail};
+use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Plan, Slot, SlotId, SlotKind, Storage};
+use crate::kernel::plan::{Plan, Slot, SlotId, SlotKind};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::plan::Storage;
+use super::capabilities::Storage;
 use crate::dim::Dim;
 
 /// Types that WGSL computes with. `f16` occurs only where it is stored.

@@ -1,5 +1,6 @@
 //! WGSL and dispatches as data, without a device: what `gpu/` executes.
 
+pub mod capabilities;
 pub mod choice;
 pub mod emit;
 pub mod expr;

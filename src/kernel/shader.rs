@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use naga::valid::{Capabilities as Flags, ModuleInfo, ValidationFlags, Validator};
 
-use super::plan::Capabilities;
+use super::capabilities::Capabilities;
 use crate::error::{Error, Result};
 
 /// Library files, by subject: functions of single precision, and those of double precision that they have.

@@ -6,7 +6,7 @@
 use naga::back::{hlsl, msl, spv};
 use naga::valid::ModuleInfo;
 
-use super::plan::Capabilities;
+use super::capabilities::Capabilities;
 use super::shader::{parse, validated};
 use crate::error::{Error, Result};
 

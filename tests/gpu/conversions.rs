@@ -3,7 +3,8 @@
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::gpu::{Device, Program, ProgramOptions, Weights};
-use onionskin::kernel::plan::{SlotKind, Storage};
+use onionskin::kernel::capabilities::Storage;
+use onionskin::kernel::plan::SlotKind;
 use onionskin::tensor::Tensor;
 
 use super::plans::*;

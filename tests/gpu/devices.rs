@@ -3,7 +3,7 @@
 use onionskin::dtype::DType;
 use onionskin::error::Kind;
 use onionskin::gpu::{Device, DeviceChoice, DeviceOptions, adapters};
-use onionskin::kernel::plan::Storage;
+use onionskin::kernel::capabilities::Storage;
 
 use super::plans::*;
 

@@ -4,7 +4,8 @@ use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::error::{Error, Kind, Place};
 use onionskin::gpu::{Device, Program, ProgramOptions, Weights};
-use onionskin::kernel::plan::{Block, Flow, FlowKind, Plan, SlotId, SlotKind, Storage, Trips};
+use onionskin::kernel::capabilities::Storage;
+use onionskin::kernel::plan::{Block, Flow, FlowKind, Plan, SlotId, SlotKind, Trips};
 use onionskin::symbols::{Guard, Relation};
 
 use super::plans::*;

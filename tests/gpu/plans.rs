@@ -4,10 +4,9 @@ use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::error::Place;
 use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
+use onionskin::kernel::capabilities::{SizesIn, Storage};
 use onionskin::kernel::layout::Layout;
-use onionskin::kernel::plan::{
-    Access, Kernel, Plan, SizesIn, Slot, SlotId, SlotKind, Step, Storage, Workgroups,
-};
+use onionskin::kernel::plan::{Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Workgroups};
 use onionskin::kernel::work::Work;
 use onionskin::tensor::Tensor;
 

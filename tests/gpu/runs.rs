@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::gpu::{Footprint, Input, Keep, Program, ProgramOptions, Progress, Weights};
-use onionskin::kernel::plan::{Plan, SlotId, SlotKind, Storage};
+use onionskin::kernel::capabilities::Storage;
+use onionskin::kernel::plan::{Plan, SlotId, SlotKind};
 use onionskin::tensor::Tensor;
 
 use super::plans::*;

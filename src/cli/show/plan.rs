@@ -11,9 +11,10 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::gpu::{self, MemoryMap};
 use crate::ir::{Graph, Module};
+use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
-    Capabilities, Flow, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, Storage, Trips, Workgroups,
+    Flow, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, Trips, Workgroups,
 };
 use crate::kernel::stored::{Kept, Precision};
 use crate::pass::{self, PlanOptions};

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Place, Result};
 use crate::ir::{Graph, ValueId};
-use crate::kernel::plan::{Capabilities, Storage};
+use crate::kernel::capabilities::{Capabilities, Storage};
 
 /// Every value must have a type that the device can store.
 pub(super) fn check_types(graph: &Graph, capabilities: &Capabilities) -> Result<()> {

@@ -9,9 +9,9 @@ use super::position::Position;
 use super::rows::{self, Frame, Rows, reduction};
 use super::{pooling, tile};
 use crate::ir::{Node, Op, Primitive, ValueId};
+use crate::kernel::capabilities::Capabilities;
 use crate::kernel::expr::Type;
 use crate::kernel::index::Index;
-use crate::kernel::plan::Capabilities;
 use crate::kernel::stored::Reason;
 
 impl Fuser<'_> {

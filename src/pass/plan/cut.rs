@@ -7,7 +7,7 @@ use super::rows::{self, Frame, reduction};
 use crate::dim::Dim;
 use crate::ir::rewrite::Replay;
 use crate::ir::{Graph, Node, Value};
-use crate::kernel::plan::Capabilities;
+use crate::kernel::capabilities::Capabilities;
 use crate::op::{Reduce, ReduceFunction};
 
 /// Fewer elements are not worth another dispatch.

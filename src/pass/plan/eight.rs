@@ -8,11 +8,11 @@ use super::quad::{self, QUAD, consecutive, is_multiple, is_whole};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
+use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Capabilities, Storage};
 
 /// Elements that are read at once.
 pub const EIGHT: usize = 8;

@@ -15,11 +15,12 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::emit::{Buffer, unique};
 use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::Index;
 use crate::kernel::layout::{Layout, Panels, Tiles};
-use crate::kernel::plan::{Access, Capabilities, Storage};
+use crate::kernel::plan::Access;
 
 /// Names that the statements of kernels give to variables; buffers have others.
 const VARIABLES: &str = "sum product largest smallest part total lost before best best_index rank local index round \

@@ -15,10 +15,11 @@ use super::{Planner, depthwise, image, map, pooling, tile, variant, winograd};
 use crate::dim::{Dim, Symbol};
 use crate::error::{Error, Result};
 use crate::ir::{Builder, Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::choice::{Choice, Variant};
 use crate::kernel::emit::unique;
 use crate::kernel::layout::{Layout, Panels, Tiles};
-use crate::kernel::plan::{Capabilities, Storage, Workgroups};
+use crate::kernel::plan::Workgroups;
 use crate::kernel::work::Work;
 
 /// How the kernel of a group is made for all sizes. Panels of weights are always those of the true sizes.

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Capabilities, Storage};
 use crate::kernel::stored::{Kept, Reason};
 use crate::op::{BinaryFunction, UnaryFunction, Unfold};
 

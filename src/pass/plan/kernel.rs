@@ -9,12 +9,13 @@ use super::scalar;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::ValueId;
+use crate::kernel::capabilities::{SizesIn, Storage};
 use crate::kernel::choice::Choice;
 use crate::kernel::emit::{Buffer, Emitter, Statement};
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Access, Kernel, SizesIn, Storage, Workgroups};
+use crate::kernel::plan::{Access, Kernel, Workgroups};
 use crate::kernel::shader;
 use crate::kernel::work::Work;
 

@@ -7,8 +7,8 @@ use super::fuse::{Fusion, Group};
 use super::{pooling, tile, variant};
 use crate::dtype::DType;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::capabilities::Capabilities;
 use crate::kernel::layout::{Layout, Panels};
-use crate::kernel::plan::Capabilities;
 
 /// The axis of channels.
 pub const CHANNELS: usize = 1;

@@ -9,11 +9,11 @@ use super::{quads, scalar};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
+use crate::kernel::capabilities::Storage;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::Expr;
 use crate::kernel::index;
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::Storage;
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/map.wgsl");

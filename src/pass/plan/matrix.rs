@@ -9,10 +9,10 @@ use super::quad::{self, QUAD, is_whole};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernel::capabilities::{Capabilities, MatrixUnit};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
-use crate::kernel::plan::{Capabilities, MatrixUnit};
 
 const TEMPLATE: &str = include_str!("../../../shaders/matrix.wgsl");
 

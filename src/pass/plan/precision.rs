@@ -14,8 +14,8 @@ use super::rows::reduction;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Capabilities, Storage};
 use crate::kernel::stored::{Kept, Precision};
 use crate::op::ReduceFunction;
 

@@ -15,10 +15,10 @@ use super::scalar;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
-use crate::kernel::plan::Capabilities;
 use crate::op::{Reduce, ReduceFunction};
 
 /// The shader around what subgroups of eight do with rows.

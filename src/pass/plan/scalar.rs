@@ -3,8 +3,8 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::expr::{Expr, Literal, Pool, Type};
-use crate::kernel::plan::{Capabilities, Storage};
 use crate::kernel::shader;
 use crate::op::{BinaryFunction, ReduceFunction, UnaryFunction};
 use crate::scalar::Scalar;

@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
+use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, Storage, all_flows};
+use crate::kernel::plan::{FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, all_flows};
 use crate::shape::TensorType;
 
 /// The plan as far as it is made.

@@ -9,8 +9,8 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::rewrite::{Replay, everywhere, replay};
 use crate::ir::{Graph, Node, Op, Primitive, Value};
+use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::Choices;
-use crate::kernel::plan::Capabilities;
 use crate::op::Conv;
 use crate::shape::Shape;
 

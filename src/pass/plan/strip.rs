@@ -9,10 +9,10 @@ use super::reduce::{PARTIAL, Parts, TEMPLATE, accumulator, combine, in_parts, na
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::Expr;
 use crate::kernel::index::Index;
-use crate::kernel::plan::Capabilities;
 use crate::op::ReduceFunction;
 
 /// A reduction with its epilogue.

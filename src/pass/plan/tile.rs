@@ -18,11 +18,11 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::ValueId;
+use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::{Statement, roots};
 use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Panels;
-use crate::kernel::plan::Capabilities;
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/tile.wgsl");

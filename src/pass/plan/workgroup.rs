@@ -8,10 +8,10 @@ use super::product::{Product, Side, four};
 use super::quad::{self, QUAD, is_whole};
 use crate::dim::Dim;
 use crate::error::Result;
+use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
-use crate::kernel::plan::Capabilities;
 
 const TEMPLATE: &str = include_str!("../../../shaders/workgroup_tile.wgsl");
 

@@ -4,9 +4,10 @@
 use super::Scope;
 use crate::error::Result;
 use crate::ir::{Definition, ValueId};
+use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Access, Capabilities, Storage};
+use crate::kernel::plan::Access;
 use crate::pass::plan::quad::QUAD;
 
 /// Pieces hold whole vectors of vectors, so that none is read across an end.

@@ -1,0 +1,187 @@
+//! What a device can do, and how it stores elements.
+
+use std::fmt;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+use super::layout::{Texel, TextureLimits};
+
+/// What a device can do, as far as planning needs to know. Taken from an adapter, or made up for tests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Capabilities {
+    /// Largest storage buffer binding in bytes.
+    pub max_binding_size: u64,
+    /// Largest buffer in bytes.
+    pub max_buffer_size: u64,
+    /// Storage buffers that one kernel may bind.
+    pub max_storage_buffers: u32,
+    /// Workgroups along one dimension of a dispatch.
+    pub max_workgroups: u32,
+    /// Invocations of a workgroup.
+    pub max_invocations: u32,
+    /// Bytes of workgroup memory.
+    pub max_workgroup_memory: u32,
+    /// 64-bit integers in shaders; without them `i64` is held in 32 bits, and inputs and constants are checked.
+    pub int64: bool,
+    /// Double precision in shaders; without it `f64` is refused.
+    pub float64: bool,
+    /// Half precision in shaders; without it `f16` is held and computed in `f32`, rounded at each store.
+    pub float16: bool,
+    /// Subgroup operations.
+    pub subgroups: bool,
+    /// Invocations of every subgroup; 0 where that is not known or varies.
+    pub subgroup_size: u32,
+    /// Matrices that subgroups multiply as one; none unless the device was opened for experimental features.
+    pub matrices: Vec<MatrixUnit>,
+    /// The adapter is a software rasteriser.
+    pub software: bool,
+    /// The largest textures that kernels read.
+    pub textures: TextureLimits,
+}
+
+impl Capabilities {
+    /// Where kernels for the device have their sizes.
+    ///
+    /// Mesa's rasteriser compiles a kernel anew at every dispatch if loops run to numbers of a uniform buffer, which takes
+    /// tens of milliseconds; a GPU reads such a buffer fastest.
+    pub fn sizes_in(&self) -> SizesIn {
+        if self.software {
+            SizesIn::Storage
+        } else {
+            SizesIn::Uniform
+        }
+    }
+}
+
+/// Square matrices that a subgroup multiplies as one, and sums up in single precision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatrixUnit {
+    /// Rows and columns: 8 or 16.
+    pub size: u32,
+    /// Factors in half precision, else in single precision.
+    pub half: bool,
+}
+
+/// The type that elements of a buffer have in WGSL. Types narrower than 32 bits that WGSL cannot store are widened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Storage {
+    /// `u32`: `bool` (0 or 1).
+    U32,
+    /// `i32`: `u8`, `i8`, `i16`, `i32`, and `i64` on devices without 64-bit integers.
+    I32,
+    /// `i64`
+    I64,
+    /// `f16`
+    F16,
+    /// `u32`: two `f16`, the first in the lower half. Only who writes both may write one.
+    F16x2,
+    /// `f32`: `f32`, `bf16`, and `f16` on devices without half precision.
+    F32,
+    /// `f64`
+    F64,
+}
+
+impl Storage {
+    /// The dtype whose elements on the host have these bits.
+    pub fn dtype(self) -> DType {
+        match self {
+            Storage::U32 | Storage::I32 => DType::I32,
+            Storage::I64 => DType::I64,
+            Storage::F16 | Storage::F16x2 => DType::F16,
+            Storage::F32 => DType::F32,
+            Storage::F64 => DType::F64,
+        }
+    }
+
+    /// How a dtype is stored on a device; an error if it cannot be.
+    pub fn of(dtype: DType, capabilities: &Capabilities) -> Result<Storage> {
+        Ok(match dtype {
+            DType::Bool => Storage::U32,
+            DType::U8 | DType::I8 | DType::I16 | DType::I32 => Storage::I32,
+            DType::I64 => {
+                if capabilities.int64 {
+                    Storage::I64
+                } else {
+                    Storage::I32
+                }
+            }
+            DType::F16 => {
+                if capabilities.float16 {
+                    Storage::F16
+                } else {
+                    Storage::F32
+                }
+            }
+            DType::BF16 | DType::F32 => Storage::F32,
+            DType::F64 if capabilities.float64 => Storage::F64,
+            DType::F64 => {
+                return Err(Error::plan("the device has no double precision")
+                    .help("run on the host, or convert the model to f32"));
+            }
+        })
+    }
+
+    /// How `f32` is stored in half precision on a device. A software rasteriser reads two words faster than four halves.
+    pub fn half(capabilities: &Capabilities) -> Storage {
+        if capabilities.float16 && !capabilities.software {
+            Storage::F16
+        } else {
+            Storage::F16x2
+        }
+    }
+
+    /// The texels of a texture of such elements; none if textures do not hold them.
+    pub fn texel(self) -> Option<Texel> {
+        match self {
+            Storage::F16 | Storage::F16x2 => Some(Texel::F16),
+            Storage::F32 => Some(Texel::F32),
+            _ => None,
+        }
+    }
+
+    /// True for half precision.
+    pub fn is_half(self) -> bool {
+        matches!(self, Storage::F16 | Storage::F16x2)
+    }
+
+    /// Name of the type in WGSL.
+    pub fn wgsl(self) -> &'static str {
+        match self {
+            Storage::U32 | Storage::F16x2 => "u32",
+            Storage::I32 => "i32",
+            Storage::I64 => "i64",
+            Storage::F16 => "f16",
+            Storage::F32 => "f32",
+            Storage::F64 => "f64",
+        }
+    }
+
+    /// Bytes of an element.
+    pub fn size(self) -> u64 {
+        match self {
+            Storage::F16 | Storage::F16x2 => 2,
+            Storage::U32 | Storage::I32 | Storage::F32 => 4,
+            Storage::I64 | Storage::F64 => 8,
+        }
+    }
+}
+
+/// For people: by its name in WGSL, but for what that does not tell.
+impl fmt::Display for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Storage::F16x2 => f.write_str("f16 in pairs"),
+            storage => f.write_str(storage.wgsl()),
+        }
+    }
+}
+
+/// What a kernel's sizes lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SizesIn {
+    /// `var<uniform>`
+    Uniform,
+    /// `var<storage, read>`
+    Storage,
+}

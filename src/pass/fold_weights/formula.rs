@@ -1,0 +1,155 @@
+//! Formulas of weights: a weight of the module, or a primitive of other formulas.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::digest::Digest;
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Primitive, ValueId, Weights};
+use crate::pass::constant::evaluate;
+use crate::shape::TensorType;
+use crate::tensor::Tensor;
+
+/// A weight of the module, or a primitive of others.
+pub(super) struct Formula {
+    pub(super) ty: TensorType,
+    pub(super) source: Source,
+}
+
+pub(super) enum Source {
+    Weight(String),
+    /// Values among the arguments are numbers of formulas, smaller than that of this one.
+    Node(Primitive, Vec<Argument>),
+}
+
+/// Formulas by their numbers.
+#[derive(Default)]
+pub(super) struct Formulas {
+    pub(super) all: Vec<Formula>,
+    /// Their numbers by what they say.
+    texts: HashMap<String, usize>,
+}
+
+impl Formula {
+    /// The numbers of the formulas that it reads.
+    pub(super) fn operands(&self) -> impl Iterator<Item = usize> {
+        let arguments = match &self.source {
+            Source::Weight(_) => [].as_slice(),
+            Source::Node(_, arguments) => arguments.as_slice(),
+        };
+        arguments
+            .iter()
+            .flat_map(Argument::values)
+            .map(ValueId::index)
+    }
+
+    /// By those of its operands; none if there is no such weight.
+    pub(super) fn digest(
+        &self,
+        weights: &Weights,
+        known: &HashMap<usize, Digest>,
+    ) -> Option<Digest> {
+        match &self.source {
+            Source::Weight(name) => weights.get(name).map(Digest::of_tensor),
+            Source::Node(primitive, arguments) => {
+                let operands = self.operands().map(|operand| known.get(&operand).copied());
+                let operands = operands.collect::<Option<Vec<Digest>>>()?;
+                // Numbers of formulas mean nothing elsewhere.
+                let blank = |argument: &Argument| argument.map(&mut |_| 0.into(), &mut Dim::clone);
+                let arguments: Vec<Argument> = arguments.iter().map(blank).collect();
+                let text = format!("{primitive:?}({arguments:?}) of {operands:?}");
+                Some(Digest::of(text.as_bytes()))
+            }
+        }
+    }
+
+    pub(super) fn is_custom(&self) -> bool {
+        matches!(self.source, Source::Node(Primitive::Custom(_), _))
+    }
+
+    /// True if it has a value whatever the elements of its operands are.
+    pub(super) fn is_total(&self) -> bool {
+        match &self.source {
+            Source::Weight(_) => true,
+            Source::Node(primitive, arguments) if has_symbols(primitive, arguments) => false,
+            Source::Node(Primitive::Binary(_), _) => self.ty.dtype.is_float(),
+            Source::Node(primitive, _) => matches!(
+                primitive,
+                Primitive::Full(_)
+                    | Primitive::Reshape(_)
+                    | Primitive::Permute(_)
+                    | Primitive::Expand(_)
+                    | Primitive::Slice(_)
+                    | Primitive::Pad(_)
+                    | Primitive::Concat(_)
+                    | Primitive::Unary(_)
+                    | Primitive::Select(_)
+                    | Primitive::Cast(_)
+                    | Primitive::Reduce(_)
+                    | Primitive::Dot(_)
+                    | Primitive::Conv(_)
+            ),
+        }
+    }
+}
+
+/// True if something is made with sizes that only a call tells.
+fn has_symbols(primitive: &Primitive, arguments: &[Argument]) -> bool {
+    let mut found = arguments.iter().any(|it| matches!(it, Argument::Size(_)));
+    primitive.clone().map_sizes(&mut |dim| {
+        found |= dim.as_const().is_none();
+        dim.clone()
+    });
+    found
+}
+
+impl Formulas {
+    /// The number of a formula, which may be known.
+    pub(super) fn number(&mut self, ty: &TensorType, source: Source) -> usize {
+        let text = match &source {
+            Source::Weight(name) => format!("${name:?}"),
+            Source::Node(primitive, arguments) => format!("{primitive:?}({arguments:?})"),
+        };
+        *self.texts.entry(text).or_insert_with(|| {
+            self.all.push(Formula {
+                ty: ty.clone(),
+                source,
+            });
+            self.all.len() - 1
+        })
+    }
+
+    /// The numbers of all formulas that one is made of and its own, smallest first.
+    pub(super) fn parts(&self, number: usize) -> BTreeSet<usize> {
+        let mut parts = BTreeSet::new();
+        let mut open = vec![number];
+        while let Some(number) = open.pop() {
+            if parts.insert(number) {
+                open.extend(self.all.get(number).into_iter().flat_map(Formula::operands));
+            }
+        }
+        parts
+    }
+
+    pub(super) fn compute(&self, number: usize, weights: &Weights) -> Result<Tensor> {
+        let mut known: HashMap<usize, Tensor> = HashMap::new();
+        for part in self.parts(number) {
+            let Some(formula) = self.all.get(part) else {
+                continue;
+            };
+            let tensor = match &formula.source {
+                Source::Weight(name) => weights.get(name).cloned(),
+                Source::Node(primitive, arguments) => {
+                    let operand = |id: ValueId| known.get(&id.index()).cloned();
+                    evaluate(primitive, arguments, &operand)?.pop()
+                }
+            };
+            known.extend(tensor.map(|tensor| (part, tensor)));
+        }
+        known.remove(&number).ok_or_else(lost)
+    }
+}
+
+pub(super) fn lost() -> Error {
+    Error::internal("a formula reads a weight that there is not")
+}
