@@ -1,0 +1,227 @@
+//! Products and convolutions of many shapes, each with an epilogue.
+
+use onionskin::ir::{Graph, Value};
+use onionskin::op::*;
+
+use crate::samples;
+
+/// A product of matrices with an epilogue, by the types of its operands; each may be read by the other axis.
+pub fn product(left: &str, right: &str, turned: [bool; 2]) -> Graph {
+    samples::graph(&[left, right], |_, x| {
+        let (a, b) = (turn(x[0], turned[0]), turn(x[1], turned[1]));
+        vec![(a.dot(b) * 0.5).relu()]
+    })
+}
+
+/// A matrix, or the one of which it is the transpose.
+pub fn turn<'g>(value: Value<'g>, turned: bool) -> Value<'g> {
+    let rank = value.ty().rank();
+    let mut axes: Vec<usize> = (0..rank).collect();
+    axes.swap(rank - 2, rank - 1);
+    if turned { value.permute(axes) } else { value }
+}
+
+/// A convolution with an epilogue.
+pub fn convolution(x: &str, filter: &str, axes: &[ConvAxis], groups: i64) -> Graph {
+    samples::graph(&[x, filter], |_, x| {
+        vec![x[0].conv(x[1], axes.to_vec(), groups).relu()]
+    })
+}
+
+pub fn axis(stride: i64, pad: i64, dilation: i64, base_dilation: i64) -> ConvAxis {
+    ConvAxis {
+        dilation,
+        base_dilation,
+        ..ConvAxis::padded(stride, pad)
+    }
+}
+
+pub fn products() -> Vec<(&'static str, Graph)> {
+    let plain = [false, false];
+    vec![
+        ("whole", product("f32[64, 64]", "f32[64, 64]", plain)),
+        (
+            "linear",
+            product("f32[96, 48]", "f32[72, 48]", [false, true]),
+        ),
+        (
+            "turned left",
+            product("f32[48, 96]", "f32[48, 72]", [true, false]),
+        ),
+        (
+            "both turned",
+            product("f32[36, 70]", "f32[133, 36]", [true, true]),
+        ),
+        ("ragged", product("f32[37, 29]", "f32[29, 43]", plain)),
+        (
+            "quads, no tiles",
+            product("f32[140, 20]", "f32[20, 132]", plain),
+        ),
+        (
+            "batched",
+            product("f32[3, 2, 33, 18]", "f32[3, 2, 18, 50]", plain),
+        ),
+        ("symbolic", product("f32[B, S, H]", "f32[B, H, 24]", plain)),
+        ("half", product("f16[40, 32]", "f16[32, 36]", plain)),
+        ("half, ragged", product("f16[11, 21]", "f16[21, 9]", plain)),
+        ("bfloat", product("bf16[20, 40]", "bf16[40, 12]", plain)),
+        ("a row", product("f32[1, 300]", "f32[300, 260]", plain)),
+        (
+            "a row by columns",
+            product("f32[1, 256]", "f32[300, 256]", [false, true]),
+        ),
+        (
+            "four rows",
+            product("f32[2, 4, 68]", "f32[2, 68, 21]", plain),
+        ),
+        (
+            "three rows by columns",
+            product("f32[3, 130]", "f32[70, 130]", [false, true]),
+        ),
+        ("long", product("f32[20, 2048]", "f32[2048, 24]", plain)),
+    ]
+}
+
+/// A linear layer, whose weight a device may lay out as it likes.
+pub fn linear(x: &str, weight: &str) -> Graph {
+    samples::graph(&[x], |builder, x| {
+        let weight = builder.weight("weight", weight.parse().unwrap());
+        vec![(x[0].dot(turn(weight, true)) * 0.5).relu()]
+    })
+}
+
+/// A convolution between others, so that images need not lie as inputs and outputs do.
+pub fn convolution_by_weights(x: &str, filter: &str, axes: &[ConvAxis], groups: i64) -> Graph {
+    samples::graph(&[x], |builder, x| {
+        let weight = builder.weight("weight", filter.parse().unwrap());
+        let y = x[0].exp().conv(weight, axes.to_vec(), groups).relu();
+        vec![y, y.sum(&[2], true)]
+    })
+}
+
+/// Products of every number of rows that shares invocations in another way, with whole and ragged sums and columns.
+pub fn with_weights() -> Vec<(String, Graph)> {
+    let mut graphs = Vec::new();
+    for rows in ["1", "2", "3", "5", "7", "8", "9", "B"] {
+        for (depth, columns) in [(64, 64), (32, 21), (132, 40), (130, 33), (35, 70), (29, 36)] {
+            let (x, weight) = (
+                format!("f32[{rows}, {depth}]"),
+                format!("f32[{columns}, {depth}]"),
+            );
+            graphs.push((format!("{x} by {weight}"), linear(&x, &weight)));
+        }
+    }
+    let plain = |pad| axis(1, pad, 1, 1);
+    for (x, filter, groups, axes) in [
+        // Few positions.
+        ("f32[1, 64, 1, 1]", "f32[24, 64, 1, 1]", 1, plain(0)),
+        ("f32[2, 130, 1, 2]", "f32[12, 130, 1, 1]", 1, plain(0)),
+        ("f32[1, 132, 2, 2]", "f32[33, 132, 3, 3]", 1, plain(1)),
+        // Fewer steps than a round has.
+        ("f32[1, 1, 9, 9]", "f32[20, 1, 3, 3]", 1, plain(1)),
+        ("f32[2, 2, 5, 9]", "f32[20, 2, 3, 3]", 1, plain(1)),
+        ("f32[1, 3, 9, 9]", "f32[40, 3, 7, 7]", 1, axis(2, 3, 1, 1)),
+        // Each channel by itself: strips of positions, whole and ragged.
+        ("f32[2, 8, 7, 12]", "f32[8, 1, 3, 3]", 8, plain(1)),
+        ("f32[2, 8, 9, 5]", "f32[8, 1, 3, 3]", 8, plain(1)),
+        ("f32[1, 12, 17, 6]", "f32[12, 1, 3, 3]", 12, plain(0)),
+        ("f32[1, 4, 19, 20]", "f32[4, 1, 5, 5]", 4, axis(2, 2, 1, 1)),
+        ("f32[1, 4, 15, 17]", "f32[4, 1, 7, 7]", 4, axis(1, 6, 2, 1)),
+        ("f32[2, 8, H, S]", "f32[8, 1, 3, 3]", 8, plain(1)),
+        ("f32[2, 8, H, S]", "f32[8, 1, 2, 2]", 8, plain(0)),
+        ("f32[B, 16, 23]", "f32[16, 1, 4]", 16, plain(3)),
+    ] {
+        let rank = filter.matches(',').count() - 1;
+        let graph = convolution_by_weights(x, filter, &vec![axes; rank], groups);
+        graphs.push((format!("{x} by {filter}"), graph));
+    }
+    graphs
+}
+
+pub fn convolutions() -> Vec<(&'static str, Graph)> {
+    let same = [axis(1, 1, 1, 1), axis(1, 1, 1, 1)];
+    let one = [axis(1, 0, 1, 1), axis(1, 0, 1, 1)];
+    vec![
+        (
+            "3x3",
+            convolution("f32[2, 8, 12, 12]", "f32[16, 8, 3, 3]", &same, 1),
+        ),
+        (
+            "ragged 3x3",
+            convolution("f32[2, 5, 9, 11]", "f32[7, 5, 3, 3]", &same, 1),
+        ),
+        (
+            "1x1",
+            convolution("f32[1, 32, 8, 8]", "f32[24, 32, 1, 1]", &one, 1),
+        ),
+        (
+            "1x1 of images",
+            convolution("f32[3, 20, 6, 6]", "f32[12, 20, 1, 1]", &one, 1),
+        ),
+        (
+            "strided",
+            convolution(
+                "f32[2, 6, 13, 15]",
+                "f32[10, 6, 5, 3]",
+                &[axis(2, 2, 1, 1), axis(3, 1, 1, 1)],
+                1,
+            ),
+        ),
+        (
+            "dilated",
+            convolution(
+                "f32[1, 6, 17, 16]",
+                "f32[9, 6, 3, 3]",
+                &[axis(1, 2, 2, 1), axis(1, 3, 3, 1)],
+                1,
+            ),
+        ),
+        (
+            "grouped",
+            convolution("f32[2, 12, 10, 9]", "f32[18, 4, 3, 3]", &same, 3),
+        ),
+        (
+            "transposed",
+            convolution(
+                "f32[2, 6, 7, 8]",
+                "f32[9, 6, 4, 4]",
+                &[axis(1, 2, 1, 2), axis(1, 2, 1, 2)],
+                1,
+            ),
+        ),
+        (
+            "one axis",
+            convolution("f32[B, 4, H]", "f32[8, 4, 3]", &[axis(1, 1, 1, 1)], 1),
+        ),
+        (
+            "three axes",
+            convolution(
+                "f32[1, 3, 5, 6, 7]",
+                "f32[6, 3, 3, 3, 3]",
+                &[axis(1, 1, 1, 1), axis(1, 1, 1, 1), axis(2, 1, 1, 1)],
+                1,
+            ),
+        ),
+        (
+            "half",
+            convolution("f16[1, 8, 8, 8]", "f16[8, 8, 3, 3]", &same, 1),
+        ),
+        (
+            "depthwise",
+            convolution("f32[2, 6, 9, 12]", "f32[6, 1, 3, 3]", &same, 6),
+        ),
+        (
+            "depthwise, strided",
+            convolution(
+                "f32[2, 5, 11, 13]",
+                "f32[5, 1, 3, 3]",
+                &[axis(2, 1, 1, 1), axis(2, 1, 1, 1)],
+                5,
+            ),
+        ),
+        (
+            "depthwise, doubled",
+            convolution("f32[2, 4, 9, 8]", "f32[8, 1, 5, 5]", &same, 4),
+        ),
+    ]
+}

@@ -1,0 +1,119 @@
+//! Cooperative matrices, which no adapter here has: a test does by hand what they would do.
+
+use onionskin::gpu::Reach;
+use onionskin::kernel::choice::Variant;
+
+use crate::samples;
+use crate::*;
+
+/// No software rasteriser multiplies matrices by subgroups. What kernels do with such matrices is done by functions here,
+/// so that all else about them runs; and the kernels themselves translate, to HLSL excepted, which cannot say it.
+#[test]
+fn cooperative_matrices_agree() {
+    let device = samples::device(Reach::Whole);
+    let graphs = [products(), convolutions()].concat();
+    for size in [8, 16] {
+        let variant = Variant::Matrix { size };
+        let mut admitted = 0;
+        for (number, (name, graph)) in graphs.iter().enumerate() {
+            let (plan, count) = forced(graph, &samples::with_matrices(), variant);
+            let failures = samples::untranslatable(&plan);
+            assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
+            admitted += count;
+            let Some(device) = &device else { continue };
+            let is_run = size == 8 && number % 3 == 0;
+            if !is_run || device.capabilities().subgroup_size != 8 {
+                continue;
+            }
+            let capabilities = Capabilities {
+                matrices: samples::with_matrices().matrices,
+                ..as_gpu(device)
+            };
+            let (mut plan, _) = forced(graph, &capabilities, variant);
+            for kernel in &mut plan.kernels {
+                kernel.wgsl = emulated(&kernel.wgsl);
+            }
+            assert!(agrees(device, graph, plan), "{name} by {variant}");
+        }
+        assert!(admitted >= 25, "{variant} was admitted {admitted} times");
+    }
+}
+
+/// A kernel whose cooperative matrices of 8×8 elements are rows, one for each of the eight invocations of a subgroup.
+fn emulated(wgsl: &str) -> String {
+    let size = 8;
+    if !wgsl.contains("coop_mat") {
+        return wgsl.to_string();
+    }
+    let text = wgsl.replace("enable wgpu_cooperative_matrix;\n", "");
+    let (head, main) = text.split_once("@compute").unwrap();
+    let start = "    lane = local % 8u;\n    let index =";
+    let mut main = format!("@compute{main}")
+        .replace("    let index =", start)
+        .replace("coopMultiplyAdd(", "multiply_add(")
+        .replace("coopStoreT(", "store_tile(")
+        .replace(&format!("coop_mat{size}x{size}<f32, C>"), "Whole")
+        .replace("&tile[", "(");
+    for scalar in ["f16", "f32"] {
+        for (role, array) in [("A", "left"), ("B", "right")] {
+            let load = format!("coopLoadT<coop_mat{size}x{size}<{scalar}, {role}>>(&{array}[");
+            main = main.replace(&load, &format!("load_{array}(("));
+        }
+    }
+    let is_access = |line: &str| line.contains("load_") || line.contains("store_tile");
+    let lines = main.lines().map(|line| match is_access(line) {
+        true => line.replace("],", "),"),
+        false => line.to_string(),
+    });
+    let main = lines.collect::<Vec<_>>().join("\n");
+    let functions = "\
+struct Whole { low: vec4<f32>, high: vec4<f32> }
+var<private> lane: u32;
+
+fn load_left(start: u32, stride: u32) -> Whole {
+    let at = start + lane * stride;
+    let low = vec4(f32(left[at]), f32(left[at + 1u]), f32(left[at + 2u]), f32(left[at + 3u]));
+    let high = vec4(f32(left[at + 4u]), f32(left[at + 5u]), f32(left[at + 6u]), f32(left[at + 7u]));
+    return Whole(low, high);
+}
+
+fn load_right(start: u32, stride: u32) -> Whole {
+    let at = start + lane * stride;
+    let low = vec4(f32(right[at]), f32(right[at + 1u]), f32(right[at + 2u]), f32(right[at + 3u]));
+    let high = vec4(f32(right[at + 4u]), f32(right[at + 5u]), f32(right[at + 6u]), f32(right[at + 7u]));
+    return Whole(low, high);
+}
+
+fn add_row(c: Whole, number: f32, b: Whole, row: u32) -> Whole {
+    let low = c.low + number * subgroupShuffle(b.low, row);
+    return Whole(low, c.high + number * subgroupShuffle(b.high, row));
+}
+
+fn multiply_add(a: Whole, b: Whole, c: Whole) -> Whole {
+    var sum = c;
+    sum = add_row(sum, a.low[0], b, 0u);
+    sum = add_row(sum, a.low[1], b, 1u);
+    sum = add_row(sum, a.low[2], b, 2u);
+    sum = add_row(sum, a.low[3], b, 3u);
+    sum = add_row(sum, a.high[0], b, 4u);
+    sum = add_row(sum, a.high[1], b, 5u);
+    sum = add_row(sum, a.high[2], b, 6u);
+    sum = add_row(sum, a.high[3], b, 7u);
+    return sum;
+}
+
+fn store_tile(whole: Whole, start: u32, stride: u32) {
+    let at = start + lane * stride;
+    tile[at] = whole.low[0];
+    tile[at + 1u] = whole.low[1];
+    tile[at + 2u] = whole.low[2];
+    tile[at + 3u] = whole.low[3];
+    tile[at + 4u] = whole.high[0];
+    tile[at + 5u] = whole.high[1];
+    tile[at + 6u] = whole.high[2];
+    tile[at + 7u] = whole.high[3];
+}
+
+";
+    [head, functions, &main].concat()
+}
