@@ -191,6 +191,17 @@ fn quads(shape: &[usize], axis: usize) -> Vec<usize> {
     quads
 }
 
+/// A size of a texture that is no power of two, and not much larger than is needed.
+///
+/// Mesa's rasteriser compiles a kernel once for each combination of sizes that are powers of two among its textures', and of
+/// these its cache on disk finds one a start. So kernels that several layers share have only sizes of one kind.
+pub fn uneven(size: usize) -> usize {
+    match size {
+        1 => 3,
+        _ => size + usize::from(size.is_power_of_two()),
+    }
+}
+
 /// A shape with an axis in quads.
 pub fn quads_of(shape: &[Dim], axis: usize) -> Shape {
     let mut quads = shape.to_vec();
@@ -232,16 +243,16 @@ impl Panels {
         last.div_ceil(self.round)
     }
 
-    /// Width, height and layers of the texture.
+    /// Width, height and layers of the texture; a last row may be empty, see [`uneven`].
     pub fn extent(&self) -> [usize; 3] {
         let outermost = self.depth.iter().rev().skip(1);
         let rounds = outermost.fold(self.rounds(), |rounds, run| rounds * run.count);
         let width = self.round * self.width / TEXEL;
-        [width, rounds, self.outer.count * self.panels()]
+        [width, uneven(rounds), self.outer.count * self.panels()]
     }
 
     /// The columns that a row of texels has of one of its steps: the place of the first one's element in row-major order, and
-    /// how many there are; those that are missing to a whole panel are zeros. None for a step beyond the last.
+    /// how many there are; those that are missing to a whole panel are zeros. None for a step or row beyond the last.
     pub fn line(&self, [y, layer]: [usize; 2], step: usize) -> Option<(usize, usize)> {
         let (outer, panel) = (layer / self.panels(), layer % self.panels());
         let column = panel * self.width;
@@ -254,11 +265,10 @@ impl Panels {
             rest /= run.count;
         }
         let columns = self.columns.count.saturating_sub(column);
-        (step < last.count).then(|| (place, columns.min(self.width)))
+        let is_step = rest == 0 && step < last.count;
+        is_step.then(|| (place, columns.min(self.width)))
     }
-}
 
-impl Panels {
     /// The same panels of a tensor of which the weight is a permutation: axis `i` of the weight is axis `axes[i]` of the
     /// tensor, whose sizes are given. None if a run goes along several axes of the weight, or what lies in the panels are
     /// not its elements.
@@ -327,24 +337,30 @@ mod tests {
     fn every_element_lies_in_panels_once() {
         // A filter of 10 outputs in 2 groups, 6 inputs of a group, 3 taps.
         let run = |count, stride| Run { count, stride };
-        let panels = Panels {
-            outer: run(2, 90),
-            depth: vec![run(3, 1), run(6, 3)],
-            columns: run(5, 18),
+        let panels = |taps: usize| Panels {
+            outer: run(2, 30 * taps),
+            depth: vec![run(taps, 1), run(6, taps)],
+            columns: run(5, 6 * taps),
             round: 4,
             width: 32,
             transformed: false,
         };
-        let [_, height, layers] = panels.extent();
-        let mut elements = Vec::new();
-        for (layer, y) in (0..layers).flat_map(|layer| (0..height).map(move |y| (layer, y))) {
-            let lines = (0..panels.round).filter_map(|step| panels.line([y, layer], step));
-            for (start, count) in lines {
-                elements.extend((0..count).map(|column| start + column * panels.columns.stride));
+        // Those of 2 taps have a row that is empty.
+        for (taps, rows) in [(3, 6), (2, 5)] {
+            let panels = panels(taps);
+            let [_, height, layers] = panels.extent();
+            assert_eq!(height, rows);
+            let mut elements = Vec::new();
+            for (layer, y) in (0..layers).flat_map(|layer| (0..height).map(move |y| (layer, y))) {
+                let lines = (0..panels.round).filter_map(|step| panels.line([y, layer], step));
+                for (start, count) in lines {
+                    elements
+                        .extend((0..count).map(|column| start + column * panels.columns.stride));
+                }
             }
+            elements.sort_unstable();
+            assert_eq!(elements, (0..60 * taps).collect::<Vec<usize>>());
         }
-        elements.sort_unstable();
-        assert_eq!(elements, (0..180).collect::<Vec<usize>>());
     }
 
     #[test]

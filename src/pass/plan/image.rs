@@ -15,7 +15,7 @@ use crate::ir::{Definition, Graph, Node};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
-use crate::kernel::layout::{Panels, Run};
+use crate::kernel::layout::{Panels, Run, uneven};
 use crate::op::Conv;
 
 /// A convolution with its epilogue, channels of its groups in whole quads.
@@ -147,7 +147,7 @@ pub fn panels(graph: &Graph, node: &Node, conv: &Conv) -> Option<Panels> {
     is_weight.then(|| tile::panels(outer, depth, run(outputs, whole), expected))
 }
 
-/// The panels of a filter that sees each channel by itself: a row of texels for each tap.
+/// The panels of a filter that sees each channel by itself: a row of texels for each tap, and maybe an empty texel.
 fn channelwise(depth: Vec<Run>, columns: Run) -> Panels {
     Panels {
         outer: Run {
@@ -157,7 +157,7 @@ fn channelwise(depth: Vec<Run>, columns: Run) -> Panels {
         depth,
         columns,
         round: 1,
-        width: columns.count,
+        width: uneven(columns.count.div_ceil(QUAD)) * QUAD,
         transformed: false,
     }
 }
