@@ -191,10 +191,13 @@ fn quads(shape: &[usize], axis: usize) -> Vec<usize> {
     quads
 }
 
+/// Layers that textures of panels have at least.
+const LAYERS: usize = 2;
+
 /// A size of a texture that is no power of two, and not much larger than is needed.
 ///
 /// Mesa's rasteriser compiles a kernel once for each combination of sizes that are powers of two among its textures', and of
-/// these its cache on disk finds one a start. So kernels that several layers share have only sizes of one kind.
+/// one layer or several; and of these its cache on disk finds one a start. So textures are of one kind.
 pub fn uneven(size: usize) -> usize {
     match size {
         1 => 3,
@@ -243,16 +246,19 @@ impl Panels {
         last.div_ceil(self.round)
     }
 
-    /// Width, height and layers of the texture; a last row may be empty, see [`uneven`].
+    /// Width, height and layers of the texture; a last row and a second layer may be empty, see [`uneven`].
     pub fn extent(&self) -> [usize; 3] {
         let outermost = self.depth.iter().rev().skip(1);
         let rounds = outermost.fold(self.rounds(), |rounds, run| rounds * run.count);
         let width = self.round * self.width / TEXEL;
-        [width, uneven(rounds), self.outer.count * self.panels()]
+        let layers = self.outer.count * self.panels();
+        // Weights that are read channel by channel have one layer each.
+        let least = if self.round == 1 { 1 } else { LAYERS };
+        [width, uneven(rounds), layers.max(least)]
     }
 
     /// The columns that a row of texels has of one of its steps: the place of the first one's element in row-major order, and
-    /// how many there are; those that are missing to a whole panel are zeros. None for a step or row beyond the last.
+    /// how many there are; those that are missing to a whole panel are zeros. None for a step, row or layer beyond the last.
     pub fn line(&self, [y, layer]: [usize; 2], step: usize) -> Option<(usize, usize)> {
         let (outer, panel) = (layer / self.panels(), layer % self.panels());
         let column = panel * self.width;
@@ -265,7 +271,7 @@ impl Panels {
             rest /= run.count;
         }
         let columns = self.columns.count.saturating_sub(column);
-        let is_step = rest == 0 && step < last.count;
+        let is_step = outer < self.outer.count && rest == 0 && step < last.count;
         is_step.then(|| (place, columns.min(self.width)))
     }
 
