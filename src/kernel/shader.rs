@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 /// Library files, by subject: functions of single precision, and those of double precision that they have.
 const LIBRARY: &[&str] = &[
     include_str!("../../shaders/lib/number.wgsl"),
+    include_str!("../../shaders/lib/half.wgsl"),
     include_str!("../../shaders/lib/words.wgsl"),
     include_str!("../../shaders/lib/exponential.wgsl"),
     include_str!("../../shaders/lib/trigonometric.wgsl"),

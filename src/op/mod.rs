@@ -10,6 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::dim::{Bindings, Dim};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
@@ -160,6 +161,30 @@ impl Primitive {
             Primitive::Unary(unary) => unary.function.name(),
             Primitive::Binary(binary) => binary.function.name(),
             _ => self.kind(),
+        }
+    }
+
+    /// True for pointwise work and views that have a value for all elements of their operands, where results are of a dtype.
+    pub fn is_total(&self, dtype: DType) -> bool {
+        use BinaryFunction::{Div, FloorDivide, Fmod, Pow, Remainder, TruncDivide};
+        match self {
+            Primitive::Full(_)
+            | Primitive::Iota(_)
+            | Primitive::Reshape(_)
+            | Primitive::Permute(_)
+            | Primitive::Expand(_)
+            | Primitive::Slice(_)
+            | Primitive::Pad(_)
+            | Primitive::Concat(_)
+            | Primitive::Unary(_)
+            | Primitive::Select(_)
+            | Primitive::Cast(_) => true,
+            // Whole numbers cannot be divided by zero or raised to negative powers.
+            Primitive::Binary(Binary {
+                function: Div | FloorDivide | TruncDivide | Remainder | Fmod | Pow,
+            }) => dtype.is_float(),
+            Primitive::Binary(_) => true,
+            _ => false,
         }
     }
 

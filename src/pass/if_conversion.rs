@@ -1,8 +1,7 @@
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::rewrite::{Replay, everywhere, replay};
-use crate::ir::{Argument, Graph, Node, Op, Primitive, Region, Value};
-use crate::op::{Binary, BinaryFunction};
+use crate::ir::{Argument, Graph, Node, Op, Region, Value};
 
 use super::constant::taken;
 
@@ -54,36 +53,12 @@ fn is_cheap(branch: &Graph) -> bool {
     let elements = results
         .map(|id| Dim::product(&branch.ty(*id).shape).eval(&branch.hints).ok())
         .try_fold(0i64, |sum, numel| sum.checked_add(numel?));
-    let never_fails = branch.nodes.iter().all(|node| match &node.op {
-        Op::Primitive(primitive) => never_fails(primitive, branch, node),
+    let is_total = branch.nodes.iter().all(|node| match &node.op {
+        Op::Primitive(primitive) => {
+            let mut results = node.results.iter();
+            results.all(|id| primitive.is_total(branch.ty(*id).dtype))
+        }
         _ => false,
     });
-    never_fails && elements.is_some_and(|elements| elements <= MOST_ELEMENTS)
-}
-
-/// True for pointwise work and views whose result is defined for all operands.
-fn never_fails(primitive: &Primitive, branch: &Graph, node: &Node) -> bool {
-    use BinaryFunction::{Div, FloorDivide, Fmod, Pow, Remainder, TruncDivide};
-    match primitive {
-        Primitive::Full(_)
-        | Primitive::Iota(_)
-        | Primitive::Reshape(_)
-        | Primitive::Permute(_)
-        | Primitive::Expand(_)
-        | Primitive::Slice(_)
-        | Primitive::Pad(_)
-        | Primitive::Concat(_)
-        | Primitive::Unary(_)
-        | Primitive::Select(_)
-        | Primitive::Cast(_) => true,
-        // Whole numbers cannot be divided by zero or raised to negative powers.
-        Primitive::Binary(Binary {
-            function: Div | FloorDivide | TruncDivide | Remainder | Fmod | Pow,
-        }) => node
-            .results
-            .iter()
-            .all(|id| branch.ty(*id).dtype.is_float()),
-        Primitive::Binary(_) => true,
-        _ => false,
-    }
+    is_total && elements.is_some_and(|elements| elements <= MOST_ELEMENTS)
 }

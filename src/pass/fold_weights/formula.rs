@@ -72,23 +72,13 @@ impl Formula {
         match &self.source {
             Source::Weight(_) => true,
             Source::Node(primitive, arguments) if has_symbols(primitive, arguments) => false,
-            Source::Node(Primitive::Binary(_), _) => self.ty.dtype.is_float(),
-            Source::Node(primitive, _) => matches!(
-                primitive,
-                Primitive::Full(_)
-                    | Primitive::Reshape(_)
-                    | Primitive::Permute(_)
-                    | Primitive::Expand(_)
-                    | Primitive::Slice(_)
-                    | Primitive::Pad(_)
-                    | Primitive::Concat(_)
-                    | Primitive::Unary(_)
-                    | Primitive::Select(_)
-                    | Primitive::Cast(_)
-                    | Primitive::Reduce(_)
-                    | Primitive::Dot(_)
-                    | Primitive::Conv(_)
-            ),
+            Source::Node(primitive, _) => {
+                let sums = matches!(
+                    primitive,
+                    Primitive::Reduce(_) | Primitive::Dot(_) | Primitive::Conv(_)
+                );
+                sums || primitive.is_total(self.ty.dtype)
+            }
         }
     }
 }
