@@ -138,13 +138,15 @@ impl Lane {
 
     fn slot_memory(&self, program: &Inner, sizing: &Sizing) -> Result<Vec<Memory>> {
         let find = |(index, place): (usize, &Place)| {
-            let pool = match place.region {
+            let region = sizing.places[program.plan.whole(SlotId(index)).0].region;
+            let pool = match region {
                 Region::Weights => {
                     let weight = program.weights.get(&SlotId(index));
                     return weight.map(|memory| Memory::clone(memory));
                 }
                 Region::Inputs => &self.inputs,
-                Region::Temporaries | Region::Parts => &self.temporaries,
+                Region::Temporaries => &self.temporaries,
+                Region::Parts => return None,
                 Region::Outputs => &self.outputs,
             };
             let buffer = pool.buffers.get(place.spot.buffer).cloned();

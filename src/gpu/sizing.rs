@@ -61,7 +61,7 @@ pub(super) enum Region {
     Inputs,
     /// The arena.
     Temporaries,
-    /// Within another place of the arena.
+    /// Within another place of the arena or of the outputs.
     Parts,
     /// A buffer for each output.
     Outputs,

@@ -79,7 +79,7 @@ pub enum SlotKind {
         /// The last step that reads it.
         last: usize,
     },
-    /// A part of a value between two kernels, which lives as long as that.
+    /// A part of a value between two kernels or of an output, which lives as long as that.
     Part {
         /// The slot of the whole, which stands in front of this one.
         whole: SlotId,
@@ -276,6 +276,16 @@ pub struct Plan {
     pub guards: Vec<Guard>,
     /// Why values lie in memory, for people.
     pub stored: Vec<Stored>,
+}
+
+impl Plan {
+    /// The slot that a part lies in, which is no part itself; any other slot itself.
+    pub fn whole(&self, slot: SlotId) -> SlotId {
+        match self.slots[slot.0].kind {
+            SlotKind::Part { whole, .. } if whole < slot => self.whole(whole),
+            _ => slot,
+        }
+    }
 }
 
 /// Folds a count of workgroups into x and y within a device's limit: as few surplus ones as possible.

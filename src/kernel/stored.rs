@@ -95,6 +95,8 @@ pub enum Reason {
     },
     /// A product, a convolution or a sort reads each of its elements many times.
     ReadOften,
+    /// It is a concatenation of many values or lies within one, which no kernel has to copy then.
+    Joined,
     /// An expression that goes on would be too long.
     Long {
         /// Of one element, in simple operations.
@@ -130,6 +132,7 @@ impl fmt::Display for Reason {
                 )
             }
             Reason::ReadOften => f.write_str("its reader reads each element many times"),
+            Reason::Joined => f.write_str("a concatenation of many values is written part by part"),
             Reason::Long { cost } => write!(f, "an expression of {cost} operations is long enough"),
             Reason::Buffers => {
                 f.write_str("its reader would bind more buffers than the device can")

@@ -12,7 +12,7 @@ use crate::kernel::layout::Layout;
 use crate::kernel::stored::{Kept, Reason};
 use crate::op::{BinaryFunction, UnaryFunction, Unfold};
 
-use super::concat::Parts;
+use super::concat::{self, Parts, Planned};
 use super::element::not_planned;
 use super::rows::Rows;
 use super::{order, variant};
@@ -36,7 +36,9 @@ pub struct Fusion {
     pub storages: Vec<Storage>,
     /// Why that is `f32` though half precision was asked for, by index.
     pub kept: Vec<Option<Kept>>,
-    /// Values that lie within others.
+    /// Values that are stored to lie within others.
+    pub planned: Planned,
+    /// Values that do.
     pub parts: Parts,
     /// Kernels in order.
     pub groups: Vec<Group>,
@@ -131,6 +133,7 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
         stored: vec![false; graph.values.len()],
         reasons: vec![None; graph.values.len()],
         readers: readers(graph),
+        planned: concat::planned(graph),
     };
     for (index, info) in graph.values.iter().enumerate() {
         if !matches!(info.definition, Definition::Node(..)) {
@@ -151,6 +154,7 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
         layouts: vec![Layout::Linear; graph.values.len()],
         storages: Vec::new(),
         kept: Vec::new(),
+        planned: fuser.planned,
         parts: Parts::new(),
         groups,
     })
@@ -186,6 +190,8 @@ pub struct Fuser<'a> {
     pub reasons: Vec<Option<Reason>>,
     /// The nodes that read each value.
     pub readers: Vec<Vec<usize>>,
+    /// What is stored to lie within concatenations.
+    planned: Planned,
 }
 
 impl Fuser<'_> {
@@ -257,6 +263,8 @@ impl Fuser<'_> {
         let (cost, readers) = (*cost, self.readers[value.index()].len());
         if self.graph.outputs.contains(&value) {
             Some(Reason::Output)
+        } else if self.planned.contains_key(&value) || self.is_of_parts(value) {
+            Some(Reason::Joined)
         } else if readers > 1 && cost > DUPLICATED {
             Some(Reason::Shared { readers, cost })
         } else if cost > LARGEST {
@@ -266,6 +274,11 @@ impl Fuser<'_> {
         } else {
             None
         }
+    }
+
+    /// True for a concatenation of what is stored to lie within it.
+    fn is_of_parts(&self, value: ValueId) -> bool {
+        self.planned.values().any(|whole| *whole == value)
     }
 
     /// Stores operands until a kernel can bind what is left to read; each of `kernels` binds its own part.

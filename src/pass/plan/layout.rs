@@ -39,13 +39,20 @@ pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Ve
 
 /// Values that something other than a kernel of ours reads or writes, or that end in another memory.
 pub fn handed(graph: &Graph) -> BTreeSet<ValueId> {
+    let mut handed = exchanged(graph);
+    handed.extend(&graph.outputs);
+    handed
+}
+
+/// Values that something other than a kernel of ours reads or writes.
+pub fn exchanged(graph: &Graph) -> BTreeSet<ValueId> {
     let ours = |node: &&Node| match &node.op {
         Op::Primitive(primitive) => !matches!(primitive, Primitive::Custom(_)),
         _ => false,
     };
     let others = graph.nodes.iter().filter(|node| !ours(node));
-    let handed = others.flat_map(|node| [node.operands(), node.results.clone()].concat());
-    handed.chain(graph.outputs.iter().copied()).collect()
+    let exchanged = others.flat_map(|node| [node.operands(), node.results.clone()].concat());
+    exchanged.collect()
 }
 
 struct Assigner<'a> {

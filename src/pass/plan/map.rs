@@ -12,7 +12,7 @@ use crate::ir::ValueId;
 use crate::kernel::capabilities::Storage;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::Expr;
-use crate::kernel::index;
+use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Layout;
 use crate::shape::Shape;
 
@@ -29,23 +29,34 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
 }
 
 /// The same by four neighbours, which are read and written at once; none if the value does not come in fours.
-pub fn lower_quads<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
+pub fn lower_quads<'a>(scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
     if let Layout::Quads { axis } = scope.layout(group.root) {
         return along(scope, group.root, *axis, Scope::produce).map(Some);
     }
     let numel = scope.graph.ty(group.root).numel();
-    if !quad::is_whole(&numel) {
+    in_row(scope, group.root, &numel, |scope, place| {
+        let position = Position::at(place);
+        Ok((scope.produce(group.root, &position)?, position))
+    })
+}
+
+/// So many elements that are written to a buffer in quads, by their number; none if they do not come in fours.
+fn in_row<'a>(
+    mut scope: Scope<'a>,
+    target: ValueId,
+    numel: &Dim,
+    element: impl Fn(&mut Scope, Index) -> Result<(Expr, Position)>,
+) -> Result<Option<Lowered<'a>>> {
+    if !quad::is_whole(numel) {
         return Ok(None);
     }
     let count = numel.floor_div(&Dim::from(QUAD));
     let (index, surplus) = invocation(&mut scope, &count);
     let neighbours = quad::neighbours(&[index], 0);
     let parts = quad::each(&mut scope, neighbours, |scope, _, place| {
-        let position = Position::at(place[0].clone());
-        let value = scope.produce(group.root, &position)?;
-        Ok((value, position))
+        element(scope, place[0].clone())
     })?;
-    let store = quad::write(&mut scope, group.root, &parts)?;
+    let store = quad::write(&mut scope, target, &parts)?;
     Ok(store.map(|store| finish(scope, &count, vec![surplus, store])))
 }
 
@@ -89,23 +100,32 @@ pub fn copy<'a>(mut scope: Scope<'a>, value: ValueId) -> Result<Lowered<'a>> {
     Ok(finish(scope, &count, vec![surplus, store]))
 }
 
-/// One operand of a concatenation, written to its place: for those that read from more buffers than a kernel can bind.
+/// One operand of a concatenation, written to its place: for those that read from more buffers than a kernel can bind, or
+/// from so many that kernels of their own are faster.
 pub fn part<'a>(
-    mut scope: Scope<'a>,
+    scope: impl Fn() -> Scope<'a>,
     joined: ValueId,
     part: ValueId,
     axis: usize,
     start: &Dim,
 ) -> Result<Lowered<'a>> {
-    let graph = scope.graph;
+    let mut alone = scope();
+    let graph = alone.graph;
     let shape: &Shape = &graph.ty(part).shape;
     let count = Dim::product(shape);
-    let (index, surplus) = invocation(&mut scope, &count);
-    let mut coordinates = index::coordinates(&index, shape);
-    let value = scope.element(part, &Position::both(index, coordinates.clone()), None)?;
-    coordinates[axis] = coordinates[axis].add_size(start);
-    let store = write(&mut scope, joined, value, &Position::of(coordinates))?;
-    Ok(finish(scope, &count, vec![surplus, store]))
+    let element = |scope: &mut Scope, place: Index| {
+        let mut coordinates = index::coordinates(&place, shape);
+        let value = scope.element(part, &Position::both(place, coordinates.clone()), None)?;
+        coordinates[axis] = coordinates[axis].add_size(start);
+        Ok((value, Position::of(coordinates)))
+    };
+    if let Some(quads) = in_row(scope(), joined, &count, element)? {
+        return Ok(quads);
+    }
+    let (index, surplus) = invocation(&mut alone, &count);
+    let (value, position) = element(&mut alone, index)?;
+    let store = write(&mut alone, joined, value, &position)?;
+    Ok(finish(alone, &count, vec![surplus, store]))
 }
 
 fn finish<'a>(scope: Scope<'a>, count: &Dim, statements: Vec<Statement>) -> Lowered<'a> {

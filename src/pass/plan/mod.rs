@@ -55,7 +55,6 @@ use self::fuse::{Fusion, Group, fuse};
 use self::kernel::{Lowered, Made};
 use self::precision::{Wanted, stored_in};
 use self::sheet::Sheet;
-use crate::dim::Dim;
 use crate::error::{Error, Place, Result};
 use crate::ir::{Definition, Graph, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
@@ -162,7 +161,7 @@ impl Fusion {
         fusion.layouts = layout::assign(graph, capabilities, &fusion);
         let stored = precision::assign(graph, capabilities, &fusion, wanted)?;
         (fusion.storages, fusion.kept) = stored.into_iter().unzip();
-        concat::place(graph, &mut fusion);
+        concat::place(graph, &mut fusion, !wanted.prefix.is_empty());
         Ok(fusion)
     }
 }
@@ -229,9 +228,9 @@ impl<'a> Planner<'a> {
         }
         let label = self.label(group);
         let lowered = self.lower(group)?;
-        let parts = match lowered.fits() {
+        let parts = match lowered.fits() && !self.is_of_many(group) {
             true => None,
-            false => self.parts(group)?,
+            false => self.by_operands(group)?,
         };
         match parts {
             Some(parts) => parts.into_iter().try_for_each(|(part, operand)| {
@@ -268,25 +267,6 @@ impl<'a> Planner<'a> {
             Op::Primitive(Primitive::Sort(sort)) => sort::lower(scope, node, sort),
             _ => Err(element::not_planned(node)),
         }
-    }
-
-    /// A concatenation that reads from too many buffers, operand by operand.
-    fn parts(&self, group: &Group) -> Result<Option<Vec<(Lowered<'a>, ValueId)>>> {
-        let Definition::Node(node, _) = self.graph.value(group.root).definition else {
-            return Ok(None);
-        };
-        let node = &self.graph.nodes[node];
-        let Op::Primitive(Primitive::Concat(concat)) = &node.op else {
-            return Ok(None);
-        };
-        let mut start = Dim::ZERO;
-        let mut parts = Vec::new();
-        for operand in node.operands() {
-            let part = map::part(self.scope(), group.root, operand, concat.axis, &start)?;
-            parts.push((part, operand));
-            start = &start + &self.graph.ty(operand).shape[concat.axis];
-        }
-        Ok(Some(parts))
     }
 
     /// A dispatch of a kernel, which may be known already, for a group or for the part of it that one operand is.

@@ -99,6 +99,10 @@ impl Chooser<'_> {
         if self.counted.contains(&value) {
             return Some(Kept::Counted);
         }
+        let whole = self.fusion.planned.get(&value);
+        if let Some(kept) = whole.and_then(|whole| self.kept(*whole)) {
+            return Some(kept);
+        }
         let info = self.graph.value(value);
         match info.definition {
             Definition::Input(_) => Some(Kept::Handed),

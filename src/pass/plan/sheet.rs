@@ -95,10 +95,8 @@ impl Sheet {
             slots.map(move |slot| (*slot, step))
         });
         let read = flows.iter().flat_map(|flow| flow.readbacks());
-        for (mut slot, step) in bound.chain(read) {
-            while let SlotKind::Part { whole, .. } = self.plan.slots[slot.0].kind {
-                slot = whole;
-            }
+        for (slot, step) in bound.chain(read) {
+            let slot = self.plan.whole(slot);
             let (first, last) = spans[slot.0].unwrap_or((step, step));
             spans[slot.0] = Some((first, last.max(end_of_use(first, step))));
         }

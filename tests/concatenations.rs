@@ -1,0 +1,200 @@
+//! Concatenations of many values, which are written part by part: where each operand ends, or by a kernel for each. The device
+//! against the host oracle at several sizes from one plan, and what the plans have.
+//!
+//! Without an adapter the tests say so and pass; with `REQUIRE_GPU=1` they fail.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+
+use onionskin::dim::Bindings;
+use onionskin::gpu::{Device, Keep, Program, ProgramOptions, Reach, Weights};
+use onionskin::interp;
+use onionskin::ir::{Builder, Graph, Value};
+use onionskin::kernel::capabilities::Capabilities;
+use onionskin::kernel::plan::{Plan, SlotKind};
+use onionskin::kernel::stored::Precision;
+use onionskin::pass::{self, PlanOptions};
+use onionskin::tensor::Tensor;
+
+mod samples;
+
+/// Numbers that follow no pattern a kernel could hit by chance, and that half precision holds as well.
+fn tensor(shape: &[usize], seed: usize) -> Tensor {
+    let numel: usize = shape.iter().product();
+    let number = |place: usize| ((place * 7919 + seed * 104_729) % 257) as f32 / 128.0 - 1.0;
+    Tensor::from_vec(shape, (0..numel).map(number).collect()).unwrap()
+}
+
+/// A graph and sizes that its tables are looked up by.
+fn graph(
+    types: &[&str],
+    body: impl for<'g> Fn(&'g Builder, &[Value<'g>]) -> Vec<Value<'g>>,
+) -> Graph {
+    let mut graph = samples::graph(types, |b, x| body(b, x));
+    graph.hints = sizes(1, 100, 1);
+    graph
+}
+
+fn sizes(b: i64, l: i64, s: i64) -> Bindings {
+    Bindings::from([("B".into(), b), ("L".into(), l), ("S".into(), s)])
+}
+
+/// Keys and values of three layers, each longer by what is new, and something that reads both.
+fn caches(head: usize) -> Graph {
+    let cache = format!("f32[3, 2, B, 4, L, {head}]");
+    let new = format!("f32[B, 4, S, {head}]");
+    graph(&[&cache, &new], |b, x| {
+        let mut kept = Vec::new();
+        let mut read = x[1];
+        for layer in 0..3i64 {
+            let of = |side: i64| x[0].select(0, layer).select(0, side);
+            let key = b.concat(&[of(0), read * 0.5], 2);
+            let value = b.concat(&[of(1), read + 1.0], 2);
+            let scores = read.dot(key.permute([0, 1, 3, 2])) * 0.01;
+            read = scores.dot(value) * 0.01;
+            kept.push(b.stack(&[key, value], 0));
+        }
+        vec![b.stack(&kept, 0), read]
+    })
+}
+
+/// Six operands of which one is an input, one occurs twice and one is an output as well.
+fn shared() -> Graph {
+    graph(&["f32[256, 64]", "f32[64]"], |b, x| {
+        let y = x[0] * x[1];
+        let z = x[0] + x[1];
+        let w = x[0].relu();
+        vec![b.concat(&[x[0], y, z, w, w, x[0] * 2.0], 0), z]
+    })
+}
+
+/// Five operands along rows, which lie in many pieces, and five that do not begin where a binding can.
+fn scattered(rows: &str) -> Graph {
+    let x = format!("f32[{rows}, 60]");
+    graph(&[&x], |b, x| {
+        let factors = [1.0, 2.0, 3.0, 4.0, 5.0];
+        let many = factors.map(|factor| x[0] * factor);
+        vec![b.concat(&many, 1), b.concat(&many, 0)]
+    })
+}
+
+fn graphs() -> Vec<(&'static str, Graph)> {
+    vec![
+        ("caches", caches(64)),
+        ("caches of odd heads", caches(33)),
+        ("shared operands", shared()),
+        ("scattered", scattered("401")),
+        ("scattered in odd numbers", scattered("2*L + 201")),
+    ]
+}
+
+fn planned(graph: &Graph, capabilities: &Capabilities, precision: Precision) -> Plan {
+    let options = PlanOptions {
+        precision,
+        ..PlanOptions::default()
+    };
+    pass::plan_by(graph, capabilities, &options).unwrap()
+}
+
+fn check(device: &Device, keep: Keep, precision: Precision) {
+    let tolerance = match precision {
+        Precision::Single => 1e-5,
+        Precision::Half => 1e-2,
+    };
+    for (name, graph) in graphs() {
+        let plan = planned(&graph, device.capabilities(), precision);
+        let options = ProgramOptions {
+            keep,
+            ..ProgramOptions::default()
+        };
+        let program = Program::new(device, plan, &Weights::new(), options).unwrap();
+        for sizes in [sizes(1, 100, 1), sizes(2, 7, 3)] {
+            let types = graph.inputs.iter().map(|input| graph.ty(*input));
+            let inputs = (1..).zip(types);
+            let inputs: Vec<Tensor> = inputs
+                .map(|(seed, ty)| tensor(&ty.sizes(&sizes).unwrap(), seed))
+                .collect();
+            let expected = interp::run(&graph, &Weights::new(), &inputs).unwrap();
+            let found = program.run(&inputs).unwrap();
+            for (found, expected) in found.iter().zip(&expected) {
+                assert_eq!(found.shape(), expected.shape(), "{name}");
+                let pairs = found.to_f64().into_iter().zip(expected.to_f64());
+                let worst = pairs.fold(0.0, |worst: f64, (x, y)| worst.max((x - y).abs()));
+                assert!(worst < tolerance, "{name} at {sizes:?} is wrong by {worst}");
+            }
+        }
+    }
+}
+
+#[test]
+fn parts_agree_with_the_oracle() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    check(&device, Keep::Outputs, Precision::Single);
+    check(&device, Keep::Everything, Precision::Single);
+    check(&device, Keep::Outputs, Precision::Half);
+}
+
+#[test]
+fn parts_agree_within_portable_limits() {
+    let Some(device) = samples::device(Reach::Portable) else {
+        return;
+    };
+    check(&device, Keep::Outputs, Precision::Single);
+    check(&device, Keep::Outputs, Precision::Half);
+}
+
+/// How many kernels' labels a plan has that concatenate, and how many slots lie in others.
+fn counts(plan: &Plan) -> (usize, usize) {
+    let steps = plan.steps.iter();
+    let labels = steps.map(|step| plan.kernels[step.kernel].label.as_str());
+    let parts = plan.slots.iter();
+    let parts = parts.filter(|slot| matches!(slot.kind, SlotKind::Part { .. }));
+    (
+        labels.filter(|label| label.contains("concat")).count(),
+        parts.count(),
+    )
+}
+
+/// What was concatenated for each layer lies in the output that has all layers: six operands and three pairs of them.
+#[test]
+fn caches_are_written_into_the_output() {
+    for precision in [Precision::Single, Precision::Half] {
+        for device in [samples::capabilities(), samples::rasteriser()] {
+            let plan = planned(&caches(64), &device, precision);
+            assert_eq!(counts(&plan), (6, 9));
+            let whole = plan.outputs[0];
+            let slots = plan.slots.iter();
+            let mut parts = slots.filter(|slot| matches!(slot.kind, SlotKind::Part { .. }));
+            assert!(parts.all(|slot| slot.layout == plan.slots[whole.0].layout));
+            assert_eq!(plan.slots[whole.0].kind, SlotKind::Output);
+        }
+    }
+}
+
+/// What cannot lie there is written by a kernel for each operand, and few operands by one kernel.
+#[test]
+fn other_operands_have_kernels() {
+    let device = samples::rasteriser();
+    let count = |graph: &Graph| counts(&planned(graph, &device, Precision::Single));
+    assert_eq!(count(&shared()), (6, 0));
+    assert_eq!(count(&scattered("401")), (10, 0));
+    assert_eq!(count(&scattered("7")), (2, 0));
+}
+
+/// Whatever all lies in memory anyway is written in place, be it little.
+#[test]
+fn stored_operands_are_written_in_place() {
+    let graph = graph(&["f32[16, 64]", "f32[64, 64]"], |b, x| {
+        let (y, z) = (x[0].dot(x[1]), x[0].sum(&[0], false));
+        let z = z.reshape(vec![1.into(), 64.into()]);
+        vec![b.concat(&[y, z], 0)]
+    });
+    for device in [samples::capabilities(), samples::rasteriser()] {
+        assert_eq!(counts(&planned(&graph, &device, Precision::Single)), (0, 2));
+    }
+}
