@@ -196,6 +196,43 @@ fn concatenations_of_many_values_are_written_in_parts() {
     assert_eq!(plan.steps.len(), 260);
 }
 
+/// A row takes a GELU in that would make the text of a tile of sixteen long.
+#[test]
+fn few_rows_take_long_epilogues() {
+    let steps = |rows: i64| {
+        let x = format!("f32[{rows}, 48]");
+        let graph = samples::graph(&[&x, "f32[48, 64]", "f32[64, 32]"], |_, x| {
+            let y = x[0].dot(x[1]);
+            let z = ((y * y * y * 0.044715 + y) * 0.797_884_6).tanh();
+            vec![(y * 0.5 * (z + 1.0)).dot(x[2])]
+        });
+        plan_for("gelu", &graph, &rasteriser()).steps.len()
+    };
+    assert_eq!([1, 3, 16, 128].map(steps), [2, 2, 3, 3]);
+}
+
+/// What a left factor is multiplied by is read with it, also behind views of what another kernel writes.
+#[test]
+fn factors_are_scaled_where_they_are_read() {
+    let graph = samples::graph(&["f32[32, 48]", "f32[48, 64]", "f32[64]"], |_, x| {
+        let y = (x[0].dot(x[1]) + x[2]).reshape(vec![32.into(), 4.into(), 16.into()]);
+        let heads = y.permute(vec![1, 0, 2]);
+        let plain = x[0] * 3.0;
+        vec![
+            (heads * 0.25).dot(heads.permute(vec![0, 2, 1])),
+            plain.dot(x[1]),
+        ]
+    });
+    for device in [capabilities(), rasteriser()] {
+        let labels = plan_for("scaled", &graph, &device).kernels.into_iter();
+        let labels: Vec<String> = labels.map(|kernel| kernel.label).collect();
+        assert!(
+            labels.iter().all(|label| label.contains("dot")),
+            "{labels:?}"
+        );
+    }
+}
+
 /// What a device cannot do is listed at once, with names and advice.
 #[test]
 fn limits_are_errors() {

@@ -5,12 +5,15 @@ use std::collections::BTreeSet;
 
 use super::fuse::{Class, Fuser, Group, LARGEST, REPEATED, class, weight};
 use super::tile;
+use super::variant::example;
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::stored::Reason;
+use crate::op::BinaryFunction;
 
-/// What a tile computes for each of its elements may cost no more than this: the text is there for each of them, and what
-/// takes the driver seconds to compile saves microseconds.
+/// What a tile of these rows computes for each of its elements may cost no more than this: the text is there for each of
+/// them, and what takes the driver seconds to compile saves microseconds.
 const LONGEST_OF_TILES: u32 = 16;
+const ROWS_OF_TILES: usize = 16;
 /// A kernel is looked for behind no more values than these.
 const FARTHEST: usize = 64;
 
@@ -61,10 +64,7 @@ impl Fuser<'_> {
             values: BTreeSet::from([result]),
             leaves: BTreeSet::new(),
             cost: 0,
-            longest: match self.graph.nodes[index].op {
-                Op::Primitive(Primitive::Dot(_) | Primitive::Conv(_)) => LONGEST_OF_TILES,
-                _ => LARGEST,
-            },
+            longest: self.longest(index),
         };
         for operand in self.graph.nodes[index].operands() {
             let leaves = &self.infos[operand.index()].leaves;
@@ -85,6 +85,22 @@ impl Fuser<'_> {
             }
         }
         best
+    }
+
+    /// What an epilogue of a node may cost for each element: more where few rows are computed at once.
+    fn longest(&self, index: usize) -> u32 {
+        let node = &self.graph.nodes[index];
+        let rows = match &node.op {
+            Op::Primitive(Primitive::Conv(_)) => ROWS_OF_TILES,
+            Op::Primitive(Primitive::Dot(_)) => {
+                let shape = node.results.first().map(|id| &self.graph.ty(*id).shape);
+                let rows = shape.and_then(|shape| shape.get(shape.len().checked_sub(2)?));
+                rows.map_or(ROWS_OF_TILES, |rows| example(self.graph, rows))
+            }
+            _ => return LARGEST,
+        };
+        let tiles = ROWS_OF_TILES / rows.clamp(1, ROWS_OF_TILES);
+        LARGEST.min(LONGEST_OF_TILES * u32::try_from(tiles).unwrap_or(1))
     }
 
     /// True for a reshape of what a convolution gives, where channels of images lie together: who reads it looks through
@@ -173,16 +189,22 @@ impl Fuser<'_> {
         Reason::Long { cost }
     }
 
-    /// Stores what a kernel reads often: behind views of it where that is what another kernel writes.
-    pub(super) fn store_behind_views(&mut self, value: ValueId) {
+    /// Stores what a kernel reads often: behind views of it where that is what another kernel writes, and behind factors
+    /// as well if it is itself a factor.
+    pub(super) fn store_behind_views(&mut self, value: ValueId, is_factor: bool) {
         let mut views = Vec::new();
         let mut base = value;
         while let Some(node) = self.node(base)
-            && is_plain_view(node)
-            && let Some(operand) = node.operands().first()
+            && let Some(operand) = match is_plain_view(node) {
+                true => node.operands().first().copied(),
+                false => self.scaled(node).filter(|_| is_factor),
+            }
         {
             views.push(base);
-            base = *operand;
+            base = operand;
+        }
+        if is_factor && self.stored[base.index()] {
+            return;
         }
         let kept = views.iter().copied().chain([base]);
         let Some(written) = self.epilogue_among(base, &kept.collect()) else {
@@ -192,6 +214,22 @@ impl Fuser<'_> {
         let outer = views.into_iter().take_while(|view| *view != written);
         let outer: Vec<ValueId> = outer.collect();
         outer.into_iter().rev().for_each(|view| self.renew(view));
+    }
+
+    /// What a node multiplies by a number that nothing is read for.
+    pub(super) fn scaled(&self, node: &Node) -> Option<ValueId> {
+        let Op::Primitive(Primitive::Binary(binary)) = &node.op else {
+            return None;
+        };
+        let is_read = |id: &ValueId| !self.infos[id.index()].leaves.is_empty();
+        let is_short = |id: &ValueId| self.infos[id.index()].cost <= 1;
+        let operands = node.operands().into_iter();
+        let (read, numbers): (Vec<ValueId>, Vec<ValueId>) = operands.partition(is_read);
+        let is_product = binary.function == BinaryFunction::Mul && numbers.iter().all(is_short);
+        match read.as_slice() {
+            [only] if is_product => Some(*only),
+            _ => None,
+        }
     }
 
     /// Stores what a kernel reads repeatedly: behind padding and views of it where these alone are cheap enough.

@@ -222,10 +222,12 @@ impl Fuser<'_> {
         for (place, operand) in operands.iter().enumerate() {
             let info = &self.infos[operand.index()];
             let is_costly = info.cost > REPEATED && repeats(self.graph, node, primitive, place);
+            // The left factor of a product is read for many columns at a time.
+            let is_factor = place == 0 && matches!(primitive, Primitive::Dot(_));
             let is_read_often = reads_often(primitive) && !info.plain
                 || place == 0 && !self.stored[operand.index()] && self.convolves(node, primitive);
             if is_read_often {
-                self.store_behind_views(*operand);
+                self.store_behind_views(*operand, is_factor);
             } else if is_costly {
                 self.store_repeated(*operand);
             }
