@@ -1,5 +1,5 @@
-// Convolution of each channel by itself: one invocation computes four channels at some positions along the first spatial
-// axis, which see much of the same. A vector is four channels.
+// Convolution of each channel by itself: one invocation computes four channels of a block of positions, which see much of the
+// same. A vector is four channels.
 
 // <bindings>
 @group(0) @binding(0) var weight: texture_storage_2d_array<rgba32float, read>;

@@ -25,6 +25,7 @@ mod variants {
     pub mod graphs;
     mod matrices;
     mod tiles;
+    mod words;
 }
 
 use samples::forced;

@@ -33,6 +33,8 @@ pub enum Type {
     F16x4,
     /// `vec4<f32>`
     F32x4,
+    /// `vec2<u64>`: four neighbouring elements of single precision, two in each word.
+    U64x2,
     /// `vec4<u64>`: eight neighbouring elements of single precision, two in each word.
     U64x4,
 }
@@ -53,6 +55,7 @@ impl Type {
             Type::I32x4 => "vec4<i32>",
             Type::F16x4 => "vec4<f16>",
             Type::F32x4 => "vec4<f32>",
+            Type::U64x2 => "vec2<u64>",
             Type::U64x4 => "vec4<u64>",
         }
     }
@@ -60,7 +63,7 @@ impl Type {
     /// Elements of one of these.
     pub fn width(self) -> usize {
         match self {
-            Type::U32x2 | Type::U32x4 | Type::I32x4 | Type::F16x4 | Type::F32x4 => 4,
+            Type::U32x2 | Type::U32x4 | Type::I32x4 | Type::F16x4 | Type::F32x4 | Type::U64x2 => 4,
             Type::U64x4 => 8,
             _ => 1,
         }

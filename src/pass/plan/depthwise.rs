@@ -1,5 +1,5 @@
 //! Convolutions that see each channel by itself, where subgroups are eight invocations: an invocation computes four channels
-//! at several positions along the first spatial axis, which see much of the same.
+//! of a block of positions, which see much of the same.
 
 use super::conv::Sizes;
 use super::dot::named;
@@ -22,10 +22,13 @@ use crate::op::Conv;
 
 const TEMPLATE: &str = include_str!("../../../shaders/depthwise.wgsl");
 
-/// Positions of an invocation at most.
+/// Positions of an invocation along the first spatial axis at most, and along the second one.
 const TALLEST: usize = 7;
+const WIDEST: usize = 2;
 /// Products of an invocation for a tap of the other axes at most: with more the loop grows too long for the driver.
 const LONGEST: usize = 64;
+/// Vectors that an invocation reads at most where blocks are wide: all taps are written out for these.
+const MOST: usize = 40;
 
 /// A convolution with its epilogue, channels in whole quads.
 pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
@@ -36,90 +39,130 @@ pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> R
 
 /// The same with the filter in given panels.
 pub fn by_panels<'a>(
-    mut scope: Scope<'a>,
+    scope: Scope<'a>,
     group: &Group,
     sizes: &Sizes,
     panels: &Panels,
 ) -> Result<Lowered<'a>> {
-    let strip = Strip::new(&mut scope, sizes)?;
+    let mut scope = scope.by_words();
+    let block = Block::new(&mut scope, sizes)?;
     let filter = scope.in_panels(sizes.filter, panels)?;
-    let sum = |i| scope.pool.variable(&format!("sum{i}"), Type::F32x4);
-    let sums: Vec<Expr> = (0..strip.height).map(sum).collect();
+    let sum = |[i, j]: [usize; 2]| scope.pool.variable(&block.name(i, j), Type::F32x4);
+    let sums: Vec<Expr> = block.places().map(sum).collect();
     let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
-    let mut statements = vec![strip.surplus.clone()];
+    let mut statements = vec![block.surplus.clone()];
     statements.extend(sums.iter().map(|sum| Statement::Declare(*sum, zero)));
-    let across = sizes.taps.get(1..).unwrap_or_default();
-    statements.extend(repeat_all(&mut scope, "tap", across, |scope, across| {
-        strip.round(scope, sizes, filter, (&across, &sums))
-    })?);
+    statements.extend(block.sum(&mut scope, sizes, filter, &sums)?);
     statements.extend(sums.iter().copied().map(Statement::Freeze));
-    statements.extend(strip.write(&mut scope, group, sizes, &sums)?);
-    Ok(Lowered::new(scope, TEMPLATE, statements, &strip.count))
+    statements.extend(block.write(&mut scope, group, sizes, &sums)?);
+    Ok(Lowered::new(scope, TEMPLATE, statements, &block.count))
 }
 
 /// What an invocation computes.
-struct Strip {
+struct Block {
     count: Dim,
     surplus: Statement,
     /// Image and quad of channels.
     place: [Index; 2],
-    /// First position along the first spatial axis.
-    row: Index,
-    /// Position along the others.
-    rest: Vec<Index>,
+    /// First position along each spatial axis.
+    first: Vec<Index>,
+    /// Positions along the first spatial axis.
     height: usize,
+    /// Positions along the second one.
+    width: usize,
     /// Taps along the first spatial axis.
     taps: usize,
 }
 
-impl Strip {
-    fn new(scope: &mut Scope, sizes: &Sizes) -> Result<Strip> {
+impl Block {
+    fn new(scope: &mut Scope, sizes: &Sizes) -> Result<Block> {
         let missing = || Error::internal("a convolution has no spatial axes");
-        let (size, taps) = (sizes.space.first(), sizes.taps.first());
-        let (size, taps) = (size.ok_or_else(missing)?, taps.ok_or_else(missing)?);
+        let taps = sizes.taps.first().ok_or_else(missing)?;
         let taps = example(scope.graph, taps).max(1);
-        let height = height(scope.graph, size, taps);
+        let height = height(scope.graph, &sizes.space[0], taps);
+        let width = width(scope.graph, sizes, height);
         let mut shape = scope.graph.ty(sizes.result).shape.clone();
-        shape[CHANNELS + 1] = pieces(size, height);
+        for (size, along) in shape.iter_mut().skip(CHANNELS + 1).zip([height, width]) {
+            *size = pieces(size, along);
+        }
         let (mut quad, surplus, count) = quads::each(scope, &shape, CHANNELS);
-        let rest = quad.split_off(CHANNELS + 2);
-        let [item, channels, strip] = <[Index; 3]>::try_from(quad)
+        let space = quad.split_off(CHANNELS + 1);
+        let place = <[Index; 2]>::try_from(quad)
             .map_err(|_| Error::internal("an image has too few axes"))?;
-        Ok(Strip {
+        let along = space.iter().zip([(height, "row"), (width, "column")]);
+        let first = along.map(|(block, (along, name))| match along {
+            1 => block.clone(),
+            _ => named(scope, &block.scale(&Dim::from(along)), name),
+        });
+        Ok(Block {
             count,
             surplus,
-            place: [item, channels],
-            row: named(scope, &strip.scale(&Dim::from(height)), "row"),
-            rest,
+            place,
+            first: first.collect(),
             height,
+            width,
             taps,
         })
     }
 
-    fn position(&self, i: usize) -> Vec<Index> {
-        let row = self.row.add_size(&Dim::from(i));
-        [&[row], self.rest.as_slice()].concat()
+    /// The positions of the block.
+    fn places(&self) -> impl Iterator<Item = [usize; 2]> {
+        let width = self.width;
+        (0..self.height).flat_map(move |i| (0..width).map(move |j| [i, j]))
     }
 
-    /// All taps along the first spatial axis, at one of the others.
+    fn name(&self, i: usize, j: usize) -> String {
+        match self.width {
+            1 => format!("sum{i}"),
+            _ => format!("sum{i}_{j}"),
+        }
+    }
+
+    fn position(&self, place: [usize; 2]) -> Vec<Index> {
+        let along = self.first.iter().zip(place);
+        let along = along.map(|(first, offset)| first.add_size(&Dim::from(offset)));
+        along.collect()
+    }
+
+    /// All taps of all positions; where blocks are wide those across are written out, so that neighbours share what they
+    /// read.
+    fn sum(
+        &self,
+        scope: &mut Scope,
+        sizes: &Sizes,
+        filter: usize,
+        sums: &[Expr],
+    ) -> Result<Vec<Statement>> {
+        let across = sizes.taps.get(1..).unwrap_or_default();
+        if self.width == 1 {
+            return repeat_all(scope, "tap", across, |scope, across| {
+                self.round(scope, sizes, filter, (&[across], sums))
+            });
+        }
+        let taps = across.first().map_or(1, |taps| example(scope.graph, taps));
+        let across: Vec<Vec<Index>> = (0..taps).map(|tap| vec![Dim::from(tap).into()]).collect();
+        self.round(scope, sizes, filter, (&across, sums))
+    }
+
+    /// All taps along the first spatial axis, at some of the others.
     fn round(
         &self,
         scope: &mut Scope,
         sizes: &Sizes,
         filter: usize,
-        (across, sums): (&[Index], &[Expr]),
+        (across, sums): (&[Vec<Index>], &[Expr]),
     ) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
-        for (i, sum) in sums.iter().enumerate() {
+        for (place, sum) in self.places().zip(sums) {
             let mut total = *sum;
-            for tap in 0..self.taps {
-                let down = Index::zero().add_size(&Dim::from(tap));
-                let taps = [&[down], across].concat();
+            for (tap, across) in (0..self.taps).flat_map(|tap| across.iter().map(move |x| (tap, x)))
+            {
+                let taps = [&[Dim::from(tap).into()], across.as_slice()].concat();
                 let row = index::linear(&taps, &sizes.taps);
                 let at = [&self.place[1], &row, &Index::zero()].map(|at| at.emit(&mut scope.pool));
                 let weight = scope.pool.texel(filter, at);
-                let place = (self.place.clone(), None);
-                let seen = image::input(scope, sizes, place, (&self.position(i), &taps))?;
+                let from = (self.place.clone(), None);
+                let seen = image::input(scope, sizes, from, (&self.position(place), &taps))?;
                 let product = scope.pool.call("x * y", Type::F32x4, &[weight, seen]);
                 total = scope.pool.call("x + y", Type::F32x4, &[total, product]);
             }
@@ -136,22 +179,38 @@ impl Strip {
         sums: &[Expr],
     ) -> Result<Vec<Statement>> {
         let mut lines = Vec::new();
-        for (i, sum) in sums.iter().enumerate() {
-            let quad = [self.place.as_slice(), &self.position(i)].concat();
+        for (place, sum) in self.places().zip(sums) {
+            let quad = [self.place.as_slice(), &self.position(place)].concat();
             lines.push(image::write(scope, group, sizes, &quad, *sum)?);
         }
         let shared = shared(&scope.pool, &lines);
         let mut statements: Vec<Statement> = shared.into_iter().map(Statement::Let).collect();
-        for (i, line) in lines.into_iter().enumerate() {
-            statements.extend(guarded(scope, &self.row, i, &sizes.space[0], line));
+        for (place, mut line) in self.places().zip(lines) {
+            let along = self.first.iter().zip(place).zip(&sizes.space);
+            for ((first, offset), size) in along.rev() {
+                line = guarded(scope, first, offset, size, line);
+            }
+            statements.extend(line);
         }
         Ok(statements)
     }
 }
 
-/// Positions of an invocation: strips of equal heights, as far as they can be.
+/// Positions of an invocation along the first spatial axis: blocks of equal heights, as far as they can be.
 fn height(graph: &Graph, size: &Dim, taps: usize) -> usize {
     let size = example(graph, size).max(1);
     let tallest = (LONGEST / taps).clamp(1, TALLEST);
     size.div_ceil(size.div_ceil(tallest))
+}
+
+/// Positions along the second one: as many as the driver takes the text of.
+fn width(graph: &Graph, sizes: &Sizes, height: usize) -> usize {
+    let seen = |along: usize, positions: usize| {
+        let (stride, taps) = (&sizes.axes[along].stride, &sizes.taps[along]);
+        (positions - 1) * example(graph, stride) + example(graph, taps)
+    };
+    match sizes.axes.len() {
+        2 if seen(0, height) * seen(1, WIDEST) <= MOST => WIDEST,
+        _ => 1,
+    }
 }

@@ -93,10 +93,11 @@ fn write_words(
     let (true, Some(start)) = (scope.is_in_words(value)?, consecutive(places, EIGHT)) else {
         return Ok(None);
     };
-    if !parts.iter().all(|part| is_arithmetic(&scope.pool, part.0)) {
+    let settled = parts.iter().map(|part| settled(&mut scope.pool, part.0));
+    let Some(numbers) = settled.collect::<Option<Vec<Expr>>>() else {
         return Ok(None);
-    }
-    let every_other = |first: usize| parts.iter().skip(first).step_by(2).map(|part| part.0);
+    };
+    let every_other = |first: usize| numbers.iter().skip(first).step_by(2).copied();
     let (low, high): (Vec<Expr>, Vec<Expr>) = (every_other(0).collect(), every_other(1).collect());
     let pool = &mut scope.pool;
     let halves = [low, high].map(|half| quad::joined(pool, &half, Type::F32x4));
@@ -108,12 +109,26 @@ fn write_words(
     }))
 }
 
-/// True if an expression ends with plain arithmetic. What ends otherwise, with a selection say, LLVM computes lane by lane
-/// where words are stored.
-fn is_arithmetic(pool: &Pool, expr: Expr) -> bool {
-    match pool.node(expr) {
-        Node::Call { template, .. } => !template.contains('('),
-        _ => true,
+/// An expression as it may be stored in words; none if it had better not. LLVM computes lane by lane what is stored so if it
+/// is a selection of a constant, or arithmetic of such a selection and a constant: so a bound is computed on both sides.
+pub fn settled(pool: &mut Pool, expr: Expr) -> Option<Expr> {
+    let Node::Call { template, operands } = pool.node(expr) else {
+        return Some(expr);
+    };
+    let (template, operands) = (template.clone(), operands.clone());
+    let is_constant = |pool: &Pool, expr: &Expr| pool.as_literal(*expr).is_some();
+    let has_constant = operands.iter().any(|expr| is_constant(pool, expr));
+    let is_settled = |expr: &Expr| is_constant(pool, expr) || settled(pool, *expr) == Some(*expr);
+    match template.as_ref() {
+        "select(x, y, x < y)" => {
+            Some(pool.call("select(x, max(x, y), x < y)", Type::F32, &operands))
+        }
+        "select(x, y, x > y)" => {
+            Some(pool.call("select(x, min(x, y), x > y)", Type::F32, &operands))
+        }
+        template if template.starts_with("select(") => (!has_constant).then_some(expr),
+        template if template.contains('(') => None,
+        _ => (!has_constant || operands.iter().all(is_settled)).then_some(expr),
     }
 }
 

@@ -65,6 +65,9 @@ pub struct Scope<'a> {
     known: HashMap<(ValueId, Position, Option<Expr>, usize), Expr>,
     /// So many neighbours are asked for together, so that elements are taken out of vectors.
     together: usize,
+    /// Quads are read as words of two numbers, where that is faster. It is not for factors of tiles: taking the words apart
+    /// costs these more than reading numbers.
+    pub reads_words: bool,
     /// Values in pairs of which the kernel would write single elements.
     pub singles: BTreeSet<ValueId>,
 }
@@ -91,7 +94,16 @@ impl<'a> Scope<'a> {
             own: BTreeSet::new(),
             known: HashMap::new(),
             together: 1,
+            reads_words: false,
             singles: BTreeSet::new(),
+        }
+    }
+
+    /// The same, with quads read as words.
+    pub fn by_words(self) -> Scope<'a> {
+        Scope {
+            reads_words: true,
+            ..self
         }
     }
 
@@ -171,6 +183,14 @@ impl<'a> Scope<'a> {
             self.bind(value, false, layout, (quad, Access::ReadWrite)),
             quad,
         ))
+    }
+
+    /// The same as words of two numbers; none where a device has none, or numbers are stored in half precision.
+    pub fn in_words(&mut self, value: ValueId, layout: &Layout) -> Result<Option<(usize, Type)>> {
+        let is_single = stored_in(layout, self.storage(value)?) == Storage::F32;
+        let is_faster = self.capabilities.software && self.capabilities.int64;
+        let words = (Type::U64x2, Access::ReadWrite);
+        Ok((is_faster && is_single).then(|| (self.bind(value, false, layout, words), words.0)))
     }
 
     /// The binding of a weight's texture.

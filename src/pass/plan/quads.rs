@@ -1,5 +1,6 @@
 //! Values whose neighbours along an axis lie together in vectors of four.
 
+use super::eight;
 use super::element::{Scope, role};
 use super::kernel::invocation;
 use super::position::Position;
@@ -33,7 +34,15 @@ impl Scope<'_> {
         quad: &[Index],
         guard: Option<Expr>,
     ) -> Result<Expr> {
-        let (buffer, element) = self.in_vectors(value, &Layout::Quads { axis })?;
+        let layout = Layout::Quads { axis };
+        let words = match self.reads_words {
+            true => self.in_words(value, &layout)?,
+            false => None,
+        };
+        let (buffer, element) = match words {
+            Some(words) => words,
+            None => self.in_vectors(value, &layout)?,
+        };
         let shape = quads_of(&self.graph.ty(value).shape, axis);
         let mut index = index::linear(quad, &shape).emit(&mut self.pool);
         if let Some(guard) = guard {
@@ -41,7 +50,10 @@ impl Scope<'_> {
             index = self.pool.select(guard, index, zero);
         }
         let vector = self.pool.load(buffer, element, index);
-        let vector = scalar::from_halves(&mut self.pool, vector);
+        let vector = match element {
+            Type::U64x2 => self.pool.call("four_of(x)", Type::F32x4, &[vector]),
+            _ => scalar::from_halves(&mut self.pool, vector),
+        };
         let name = format!("{}_quad", role(&self.graph.value(value).name));
         self.pool.set_label(vector, &name);
         Ok(vector)
@@ -90,18 +102,52 @@ impl Scope<'_> {
                 self.pool.select(inside, *number, zero)
             });
         }
-        let mut vector = quad::joined(&mut self.pool, &numbers, Type::F32x4);
-        let storage = self.storage(value)?;
-        if storage.is_half() {
-            vector = scalar::to_halves(&mut self.pool, vector, DType::F32, storage);
-        }
+        let layout = Layout::Quads { axis };
+        let (buffer, vector) = match self.to_words(value, &layout, &numbers)? {
+            Some(words) => words,
+            None => self.to_vector(value, &layout, &numbers)?,
+        };
         let first = parts.first().ok_or_else(missing)?;
         let mut quad = first.1.coordinates(shape);
         quad[axis] = quad[axis].div(&Dim::from(QUAD));
         Ok(Statement::Store {
-            buffer: self.in_vectors(value, &Layout::Quads { axis })?.0,
+            buffer,
             index: index::linear(&quad, &quads_of(shape, axis)).emit(&mut self.pool),
             value: vector,
         })
+    }
+
+    /// The binding of a value in quads, and four numbers as they stand there.
+    fn to_vector(
+        &mut self,
+        value: ValueId,
+        layout: &Layout,
+        numbers: &[Expr],
+    ) -> Result<(usize, Expr)> {
+        let storage = self.storage(value)?;
+        let mut vector = quad::joined(&mut self.pool, numbers, Type::F32x4);
+        if storage.is_half() {
+            vector = scalar::to_halves(&mut self.pool, vector, DType::F32, storage);
+        }
+        Ok((self.in_vectors(value, layout)?.0, vector))
+    }
+
+    /// The same in words of two numbers, where a device writes these faster.
+    fn to_words(
+        &mut self,
+        value: ValueId,
+        layout: &Layout,
+        numbers: &[Expr],
+    ) -> Result<Option<(usize, Expr)>> {
+        let settled = numbers.iter().map(|x| eight::settled(&mut self.pool, *x));
+        let Some(settled) = settled.collect::<Option<Vec<Expr>>>() else {
+            return Ok(None);
+        };
+        let Some((buffer, words)) = self.in_words(value, layout)? else {
+            return Ok(None);
+        };
+        let vector = quad::joined(&mut self.pool, &settled, Type::F32x4);
+        let vector = self.pool.call("words_of_four(x)", words, &[vector]);
+        Ok(Some((buffer, vector)))
     }
 }

@@ -275,7 +275,8 @@ impl Tile {
         self.column.add(&quad).add_size(&Dim::from(q * SPAN))
     }
 
-    /// Writes all rows.
+    /// Writes all rows, of the first quad of columns at first: what lies together is written in a row, for a cache may hold no
+    /// more than the places of one quad's columns.
     fn write(
         &self,
         scope: &mut Scope,
@@ -283,24 +284,27 @@ impl Tile {
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
         let mut lines = Vec::new();
+        let mut of_quads: Vec<Vec<Vec<Statement>>> = vec![Vec::new(); self.quads];
         for (i, sums) in sums.iter().enumerate() {
             let row = self.row_to_write(scope, product, i);
             let mut line = Vec::new();
             for (q, sum) in sums.iter().enumerate() {
                 let first = self.quad_of(q);
                 let quad = (product.write)(scope, [&self.outer, &row], &first, *sum)?;
-                line.extend(if product.in_quads {
-                    below(scope, &first, &product.columns, quad)
-                } else {
-                    quad
-                });
+                line.extend(quad.iter().cloned());
+                of_quads[q].push(guarded(scope, &self.row, i, &product.rows, quad));
             }
             lines.push(line);
         }
         let shared = shared(&scope.pool, &lines).into_iter();
         let mut statements: Vec<Statement> = shared.map(Statement::Let).collect();
-        for (i, line) in lines.into_iter().enumerate() {
-            statements.extend(guarded(scope, &self.row, i, &product.rows, line));
+        for (q, rows) in of_quads.into_iter().enumerate() {
+            let rows = rows.into_iter().flatten().collect();
+            statements.extend(if product.in_quads {
+                below(scope, &self.quad_of(q), &product.columns, rows)
+            } else {
+                rows
+            });
         }
         Ok(statements)
     }

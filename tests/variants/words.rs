@@ -1,0 +1,58 @@
+//! Images whose channels are read and written in words of 64 bits.
+
+use std::collections::BTreeMap;
+
+use crate::samples;
+use crate::*;
+
+/// A bound keeps what is no number, and one of two infinities: the words of relu and relu6 behind convolutions.
+#[test]
+fn bounds_in_words_keep_what_is_no_number() {
+    let filters = [("apart", "f32[8, 1, 3, 3]"), ("all", "f32[8, 8, 1, 1]")];
+    let graph = samples::graph(&["f32[1, 8, 9, 7]"], |b, x| {
+        let [apart, all] = filters.map(|(name, ty)| b.weight(name, ty.parse().unwrap()));
+        let y = x[0].conv(apart, vec![axis(1, 1, 1, 1), axis(1, 1, 1, 1)], 8);
+        let y = y.clamp(Some(0.0.into()), Some(6.0.into()));
+        let z = y.conv(all, vec![axis(1, 0, 1, 1), axis(1, 0, 1, 1)], 1);
+        vec![z.relu().sum(&[2], false), y.sum(&[2], false)]
+    });
+    let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+    let in_words = |text: &str| text.contains("= words_of_four(") && text.contains("min(");
+    let mut kernels = plan.kernels.iter();
+    assert!(kernels.any(|kernel| in_words(&kernel.wgsl)));
+    assert!(samples::untranslatable(&plan).is_empty());
+    let device = samples::device(Reach::Whole);
+    let Some(device) = device.filter(|device| device.capabilities().software) else {
+        return;
+    };
+    let mut seed = 5;
+    let weights = filters.map(|(name, ty)| {
+        let ty: onionskin::shape::TensorType = ty.parse().unwrap();
+        let sizes = ty.sizes(&Bindings::new()).unwrap();
+        (String::from(name), tensor(&mut seed, DType::F32, &sizes))
+    });
+    let weights: BTreeMap<String, Tensor> = weights.into();
+    let mut numbers = tensor(&mut seed, DType::F32, &[1, 8, 9, 7]).to_f64();
+    for (place, number) in [
+        (0, f64::NAN),
+        (100, f64::INFINITY),
+        (300, f64::NEG_INFINITY),
+    ] {
+        numbers[place] = number;
+    }
+    let x = Tensor::from_f64(DType::F32, &[1, 8, 9, 7], numbers).unwrap();
+    let expected = interp::run(&graph, &weights, std::slice::from_ref(&x)).unwrap();
+    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
+    let found = program.run(&[x]).unwrap();
+    for (found, expected) in found.iter().zip(&expected) {
+        let pairs = found.to_f64().into_iter().zip(expected.to_f64());
+        let mut nans = 0;
+        for (found, expected) in pairs {
+            nans += usize::from(expected.is_nan());
+            let is_close = (found - expected).abs() <= 1e-4 * (1.0 + expected.abs());
+            assert!(is_close || found == expected || found.is_nan() && expected.is_nan());
+        }
+        assert!(nans > 0);
+    }
+}
