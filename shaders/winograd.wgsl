@@ -1,5 +1,5 @@
-// Tiles of a convolution of 3x3 taps: one invocation makes the sixteen numbers of what a tile sees, or of the sixteen sums
-// its four positions with what is computed of them. A vector is four channels.
+// Tiles of a convolution of 3x3 taps: one invocation makes the numbers of what a tile sees, or of as many sums its positions
+// with what is computed of them. A vector is four channels.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> summed: array<vec4<f32>>;

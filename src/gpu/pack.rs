@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::{Layout, Panels, TEXEL};
 use crate::kernel::plan::Slot;
-use crate::kernel::winograd;
+use crate::kernel::winograd::Places;
 use crate::tensor::Tensor;
 
 use super::convert;
@@ -28,11 +28,11 @@ pub(super) fn pack(
     }
     let tensor = source.tensor(name)?;
     let part = match &slot.layout {
-        Layout::Panels(panels) if panels.transformed => {
-            let numbers = transformed(&tensor)?;
-            return pack_panels(panels, storage, &stored(&numbers, storage)?, sink);
-        }
         Layout::Panels(panels) => {
+            let tensor = match panels.transformed {
+                Some(places) => transformed(&tensor, places)?,
+                None => tensor,
+            };
             return pack_panels(panels, storage, &stored(&tensor, storage)?, sink);
         }
         Layout::Piece { start, count } => *start..start + count,
@@ -52,11 +52,11 @@ fn permuted(name: &str, slot: &Slot, source: &dyn WeightSource) -> Option<(Tenso
 }
 
 /// The numbers that convolutions by tiles have of filters.
-fn transformed(tensor: &Tensor) -> Result<Tensor> {
+fn transformed(tensor: &Tensor, places: Places) -> Result<Tensor> {
     let taps = stored(tensor, Storage::F32)?;
     let taps = taps.as_chunks().0.iter();
     let taps: Vec<f32> = taps.map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    let numbers = winograd::filters(&taps);
+    let numbers = places.filters(&taps);
     Tensor::from_vec([numbers.len()], numbers)
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use super::winograd::Places;
 use crate::error::Error;
 
 /// The ways to compute a contraction or a convolution.
@@ -15,9 +16,12 @@ pub enum Variant {
     Lanes,
     /// One invocation computes four channels at a position, for convolutions that see each channel by itself.
     Depthwise,
-    /// Three kernels: what tiles of 2×2 positions see becomes 16 numbers, products of 16 matrices are summed over channels,
-    /// and the sums become positions. For convolutions of 3×3 taps.
-    Winograd,
+    /// Three kernels: what tiles see becomes numbers, products of a matrix for each of these are summed over channels, and
+    /// the sums become positions. For convolutions of 3×3 taps.
+    Winograd {
+        /// Positions of a tile along an axis.
+        places: Places,
+    },
     /// A workgroup computes neighbouring columns of a few rows, and its invocations share the steps of each sum.
     Vector,
     /// An invocation computes four neighbouring positions of a convolution whose output channels see one input channel each.
@@ -45,7 +49,12 @@ impl Variant {
         Variant::Portable,
         Variant::Lanes,
         Variant::Depthwise,
-        Variant::Winograd,
+        Variant::Winograd {
+            places: Places::Two,
+        },
+        Variant::Winograd {
+            places: Places::Four,
+        },
         Variant::Vector,
         Variant::Direct,
         Variant::Split { parts: 2 },
@@ -80,7 +89,10 @@ impl fmt::Display for Variant {
             Variant::Portable => f.write_str("portable"),
             Variant::Lanes => f.write_str("lanes"),
             Variant::Depthwise => f.write_str("depthwise"),
-            Variant::Winograd => f.write_str("winograd 2x2, 3x3"),
+            Variant::Winograd { places } => {
+                let count = places.count();
+                write!(f, "winograd {count}x{count}, 3x3")
+            }
             Variant::Vector => f.write_str("rows by a matrix"),
             Variant::Direct => f.write_str("direct"),
             Variant::Split { parts } => write!(f, "split in {parts}"),

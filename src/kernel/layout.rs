@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::winograd::{MATRICES, PLACES, TAPS};
+use super::winograd::{Places, TAPS};
 use crate::dim::Dim;
 use crate::shape::Shape;
 use crate::tensor;
@@ -64,7 +64,7 @@ impl fmt::Display for Layout {
         match self {
             Layout::Linear => Ok(()),
             Layout::Quads { axis } => write!(f, " by four along axis {axis}"),
-            Layout::Tiles(_) => write!(f, " in {MATRICES} matrices of tiles"),
+            Layout::Tiles(tiles) => write!(f, " in {} matrices of tiles", tiles.matrices()),
             Layout::Panels(panels) => {
                 write!(f, " in panels of {} columns, a texture", panels.width)
             }
@@ -75,19 +75,24 @@ impl fmt::Display for Layout {
     }
 }
 
-/// Images cut into tiles, of each of which there are [`MATRICES`] numbers instead of positions: see
+/// Images cut into tiles, of each of which there are numbers instead of positions, as many as there are matrices: see
 /// [`winograd`](super::winograd).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Tiles {
     /// What the tiles of a convolution see of its input, around which there are so many zeros.
     Seen {
+        /// Positions of a tile.
+        places: Places,
         /// In front of each spatial axis.
         low: [i64; 2],
         /// Behind it.
         high: [i64; 2],
     },
     /// What their products sum up to, of the convolution's result.
-    Summed,
+    Summed {
+        /// Positions of a tile.
+        places: Places,
+    },
 }
 
 /// A weight as the right factor of products of matrices: panels of neighbouring columns, each with the steps of the sum
@@ -105,8 +110,8 @@ pub struct Panels {
     /// Columns of a panel.
     pub width: usize,
     /// The elements are not those of the weight, which are filters, but the numbers that
-    /// [`winograd::filters`](super::winograd::filters) makes of them.
-    pub transformed: bool,
+    /// [`Places::filters`] makes of them, of tiles of this size.
+    pub transformed: Option<Places>,
 }
 
 /// Elements at equal distances.
@@ -215,6 +220,18 @@ pub fn quads_of(shape: &[Dim], axis: usize) -> Shape {
 }
 
 impl Tiles {
+    /// Positions of a tile along an axis.
+    pub fn places(&self) -> Places {
+        match self {
+            Tiles::Seen { places, .. } | Tiles::Summed { places } => *places,
+        }
+    }
+
+    /// Numbers of a tile.
+    pub fn matrices(&self) -> usize {
+        self.places().matrices()
+    }
+
     /// Matrices, quads of channels, images, and tiles along both spatial axes, in which order vectors of four channels
     /// lie; none for what are no images.
     pub fn shape(&self, images: &[Dim]) -> Option<[Dim; 5]> {
@@ -223,14 +240,21 @@ impl Tiles {
         };
         let along = |axis: usize, size: &Dim| {
             let places = match self {
-                Tiles::Seen { low, high } => size + (low[axis] + high[axis] + 1 - TAPS as i64),
-                Tiles::Summed => size.clone(),
+                Tiles::Seen { low, high, .. } => size + (low[axis] + high[axis] + 1 - TAPS as i64),
+                Tiles::Summed { .. } => size.clone(),
             };
-            (places + (PLACES as i64 - 1)).floor_div(&Dim::from(PLACES))
+            let of_tile = self.places().count();
+            (places + (of_tile as i64 - 1)).floor_div(&Dim::from(of_tile))
         };
         let quads = (channels + 3).floor_div(&Dim::from(TEXEL));
         let (down, across) = (along(0, height), along(1, width));
-        Some([Dim::from(MATRICES), quads, batch.clone(), down, across])
+        Some([
+            Dim::from(self.matrices()),
+            quads,
+            batch.clone(),
+            down,
+            across,
+        ])
     }
 }
 
@@ -279,7 +303,7 @@ impl Panels {
     /// tensor, whose sizes are given. None if a run goes along several axes of the weight, or what lies in the panels are
     /// not its elements.
     pub fn permuted(&self, sizes: &[usize], axes: &[usize]) -> Option<Panels> {
-        if self.transformed {
+        if self.transformed.is_some() {
             return None;
         }
         let size = |axis: &usize| sizes.get(*axis).copied();
@@ -349,7 +373,7 @@ mod tests {
             columns: run(5, 6 * taps),
             round: 4,
             width: 32,
-            transformed: false,
+            transformed: None,
         };
         // Those of 2 taps have a row that is empty.
         for (taps, rows) in [(3, 6), (2, 5)] {
@@ -378,7 +402,7 @@ mod tests {
             columns,
             round: 4,
             width: 32,
-            transformed: false,
+            transformed: None,
         };
         // Sizes of the tensor, axes of the weight, and what is read of the weight.
         let alone = run(1, 0);

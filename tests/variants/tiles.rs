@@ -1,12 +1,18 @@
 //! Convolutions by Winograd's tiles.
 
 use onionskin::ir::Graph;
-use onionskin::kernel::choice::Variant;
+use onionskin::kernel::choice::{Choices, Variant};
+use onionskin::kernel::layout::Layout;
+use onionskin::kernel::stored::Precision;
+use onionskin::kernel::winograd::Places;
+use onionskin::pass::PlanOptions;
+use onionskin::shape::TensorType;
+use std::collections::BTreeMap;
 
 use crate::samples;
 use crate::*;
 
-/// Convolutions that tiles of 2×2 positions cover, whole and ragged, and those that they do not.
+/// Convolutions that tiles cover, whole and ragged, and those that they do not.
 fn in_tiles() -> [Vec<(String, Graph)>; 2] {
     let (plain, uneven) = (
         |pad| axis(1, pad, 1, 1),
@@ -29,6 +35,8 @@ fn in_tiles() -> [Vec<(String, Graph)>; 2] {
     };
     let covered = [
         ("f32[1, 8, 6, 8]", "f32[8, 8, 3, 3]", plain(1), 1),
+        ("f32[1, 8, 8, 12]", "f32[8, 8, 3, 3]", plain(1), 1),
+        ("f32[1, 8, 10, 6]", "f32[8, 8, 3, 3]", plain(0), 1),
         ("f32[1, 8, 7, 9]", "f32[12, 8, 3, 3]", plain(0), 1),
         ("f32[1, 8, 7, 9]", "f32[12, 8, 3, 3]", plain(1), 1),
         ("f32[1, 8, 7, 8]", "f32[12, 8, 3, 3]", plain(2), 1),
@@ -57,6 +65,11 @@ fn in_tiles() -> [Vec<(String, Graph)>; 2] {
     [covered.map(named).into(), others.map(named).into()]
 }
 
+/// Convolutions by tiles of a size.
+fn by_tiles(places: Places) -> Variant {
+    Variant::Winograd { places }
+}
+
 #[test]
 fn convolutions_by_tiles_agree() {
     let [covered, others] = in_tiles();
@@ -64,13 +77,13 @@ fn convolutions_by_tiles_agree() {
         let admitted = pass::admitted(graph, &samples::rasteriser()).unwrap();
         let mut variants = admitted.values().flatten();
         assert!(
-            variants.all(|variant| *variant != Variant::Winograd),
+            variants.all(|variant| !matches!(variant, Variant::Winograd { .. })),
             "{name}"
         );
     }
     let device = samples::device(Reach::Whole);
-    for (name, graph) in &covered {
-        let (plan, count) = forced(graph, &samples::rasteriser(), Variant::Winograd);
+    for (places, (name, graph)) in all_sizes(&covered) {
+        let (plan, count) = forced(graph, &samples::rasteriser(), by_tiles(places));
         assert_eq!(count, 1, "{name}");
         let failures = samples::untranslatable(&plan);
         assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
@@ -80,11 +93,81 @@ fn convolutions_by_tiles_agree() {
         else {
             continue;
         };
-        let (plan, _) = forced(graph, device.capabilities(), Variant::Winograd);
-        assert!(
-            agrees(device, graph, plan),
-            "{name} differs from the oracle"
-        );
+        let (plan, _) = forced(graph, device.capabilities(), by_tiles(places));
+        // Where sums of many terms round more than tolerances allow, large tiles may lose more than portable kernels do.
+        let is_close = match places {
+            Places::Two => agrees(device, graph, plan),
+            Places::Four => error(device, graph, plan) <= 4.0,
+        };
+        assert!(is_close, "{name} by {places:?} differs from the oracle");
+    }
+}
+
+/// Each with every size of tiles.
+fn all_sizes<T>(all: &[T]) -> impl Iterator<Item = (Places, &T)> {
+    let sizes = Places::ALL.into_iter();
+    sizes.flat_map(|places| all.iter().map(move |each| (places, each)))
+}
+
+/// The largest error of a convolution by a variant, as part of the largest number.
+fn loss(device: &Device, graph: &Graph, variant: Variant, seed: u64) -> f64 {
+    let (plan, count) = forced(graph, device.capabilities(), variant);
+    assert_eq!(count, 1, "{variant}");
+    let sizes = |ty: &TensorType| ty.sizes(&Bindings::new()).unwrap();
+    let (mut seed, weight) = (seed, graph.values.iter());
+    let weight = weight.filter(|value| matches!(value.definition, Definition::Weight(_)));
+    let weight = weight.map(|value| tensor(&mut seed, DType::F32, &sizes(&value.ty)));
+    let weights = BTreeMap::from([(String::from("weight"), weight.last().unwrap())]);
+    let x = tensor(&mut seed, DType::F32, &sizes(graph.ty(graph.inputs[0])));
+    let expected = in_double_precision(&x, &weights["weight"]);
+    let program = Program::new(device, plan, &weights, ProgramOptions::default()).unwrap();
+    let found = program.run(&[x]).unwrap()[0].to_f64();
+    let largest = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(f64::abs).fold(0.0, worse);
+    let errors = found.iter().zip(&expected).map(|(x, y)| x - y);
+    largest(&mut errors.into_iter()) / largest(&mut expected.iter().copied())
+}
+
+/// A convolution of one image by 3×3 taps, padded by 1.
+fn in_double_precision(x: &Tensor, filter: &Tensor) -> Vec<f64> {
+    let (&[_, channels, height, width], outputs) =
+        (x.shape().try_into().unwrap(), filter.shape()[0]);
+    let (x, filter) = (x.to_f64(), filter.to_f64());
+    let mut sums = vec![0.0; outputs * height * width];
+    for (at, sum) in sums.iter_mut().enumerate() {
+        let (o, y, x_at) = (at / (height * width), at / width % height, at % width);
+        for (c, tap) in (0..channels).flat_map(|c| (0..9).map(move |tap| (c, tap))) {
+            let (down, across) = (y + tap / 3, x_at + tap % 3);
+            if (1..=height).contains(&down) && (1..=width).contains(&across) {
+                let seen = x[(c * height + down - 1) * width + across - 1];
+                *sum += seen * filter[(o * channels + c) * 9 + tap];
+            }
+        }
+    }
+    sums
+}
+
+/// Tiles lose no more than their size is said to lose, about as much as sums over taps.
+#[test]
+fn convolutions_by_tiles_lose_what_is_said() {
+    let device = samples::device(Reach::Whole);
+    let Some(device) = device.filter(|device| device.capabilities().software) else {
+        return;
+    };
+    let graph = samples::graph(&["f32[1, 256, 12, 12]"], |builder, x| {
+        let weight = builder.weight("weight", "f32[32, 256, 3, 3]".parse().unwrap());
+        vec![x[0].conv(weight, vec![axis(1, 1, 1, 1); 2], 1)]
+    });
+    for seed in [3, 5, 7] {
+        let [direct, two, four] = [
+            Variant::Lanes,
+            by_tiles(Places::Two),
+            by_tiles(Places::Four),
+        ]
+        .map(|variant| loss(&device, &graph, variant, seed));
+        println!("over taps {direct:.1e}, tiles of 2x2 {two:.1e}, of 4x4 {four:.1e}");
+        assert!(direct <= 2e-6, "{direct}");
+        assert!(two <= Places::Two.loss(), "{two}");
+        assert!(four <= Places::Four.loss(), "{four}");
     }
 }
 
@@ -101,12 +184,22 @@ fn the_table_weighs_tiles() {
         (
             "f32[1, 512, 7, 7]",
             "f32[512, 512, 3, 3]",
-            Variant::Winograd,
+            by_tiles(Places::Two),
         ),
         (
             "f32[1, 128, 28, 28]",
             "f32[128, 128, 3, 3]",
-            Variant::Winograd,
+            by_tiles(Places::Four),
+        ),
+        (
+            "f32[1, 256, 7, 7]",
+            "f32[256, 256, 3, 3]",
+            by_tiles(Places::Two),
+        ),
+        (
+            "f32[1, 64, 56, 56]",
+            "f32[64, 64, 3, 3]",
+            by_tiles(Places::Four),
         ),
         ("f32[1, 16, 56, 56]", "f32[16, 16, 3, 3]", Variant::Lanes),
         ("f32[1, 64, 7, 7]", "f32[64, 64, 3, 3]", Variant::Lanes),
@@ -128,9 +221,10 @@ fn convolutions_share_tiles() {
         })
     };
     let device = samples::device(Reach::Whole);
-    for (other, seen) in [(1, 1), (2, 2)] {
+    for (places, (other, seen)) in all_sizes(&[(1, 1), (2, 2)]) {
+        let (other, seen, variant) = (*other, *seen, by_tiles(places));
         let graph = graph(other);
-        let (plan, count) = forced(&graph, &samples::rasteriser(), Variant::Winograd);
+        let (plan, count) = forced(&graph, &samples::rasteriser(), variant);
         let kernels = plan
             .steps
             .iter()
@@ -147,7 +241,39 @@ fn convolutions_share_tiles() {
         else {
             continue;
         };
-        let (plan, _) = forced(&graph, device.capabilities(), Variant::Winograd);
+        let (plan, _) = forced(&graph, device.capabilities(), variant);
         assert!(agrees(device, &graph, plan), "padded by {other}");
+    }
+}
+
+/// Half precision keeps too little of the filters of large tiles: the table takes small ones, and where others are asked for
+/// their filters stay in single precision.
+#[test]
+fn large_tiles_have_filters_in_single_precision() {
+    let graph = convolution_by_weights(
+        "f32[1, 128, 28, 28]",
+        "f32[128, 128, 3, 3]",
+        &[axis(1, 1, 1, 1), axis(1, 1, 1, 1)],
+        1,
+    );
+    let keys = pass::admitted(&graph, &samples::rasteriser()).unwrap();
+    let asked = keys.into_keys().map(|key| (key, by_tiles(Places::Four)));
+    for (choices, places, is_half) in [
+        (Choices::new(), Places::Two, true),
+        (asked.collect(), Places::Four, false),
+    ] {
+        let options = PlanOptions {
+            precision: Precision::Half,
+            choices,
+        };
+        let plan = pass::plan_by(&graph, &samples::rasteriser(), &options).unwrap();
+        let choice = plan.steps.iter().find_map(|step| step.choice.as_ref());
+        assert_eq!(choice.unwrap().variant, by_tiles(places));
+        let filters = plan.slots.iter().filter_map(|slot| match &slot.layout {
+            Layout::Panels(panels) => Some((panels.transformed, slot.storage.is_half())),
+            _ => None,
+        });
+        let filters: Vec<_> = filters.collect();
+        assert_eq!(filters, [(Some(places), is_half)]);
     }
 }

@@ -44,8 +44,8 @@ impl<'a> Planner<'a> {
             (Op::Primitive(Primitive::Conv(conv)), Variant::Depthwise) => {
                 depthwise::lower(scope, group, node, conv)
             }
-            (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd) => {
-                winograd::lower(scope, group, node, conv)
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd { places }) => {
+                winograd::lower(scope, group, node, (conv, places))
             }
             (_, Variant::Lanes) => {
                 let product = Product::of(self.graph, node)?;

@@ -197,7 +197,8 @@ impl<'a> Scope<'a> {
     pub fn in_panels(&mut self, value: ValueId, panels: &Panels) -> Result<usize> {
         let layout = Layout::Panels(panels.clone());
         let missing = || Error::internal("panels of a type that no texture holds");
-        let texel = self.storage(value)?.texel().ok_or_else(missing)?;
+        let storage = stored_in(&layout, self.storage(value)?);
+        let texel = storage.texel().ok_or_else(missing)?;
         Ok(self.bind(value, false, &layout, (Type::F32x4, Access::Load(texel))))
     }
 
@@ -219,7 +220,7 @@ impl<'a> Scope<'a> {
         let wanted = match layout {
             // The same for all convolutions of the same sizes.
             Layout::Tiles(Tiles::Seen { .. }) => "seen",
-            Layout::Tiles(Tiles::Summed) => "summed",
+            Layout::Tiles(Tiles::Summed { .. }) => "summed",
             _ if is_copy => "copy",
             _ => role(name),
         };

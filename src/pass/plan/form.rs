@@ -20,6 +20,7 @@ use crate::kernel::choice::{Choice, Variant};
 use crate::kernel::emit::unique;
 use crate::kernel::layout::{Layout, Panels, Tiles};
 use crate::kernel::plan::Workgroups;
+use crate::kernel::winograd::Places;
 use crate::kernel::work::Work;
 
 /// How the kernel of a group is made for all sizes. Panels of weights are always those of the true sizes.
@@ -31,11 +32,11 @@ enum Way {
     /// A convolution that sees each channel by itself.
     Channelwise(Panels),
     /// What tiles of a convolution see of its input.
-    TilesSeen,
+    TilesSeen(Places),
     /// What the products of these sum up to.
-    TilesSummed(Panels),
+    TilesSummed(Places, Panels),
     /// The positions that are made of the sums.
-    TilesOutput,
+    TilesOutput(Places),
     /// A product whose right factor is a weight.
     Product(ValueId, Panels),
     /// A reduction of small windows of an image.
@@ -75,10 +76,11 @@ impl Planner<'_> {
         let Op::Primitive(Primitive::Conv(conv)) = &node.op else {
             return Err(missing());
         };
-        let panels = winograd::panels(self.graph, node, conv).ok_or_else(missing)?;
+        let places = tiles.places();
+        let panels = winograd::panels(self.graph, node, conv, places).ok_or_else(missing)?;
         let way = match tiles {
-            Tiles::Seen { .. } => Way::TilesSeen,
-            Tiles::Summed => Way::TilesSummed(panels.clone()),
+            Tiles::Seen { .. } => Way::TilesSeen(places),
+            Tiles::Summed { .. } => Way::TilesSummed(places, panels.clone()),
         };
         if conv.groups == 1
             && let Some(made) = self.by_form(group, &way, None)?
@@ -86,8 +88,10 @@ impl Planner<'_> {
             return Ok(made);
         }
         let lowered = match tiles {
-            Tiles::Seen { .. } => winograd::lower_seen(self.scope(), node, conv)?,
-            Tiles::Summed => winograd::lower_summed(self.scope(), (node, conv), panels)?,
+            Tiles::Seen { .. } => winograd::lower_seen(self.scope(), node, (conv, places))?,
+            Tiles::Summed { .. } => {
+                winograd::lower_summed(self.scope(), node, (conv, places), panels)?
+            }
         };
         lowered.finish(self.label(group))
     }
@@ -143,8 +147,10 @@ impl Planner<'_> {
                     panels.map(Way::Positions)
                 }
             }
-            (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd) if conv.groups == 1 => {
-                Some(Way::TilesOutput)
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd { places })
+                if conv.groups == 1 =>
+            {
+                Some(Way::TilesOutput(places))
             }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Depthwise) => {
                 image::panels(self.graph, node, conv).map(Way::Channelwise)
@@ -286,14 +292,14 @@ impl<'a> Form<'a> {
                 let sizes = Sizes::new(&self.graph, node, conv)?;
                 depthwise::by_panels(scope, group, &sizes, panels)
             }
-            (Way::TilesSeen, Op::Primitive(Primitive::Conv(conv))) => {
-                winograd::lower_seen(scope, node, conv)
+            (Way::TilesSeen(places), Op::Primitive(Primitive::Conv(conv))) => {
+                winograd::lower_seen(scope, node, (conv, *places))
             }
-            (Way::TilesSummed(panels), Op::Primitive(Primitive::Conv(conv))) => {
-                winograd::lower_summed(scope, (node, conv), panels.clone())
+            (Way::TilesSummed(places, panels), Op::Primitive(Primitive::Conv(conv))) => {
+                winograd::lower_summed(scope, node, (conv, *places), panels.clone())
             }
-            (Way::TilesOutput, Op::Primitive(Primitive::Conv(conv))) => {
-                winograd::lower(scope, group, node, conv)
+            (Way::TilesOutput(places), Op::Primitive(Primitive::Conv(conv))) => {
+                winograd::lower(scope, group, node, (conv, *places))
             }
             (Way::Product(weight, panels), _) => {
                 let weight = self.values.iter().position(|value| value == weight);

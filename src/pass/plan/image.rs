@@ -158,7 +158,7 @@ fn channelwise(depth: Vec<Run>, columns: Run) -> Panels {
         columns,
         round: 1,
         width: uneven(columns.count.div_ceil(QUAD)) * QUAD,
-        transformed: false,
+        transformed: None,
     }
 }
 

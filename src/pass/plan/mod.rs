@@ -366,7 +366,7 @@ impl<'a> Planner<'a> {
         }
         let lies = match layout {
             Layout::Tiles(Tiles::Seen { .. }) => "in tiles",
-            Layout::Tiles(Tiles::Summed) => "in sums of tiles",
+            Layout::Tiles(Tiles::Summed { .. }) => "in sums of tiles",
             _ => "in quads",
         };
         let name = format!("{}{} {lies}", self.prefix, info.name);

@@ -17,6 +17,7 @@ use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::layout::Layout;
 use crate::kernel::stored::{Kept, Precision};
+use crate::kernel::winograd::Places;
 use crate::op::ReduceFunction;
 
 /// What a value is stored in, and why that is not half precision where it could be.
@@ -71,10 +72,12 @@ pub fn assign(
     .collect()
 }
 
-/// What a value of this storage is stored in where it lies in a layout: sums of tiles are as exact as other sums.
+/// What a value of this storage is stored in where it lies in a layout: sums of tiles are as exact as other sums, and so are
+/// the filters of large tiles, whose errors the positions would have many times over.
 pub fn stored_in(layout: &Layout, storage: Storage) -> Storage {
     match layout {
         Layout::Tiles(_) if storage.is_half() => Storage::F32,
+        Layout::Panels(panels) if panels.transformed == Some(Places::Four) => Storage::F32,
         _ => storage,
     }
 }

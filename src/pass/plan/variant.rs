@@ -13,7 +13,7 @@ use crate::ir::{Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::{Choice, Choices, Variant};
 use crate::kernel::layout::Tiles;
-use crate::kernel::winograd::MATRICES;
+use crate::kernel::winograd::Places;
 use crate::op::Conv;
 use crate::shape::Shape;
 
@@ -26,9 +26,11 @@ struct Problem<'a> {
     conv: Option<&'a Conv>,
     /// How it is computed on quads of channels, if it is a convolution that is.
     on_quads: Option<Variant>,
-    /// The tiles of all its images, if it is a convolution that may be computed by tiles as well.
-    tiles: Option<usize>,
+    /// The tiles of all its images by their size, if it is a convolution that may be computed by tiles as well.
+    tiles: BTreeMap<Places, usize>,
     dtype: DType,
+    /// The right factor is stored in half precision.
+    in_half: bool,
     /// Products of the same sizes.
     outer: usize,
     rows: usize,
@@ -44,11 +46,12 @@ struct Problem<'a> {
 const ENOUGH: usize = 96;
 
 // What kernels of convolutions cost a rasteriser, in multiplications of a product of matrices: as measured for 64 to 512
-// channels of 7² to 56² positions.
-/// The sums of a tile, which are of 36 products and read less for each than those of matrices.
+// channels of 7² to 56² positions. A channel of a tile is transformed for 250 of these where it has 2×2 positions, for 800
+// where it has 4×4.
+/// The sums of 2×2 positions, which are of 36 products and read less for each than those of matrices.
 const DIRECT: usize = 27;
-/// The transforms of a channel of a tile.
-const TRANSFORMS: usize = 250;
+/// So many tiles take as long as fewer do, for which as many filters are read.
+const FEW_TILES: usize = 10;
 /// Two kernels more.
 const KERNELS: usize = 1_400_000;
 
@@ -57,6 +60,10 @@ const KERNELS: usize = 1_400_000;
 pub fn choices<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result<Vec<Choice>> {
     let Some(problem) = Problem::of(scope.graph, scope.capabilities, node)? else {
         return Ok(Vec::new());
+    };
+    let problem = Problem {
+        in_half: scope.storage(operand(node, 1)?)?.is_half(),
+        ..problem
     };
     let given = given.get(&problem.key).copied();
     let given = given.filter(|variant| problem.offers(*variant));
@@ -148,19 +155,29 @@ impl Problem<'_> {
         found
     }
 
-    /// A convolution by tiles, where fewer multiplications are worth three kernels.
+    /// A convolution by tiles of the size that costs least, where fewer multiplications are worth three kernels.
     fn by_tiles(&self) -> Option<(Variant, String)> {
-        let tiles = self.outer * self.tiles?;
         let channels = usize::try_from(self.summed.first()?.as_const()?).ok()?;
-        let products = tiles * channels * self.rows;
+        let sizes = self.tiles.iter();
+        let sizes = sizes.filter(|(places, _)| !self.in_half || **places == Places::Two);
+        let costs = sizes.map(|(places, tiles)| {
+            let tiles = self.outer * tiles;
+            let cost = cost_of_tiles(*places, tiles, [channels, self.rows]);
+            (cost, *places, tiles)
+        });
+        let (cost, places, tiles) = costs.min()?;
+        let products = self.outer * self.tiles.get(&Places::Two)? * channels * self.rows;
         let direct = DIRECT * products;
-        let by_tiles = MATRICES * products + TRANSFORMS * tiles * (channels + self.rows) + KERNELS;
-        let reason = format!(
-            "{channels} by {} channels of {tiles} tiles are worth two kernels more: about {:.1} times as fast",
+        let size = places.count();
+        let mut reason = format!(
+            "{channels} by {} channels of {tiles} tiles of {size}x{size} positions are worth two kernels more: about {:.1} times as fast",
             self.rows,
-            direct as f64 / by_tiles as f64
+            direct as f64 / cost as f64
         );
-        (10 * direct >= 11 * by_tiles).then_some((Variant::Winograd, reason))
+        if self.in_half {
+            reason += "; of larger tiles half precision would lose too much";
+        }
+        (10 * direct >= 11 * cost).then_some((Variant::Winograd { places }, reason))
     }
 
     /// The largest cooperative matrices, where there are tiles for them.
@@ -187,9 +204,10 @@ impl Problem<'_> {
     fn offers(&self, variant: Variant) -> bool {
         let is_own = matches!(
             variant,
-            Variant::Portable | Variant::Lanes | Variant::Depthwise | Variant::Winograd
+            Variant::Portable | Variant::Lanes | Variant::Depthwise | Variant::Winograd { .. }
         );
-        let writes_quads = |taken| taken == variant || variant == Variant::Winograd;
+        let is_tiled = matches!(variant, Variant::Winograd { .. });
+        let writes_quads = |taken| taken == variant || is_tiled;
         let is_free = self.on_quads.is_none_or(writes_quads);
         (is_own || !self.capabilities.software) && is_free && self.admits(variant)
     }
@@ -206,7 +224,7 @@ impl Problem<'_> {
             }
             Variant::Lanes => tile::suits(self.capabilities, self.dtype, product),
             Variant::Depthwise => false,
-            Variant::Winograd => self.tiles.is_some(),
+            Variant::Winograd { places } => self.tiles.contains_key(&places),
             Variant::Direct => self.sees_one_channel() && is_single(self.dtype),
             Variant::Vector => self.conv.is_none() && is_single(self.dtype) && self.few.is_some(),
             Variant::Matrix { size } => matrix::unit(self.capabilities, size, self.dtype).is_some(),
@@ -302,11 +320,26 @@ impl Problem<'_> {
 const PARTS: [u32; 4] = [16, 8, 4, 2];
 const SHORTEST: usize = 128;
 
-/// How many tiles a convolution on quads of channels is cut into, if it can be; see [`winograd`].
-fn tiles(graph: &Graph, capabilities: &Capabilities, node: &Node, conv: &Conv) -> Option<usize> {
-    let panels = winograd::panels(graph, node, conv)?;
+/// What a convolution by tiles costs.
+fn cost_of_tiles(places: Places, tiles: usize, [channels, outputs]: [usize; 2]) -> usize {
+    let products = places.matrices() * tiles.max(FEW_TILES) * channels * outputs;
+    let transforms = match places {
+        Places::Two => 250,
+        Places::Four => 800,
+    };
+    products + transforms * tiles * (channels + outputs) + KERNELS
+}
+
+/// How many tiles of a size a convolution on quads of channels is cut into, if it can be; see [`winograd`].
+fn tiles(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    node: &Node,
+    (conv, places): (&Conv, Places),
+) -> Option<usize> {
+    let panels = winograd::panels(graph, node, conv, places)?;
     let result = &graph.ty(*node.results.first()?).shape;
-    let [_, _, tiles @ ..] = Tiles::Summed.shape(result)?;
+    let [_, _, tiles @ ..] = Tiles::Summed { places }.shape(result)?;
     layout::holds(capabilities, &panels).then(|| example(graph, &Dim::product(&tiles)))
 }
 
@@ -336,14 +369,18 @@ impl<'a> Problem<'a> {
         ];
         let [outer, rows, columns, depth] = extents.map(|size| example(graph, size));
         let on_quads = conv.and_then(|conv| convolves(graph, capabilities, node, conv));
-        let in_tiles = |conv| on_quads.and_then(|_| tiles(graph, capabilities, node, conv));
+        let cut = conv.filter(|_| on_quads.is_some());
+        let in_tiles = |places| tiles(graph, capabilities, node, (cut?, places));
+        let tiles = Places::ALL.into_iter();
+        let tiles = tiles.filter_map(|places| Some((places, in_tiles(places)?)));
         Ok(Some(Problem {
             capabilities,
             key: key(graph, node, [a, b]),
             conv,
             on_quads,
-            tiles: conv.and_then(in_tiles),
+            tiles: tiles.collect(),
             dtype: graph.ty(a).dtype,
+            in_half: false,
             outer,
             rows,
             columns,

@@ -3,12 +3,15 @@
 //! Three kernels, the last of which has the epilogue. Each asks for what it reads in tiles, as it might ask for quads; so
 //! the planner puts the others in front of it, and convolutions that see the same share what they see.
 
+mod transform;
+
+use self::transform::{Square, Transformed};
 use super::Planner;
 use super::conv::Sizes;
 use super::element::Scope;
 use super::fuse::Group;
 use super::image;
-use super::kernel::{Lowered, guarded, invocation};
+use super::kernel::{Lowered, below, guarded, invocation};
 use super::quad::{QUAD, is_whole};
 use super::tile::{self, Right, Tiling, shared};
 use super::variant::example;
@@ -17,10 +20,10 @@ use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Node, ValueId};
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Layout, Panels, Run, Tiles};
-use crate::kernel::winograd::{MATRICES, PLACES, SEEN, SIDE, SUMMED, TAPS};
+use crate::kernel::winograd::{Places, TAPS};
 use crate::kernel::work::Work;
 use crate::op::Conv;
 
@@ -29,13 +32,8 @@ const TEMPLATE: &str = include_str!("../../../shaders/winograd.wgsl");
 /// Bytes of a number.
 const SINGLE: i64 = size_of::<f32>() as i64;
 
-/// Additions that make the numbers of a tile out of what it sees.
-const ADDITIONS_SEEN: usize = 32;
-/// Additions that make its positions out of sums.
-const ADDITIONS_SUMMED: usize = 24;
-
 /// The panels of a filter; none where a convolution has no tiles: it has other taps or steps, or channels in no quads.
-pub fn panels(graph: &Graph, node: &Node, conv: &Conv) -> Option<Panels> {
+pub fn panels(graph: &Graph, node: &Node, conv: &Conv, places: Places) -> Option<Panels> {
     let sizes = Sizes::new(graph, node, conv).ok()?;
     let is_plain = conv.axes.len() == 2
         && conv
@@ -47,26 +45,27 @@ pub fn panels(graph: &Graph, node: &Node, conv: &Conv) -> Option<Panels> {
     if !is_plain || !has_taps || !are_quads {
         return None;
     }
-    let [_, _, tiles @ ..] = Tiles::Summed.shape(&graph.ty(sizes.result).shape)?;
+    let [_, _, tiles @ ..] = Tiles::Summed { places }.shape(&graph.ty(sizes.result).shape)?;
     let known = |size: &Dim| usize::try_from(size.as_const()?).ok();
     let (groups, channels) = (known(&sizes.groups)?, known(&sizes.channels)?);
     let outputs = known(&sizes.outputs)?;
     let run = |count, stride| Run { count, stride };
-    let matrices = run(MATRICES * groups, outputs * channels);
+    let matrices = run(places.matrices() * groups, outputs * channels);
     let expected = [matrices.count, example(graph, &Dim::product(&tiles))];
     let (depth, columns) = (vec![run(channels, 1)], run(outputs, channels));
     Some(Panels {
-        transformed: true,
+        transformed: Some(places),
         ..tile::panels(matrices, depth, columns, expected)
     })
 }
 
 /// How the input of a convolution lies in tiles.
-fn seen(conv: &Conv) -> Result<Tiles> {
+fn seen(conv: &Conv, places: Places) -> Result<Tiles> {
     let [down, across] = conv.axes.as_slice() else {
         return Err(Error::internal("tiles of an image that has not two axes"));
     };
     Ok(Tiles::Seen {
+        places,
         low: [down.low, across.low],
         high: [down.high, across.high],
     })
@@ -92,7 +91,7 @@ impl Planner<'_> {
 /// A value in tiles.
 struct Tiled {
     value: ValueId,
-    layout: Layout,
+    tiles: Tiles,
     /// Matrices, and what is counted in each.
     shape: [Dim; 5],
 }
@@ -102,7 +101,7 @@ impl Tiled {
         let shape = tiles.shape(&graph.ty(value).shape);
         Ok(Tiled {
             value,
-            layout: Layout::Tiles(tiles),
+            tiles,
             shape: shape.ok_or_else(|| Error::internal("tiles of what is no image"))?,
         })
     }
@@ -118,7 +117,9 @@ impl Tiled {
     }
 
     fn buffer(&self, scope: &mut Scope) -> Result<usize> {
-        Ok(scope.in_vectors(self.value, &self.layout)?.0)
+        Ok(scope
+            .in_vectors(self.value, &Layout::Tiles(self.tiles.clone()))?
+            .0)
     }
 
     /// Where a vector is by its matrix and its number there.
@@ -127,13 +128,31 @@ impl Tiled {
         at.emit(&mut scope.pool)
     }
 
-    /// Image, quad of channels, and the first position of the tile that a number is of.
-    fn place(&self, number: &Index) -> Result<([Index; 2], [Index; 2])> {
+    /// A matrix by its row and column. Where sizes are symbolic it is no part of them, of which there would be one for each
+    /// matrix.
+    fn matrix(&self, scope: &mut Scope, [y, x]: [usize; 2]) -> Index {
+        let matrix = y * self.tiles.places().side() + x;
+        if matrix < 2 || self.count().as_const().is_some() {
+            return Dim::from(matrix).into();
+        }
+        let number = scope.pool.number(u32::try_from(matrix).unwrap_or_default());
+        Index::expr(number, &Dim::from(self.tiles.matrices()))
+    }
+
+    /// Where the tile is that a number is of, with so many rows of positions.
+    fn place(&self, scope: &mut Scope, number: &Index, rows: usize) -> Result<Place> {
         let place = index::coordinates(number, &self.shape[1..]);
         let [channels, image, down, across] = <[Index; 4]>::try_from(place)
             .map_err(|_| Error::internal("tiles have other coordinates"))?;
-        let first = [down, across].map(|tile| tile.scale(&Dim::from(PLACES)));
-        Ok(([image, channels], first))
+        let places = Dim::from(self.tiles.places().count());
+        let [down, column] = [down, across].map(|tile| tile.scale(&places));
+        let last = (&self.shape[3] - 1) * &places;
+        let row = |y| named_row(scope, down.add_size(&Dim::from(y)), (&last, y));
+        Ok(Place {
+            quad: [image, channels],
+            rows: (0..rows).map(row).collect(),
+            column,
+        })
     }
 
     /// A vector by its matrix and its number there; zeros where a guard is false.
@@ -160,33 +179,66 @@ impl Tiled {
     }
 }
 
+/// Where a tile is.
+struct Place {
+    /// Image and quad of channels.
+    quad: [Index; 2],
+    /// The rows of its positions.
+    rows: Vec<Index>,
+    /// The first of its columns.
+    column: Index,
+}
+
+impl Place {
+    /// A position.
+    fn position(&self, [y, x]: [usize; 2]) -> [Index; 2] {
+        [self.rows[y].clone(), self.column.add_size(&Dim::from(x))]
+    }
+}
+
+/// A row of positions. Where sizes are symbolic all but the first are numbers of their own, so that places in memory are
+/// products with the length of a row, not sums with a further size for each.
+fn named_row(scope: &mut Scope, row: Index, (last, y): (&Dim, usize)) -> Index {
+    if y == 0 || last.as_const().is_some() {
+        return row;
+    }
+    let number = row.emit(&mut scope.pool);
+    scope.pool.set_label(number, &format!("row{y}"));
+    Index::expr(number, &(last + (y as i64 + 1)))
+}
+
 /// The first of three kernels: the numbers of what tiles see of a convolution's input. An invocation computes those of a
 /// tile, four channels together.
-pub fn lower_seen<'a>(mut scope: Scope<'a>, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
+pub fn lower_seen<'a>(
+    mut scope: Scope<'a>,
+    node: &Node,
+    (conv, places): (&Conv, Places),
+) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
-    let seen = Tiled::new(scope.graph, sizes.x, seen(conv)?)?;
+    let seen = Tiled::new(scope.graph, sizes.x, seen(conv, places)?)?;
     let (number, surplus) = invocation(&mut scope, &seen.count());
-    let (place, first) = seen.place(&number)?;
+    let place = seen.place(&mut scope, &number, places.side())?;
     let tap = [Index::zero(), Index::zero()];
-    let positions = every(|y, x| {
-        let position = moved(&first, [y, x]);
-        let place = (place.clone(), None);
-        let seen = image::input(&mut scope, &sizes, place, (&position, &tap))?;
+    let positions = every(places.side(), |y, x| {
+        let (position, quad) = (place.position([y, x]), (place.quad.clone(), None));
+        let seen = image::input(&mut scope, &sizes, quad, (&position, &tap))?;
         scope.pool.set_label(seen, &format!("d{y}{x}"));
         Ok(seen)
     })?;
-    let numbers = transformed(&mut scope.pool, SEEN, positions);
+    let made = Transformed::new(&mut scope.pool, places.seen(), &positions);
     let buffer = seen.buffer(&mut scope)?;
     let mut statements = vec![surplus];
-    for (matrix, value) in numbers.into_iter().flatten().enumerate() {
+    statements.extend(made.columns);
+    for (y, x, value) in by_place(&made.numbers) {
+        let matrix = seen.matrix(&mut scope, [y, x]);
         statements.push(Statement::Store {
             buffer,
-            index: seen.at(&mut scope, &Dim::from(matrix).into(), &number),
+            index: seen.at(&mut scope, &matrix, &number),
             value,
         });
     }
     let bytes = scope.graph.ty(sizes.x).numel() * SINGLE + seen.bytes();
-    let operations = seen.count() * (QUAD * ADDITIONS_SEEN) as i64;
+    let operations = seen.count() * (QUAD * made.operations) as i64;
     Ok(Lowered {
         title: Some("winograd_seen"),
         work: Some(work(operations, bytes)),
@@ -197,17 +249,18 @@ pub fn lower_seen<'a>(mut scope: Scope<'a>, node: &Node, conv: &Conv) -> Result<
 /// The second one: a product of matrices for each number of a tile. A row is a tile, a column an output channel.
 pub fn lower_summed<'a>(
     scope: Scope<'a>,
-    (node, conv): (&Node, &Conv),
+    node: &Node,
+    (conv, places): (&Conv, Places),
     panels: Panels,
 ) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
-    let seen = Tiled::new(scope.graph, sizes.x, seen(conv)?)?;
-    let summed = Tiled::new(scope.graph, sizes.result, Tiles::Summed)?;
+    let seen = Tiled::new(scope.graph, sizes.x, seen(conv, places)?)?;
+    let summed = Tiled::new(scope.graph, sizes.result, Tiles::Summed { places })?;
     // Where the quad of a row and a channel of a group lies.
     let rows = summed.rows();
     let quad = |channel: Index, row: &Index| channel.div(&Dim::from(QUAD)).scale(&rows).add(row);
     let tiling = Tiling {
-        outer: vec![Dim::from(MATRICES), sizes.groups.clone()],
+        outer: vec![Dim::from(places.matrices()), sizes.groups.clone()],
         rows: rows.clone(),
         spread: vec![rows.clone()],
         columns: sizes.outputs.clone(),
@@ -248,39 +301,42 @@ pub fn lower<'a>(
     mut scope: Scope<'a>,
     group: &Group,
     node: &Node,
-    conv: &Conv,
+    (conv, places): (&Conv, Places),
 ) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
-    let summed = Tiled::new(scope.graph, sizes.result, Tiles::Summed)?;
+    let summed = Tiled::new(scope.graph, sizes.result, Tiles::Summed { places })?;
     let (number, surplus) = invocation(&mut scope, &summed.count());
-    let (place, first) = summed.place(&number)?;
-    let sums = every(|y, x| {
-        let matrix = Dim::from(y * SIDE + x).into();
+    let place = summed.place(&mut scope, &number, places.count())?;
+    let sums = every(places.side(), |y, x| {
+        let matrix = summed.matrix(&mut scope, [y, x]);
         let sum = summed.vector(&mut scope, &matrix, &number, None)?;
         scope.pool.set_label(sum, &format!("m{y}{x}"));
         Ok(sum)
     })?;
-    let positions = transformed(&mut scope.pool, SUMMED, sums);
+    let made = Transformed::new(&mut scope.pool, places.summed(), &sums);
     let mut lines = Vec::new();
-    for (y, x) in (0..PLACES).flat_map(|y| (0..PLACES).map(move |x| (y, x))) {
-        let quad = [place.as_slice(), &moved(&first, [y, x])].concat();
-        lines.push(image::write(
-            &mut scope,
-            group,
-            &sizes,
-            &quad,
-            positions[y][x],
-        )?);
+    for (y, x, position) in by_place(&made.numbers) {
+        scope.pool.set_label(position, &format!("y{y}{x}"));
+        let quad = [place.quad.as_slice(), &place.position([y, x])].concat();
+        lines.push(image::write(&mut scope, group, &sizes, &quad, position)?);
     }
     let shared = shared(&scope.pool, &lines);
     let mut statements = vec![surplus];
+    statements.extend(made.columns);
     statements.extend(shared.into_iter().map(Statement::Let));
-    for (line, (y, x)) in lines.into_iter().zip([(0, 0), (0, 1), (1, 0), (1, 1)]) {
-        let line = guarded(&mut scope, &first[1], x, &sizes.space[1], line);
-        statements.extend(guarded(&mut scope, &first[0], y, &sizes.space[0], line));
+    let mut lines = lines.into_iter();
+    for (y, positions) in made.numbers.iter().enumerate() {
+        let mut row: Vec<Statement> = positions.iter().copied().map(Statement::Let).collect();
+        for (x, line) in lines.by_ref().take(places.count()).enumerate() {
+            row.extend(guarded(&mut scope, &place.column, x, &sizes.space[1], line));
+        }
+        statements.extend(match y {
+            0 => row,
+            y => below(&mut scope, &place.rows[y], &sizes.space[0], row),
+        });
     }
     let behind = behind(&scope, group)?;
-    let operations = summed.count() * (QUAD * ADDITIONS_SUMMED) as i64;
+    let operations = summed.count() * (QUAD * made.operations) as i64;
     Ok(Lowered {
         title: Some("winograd_output"),
         work: Some(work(
@@ -292,43 +348,18 @@ pub fn lower<'a>(
 }
 
 /// What is made for all numbers of a tile, by row and column.
-fn every(mut make: impl FnMut(usize, usize) -> Result<Expr>) -> Result<[[Expr; SIDE]; SIDE]> {
-    let places = (0..SIDE).flat_map(|y| (0..SIDE).map(move |x| (y, x)));
-    let made: Vec<Expr> = places.map(|(y, x)| make(y, x)).collect::<Result<_>>()?;
-    Ok(std::array::from_fn(|y| {
-        std::array::from_fn(|x| made[y * SIDE + x])
-    }))
+fn every(side: usize, mut make: impl FnMut(usize, usize) -> Result<Expr>) -> Result<Square> {
+    let row = |y| (0..side).map(|x| make(y, x)).collect();
+    (0..side).map(row).collect()
 }
 
-/// A position of a tile by its first one.
-fn moved(first: &[Index; 2], [y, x]: [usize; 2]) -> [Index; 2] {
-    [(&first[0], y), (&first[1], x)].map(|(first, by)| first.add_size(&Dim::from(by)))
-}
-
-/// The numbers of a tile times a matrix from both sides.
-fn transformed<const N: usize>(
-    pool: &mut Pool,
-    by: [[i8; SIDE]; N],
-    numbers: [[Expr; SIDE]; SIDE],
-) -> [[Expr; N]; N] {
-    let half = by.map(|row| {
-        let column = |x| numbers.map(|row: [Expr; SIDE]| row[x]);
-        std::array::from_fn::<Expr, SIDE, _>(|x| sum(pool, row, column(x)))
-    });
-    half.map(|row| by.map(|column| sum(pool, column, row)))
-}
-
-/// Vectors added up, or taken off.
-fn sum(pool: &mut Pool, signs: [i8; SIDE], vectors: [Expr; SIDE]) -> Expr {
-    let with = |sign| {
-        (0..SIDE)
-            .filter(move |k| signs[*k] == sign)
-            .map(|k| vectors[k])
-    };
-    let plus = with(1).reduce(|sum, next| pool.call("x + y", Type::F32x4, &[sum, next]));
-    let zero = pool.call("vec4<f32>()", Type::F32x4, &[]);
-    with(-1).fold(plus.unwrap_or(zero), |sum, next| {
-        pool.call("x - y", Type::F32x4, &[sum, next])
+/// Vectors with their rows and columns.
+fn by_place(vectors: &Square) -> impl Iterator<Item = (usize, usize, Expr)> + '_ {
+    let rows = vectors.iter().enumerate();
+    rows.flat_map(|(y, row)| {
+        row.iter()
+            .enumerate()
+            .map(move |(x, vector)| (y, x, *vector))
     })
 }
 

@@ -149,7 +149,7 @@ impl<'s, 'a> Former<'s, 'a> {
                 Some(role) => self.symbol(size, role, QUAD),
                 None => self.tap(size, axis - FILTER.len()),
             },
-            Way::Convolution(panels) | Way::Positions(panels) | Way::TilesSummed(panels)
+            Way::Convolution(panels) | Way::Positions(panels) | Way::TilesSummed(_, panels)
                 if axis == CHANNELS =>
             {
                 self.symbol(size, IMAGE[CHANNELS], panels.round)

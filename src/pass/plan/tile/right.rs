@@ -52,7 +52,7 @@ pub fn panels(outer: Run, depth: Vec<Run>, columns: Run, [matrices, rows]: [usiz
         columns,
         round,
         width: quads * SPAN,
-        transformed: false,
+        transformed: None,
     }
 }
 
