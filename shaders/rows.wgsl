@@ -1,5 +1,5 @@
-// Rows on a device whose subgroups are eight invocations: a subgroup goes through a row together, as often as it must, and
-// combines what its invocations have found by exchanging registers. A workgroup has eight rows.
+// Rows on a device whose subgroups are the lanes of a vector: a subgroup goes through a row together, as often as it must,
+// and combines what its invocations have found by exchanging registers. A workgroup has a row for each of its subgroups.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;
@@ -12,8 +12,10 @@ fn main(
     @builtin(num_workgroups) workgroups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
+    // <place>
     let index = (workgroup.y * workgroups.x + workgroup.x) * 8u + local / 8u;
     let lane = local % 8u;
+    // </place>
     // <body>
     if index >= arrayLength(&y) { return; }
     var sum = 0.0;

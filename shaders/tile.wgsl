@@ -1,4 +1,4 @@
-// Products of matrices on a device whose subgroups are eight invocations: a subgroup computes a tile of the result in
+// Products of matrices on a device whose subgroups are the lanes of a vector: a subgroup computes a tile of the result in
 // registers. For the left factor an invocation is a row, or four steps of every row where rows are few; for the right one it
 // is four neighbouring columns. Each number of the left factor is handed to all invocations in turn. Rows and columns beyond
 // the edge repeat the last ones and are not written.
@@ -8,7 +8,9 @@
 @group(0) @binding(1) var<storage, read> x: array<f32>;
 // </bindings>
 
+// <size>
 @compute @workgroup_size(8)
+// </size>
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) workgroups: vec3<u32>,

@@ -15,12 +15,12 @@ use onionskin::pass;
 
 mod samples;
 
-use samples::{capabilities, rasteriser, with_matrices, with_subgroups};
+use samples::{capabilities, rasteriser, rasteriser_of, with_matrices, with_subgroups};
 
 #[test]
 fn kernels_are_valid_and_translate() {
     for (name, graph) in samples::all() {
-        for device in [capabilities(), rasteriser()] {
+        for device in [capabilities(), rasteriser(), rasteriser_of(16)] {
             let failures = samples::untranslatable(&plan_for(name, &graph, &device));
             assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
         }

@@ -99,7 +99,7 @@ fn variants(device: &Device) -> Vec<Capabilities> {
             ..own.clone()
         },
     ];
-    if own.software && own.subgroup_size == 8 {
+    if own.lanes().is_some() {
         variants.push(own.clone());
     }
     variants

@@ -23,6 +23,7 @@ mod samples;
 
 mod variants {
     pub mod graphs;
+    mod lanes;
     mod matrices;
     mod tiles;
     mod words;

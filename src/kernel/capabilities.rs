@@ -40,7 +40,16 @@ pub struct Capabilities {
     pub textures: TextureLimits,
 }
 
+/// How many lanes the vectors of a software rasteriser have that kernels are made for.
+const LANES: [u32; 2] = [8, 16];
+
 impl Capabilities {
+    /// Invocations of a subgroup, where a software rasteriser runs them as the lanes of a vector; none on other devices.
+    pub fn lanes(&self) -> Option<usize> {
+        let are_lanes = self.software && self.subgroups && LANES.contains(&self.subgroup_size);
+        are_lanes.then_some(self.subgroup_size as usize)
+    }
+
     /// Where kernels for the device have their sizes.
     ///
     /// Mesa's rasteriser compiles a kernel anew at every dispatch if loops run to numbers of a uniform buffer, which takes

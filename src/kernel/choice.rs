@@ -12,7 +12,7 @@ use crate::error::Error;
 pub enum Variant {
     /// One invocation computes some elements in registers: right on every device, and the reference of the others.
     Portable,
-    /// A subgroup of eight invocations computes a tile, for rasterisers that run them as the lanes of a vector.
+    /// A subgroup computes a tile, for rasterisers that run its invocations as the lanes of a vector.
     Lanes,
     /// One invocation computes four channels at a position, for convolutions that see each channel by itself.
     Depthwise,

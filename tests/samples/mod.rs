@@ -63,9 +63,14 @@ pub fn capabilities() -> Capabilities {
 
 /// A software rasteriser, whose subgroups are eight invocations.
 pub fn rasteriser() -> Capabilities {
+    rasteriser_of(8)
+}
+
+/// A software rasteriser by invocations of a subgroup.
+pub fn rasteriser_of(lanes: u32) -> Capabilities {
     Capabilities {
         subgroups: true,
-        subgroup_size: 8,
+        subgroup_size: lanes,
         software: true,
         textures: TextureLimits {
             size: 8192,

@@ -1,22 +1,21 @@
-//! The index of the largest or smallest element of long rows, on a device whose subgroups are eight invocations: these share
+//! The index of the largest or smallest element of long rows, on a device whose subgroups are the lanes of a vector: these share
 //! a row, and tell each other what they have found.
 
 use super::element::Scope;
 use super::fuse::Group;
 use super::kernel::{Lowered, pieces, repeat};
+use super::lanes;
 use super::reduce::{Output, Parts, is_better};
-use super::rows::{self, SUBGROUP, SUBGROUPS};
+use super::rows::SUBGROUP;
 use super::scalar;
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
 use crate::op::ArgReduceFunction;
 
-/// Invocations of a subgroup.
-const LANES: usize = 8;
 /// Rows that are not longer are left to one invocation.
 const SHORT: i64 = 64;
 
@@ -24,8 +23,7 @@ const SHORT: i64 = 64;
 pub fn suits(scope: &Scope, parts: &Parts) -> bool {
     let length = parts.reduced.first().and_then(Dim::as_const);
     let register = scope.register(parts.dtype);
-    scope.capabilities.software
-        && rows::suits(scope.capabilities)
+    scope.capabilities.lanes().is_some()
         && length.is_some_and(|length| length > SHORT)
         && matches!(register, Type::F32 | Type::I32)
 }
@@ -38,13 +36,16 @@ pub fn lower<'a>(
     function: ArgReduceFunction,
 ) -> Result<Lowered<'a>> {
     let (output, surplus) = parts.output(&mut scope);
-    let (lane, number) = scope.counter("lane", &Dim::from(LANES));
+    let missing = || Error::internal("no subgroups to share a row");
+    let lanes = scope.capabilities.lanes().ok_or_else(missing)?;
+    let (lane, number) = scope.counter("lane", &Dim::from(lanes));
     let first = parts.join(&output.kept, std::slice::from_ref(&number));
     let first = scope.element(parts.operand, &first, None)?;
     let search = Search {
         parts,
         function,
         output,
+        lanes,
         number,
         best: scope.pool.variable("best", scope.pool.ty(first)),
         found: scope.pool.variable("best_index", Type::U32),
@@ -55,7 +56,7 @@ pub fn lower<'a>(
         Statement::Declare(search.found, lane),
     ];
     statements.extend(search.all(&mut scope)?);
-    for step in [4, 2, 1] {
+    for step in lanes::distances(lanes) {
         statements.extend(search.exchange(&mut scope, step));
     }
     statements.push(Statement::Freeze(search.found));
@@ -69,10 +70,11 @@ pub fn lower<'a>(
     let zero = scope.pool.number(0);
     let is_first = scope.pool.call("x == y", Type::Bool, &[lane, zero]);
     statements.push(Statement::If(is_first, vec![store]));
-    let workgroups = pieces(&search.output.count, SUBGROUPS);
-    Ok(Lowered::of_workgroups(
-        scope, SUBGROUP, statements, workgroups,
-    ))
+    let (place, subgroups) = lanes::place(lanes);
+    let workgroups = pieces(&search.output.count, subgroups);
+    let mut lowered = Lowered::of_workgroups(scope, SUBGROUP, statements, workgroups);
+    lowered.holes.push(place);
+    Ok(lowered)
 }
 
 /// What an invocation has found so far.
@@ -80,6 +82,8 @@ struct Search<'p> {
     parts: &'p Parts,
     function: ArgReduceFunction,
     output: Output,
+    /// Invocations of the subgroup.
+    lanes: usize,
     /// The number of the invocation in its subgroup.
     number: Index,
     best: Expr,
@@ -87,11 +91,11 @@ struct Search<'p> {
 }
 
 impl Search<'_> {
-    /// Looks at every eighth element of the row.
+    /// Looks at the elements of the row that are the invocation's.
     fn all(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
         let size = &self.parts.reduced[0];
-        repeat(scope, "round", &pieces(size, LANES), |scope, round| {
-            let place = round.scale(&Dim::from(LANES)).add(&self.number);
+        repeat(scope, "round", &pieces(size, self.lanes), |scope, round| {
+            let place = round.scale(&Dim::from(self.lanes)).add(&self.number);
             let k = place.emit(&mut scope.pool);
             let position = self.parts.join(&self.output.kept, &[Index::expr(k, size)]);
             let element = scope.element(self.parts.operand, &position, None)?;
@@ -114,7 +118,7 @@ impl Search<'_> {
     }
 
     /// Takes what another invocation has found, if it is better, or as good and in front.
-    fn exchange(&self, scope: &mut Scope, step: u32) -> Vec<Statement> {
+    fn exchange(&self, scope: &mut Scope, step: usize) -> Vec<Statement> {
         let ty = scope.pool.ty(self.best);
         let shuffle = format!("subgroupShuffleXor(x, {step}u)");
         let other = scope.pool.call(shuffle.clone(), ty, &[self.best]);

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::element::{Scope, operand};
 use super::fuse::{Class, Fuser, Group, class, weight_of};
+use super::pooling;
 use super::position::Position;
 use super::rows::{self, Frame, Rows, reduction};
-use super::{pooling, tile};
 use crate::ir::{Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::expr::Type;
@@ -27,7 +27,7 @@ impl Fuser<'_> {
         }
         let mut units: Vec<Vec<usize>> = Vec::new();
         for seed in 0..self.graph.nodes.len() {
-            let in_quads = tile::has_lanes(capabilities)
+            let in_quads = capabilities.lanes().is_some()
                 && pooling::suits(self.graph, &self.graph.nodes[seed]);
             if claimed[seed] || !self.is_used(seed) || in_quads {
                 continue;

@@ -1,4 +1,4 @@
-//! Convolutions that see each channel by itself, where subgroups are eight invocations: an invocation computes four channels
+//! Convolutions that see each channel by itself, where subgroups are the lanes of a vector: an invocation computes four channels
 //! of a block of positions, which see much of the same.
 
 use super::conv::Sizes;
@@ -33,7 +33,7 @@ const MOST: usize = 40;
 /// A convolution with its epilogue, channels in whole quads.
 pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
-    let panels = image::known_panels(scope.graph, node, conv)?;
+    let panels = image::known_panels(&scope, node, conv)?;
     by_panels(scope, group, &sizes, &panels)
 }
 

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use super::fuse::{Class, Fuser, Group, LARGEST, REPEATED, class, weight};
-use super::tile;
 use super::variant::example;
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::stored::Reason;
@@ -115,7 +114,7 @@ impl Fuser<'_> {
         };
         let mut readers = self.readers[root.index()].iter();
         let is_read = !self.graph.outputs.contains(&root) && readers.all(looks);
-        is_reshape && is_image && is_read && tile::has_lanes(self.capabilities)
+        is_reshape && is_image && is_read && self.capabilities.lanes().is_some()
     }
 
     /// The first node outside of an epilogue that reads a value of it.

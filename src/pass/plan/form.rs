@@ -50,7 +50,7 @@ enum Way {
 impl Planner<'_> {
     /// The kernel that a group shares with all that differ from it in sizes only; none if it gets one for its own sizes.
     pub(super) fn shared(&self, group: &Group) -> Result<Option<Made>> {
-        if group.rows.is_some() || !tile::has_lanes(self.capabilities) {
+        if group.rows.is_some() || self.capabilities.lanes().is_none() {
             return Ok(None);
         }
         match self.way(group)? {
@@ -77,7 +77,8 @@ impl Planner<'_> {
             return Err(missing());
         };
         let places = tiles.places();
-        let panels = winograd::panels(self.graph, node, conv, places).ok_or_else(missing)?;
+        let panels = winograd::panels(self.graph, self.capabilities, node, (conv, places));
+        let panels = panels.ok_or_else(missing)?;
         let way = match tiles {
             Tiles::Seen { .. } => Way::TilesSeen(places),
             Tiles::Summed { .. } => Way::TilesSummed(places, panels.clone()),
@@ -140,7 +141,7 @@ impl Planner<'_> {
         let way = match (&node.op, choice.variant) {
             (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) if conv.groups == 1 => {
                 let sizes = Sizes::new(self.graph, node, conv)?;
-                let panels = image::panels(self.graph, node, conv);
+                let panels = image::panels(self.graph, self.capabilities, node, conv);
                 if sizes.sees_neighbours() && (!sizes.sees_same() || self.has_windows()) {
                     panels.map(Way::Convolution)
                 } else {
@@ -153,7 +154,7 @@ impl Planner<'_> {
                 Some(Way::TilesOutput(places))
             }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Depthwise) => {
-                image::panels(self.graph, node, conv).map(Way::Channelwise)
+                image::panels(self.graph, self.capabilities, node, conv).map(Way::Channelwise)
             }
             (Op::Primitive(Primitive::Dot(_)), Variant::Lanes) => {
                 let product = Product::of(self.graph, node)?;

@@ -1,4 +1,4 @@
-//! Convolutions on quads of channels, where subgroups are eight invocations: products of matrices whose rows are positions
+//! Convolutions on quads of channels, where subgroups are the lanes of a vector: products of matrices whose rows are positions
 //! and whose columns are output channels.
 
 use super::conv::Sizes;
@@ -12,6 +12,7 @@ use super::tile::{self, Right, Tiling};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node};
+use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
@@ -21,7 +22,7 @@ use crate::op::Conv;
 /// A convolution with its epilogue, channels of its groups in whole quads.
 pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
-    let panels = known_panels(scope.graph, node, conv)?;
+    let panels = known_panels(&scope, node, conv)?;
     by_panels(scope, group, &sizes, panels)
 }
 
@@ -109,13 +110,19 @@ pub fn write(
 }
 
 /// The panels of a filter that has some.
-pub fn known_panels(graph: &Graph, node: &Node, conv: &Conv) -> Result<Panels> {
-    panels(graph, node, conv)
+pub fn known_panels(scope: &Scope, node: &Node, conv: &Conv) -> Result<Panels> {
+    panels(scope.graph, scope.capabilities, node, conv)
         .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))
 }
 
-/// The panels of a filter; none if it is no weight, or has no channels of its own.
-pub fn panels(graph: &Graph, node: &Node, conv: &Conv) -> Option<Panels> {
+/// The panels of a filter; none if it is no weight, or has no channels of its own, or subgroups are no lanes.
+pub fn panels(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    node: &Node,
+    conv: &Conv,
+) -> Option<Panels> {
+    let lanes = capabilities.lanes()?;
     let sizes = Sizes::new(graph, node, conv).ok()?;
     let is_weight = matches!(graph.value(sizes.filter).definition, Definition::Weight(_));
     let known = |size: &Dim| size.as_const().and_then(|size| usize::try_from(size).ok());
@@ -144,7 +151,8 @@ pub fn panels(graph: &Graph, node: &Node, conv: &Conv) -> Option<Panels> {
             .map_or(1, |size| usize::try_from(size).unwrap_or(1))
     });
     let outer = run(groups, outputs * whole);
-    is_weight.then(|| tile::panels(outer, depth, run(outputs, whole), expected))
+    let columns = run(outputs, whole);
+    is_weight.then(|| tile::panels(lanes, outer, (depth, columns), expected))
 }
 
 /// The panels of a filter that sees each channel by itself: a row of texels for each tap, and maybe an empty texel.

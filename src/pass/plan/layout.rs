@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::fuse::{Fusion, Group};
-use super::{pooling, tile, variant};
+use super::{pooling, variant};
 use crate::dtype::DType;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
@@ -31,7 +31,7 @@ pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Ve
         layouts: vec![Layout::Linear; graph.values.len()],
         handed: handed(graph),
     };
-    if tile::has_lanes(capabilities) {
+    if capabilities.lanes().is_some() {
         fusion.groups.iter().for_each(|group| assigner.visit(group));
     }
     assigner.layouts

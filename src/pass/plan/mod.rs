@@ -19,6 +19,7 @@ mod form;
 mod fuse;
 mod image;
 mod kernel;
+mod lanes;
 mod layout;
 mod map;
 mod matrix;

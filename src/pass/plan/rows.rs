@@ -8,6 +8,7 @@ use super::eight;
 use super::element::{Scope, operand};
 use super::fuse::weight_of;
 use super::kernel::{INVOCATIONS, Lowered, invocation, pieces, repeat, write};
+use super::lanes;
 use super::position::Position;
 use super::quad::{self, QUAD};
 use super::reduce;
@@ -21,11 +22,9 @@ use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
 use crate::op::{Reduce, ReduceFunction};
 
-/// The shader around what subgroups of eight do with rows.
+/// The shader around what subgroups do with rows.
 pub const SUBGROUP: &str = include_str!("../../../shaders/rows.wgsl");
 
-/// Rows of a workgroup whose subgroups have one each.
-pub const SUBGROUPS: usize = 8;
 /// Rows that are no longer are left to one invocation.
 const SHORT: i64 = 16;
 
@@ -62,8 +61,8 @@ pub struct Frame {
 enum Sharing {
     /// One invocation.
     Alone,
-    /// The eight invocations of a subgroup.
-    Subgroup,
+    /// The invocations of a subgroup, which are so many.
+    Subgroup(usize),
     /// A workgroup.
     Workgroup,
 }
@@ -74,10 +73,9 @@ impl Sharing {
         let length = frame.length.eval(&scope.graph.hints).unwrap_or_default();
         if length <= SHORT {
             Sharing::Alone
-        } else if capabilities.software {
-            Sharing::Subgroup
         } else {
-            Sharing::Workgroup
+            let lanes = capabilities.lanes();
+            lanes.map_or(Sharing::Workgroup, Sharing::Subgroup)
         }
     }
 
@@ -85,7 +83,7 @@ impl Sharing {
     fn lanes(self) -> usize {
         match self {
             Sharing::Alone => 1,
-            Sharing::Subgroup => 8,
+            Sharing::Subgroup(lanes) => lanes,
             Sharing::Workgroup => 64,
         }
     }
@@ -93,7 +91,7 @@ impl Sharing {
 
 /// True if a device has a kernel of rows; others compute one reduction at a time.
 pub fn suits(capabilities: &Capabilities) -> bool {
-    !capabilities.software || capabilities.subgroups && capabilities.subgroup_size == 8
+    !capabilities.software || capabilities.lanes().is_some()
 }
 
 impl Frame {
@@ -334,7 +332,7 @@ impl<'a> Row<'a, '_> {
     fn lane(&mut self) -> (Expr, Index) {
         let name = match self.sharing {
             Sharing::Workgroup => "local",
-            Sharing::Alone | Sharing::Subgroup => "lane",
+            Sharing::Alone | Sharing::Subgroup(_) => "lane",
         };
         let lanes = Dim::from(self.sharing.lanes());
         self.scope.counter(name, &lanes)
@@ -347,8 +345,8 @@ impl<'a> Row<'a, '_> {
         let ty = scope.pool.ty(total);
         match self.sharing {
             Sharing::Alone => {}
-            Sharing::Subgroup => {
-                for step in [4, 2, 1] {
+            Sharing::Subgroup(lanes) => {
+                for step in lanes::distances(lanes) {
                     let exchange = match ty {
                         Type::Bool => format!("subgroupShuffleXor(u32(x), {step}u) != 0u"),
                         _ => format!("subgroupShuffleXor(x, {step}u)"),
@@ -405,20 +403,26 @@ impl<'a> Row<'a, '_> {
 
     fn finish(self) -> Lowered<'a> {
         let rows = &self.frame.rows;
-        let (template, workgroups) = match self.sharing {
-            Sharing::Alone => (reduce::TEMPLATE, pieces(rows, INVOCATIONS as usize)),
-            Sharing::Subgroup => (SUBGROUP, pieces(rows, SUBGROUPS)),
-            Sharing::Workgroup => (reduce::SHARED, rows.clone()),
+        let (template, workgroups, hole) = match self.sharing {
+            Sharing::Alone => (reduce::TEMPLATE, pieces(rows, INVOCATIONS as usize), None),
+            Sharing::Subgroup(lanes) => {
+                let (place, subgroups) = lanes::place(lanes);
+                (SUBGROUP, pieces(rows, subgroups), Some(place))
+            }
+            Sharing::Workgroup => {
+                let memory = self.shares.iter().map(|ty| {
+                    let (name, ty) = (shares(*ty), ty.wgsl());
+                    format!("var<workgroup> {name}: array<{ty}, {}>;\n", reduce::SHARERS)
+                });
+                (
+                    reduce::SHARED,
+                    rows.clone(),
+                    Some(("memory", memory.collect())),
+                )
+            }
         };
-        let memory = self.shares.iter().map(|ty| {
-            let (name, ty) = (shares(*ty), ty.wgsl());
-            format!("var<workgroup> {name}: array<{ty}, {}>;\n", reduce::SHARERS)
-        });
-        let memory: String = memory.collect();
         let mut lowered = Lowered::of_workgroups(self.scope, template, self.statements, workgroups);
-        if self.sharing == Sharing::Workgroup {
-            lowered.holes.push(("memory", memory));
-        }
+        lowered.holes.extend(hole);
         lowered
     }
 }

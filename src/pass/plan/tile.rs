@@ -1,5 +1,4 @@
-//! Products of matrices where subgroups are eight invocations: a software rasteriser runs them as the lanes of a vector,
-//! and what costs time is reading memory.
+//! Products of matrices where subgroups are the lanes of a vector: what costs a software rasteriser time is reading memory.
 
 mod left;
 mod right;
@@ -11,12 +10,13 @@ use super::dot::named;
 use super::element::Scope;
 use super::fuse::Group;
 use super::kernel::{Lowered, below, guarded, invocation, pieces, repeat, repeat_as_one};
+use super::lanes;
 use super::product::Product;
 use super::quad::{QUAD, is_whole, quad};
 use super::variant::example;
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::ValueId;
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::{Statement, roots};
@@ -27,20 +27,17 @@ use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/tile.wgsl");
 
-/// Invocations of a subgroup.
-const LANES: usize = 8;
 /// Rows of a tile: with more the loop grows too long for the driver.
 const TALLEST: usize = 32;
 /// Tiles that keep all threads busy.
 const ENOUGH: usize = 8;
-/// Columns that a subgroup computes for each quad of an invocation.
-const SPAN: usize = LANES * QUAD;
+/// Columns that are worth a whole subgroup.
+const NARROWEST: usize = 16;
 
 /// Rows of a tile where the right factor lies in panels: two texels of each row fit the registers.
 const PANEL_ROWS: usize = 16;
-
-/// Steps of a round of fewer rows than invocations: an invocation reads four of them.
-const WIDE: usize = LANES * QUAD;
+/// The same for one texel of each row, of sixteen lanes: of eight such tiles gain little and take the driver longer.
+const PANEL_ROWS_OF_SIXTEEN: usize = 32;
 
 /// A step of a sum, and where it is one; absent if it is known to be.
 pub type Step = (Index, Option<Expr>);
@@ -83,17 +80,11 @@ pub fn suits(
     dtype: DType,
     [rows, columns, depth]: [usize; 3],
 ) -> bool {
-    has_lanes(capabilities)
+    capabilities.lanes().is_some()
         && dtype == DType::F32
-        // Fewer numbers are not worth a whole subgroup.
-        && columns >= SPAN / 2
+        && columns >= NARROWEST
         && depth >= 2 * QUAD
         && rows > 0
-}
-
-/// True if the lanes of a vector are a subgroup.
-pub fn has_lanes(capabilities: &Capabilities) -> bool {
-    capabilities.software && capabilities.subgroup_size as usize == LANES
 }
 
 /// A product with its epilogue.
@@ -139,7 +130,7 @@ fn by<'a>(scope: Scope<'a>, group: &Group, product: &Product, right: Right) -> R
 
 /// Tiles that cover a product.
 pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
-    let tile = Tile::new(&mut scope, product);
+    let tile = Tile::new(&mut scope, product)?;
     let sums: Vec<Vec<Expr>> = (0..tile.height)
         .map(|i| {
             let sum = |q| scope.pool.variable(&format!("sum{i}_{q}"), Type::F32x4);
@@ -153,13 +144,15 @@ pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
     statements.extend(tile.rounds(&mut scope, product, &sums)?);
     statements.extend(all().map(Statement::Freeze));
     statements.extend(tile.write(&mut scope, product, &sums)?);
-    Ok(Lowered::of_workgroups(
-        scope, TEMPLATE, statements, tile.count,
-    ))
+    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, tile.count);
+    lowered.holes.push(lanes::size(tile.lanes));
+    Ok(lowered)
 }
 
 /// What a subgroup computes.
 struct Tile {
+    /// Invocations of the subgroup.
+    lanes: usize,
     count: Dim,
     surplus: Statement,
     outer: Vec<Index>,
@@ -175,29 +168,33 @@ struct Tile {
 }
 
 impl Tile {
-    fn new(scope: &mut Scope, product: &Tiling) -> Tile {
-        let (height, quads) = product.extent(scope);
+    fn new(scope: &mut Scope, product: &Tiling) -> Result<Tile> {
+        let missing = || Error::internal("no subgroups to compute tiles");
+        let lanes = scope.capabilities.lanes().ok_or_else(missing)?;
+        let (height, quads) = product.extent(scope, lanes);
+        let width = quads * span(lanes);
         let mut tiles: Vec<Dim> = product.outer.clone();
         // Neighbours share columns, which are read more often than rows.
-        tiles.push(pieces(&product.columns, quads * SPAN));
+        tiles.push(pieces(&product.columns, width));
         tiles.push(pieces(&product.rows, height));
         let count = Dim::product(&tiles);
         let (index, surplus) = invocation(scope, &count);
         let mut outer = index::coordinates(&index, &tiles);
         let row = outer.pop().unwrap_or_else(Index::zero);
         let column = outer.pop().unwrap_or_else(Index::zero);
-        let (_, lane) = scope.counter("local", &Dim::from(LANES));
-        Tile {
+        let (_, lane) = scope.counter("local", &Dim::from(lanes));
+        Ok(Tile {
+            lanes,
             count,
             surplus,
             outer,
             panel: column.clone(),
             row: named(scope, &row.scale(&Dim::from(height)), "row"),
-            column: named(scope, &column.scale(&Dim::from(quads * SPAN)), "column"),
+            column: named(scope, &column.scale(&Dim::from(width)), "column"),
             lane,
             height,
             quads,
-        }
+        })
     }
 
     /// All rounds of all sums. Those of panels are one loop: a texture has no more rows than a loop may have iterations.
@@ -235,7 +232,7 @@ impl Tile {
         let mut parts = Vec::new();
         let count = product.right.round();
         for from in (0..count).step_by(QUAD) {
-            let left = if count == WIDE {
+            let left = if count == span(self.lanes) {
                 self.wide(scope, product, (taps, round), from)?
             } else {
                 self.rows(scope, product, (taps, round), from)?
@@ -272,7 +269,9 @@ impl Tile {
     /// The first column of a quad of an invocation, which may lie beyond the edge.
     fn quad_of(&self, q: usize) -> Index {
         let quad = self.lane.scale(&Dim::from(QUAD));
-        self.column.add(&quad).add_size(&Dim::from(q * SPAN))
+        self.column
+            .add(&quad)
+            .add_size(&Dim::from(q * span(self.lanes)))
     }
 
     /// Writes all rows, of the first quad of columns at first: what lies together is written in a row, for a cache may hold no
@@ -324,32 +323,49 @@ impl Tile {
 
 impl Tiling<'_> {
     /// Rows of a tile, and quads of columns of an invocation.
-    fn extent(&self, scope: &Scope) -> (usize, usize) {
+    fn extent(&self, scope: &Scope, lanes: usize) -> (usize, usize) {
         let sizes = [&Dim::product(&self.outer), &self.rows, &self.columns]
             .map(|size| example(scope.graph, size));
         match &self.right {
-            Right::Values(_) => extent(TALLEST, sizes),
+            Right::Values(_) => extent(lanes, |_| TALLEST, sizes),
             Right::Panels(_, panels, _) => {
-                let (height, _) = extent(PANEL_ROWS, sizes);
-                (height, panels.width / SPAN)
+                let (height, _) = extent(lanes, |quads| rows_by_panels(lanes, quads), sizes);
+                (height, panels.width / span(lanes))
             }
         }
     }
 }
 
-/// Rows of a tile, and quads of columns of an invocation: as many as the driver's vectors can hold, but such that every
-/// thread has some tiles.
-fn extent(tallest: usize, [outer, rows, columns]: [usize; 3]) -> (usize, usize) {
-    let count = |height: usize, quads: usize| {
-        outer * rows.div_ceil(height) * columns.div_ceil(quads * SPAN)
-    };
-    let mut height = rows.clamp(1, tallest);
-    let quads = if columns > SPAN && count(height, 2) >= ENOUGH {
-        2
+/// Columns that a subgroup computes for each quad of an invocation. So many are the steps of a row of which each invocation
+/// reads four, too.
+fn span(lanes: usize) -> usize {
+    lanes * QUAD
+}
+
+/// Rows that a tile has at most where the right factor lies in panels, by quads of columns of an invocation.
+fn rows_by_panels(lanes: usize, quads: usize) -> usize {
+    if lanes == 16 && quads == 1 {
+        PANEL_ROWS_OF_SIXTEEN
     } else {
-        1
+        PANEL_ROWS
+    }
+}
+
+/// Rows of a tile, and quads of columns of an invocation: as many as the driver's vectors can hold, but such that every
+/// thread has some tiles. The tallest tile is by quads of columns.
+fn extent(
+    lanes: usize,
+    tallest: impl Fn(usize) -> usize,
+    [outer, rows, columns]: [usize; 3],
+) -> (usize, usize) {
+    let count = |height: usize, quads: usize| {
+        outer * rows.div_ceil(height) * columns.div_ceil(quads * span(lanes))
     };
-    while count(height, quads) < ENOUGH && height >= 2 * LANES {
+    let highest = |quads: usize| rows.clamp(1, tallest(quads));
+    let are_two = columns > span(lanes) && count(highest(2), 2) >= ENOUGH;
+    let quads = if are_two { 2 } else { 1 };
+    let mut height = highest(quads);
+    while count(height, quads) < ENOUGH && height >= 2 * lanes {
         height = height.div_ceil(2);
     }
     // Tiles of equal heights, as far as they can be: the rows beyond the edge cost as much as others.

@@ -126,13 +126,11 @@ impl Problem<'_> {
     fn table(&self) -> Vec<(Variant, String)> {
         let mut found = Vec::new();
         if self.conv.is_none() && self.admits(Variant::Lanes) {
-            let reason = "the adapter is a software rasteriser with subgroups of 8";
-            found.push((Variant::Lanes, String::from(reason)));
+            found.push((Variant::Lanes, self.of_lanes()));
         }
         found.extend(self.by_tiles());
         if let Some(variant) = self.on_quads {
-            let reason = "the adapter is a software rasteriser with subgroups of 8 and textures";
-            found.push((variant, String::from(reason)));
+            found.push((variant, self.of_lanes() + " and textures"));
         }
         if self.capabilities.software {
             return found;
@@ -153,6 +151,12 @@ impl Problem<'_> {
         found.extend(self.matrices());
         found.extend(self.tile());
         found
+    }
+
+    /// Why subgroups are made use of.
+    fn of_lanes(&self) -> String {
+        let lanes = self.capabilities.subgroup_size;
+        format!("the adapter is a software rasteriser with subgroups of {lanes}")
     }
 
     /// A convolution by tiles of the size that costs least, where fewer multiplications are worth three kernels.
@@ -275,10 +279,10 @@ pub fn convolves(
         return None;
     };
     let is_image = ty.dtype == DType::F32 && (3..=4).contains(&ty.rank());
-    if !tile::has_lanes(capabilities) || !is_image {
+    if !is_image {
         return None;
     }
-    let panels = image::panels(graph, node, conv)?;
+    let panels = image::panels(graph, capabilities, node, conv)?;
     if !layout::holds(capabilities, &panels) {
         return None;
     }
@@ -337,7 +341,7 @@ fn tiles(
     node: &Node,
     (conv, places): (&Conv, Places),
 ) -> Option<usize> {
-    let panels = winograd::panels(graph, node, conv, places)?;
+    let panels = winograd::panels(graph, capabilities, node, (conv, places))?;
     let result = &graph.ty(*node.results.first()?).shape;
     let [_, _, tiles @ ..] = Tiles::Summed { places }.shape(result)?;
     layout::holds(capabilities, &panels).then(|| example(graph, &Dim::product(&tiles)))

@@ -1,4 +1,4 @@
-//! Convolutions of 3×3 taps by tiles, where subgroups are eight invocations: see [`winograd`](crate::kernel::winograd).
+//! Convolutions of 3×3 taps by tiles, where subgroups are the lanes of a vector: see [`winograd`](crate::kernel::winograd).
 //!
 //! Three kernels, the last of which has the epilogue. Each asks for what it reads in tiles, as it might ask for quads; so
 //! the planner puts the others in front of it, and convolutions that see the same share what they see.
@@ -19,6 +19,7 @@ use super::work::behind;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Node, ValueId};
+use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
@@ -33,7 +34,13 @@ const TEMPLATE: &str = include_str!("../../../shaders/winograd.wgsl");
 const SINGLE: i64 = size_of::<f32>() as i64;
 
 /// The panels of a filter; none where a convolution has no tiles: it has other taps or steps, or channels in no quads.
-pub fn panels(graph: &Graph, node: &Node, conv: &Conv, places: Places) -> Option<Panels> {
+pub fn panels(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    node: &Node,
+    (conv, places): (&Conv, Places),
+) -> Option<Panels> {
+    let lanes = capabilities.lanes()?;
     let sizes = Sizes::new(graph, node, conv).ok()?;
     let is_plain = conv.axes.len() == 2
         && conv
@@ -55,7 +62,7 @@ pub fn panels(graph: &Graph, node: &Node, conv: &Conv, places: Places) -> Option
     let (depth, columns) = (vec![run(channels, 1)], run(outputs, channels));
     Some(Panels {
         transformed: Some(places),
-        ..tile::panels(matrices, depth, columns, expected)
+        ..tile::panels(lanes, matrices, (depth, columns), expected)
     })
 }
 

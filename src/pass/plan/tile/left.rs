@@ -1,6 +1,6 @@
 //! The left factor of a tile: an invocation reads four steps of some row, and hands them to all.
 
-use super::{LANES, Step, Tile, Tiling, WIDE};
+use super::{Step, Tile, Tiling, span};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::kernel::expr::{Expr, Type};
@@ -13,7 +13,7 @@ use crate::pass::plan::quad::{QUAD, is_multiple, is_whole};
 pub(super) type Held = (Expr, Option<usize>);
 
 impl Tile {
-    /// The row of an invocation, one of eight.
+    /// The row of an invocation, one of as many as there are invocations.
     pub(super) fn mine(&self, first: usize) -> Index {
         let mine = if self.height == 1 {
             self.row.clone()
@@ -34,7 +34,7 @@ impl Tile {
         index::coordinates(&row, &product.spread)
     }
 
-    /// Four steps of each row, from a step of the round on. For every eight rows an invocation reads one.
+    /// Four steps of each row, from a step of the round on. Of as many rows as there are invocations each reads one.
     pub(super) fn rows(
         &self,
         scope: &mut Scope,
@@ -47,9 +47,10 @@ impl Tile {
         let steps = steps(scope, &first, &product.depth, QUAD);
         let is_shared = self.height > 1;
         let mut held = Vec::new();
-        for first in (0..self.height).step_by(LANES) {
+        for first in (0..self.height).step_by(self.lanes) {
             let quad = self.left(scope, product, (taps, &steps), &self.mine(first))?;
-            let lanes = (0..LANES.min(self.height - first)).map(|lane| is_shared.then_some(lane));
+            let count = self.lanes.min(self.height - first);
+            let lanes = (0..count).map(|lane| is_shared.then_some(lane));
             held.extend(lanes.map(|lane| (quad, lane)));
         }
         Ok(held)
@@ -64,8 +65,9 @@ impl Tile {
         from: usize,
     ) -> Result<Vec<Held>> {
         let mine = self.lane.scale(&Dim::from(QUAD));
-        let first = round.scale(&Dim::from(WIDE)).add(&mine);
-        let steps = steps(scope, &first, &product.depth, WIDE);
+        let round_of = span(self.lanes);
+        let first = round.scale(&Dim::from(round_of)).add(&mine);
+        let steps = steps(scope, &first, &product.depth, round_of);
         let mut held = Vec::new();
         for i in 0..self.height {
             let row = self.row.add_size(&Dim::from(i));

@@ -1,7 +1,7 @@
 //! The right factor of a tile: four neighbouring columns for an invocation, out of panels of a weight or out of values.
 
 use super::left::steps;
-use super::{LANES, PANEL_ROWS, SPAN, Tile, WIDE, extent};
+use super::{Tile, extent, rows_by_panels, span};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -34,16 +34,27 @@ impl Right<'_> {
     }
 }
 
-/// Panels of a weight for a product of so many matrices, rows and columns in the example. Few rows take wide rounds, unless
-/// these would be filled up with many zeros.
-pub fn panels(outer: Run, depth: Vec<Run>, columns: Run, [matrices, rows]: [usize; 2]) -> Panels {
+/// Steps of a wide round times rows: with more the text of a round grows too long.
+const WIDEST: usize = 256;
+
+/// Panels of a weight for a product of so many matrices, rows and columns in the example, on a device of so many lanes. Few
+/// rows take wide rounds, unless these would be filled up with many zeros.
+pub fn panels(
+    lanes: usize,
+    outer: Run,
+    (depth, columns): (Vec<Run>, Run),
+    [matrices, rows]: [usize; 2],
+) -> Panels {
     let steps = depth.last().map_or(1, |run| run.count);
-    let (round, quads) = if rows < LANES && steps.next_multiple_of(WIDE) <= steps + steps / 4 {
-        (WIDE, 1)
+    let wide = span(lanes);
+    let is_filled = steps.next_multiple_of(wide) <= steps + steps / 4;
+    let (round, quads) = if rows * wide < WIDEST && is_filled {
+        (wide, 1)
     } else {
         // Around taps a second quad of steps gains nothing and takes the driver longer.
         let is_even = steps.div_ceil(QUAD).is_multiple_of(2) && depth.len() == 1;
-        let (_, quads) = extent(PANEL_ROWS, [matrices, rows, columns.count]);
+        let tallest = |quads| rows_by_panels(lanes, quads);
+        let (_, quads) = extent(lanes, tallest, [matrices, rows, columns.count]);
         (if is_even { 2 * QUAD } else { QUAD }, quads)
     };
     Panels {
@@ -51,7 +62,7 @@ pub fn panels(outer: Run, depth: Vec<Run>, columns: Run, [matrices, rows]: [usiz
         depth,
         columns,
         round,
-        width: quads * SPAN,
+        width: quads * span(lanes),
         transformed: None,
     }
 }
@@ -79,8 +90,9 @@ pub fn weight(scope: &mut Scope, product: &Product) -> Result<Option<(ValueId, P
         .iter()
         .filter_map(|x| usize::try_from(*x).ok())
         .collect();
-    let (true, Some(depth), Some(columns)) = (
+    let (true, Some(lanes), Some(depth), Some(columns)) = (
         matches!(info.definition, Definition::Weight(_)) && info.ty.dtype == DType::F32,
+        scope.capabilities.lanes(),
         run(&product.depth, strides.first()),
         run(&product.columns, strides.get(1)),
     ) else {
@@ -92,7 +104,7 @@ pub fn weight(scope: &mut Scope, product: &Product) -> Result<Option<(ValueId, P
     };
     let sizes = [&Dim::product(&product.outer), &product.rows];
     let sizes = sizes.map(|size| example(scope.graph, size));
-    let panels = panels(alone, vec![depth], columns, sizes);
+    let panels = panels(lanes, alone, (vec![depth], columns), sizes);
     let fits = layout::holds(scope.capabilities, &panels);
     Ok(fits.then_some((base, panels)))
 }
@@ -109,7 +121,7 @@ impl Tile {
         let texture = scope.in_panels(weight, panels)?;
         let pool = &mut scope.pool;
         let texel = |k: usize| {
-            let before = (from + k) * panels.width / QUAD + q * LANES;
+            let before = (from + k) * panels.width / QUAD + q * self.lanes;
             let x = self.lane.add_size(&Dim::from(before));
             let at = [&x, row, panel].map(|index| index.emit(pool));
             let texel = pool.texel(texture, at);
