@@ -7,7 +7,7 @@ use onionskin::kernel::stored::Precision;
 use onionskin::kernel::winograd::Places;
 use onionskin::pass::PlanOptions;
 use onionskin::shape::TensorType;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::samples;
 use crate::*;
@@ -275,5 +275,45 @@ fn large_tiles_have_filters_in_single_precision() {
         });
         let filters: Vec<_> = filters.collect();
         assert_eq!(filters, [(Some(places), is_half)]);
+    }
+}
+
+/// Products of tiles of both sizes are one kernel, where it computes as many of them at a time.
+#[test]
+fn products_of_both_sizes_share_a_kernel() {
+    let graph = samples::graph(&["f32[1, 64, 16, 16]"], |builder, x| {
+        let weight = |name| builder.weight(name, "f32[64, 64, 3, 3]".parse().unwrap());
+        let same = || vec![axis(1, 1, 1, 1); 2];
+        let y = (x[0] * 0.25).conv(weight("a"), same(), 1).relu();
+        let part = y.narrow(2, 0, 8).narrow(3, 0, 8);
+        vec![part.conv(weight("b"), same(), 1).relu().sum(&[2], true)]
+    });
+    let plan = |capabilities: &Capabilities| {
+        let keys = pass::admitted(&graph, capabilities).unwrap().into_keys();
+        let places = |key: &str| match key.contains("16x16") {
+            true => Places::Four,
+            false => Places::Two,
+        };
+        let choices: Choices = keys
+            .map(|key| (key.clone(), by_tiles(places(&key))))
+            .collect();
+        pass::plan_by(&graph, capabilities, &choices.into()).unwrap()
+    };
+    let shared = plan(&samples::rasteriser());
+    let of = |label: &str| {
+        let steps = shared.steps.iter().map(|step| step.kernel);
+        let kernels: Vec<usize> = steps
+            .filter(|kernel| shared.kernels[*kernel].label == label)
+            .collect();
+        let distinct: BTreeSet<usize> = kernels.iter().copied().collect();
+        (kernels.len(), distinct.len())
+    };
+    assert_eq!(
+        ["winograd_seen", "winograd_summed", "winograd_output"].map(of),
+        [(2, 2), (2, 1), (2, 2)]
+    );
+    let device = samples::device(Reach::Whole);
+    if let Some(device) = device.filter(|device| device.capabilities().software) {
+        assert!(error(&device, &graph, plan(device.capabilities())) <= 4.0);
     }
 }

@@ -91,7 +91,7 @@ impl Planner<'_> {
         let lowered = match tiles {
             Tiles::Seen { .. } => winograd::lower_seen(self.scope(), node, (conv, places))?,
             Tiles::Summed { .. } => {
-                winograd::lower_summed(self.scope(), node, (conv, places), panels)?
+                winograd::lower_summed(self.scope(), node, (conv, places), (panels, None))?
             }
         };
         lowered.finish(self.label(group))
@@ -180,6 +180,9 @@ struct Form<'a> {
     values: Vec<ValueId>,
     /// The geometry of a convolution, if that is symbols too.
     axes: Option<Vec<Along>>,
+    /// How many matrices products of tiles have, and how many tiles each; whatever their size, for which there are kernels of
+    /// their own in front and behind.
+    tiles: Option<[Dim; 2]>,
     /// What each symbol stands for.
     sizes: BTreeMap<Symbol, Dim>,
 }
@@ -223,9 +226,10 @@ impl<'a> Form<'a> {
             graph,
             values,
             axes,
+            tiles: None,
             sizes: BTreeMap::new(),
         };
-        let form = form.named(&symbols, planned);
+        let form = form.named(&symbols, planned).counted(way, planned);
         form.stands_for(planned).then_some(form)
     }
 
@@ -253,6 +257,30 @@ impl<'a> Form<'a> {
                 *size = size.substitute(&names);
             }
         }
+        self
+    }
+
+    /// Gives the sizes of products of tiles symbols too.
+    fn counted(mut self, way: &Way, planned: &Graph) -> Form<'a> {
+        let (Way::TilesSummed(places, _), Some(node)) = (way, self.group.anchor) else {
+            return self;
+        };
+        let result = self.graph.nodes[node].results.first();
+        let result = result.map(|result| planned.ty(self.values[result.index()]));
+        let counts = result.and_then(|ty| winograd::counts(&ty.shape, *places));
+        let numbers = counts.and_then(|counts| {
+            let [matrices, tiles] = counts.each_ref().map(Dim::as_const);
+            Some([("matrices", matrices?), ("tiles", tiles?)])
+        });
+        self.tiles = numbers.map(|numbers| {
+            numbers.map(|(wanted, number)| {
+                let mut taken = self.graph.hints.keys().map(ToString::to_string).collect();
+                let name: Symbol = unique(&mut taken, wanted).into();
+                self.graph.hints.insert(name.clone(), number);
+                self.sizes.insert(name.clone(), Dim::from(number));
+                Dim::symbol(name)
+            })
+        });
         self
     }
 
@@ -297,7 +325,8 @@ impl<'a> Form<'a> {
                 winograd::lower_seen(scope, node, (conv, *places))
             }
             (Way::TilesSummed(places, panels), Op::Primitive(Primitive::Conv(conv))) => {
-                winograd::lower_summed(scope, node, (conv, *places), panels.clone())
+                let counts = self.tiles.clone();
+                winograd::lower_summed(scope, node, (conv, *places), (panels.clone(), counts))
             }
             (Way::TilesOutput(places), Op::Primitive(Primitive::Conv(conv))) => {
                 winograd::lower(scope, group, node, (conv, *places))

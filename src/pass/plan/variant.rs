@@ -12,7 +12,6 @@ use crate::error::Result;
 use crate::ir::{Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::{Choice, Choices, Variant};
-use crate::kernel::layout::Tiles;
 use crate::kernel::winograd::Places;
 use crate::op::Conv;
 use crate::shape::Shape;
@@ -343,8 +342,8 @@ fn tiles(
 ) -> Option<usize> {
     let panels = winograd::panels(graph, capabilities, node, (conv, places))?;
     let result = &graph.ty(*node.results.first()?).shape;
-    let [_, _, tiles @ ..] = Tiles::Summed { places }.shape(result)?;
-    layout::holds(capabilities, &panels).then(|| example(graph, &Dim::product(&tiles)))
+    let [_, tiles] = winograd::counts(result, places)?;
+    layout::holds(capabilities, &panels).then(|| example(graph, &tiles))
 }
 
 /// True for dtypes whose products are summed up in single precision.

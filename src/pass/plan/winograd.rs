@@ -52,18 +52,24 @@ pub fn panels(
     if !is_plain || !has_taps || !are_quads {
         return None;
     }
-    let [_, _, tiles @ ..] = Tiles::Summed { places }.shape(&graph.ty(sizes.result).shape)?;
+    let [_, tiles] = counts(&graph.ty(sizes.result).shape, places)?;
     let known = |size: &Dim| usize::try_from(size.as_const()?).ok();
     let (groups, channels) = (known(&sizes.groups)?, known(&sizes.channels)?);
     let outputs = known(&sizes.outputs)?;
     let run = |count, stride| Run { count, stride };
     let matrices = run(places.matrices() * groups, outputs * channels);
-    let expected = [matrices.count, example(graph, &Dim::product(&tiles))];
+    let expected = [matrices.count, example(graph, &tiles)];
     let (depth, columns) = (vec![run(channels, 1)], run(outputs, channels));
     Some(Panels {
         transformed: Some(places),
         ..tile::panels(lanes, matrices, (depth, columns), expected)
     })
+}
+
+/// How many matrices there are for a convolution with a result of this shape, and how many tiles; none of what is no image.
+pub fn counts(result: &[Dim], places: Places) -> Option<[Dim; 2]> {
+    let [matrices, _, tiles @ ..] = Tiles::Summed { places }.shape(result)?;
+    Some([matrices, Dim::product(&tiles)])
 }
 
 /// How the input of a convolution lies in tiles.
@@ -111,6 +117,15 @@ impl Tiled {
             tiles,
             shape: shape.ok_or_else(|| Error::internal("tiles of what is no image"))?,
         })
+    }
+
+    /// The same with given numbers of matrices and of tiles.
+    fn counted(mut self, counts: Option<&[Dim; 2]>) -> Tiled {
+        if let Some([matrices, tiles]) = counts {
+            let quads = self.shape[1].clone();
+            self.shape = [matrices.clone(), quads, tiles.clone(), 1.into(), 1.into()];
+        }
+        self
     }
 
     /// Vectors of a matrix.
@@ -253,21 +268,23 @@ pub fn lower_seen<'a>(
     })
 }
 
-/// The second one: a product of matrices for each number of a tile. A row is a tile, a column an output channel.
+/// The second one: a product of matrices for each number of a tile. A row is a tile, a column an output channel. How many
+/// matrices and tiles there are may be given as symbols.
 pub fn lower_summed<'a>(
     scope: Scope<'a>,
     node: &Node,
     (conv, places): (&Conv, Places),
-    panels: Panels,
+    (panels, counts): (Panels, Option<[Dim; 2]>),
 ) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
-    let seen = Tiled::new(scope.graph, sizes.x, seen(conv, places)?)?;
-    let summed = Tiled::new(scope.graph, sizes.result, Tiles::Summed { places })?;
+    let seen = Tiled::new(scope.graph, sizes.x, seen(conv, places)?)?.counted(counts.as_ref());
+    let summed =
+        Tiled::new(scope.graph, sizes.result, Tiles::Summed { places })?.counted(counts.as_ref());
     // Where the quad of a row and a channel of a group lies.
     let rows = summed.rows();
     let quad = |channel: Index, row: &Index| channel.div(&Dim::from(QUAD)).scale(&rows).add(row);
     let tiling = Tiling {
-        outer: vec![Dim::from(places.matrices()), sizes.groups.clone()],
+        outer: vec![summed.shape[0].clone(), sizes.groups.clone()],
         rows: rows.clone(),
         spread: vec![rows.clone()],
         columns: sizes.outputs.clone(),
