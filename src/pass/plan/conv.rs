@@ -117,7 +117,8 @@ pub struct Along {
     pub low: Dim,
     /// Zeros behind.
     pub high: Dim,
-    dilation: i64,
+    /// Positions of the input from one tap to the next.
+    pub dilation: i64,
     base_dilation: i64,
 }
 

@@ -1,6 +1,9 @@
 //! Convolutions that see each channel by itself, where subgroups are the lanes of a vector: an invocation computes four channels
 //! of a block of positions, which see much of the same.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use super::conv::Sizes;
 use super::dot::named;
 use super::element::Scope;
@@ -152,23 +155,43 @@ impl Block {
         filter: usize,
         (across, sums): (&[Vec<Index>], &[Expr]),
     ) -> Result<Vec<Statement>> {
+        let pairs = (0..self.taps).flat_map(|down| (0..across.len()).map(move |x| [down, x]));
+        let mut taps = Vec::new();
+        for pair in pairs {
+            let tap = [&[Dim::from(pair[0]).into()], across[pair[1]].as_slice()].concat();
+            let row = index::linear(&tap, &sizes.taps);
+            let at = [&self.place[1], &row, &Index::zero()].map(|at| at.emit(&mut scope.pool));
+            taps.push((pair, scope.pool.texel(filter, at), tap));
+        }
+        let mut known = BTreeMap::new();
         let mut statements = Vec::new();
         for (place, sum) in self.places().zip(sums) {
             let mut total = *sum;
-            for (tap, across) in (0..self.taps).flat_map(|tap| across.iter().map(move |x| (tap, x)))
-            {
-                let taps = [&[Dim::from(tap).into()], across.as_slice()].concat();
-                let row = index::linear(&taps, &sizes.taps);
-                let at = [&self.place[1], &row, &Index::zero()].map(|at| at.emit(&mut scope.pool));
-                let weight = scope.pool.texel(filter, at);
-                let from = (self.place.clone(), None);
-                let seen = image::input(scope, sizes, from, (&self.position(place), &taps))?;
-                let product = scope.pool.call("x * y", Type::F32x4, &[weight, seen]);
+            for (pair, weight, tap) in &taps {
+                let seen = match known.entry(self.seen(scope.graph, sizes, place, *pair)) {
+                    Entry::Occupied(seen) => *seen.get(),
+                    Entry::Vacant(free) => {
+                        let from = (self.place.clone(), None);
+                        let position = self.position(place);
+                        *free.insert(image::input(scope, sizes, from, (&position, tap))?)
+                    }
+                };
+                let product = scope.pool.call("x * y", Type::F32x4, &[*weight, seen]);
                 total = scope.pool.call("x + y", Type::F32x4, &[total, product]);
             }
             statements.push(Statement::Assign(*sum, total));
         }
         Ok(statements)
+    }
+
+    /// What a position of the block sees through a tap, counted from what the first one sees through the first one.
+    fn seen(&self, graph: &Graph, sizes: &Sizes, place: [usize; 2], tap: [usize; 2]) -> Vec<i64> {
+        let axes = sizes.axes.iter().zip(place).zip(tap);
+        axes.map(|((axis, place), tap)| {
+            let stride = example(graph, &axis.stride);
+            (place * stride) as i64 + tap as i64 * axis.dilation
+        })
+        .collect()
     }
 
     fn write(
