@@ -51,11 +51,12 @@ fn is_of_windows(graph: &Graph, value: ValueId) -> bool {
 
 /// A reduction with its epilogue.
 pub fn lower<'a>(
-    mut scope: Scope<'a>,
+    scope: Scope<'a>,
     group: &Group,
     node: &Node,
     reduce: &Reduce,
 ) -> Result<Lowered<'a>> {
+    let mut scope = scope.by_words();
     let (graph, function) = (scope.graph, reduce.function);
     let parts = Parts::new(graph, node, &reduce.axes)?;
     let (quad, surplus, count) = quads::each(&mut scope, &parts.kept, CHANNELS);
