@@ -141,7 +141,9 @@ pub fn is_reserved(word: &str) -> bool {
         premerge protected pub public ref regardless register resource restrict set shared sizeof smooth snorm static \
         std subroutine super target template this throw trait try type typedef typeid typename typeof union unless \
         unorm unsafe unsized use using varying virtual volatile wgsl where with yield cast sizes main length index";
-    WORDS.split_whitespace().any(|reserved| reserved == word) || library().contains_key(word)
+    static RESERVED: OnceLock<BTreeSet<&str>> = OnceLock::new();
+    let reserved = RESERVED.get_or_init(|| WORDS.split_whitespace().collect());
+    reserved.contains(word) || library().contains_key(word)
 }
 
 /// Checks WGSL as a device of these capabilities would; the message shows the line.

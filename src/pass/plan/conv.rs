@@ -109,7 +109,7 @@ pub struct Sizes {
 }
 
 /// Geometry along one spatial axis, as [`ConvAxis`] has it in numbers.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct Along {
     /// Positions of the input from one of the result to the next.
     pub stride: Dim,

@@ -82,7 +82,8 @@ impl Block {
         let missing = || Error::internal("a convolution has no spatial axes");
         let taps = sizes.taps.first().ok_or_else(missing)?;
         let taps = example(scope.graph, taps).max(1);
-        let height = height(scope.graph, &sizes.space[0], taps);
+        let by = [sizes.space[0].clone(), Dim::from(taps), Dim::ONE, Dim::ONE];
+        let height = scope.decide(by, |[size, taps, ..]| height(size, taps));
         let width = width(scope.graph, sizes, height);
         let mut shape = scope.graph.ty(sizes.result).shape.clone();
         for (size, along) in shape.iter_mut().skip(CHANNELS + 1).zip([height, width]) {
@@ -220,8 +221,8 @@ impl Block {
 }
 
 /// Positions of an invocation along the first spatial axis: blocks of equal heights, as far as they can be.
-fn height(graph: &Graph, size: &Dim, taps: usize) -> usize {
-    let size = example(graph, size).max(1);
+fn height(size: usize, taps: usize) -> usize {
+    let size = size.max(1);
     let tallest = (LONGEST / taps).clamp(1, TALLEST);
     size.div_ceil(size.div_ceil(tallest))
 }

@@ -11,6 +11,7 @@ use super::position::Position;
 use super::precision::stored_in;
 use super::quad::QUAD;
 use super::scalar;
+use super::variant::example;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -27,6 +28,7 @@ const VARIABLES: &str = "sum product largest smallest part total lost before bes
                          width shares left right tile tile_row tile_column piece block part lane subgroup subgroups channel tap k j i lane j_from workgroup workgroups";
 
 /// A buffer of a kernel and what lies in it.
+#[derive(Clone)]
 pub struct Binding {
     /// The value.
     pub value: ValueId,
@@ -70,6 +72,32 @@ pub struct Scope<'a> {
     pub reads_words: bool,
     /// Values in pairs of which the kernel would write single elements.
     pub singles: BTreeSet<ValueId>,
+    /// What was decided by the example's sizes.
+    pub decisions: Vec<Decision>,
+}
+
+/// A number that a kernel is made for because of the example's sizes; it would be right with others, too.
+#[derive(Clone)]
+pub struct Decision {
+    sizes: [Dim; 4],
+    rule: fn([usize; 4]) -> usize,
+    number: usize,
+}
+
+impl Decision {
+    fn new(graph: &Graph, sizes: [Dim; 4], rule: fn([usize; 4]) -> usize) -> Decision {
+        let number = rule(sizes.each_ref().map(|size| example(graph, size)));
+        Decision {
+            sizes,
+            rule,
+            number,
+        }
+    }
+
+    /// True if the sizes of another graph's example lead to the same.
+    pub fn holds_in(&self, graph: &Graph) -> bool {
+        Decision::new(graph, self.sizes.clone(), self.rule).number == self.number
+    }
 }
 
 impl<'a> Scope<'a> {
@@ -96,6 +124,7 @@ impl<'a> Scope<'a> {
             together: 1,
             reads_words: false,
             singles: BTreeSet::new(),
+            decisions: Vec::new(),
         }
     }
 
@@ -105,6 +134,14 @@ impl<'a> Scope<'a> {
             reads_words: true,
             ..self
         }
+    }
+
+    /// What a rule makes of four sizes of the example.
+    pub fn decide(&mut self, sizes: [Dim; 4], rule: fn([usize; 4]) -> usize) -> usize {
+        let decision = Decision::new(self.graph, sizes, rule);
+        let number = decision.number;
+        self.decisions.push(decision);
+        number
     }
 
     /// What is read here is read together with its neighbours: as parts of vectors of four.

@@ -2,10 +2,12 @@
 //! symbols, and each layer passes its own. A driver that takes long to compile a kernel compiles it once for all of them.
 
 mod former;
+mod structure;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::former::{Former, Unknown};
+pub(super) use self::structure::Known;
 use super::conv::{Along, Sizes};
 use super::element::{Binding, Scope};
 use super::fuse::Group;
@@ -24,6 +26,7 @@ use crate::kernel::winograd::Places;
 use crate::kernel::work::Work;
 
 /// How the kernel of a group is made for all sizes. Panels of weights are always those of the true sizes.
+#[derive(Clone, PartialEq)]
 enum Way {
     /// A convolution on quads of channels by any window.
     Convolution(Panels),
@@ -47,9 +50,25 @@ enum Way {
     Copy(usize),
 }
 
+impl Way {
+    /// The panels of the weight that the kernel reads in panels.
+    fn panels(&self) -> Option<&Panels> {
+        match self {
+            Way::Convolution(panels)
+            | Way::Positions(panels)
+            | Way::Channelwise(panels)
+            | Way::TilesSummed(_, panels)
+            | Way::Product(_, panels) => Some(panels),
+            Way::TilesSeen(_) | Way::TilesOutput(_) | Way::Pooling | Way::Quads | Way::Copy(_) => {
+                None
+            }
+        }
+    }
+}
+
 impl Planner<'_> {
     /// The kernel that a group shares with all that differ from it in sizes only; none if it gets one for its own sizes.
-    pub(super) fn shared(&self, group: &Group) -> Result<Option<Made>> {
+    pub(super) fn shared(&mut self, group: &Group) -> Result<Option<Made>> {
         if group.rows.is_some() || self.capabilities.lanes().is_none() {
             return Ok(None);
         }
@@ -60,7 +79,7 @@ impl Planner<'_> {
     }
 
     /// The kernel that copies a value into quads.
-    pub(super) fn copy_in_quads(&self, value: ValueId, axis: usize) -> Result<Made> {
+    pub(super) fn copy_in_quads(&mut self, value: ValueId, axis: usize) -> Result<Made> {
         let group = Group::copy_of(value);
         match self.by_form(&group, &Way::Copy(axis), None)? {
             Some(made) => Ok(made),
@@ -69,7 +88,7 @@ impl Planner<'_> {
     }
 
     /// The kernel of a convolution by tiles, or one in front of it.
-    pub(super) fn of_tiles(&self, group: &Group, tiles: &Tiles) -> Result<Made> {
+    pub(super) fn of_tiles(&mut self, group: &Group, tiles: &Tiles) -> Result<Made> {
         let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));
         let missing = || Error::internal("tiles that no convolution asks for");
         let node = node.ok_or_else(missing)?;
@@ -97,18 +116,19 @@ impl Planner<'_> {
         lowered.finish(self.label(group))
     }
 
-    fn by_form(&self, group: &Group, way: &Way, choice: Option<Choice>) -> Result<Option<Made>> {
+    fn by_form(
+        &mut self,
+        group: &Group,
+        way: &Way,
+        choice: Option<Choice>,
+    ) -> Result<Option<Made>> {
         let Some(form) = Form::of(&self.scope(), group, way) else {
             return Ok(None);
         };
-        let lowered = form.lower(way)?;
-        if !lowered.fits() {
-            return Ok(None);
-        }
-        let made = lowered.finish(self.label(group))?;
-        Ok(Some(Made {
+        let made = self.sheet.forms.made(&form, way, self.label(group))?;
+        Ok(made.map(|made| Made {
             choice,
-            ..form.in_true_sizes(made)
+            ..form.in_true_sizes(made, way)
         }))
     }
 
@@ -344,10 +364,14 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// A dispatch of the kernel for the group that the form is of.
-    fn in_true_sizes(&self, made: Made) -> Made {
+    /// A dispatch of the kernel, which may have been made for another group, for the group that the form is of.
+    fn in_true_sizes(&self, made: Made, way: &Way) -> Made {
         let size = |dim: &Dim| dim.substitute(&self.sizes);
         let value = |of_form: ValueId| self.values[of_form.index()];
+        let layout = |made: Layout| match (made, way.panels()) {
+            (Layout::Panels(_), Some(panels)) => Layout::Panels(panels.clone()),
+            (made, _) => made,
+        };
         Made {
             sizes: made.sizes.iter().map(size).collect(),
             workgroups: match &made.workgroups {
@@ -359,6 +383,7 @@ impl<'a> Form<'a> {
                 .into_iter()
                 .map(|binding| Binding {
                     value: value(binding.value),
+                    layout: layout(binding.layout),
                     ..binding
                 })
                 .collect(),

@@ -45,6 +45,7 @@ pub struct Lowered<'a> {
 }
 
 /// A kernel as text, and what a dispatch of it needs.
+#[derive(Clone)]
 pub struct Made {
     /// The kernel.
     pub kernel: Kernel,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
+use super::form::Known;
 use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, all_flows};
@@ -14,6 +15,7 @@ pub(super) struct Sheet {
     pub(super) plan: Plan,
     kernels: HashMap<Kernel, usize>,
     weights: HashMap<(String, Layout, Storage), SlotId>,
+    pub(super) forms: Known,
     /// Values in pairs of which some kernel writes single elements.
     pub(super) singles: BTreeSet<String>,
 }

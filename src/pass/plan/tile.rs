@@ -323,13 +323,21 @@ impl Tile {
 
 impl Tiling<'_> {
     /// Rows of a tile, and quads of columns of an invocation.
-    fn extent(&self, scope: &Scope, lanes: usize) -> (usize, usize) {
-        let sizes = [&Dim::product(&self.outer), &self.rows, &self.columns]
-            .map(|size| example(scope.graph, size));
+    fn extent(&self, scope: &mut Scope, lanes: usize) -> (usize, usize) {
+        let outer = Dim::product(&self.outer);
         match &self.right {
-            Right::Values(_) => extent(lanes, |_| TALLEST, sizes),
+            Right::Values(_) => {
+                let sizes = [&outer, &self.rows, &self.columns];
+                let sizes = sizes.map(|size| example(scope.graph, size));
+                extent(lanes, |_| TALLEST, sizes)
+            }
             Right::Panels(_, panels, _) => {
-                let (height, _) = extent(lanes, |quads| rows_by_panels(lanes, quads), sizes);
+                let (rows, columns) = (self.rows.clone(), self.columns.clone());
+                let sizes = [outer, rows, columns, Dim::from(lanes)];
+                let height = scope.decide(sizes, |[outer, rows, columns, lanes]| {
+                    let by_panels = |quads| rows_by_panels(lanes, quads);
+                    extent(lanes, by_panels, [outer, rows, columns]).0
+                });
                 (height, panels.width / span(lanes))
             }
         }

@@ -1,0 +1,150 @@
+//! Forms whose kernels are known: layers that differ in sizes only have equal forms, of which the first is lowered.
+
+use super::{Form, Way};
+use crate::error::Result;
+use crate::ir::{Argument, Definition, Op, ValueId};
+use crate::kernel::capabilities::Storage;
+use crate::kernel::layout::{Layout, Panels, Run};
+use crate::pass::plan::conv::Along;
+use crate::pass::plan::element::{Decision, role};
+use crate::pass::plan::kernel::Made;
+use crate::shape::TensorType;
+
+/// Kernels by forms.
+#[derive(Default)]
+pub(in crate::pass::plan) struct Known(Vec<Entry>);
+
+struct Entry {
+    structure: Structure,
+    decisions: Vec<Decision>,
+    /// None where a device cannot bind all that the kernel needs.
+    made: Option<Made>,
+}
+
+/// All of a form that its kernel depends on.
+#[derive(PartialEq)]
+struct Structure {
+    /// What the kernel is called by.
+    label: String,
+    way: Way,
+    group: (Option<usize>, ValueId, Vec<usize>),
+    axes: Option<Vec<Along>>,
+    values: Vec<Seen>,
+    nodes: Vec<(Op, Vec<Argument>, Vec<ValueId>)>,
+}
+
+/// A value as a kernel sees it.
+#[derive(PartialEq)]
+struct Seen {
+    role: String,
+    ty: TensorType,
+    definition: Definition,
+    layout: Layout,
+    storage: Storage,
+    is_stored: bool,
+    is_written: bool,
+}
+
+impl Known {
+    /// The kernel of a form, in the form's sizes.
+    pub(super) fn made(&mut self, form: &Form, way: &Way, label: String) -> Result<Option<Made>> {
+        let structure = Structure::of(form, way, label);
+        let serves = |known: &&Entry| {
+            let mut decisions = known.decisions.iter();
+            known.structure == structure && decisions.all(|decision| decision.holds_in(&form.graph))
+        };
+        if let Some(known) = self.0.iter().find(serves) {
+            return Ok(known.made.clone());
+        }
+        let lowered = form.lower(way)?;
+        let decisions = lowered.scope.decisions.clone();
+        let made = match lowered.fits() {
+            true => Some(lowered.finish(structure.label.clone())?),
+            false => None,
+        };
+        self.0.push(Entry {
+            structure,
+            decisions,
+            made: made.clone(),
+        });
+        Ok(made)
+    }
+}
+
+impl Structure {
+    fn of(form: &Form, way: &Way, label: String) -> Structure {
+        let group = &form.group;
+        let nodes = form.graph.nodes.iter();
+        let nodes = nodes.map(|node| {
+            let (arguments, results) = (node.arguments.clone(), node.results.clone());
+            (node.op.clone(), arguments, results)
+        });
+        Structure {
+            label,
+            way: of_any_size(form, way),
+            group: (group.anchor, group.root, group.nodes.clone()),
+            axes: form.axes.clone(),
+            values: (0..form.values.len())
+                .map(|at| Seen::of(form, at))
+                .collect(),
+            nodes: nodes.collect(),
+        }
+    }
+}
+
+impl Seen {
+    fn of(form: &Form, at: usize) -> Seen {
+        let info = &form.graph.values[at];
+        Seen {
+            role: role(&info.name).to_string(),
+            ty: info.ty.clone(),
+            definition: match &info.definition {
+                // Which weight it is makes no difference.
+                Definition::Weight(_) => Definition::Weight(String::new()),
+                other => other.clone(),
+            },
+            layout: form.layouts[at].clone(),
+            storage: form.storages[at],
+            is_stored: form.stored[at],
+            is_written: form.written[at],
+        }
+    }
+}
+
+/// A way with panels of no particular sizes.
+fn of_any_size(form: &Form, way: &Way) -> Way {
+    match way {
+        Way::Convolution(panels) => Way::Convolution(seen(panels)),
+        Way::Positions(panels) => Way::Positions(seen(panels)),
+        Way::Channelwise(panels) => Way::Channelwise(seen(panels)),
+        Way::Product(weight, panels) => {
+            let of_form = form.values.iter().position(|value| value == weight);
+            Way::Product(of_form.map_or(*weight, ValueId::from), seen(panels))
+        }
+        // It tells the bytes of its panels.
+        Way::TilesSummed(..)
+        | Way::TilesSeen(_)
+        | Way::TilesOutput(_)
+        | Way::Pooling
+        | Way::Quads
+        | Way::Copy(_) => way.clone(),
+    }
+}
+
+/// What a kernel sees of panels: whether there are several matrices, and steps as far as a round goes.
+fn seen(panels: &Panels) -> Panels {
+    let at_most = |run: &Run, most: usize| Run {
+        count: run.count.min(most),
+        stride: 0,
+    };
+    Panels {
+        outer: at_most(&panels.outer, 2),
+        depth: panels
+            .depth
+            .iter()
+            .map(|run| at_most(run, panels.round))
+            .collect(),
+        columns: at_most(&panels.columns, 0),
+        ..panels.clone()
+    }
+}
