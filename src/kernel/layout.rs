@@ -143,27 +143,24 @@ impl TextureLimits {
 }
 
 impl Layout {
-    /// Elements that memory has room for.
+    /// Sizes whose product is the number of elements that memory has room for; none for what cannot lie so.
+    pub fn extents(&self, shape: &[Dim]) -> Option<Vec<Dim>> {
+        let texels = |sizes: &[Dim]| [sizes, &[Dim::from(TEXEL)]].concat();
+        Some(match self {
+            Layout::Linear => shape.to_vec(),
+            Layout::Quads { axis } => texels(&quads_of(shape, *axis)),
+            Layout::Tiles(tiles) => texels(&tiles.shape(shape)?),
+            Layout::Panels(panels) => texels(&panels.extent().map(Dim::from)),
+            Layout::Piece { count, .. } => vec![Dim::from(*count)],
+        })
+    }
+
+    /// The same number for a shape of numbers; none for one that is too large.
     pub fn room(&self, shape: &[usize]) -> Option<usize> {
-        let product = |sizes: &[usize]| {
-            sizes
-                .iter()
-                .try_fold(1, |product: usize, size| product.checked_mul(*size))
-        };
-        match self {
-            Layout::Linear => product(shape),
-            Layout::Quads { axis } => product(&quads(shape, *axis))?.checked_mul(TEXEL),
-            Layout::Tiles(tiles) => {
-                let shape: Shape = shape.iter().map(|size| Dim::from(*size)).collect();
-                let sizes = tiles.shape(&shape)?;
-                let sizes = sizes
-                    .iter()
-                    .map(|size| usize::try_from(size.as_const()?).ok());
-                product(&sizes.collect::<Option<Vec<usize>>>()?)?.checked_mul(TEXEL)
-            }
-            Layout::Panels(panels) => product(&panels.extent())?.checked_mul(TEXEL),
-            Layout::Piece { count, .. } => Some(*count),
-        }
+        let shape: Shape = shape.iter().map(|size| Dim::from(*size)).collect();
+        let size = |size: &Dim| usize::try_from(size.as_const()?).ok();
+        let mut sizes = self.extents(&shape)?.into_iter();
+        sizes.try_fold(1, |product: usize, next| product.checked_mul(size(&next)?))
     }
 
     /// What lies at a place in a buffer: an element by its place in row-major order; none beyond the end of an axis.
@@ -339,6 +336,7 @@ impl Panels {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dim::Bindings;
 
     #[test]
     fn every_element_lies_in_quads_once() {
@@ -360,6 +358,29 @@ mod tests {
                 (0..numel).collect::<Vec<usize>>(),
                 "{shape:?} by {axis}"
             );
+        }
+    }
+
+    #[test]
+    fn rooms_of_symbols_are_those_of_their_sizes() {
+        let (shape, sizes) = (["B", "C", "H", "9"], [2, 10, 7, 9]);
+        let symbols: Shape = shape.iter().map(|size| size.parse().unwrap()).collect();
+        let seen = Tiles::Seen {
+            low: [1, 1],
+            high: [1, 1],
+        };
+        let hints = [("B", 2), ("C", 10), ("H", 7)];
+        let hints: Bindings = hints.map(|(name, size)| (name.into(), size)).into();
+        for layout in [
+            Layout::Linear,
+            Layout::Quads { axis: 1 },
+            Layout::Tiles(seen),
+            Layout::Tiles(Tiles::Summed),
+        ] {
+            let room = Dim::product(&layout.extents(&symbols).unwrap());
+            let room = usize::try_from(room.eval(&hints).unwrap()).unwrap();
+            assert_eq!(Some(room), layout.room(&sizes), "{layout:?}");
+            assert!(room >= sizes.iter().product(), "{layout:?}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::calls;
 use crate::Device;
 use crate::cli::output::amount;
-use crate::dim::Bindings;
+use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::gpu::{self, MemoryMap};
@@ -337,6 +337,7 @@ impl Listing<'_> {
         let Slot {
             shape,
             storage,
+            layout,
             kind,
             ..
         } = &self.plan.slots[slot.0];
@@ -350,7 +351,9 @@ impl Listing<'_> {
             _ => String::new(),
         };
         let Some(placed) = self.map.as_ref().map(|map| &map.slots[slot.0]) else {
-            let bytes = &crate::dim::Dim::product(shape) * (storage.size() as i64);
+            let room = layout.extents(shape);
+            let room = room.unwrap_or_else(|| shape.clone());
+            let bytes = &Dim::product(&room) * (storage.size() as i64);
             return format!("{lives}{}: {bytes} bytes", self.value(slot));
         };
         let at = match kind {
