@@ -19,6 +19,7 @@ use onionskin::dtype::DType;
 use onionskin::error::{Error, Location, Place, Result};
 use onionskin::ir::{Graph, Module};
 use onionskin::item::Item;
+use onionskin::kernel::stored::Precision;
 use onionskin::model::{self, Reference, first_wrong_pass};
 use onionskin::pass::{PIPELINE, Pass};
 use onionskin::tensor::Tensor;
@@ -343,6 +344,7 @@ fn check_archive(name: &str, options: CheckOptions) -> Report {
     let model = Model::open(path).unwrap();
     let reference = Reference {
         device: &Device::Host,
+        precision: Precision::Single,
         expected: None,
         tolerance: Tolerance {
             rtol: 0.0,
@@ -419,6 +421,7 @@ fn recorded_outputs_that_differ_are_errors() {
     let expected = [Tensor::full(DType::F32, [2, 3], 7.0).unwrap().into()];
     let reference = Reference {
         device: &Device::Host,
+        precision: Precision::Single,
         expected: Some(("recorded outputs", &expected)),
         tolerance: Tolerance {
             rtol: 1e-3,

@@ -153,6 +153,13 @@ fn packed_weights_are_taken_by_the_next_run() {
 }
 
 #[test]
+fn check_refuses_half_precision_on_the_host() {
+    let (code, _, error) = onionskin(&["check", FROZEN, "--device", "cpu", "--dtype", "f16"]);
+    assert_eq!(code, 2, "{error}");
+    assert!(error.contains("the host stores values of f32"), "{error}");
+}
+
+#[test]
 fn libtorch_is_named_as_what_is_missing() {
     let (code, _, error) = onionskin(&["check", FROZEN, "--against", "libtorch"]);
     assert_eq!(code, 2);

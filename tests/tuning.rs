@@ -6,10 +6,12 @@
     reason = "tests"
 )]
 
+use onionskin::dtype::DType;
 use onionskin::gpu::Reach;
 use onionskin::ir::{Input, Module, Tree};
 use onionskin::item::Item;
 use onionskin::kernel::choice::Variant;
+use onionskin::kernel::stored::Precision;
 use onionskin::model::Tuning;
 use onionskin::{CompileOptions, Device, Model, Tensor};
 
@@ -47,7 +49,14 @@ fn what_is_measured_is_kept_and_taken() {
     };
     let mut lines = Vec::new();
     let tell = &mut |line: &str| lines.push(line.to_string());
-    let measured = Tuning::measure(&model, &device, std::slice::from_ref(&x), tell).unwrap();
+    let measured = Tuning::measure(
+        &model,
+        &device,
+        Precision::Half,
+        std::slice::from_ref(&x),
+        tell,
+    )
+    .unwrap();
     assert_eq!(lines.len(), 1);
     assert!(lines[0].starts_with("dot f32 24x40 40x24: "), "{lines:?}");
     let path = std::env::temp_dir().join(format!("onionskin-tuning-{}.json", std::process::id()));
@@ -55,7 +64,7 @@ fn what_is_measured_is_kept_and_taken() {
     let read = Tuning::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     assert_eq!(read, measured);
-    assert!(read.choices_for(&device).is_ok());
+    assert!(read.choices_for(&device, Precision::Half).is_ok());
 }
 
 /// The choice that a file makes is the one that the plan has, and changes no result beyond rounding.
@@ -68,10 +77,10 @@ fn choices_are_taken() {
     let key = String::from("dot f32 24x40 40x24");
     let tuning = Tuning {
         choices: [(key.clone(), Variant::Portable.to_string())].into(),
-        ..Tuning::of(gpu)
+        ..Tuning::of(gpu, Precision::Single)
     };
     let options = CompileOptions {
-        choices: tuning.choices_for(&device).unwrap(),
+        choices: tuning.choices_for(&device, Precision::Single).unwrap(),
         ..CompileOptions::default()
     };
     assert_eq!(options.choices.get(&key), Some(&Variant::Portable));
@@ -107,28 +116,32 @@ fn choices_are_taken() {
 }
 
 #[test]
-fn other_devices_and_versions_ignore_it() {
+fn other_devices_versions_and_precisions_ignore_it() {
     let Some((_, device, _)) = setting() else {
         return;
     };
     let Device::Gpu(gpu) = &device else { return };
-    let mut others = [Tuning::of(gpu), Tuning::of(gpu), Tuning::of(gpu)];
+    let single = Precision::Single;
+    let here = || Tuning::of(gpu, single);
+    let mut others = [here(), here(), here(), Tuning::of(gpu, Precision::Half)];
     others[0].adapter = "another".into();
     others[1].driver = "another".into();
     others[2].version = "another".into();
-    for (what, tuning) in ["adapter", "driver", "version"].into_iter().zip(others) {
-        let error = tuning.choices_for(&device).unwrap_err().to_string();
+    let said = ["adapter", "driver", "version", "dtype f16, here it is f32"];
+    for (what, tuning) in said.into_iter().zip(others) {
+        let error = tuning.choices_for(&device, single).unwrap_err().to_string();
         assert!(error.contains("ignored") && error.contains(what), "{error}");
     }
-    assert!(Tuning::of(gpu).choices_for(&Device::Host).is_err());
+    assert!(here().choices_for(&Device::Host, single).is_err());
 }
 
+/// A file of an earlier version says nothing of what values were stored in: it was single precision.
 #[test]
-fn what_is_no_tuning_is_refused() {
-    let path =
-        std::env::temp_dir().join(format!("onionskin-no-tuning-{}.json", std::process::id()));
-    std::fs::write(&path, "{\"adapter\": 1}").unwrap();
-    let error = Tuning::read(&path).unwrap_err().to_string();
+fn files_without_a_dtype_are_read() {
+    let path = std::env::temp_dir().join(format!("onionskin-tuned-{}.json", std::process::id()));
+    let text = r#"{"adapter": "a", "driver": "b", "version": "c", "choices": {}}"#;
+    std::fs::write(&path, text).unwrap();
+    let read = Tuning::read(&path);
     std::fs::remove_file(&path).unwrap();
-    assert!(error.contains("no tuning"), "{error}");
+    assert_eq!(read.unwrap().dtype, DType::F32);
 }

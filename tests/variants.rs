@@ -15,6 +15,7 @@ use onionskin::ir::{Definition, Graph};
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::choice::Variant;
 use onionskin::kernel::plan::Plan;
+use onionskin::kernel::stored::Precision;
 use onionskin::op::*;
 use onionskin::pass;
 use onionskin::tensor::Tensor;

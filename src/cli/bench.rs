@@ -74,10 +74,11 @@ impl Bench {
         let device = Device::open(&self.device)?;
         let activity = Activity::new(self.json);
         activity.step("reading and importing the model");
+        let precision = self.dtype.precision()?;
         let options = CompileOptions {
-            choices: tune::choices(self.tuned.as_ref(), &device)?,
+            choices: tune::choices(self.tuned.as_ref(), &device, precision)?,
             packed: self.packed.clone(),
-            precision: self.dtype.precision()?,
+            precision,
             ..activity.compile_options()
         };
         let session = Model::open(&self.model)?.compile(&device, &options)?;

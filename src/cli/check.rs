@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::activity::Activity;
 use super::inputs::{Sets, arguments};
+use super::precision::{Dtype, Exactness, widened};
 use super::{Outcome, libtorch, output};
 use crate::cases::{self, CaseArchive};
 use crate::compare::Tolerance;
@@ -27,6 +28,8 @@ pub(super) struct Check {
     /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
     #[arg(long, default_value = "auto")]
     device: String,
+    #[command(flatten)]
+    dtype: Dtype,
     /// What the device is held against.
     #[arg(long, value_enum, default_value_t = Against::Oracle)]
     against: Against,
@@ -45,12 +48,8 @@ pub(super) struct Check {
     /// Suppress findings: an id, also at a file, line or module (`W0211@model.py:12`); may be repeated.
     #[arg(long, value_name = "ID[@PLACE]")]
     allow: Vec<String>,
-    /// Relative tolerance between device and reference.
-    #[arg(long)]
-    rtol: Option<f64>,
-    /// Absolute tolerance between device and reference.
-    #[arg(long)]
-    atol: Option<f64>,
+    #[command(flatten)]
+    exactness: Exactness,
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
@@ -98,10 +97,8 @@ impl Check {
                 Against::Recorded => Some(("recorded outputs", &*subject.expected)),
                 Against::Libtorch => Some(("libtorch", &*subject.expected)),
             },
-            tolerance: Tolerance {
-                rtol: self.rtol.unwrap_or(subject.tolerance.rtol),
-                atol: self.atol.unwrap_or(subject.tolerance.atol),
-            },
+            precision: self.dtype.precision()?,
+            tolerance: self.exactness.or(subject.tolerance),
         };
         let activity = Activity::new(self.json);
         activity.step("checking");
@@ -116,8 +113,13 @@ impl Check {
     }
 
     fn subject(&self) -> Result<Subject> {
+        let precision = self.dtype.precision()?;
         let mut subject = if is_case(&self.model) {
-            recorded(&self.model)?
+            let recorded = recorded(&self.model)?;
+            Subject {
+                tolerance: widened(recorded.tolerance, precision),
+                ..recorded
+            }
         } else {
             let results = self
                 .expected
@@ -128,10 +130,7 @@ impl Check {
                 archive: CaseArchive::Path(self.model.clone()),
                 sets: self.sets.read()?,
                 expected: results.collect::<Result<_>>()?,
-                tolerance: Tolerance {
-                    rtol: 1e-3,
-                    atol: 1e-4,
-                },
+                tolerance: self.exactness.tolerance(precision),
             }
         };
         if self.against == Against::Libtorch {

@@ -57,9 +57,14 @@ impl Exactness {
             Precision::Single => (1e-3, 1e-4),
             Precision::Half => (1e-2, 1e-2),
         };
+        self.or(Tolerance { rtol, atol })
+    }
+
+    /// The tolerance that is asked for, or this one.
+    pub(super) fn or(&self, usual: Tolerance) -> Tolerance {
         Tolerance {
-            rtol: self.rtol.unwrap_or(rtol),
-            atol: self.atol.unwrap_or(atol),
+            rtol: self.rtol.unwrap_or(usual.rtol),
+            atol: self.atol.unwrap_or(usual.atol),
         }
     }
 }

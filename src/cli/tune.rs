@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::inputs::Inputs;
+use super::precision::Dtype;
 use super::{Outcome, output};
 use crate::error::Result;
 use crate::kernel::choice::Choices;
+use crate::kernel::stored::Precision;
 use crate::model::Tuning;
 use crate::{Device, Model};
 
@@ -21,7 +23,9 @@ pub(super) struct Tune {
     /// The device: auto, gpu, software, an adapter's index or a part of its name.
     #[arg(long, default_value = "auto")]
     device: String,
-    /// The file to write.
+    #[command(flatten)]
+    dtype: Dtype,
+    /// The file to write. It is for runs with the same --dtype.
     #[arg(short, long)]
     output: PathBuf,
 }
@@ -31,20 +35,27 @@ impl Tune {
         let arguments = self.inputs.read()?;
         let device = Device::open(&self.device)?;
         let model = Model::open(&self.model)?;
-        let tuning = Tuning::measure(&model, &device, &arguments, &mut output::line)?;
+        let precision = self.dtype.precision()?;
+        let tuning = Tuning::measure(&model, &device, precision, &arguments, &mut output::line)?;
         tuning.write(&self.output)?;
         Ok(Outcome::Yes)
     }
 }
 
-/// What `--tuned` says for a device; a note and nothing where it was measured elsewhere.
-pub(super) fn choices(path: Option<&PathBuf>, device: &Device) -> Result<Choices> {
+/// What `--tuned` says for a device and what it stores values in; a note and nothing where it was measured elsewhere.
+pub(super) fn choices(
+    path: Option<&PathBuf>,
+    device: &Device,
+    precision: Precision,
+) -> Result<Choices> {
     let Some(path) = path else {
         return Ok(Choices::new());
     };
     let tuning = Tuning::read(path)?;
-    Ok(tuning.choices_for(device).unwrap_or_else(|error| {
-        output::note(&error.to_string());
-        Choices::new()
-    }))
+    Ok(tuning
+        .choices_for(device, precision)
+        .unwrap_or_else(|error| {
+            output::note(&error.to_string());
+            Choices::new()
+        }))
 }

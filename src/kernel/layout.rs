@@ -365,9 +365,11 @@ mod tests {
     fn rooms_of_symbols_are_those_of_their_sizes() {
         let (shape, sizes) = (["B", "C", "H", "9"], [2, 10, 7, 9]);
         let symbols: Shape = shape.iter().map(|size| size.parse().unwrap()).collect();
+        let places = Places::Four;
         let seen = Tiles::Seen {
             low: [1, 1],
             high: [1, 1],
+            places,
         };
         let hints = [("B", 2), ("C", 10), ("H", 7)];
         let hints: Bindings = hints.map(|(name, size)| (name.into(), size)).into();
@@ -375,7 +377,7 @@ mod tests {
             Layout::Linear,
             Layout::Quads { axis: 1 },
             Layout::Tiles(seen),
-            Layout::Tiles(Tiles::Summed),
+            Layout::Tiles(Tiles::Summed { places }),
         ] {
             let room = Dim::product(&layout.extents(&symbols).unwrap());
             let room = usize::try_from(room.eval(&hints).unwrap()).unwrap();

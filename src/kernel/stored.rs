@@ -17,6 +17,14 @@ pub enum Precision {
 }
 
 impl Precision {
+    /// The dtype that stands for it.
+    pub fn dtype(self) -> DType {
+        match self {
+            Precision::Single => DType::F32,
+            Precision::Half => DType::F16,
+        }
+    }
+
     /// Of the dtype that stands for it; an error if none does.
     pub fn of(dtype: DType) -> Result<Precision> {
         match dtype {

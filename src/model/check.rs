@@ -2,6 +2,7 @@ use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, Kind, Result};
 use crate::ir::Graph;
 use crate::item::Item;
+use crate::kernel::stored::Precision;
 use crate::trace::check::{
     CheckOptions, Finding, Id, Outcome, Report, Run, Subject, Traced, check_trace, example,
     inspect_archive,
@@ -14,6 +15,8 @@ use super::{CompileOptions, Device, Model, first_divergence};
 pub struct Reference<'a> {
     /// The device.
     pub device: &'a Device,
+    /// What it stores values of `f32` in.
+    pub precision: Precision,
     /// Who says what every set of inputs should give, and what that is; without it the oracle says.
     pub expected: Option<(&'a str, &'a [Item])>,
     /// How far results may be apart.
@@ -24,7 +27,7 @@ pub struct Reference<'a> {
 /// a device against a reference. What fails on the way is a finding.
 ///
 /// # Errors
-/// The model has no such entry graph, or no inputs can be made for it.
+/// The model has no such entry graph, no inputs can be made for it, or the device cannot store values as it is asked to.
 pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -> Result<Report> {
     let name = options.entry.as_deref().unwrap_or("forward");
     let mut warnings = match model.archive() {
@@ -52,8 +55,10 @@ pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -
         graph: &graph,
         reference,
     };
-    if let Err(error) = check.run(&options.inputs, &mut report) {
-        report.fail("the device", &reference.device.to_string(), &error);
+    match check.run(&options.inputs, &mut report) {
+        Err(error) if error.kind() == Kind::Usage => return Err(error),
+        Err(error) => report.fail("the device", &reference.device.to_string(), &error),
+        Ok(()) => {}
     }
     Ok(report)
 }
@@ -90,6 +95,7 @@ impl DeviceCheck<'_> {
     fn run(&self, sets: &[Vec<Item>], report: &mut Report) -> Result<()> {
         let options = CompileOptions {
             entry: self.graph.name.clone(),
+            precision: self.reference.precision,
             ..CompileOptions::default()
         };
         let session = self.model.compile(self.reference.device, &options)?;
@@ -159,6 +165,7 @@ impl DeviceCheck<'_> {
         } = self.reference;
         let options = CompileOptions {
             entry: self.graph.name.clone(),
+            precision: self.reference.precision,
             ..CompileOptions::default()
         };
         match first_divergence(self.model, device, &options, set, *tolerance) {

@@ -9,12 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{CompileOptions, Device, Model, Variant};
 use crate::dim::Bindings;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::gpu::{self, Input, Program, ProgramOptions};
 use crate::ir::Weights;
 use crate::item::Item;
 use crate::kernel::choice::Choices;
-use crate::pass;
+use crate::kernel::stored::Precision;
+use crate::pass::{self, PlanOptions};
 use crate::tensor::Tensor;
 use crate::tensor_file::write_together;
 
@@ -23,7 +25,8 @@ const RUNS: usize = 7;
 /// A variant is taken if it makes the model at least so much faster than the table's: less may be chance.
 const GAIN: f64 = 0.97;
 
-/// What was measured on one device. Elsewhere, or with another driver or version, it says nothing.
+/// What was measured on one device. Elsewhere, with another driver or version, or where values are stored otherwise, it says
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tuning {
     /// Name of the adapter.
@@ -32,36 +35,50 @@ pub struct Tuning {
     pub driver: String,
     /// Version of this crate, whose kernels were measured.
     pub version: String,
+    /// What values of `f32` were stored in: `f32` or `f16`.
+    #[serde(default = "single")]
+    pub dtype: DType,
     /// Variants that beat the table, by key.
     pub choices: BTreeMap<String, String>,
 }
 
+/// What files said nothing of was measured with.
+fn single() -> DType {
+    Precision::Single.dtype()
+}
+
 impl Tuning {
-    /// Measures the variants of each contraction and convolution of a model on a device, for the sizes of a call; `tell` gets
-    /// a line for each.
+    /// Measures the variants of each contraction and convolution of a model on a device, for the sizes of a call and what
+    /// values are stored in; `tell` gets a line for each.
     ///
     /// # Errors
     /// The device is the host, or the model does not run there.
     pub fn measure(
         model: &Model,
         device: &Device,
+        precision: Precision,
         arguments: &[Item],
         tell: &mut dyn FnMut(&str),
     ) -> Result<Tuning> {
         let Device::Gpu(gpu) = device else {
             return Err(Error::usage("the host has no kernels to choose from"));
         };
-        let session = model.compile(device, &CompileOptions::default())?;
+        let options = CompileOptions {
+            precision,
+            ..CompileOptions::default()
+        };
+        let session = model.compile(device, &options)?;
         let (variant, inputs) = session.prepare(arguments)?;
         let course = Course {
             gpu,
+            precision,
             variant: &variant,
             weights: variant.weights()?,
             bindings: variant.bind(&inputs)?,
             inputs: &inputs,
         };
         let mut found = Choices::new();
-        for (key, variants) in pass::admitted(&variant.lowered, gpu.capabilities())? {
+        for (key, variants) in pass::admitted(&variant.lowered, gpu.capabilities(), precision)? {
             let mut best = course.time(&found)? * GAIN;
             for candidate in variants {
                 let mut choices = found.clone();
@@ -84,26 +101,27 @@ impl Tuning {
         let choices = choices.map(|(key, variant)| (key, variant.to_string()));
         Ok(Tuning {
             choices: choices.collect(),
-            ..Tuning::of(gpu)
+            ..Tuning::of(gpu, precision)
         })
     }
 
     /// Nothing measured on a device yet.
-    pub fn of(gpu: &gpu::Device) -> Tuning {
+    pub fn of(gpu: &gpu::Device, precision: Precision) -> Tuning {
         Tuning {
             adapter: gpu.name().to_string(),
             driver: gpu.driver(),
             version: env!("CARGO_PKG_VERSION").to_string(),
+            dtype: precision.dtype(),
             choices: BTreeMap::new(),
         }
     }
 
-    /// The choices for a device.
+    /// The choices for a device that stores values in a precision.
     ///
     /// # Errors
-    /// They were measured on another adapter, with another driver or version, or name variants that there are not. The
-    /// message is for a warning: a model runs without them.
-    pub fn choices_for(&self, device: &Device) -> Result<Choices> {
+    /// They were measured on another adapter, with another driver, version or precision, or name variants that there are
+    /// not. The message is for a warning: a model runs without them.
+    pub fn choices_for(&self, device: &Device, precision: Precision) -> Result<Choices> {
         let Device::Gpu(gpu) = device else {
             return Err(Error::usage(
                 "the tuning is ignored: the host has no kernels",
@@ -113,15 +131,17 @@ impl Tuning {
             adapter,
             driver,
             version,
+            dtype,
             ..
-        } = Tuning::of(gpu);
+        } = Tuning::of(gpu, precision);
         let pairs = [
-            ("adapter", &self.adapter, adapter),
-            ("driver", &self.driver, driver),
-            ("version", &self.version, version),
+            ("adapter", self.adapter.clone(), adapter),
+            ("driver", self.driver.clone(), driver),
+            ("version", self.version.clone(), version),
+            ("dtype", self.dtype.to_string(), dtype.to_string()),
         ];
         for (what, measured, here) in pairs {
-            if *measured != here {
+            if measured != here {
                 return Err(Error::usage(format!(
                     "the tuning is ignored: it was made for the {what} {measured}, here it is {here}"
                 )));
@@ -157,6 +177,7 @@ impl Tuning {
 /// A call that is run again and again.
 struct Course<'a> {
     gpu: &'a gpu::Device,
+    precision: Precision,
     variant: &'a Variant,
     weights: Cow<'a, Weights>,
     bindings: Bindings,
@@ -167,7 +188,11 @@ impl Course<'_> {
     /// Seconds of a run with some choices.
     fn time(&self, choices: &Choices) -> Result<f64> {
         let graph = &self.variant.lowered;
-        let plan = pass::plan_by(graph, self.gpu.capabilities(), &choices.clone().into())?;
+        let wanted = PlanOptions {
+            choices: choices.clone(),
+            precision: self.precision,
+        };
+        let plan = pass::plan_by(graph, self.gpu.capabilities(), &wanted)?;
         let options = ProgramOptions::default();
         let program = Program::new(self.gpu, plan, &self.weights, options)?;
         let inputs: Vec<Input> = self.inputs.iter().map(Input::Host).collect();

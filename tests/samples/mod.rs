@@ -12,12 +12,13 @@ use onionskin::dtype::DType;
 use onionskin::gpu::{Device, DeviceOptions, Reach};
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::capabilities::{Capabilities, MatrixUnit};
-use onionskin::kernel::choice::{Choices, Variant};
+use onionskin::kernel::choice::Variant;
 use onionskin::kernel::layout::TextureLimits;
 use onionskin::kernel::plan::Plan;
+use onionskin::kernel::stored::Precision;
 use onionskin::kernel::translate::translate;
 use onionskin::op::*;
-use onionskin::pass;
+use onionskin::pass::{self, PlanOptions};
 use onionskin::shape::TensorType;
 
 /// The device that `ONIONSKIN_DEVICE` names, or the best one. Without any, a test says that it is skipped and passes,
@@ -83,9 +84,22 @@ pub fn rasteriser_of(lanes: u32) -> Capabilities {
 
 /// A plan in which every node that admits a variant gets it, and how many do.
 pub fn forced(graph: &Graph, capabilities: &Capabilities, variant: Variant) -> (Plan, usize) {
-    let keys = pass::admitted(graph, capabilities).unwrap().into_keys();
-    let given: Choices = keys.map(|key| (key, variant)).collect();
-    let plan = pass::plan_by(graph, capabilities, &given.into()).unwrap();
+    forced_in(Precision::Single, graph, capabilities, variant)
+}
+
+/// The same where values are stored in a precision.
+pub fn forced_in(
+    precision: Precision,
+    graph: &Graph,
+    capabilities: &Capabilities,
+    variant: Variant,
+) -> (Plan, usize) {
+    let admitted = pass::admitted(graph, capabilities, precision).unwrap();
+    let options = PlanOptions {
+        choices: admitted.into_keys().map(|key| (key, variant)).collect(),
+        precision,
+    };
+    let plan = pass::plan_by(graph, capabilities, &options).unwrap();
     let taken = plan.steps.iter().filter_map(|step| step.choice.as_ref());
     let count = taken.filter(|choice| choice.variant == variant).count();
     (plan, count)

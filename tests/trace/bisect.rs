@@ -9,6 +9,7 @@ use onionskin::gpu::Reach;
 use onionskin::interp::Part;
 use onionskin::ir::Graph;
 use onionskin::item::Item;
+use onionskin::kernel::stored::Precision;
 use onionskin::model::{Culprit, Reference, check, first_divergence, first_wrong_pass, verify};
 use onionskin::pass::Pass;
 use onionskin::tensor::Tensor as HostTensor;
@@ -133,6 +134,7 @@ fn a_report_leads_into_regions() {
     };
     let reference = Reference {
         device: &device,
+        precision: Precision::Single,
         expected: None,
         tolerance: TOLERANCE,
     };

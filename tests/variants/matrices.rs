@@ -2,6 +2,7 @@
 
 use onionskin::gpu::Reach;
 use onionskin::kernel::choice::Variant;
+use onionskin::kernel::plan::Kernel;
 
 use crate::samples;
 use crate::*;
@@ -36,6 +37,32 @@ fn cooperative_matrices_agree() {
             assert!(agrees(device, graph, plan), "{name} by {variant}");
         }
         assert!(admitted >= 25, "{variant} was admitted {admitted} times");
+    }
+}
+
+/// Factors that are stored in half precision are multiplied as that; an input, which is not, is not rounded for it.
+#[test]
+fn factors_stored_in_half_precision_are_multiplied_as_they_are() {
+    let all = samples::with_matrices();
+    let units = all.matrices.iter().copied();
+    let capabilities = Capabilities {
+        matrices: units.filter(|unit| unit.half).collect(),
+        float16: true,
+        ..all
+    };
+    let graph = samples::graph(&["f32[48, 64]"], |b, x| {
+        let weight = |name| b.weight(name, "f32[64, 64]".parse().unwrap());
+        let hidden = x[0].dot(weight("first")).relu();
+        vec![hidden.dot(weight("second").permute([1, 0])).relu()]
+    });
+    let variant = Variant::Matrix { size: 16 };
+    for (precision, expected) in [(Precision::Half, 1), (Precision::Single, 0)] {
+        let (plan, count) = samples::forced_in(precision, &graph, &capabilities, variant);
+        let failures = samples::untranslatable(&plan);
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+        let is_of_halves = |kernel: &&Kernel| kernel.wgsl.contains("coop_mat16x16<f16, A>");
+        let of_halves = plan.kernels.iter().filter(is_of_halves).count();
+        assert_eq!((count, of_halves), (expected, expected), "{precision:?}");
     }
 }
 

@@ -74,7 +74,7 @@ fn by_tiles(places: Places) -> Variant {
 fn convolutions_by_tiles_agree() {
     let [covered, others] = in_tiles();
     for (name, graph) in &others {
-        let admitted = pass::admitted(graph, &samples::rasteriser()).unwrap();
+        let admitted = pass::admitted(graph, &samples::rasteriser(), Precision::Single).unwrap();
         let mut variants = admitted.values().flatten();
         assert!(
             variants.all(|variant| !matches!(variant, Variant::Winograd { .. })),
@@ -256,7 +256,7 @@ fn large_tiles_have_filters_in_single_precision() {
         &[axis(1, 1, 1, 1), axis(1, 1, 1, 1)],
         1,
     );
-    let keys = pass::admitted(&graph, &samples::rasteriser()).unwrap();
+    let keys = pass::admitted(&graph, &samples::rasteriser(), Precision::Single).unwrap();
     let asked = keys.into_keys().map(|key| (key, by_tiles(Places::Four)));
     for (choices, places, is_half) in [
         (Choices::new(), Places::Two, true),
@@ -289,7 +289,9 @@ fn products_of_both_sizes_share_a_kernel() {
         vec![part.conv(weight("b"), same(), 1).relu().sum(&[2], true)]
     });
     let plan = |capabilities: &Capabilities| {
-        let keys = pass::admitted(&graph, capabilities).unwrap().into_keys();
+        let keys = pass::admitted(&graph, capabilities, Precision::Single)
+            .unwrap()
+            .into_keys();
         let places = |key: &str| match key.contains("16x16") {
             true => Places::Four,
             false => Places::Two,

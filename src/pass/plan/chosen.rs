@@ -60,8 +60,8 @@ impl<'a> Planner<'a> {
             }
             (_, Variant::Matrix { size }) => {
                 let product = Product::of(self.graph, node)?;
-                let dtype = self.graph.ty(product.result).dtype;
-                let unit = matrix::unit(self.capabilities, size, dtype);
+                let factors = variant::multiplied(&scope, node)?;
+                let unit = matrix::unit(self.capabilities, size, factors);
                 let unit = unit.ok_or_else(|| element::not_planned(node))?;
                 matrix::lower(scope, group, &product, unit)
             }

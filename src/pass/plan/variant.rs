@@ -9,9 +9,10 @@ use super::{direct, image, layout, matrix, tile, vector, winograd, workgroup};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::{Graph, Node, Op, Primitive, ValueId};
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::{Choice, Choices, Variant};
+use crate::kernel::stored::Precision;
 use crate::kernel::winograd::Places;
 use crate::op::Conv;
 use crate::shape::Shape;
@@ -30,6 +31,8 @@ struct Problem<'a> {
     dtype: DType,
     /// The right factor is stored in half precision.
     in_half: bool,
+    /// Both factors lie in memory in half precision, though they are `f32`.
+    are_halves: bool,
     /// Products of the same sizes.
     outer: usize,
     rows: usize,
@@ -62,6 +65,7 @@ pub fn choices<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result
     };
     let problem = Problem {
         in_half: scope.storage(operand(node, 1)?)?.is_half(),
+        are_halves: are_halves(scope, node)?,
         ..problem
     };
     let given = given.get(&problem.key).copied();
@@ -79,16 +83,22 @@ pub fn choices<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result
         .collect())
 }
 
-/// The variants that each contraction and convolution of a graph admits on a device, by its key; bodies of regions included.
-pub fn admitted(graph: &Graph, capabilities: &Capabilities) -> Result<Admitted> {
+/// The variants that each contraction and convolution of a graph may admit on a device which stores values in a precision, by
+/// its key; bodies of regions included.
+pub fn admitted(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    precision: Precision,
+) -> Result<Admitted> {
     let mut found = Admitted::new();
     for node in &graph.nodes {
         for body in node.bodies() {
-            found.extend(admitted(body, capabilities)?);
+            found.extend(admitted(body, capabilities, precision)?);
         }
-        let Some(problem) = Problem::of(graph, capabilities, node)? else {
+        let Some(mut problem) = Problem::of(graph, capabilities, node)? else {
             continue;
         };
+        problem.are_halves = precision == Precision::Half;
         let admits = |variant: &Variant| match variant {
             Variant::Split { parts } => problem.splits(i64::from(*parts)),
             variant => problem.offers(*variant),
@@ -97,6 +107,44 @@ pub fn admitted(graph: &Graph, capabilities: &Capabilities) -> Result<Admitted> 
         found.insert(problem.key.clone(), variants);
     }
     Ok(found)
+}
+
+/// What cooperative matrices multiply to compute a node: halves where its factors are stored as those, so that none is
+/// rounded.
+pub fn multiplied(scope: &Scope, node: &Node) -> Result<DType> {
+    let dtype = scope.graph.ty(operand(node, 0)?).dtype;
+    Ok(if are_halves(scope, node)? {
+        DType::F16
+    } else {
+        dtype
+    })
+}
+
+/// True if both factors of a node are `f32` and stored in half precision.
+fn are_halves(scope: &Scope, node: &Node) -> Result<bool> {
+    let mut all = true;
+    for factor in [operand(node, 0)?, operand(node, 1)?] {
+        let is_single = scope.graph.ty(factor).dtype == DType::F32;
+        all &= is_single && is_half(scope, factor)?;
+    }
+    Ok(all)
+}
+
+/// True for what lies in memory in half precision, and for a view of it.
+fn is_half(scope: &Scope, value: ValueId) -> Result<bool> {
+    let node = match scope.graph.value(value).definition {
+        Definition::Node(node, _) if !scope.stored[value.index()] => &scope.graph.nodes[node],
+        _ => return Ok(scope.storage(value)?.is_half()),
+    };
+    match &node.op {
+        Op::Primitive(
+            Primitive::Reshape(_)
+            | Primitive::Permute(_)
+            | Primitive::Expand(_)
+            | Primitive::Slice(_),
+        ) => is_half(scope, operand(node, 0)?),
+        _ => Ok(false),
+    }
 }
 
 /// Variants by key.
@@ -188,7 +236,10 @@ impl Problem<'_> {
         let is_large = self.rows >= 32 && self.columns >= 32 && self.depth >= 16;
         let found = [16, 8].map(|size| Variant::Matrix { size });
         let found = found.into_iter().find(|variant| self.admits(*variant));
-        let reason = "the adapter multiplies matrices of this dtype by subgroups";
+        let reason = match self.are_halves {
+            true => "the adapter multiplies matrices of f16, in which the factors are stored",
+            false => "the adapter multiplies matrices of this dtype by subgroups",
+        };
         found
             .filter(|_| is_large)
             .map(|variant| (variant, String::from(reason)))
@@ -230,7 +281,14 @@ impl Problem<'_> {
             Variant::Winograd { places } => self.tiles.contains_key(&places),
             Variant::Direct => self.sees_one_channel() && is_single(self.dtype),
             Variant::Vector => self.conv.is_none() && is_single(self.dtype) && self.few.is_some(),
-            Variant::Matrix { size } => matrix::unit(self.capabilities, size, self.dtype).is_some(),
+            Variant::Matrix { size } => {
+                let dtype = if self.are_halves {
+                    DType::F16
+                } else {
+                    self.dtype
+                };
+                matrix::unit(self.capabilities, size, dtype).is_some()
+            }
             Variant::Tile { side } => {
                 let extent = workgroup::Extent::of(side);
                 is_single(self.dtype) && extent.is_some_and(|extent| extent.fits(self.capabilities))
@@ -384,6 +442,7 @@ impl<'a> Problem<'a> {
             tiles: tiles.collect(),
             dtype: graph.ty(a).dtype,
             in_half: false,
+            are_halves: false,
             outer,
             rows,
             columns,

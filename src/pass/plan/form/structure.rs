@@ -1,6 +1,7 @@
 //! Forms whose kernels are known: layers that differ in sizes only have equal forms, of which the first is lowered.
 
 use super::{Form, Way};
+use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::{Argument, Definition, Op, ValueId};
 use crate::kernel::capabilities::Storage;
@@ -29,6 +30,7 @@ struct Structure {
     way: Way,
     group: (Option<usize>, ValueId, Vec<usize>),
     axes: Option<Vec<Along>>,
+    tiles: Option<[Dim; 2]>,
     values: Vec<Seen>,
     nodes: Vec<(Op, Vec<Argument>, Vec<ValueId>)>,
 }
@@ -84,6 +86,7 @@ impl Structure {
             way: of_any_size(form, way),
             group: (group.anchor, group.root, group.nodes.clone()),
             axes: form.axes.clone(),
+            tiles: form.tiles.clone(),
             values: (0..form.values.len())
                 .map(|at| Seen::of(form, at))
                 .collect(),
