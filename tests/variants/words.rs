@@ -40,7 +40,7 @@ fn bounds_in_words_keep_what_is_no_number() {
     ] {
         numbers[place] = number;
     }
-    let x = Tensor::from_f64(DType::F32, &[1, 8, 9, 7], numbers).unwrap();
+    let x = Tensor::from_f64(DType::F32, [1, 8, 9, 7], numbers).unwrap();
     let expected = interp::run(&graph, &weights, std::slice::from_ref(&x)).unwrap();
     let plan = pass::plan(&graph, device.capabilities()).unwrap();
     let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();

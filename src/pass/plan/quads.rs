@@ -103,9 +103,9 @@ impl Scope<'_> {
             });
         }
         let layout = Layout::Quads { axis };
-        let (buffer, vector) = match self.to_words(value, &layout, &numbers)? {
+        let (buffer, vector) = match self.quad_in_words(value, &layout, &numbers)? {
             Some(words) => words,
-            None => self.to_vector(value, &layout, &numbers)?,
+            None => self.quad_in_vector(value, &layout, &numbers)?,
         };
         let first = parts.first().ok_or_else(missing)?;
         let mut quad = first.1.coordinates(shape);
@@ -118,7 +118,7 @@ impl Scope<'_> {
     }
 
     /// The binding of a value in quads, and four numbers as they stand there.
-    fn to_vector(
+    fn quad_in_vector(
         &mut self,
         value: ValueId,
         layout: &Layout,
@@ -133,7 +133,7 @@ impl Scope<'_> {
     }
 
     /// The same in words of two numbers, where a device writes these faster.
-    fn to_words(
+    fn quad_in_words(
         &mut self,
         value: ValueId,
         layout: &Layout,
