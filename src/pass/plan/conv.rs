@@ -1,10 +1,10 @@
 //! Convolutions: one invocation computes some output channels at some neighbouring positions.
 
-use super::dot::{accumulators, named, products, tile, zero};
-use super::element::{Scope, operand};
-use super::fuse::Group;
-use super::kernel::{Lowered, clamped, guarded, invocation, pieces, repeat, repeat_all, store};
-use super::position::Position;
+pub mod depthwise;
+pub mod direct;
+pub mod image;
+pub mod winograd;
+
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Node, ValueId};
@@ -12,6 +12,13 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
 use crate::op::{Conv, ConvAxis};
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::{Scope, operand};
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{
+    Lowered, clamped, guarded, invocation, pieces, repeat, repeat_all, store,
+};
+use crate::pass::plan::product::dot::{accumulators, named, products, tile, zero};
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/conv.wgsl");

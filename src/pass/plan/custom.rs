@@ -3,8 +3,6 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::Planner;
-use super::fuse::Group;
-use super::kernel::{Made, bindings, enables};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
@@ -12,6 +10,8 @@ use crate::kernel::emit::Buffer;
 use crate::kernel::plan::{Flow, FlowKind, Kernel, SlotId, Workgroups};
 use crate::kernel::shader;
 use crate::op::{Custom, Shader};
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{Made, bindings, enables};
 
 /// Values that functions of the application take or give.
 pub fn exchanged(graph: &Graph) -> HashSet<ValueId> {

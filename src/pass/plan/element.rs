@@ -1,17 +1,16 @@
 //! Elements of values as expressions: views change the position, pointwise primitives combine, buffers are read.
 
+pub mod eight;
+pub mod position;
+pub mod quad;
+pub mod scalar;
+
 mod piece;
 mod pointwise;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::eight;
-use super::position::Position;
-use super::precision::stored_in;
-use super::quad::QUAD;
-use super::scalar;
-use super::variant::example;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -22,6 +21,10 @@ use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::Index;
 use crate::kernel::layout::{Layout, Panels, Tiles};
 use crate::kernel::plan::Access;
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::quad::QUAD;
+use crate::pass::plan::storage::precision::stored_in;
+use crate::pass::plan::variant::example;
 
 /// Names that the statements of kernels give to variables; buffers have others.
 const VARIABLES: &str = "sum product largest smallest part total lost before best best_index rank local index round \

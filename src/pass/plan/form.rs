@@ -8,12 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::former::{Former, Unknown};
 pub(super) use self::structure::Known;
-use super::conv::{Along, Sizes};
-use super::element::{Binding, Scope};
-use super::fuse::Group;
-use super::kernel::{Lowered, Made};
-use super::product::Product;
-use super::{Planner, depthwise, image, map, pooling, tile, variant, winograd};
 use crate::dim::{Dim, Symbol};
 use crate::error::{Error, Result};
 use crate::ir::{Builder, Definition, Graph, Node, Op, Primitive, ValueId};
@@ -24,6 +18,19 @@ use crate::kernel::layout::{Layout, Panels, Tiles};
 use crate::kernel::plan::Workgroups;
 use crate::kernel::winograd::Places;
 use crate::kernel::work::Work;
+use crate::pass::plan::Planner;
+use crate::pass::plan::conv::depthwise;
+use crate::pass::plan::conv::image;
+use crate::pass::plan::conv::winograd;
+use crate::pass::plan::conv::{Along, Sizes};
+use crate::pass::plan::element::{Binding, Scope};
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{Lowered, Made};
+use crate::pass::plan::map;
+use crate::pass::plan::product::Product;
+use crate::pass::plan::product::tile;
+use crate::pass::plan::reduce::pooling;
+use crate::pass::plan::variant;
 
 /// How the kernel of a group is made for all sizes. Panels of weights are always those of the true sizes.
 #[derive(Clone, PartialEq)]

@@ -3,6 +3,12 @@
 //! Pointwise primitives and views are computed where they are read, unless that would repeat work. Primitives with loops of
 //! their own are kernels; the pointwise primitives behind them that nobody else reads become their epilogue.
 
+pub mod claim;
+pub mod cut;
+pub mod epilogue;
+pub mod order;
+pub mod split;
+
 use std::collections::BTreeSet;
 
 use crate::error::{Error, Result};
@@ -12,10 +18,10 @@ use crate::kernel::layout::Layout;
 use crate::kernel::stored::{Kept, Reason};
 use crate::op::{BinaryFunction, UnaryFunction, Unfold};
 
-use super::concat::{self, Parts, Planned};
-use super::element::not_planned;
-use super::rows::Rows;
-use super::{order, variant};
+use crate::pass::plan::element::not_planned;
+use crate::pass::plan::reduce::rows::Rows;
+use crate::pass::plan::storage::concat::{self, Parts, Planned};
+use crate::pass::plan::variant;
 
 /// A value that costs more than this is not computed twice.
 const DUPLICATED: u32 = 12;

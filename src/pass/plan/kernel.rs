@@ -1,11 +1,9 @@
 //! From the expressions and statements of a kernel to its text, and what kernels of all kinds share.
 
+pub mod work;
+
 use std::collections::BTreeSet;
 
-use super::element::{Binding, Scope};
-use super::fuse::Group;
-use super::position::Position;
-use super::scalar;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::ValueId;
@@ -18,6 +16,10 @@ use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Access, Kernel, Workgroups};
 use crate::kernel::shader;
 use crate::kernel::work::Work;
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::scalar;
+use crate::pass::plan::element::{Binding, Scope};
+use crate::pass::plan::fuse::Group;
 
 /// Invocations of a workgroup where a kernel has no reason for another number.
 pub const INVOCATIONS: i64 = 64;

@@ -1,11 +1,5 @@
 //! Kernels without loops of their own: one invocation computes one element, or four neighbours.
 
-use super::element::Scope;
-use super::fuse::Group;
-use super::kernel::{Lowered, invocation, write};
-use super::position::Position;
-use super::quad::{self, QUAD};
-use super::{quads, scalar};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
@@ -14,6 +8,13 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::Expr;
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Layout;
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::quad::{self, QUAD};
+use crate::pass::plan::element::scalar;
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{Lowered, invocation, write};
+use crate::pass::plan::quads;
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/map.wgsl");

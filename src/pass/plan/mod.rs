@@ -1,50 +1,24 @@
 //! From a graph of primitives and regions to a plan: which values are stored (`fuse`), an expression for each element
 //! (`element`), a kernel for each group, blocks of steps for regions (`region`), memory and lifetimes.
 
-mod argument;
 mod check;
-mod chosen;
-mod claim;
-mod concat;
 mod conv;
 mod custom;
-mod cut;
-mod depthwise;
-mod direct;
-mod dot;
-mod eight;
 mod element;
-mod epilogue;
 mod form;
 mod fuse;
-mod image;
 mod kernel;
 mod lanes;
-mod layout;
 mod map;
-mod matrix;
-mod order;
-mod pooling;
-mod position;
-mod precision;
 mod product;
-mod quad;
 mod quads;
 mod reduce;
 mod region;
-mod rows;
-mod scalar;
 mod scan;
 mod sheet;
 mod sort;
-mod split;
-mod strip;
-mod tile;
+mod storage;
 mod variant;
-mod vector;
-mod winograd;
-mod work;
-mod workgroup;
 
 pub use self::variant::{Admitted, admitted};
 
@@ -54,8 +28,8 @@ use self::check::check_types;
 use self::element::{Binding, Scope};
 use self::fuse::{Fusion, Group, fuse};
 use self::kernel::{Lowered, Made};
-use self::precision::{Wanted, stored_in};
 use self::sheet::Sheet;
+use self::storage::precision::{Wanted, stored_in};
 use crate::error::{Error, Place, Result};
 use crate::ir::{Definition, Graph, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
@@ -91,7 +65,7 @@ pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
 
 /// The same as it is asked for.
 pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions) -> Result<Plan> {
-    let graph = &split::split(&explicit_regions(graph)?, capabilities, &options.choices)?;
+    let graph = &fuse::split::split(&explicit_regions(graph)?, capabilities, &options.choices)?;
     let mut singles = BTreeSet::new();
     // What turns out not to be stored in pairs is stored otherwise the next time.
     loop {
@@ -159,10 +133,10 @@ impl Fusion {
     fn of(graph: &Graph, capabilities: &Capabilities, wanted: Wanted) -> Result<Fusion> {
         check_types(graph, capabilities)?;
         let mut fusion = fuse(graph, capabilities)?;
-        fusion.layouts = layout::assign(graph, capabilities, &fusion);
-        let stored = precision::assign(graph, capabilities, &fusion, wanted)?;
+        fusion.layouts = storage::layout::assign(graph, capabilities, &fusion);
+        let stored = storage::precision::assign(graph, capabilities, &fusion, wanted)?;
         (fusion.storages, fusion.kept) = stored.into_iter().unzip();
-        concat::place(graph, &mut fusion, !wanted.prefix.is_empty());
+        storage::concat::place(graph, &mut fusion, !wanted.prefix.is_empty());
         Ok(fusion)
     }
 }
@@ -243,7 +217,7 @@ impl<'a> Planner<'a> {
 
     fn lower(&self, group: &Group) -> Result<Lowered<'a>> {
         if let Some(rows) = &group.rows {
-            return rows::lower(self.scope(), rows);
+            return reduce::rows::lower(self.scope(), rows);
         }
         if let Some(chosen) = self.chosen(group)? {
             return Ok(chosen);
@@ -281,7 +255,7 @@ impl<'a> Planner<'a> {
         self.sheet.singles.extend(singles);
         let work = match made.work.take() {
             Some(work) => work,
-            None => work::of(&self.scope(), group, part)?,
+            None => kernel::work::of(&self.scope(), group, part)?,
         };
         self.dispatch(made, group, work)
     }
@@ -290,7 +264,7 @@ impl<'a> Planner<'a> {
     fn dispatch(&mut self, made: Made, group: &Group, mut work: Work) -> Result<()> {
         let kernel = self.sheet.kernel(made.kernel);
         let mut bindings = Vec::new();
-        let written = work::written(self.graph, group);
+        let written = kernel::work::written(self.graph, group);
         for binding in &made.bindings {
             let slot = self.bound(binding, group)?;
             bindings.push(slot);

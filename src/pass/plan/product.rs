@@ -3,12 +3,12 @@
 //! A convolution is the product of its filters (a row is an output channel) and the patches of its input (a column is a
 //! position in one of the images); a step of the sum is an input channel and a tap.
 
-use super::conv::Sizes;
-use super::element::{Scope, operand};
-use super::fuse::Group;
-use super::kernel::{self, below, epilogue, limited};
-use super::position::Position;
-use super::quad::{self, Factor, QUAD, is_whole};
+pub mod dot;
+pub mod matrix;
+pub mod tile;
+pub mod vector;
+pub mod workgroup;
+
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
@@ -16,6 +16,12 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::{self, Index};
 use crate::op::Conv;
+use crate::pass::plan::conv::Sizes;
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::quad::{self, Factor, QUAD, is_whole};
+use crate::pass::plan::element::{Scope, operand};
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{self, below, epilogue, limited};
 use crate::shape::Shape;
 
 /// A product of matrices for each element of what is in front of them.
@@ -64,7 +70,7 @@ impl Product {
         match &node.op {
             Op::Primitive(Primitive::Dot(_)) => Product::matrices(graph, node),
             Op::Primitive(Primitive::Conv(conv)) => Product::patches(graph, node, conv),
-            _ => Err(super::element::not_planned(node)),
+            _ => Err(crate::pass::plan::element::not_planned(node)),
         }
     }
 

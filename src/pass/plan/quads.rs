@@ -1,11 +1,5 @@
 //! Values whose neighbours along an axis lie together in vectors of four.
 
-use super::eight;
-use super::element::{Scope, role};
-use super::kernel::invocation;
-use super::position::Position;
-use super::quad::{self, QUAD, is_whole};
-use super::scalar;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -14,6 +8,12 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Layout, quads_of};
+use crate::pass::plan::element::eight;
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::quad::{self, QUAD, is_whole};
+use crate::pass::plan::element::scalar;
+use crate::pass::plan::element::{Scope, role};
+use crate::pass::plan::kernel::invocation;
 
 /// The quads of a shape along an axis, one to an invocation: the coordinates of this one, a test that ends the surplus
 /// invocations, and how many there are.

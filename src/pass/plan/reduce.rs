@@ -1,14 +1,11 @@
 //! Reductions: one invocation, or one workgroup where there are many elements and few results, computes one result; or one
 //! invocation computes neighbouring ones.
 
-use super::argument;
-use super::element::{Scope, operand};
-use super::fuse::Group;
-use super::kernel::{Lowered, invocation, repeat, store};
-use super::pooling;
-use super::position::Position;
-use super::scalar;
-use super::strip;
+pub mod argument;
+pub mod pooling;
+pub mod rows;
+pub mod strip;
+
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -18,6 +15,11 @@ use crate::kernel::expr::{Expr, Literal, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Layout;
 use crate::op::{ArgReduce, ArgReduceFunction, BinaryFunction, Reduce, ReduceFunction};
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::scalar;
+use crate::pass::plan::element::{Scope, operand};
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{Lowered, invocation, repeat, store};
 use crate::shape::Shape;
 
 /// The shader around a reduction.

@@ -11,8 +11,9 @@ use crate::ir::{Argument, Graph, Node, Region};
 use crate::kernel::plan::{Block, Flow, FlowKind, SlotId, SlotKind, Trips};
 use crate::scalar::Scalar;
 
-use super::{Fusion, Planner, custom};
 use crate::pass::constant::known;
+use crate::pass::plan::custom;
+use crate::pass::plan::{Fusion, Planner};
 
 /// The body of a region, ready to be planned: its sizes are those of the graph around it.
 struct Body {

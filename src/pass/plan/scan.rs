@@ -1,11 +1,6 @@
 //! Running combinations and scatters: one invocation walks along the axis of one row, so that results do not depend on
 //! the order in which invocations run.
 
-use super::element::{Scope, operand};
-use super::fuse::Group;
-use super::kernel::{Lowered, invocation, repeat, write};
-use super::position::Position;
-use super::scalar;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -14,6 +9,11 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
 use crate::op::{ReduceFunction, Scan, ScanFunction, Scatter, ScatterFunction};
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::scalar;
+use crate::pass::plan::element::{Scope, operand};
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{Lowered, invocation, repeat, write};
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/scan.wgsl");

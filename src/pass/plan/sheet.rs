@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use super::form::Known;
 use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, all_flows};
+use crate::pass::plan::form::Known;
 use crate::shape::TensorType;
 
 /// The plan as far as it is made.

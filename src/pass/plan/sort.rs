@@ -1,10 +1,5 @@
 //! Sorting: one invocation finds the rank of one element by counting those of its row that come before it.
 
-use super::element::{Scope, operand};
-use super::kernel::{Lowered, invocation, repeat, write};
-use super::position::Position;
-use super::scalar;
-use super::scan::Rows;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::Node;
@@ -12,6 +7,11 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
 use crate::op::{BinaryFunction, Sort};
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::scalar;
+use crate::pass::plan::element::{Scope, operand};
+use crate::pass::plan::kernel::{Lowered, invocation, repeat, write};
+use crate::pass::plan::scan::Rows;
 
 const TEMPLATE: &str = include_str!("../../../shaders/sort.wgsl");
 

@@ -1,11 +1,9 @@
 //! The table of variants: how a contraction or convolution is computed, by adapter, sizes and dtype.
 
+pub mod chosen;
+
 use std::collections::BTreeMap;
 
-use super::element::{Scope, operand};
-use super::product::Product;
-use super::quad::is_whole;
-use super::{direct, image, layout, matrix, tile, vector, winograd, workgroup};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -15,6 +13,17 @@ use crate::kernel::choice::{Choice, Choices, Variant};
 use crate::kernel::stored::Precision;
 use crate::kernel::winograd::Places;
 use crate::op::Conv;
+use crate::pass::plan::conv::direct;
+use crate::pass::plan::conv::image;
+use crate::pass::plan::conv::winograd;
+use crate::pass::plan::element::quad::is_whole;
+use crate::pass::plan::element::{Scope, operand};
+use crate::pass::plan::product::Product;
+use crate::pass::plan::product::matrix;
+use crate::pass::plan::product::tile;
+use crate::pass::plan::product::vector;
+use crate::pass::plan::product::workgroup;
+use crate::pass::plan::storage::layout;
 use crate::shape::Shape;
 
 /// A product of matrices that a node is, in the sizes of the example: a convolution is one of filters and patches.

@@ -8,7 +8,7 @@ use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::Access;
-use crate::pass::plan::quad::QUAD;
+use crate::pass::plan::element::quad::QUAD;
 
 /// Pieces hold whole vectors of vectors, so that none is read across an end.
 const GRAIN: usize = QUAD * QUAD;

@@ -6,8 +6,8 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Node, Primitive, ValueId};
 use crate::kernel::expr::Expr;
-use crate::pass::plan::position::Position;
-use crate::pass::plan::scalar;
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::scalar;
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 

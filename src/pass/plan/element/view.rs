@@ -8,9 +8,9 @@ use crate::ir::{Node, Primitive, ValueId};
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
 use crate::op::{Concat, Expand, Gather, Pad, Slice, Unfold};
-use crate::pass::plan::position::Position;
-use crate::pass::plan::quad::{self, QUAD};
-use crate::pass::plan::scalar;
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::quad::{self, QUAD};
+use crate::pass::plan::element::scalar;
 
 impl Scope<'_> {
     /// The position in the operand of a view.

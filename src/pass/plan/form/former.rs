@@ -10,9 +10,9 @@ use crate::kernel::index::matching_ends;
 use crate::op::{Conv, Expand, Full, Iota, Reshape};
 use crate::pass::plan::conv::Along;
 use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::quad::QUAD;
 use crate::pass::plan::fuse::Group;
-use crate::pass::plan::layout::CHANNELS;
-use crate::pass::plan::quad::QUAD;
+use crate::pass::plan::storage::layout::CHANNELS;
 use crate::shape::{Shape, TensorType};
 
 /// Names of the axes of images.

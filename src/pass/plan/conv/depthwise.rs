@@ -1,0 +1,240 @@
+//! Convolutions that see each channel by itself, where subgroups are the lanes of a vector: an invocation computes four channels
+//! of a block of positions, which see much of the same.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::{Graph, Node};
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::{self, Index};
+use crate::kernel::layout::Panels;
+use crate::op::Conv;
+use crate::pass::plan::conv::Sizes;
+use crate::pass::plan::conv::image;
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{Lowered, guarded, pieces, repeat_all};
+use crate::pass::plan::product::dot::named;
+use crate::pass::plan::product::tile::shared;
+use crate::pass::plan::quads;
+use crate::pass::plan::storage::layout::CHANNELS;
+use crate::pass::plan::variant::example;
+
+const TEMPLATE: &str = include_str!("../../../../shaders/depthwise.wgsl");
+
+/// Positions of an invocation along the first spatial axis at most, and along the second one.
+const TALLEST: usize = 7;
+const WIDEST: usize = 2;
+/// Products of an invocation for a tap of the other axes at most: with more the loop grows too long for the driver.
+const LONGEST: usize = 64;
+/// Vectors that an invocation reads at most where blocks are wide: all taps are written out for these.
+const MOST: usize = 40;
+
+/// A convolution with its epilogue, channels in whole quads.
+pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
+    let sizes = Sizes::new(scope.graph, node, conv)?;
+    let panels = image::known_panels(&scope, node, conv)?;
+    by_panels(scope, group, &sizes, &panels)
+}
+
+/// The same with the filter in given panels.
+pub fn by_panels<'a>(
+    scope: Scope<'a>,
+    group: &Group,
+    sizes: &Sizes,
+    panels: &Panels,
+) -> Result<Lowered<'a>> {
+    let mut scope = scope.by_words();
+    let block = Block::new(&mut scope, sizes)?;
+    let filter = scope.in_panels(sizes.filter, panels)?;
+    let sum = |[i, j]: [usize; 2]| scope.pool.variable(&block.name(i, j), Type::F32x4);
+    let sums: Vec<Expr> = block.places().map(sum).collect();
+    let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+    let mut statements = vec![block.surplus.clone()];
+    statements.extend(sums.iter().map(|sum| Statement::Declare(*sum, zero)));
+    statements.extend(block.sum(&mut scope, sizes, filter, &sums)?);
+    statements.extend(sums.iter().copied().map(Statement::Freeze));
+    statements.extend(block.write(&mut scope, group, sizes, &sums)?);
+    Ok(Lowered::new(scope, TEMPLATE, statements, &block.count))
+}
+
+/// What an invocation computes.
+struct Block {
+    count: Dim,
+    surplus: Statement,
+    /// Image and quad of channels.
+    place: [Index; 2],
+    /// First position along each spatial axis.
+    first: Vec<Index>,
+    /// Positions along the first spatial axis.
+    height: usize,
+    /// Positions along the second one.
+    width: usize,
+    /// Taps along the first spatial axis.
+    taps: usize,
+}
+
+impl Block {
+    fn new(scope: &mut Scope, sizes: &Sizes) -> Result<Block> {
+        let missing = || Error::internal("a convolution has no spatial axes");
+        let taps = sizes.taps.first().ok_or_else(missing)?;
+        let taps = example(scope.graph, taps).max(1);
+        let by = [sizes.space[0].clone(), Dim::from(taps), Dim::ONE, Dim::ONE];
+        let height = scope.decide(by, |[size, taps, ..]| height(size, taps));
+        let width = width(scope.graph, sizes, height);
+        let mut shape = scope.graph.ty(sizes.result).shape.clone();
+        for (size, along) in shape.iter_mut().skip(CHANNELS + 1).zip([height, width]) {
+            *size = pieces(size, along);
+        }
+        let (mut quad, surplus, count) = quads::each(scope, &shape, CHANNELS);
+        let space = quad.split_off(CHANNELS + 1);
+        let place = <[Index; 2]>::try_from(quad)
+            .map_err(|_| Error::internal("an image has too few axes"))?;
+        let along = space.iter().zip([(height, "row"), (width, "column")]);
+        let first = along.map(|(block, (along, name))| match along {
+            1 => block.clone(),
+            _ => named(scope, &block.scale(&Dim::from(along)), name),
+        });
+        Ok(Block {
+            count,
+            surplus,
+            place,
+            first: first.collect(),
+            height,
+            width,
+            taps,
+        })
+    }
+
+    /// The positions of the block.
+    fn places(&self) -> impl Iterator<Item = [usize; 2]> {
+        let width = self.width;
+        (0..self.height).flat_map(move |i| (0..width).map(move |j| [i, j]))
+    }
+
+    fn name(&self, i: usize, j: usize) -> String {
+        match self.width {
+            1 => format!("sum{i}"),
+            _ => format!("sum{i}_{j}"),
+        }
+    }
+
+    fn position(&self, place: [usize; 2]) -> Vec<Index> {
+        let along = self.first.iter().zip(place);
+        let along = along.map(|(first, offset)| first.add_size(&Dim::from(offset)));
+        along.collect()
+    }
+
+    /// All taps of all positions; where blocks are wide those across are written out, so that neighbours share what they
+    /// read.
+    fn sum(
+        &self,
+        scope: &mut Scope,
+        sizes: &Sizes,
+        filter: usize,
+        sums: &[Expr],
+    ) -> Result<Vec<Statement>> {
+        let across = sizes.taps.get(1..).unwrap_or_default();
+        if self.width == 1 {
+            return repeat_all(scope, "tap", across, |scope, across| {
+                self.round(scope, sizes, filter, (&[across], sums))
+            });
+        }
+        let taps = across.first().map_or(1, |taps| example(scope.graph, taps));
+        let across: Vec<Vec<Index>> = (0..taps).map(|tap| vec![Dim::from(tap).into()]).collect();
+        self.round(scope, sizes, filter, (&across, sums))
+    }
+
+    /// All taps along the first spatial axis, at some of the others.
+    fn round(
+        &self,
+        scope: &mut Scope,
+        sizes: &Sizes,
+        filter: usize,
+        (across, sums): (&[Vec<Index>], &[Expr]),
+    ) -> Result<Vec<Statement>> {
+        let pairs = (0..self.taps).flat_map(|down| (0..across.len()).map(move |x| [down, x]));
+        let mut taps = Vec::new();
+        for pair in pairs {
+            let tap = [&[Dim::from(pair[0]).into()], across[pair[1]].as_slice()].concat();
+            let row = index::linear(&tap, &sizes.taps);
+            let at = [&self.place[1], &row, &Index::zero()].map(|at| at.emit(&mut scope.pool));
+            taps.push((pair, scope.pool.texel(filter, at), tap));
+        }
+        let mut known = BTreeMap::new();
+        let mut statements = Vec::new();
+        for (place, sum) in self.places().zip(sums) {
+            let mut total = *sum;
+            for (pair, weight, tap) in &taps {
+                let seen = match known.entry(self.seen(scope.graph, sizes, place, *pair)) {
+                    Entry::Occupied(seen) => *seen.get(),
+                    Entry::Vacant(free) => {
+                        let from = (self.place.clone(), None);
+                        let position = self.position(place);
+                        *free.insert(image::input(scope, sizes, from, (&position, tap))?)
+                    }
+                };
+                let product = scope.pool.call("x * y", Type::F32x4, &[*weight, seen]);
+                total = scope.pool.call("x + y", Type::F32x4, &[total, product]);
+            }
+            statements.push(Statement::Assign(*sum, total));
+        }
+        Ok(statements)
+    }
+
+    /// What a position of the block sees through a tap, counted from what the first one sees through the first one.
+    fn seen(&self, graph: &Graph, sizes: &Sizes, place: [usize; 2], tap: [usize; 2]) -> Vec<i64> {
+        let axes = sizes.axes.iter().zip(place).zip(tap);
+        axes.map(|((axis, place), tap)| {
+            let stride = example(graph, &axis.stride);
+            (place * stride) as i64 + tap as i64 * axis.dilation
+        })
+        .collect()
+    }
+
+    fn write(
+        &self,
+        scope: &mut Scope,
+        group: &Group,
+        sizes: &Sizes,
+        sums: &[Expr],
+    ) -> Result<Vec<Statement>> {
+        let mut lines = Vec::new();
+        for (place, sum) in self.places().zip(sums) {
+            let quad = [self.place.as_slice(), &self.position(place)].concat();
+            lines.push(image::write(scope, group, sizes, &quad, *sum)?);
+        }
+        let shared = shared(&scope.pool, &lines);
+        let mut statements: Vec<Statement> = shared.into_iter().map(Statement::Let).collect();
+        for (place, mut line) in self.places().zip(lines) {
+            let along = self.first.iter().zip(place).zip(&sizes.space);
+            for ((first, offset), size) in along.rev() {
+                line = guarded(scope, first, offset, size, line);
+            }
+            statements.extend(line);
+        }
+        Ok(statements)
+    }
+}
+
+/// Positions of an invocation along the first spatial axis: blocks of equal heights, as far as they can be.
+fn height(size: usize, taps: usize) -> usize {
+    let size = size.max(1);
+    let tallest = (LONGEST / taps).clamp(1, TALLEST);
+    size.div_ceil(size.div_ceil(tallest))
+}
+
+/// Positions along the second one: as many as the driver takes the text of.
+fn width(graph: &Graph, sizes: &Sizes, height: usize) -> usize {
+    let seen = |along: usize, positions: usize| {
+        let (stride, taps) = (&sizes.axes[along].stride, &sizes.taps[along]);
+        (positions - 1) * example(graph, stride) + example(graph, taps)
+    };
+    match sizes.axes.len() {
+        2 if seen(0, height) * seen(1, WIDEST) <= MOST => WIDEST,
+        _ => 1,
+    }
+}

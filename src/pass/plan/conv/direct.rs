@@ -1,0 +1,160 @@
+//! Convolutions in which each output channel sees one input channel, on GPUs: there is no product of matrices in them, and
+//! what neighbouring positions see is read once.
+
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::Node;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::{self, Index};
+use crate::op::Conv;
+use crate::pass::plan::conv::Sizes;
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat_all};
+use crate::pass::plan::product::{add_all, four, write_four};
+use crate::shape::Shape;
+
+const TEMPLATE: &str = include_str!("../../../../shaders/direct.wgsl");
+
+/// Taps of a row that are written out at most.
+pub const LONGEST: i64 = 16;
+
+/// A convolution with its epilogue.
+pub fn lower<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    node: &Node,
+    conv: &Conv,
+) -> Result<Lowered<'a>> {
+    let sizes = Sizes::new(scope.graph, node, conv)?;
+    let few = Positions::new(&mut scope, &sizes, conv)?;
+    let sum = scope.pool.variable("sum", Type::F32x4);
+    let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+    let mut statements = vec![few.surplus.clone(), Statement::Declare(sum, zero)];
+    let (taps, row) = few.taps.clone();
+    statements.extend(repeat_all(&mut scope, "tap", &taps, |scope, taps| {
+        few.row(scope, &taps, &row, sum)
+    })?);
+    statements.push(Statement::Freeze(sum));
+    statements.extend(few.write(&mut scope, group, sum)?);
+    Ok(Lowered::new(scope, TEMPLATE, statements, &few.count))
+}
+
+/// What one invocation computes: four positions in a row.
+struct Positions<'c> {
+    sizes: &'c Sizes,
+    conv: &'c Conv,
+    count: Dim,
+    surplus: Statement,
+    item: Index,
+    /// The output channel.
+    channel: Index,
+    /// The position along all axes but the last, and the quad of positions along that.
+    place: Vec<Index>,
+    quad: Index,
+    /// Taps that are gone through by loops, and those of a row, which are written out.
+    taps: (Shape, Vec<i64>),
+}
+
+impl<'c> Positions<'c> {
+    fn new(scope: &mut Scope, sizes: &'c Sizes, conv: &'c Conv) -> Result<Positions<'c>> {
+        let ([space @ .., width], [taps @ .., row]) =
+            (sizes.space.as_slice(), sizes.taps.as_slice())
+        else {
+            return Err(Error::internal("a convolution has no spatial axes"));
+        };
+        let channels = &sizes.groups * &sizes.outputs;
+        let mut parts = vec![sizes.batch.clone(), channels];
+        parts.extend(space.iter().cloned());
+        parts.push(pieces(width, QUAD));
+        let count = Dim::product(&parts);
+        let (index, surplus) = invocation(scope, &count);
+        let mut place = index::coordinates(&index, &parts);
+        let quad = place.pop().unwrap_or_else(Index::zero);
+        let (item, channel) = (place.remove(0), place.remove(0));
+        let row = row.as_const().filter(|row| *row <= LONGEST);
+        let row = row.ok_or_else(|| Error::internal("a row of taps is too long"))?;
+        Ok(Positions {
+            sizes,
+            conv,
+            count,
+            surplus,
+            item,
+            channel,
+            place,
+            quad,
+            taps: (taps.to_vec(), (0..row).collect()),
+        })
+    }
+
+    /// Adds what the positions see through the taps of a row.
+    fn row(
+        &self,
+        scope: &mut Scope,
+        taps: &[Index],
+        row: &[i64],
+        sum: Expr,
+    ) -> Result<Vec<Statement>> {
+        let width = self.sizes.space.last().cloned().unwrap_or(Dim::ONE);
+        let first = self.quad.scale(&Dim::from(QUAD));
+        let columns = if self.is_guarded() {
+            (0..QUAD).map(|j| first.add_size(&Dim::from(j))).collect()
+        } else {
+            four(scope, &self.quad, &width)
+        };
+        let mut terms = Vec::new();
+        for tap in row {
+            let taps = [taps, &[Dim::from(*tap).into()]].concat();
+            let place = [self.channel.clone(), Index::zero()];
+            let place = Position::of([place.as_slice(), &taps].concat());
+            let weight = scope.element(self.sizes.filter, &place, None)?;
+            let seen = self.seen(scope, &taps, &columns)?;
+            let term = scope.pool.call("x * y", Type::F32x4, &[weight, seen]);
+            terms.push(term);
+        }
+        Ok(vec![add_all(&mut scope.pool, sum, &terms)])
+    }
+
+    /// True if what is seen is compared with the edges of the input: then positions beyond the edge of the result need no
+    /// care, and neighbours see what each other sees.
+    fn is_guarded(&self) -> bool {
+        let axis = self.conv.axes.last();
+        axis.is_some_and(|axis| axis.low > 0 || axis.high > 0 || axis.base_dilation > 1)
+    }
+
+    /// What four positions see through a tap.
+    fn seen(&self, scope: &mut Scope, taps: &[Index], columns: &[Index]) -> Result<Expr> {
+        let channel = self.channel.div(&self.sizes.outputs);
+        let factors = scope.in_quads(|scope| {
+            let mut factors = Vec::new();
+            for column in columns {
+                let place = [self.item.clone(), channel.clone()];
+                let position = [self.place.as_slice(), std::slice::from_ref(column)].concat();
+                let (place, inside) = self.sizes.source(scope, place, taps, &position);
+                factors.push(((self.sizes.x, place), inside));
+            }
+            Ok(factors)
+        })?;
+        quad(scope, &factors)
+    }
+
+    fn write(&self, scope: &mut Scope, group: &Group, sum: Expr) -> Result<Vec<Statement>> {
+        let width = self.sizes.space.last().cloned().unwrap_or(Dim::ONE);
+        let first = self.quad.scale(&Dim::from(QUAD));
+        let place = |column: &Index| {
+            let start = [self.item.clone(), self.channel.clone()];
+            let end = [self.place.as_slice(), std::slice::from_ref(column)].concat();
+            Position::of([start.as_slice(), &end].concat())
+        };
+        let result = self.sizes.result;
+        let written = write_four(scope, group, result, (&first, &width), sum, &place)?;
+        Ok(if is_whole(&width) {
+            below(scope, &first, &width, written)
+        } else {
+            written
+        })
+    }
+}

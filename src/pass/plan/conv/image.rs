@@ -1,0 +1,177 @@
+//! Convolutions on quads of channels, where subgroups are the lanes of a vector: products of matrices whose rows are positions
+//! and whose columns are output channels.
+
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::{Definition, Graph, Node};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::Index;
+use crate::kernel::layout::{Panels, Run, uneven};
+use crate::op::Conv;
+use crate::pass::plan::conv::Sizes;
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::quad::{self, QUAD, is_whole};
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{self, Lowered, below, epilogue};
+use crate::pass::plan::product::tile::{self, Right, Tiling};
+use crate::pass::plan::storage::layout::CHANNELS;
+
+/// A convolution with its epilogue, channels of its groups in whole quads.
+pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
+    let sizes = Sizes::new(scope.graph, node, conv)?;
+    let panels = known_panels(&scope, node, conv)?;
+    by_panels(scope, group, &sizes, panels)
+}
+
+/// The same with the filter in given panels.
+pub fn by_panels<'a>(
+    scope: Scope<'a>,
+    group: &Group,
+    sizes: &Sizes,
+    panels: Panels,
+) -> Result<Lowered<'a>> {
+    let tiling = Tiling {
+        outer: vec![sizes.batch.clone(), sizes.groups.clone()],
+        rows: sizes.positions.clone(),
+        spread: sizes.space.clone(),
+        columns: sizes.outputs.clone(),
+        taps: sizes.taps.clone(),
+        depth: sizes.channels.clone(),
+        left: &|scope, [outer, position], (taps, steps)| {
+            let (first, guard) = steps
+                .first()
+                .cloned()
+                .unwrap_or_else(|| (Index::zero(), None));
+            let channel = outer[1].scale(&sizes.channels).add(&first);
+            let place = [outer[0].clone(), channel.div(&Dim::from(QUAD))];
+            input(scope, sizes, (place, guard), (position, taps))
+        },
+        right: Right::Panels(sizes.filter, panels, &|outer| outer[1].clone()),
+        write: &|scope, [outer, position], first, vector| {
+            let channel = outer[1].scale(&sizes.outputs).add(first);
+            let quad = [&[outer[0].clone(), channel.div(&Dim::from(QUAD))], position];
+            write(scope, group, sizes, &quad.concat(), vector)
+        },
+        in_quads: true,
+    };
+    tile::lay(scope, &tiling)
+}
+
+/// Four channels that a position sees through a tap, by image and quad of channels: zeros outside of the input, and where
+/// a guard is false.
+pub fn input(
+    scope: &mut Scope,
+    sizes: &Sizes,
+    (place, guard): ([Index; 2], Option<Expr>),
+    (position, taps): (&[Index], &[Index]),
+) -> Result<Expr> {
+    let (quad, inside) = sizes.source(scope, place, taps, position);
+    let quad = quad.coordinates(&[]);
+    let inside = match (inside, guard) {
+        (Some(inside), guard) => Some(scope.pool.both(guard, inside)),
+        (None, guard) => guard,
+    };
+    let vector = scope.quad_of(sizes.x, CHANNELS, &quad, inside)?;
+    Ok(match inside {
+        Some(inside) => {
+            let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+            scope.pool.select(inside, vector, zero)
+        }
+        None => vector,
+    })
+}
+
+/// Writes four channels at a position with the epilogue.
+pub fn write(
+    scope: &mut Scope,
+    group: &Group,
+    sizes: &Sizes,
+    quad: &[Index],
+    vector: Expr,
+) -> Result<Vec<Statement>> {
+    let neighbours = quad::neighbours(quad, CHANNELS);
+    let parts = quad::each(scope, neighbours, |scope, part, at| {
+        let number = quad::part(&mut scope.pool, vector, part, Type::F32);
+        epilogue(scope, group, sizes.result, number, &Position::of(at))
+    })?;
+    if let Some(store) = quad::write(scope, group.root, &parts)? {
+        return Ok(vec![store]);
+    }
+    let channels = &sizes.groups * &sizes.outputs;
+    let mut statements = Vec::new();
+    for ((number, at), place) in parts.iter().zip(quad::neighbours(quad, CHANNELS)) {
+        let store = kernel::write(scope, group.root, *number, at)?;
+        statements.extend(below(scope, &place[CHANNELS], &channels, vec![store]));
+    }
+    Ok(statements)
+}
+
+/// The panels of a filter that has some.
+pub fn known_panels(scope: &Scope, node: &Node, conv: &Conv) -> Result<Panels> {
+    panels(scope.graph, scope.capabilities, node, conv)
+        .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))
+}
+
+/// The panels of a filter; none if it is no weight, or has no channels of its own, or subgroups are no lanes.
+pub fn panels(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    node: &Node,
+    conv: &Conv,
+) -> Option<Panels> {
+    let lanes = capabilities.lanes()?;
+    let sizes = Sizes::new(graph, node, conv).ok()?;
+    let is_weight = matches!(graph.value(sizes.filter).definition, Definition::Weight(_));
+    let known = |size: &Dim| size.as_const().and_then(|size| usize::try_from(size).ok());
+    let taps: Option<Vec<usize>> = sizes.taps.iter().map(known).collect();
+    let (taps, [Some(groups), Some(channels), Some(outputs)]) = (
+        taps?,
+        [&sizes.groups, &sizes.channels, &sizes.outputs].map(known),
+    ) else {
+        return None;
+    };
+    let run = |count, stride| Run { count, stride };
+    let patch: usize = taps.iter().product();
+    let mut depth = vec![run(channels, patch)];
+    let mut stride = 1;
+    for tap in taps.iter().rev() {
+        depth.insert(0, run(*tap, stride));
+        stride *= tap;
+    }
+    if is_depthwise(graph, node, conv) {
+        return is_weight.then(|| channelwise(depth, run(groups, patch)));
+    }
+    let whole = channels * patch;
+    let matrices = &sizes.batch * &sizes.groups;
+    let expected = [&matrices, &sizes.positions].map(|size| {
+        size.eval(&graph.hints)
+            .map_or(1, |size| usize::try_from(size).unwrap_or(1))
+    });
+    let outer = run(groups, outputs * whole);
+    let columns = run(outputs, whole);
+    is_weight.then(|| tile::panels(lanes, outer, (depth, columns), expected))
+}
+
+/// The panels of a filter that sees each channel by itself: a row of texels for each tap, and maybe an empty texel.
+fn channelwise(depth: Vec<Run>, columns: Run) -> Panels {
+    Panels {
+        outer: Run {
+            count: 1,
+            stride: 0,
+        },
+        depth,
+        columns,
+        round: 1,
+        width: uneven(columns.count.div_ceil(QUAD)) * QUAD,
+        transformed: None,
+    }
+}
+
+/// True if each channel is seen by itself, in whole quads.
+pub fn is_depthwise(graph: &Graph, node: &Node, conv: &Conv) -> bool {
+    Sizes::new(graph, node, conv)
+        .is_ok_and(|sizes| sizes.channels.is(1) && sizes.outputs.is(1) && is_whole(&sizes.groups))
+}

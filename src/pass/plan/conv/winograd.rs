@@ -1,0 +1,396 @@
+//! Convolutions of 3×3 taps by tiles, where subgroups are the lanes of a vector: see [`winograd`](crate::kernel::winograd).
+//!
+//! Three kernels, the last of which has the epilogue. Each asks for what it reads in tiles, as it might ask for quads; so
+//! the planner puts the others in front of it, and convolutions that see the same share what they see.
+
+mod transform;
+
+use self::transform::{Square, Transformed};
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::{Graph, Node, ValueId};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::{self, Index};
+use crate::kernel::layout::{Layout, Panels, Run, Tiles};
+use crate::kernel::winograd::{Places, TAPS};
+use crate::kernel::work::Work;
+use crate::op::Conv;
+use crate::pass::plan::Planner;
+use crate::pass::plan::conv::Sizes;
+use crate::pass::plan::conv::image;
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::quad::{QUAD, is_whole};
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::work::behind;
+use crate::pass::plan::kernel::{Lowered, below, guarded, invocation};
+use crate::pass::plan::product::tile::{self, Right, Tiling, shared};
+use crate::pass::plan::variant::example;
+
+const TEMPLATE: &str = include_str!("../../../../shaders/winograd.wgsl");
+
+/// Bytes of a number.
+const SINGLE: i64 = size_of::<f32>() as i64;
+
+/// The panels of a filter; none where a convolution has no tiles: it has other taps or steps, or channels in no quads.
+pub fn panels(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    node: &Node,
+    (conv, places): (&Conv, Places),
+) -> Option<Panels> {
+    let lanes = capabilities.lanes()?;
+    let sizes = Sizes::new(graph, node, conv).ok()?;
+    let is_plain = conv.axes.len() == 2
+        && conv
+            .axes
+            .iter()
+            .all(|axis| [axis.stride, axis.dilation, axis.base_dilation] == [1; 3]);
+    let has_taps = sizes.taps.iter().all(|size| size.is(TAPS as i64));
+    let are_quads = [&sizes.channels, &sizes.outputs].into_iter().all(is_whole);
+    if !is_plain || !has_taps || !are_quads {
+        return None;
+    }
+    let [_, tiles] = counts(&graph.ty(sizes.result).shape, places)?;
+    let known = |size: &Dim| usize::try_from(size.as_const()?).ok();
+    let (groups, channels) = (known(&sizes.groups)?, known(&sizes.channels)?);
+    let outputs = known(&sizes.outputs)?;
+    let run = |count, stride| Run { count, stride };
+    let matrices = run(places.matrices() * groups, outputs * channels);
+    let expected = [matrices.count, example(graph, &tiles)];
+    let (depth, columns) = (vec![run(channels, 1)], run(outputs, channels));
+    Some(Panels {
+        transformed: Some(places),
+        ..tile::panels(lanes, matrices, (depth, columns), expected)
+    })
+}
+
+/// How many matrices there are for a convolution with a result of this shape, and how many tiles; none of what is no image.
+pub fn counts(result: &[Dim], places: Places) -> Option<[Dim; 2]> {
+    let [matrices, _, tiles @ ..] = Tiles::Summed { places }.shape(result)?;
+    Some([matrices, Dim::product(&tiles)])
+}
+
+/// How the input of a convolution lies in tiles.
+fn seen(conv: &Conv, places: Places) -> Result<Tiles> {
+    let [down, across] = conv.axes.as_slice() else {
+        return Err(Error::internal("tiles of an image that has not two axes"));
+    };
+    Ok(Tiles::Seen {
+        places,
+        low: [down.low, across.low],
+        high: [down.high, across.high],
+    })
+}
+
+impl Planner<'_> {
+    /// What the last kernel of a convolution by tiles reads, or the one in front of it.
+    pub fn tiles(&mut self, tiles: &Tiles, group: &Group) -> Result<()> {
+        let Some(anchor) = group.anchor else {
+            return Err(Error::internal("tiles that no convolution asks for"));
+        };
+        let result = self.graph.nodes[anchor].results.first();
+        let group = Group {
+            root: result.copied().unwrap_or(group.root),
+            nodes: vec![anchor],
+            ..group.clone()
+        };
+        let made = self.of_tiles(&group, tiles)?;
+        self.step(made, &group, None)
+    }
+}
+
+/// A value in tiles.
+struct Tiled {
+    value: ValueId,
+    tiles: Tiles,
+    /// Matrices, and what is counted in each.
+    shape: [Dim; 5],
+}
+
+impl Tiled {
+    fn new(graph: &Graph, value: ValueId, tiles: Tiles) -> Result<Tiled> {
+        let shape = tiles.shape(&graph.ty(value).shape);
+        Ok(Tiled {
+            value,
+            tiles,
+            shape: shape.ok_or_else(|| Error::internal("tiles of what is no image"))?,
+        })
+    }
+
+    /// The same with given numbers of matrices and of tiles.
+    fn counted(mut self, counts: Option<&[Dim; 2]>) -> Tiled {
+        if let Some([matrices, tiles]) = counts {
+            let quads = self.shape[1].clone();
+            self.shape = [matrices.clone(), quads, tiles.clone(), 1.into(), 1.into()];
+        }
+        self
+    }
+
+    /// Vectors of a matrix.
+    fn count(&self) -> Dim {
+        Dim::product(&self.shape[1..])
+    }
+
+    /// Tiles of all images.
+    fn rows(&self) -> Dim {
+        Dim::product(&self.shape[2..])
+    }
+
+    fn buffer(&self, scope: &mut Scope) -> Result<usize> {
+        Ok(scope
+            .in_vectors(self.value, &Layout::Tiles(self.tiles.clone()))?
+            .0)
+    }
+
+    /// Where a vector is by its matrix and its number there.
+    fn at(&self, scope: &mut Scope, matrix: &Index, number: &Index) -> Expr {
+        let at = matrix.scale(&self.count()).add(number);
+        at.emit(&mut scope.pool)
+    }
+
+    /// A matrix by its row and column. Where sizes are symbolic it is no part of them, of which there would be one for each
+    /// matrix.
+    fn matrix(&self, scope: &mut Scope, [y, x]: [usize; 2]) -> Index {
+        let matrix = y * self.tiles.places().side() + x;
+        if matrix < 2 || self.count().as_const().is_some() {
+            return Dim::from(matrix).into();
+        }
+        let number = scope.pool.number(u32::try_from(matrix).unwrap_or_default());
+        Index::expr(number, &Dim::from(self.tiles.matrices()))
+    }
+
+    /// Where the tile is that a number is of, with so many rows of positions.
+    fn place(&self, scope: &mut Scope, number: &Index, rows: usize) -> Result<Place> {
+        let place = index::coordinates(number, &self.shape[1..]);
+        let [channels, image, down, across] = <[Index; 4]>::try_from(place)
+            .map_err(|_| Error::internal("tiles have other coordinates"))?;
+        let places = Dim::from(self.tiles.places().count());
+        let [down, column] = [down, across].map(|tile| tile.scale(&places));
+        let last = (&self.shape[3] - 1) * &places;
+        let row = |y| named_row(scope, down.add_size(&Dim::from(y)), (&last, y));
+        Ok(Place {
+            quad: [image, channels],
+            rows: (0..rows).map(row).collect(),
+            column,
+        })
+    }
+
+    /// A vector by its matrix and its number there; zeros where a guard is false.
+    fn vector(
+        &self,
+        scope: &mut Scope,
+        matrix: &Index,
+        number: &Index,
+        guard: Option<Expr>,
+    ) -> Result<Expr> {
+        let (buffer, mut index) = (self.buffer(scope)?, self.at(scope, matrix, number));
+        let pool = &mut scope.pool;
+        let Some(guard) = guard else {
+            return Ok(pool.load(buffer, Type::F32x4, index));
+        };
+        let (none, zero) = (pool.number(0), pool.call("vec4<f32>()", Type::F32x4, &[]));
+        index = pool.select(guard, index, none);
+        let vector = pool.load(buffer, Type::F32x4, index);
+        Ok(pool.select(guard, vector, zero))
+    }
+
+    fn bytes(&self) -> Dim {
+        Dim::product(&self.shape) * QUAD as i64 * SINGLE
+    }
+}
+
+/// Where a tile is.
+struct Place {
+    /// Image and quad of channels.
+    quad: [Index; 2],
+    /// The rows of its positions.
+    rows: Vec<Index>,
+    /// The first of its columns.
+    column: Index,
+}
+
+impl Place {
+    /// A position.
+    fn position(&self, [y, x]: [usize; 2]) -> [Index; 2] {
+        [self.rows[y].clone(), self.column.add_size(&Dim::from(x))]
+    }
+}
+
+/// A row of positions. Where sizes are symbolic all but the first are numbers of their own, so that places in memory are
+/// products with the length of a row, not sums with a further size for each.
+fn named_row(scope: &mut Scope, row: Index, (last, y): (&Dim, usize)) -> Index {
+    if y == 0 || last.as_const().is_some() {
+        return row;
+    }
+    let number = row.emit(&mut scope.pool);
+    scope.pool.set_label(number, &format!("row{y}"));
+    Index::expr(number, &(last + (y as i64 + 1)))
+}
+
+/// The first of three kernels: the numbers of what tiles see of a convolution's input. An invocation computes those of a
+/// tile, four channels together.
+pub fn lower_seen<'a>(
+    mut scope: Scope<'a>,
+    node: &Node,
+    (conv, places): (&Conv, Places),
+) -> Result<Lowered<'a>> {
+    let sizes = Sizes::new(scope.graph, node, conv)?;
+    let seen = Tiled::new(scope.graph, sizes.x, seen(conv, places)?)?;
+    let (number, surplus) = invocation(&mut scope, &seen.count());
+    let place = seen.place(&mut scope, &number, places.side())?;
+    let tap = [Index::zero(), Index::zero()];
+    let positions = every(places.side(), |y, x| {
+        let (position, quad) = (place.position([y, x]), (place.quad.clone(), None));
+        let seen = image::input(&mut scope, &sizes, quad, (&position, &tap))?;
+        scope.pool.set_label(seen, &format!("d{y}{x}"));
+        Ok(seen)
+    })?;
+    let made = Transformed::new(&mut scope.pool, places.seen(), &positions);
+    let buffer = seen.buffer(&mut scope)?;
+    let mut statements = vec![surplus];
+    statements.extend(made.columns);
+    for (y, x, value) in by_place(&made.numbers) {
+        let matrix = seen.matrix(&mut scope, [y, x]);
+        statements.push(Statement::Store {
+            buffer,
+            index: seen.at(&mut scope, &matrix, &number),
+            value,
+        });
+    }
+    let bytes = scope.graph.ty(sizes.x).numel() * SINGLE + seen.bytes();
+    let operations = seen.count() * (QUAD * made.operations) as i64;
+    Ok(Lowered {
+        title: Some("winograd_seen"),
+        work: Some(work(operations, bytes)),
+        ..Lowered::new(scope, TEMPLATE, statements, &seen.count())
+    })
+}
+
+/// The second one: a product of matrices for each number of a tile. A row is a tile, a column an output channel. How many
+/// matrices and tiles there are may be given as symbols.
+pub fn lower_summed<'a>(
+    scope: Scope<'a>,
+    node: &Node,
+    (conv, places): (&Conv, Places),
+    (panels, counts): (Panels, Option<[Dim; 2]>),
+) -> Result<Lowered<'a>> {
+    let sizes = Sizes::new(scope.graph, node, conv)?;
+    let seen = Tiled::new(scope.graph, sizes.x, seen(conv, places)?)?.counted(counts.as_ref());
+    let summed =
+        Tiled::new(scope.graph, sizes.result, Tiles::Summed { places })?.counted(counts.as_ref());
+    // Where the quad of a row and a channel of a group lies.
+    let rows = summed.rows();
+    let quad = |channel: Index, row: &Index| channel.div(&Dim::from(QUAD)).scale(&rows).add(row);
+    let tiling = Tiling {
+        outer: vec![summed.shape[0].clone(), sizes.groups.clone()],
+        rows: rows.clone(),
+        spread: vec![rows.clone()],
+        columns: sizes.outputs.clone(),
+        taps: Vec::new(),
+        depth: sizes.channels.clone(),
+        left: &|scope, [outer, row], (_, steps)| {
+            let [(first, guard), ..] = steps else {
+                return Err(Error::internal("a round without steps"));
+            };
+            let channel = outer[1].scale(&sizes.channels).add(first);
+            seen.vector(scope, &outer[0], &quad(channel, &row[0]), *guard)
+        },
+        right: Right::Panels(sizes.filter, panels.clone(), &|outer| {
+            outer[0].scale(&sizes.groups).add(&outer[1])
+        }),
+        write: &|scope, [outer, row], first, vector| {
+            let channel = outer[1].scale(&sizes.outputs).add(first);
+            Ok(vec![Statement::Store {
+                buffer: summed.buffer(scope)?,
+                index: summed.at(scope, &outer[0], &quad(channel, &row[0])),
+                value: vector,
+            }])
+        },
+        in_quads: true,
+    };
+    let products = Dim::product(&summed.shape) * (2 * QUAD) as i64;
+    let weights = Dim::from(panels.outer.count * panels.outer.stride);
+    let bytes = seen.bytes() + weights * SINGLE + summed.bytes();
+    Ok(Lowered {
+        title: Some("winograd_summed"),
+        work: Some(work(products * &sizes.channels, bytes)),
+        ..tile::lay(scope, &tiling)?
+    })
+}
+
+/// The last one: positions, with the epilogue. An invocation computes those of a tile, four channels together.
+pub fn lower<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    node: &Node,
+    (conv, places): (&Conv, Places),
+) -> Result<Lowered<'a>> {
+    let sizes = Sizes::new(scope.graph, node, conv)?;
+    let summed = Tiled::new(scope.graph, sizes.result, Tiles::Summed { places })?;
+    let (number, surplus) = invocation(&mut scope, &summed.count());
+    let place = summed.place(&mut scope, &number, places.count())?;
+    let sums = every(places.side(), |y, x| {
+        let matrix = summed.matrix(&mut scope, [y, x]);
+        let sum = summed.vector(&mut scope, &matrix, &number, None)?;
+        scope.pool.set_label(sum, &format!("m{y}{x}"));
+        Ok(sum)
+    })?;
+    let made = Transformed::new(&mut scope.pool, places.summed(), &sums);
+    let mut lines = Vec::new();
+    for (y, x, position) in by_place(&made.numbers) {
+        scope.pool.set_label(position, &format!("y{y}{x}"));
+        let quad = [place.quad.as_slice(), &place.position([y, x])].concat();
+        lines.push(image::write(&mut scope, group, &sizes, &quad, position)?);
+    }
+    let shared = shared(&scope.pool, &lines);
+    let mut statements = vec![surplus];
+    statements.extend(made.columns);
+    statements.extend(shared.into_iter().map(Statement::Let));
+    let mut lines = lines.into_iter();
+    for (y, positions) in made.numbers.iter().enumerate() {
+        let mut row: Vec<Statement> = positions.iter().copied().map(Statement::Let).collect();
+        for (x, line) in lines.by_ref().take(places.count()).enumerate() {
+            row.extend(guarded(&mut scope, &place.column, x, &sizes.space[1], line));
+        }
+        statements.extend(match y {
+            0 => row,
+            y => below(&mut scope, &place.rows[y], &sizes.space[0], row),
+        });
+    }
+    let behind = behind(&scope, group)?;
+    let operations = summed.count() * (QUAD * made.operations) as i64;
+    Ok(Lowered {
+        title: Some("winograd_output"),
+        work: Some(work(
+            operations + behind.operations,
+            summed.bytes() + behind.bytes,
+        )),
+        ..Lowered::new(scope, TEMPLATE, statements, &summed.count())
+    })
+}
+
+/// What is made for all numbers of a tile, by row and column.
+fn every(side: usize, mut make: impl FnMut(usize, usize) -> Result<Expr>) -> Result<Square> {
+    let row = |y| (0..side).map(|x| make(y, x)).collect();
+    (0..side).map(row).collect()
+}
+
+/// Vectors with their rows and columns.
+fn by_place(vectors: &Square) -> impl Iterator<Item = (usize, usize, Expr)> + '_ {
+    let rows = vectors.iter().enumerate();
+    rows.flat_map(|(y, row)| {
+        row.iter()
+            .enumerate()
+            .map(move |(x, vector)| (y, x, *vector))
+    })
+}
+
+fn work(operations: Dim, bytes: Dim) -> Work {
+    Work {
+        operations,
+        bytes,
+        ..Work::default()
+    }
+}

@@ -1,0 +1,149 @@
+//! Reductions with few results, each of many elements: they are cut into parts, which are reduced by themselves and then
+//! together, in an order that depends on the sizes alone. Otherwise a few invocations would do everything.
+
+use std::cmp::Reverse;
+
+use crate::dim::Dim;
+use crate::ir::rewrite::Replay;
+use crate::ir::{Graph, Node, Value};
+use crate::kernel::capabilities::Capabilities;
+use crate::op::{Reduce, ReduceFunction};
+use crate::pass::plan::reduce::rows::{self, Frame, reduction};
+
+/// Fewer elements are not worth another dispatch.
+const MANY: i64 = 1 << 16;
+/// So many rows keep a device busy without parts.
+const ROWS: i64 = 16;
+/// So many columns do.
+const COLUMNS: i64 = 1 << 11;
+/// Elements of a row that is worth a kernel of rows.
+const LONG: i64 = 32;
+/// Rows of two workgroups, one for each of two cores.
+const PAIR: i64 = 16;
+/// Parts have a multiple of so many elements where they can.
+const UNIT: i64 = 8;
+
+/// How a reduction is cut: its first axis, with those behind it where all of them are reduced, becomes one of parts and
+/// one within them; what is left over is a part of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cut {
+    axis: usize,
+    /// True if all axes behind it are reduced too, and count as one with it.
+    is_row: bool,
+    parts: i64,
+    length: i64,
+    rest: i64,
+}
+
+impl Cut {
+    /// The cut of a node; none if it is left whole.
+    pub fn of(graph: &Graph, capabilities: &Capabilities, node: &Node) -> Option<Cut> {
+        let (reduce, x) = (reduction(node)?, *node.operands().first()?);
+        let shape = &graph.ty(x).shape;
+        let sizes: Vec<i64> = shape.iter().map(Dim::as_const).collect::<Option<_>>()?;
+        let elements = sizes
+            .iter()
+            .try_fold(1i64, |all, size| all.checked_mul(*size))?;
+        let is_reduced = |axis: &usize| reduce.axes.contains(axis) && sizes[*axis] > 1;
+        let axis = (0..sizes.len()).find(is_reduced)?;
+        let results = graph.ty(*node.results.first()?).numel().as_const()?;
+        if !rows::suits(capabilities) || elements < MANY || results == 0 {
+            return None;
+        }
+        let last = sizes.len() - 1;
+        let behind = (axis + 1..=last).rev().take_while(|axis| is_reduced(axis));
+        let inner: i64 = behind.map(|axis| sizes[axis]).product();
+        if Frame::of(graph, node).is_some() {
+            (results < ROWS).then(|| Cut::in_parts(axis, true, elements / results, results))
+        } else if inner >= LONG {
+            capabilities.software.then(|| Cut::whole(axis, sizes[axis]))
+        } else if inner == 1 && results < COLUMNS && sizes[axis] >= LONG {
+            let wanted = (COLUMNS / results).clamp(2, sizes[axis] / UNIT);
+            let parts = (1..=wanted).rev().find(|parts| sizes[axis] % parts == 0);
+            let parts = parts.filter(|parts| 2 * parts >= wanted).unwrap_or(wanted);
+            Some(Cut::equal(axis, false, sizes[axis], parts)).filter(|cut| cut.parts > 1)
+        } else {
+            None
+        }
+    }
+
+    /// Every element of the axis by itself: those behind other axes become rows.
+    fn whole(axis: usize, size: i64) -> Cut {
+        Cut::equal(axis, false, size, size)
+    }
+
+    /// Parts of a row of so many elements: equal ones of whole units if there is such a number of parts, and as many as keep
+    /// both cores busy until the end.
+    fn in_parts(axis: usize, is_row: bool, size: i64, results: i64) -> Cut {
+        let busy = |parts: i64| {
+            let rows = parts * results;
+            rows * 1000 / ((rows + PAIR - 1) / PAIR * PAIR)
+        };
+        let candidates = (64 / results).max(2)..=256 / results;
+        let equal = candidates.filter(|parts| size % (parts * UNIT) == 0);
+        match equal.max_by_key(|parts| (busy(*parts), Reverse(*parts))) {
+            Some(parts) => Cut::equal(axis, is_row, size, parts),
+            None => {
+                let parts = (64 / results).max(2);
+                let length = size / parts / UNIT * UNIT;
+                Cut {
+                    rest: size - parts * length,
+                    length,
+                    ..Cut::equal(axis, is_row, size, parts)
+                }
+            }
+        }
+    }
+
+    fn equal(axis: usize, is_row: bool, size: i64, parts: i64) -> Cut {
+        Cut {
+            axis,
+            is_row,
+            parts,
+            length: size / parts,
+            rest: size % parts,
+        }
+    }
+
+    /// The reduction in two steps.
+    pub fn reduce<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
+        let (Some(reduce), [x], [result]) = (reduction(node), &*node.operands(), &*node.results)
+        else {
+            return Vec::new();
+        };
+        // Parts are kept in the precision in which they are added up.
+        let x = replay.value(*x).to_compute();
+        let (x, axes) = if self.is_row {
+            (x.flatten(self.axis as i64, -1), vec![self.axis])
+        } else {
+            (x, reduce.axes.clone())
+        };
+        let whole = self.parts * self.length;
+        let parts = self.cut(x.narrow(self.axis as i64, 0, whole));
+        let within = axes
+            .iter()
+            .map(|axis| axis + usize::from(*axis >= self.axis));
+        let mut found = reduced(parts, reduce.function, within.collect());
+        let at = self.axis - axes.iter().filter(|axis| **axis < self.axis).count();
+        if self.rest > 0 {
+            let rest = x.narrow(self.axis as i64, whole, self.rest);
+            let rest = reduced(rest, reduce.function, axes).unsqueeze(at as i64);
+            found = x.builder().concat(&[found, rest], at as i64);
+        }
+        let ty = replay.graph.ty(*result);
+        let whole = reduced(found, reduce.function, vec![at]);
+        vec![whole.to(ty.dtype).reshape(ty.shape.clone())]
+    }
+
+    /// The axis as one of parts and one within them.
+    fn cut(self, x: Value<'_>) -> Value<'_> {
+        let mut shape = x.shape();
+        let sizes = [self.parts, self.length].map(Dim::from);
+        shape.splice(self.axis..=self.axis, sizes);
+        x.reshape(shape)
+    }
+}
+
+fn reduced(x: Value<'_>, function: ReduceFunction, axes: Vec<usize>) -> Value<'_> {
+    x.builder().apply(Reduce { function, axes }, vec![x.into()])
+}

@@ -1,0 +1,316 @@
+//! What a kernel with loops computes of each result before it writes it: pointwise primitives behind it, as far as nothing
+//! else reads what they have in between.
+
+use std::collections::BTreeSet;
+
+use crate::ir::{Definition, Node, Op, Primitive, ValueId};
+use crate::kernel::stored::Reason;
+use crate::op::BinaryFunction;
+use crate::pass::plan::fuse::{Class, Fuser, Group, LARGEST, REPEATED, class, weight};
+use crate::pass::plan::variant::example;
+
+/// What a tile of these rows computes for each of its elements may cost no more than this: the text is there for each of
+/// them, and what takes the driver seconds to compile saves microseconds.
+const LONGEST_OF_TILES: u32 = 16;
+const ROWS_OF_TILES: usize = 16;
+/// A kernel is looked for behind no more values than these.
+const FARTHEST: usize = 64;
+
+/// An epilogue while it grows.
+struct Epilogue {
+    /// The anchor and what follows, in the order of the graph.
+    nodes: Vec<usize>,
+    values: BTreeSet<ValueId>,
+    leaves: BTreeSet<ValueId>,
+    cost: u32,
+    /// What it may cost.
+    longest: u32,
+}
+
+impl Fuser<'_> {
+    /// A node with loops and its epilogue.
+    pub fn kernel(&mut self, index: usize, result: ValueId, claimed: &mut [bool]) -> Group {
+        let (mut nodes, mut root) = (vec![index], result);
+        if takes_epilogue(&self.graph.nodes[index]) {
+            (nodes, root) = self.epilogue(index, result, claimed);
+            for node in &nodes[1..] {
+                claimed[*node] = true;
+            }
+            for node in &nodes {
+                for value in &self.graph.nodes[*node].results {
+                    self.stored[value.index()] = *value == root;
+                    if *value != root {
+                        self.reasons[value.index()] = None;
+                    }
+                }
+            }
+            if matches!(self.reasons[root.index()], None | Some(Reason::NoEpilogue)) {
+                self.reasons[root.index()] = Some(self.end(root, claimed));
+            }
+        }
+        Group {
+            anchor: Some(index),
+            root,
+            nodes,
+            rows: None,
+        }
+    }
+
+    /// The longest epilogue that leaves one value to others, and that value.
+    fn epilogue(&self, index: usize, result: ValueId, claimed: &[bool]) -> (Vec<usize>, ValueId) {
+        let mut growth = Epilogue {
+            nodes: vec![index],
+            values: BTreeSet::from([result]),
+            leaves: BTreeSet::new(),
+            cost: 0,
+            longest: self.longest(index),
+        };
+        for operand in self.graph.nodes[index].operands() {
+            let leaves = &self.infos[operand.index()].leaves;
+            growth.leaves.extend(leaves);
+        }
+        let mut best = (growth.nodes.clone(), result);
+        while let Some(next) = self.next_reader(&growth) {
+            if claimed[next]
+                || !keeps_order(&self.graph.nodes[next])
+                || !self.grow(&mut growth, next)
+            {
+                break;
+            }
+            if let [root] = self.open(&growth).as_slice()
+                && !self.is_seen_through(index, next, *root)
+            {
+                best = (growth.nodes.clone(), *root);
+            }
+        }
+        best
+    }
+
+    /// What an epilogue of a node may cost for each element: more where few rows are computed at once.
+    fn longest(&self, index: usize) -> u32 {
+        let node = &self.graph.nodes[index];
+        let rows = match &node.op {
+            Op::Primitive(Primitive::Conv(_)) => ROWS_OF_TILES,
+            Op::Primitive(Primitive::Dot(_)) => {
+                let shape = node.results.first().map(|id| &self.graph.ty(*id).shape);
+                let rows = shape.and_then(|shape| shape.get(shape.len().checked_sub(2)?));
+                rows.map_or(ROWS_OF_TILES, |rows| example(self.graph, rows))
+            }
+            _ => return LARGEST,
+        };
+        let tiles = ROWS_OF_TILES / rows.clamp(1, ROWS_OF_TILES);
+        LARGEST.min(LONGEST_OF_TILES * u32::try_from(tiles).unwrap_or(1))
+    }
+
+    /// True for a reshape of what a convolution gives, where channels of images lie together: who reads it looks through
+    /// it, and the image lies as others do.
+    fn is_seen_through(&self, anchor: usize, last: usize, root: ValueId) -> bool {
+        let [anchor, last] = [anchor, last].map(|node| &self.graph.nodes[node].op);
+        let is_reshape = matches!(last, Op::Primitive(Primitive::Reshape(_)));
+        let is_image = matches!(anchor, Op::Primitive(Primitive::Conv(_)));
+        let looks = |reader: &usize| match &self.graph.nodes[*reader].op {
+            Op::Primitive(primitive) => !matches!(primitive, Primitive::Custom(_)),
+            _ => false,
+        };
+        let mut readers = self.readers[root.index()].iter();
+        let is_read = !self.graph.outputs.contains(&root) && readers.all(looks);
+        is_reshape && is_image && is_read && self.capabilities.lanes().is_some()
+    }
+
+    /// The first node outside of an epilogue that reads a value of it.
+    fn next_reader(&self, growth: &Epilogue) -> Option<usize> {
+        let readers = growth
+            .values
+            .iter()
+            .flat_map(|id| &self.readers[id.index()]);
+        let others = readers.filter(|reader| !growth.nodes.contains(reader));
+        others.min().copied()
+    }
+
+    /// The values of an epilogue that others read.
+    fn open(&self, growth: &Epilogue) -> Vec<ValueId> {
+        let values = growth.values.iter().copied();
+        let is_open = |id: &ValueId| {
+            let readers = &self.readers[id.index()];
+            self.graph.outputs.contains(id)
+                || readers.iter().any(|reader| !growth.nodes.contains(reader))
+        };
+        values.filter(is_open).collect()
+    }
+
+    /// Adds a node to an epilogue, if a kernel can bind what it reads then and does not get too long.
+    fn grow(&self, growth: &mut Epilogue, next: usize) -> bool {
+        let node = &self.graph.nodes[next];
+        let mut cost = match &node.op {
+            Op::Primitive(primitive) => weight(primitive),
+            _ => 0,
+        };
+        let outside = node.operands().into_iter();
+        for operand in outside.filter(|id| !growth.values.contains(id)) {
+            let info = &self.infos[operand.index()];
+            growth.leaves.extend(&info.leaves);
+            cost = cost.saturating_add(info.cost);
+        }
+        growth.cost = growth.cost.saturating_add(cost);
+        growth.nodes.push(next);
+        growth.values.extend(&node.results);
+        growth.cost <= growth.longest && growth.leaves.len() <= self.limit
+    }
+
+    /// Why an epilogue ends with a value.
+    fn end(&self, root: ValueId, claimed: &[bool]) -> Reason {
+        let readers = &self.readers[root.index()];
+        match readers.as_slice() {
+            _ if self.graph.outputs.contains(&root) => Reason::Output,
+            [reader] if !keeps_order(&self.graph.nodes[*reader]) => Reason::Reorders,
+            [reader] if claimed[*reader] => Reason::Claimed,
+            [reader] => self.too_much(root, *reader),
+            readers => Reason::Readers(readers.len()),
+        }
+    }
+
+    /// Why a kernel cannot take a reader in that it could compute.
+    fn too_much(&self, root: ValueId, reader: usize) -> Reason {
+        let others = self.graph.nodes[reader].operands().into_iter();
+        let others = others.filter(|id| *id != root);
+        let mut leaves: BTreeSet<ValueId> = BTreeSet::new();
+        let mut cost = 1u32;
+        for info in others.map(|id| &self.infos[id.index()]) {
+            leaves.extend(&info.leaves);
+            cost = cost.saturating_add(info.cost);
+        }
+        if leaves.len() + 1 > self.limit {
+            return Reason::Buffers;
+        }
+        if let Op::Primitive(primitive) = &self.graph.nodes[reader].op {
+            cost = cost.saturating_add(weight(primitive));
+        }
+        Reason::Long { cost }
+    }
+
+    /// Stores what a kernel reads often: behind views of it where that is what another kernel writes, and behind factors
+    /// as well if it is itself a factor.
+    pub fn store_behind_views(&mut self, value: ValueId, is_factor: bool) {
+        let mut views = Vec::new();
+        let mut base = value;
+        while let Some(node) = self.node(base)
+            && let Some(operand) = match is_plain_view(node) {
+                true => node.operands().first().copied(),
+                false => self.scaled(node).filter(|_| is_factor),
+            }
+        {
+            views.push(base);
+            base = operand;
+        }
+        if is_factor && self.stored[base.index()] {
+            return;
+        }
+        let kept = views.iter().copied().chain([base]);
+        let Some(written) = self.epilogue_among(base, &kept.collect()) else {
+            return self.store(value.index(), Reason::ReadOften);
+        };
+        self.store(written.index(), Reason::ReadOften);
+        let outer = views.into_iter().take_while(|view| *view != written);
+        let outer: Vec<ValueId> = outer.collect();
+        outer.into_iter().rev().for_each(|view| self.renew(view));
+    }
+
+    /// What a node multiplies by a number that nothing is read for.
+    pub fn scaled(&self, node: &Node) -> Option<ValueId> {
+        let Op::Primitive(Primitive::Binary(binary)) = &node.op else {
+            return None;
+        };
+        let is_read = |id: &ValueId| !self.infos[id.index()].leaves.is_empty();
+        let is_short = |id: &ValueId| self.infos[id.index()].cost <= 1;
+        let operands = node.operands().into_iter();
+        let (read, numbers): (Vec<ValueId>, Vec<ValueId>) = operands.partition(is_read);
+        let is_product = binary.function == BinaryFunction::Mul && numbers.iter().all(is_short);
+        match read.as_slice() {
+            [only] if is_product => Some(*only),
+            _ => None,
+        }
+    }
+
+    /// Stores what a kernel reads repeatedly: behind padding and views of it where these alone are cheap enough.
+    pub fn store_repeated(&mut self, value: ValueId) {
+        let cost = self.infos[value.index()].cost;
+        let (mut views, mut base, mut least) = (Vec::new(), value, 1);
+        while let Some(node) = self.node(base)
+            && let Op::Primitive(primitive) = &node.op
+            && (is_plain_view(node) || matches!(primitive, Primitive::Pad(_)))
+            && let Some(operand) = node.operands().first()
+        {
+            views.push(base);
+            base = *operand;
+            least += weight(primitive);
+        }
+        if least > REPEATED {
+            return self.store(value.index(), Reason::Repeated { cost });
+        }
+        self.store(base.index(), Reason::Repeated { cost });
+        views.into_iter().rev().for_each(|view| self.renew(view));
+    }
+
+    /// Learns anew of a value whose operand is stored now.
+    fn renew(&mut self, view: ValueId) {
+        if let Some(node) = self.node(view)
+            && let Op::Primitive(primitive) = &node.op
+            && !self.stored[view.index()]
+        {
+            self.infos[view.index()] = self.combine(&node.operands(), primitive);
+        }
+    }
+
+    /// The value among some that ends the epilogue of a kernel from which a value comes, if there is one.
+    fn epilogue_among(&self, value: ValueId, wanted: &BTreeSet<ValueId>) -> Option<ValueId> {
+        let free = vec![false; self.graph.nodes.len()];
+        let mut open = vec![value];
+        let mut seen = BTreeSet::new();
+        while let Some(value) = open.pop() {
+            let Definition::Node(index, _) = self.graph.value(value).definition else {
+                continue;
+            };
+            if seen.len() == FARTHEST || !seen.insert(value) {
+                continue;
+            }
+            let node = &self.graph.nodes[index];
+            if takes_epilogue(node) {
+                let root = self.epilogue(index, value, &free).1;
+                if wanted.contains(&root) {
+                    return Some(root);
+                }
+            } else if keeps_order(node) {
+                open.extend(node.operands());
+            }
+        }
+        None
+    }
+
+    fn node(&self, value: ValueId) -> Option<&Node> {
+        match self.graph.value(value).definition {
+            Definition::Node(node, _) => self.graph.nodes.get(node),
+            _ => None,
+        }
+    }
+}
+
+/// True if a node's elements are made of the same elements of its operands, in whatever shape.
+fn keeps_order(node: &Node) -> bool {
+    class(node) == Class::Pointwise || matches!(node.op, Op::Primitive(Primitive::Reshape(_)))
+}
+
+fn is_plain_view(node: &Node) -> bool {
+    use Primitive::{Expand, Permute, Reshape, Slice};
+    matches!(
+        node.op,
+        Op::Primitive(Reshape(_) | Permute(_) | Expand(_) | Slice(_))
+    )
+}
+
+fn takes_epilogue(node: &Node) -> bool {
+    use Primitive::{ArgReduce, Conv, Dot, Reduce};
+    matches!(
+        node.op,
+        Op::Primitive(Reduce(_) | ArgReduce(_) | Dot(_) | Conv(_))
+    )
+}

@@ -1,0 +1,85 @@
+//! The order of kernels: each behind those whose results it reads, otherwise as the graph has them.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
+
+use crate::ir::{Definition, ValueId};
+use crate::pass::plan::fuse::{Fuser, Group};
+
+/// Groups in an order in which they can run.
+pub fn sorted(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
+    let mut writer = HashMap::new();
+    for (number, group) in groups.iter().enumerate() {
+        writer.extend(
+            written(fuser, group)
+                .into_iter()
+                .map(|value| (value, number)),
+        );
+    }
+    let mut waits: Vec<usize> = vec![0; groups.len()];
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); groups.len()];
+    for (number, group) in groups.iter().enumerate() {
+        let read = read(fuser, group);
+        let before: BTreeSet<usize> = read
+            .iter()
+            .filter_map(|id| writer.get(id).copied())
+            .collect();
+        for other in before.into_iter().filter(|other| *other != number) {
+            waits[number] += 1;
+            readers[other].push(number);
+        }
+    }
+    let key = |number: usize| Reverse((fuser.definition(groups[number].root), number));
+    let free = (0..groups.len()).filter(|number| waits[*number] == 0);
+    let mut ready: BinaryHeap<_> = free.map(key).collect();
+    let mut order = Vec::new();
+    while let Some(Reverse((_, next))) = ready.pop() {
+        order.push(next);
+        for reader in &readers[next] {
+            waits[*reader] -= 1;
+            if waits[*reader] == 0 {
+                ready.push(key(*reader));
+            }
+        }
+    }
+    let mut groups: Vec<Option<Group>> = groups.into_iter().map(Some).collect();
+    order
+        .into_iter()
+        .filter_map(|number| groups[number].take())
+        .collect()
+}
+
+/// The values that a group writes.
+fn written(fuser: &Fuser, group: &Group) -> Vec<ValueId> {
+    let mut values = match &group.rows {
+        Some(rows) => rows.written.clone(),
+        None => vec![group.root],
+    };
+    if let (None, Some(anchor)) = (&group.rows, group.anchor) {
+        let results = &fuser.graph.nodes[anchor].results;
+        values.extend(results.iter().filter(|id| fuser.stored[id.index()]));
+    }
+    values
+}
+
+/// The stored values that a group reads, itself or through what it computes in passing.
+fn read(fuser: &Fuser, group: &Group) -> BTreeSet<ValueId> {
+    let mut open: Vec<usize> = group.nodes.clone();
+    let mut seen: BTreeSet<usize> = open.iter().copied().collect();
+    let mut found = BTreeSet::new();
+    while let Some(node) = open.pop() {
+        for value in fuser.graph.nodes[node].operands() {
+            match fuser.graph.value(value).definition {
+                Definition::Node(node, _) if !fuser.stored[value.index()] => {
+                    if seen.insert(node) {
+                        open.push(node);
+                    }
+                }
+                _ => {
+                    found.insert(value);
+                }
+            }
+        }
+    }
+    found
+}

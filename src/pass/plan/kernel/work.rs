@@ -1,0 +1,189 @@
+//! What a kernel does at least: operations and bytes, counted from the nodes that it computes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::work::Work;
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::fuse::Group;
+
+/// Counts the work of a group, or of the part of it that copies one operand to its place.
+pub fn of(scope: &Scope, group: &Group, part: Option<ValueId>) -> Result<Work> {
+    let graph = scope.graph;
+    let mut count = Count::new(scope);
+    let written = match part {
+        Some(operand) => {
+            count.value(operand, graph.ty(operand).numel());
+            vec![operand]
+        }
+        None => {
+            count.group(group);
+            match written(graph, group) {
+                nothing if nothing.is_empty() => vec![group.root],
+                values => values,
+            }
+        }
+    };
+    count.work(&written)
+}
+
+/// Counts the work of a group without its anchor, whose result is at hand.
+pub fn behind(scope: &Scope, group: &Group) -> Result<Work> {
+    let mut count = Count::new(scope);
+    count.given = group.anchor;
+    count.group(group);
+    count.work(&[group.root])
+}
+
+/// What a node is called by.
+fn name(graph: &Graph, node: &Node) -> Option<String> {
+    let result = node.results.first()?;
+    Some(graph.value(*result).name.clone())
+}
+
+struct Count<'a> {
+    graph: &'a Graph,
+    scope: &'a Scope<'a>,
+    /// A node whose results cost nothing.
+    given: Option<usize>,
+    operations: Dim,
+    /// Nodes that are computed where they are read.
+    through: BTreeSet<usize>,
+    /// Elements that are read of each value in memory.
+    read: BTreeMap<ValueId, Dim>,
+}
+
+impl<'a> Count<'a> {
+    fn new(scope: &'a Scope<'a>) -> Count<'a> {
+        Count {
+            graph: scope.graph,
+            scope,
+            given: None,
+            operations: Dim::ZERO,
+            through: BTreeSet::new(),
+            read: BTreeMap::new(),
+        }
+    }
+
+    /// The work with what is written.
+    fn work(&self, written: &[ValueId]) -> Result<Work> {
+        let size = |value: ValueId| -> Result<Dim> {
+            Ok(Dim::from(self.scope.storage(value)?.size() as i64))
+        };
+        let read = self.read.iter().map(|(value, dim)| (*value, dim.clone()));
+        let written = written.iter();
+        let written = written.map(|value| (*value, self.graph.ty(*value).numel()));
+        let mut bytes = Dim::ZERO;
+        for (value, elements) in read.chain(written) {
+            bytes = &bytes + &(&elements * &size(value)?);
+        }
+        let through = self.through.iter();
+        let names = through.filter_map(|node| name(self.graph, self.graph.nodes.get(*node)?));
+        Ok(Work {
+            operations: self.operations.clone(),
+            bytes,
+            through: names.collect(),
+            writes: Vec::new(),
+        })
+    }
+
+    fn group(&mut self, group: &Group) {
+        if group.nodes.is_empty() {
+            self.value(group.root, self.graph.ty(group.root).numel());
+        }
+        let own = |value: &ValueId| match self.graph.value(*value).definition {
+            Definition::Node(node, _) => group.nodes.contains(&node),
+            _ => false,
+        };
+        let given = self.given;
+        let nodes = group.nodes.iter();
+        for index in nodes.filter(|index| Some(**index) != given) {
+            let node = &self.graph.nodes[*index];
+            self.operations = &self.operations + &operations(self.graph, node);
+            for (place, operand) in node.operands().into_iter().enumerate() {
+                if !own(&operand) {
+                    self.value(operand, elements(self.graph, node, place, operand));
+                }
+            }
+        }
+    }
+
+    /// A value of which so many elements are read: from memory, or by computing it.
+    fn value(&mut self, value: ValueId, elements_read: Dim) {
+        let graph = self.graph;
+        let Definition::Node(index, _) = graph.value(value).definition else {
+            return self.read(value, elements_read);
+        };
+        if self.scope.stored[value.index()] {
+            return self.read(value, elements_read);
+        }
+        if self.through.insert(index) {
+            let node = &graph.nodes[index];
+            self.operations = &self.operations + &operations(graph, node);
+            for (place, operand) in node.operands().into_iter().enumerate() {
+                self.value(operand, elements(graph, node, place, operand));
+            }
+        }
+    }
+
+    fn read(&mut self, value: ValueId, elements: Dim) {
+        let all = self.graph.ty(value).numel();
+        let known = self.read.entry(value).or_insert(Dim::ZERO);
+        *known = (&*known + &elements).minimum(&all);
+    }
+}
+
+/// What a group writes: its root, or all results of a node that has several.
+pub fn written(graph: &Graph, group: &Group) -> Vec<ValueId> {
+    match (group.anchor, group.nodes.as_slice()) {
+        // A copy reads what it is named by.
+        (_, []) => Vec::new(),
+        (Some(anchor), [_]) => graph.nodes[anchor].results.clone(),
+        _ => vec![group.root],
+    }
+}
+
+/// How many elements of an operand a node reads.
+fn elements(graph: &Graph, node: &Node, place: usize, operand: ValueId) -> Dim {
+    let all = graph.ty(operand).numel();
+    let picks = match &node.op {
+        Op::Primitive(Primitive::Gather(_)) => place == 0,
+        Op::Primitive(Primitive::Slice(_)) => true,
+        _ => false,
+    };
+    match node.results.first() {
+        Some(result) if picks => graph.ty(*result).numel().minimum(&all),
+        _ => all,
+    }
+}
+
+/// Arithmetic of a node, where it can be told from the sizes; see [`Work::operations`].
+fn operations(graph: &Graph, node: &Node) -> Dim {
+    let operands = node.operands();
+    let numel = |place: usize| {
+        let operand = operands.get(place);
+        operand.map_or(Dim::ZERO, |id| graph.ty(*id).numel())
+    };
+    let shape = |place: usize| {
+        let operand = operands.get(place);
+        operand.map_or(&[][..], |id| graph.ty(*id).shape.as_slice())
+    };
+    let results = node.results.first();
+    let result = results.map_or(Dim::ZERO, |id| graph.ty(*id).numel());
+    let Op::Primitive(primitive) = &node.op else {
+        return Dim::ZERO;
+    };
+    match primitive {
+        Primitive::Dot(_) => &result * &(&shape(0).last().cloned().unwrap_or(Dim::ZERO) * 2),
+        Primitive::Conv(_) => {
+            let products = Dim::product(shape(1).iter().skip(1));
+            &result * &(&products * 2)
+        }
+        Primitive::Reduce(_) | Primitive::ArgReduce(_) | Primitive::Scan(_) => numel(0),
+        Primitive::Scatter(_) => numel(operands.len().saturating_sub(1)),
+        Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Select(_) => result,
+        _ => Dim::ZERO,
+    }
+}

@@ -1,0 +1,143 @@
+//! Matrix products: one invocation computes a tile of the result, whose elements stay in registers.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Node;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Literal, Type};
+use crate::kernel::index::{self, Index};
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::{Scope, operand};
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{Lowered, clamped, guarded, invocation, pieces, repeat, store};
+
+const TEMPLATE: &str = include_str!("../../../../shaders/dot.wgsl");
+
+/// Rows and columns of a tile.
+const TILE: usize = 4;
+
+/// A matrix product with its epilogue.
+pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Lowered<'a>> {
+    let (a, b) = (operand(node, 0)?, operand(node, 1)?);
+    let graph = scope.graph;
+    let result = node.results.first().copied().unwrap_or(a);
+    let shape = &graph.ty(result).shape;
+    let ([batch @ .., rows, columns], Some(depth)) = (shape.as_slice(), graph.ty(a).shape.last())
+    else {
+        return Err(Error::internal("operands of dot have too few axes"));
+    };
+    let (height, width) = (tile(rows), tile(columns));
+    let mut tiles: Vec<Dim> = batch.to_vec();
+    tiles.push(pieces(rows, height));
+    tiles.push(pieces(columns, width));
+    let count = Dim::product(&tiles);
+    let (index, surplus) = invocation(&mut scope, &count);
+    let mut place = index::coordinates(&index, &tiles);
+    let column = place.pop().unwrap_or_else(Index::zero);
+    let row = place.pop().unwrap_or_else(Index::zero);
+    let (row, column) = (
+        named(&mut scope, &row.scale(&Dim::from(height)), "row"),
+        named(&mut scope, &column.scale(&Dim::from(width)), "column"),
+    );
+    let row_of = |scope: &mut Scope, i| clamped(scope, &row, i, rows, &format!("row{i}"));
+    let column_of =
+        |scope: &mut Scope, j| clamped(scope, &column, j, columns, &format!("column{j}"));
+    let at = |place: &[Index], tail: [Index; 2]| Position::of([place, tail.as_slice()].concat());
+    let dtype = graph.ty(a).dtype;
+    let sums = accumulators(&mut scope, dtype, height, width);
+    let mut statements = vec![surplus];
+    let zero = zero(&mut scope, dtype);
+    statements.extend(
+        sums.iter()
+            .flatten()
+            .map(|sum| Statement::Declare(*sum, zero)),
+    );
+    statements.extend(repeat(&mut scope, "k", depth, |scope, k| {
+        let mut left = Vec::new();
+        for i in 0..height {
+            let row = row_of(scope, i);
+            let element = scope.element(a, &at(&place, [row, k.clone()]), None)?;
+            scope.pool.set_label(element, &format!("a{i}"));
+            left.push(element);
+        }
+        let mut right = Vec::new();
+        for j in 0..width {
+            let column = column_of(scope, j);
+            let element = scope.element(b, &at(&place, [k.clone(), column]), None)?;
+            right.push(element);
+        }
+        Ok(products(scope, &sums, &left, &right))
+    })?);
+    statements.extend(sums.iter().flatten().map(|sum| Statement::Freeze(*sum)));
+    for (i, sums) in sums.iter().enumerate() {
+        let mut line = Vec::new();
+        for (j, sum) in sums.iter().enumerate() {
+            let tail = [row_of(&mut scope, i), column_of(&mut scope, j)];
+            let write = store(&mut scope, group, result, *sum, &at(&place, tail))?;
+            line.extend(guarded(&mut scope, &column, j, columns, vec![write]));
+        }
+        statements.extend(guarded(&mut scope, &row, i, rows, line));
+    }
+    Ok(Lowered::new(scope, TEMPLATE, statements, &count))
+}
+
+/// How many neighbours along an axis an invocation computes.
+pub fn tile(size: &Dim) -> usize {
+    size.as_const()
+        .and_then(|size| usize::try_from(size).ok())
+        .map_or(TILE, |size| size.clamp(1, TILE))
+}
+
+/// The index under a name.
+pub fn named(scope: &mut Scope, index: &Index, name: &str) -> Index {
+    let expr = index.emit(&mut scope.pool);
+    scope.pool.set_label(expr, name);
+    index.clone()
+}
+
+/// The variables of a tile.
+pub fn accumulators(
+    scope: &mut Scope,
+    dtype: DType,
+    height: usize,
+    width: usize,
+) -> Vec<Vec<Expr>> {
+    let ty = scope.register(dtype);
+    let mut row = |i: usize| {
+        (0..width)
+            .map(|j| scope.pool.variable(&format!("sum{i}{j}"), ty))
+            .collect()
+    };
+    (0..height).map(&mut row).collect()
+}
+
+/// The number 0 of a dtype.
+pub fn zero(scope: &mut Scope, dtype: DType) -> Expr {
+    let ty = scope.register(dtype);
+    let literal = if dtype.is_float() {
+        Literal::from(0.0)
+    } else {
+        Literal::Integer(0)
+    };
+    scope.pool.literal(ty, literal)
+}
+
+/// Adds the products of a column of factors and a row of factors to a tile.
+pub fn products(
+    scope: &mut Scope,
+    sums: &[Vec<Expr>],
+    left: &[Expr],
+    right: &[Expr],
+) -> Vec<Statement> {
+    let mut statements = Vec::new();
+    for (sums, x) in sums.iter().zip(left) {
+        for (sum, y) in sums.iter().zip(right) {
+            let ty: Type = scope.pool.ty(*x);
+            let product = scope.pool.call("x * y", ty, &[*x, *y]);
+            let total = scope.pool.call("x + y", ty, &[*sum, product]);
+            statements.push(Statement::Assign(*sum, total));
+        }
+    }
+    statements
+}

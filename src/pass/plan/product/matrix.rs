@@ -1,0 +1,319 @@
+//! Products of matrices on GPUs whose subgroups multiply small matrices as one (cooperative matrices: tensor cores and the
+//! like). Factors of half precision are multiplied as they are and summed up in single precision.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernel::capabilities::{Capabilities, MatrixUnit};
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::{self, Index};
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::quad::{self, QUAD, is_whole};
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat};
+use crate::pass::plan::product::{Product, Side, four};
+
+const TEMPLATE: &str = include_str!("../../../../shaders/matrix.wgsl");
+
+/// Rows and columns of a tile.
+const SIDE: usize = 64;
+/// Rows and columns of the quarter of a subgroup.
+const HALF: usize = SIDE / 2;
+/// Subgroups of a workgroup.
+const SUBGROUPS: usize = 4;
+/// Steps of a piece.
+const DEPTH: usize = 16;
+/// Blocks of 4×4 elements of a piece of one factor.
+const BLOCKS: usize = SIDE / QUAD * (DEPTH / QUAD);
+
+/// The unit of a device that multiplies matrices of a size and dtype, if a workgroup has room for the rest.
+pub fn unit(capabilities: &Capabilities, size: u32, dtype: DType) -> Option<MatrixUnit> {
+    let half = match dtype {
+        DType::F16 => true,
+        DType::F32 => false,
+        _ => return None,
+    };
+    let unit = MatrixUnit { size, half };
+    let bytes = if half { 2 } else { 4 };
+    let memory = 2 * SIDE * DEPTH * bytes + SIDE * SIDE * size_of::<f32>();
+    let invocations = SUBGROUPS as u32 * capabilities.subgroup_size;
+    let fits = memory <= capabilities.max_workgroup_memory as usize
+        && (1..=capabilities.max_invocations).contains(&invocations);
+    (fits && capabilities.matrices.contains(&unit)).then_some(unit)
+}
+
+/// A product with its epilogue.
+pub fn lower<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    product: &Product,
+    unit: MatrixUnit,
+) -> Result<Lowered<'a>> {
+    let tile = Tile::new(&mut scope, product, unit)?;
+    let mut statements = vec![tile.surplus.clone()];
+    statements.extend(tile.quarter(&mut scope));
+    statements.extend(tile.each_sum(|i, j| format!("var sum{i}{j}: {};", tile.matrix("C"))));
+    let rounds = pieces(&product.depth, DEPTH);
+    statements.extend(repeat(&mut scope, "piece", &rounds, |scope, piece| {
+        let barrier = Statement::Line(String::from("workgroupBarrier();"));
+        let read = tile.read(scope, &piece)?;
+        Ok(vec![barrier.clone(), read, barrier, tile.multiply()])
+    })?);
+    statements.extend(tile.each_sum(|i, j| {
+        let place = place(
+            ("tile_row", i * unit.size as usize),
+            SIDE,
+            ("tile_column", j * unit.size as usize),
+        );
+        format!("coopStoreT(sum{i}{j}, &tile[{place}], {SIDE}u);")
+    }));
+    statements.push(Statement::Line(String::from("workgroupBarrier();")));
+    statements.push(tile.write(&mut scope, group)?);
+    let memory = tile.memory();
+    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, tile.count);
+    lowered.holes.push(("memory", memory));
+    Ok(lowered)
+}
+
+/// What a workgroup computes.
+struct Tile<'p> {
+    product: &'p Product,
+    unit: MatrixUnit,
+    invocations: usize,
+    count: Dim,
+    surplus: Statement,
+    outer: Vec<Index>,
+    /// First row and first column.
+    first: [Index; 2],
+    local: Expr,
+    /// For each factor, whether neighbours in memory are steps, not rows or columns.
+    by_step: [bool; 2],
+}
+
+impl<'p> Tile<'p> {
+    fn new(scope: &mut Scope, product: &'p Product, unit: MatrixUnit) -> Result<Tile<'p>> {
+        let mut tiles: Vec<Dim> = product.outer.clone();
+        tiles.push(pieces(&product.rows, SIDE));
+        tiles.push(pieces(&product.columns, SIDE));
+        let count = Dim::product(&tiles);
+        let (index, surplus) = invocation(scope, &count);
+        let mut outer = index::coordinates(&index, &tiles);
+        let column = outer.pop().unwrap_or_else(Index::zero);
+        let row = outer.pop().unwrap_or_else(Index::zero);
+        let invocations = SUBGROUPS * scope.capabilities.subgroup_size as usize;
+        let (local, _) = scope.counter("local", &Dim::from(invocations));
+        let left = product.is_by_step(scope, Side::Left)?;
+        let right = product.is_by_step(scope, Side::Right)?;
+        Ok(Tile {
+            product,
+            unit,
+            invocations,
+            count,
+            surplus,
+            outer,
+            first: [row, column].map(|tile| tile.scale(&Dim::from(SIDE))),
+            local,
+            by_step: [left, right],
+        })
+    }
+
+    /// The quarter of the tile that a subgroup computes.
+    fn quarter(&self, scope: &mut Scope) -> Vec<Statement> {
+        let (_, subgroup) = scope.counter("subgroup", &Dim::from(SUBGROUPS));
+        let (two, half) = (Dim::from(2), Dim::from(HALF));
+        let places = [subgroup.div(&two), subgroup.rem(&two)];
+        let named = ["tile_row", "tile_column"].into_iter().zip(places);
+        let pool = &mut scope.pool;
+        named
+            .map(|(name, place)| {
+                let place = place.scale(&half).emit(pool);
+                pool.set_label(place, name);
+                Statement::Let(place)
+            })
+            .collect()
+    }
+
+    /// A line for each matrix that a subgroup sums up.
+    fn each_sum(&self, line: impl Fn(usize, usize) -> String) -> Vec<Statement> {
+        let count = HALF / self.unit.size as usize;
+        let places = (0..count).flat_map(|i| (0..count).map(move |j| (i, j)));
+        places.map(|(i, j)| Statement::Line(line(i, j))).collect()
+    }
+
+    /// The type of a matrix in a role: `A` and `B` are multiplied and added to `C`.
+    fn matrix(&self, role: &str) -> String {
+        let size = self.unit.size;
+        let scalar = if self.unit.half && role != "C" {
+            "f16"
+        } else {
+            "f32"
+        };
+        format!("coop_mat{size}x{size}<{scalar}, {role}>")
+    }
+
+    /// Reads a piece of both factors into workgroup memory: blocks of four rows or columns and four steps.
+    fn read(&self, scope: &mut Scope, piece: &Index) -> Result<Statement> {
+        let (block, _) = scope.counter("block", &Dim::from(2 * BLOCKS));
+        let left = self.read_side(scope, piece, block, Side::Left)?;
+        let right = self.read_side(scope, piece, block, Side::Right)?;
+        let pool = &mut scope.pool;
+        let all = pool.number(BLOCKS as u32);
+        let is_left = pool.call("x < y", Type::Bool, &[block, all]);
+        Ok(Statement::Loop {
+            variable: block,
+            from: self.local,
+            to: pool.number(2 * BLOCKS as u32),
+            step: self.invocations as u32,
+            body: vec![Statement::IfElse(is_left, left, right)],
+        })
+    }
+
+    fn read_side(
+        &self,
+        scope: &mut Scope,
+        piece: &Index,
+        block: Expr,
+        side: Side,
+    ) -> Result<Vec<Statement>> {
+        let product = self.product;
+        let number = Index::expr(block, &Dim::from(2 * BLOCKS)).rem(&Dim::from(BLOCKS));
+        let (quads, fours) = (Dim::from(SIDE / QUAD), Dim::from(DEPTH / QUAD));
+        let (line, step) = if self.by_step[side as usize] {
+            (number.div(&fours), number.rem(&fours))
+        } else {
+            (number.rem(&quads), number.div(&quads))
+        };
+        let size = match side {
+            Side::Left => &product.rows,
+            Side::Right => &product.columns,
+        };
+        let whole = Dim::from(QUAD);
+        let first = self.first[side as usize].div(&whole).add(&line);
+        let lines = four(scope, &first, size);
+        let steps = product.steps(scope, &piece.scale(&fours).add(&step), DEPTH);
+        let vectors = product.block(scope, side, &self.outer, &lines, &steps)?;
+        let mut statements = Vec::new();
+        for (k, vector) in vectors.into_iter().enumerate() {
+            for part in 0..QUAD {
+                let at = [
+                    line.scale(&whole).add_size(&Dim::from(part)),
+                    step.scale(&whole).add_size(&Dim::from(k)),
+                ];
+                statements.push(self.share(scope, side, at, (vector, part)));
+            }
+        }
+        Ok(statements)
+    }
+
+    /// Puts a number of a factor into workgroup memory: the left one by rows, the right one by steps.
+    fn share(
+        &self,
+        scope: &mut Scope,
+        side: Side,
+        [line, step]: [Index; 2],
+        (vector, part): (Expr, usize),
+    ) -> Statement {
+        let at = match side {
+            Side::Left => line.scale(&Dim::from(DEPTH)).add(&step),
+            Side::Right => step.scale(&Dim::from(SIDE)).add(&line),
+        };
+        let pool = &mut scope.pool;
+        let mut value = quad::part(pool, vector, part, Type::F32);
+        if self.unit.half {
+            value = pool.call("f16(x)", Type::F16, &[value]);
+        }
+        Statement::Share {
+            array: side.array(),
+            index: at.emit(pool),
+            value,
+        }
+    }
+
+    /// Multiplies the matrices of a piece.
+    fn multiply(&self) -> Statement {
+        let size = self.unit.size as usize;
+        let count = HALF / size;
+        let mut body = Vec::new();
+        for i in 0..count {
+            let place = place(("tile_row", i * size), DEPTH, ("k", 0));
+            body.push(format!(
+                "let a{i} = coopLoadT<{}>(&left[{place}], {DEPTH}u);",
+                self.matrix("A")
+            ));
+        }
+        for j in 0..count {
+            let place = place(("k", 0), SIDE, ("tile_column", j * size));
+            body.push(format!(
+                "let b{j} = coopLoadT<{}>(&right[{place}], {SIDE}u);",
+                self.matrix("B")
+            ));
+        }
+        let mut body: Vec<Statement> = body.into_iter().map(Statement::Line).collect();
+        body.extend(
+            self.each_sum(|i, j| format!("sum{i}{j} = coopMultiplyAdd(a{i}, b{j}, sum{i}{j});")),
+        );
+        Statement::Block(
+            format!("for (var k = 0u; k < {DEPTH}u; k += {size}u)"),
+            body,
+        )
+    }
+
+    /// Writes the tile: each invocation four neighbouring columns at a time.
+    fn write(&self, scope: &mut Scope, group: &Group) -> Result<Statement> {
+        let quads = Dim::from(SIDE / QUAD);
+        let all = SIDE * SIDE / QUAD;
+        let (variable, number) = scope.counter("part", &Dim::from(all));
+        let whole = Dim::from(QUAD);
+        let (row, quad) = (number.div(&quads), number.rem(&quads));
+        let at = row.scale(&Dim::from(SIDE)).add(&quad.scale(&whole));
+        let numbers: Vec<Expr> = (0..QUAD)
+            .map(|part| {
+                let at = at.add_size(&Dim::from(part)).emit(&mut scope.pool);
+                scope.pool.call("tile[x]", Type::F32, &[at])
+            })
+            .collect();
+        let vector = scope.pool.call("vec4(x, y, z, w)", Type::F32x4, &numbers);
+        scope.pool.set_label(vector, "sums");
+        let [row, column] = [
+            self.first[0].add(&row),
+            self.first[1].add(&quad.scale(&whole)),
+        ];
+        let Product { rows, columns, .. } = self.product;
+        let place = (self.outer.as_slice(), &row, &column);
+        let mut body = self.product.write(scope, group, place, vector)?;
+        if is_whole(columns) {
+            body = below(scope, &column, columns, body);
+        }
+        Ok(Statement::Loop {
+            variable,
+            from: self.local,
+            to: scope.pool.number(all as u32),
+            step: self.invocations as u32,
+            body: below(scope, &row, rows, body),
+        })
+    }
+
+    /// Declarations of the workgroup memory, and the size of the workgroup.
+    fn memory(&self) -> String {
+        let scalar = if self.unit.half { "f16" } else { "f32" };
+        let (piece, tile) = (SIDE * DEPTH, SIDE * SIDE);
+        format!(
+            "var<workgroup> left: array<{scalar}, {piece}>;\nvar<workgroup> right: array<{scalar}, {piece}>;\n\
+             var<workgroup> tile: array<f32, {tile}>;\n\n@compute @workgroup_size({})\n",
+            self.invocations
+        )
+    }
+}
+
+/// `(row + 8u) * 64u + column`
+fn place((row, down): (&str, usize), stride: usize, (column, across): (&str, usize)) -> String {
+    let row = match down {
+        0 => format!("{row} * {stride}u"),
+        down => format!("({row} + {down}u) * {stride}u"),
+    };
+    match across {
+        0 => format!("{row} + {column}"),
+        across => format!("{row} + {column} + {across}u"),
+    }
+}

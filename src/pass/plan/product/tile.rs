@@ -1,0 +1,433 @@
+//! Products of matrices where subgroups are the lanes of a vector: what costs a software rasteriser time is reading memory.
+
+mod left;
+mod right;
+
+use std::collections::BTreeSet;
+
+pub use self::right::{Right, panels, weight};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::ValueId;
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::emit::{Statement, roots};
+use crate::kernel::expr::{Expr, Node, Pool, Type};
+use crate::kernel::index::{self, Index};
+use crate::kernel::layout::Panels;
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{
+    Lowered, below, guarded, invocation, pieces, repeat, repeat_as_one,
+};
+use crate::pass::plan::lanes;
+use crate::pass::plan::product::Product;
+use crate::pass::plan::product::dot::named;
+use crate::pass::plan::variant::example;
+use crate::shape::Shape;
+
+const TEMPLATE: &str = include_str!("../../../../shaders/tile.wgsl");
+
+/// Rows of a tile: with more the loop grows too long for the driver.
+const TALLEST: usize = 32;
+/// Tiles that keep all threads busy.
+const ENOUGH: usize = 8;
+/// Columns that are worth a whole subgroup.
+const NARROWEST: usize = 16;
+
+/// Rows of a tile where the right factor lies in panels: two texels of each row fit the registers.
+const PANEL_ROWS: usize = 16;
+/// The same for one texel of each row, of sixteen lanes: of eight such tiles gain little and take the driver longer.
+const PANEL_ROWS_OF_SIXTEEN: usize = 32;
+
+/// A step of a sum, and where it is one; absent if it is known to be.
+pub type Step = (Index, Option<Expr>);
+
+/// Four steps of a row of the left factor, by what is in front of rows and columns, the row's coordinates, and the taps
+/// around the steps.
+type Left<'s> = &'s dyn Fn(&mut Scope, [&[Index]; 2], (&[Index], &[Step])) -> Result<Expr>;
+
+/// Statements that write four columns of a row with the epilogue, by what is in front of rows and columns, the row's
+/// coordinates, the first column, and the numbers.
+type Write<'s> = &'s dyn Fn(&mut Scope, [&[Index]; 2], &Index, Expr) -> Result<Vec<Statement>>;
+
+/// A product of matrices as it is laid over tiles.
+pub struct Tiling<'s> {
+    /// What is in front of rows and columns.
+    pub outer: Shape,
+    /// Rows of the left factor.
+    pub rows: Dim,
+    /// What they are the places of, in row-major order.
+    pub spread: Shape,
+    /// Columns of the right factor.
+    pub columns: Dim,
+    /// Loops around the steps of a sum.
+    pub taps: Shape,
+    /// Steps of a sum.
+    pub depth: Dim,
+    /// By row and steps.
+    pub left: Left<'s>,
+    /// By step and column.
+    pub right: Right<'s>,
+    /// By row and column.
+    pub write: Write<'s>,
+    /// True if columns come in quads, all of which are written, those beyond the edge as zeros.
+    pub in_quads: bool,
+}
+
+/// True if this is the better way to compute a product on a device.
+pub fn suits(
+    capabilities: &Capabilities,
+    dtype: DType,
+    [rows, columns, depth]: [usize; 3],
+) -> bool {
+    capabilities.lanes().is_some()
+        && dtype == DType::F32
+        && columns >= NARROWEST
+        && depth >= 2 * QUAD
+        && rows > 0
+}
+
+/// A product with its epilogue.
+pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Result<Lowered<'a>> {
+    let right = match weight(&mut scope, product)? {
+        Some((weight, panels)) => Right::Panels(weight, panels, &|_| Index::zero()),
+        None => Right::Values(product),
+    };
+    by(scope, group, product, right)
+}
+
+/// The same with the right factor in panels of a weight.
+pub fn by_panels<'a>(
+    scope: Scope<'a>,
+    group: &Group,
+    product: &Product,
+    (weight, panels): (ValueId, Panels),
+) -> Result<Lowered<'a>> {
+    let right = Right::Panels(weight, panels, &|_| Index::zero());
+    by(scope, group, product, right)
+}
+
+fn by<'a>(scope: Scope<'a>, group: &Group, product: &Product, right: Right) -> Result<Lowered<'a>> {
+    let tiling = Tiling {
+        outer: product.outer.clone(),
+        rows: product.rows.clone(),
+        spread: vec![product.rows.clone()],
+        columns: product.columns.clone(),
+        taps: Vec::new(),
+        depth: product.depth.clone(),
+        left: &|scope, [outer, row], (_, steps)| {
+            let factor = |(step, guard): &Step| (product.left(outer, &row[0], step), *guard);
+            quad(scope, &steps.iter().map(factor).collect::<Vec<_>>())
+        },
+        right,
+        write: &|scope, [outer, row], first, vector| {
+            product.write(scope, group, (outer, &row[0], first), vector)
+        },
+        in_quads: is_whole(&product.columns),
+    };
+    lay(scope, &tiling)
+}
+
+/// Tiles that cover a product.
+pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
+    let tile = Tile::new(&mut scope, product)?;
+    let sums: Vec<Vec<Expr>> = (0..tile.height)
+        .map(|i| {
+            let sum = |q| scope.pool.variable(&format!("sum{i}_{q}"), Type::F32x4);
+            (0..tile.quads).map(sum).collect()
+        })
+        .collect();
+    let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+    let mut statements = vec![tile.surplus.clone()];
+    let all = || sums.iter().flatten().copied();
+    statements.extend(all().map(|sum| Statement::Declare(sum, zero)));
+    statements.extend(tile.rounds(&mut scope, product, &sums)?);
+    statements.extend(all().map(Statement::Freeze));
+    statements.extend(tile.write(&mut scope, product, &sums)?);
+    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, tile.count);
+    lowered.holes.push(lanes::size(tile.lanes));
+    Ok(lowered)
+}
+
+/// What a subgroup computes.
+struct Tile {
+    /// Invocations of the subgroup.
+    lanes: usize,
+    count: Dim,
+    surplus: Statement,
+    outer: Vec<Index>,
+    /// First row.
+    row: Index,
+    /// The number of its columns among the panels.
+    panel: Index,
+    /// First column.
+    column: Index,
+    lane: Index,
+    height: usize,
+    quads: usize,
+}
+
+impl Tile {
+    fn new(scope: &mut Scope, product: &Tiling) -> Result<Tile> {
+        let missing = || Error::internal("no subgroups to compute tiles");
+        let lanes = scope.capabilities.lanes().ok_or_else(missing)?;
+        let (height, quads) = product.extent(scope, lanes);
+        let width = quads * span(lanes);
+        let mut tiles: Vec<Dim> = product.outer.clone();
+        // Neighbours share columns, which are read more often than rows.
+        tiles.push(pieces(&product.columns, width));
+        tiles.push(pieces(&product.rows, height));
+        let count = Dim::product(&tiles);
+        let (index, surplus) = invocation(scope, &count);
+        let mut outer = index::coordinates(&index, &tiles);
+        let row = outer.pop().unwrap_or_else(Index::zero);
+        let column = outer.pop().unwrap_or_else(Index::zero);
+        let (_, lane) = scope.counter("local", &Dim::from(lanes));
+        Ok(Tile {
+            lanes,
+            count,
+            surplus,
+            outer,
+            panel: column.clone(),
+            row: named(scope, &row.scale(&Dim::from(height)), "row"),
+            column: named(scope, &column.scale(&Dim::from(width)), "column"),
+            lane,
+            height,
+            quads,
+        })
+    }
+
+    /// All rounds of all sums. Those of panels are one loop: a texture has no more rows than a loop may have iterations.
+    fn rounds(
+        &self,
+        scope: &mut Scope,
+        product: &Tiling,
+        sums: &[Vec<Expr>],
+    ) -> Result<Vec<Statement>> {
+        let rounds = pieces(&product.depth, product.right.round());
+        if let Right::Values(_) = product.right {
+            return repeat(scope, "round", &rounds, |scope, round| {
+                self.round(scope, product, (&[], &round), &round, sums)
+            });
+        }
+        let mut names: Vec<String> = (0..product.taps.len()).map(|i| format!("tap{i}")).collect();
+        names.push(String::from("round"));
+        let shape = [product.taps.as_slice(), &[rounds]].concat();
+        let body = |scope: &mut Scope, row: &Index, at: &[Index]| match at.split_last() {
+            Some((round, taps)) => self.round(scope, product, (taps, round), row, sums),
+            None => Ok(Vec::new()),
+        };
+        repeat_as_one(scope, ("row_of_panel", &names), &shape, body)
+    }
+
+    /// The steps of a round of all sums, for which panels have a row of texels.
+    fn round(
+        &self,
+        scope: &mut Scope,
+        product: &Tiling,
+        (taps, round): (&[Index], &Index),
+        row: &Index,
+        sums: &[Vec<Expr>],
+    ) -> Result<Vec<Statement>> {
+        let mut parts = Vec::new();
+        let count = product.right.round();
+        for from in (0..count).step_by(QUAD) {
+            let left = if count == span(self.lanes) {
+                self.wide(scope, product, (taps, round), from)?
+            } else {
+                self.rows(scope, product, (taps, round), from)?
+            };
+            let first = round.scale(&Dim::from(count)).add_size(&Dim::from(from));
+            let mut right = Vec::new();
+            for q in 0..self.quads {
+                right.push(match &product.right {
+                    Right::Values(product) => self.right(scope, product, &first, q)?,
+                    Right::Panels(weight, panels, matrix) => {
+                        let matrix = matrix(&self.outer);
+                        let of_matrix = pieces(&product.columns, panels.width);
+                        let panel = matrix.scale(&of_matrix).add(&self.panel);
+                        self.panel(scope, (*weight, panels), [row, &panel], [from, q])?
+                    }
+                });
+            }
+            parts.push((left, right));
+        }
+        let mut statements = Vec::new();
+        for (i, sums) in sums.iter().enumerate() {
+            for (left, right) in &parts {
+                let numbers = self.numbers(scope, left[i], i);
+                for (sum, right) in sums.iter().zip(right) {
+                    let total = four(scope, &numbers, right);
+                    let total = scope.pool.call("x + y", Type::F32x4, &[*sum, total]);
+                    statements.push(Statement::Assign(*sum, total));
+                }
+            }
+        }
+        Ok(statements)
+    }
+
+    /// The first column of a quad of an invocation, which may lie beyond the edge.
+    fn quad_of(&self, q: usize) -> Index {
+        let quad = self.lane.scale(&Dim::from(QUAD));
+        self.column
+            .add(&quad)
+            .add_size(&Dim::from(q * span(self.lanes)))
+    }
+
+    /// Writes all rows, of the first quad of columns at first: what lies together is written in a row, for a cache may hold no
+    /// more than the places of one quad's columns.
+    fn write(
+        &self,
+        scope: &mut Scope,
+        product: &Tiling,
+        sums: &[Vec<Expr>],
+    ) -> Result<Vec<Statement>> {
+        let mut lines = Vec::new();
+        let mut of_quads: Vec<Vec<Vec<Statement>>> = vec![Vec::new(); self.quads];
+        for (i, sums) in sums.iter().enumerate() {
+            let row = self.row_to_write(scope, product, i);
+            let mut line = Vec::new();
+            for (q, sum) in sums.iter().enumerate() {
+                let first = self.quad_of(q);
+                let quad = (product.write)(scope, [&self.outer, &row], &first, *sum)?;
+                line.extend(quad.iter().cloned());
+                of_quads[q].push(guarded(scope, &self.row, i, &product.rows, quad));
+            }
+            lines.push(line);
+        }
+        let shared = shared(&scope.pool, &lines).into_iter();
+        let mut statements: Vec<Statement> = shared.map(Statement::Let).collect();
+        for (q, rows) in of_quads.into_iter().enumerate() {
+            let rows = rows.into_iter().flatten().collect();
+            statements.extend(if product.in_quads {
+                below(scope, &self.quad_of(q), &product.columns, rows)
+            } else {
+                rows
+            });
+        }
+        Ok(statements)
+    }
+
+    /// The coordinates of a row by its number. Where the length of a row is symbolic it is one number, so that places are
+    /// products with that length, not sums with a further size for each row.
+    fn row_to_write(&self, scope: &mut Scope, product: &Tiling, i: usize) -> Vec<Index> {
+        let row = self.row.add_size(&Dim::from(i));
+        if i == 0 || product.columns.as_const().is_some() {
+            return index::coordinates(&row, &product.spread);
+        }
+        let number = row.emit(&mut scope.pool);
+        scope.pool.set_label(number, &format!("row{i}"));
+        index::coordinates(&Index::expr(number, &product.rows), &product.spread)
+    }
+}
+
+impl Tiling<'_> {
+    /// Rows of a tile, and quads of columns of an invocation.
+    fn extent(&self, scope: &mut Scope, lanes: usize) -> (usize, usize) {
+        let outer = Dim::product(&self.outer);
+        match &self.right {
+            Right::Values(_) => {
+                let sizes = [&outer, &self.rows, &self.columns];
+                let sizes = sizes.map(|size| example(scope.graph, size));
+                extent(lanes, |_| TALLEST, sizes)
+            }
+            Right::Panels(_, panels, _) => {
+                let (rows, columns) = (self.rows.clone(), self.columns.clone());
+                let sizes = [outer, rows, columns, Dim::from(lanes)];
+                let height = scope.decide(sizes, |[outer, rows, columns, lanes]| {
+                    let by_panels = |quads| rows_by_panels(lanes, quads);
+                    extent(lanes, by_panels, [outer, rows, columns]).0
+                });
+                (height, panels.width / span(lanes))
+            }
+        }
+    }
+}
+
+/// Columns that a subgroup computes for each quad of an invocation. So many are the steps of a row of which each invocation
+/// reads four, too.
+fn span(lanes: usize) -> usize {
+    lanes * QUAD
+}
+
+/// Rows that a tile has at most where the right factor lies in panels, by quads of columns of an invocation.
+fn rows_by_panels(lanes: usize, quads: usize) -> usize {
+    if lanes == 16 && quads == 1 {
+        PANEL_ROWS_OF_SIXTEEN
+    } else {
+        PANEL_ROWS
+    }
+}
+
+/// Rows of a tile, and quads of columns of an invocation: as many as the driver's vectors can hold, but such that every
+/// thread has some tiles. The tallest tile is by quads of columns.
+fn extent(
+    lanes: usize,
+    tallest: impl Fn(usize) -> usize,
+    [outer, rows, columns]: [usize; 3],
+) -> (usize, usize) {
+    let count = |height: usize, quads: usize| {
+        outer * rows.div_ceil(height) * columns.div_ceil(quads * span(lanes))
+    };
+    let highest = |quads: usize| rows.clamp(1, tallest(quads));
+    let are_two = columns > span(lanes) && count(highest(2), 2) >= ENOUGH;
+    let quads = if are_two { 2 } else { 1 };
+    let mut height = highest(quads);
+    while count(height, quads) < ENOUGH && height >= 2 * lanes {
+        height = height.div_ceil(2);
+    }
+    // Tiles of equal heights, as far as they can be: the rows beyond the edge cost as much as others.
+    let height = rows.div_ceil(rows.div_ceil(height).max(1)).max(1);
+    (height, quads)
+}
+
+/// What all rows read and where they read it or write to, as far as that is the same: computed once, in front of them.
+pub fn shared(pool: &Pool, rows: &[Vec<Statement>]) -> Vec<Expr> {
+    let [first, second, ..] = rows else {
+        return Vec::new();
+    };
+    let (first, second) = (expressions(pool, first), expressions(pool, second));
+    let is_common = |expr: &&Expr| first.contains(*expr) && second.contains(*expr);
+    let own = first.union(&second).filter(|expr| !is_common(expr));
+    let read: BTreeSet<Expr> = own.flat_map(|expr| pool.operands(*expr)).copied().collect();
+    let is_worth_it = |expr: &&Expr| match pool.node(**expr) {
+        Node::Load { .. } | Node::Texel { .. } => true,
+        Node::Call { .. } => pool.ty(**expr) == Type::U32 && read.contains(*expr),
+        _ => false,
+    };
+    let common = first.iter().filter(is_common).filter(is_worth_it);
+    common.copied().collect()
+}
+
+/// All that statements are made of.
+fn expressions(pool: &Pool, statements: &[Statement]) -> BTreeSet<Expr> {
+    let (mut open, mut seen) = (roots(statements), BTreeSet::new());
+    while let Some(expr) = open.pop() {
+        if seen.insert(expr) {
+            open.extend(pool.operands(expr));
+        }
+    }
+    seen
+}
+
+/// The sum of up to four products.
+fn four(scope: &mut Scope, numbers: &[Expr], quads: &[Expr]) -> Expr {
+    let pool = &mut scope.pool;
+    let products: Vec<Expr> = numbers
+        .iter()
+        .zip(quads)
+        .map(|(x, y)| pool.call("x * y", Type::F32x4, &[*x, *y]))
+        .collect();
+    let pairs: Vec<Expr> = products.chunks(2).map(|pair| added(pool, pair)).collect();
+    let sum = added(pool, &pairs);
+    pool.set_label(sum, "step");
+    sum
+}
+
+fn added(pool: &mut Pool, terms: &[Expr]) -> Expr {
+    let terms = terms.iter().copied();
+    let sum = terms.reduce(|x, y| pool.call("x + y", Type::F32x4, &[x, y]));
+    sum.unwrap_or_else(|| pool.call("vec4<f32>()", Type::F32x4, &[]))
+}

@@ -1,0 +1,238 @@
+//! Products of a few rows with a matrix, on GPUs: what costs time is reading the matrix once, so many invocations share each
+//! column and add up what they have.
+
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::{self, Index};
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::quad::{QUAD, is_whole};
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat};
+use crate::pass::plan::product::{Product, Side, add_all, four};
+
+const TEMPLATE: &str = include_str!("../../../../shaders/vector.wgsl");
+
+/// Invocations of a workgroup.
+const INVOCATIONS: usize = 64;
+/// Quads of columns of a workgroup where the columns of the matrix lie next to each other: so many are read at once.
+const ACROSS: usize = 4;
+/// Rows that an invocation computes at most.
+pub const MOST: i64 = 4;
+
+/// A product with its epilogue.
+pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Result<Lowered<'a>> {
+    let strip = Strip::new(&mut scope, product)?;
+    let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+    let mut statements = vec![strip.surplus.clone()];
+    let sums = strip.sums.iter();
+    statements.extend(sums.map(|sum| Statement::Declare(*sum, zero)));
+    let rounds = pieces(&product.depth, strip.lanes() * QUAD);
+    statements.extend(repeat(&mut scope, "round", &rounds, |scope, round| {
+        strip.round(scope, &round)
+    })?);
+    statements.extend(strip.sums.iter().map(|sum| Statement::Freeze(*sum)));
+    let (added, totals) = if strip.by_subgroups {
+        strip.add_by_subgroups(&mut scope)
+    } else {
+        strip.add_by_halves(&mut scope)
+    };
+    statements.extend(added);
+    statements.push(strip.write(&mut scope, group, &totals)?);
+    let holes = strip.holes();
+    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, strip.count);
+    lowered.holes.extend(holes);
+    Ok(lowered)
+}
+
+/// What a workgroup computes: all rows of some columns.
+struct Strip<'p> {
+    product: &'p Product,
+    count: Dim,
+    surplus: Statement,
+    outer: Vec<Index>,
+    /// First column of the invocation.
+    column: Index,
+    /// The number of the invocation, and among those that share columns.
+    local: Expr,
+    lane: Index,
+    /// Quads of columns.
+    across: usize,
+    by_subgroups: bool,
+    rows: Vec<Index>,
+    sums: Vec<Expr>,
+}
+
+impl<'p> Strip<'p> {
+    fn new(scope: &mut Scope, product: &'p Product) -> Result<Strip<'p>> {
+        let is_by_step = product.is_by_step(scope, Side::Right)?;
+        let across = if is_by_step { 1 } else { ACROSS };
+        let mut tiles: Vec<Dim> = product.outer.clone();
+        tiles.push(pieces(&product.columns, across * QUAD));
+        let count = Dim::product(&tiles);
+        let (index, surplus) = invocation(scope, &count);
+        let mut outer = index::coordinates(&index, &tiles);
+        let tile = outer.pop().unwrap_or_else(Index::zero);
+        let (local, number) = scope.counter("local", &Dim::from(INVOCATIONS));
+        let (width, whole) = (Dim::from(across), Dim::from(QUAD));
+        let quad = tile.scale(&width).add(&number.rem(&width));
+        let height = product.rows.as_const().unwrap_or(1);
+        Ok(Strip {
+            product,
+            count,
+            surplus,
+            outer,
+            column: quad.scale(&whole),
+            local,
+            lane: number.div(&width),
+            across,
+            by_subgroups: across == 1 && scope.capabilities.subgroups,
+            rows: (0..height).map(|row| Dim::from(row).into()).collect(),
+            sums: (0..height)
+                .map(|row| scope.pool.variable(&format!("sum{row}"), Type::F32x4))
+                .collect(),
+        })
+    }
+
+    /// Invocations that share a column.
+    fn lanes(&self) -> usize {
+        INVOCATIONS / self.across
+    }
+
+    /// Four steps of all sums for each invocation.
+    fn round(&self, scope: &mut Scope, round: &Index) -> Result<Vec<Statement>> {
+        let (product, outer) = (self.product, self.outer.as_slice());
+        let from = round.scale(&Dim::from(self.lanes())).add(&self.lane);
+        let columns = four(scope, &self.column.div(&Dim::from(QUAD)), &product.columns);
+        let steps = product.steps(scope, &from, self.lanes() * QUAD);
+        let right = product.block(scope, Side::Right, outer, &columns, &steps)?;
+        let mut statements = Vec::new();
+        for (row, sum) in self.rows.iter().zip(&self.sums) {
+            let left = product.line(scope, Side::Left, outer, row, &steps)?;
+            let pool = &mut scope.pool;
+            let terms: Vec<Expr> = left
+                .iter()
+                .zip(&right)
+                .map(|(number, vector)| pool.call("x * y", Type::F32x4, &[*number, *vector]))
+                .collect();
+            statements.push(add_all(pool, *sum, &terms));
+        }
+        Ok(statements)
+    }
+
+    /// Adds up in workgroup memory: the upper half of the invocations to the lower one, until one is left for each column.
+    fn add_by_halves(&self, scope: &mut Scope) -> (Vec<Statement>, Vec<Expr>) {
+        let line = |text: String| Statement::Line(text);
+        let mut statements = self.keep(scope, "local", &self.sums);
+        let height = self.sums.len();
+        let mut additions: Vec<Statement> = (0..height)
+            .map(|row| {
+                line(format!(
+                    "{} += {};",
+                    share(row, "local"),
+                    share(row, "local + width")
+                ))
+            })
+            .collect();
+        let head = format!(
+            "for (var width = {}u; width >= {}u; width /= 2u)",
+            INVOCATIONS / 2,
+            self.across
+        );
+        let barrier = line(String::from("workgroupBarrier();"));
+        let body = vec![
+            Statement::Block(
+                String::from("if local < width"),
+                std::mem::take(&mut additions),
+            ),
+            barrier.clone(),
+        ];
+        statements.extend([barrier, Statement::Block(head, body)]);
+        let totals = (0..height)
+            .map(|row| scope.pool.variable(&share(row, "local"), Type::F32x4))
+            .collect::<Vec<Expr>>();
+        statements.extend(totals.iter().map(|total| Statement::Freeze(*total)));
+        (statements, totals)
+    }
+
+    /// Adds up within subgroups, then the sums of these.
+    fn add_by_subgroups(&self, scope: &mut Scope) -> (Vec<Statement>, Vec<Expr>) {
+        let line = |text: &str| Statement::Line(text.to_string());
+        let mut totals = Vec::new();
+        let mut statements = Vec::new();
+        for sum in &self.sums {
+            let total = scope.pool.call("subgroupAdd(x)", Type::F32x4, &[*sum]);
+            scope.pool.set_label(total, "total");
+            statements.push(Statement::Let(total));
+            totals.push(total);
+        }
+        statements.push(Statement::Block(
+            String::from("if lane == 0u"),
+            self.keep(scope, "subgroup", &totals),
+        ));
+        statements.push(line("workgroupBarrier();"));
+        let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+        let mut additions = Vec::new();
+        let mut wholes = Vec::new();
+        for row in 0..self.sums.len() {
+            let whole = scope.pool.variable(&format!("whole{row}"), Type::F32x4);
+            statements.push(Statement::Declare(whole, zero));
+            let share = share(row, "part");
+            additions.push(line(&format!("whole{row} += {share};")));
+            wholes.push(whole);
+        }
+        let head = String::from("for (var part = 0u; part < subgroups; part++)");
+        statements.push(Statement::Block(head, additions));
+        statements.extend(wholes.iter().map(|whole| Statement::Freeze(*whole)));
+        (statements, wholes)
+    }
+
+    /// Puts a vector for each row into workgroup memory.
+    fn keep(&self, scope: &mut Scope, at: &str, vectors: &[Expr]) -> Vec<Statement> {
+        let at = scope.pool.variable(at, Type::U32);
+        let at = Index::expr(at, &Dim::from(INVOCATIONS));
+        let rows = vectors.iter().enumerate();
+        rows.map(|(row, vector)| Statement::Share {
+            array: "shares",
+            index: at
+                .add_size(&Dim::from(row * INVOCATIONS))
+                .emit(&mut scope.pool),
+            value: *vector,
+        })
+        .collect()
+    }
+
+    /// The first invocation of each column writes it.
+    fn write(&self, scope: &mut Scope, group: &Group, totals: &[Expr]) -> Result<Statement> {
+        let mut statements = Vec::new();
+        for (row, total) in self.rows.iter().zip(totals) {
+            let place = (self.outer.as_slice(), row, &self.column);
+            statements.extend(self.product.write(scope, group, place, *total)?);
+        }
+        let columns = &self.product.columns;
+        if is_whole(columns) {
+            statements = below(scope, &self.column, columns, statements);
+        }
+        let across = scope.pool.number(self.across as u32);
+        let is_first = scope.pool.call("x < y", Type::Bool, &[self.local, across]);
+        Ok(Statement::If(is_first, statements))
+    }
+
+    fn holes(&self) -> Vec<(&'static str, String)> {
+        let vectors = self.sums.len() * INVOCATIONS;
+        let builtins = "    @builtin(subgroup_id) subgroup: u32,\n    @builtin(num_subgroups) subgroups: u32,\n    \
+                        @builtin(subgroup_invocation_id) lane: u32,\n";
+        let memory = format!("var<workgroup> shares: array<vec4<f32>, {vectors}>;\n");
+        let builtins = if self.by_subgroups { builtins } else { "" };
+        vec![("memory", memory), ("subgroups", String::from(builtins))]
+    }
+}
+
+/// What an invocation or subgroup has put into workgroup memory for a row.
+fn share(row: usize, at: &str) -> String {
+    match row {
+        0 => format!("shares[{at}]"),
+        row => format!("shares[{}u + {at}]", row * INVOCATIONS),
+    }
+}

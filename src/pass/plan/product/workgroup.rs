@@ -1,0 +1,422 @@
+//! Products of matrices on GPUs: a workgroup computes a square tile of the result, out of pieces of both factors that its
+//! invocations read into workgroup memory together.
+
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::{self, Index};
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::quad::{self, QUAD, is_whole};
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat};
+use crate::pass::plan::product::{Product, Side, four};
+
+const TEMPLATE: &str = include_str!("../../../../shaders/workgroup_tile.wgsl");
+
+/// Steps of a piece.
+const DEPTH: usize = 16;
+/// Quads of steps of a piece.
+const FOURS: usize = DEPTH / QUAD;
+
+/// How large a tile is, and what an invocation computes of it.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    /// Rows and columns of the tile.
+    side: usize,
+    /// Rows of an invocation.
+    height: usize,
+    /// Columns of an invocation.
+    width: usize,
+}
+
+/// Each has as many invocations as there are blocks of 4×4 elements in a piece of both factors.
+const EXTENTS: [Extent; 3] = [
+    Extent::new(32, 4, 4),
+    Extent::new(64, 8, 4),
+    Extent::new(128, 8, 8),
+];
+
+impl Extent {
+    const fn new(side: usize, height: usize, width: usize) -> Extent {
+        Extent {
+            side,
+            height,
+            width,
+        }
+    }
+
+    /// The tile of this side; none if there is none.
+    pub fn of(side: u32) -> Option<Extent> {
+        EXTENTS
+            .into_iter()
+            .find(|extent| extent.side == side as usize)
+    }
+
+    fn invocations(self) -> usize {
+        self.side * self.side / (self.height * self.width)
+    }
+
+    /// Quads of rows, and of columns, of the tile.
+    fn quads(self) -> usize {
+        self.side / QUAD
+    }
+
+    /// Bytes of a piece of both factors.
+    fn memory(self) -> usize {
+        2 * self.side * DEPTH * size_of::<f32>()
+    }
+
+    /// True if a device has the memory and the invocations.
+    pub fn fits(self, capabilities: &Capabilities) -> bool {
+        self.invocations() <= capabilities.max_invocations as usize
+            && self.memory() <= capabilities.max_workgroup_memory as usize
+    }
+}
+
+/// A product with its epilogue.
+pub fn lower<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    product: &Product,
+    extent: Extent,
+) -> Result<Lowered<'a>> {
+    let tile = Tile::new(&mut scope, product, extent)?;
+    let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+    let mut statements = vec![tile.surplus.clone()];
+    statements.extend(tile.names(&mut scope));
+    let declared = tile.sums.iter().flatten().chain(&tile.block);
+    statements.extend(declared.map(|variable| Statement::Declare(*variable, zero)));
+    statements.extend(tile.product(&mut scope)?);
+    let sums = tile.sums.iter().flatten();
+    statements.extend(sums.map(|sum| Statement::Freeze(*sum)));
+    for q in 0..extent.width / QUAD {
+        statements.extend(tile.write(&mut scope, group, q)?);
+    }
+    let memory = tile.memory();
+    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, tile.count);
+    lowered.holes.push(("memory", memory));
+    Ok(lowered)
+}
+
+/// What a workgroup computes.
+struct Tile<'p> {
+    product: &'p Product,
+    extent: Extent,
+    /// Pieces that lie in workgroup memory at a time: with two, one is read while the other is worked on.
+    halves: usize,
+    /// All pieces.
+    pieces: Dim,
+    count: Dim,
+    surplus: Statement,
+    outer: Vec<Index>,
+    /// First row and first column.
+    first: [Index; 2],
+    /// The row and the column of the invocation among those of the tile.
+    place: [Index; 2],
+    /// The block of an invocation among those of its factor.
+    number: Index,
+    /// True where the invocation reads the left factor.
+    is_left: Expr,
+    /// For each factor, whether neighbours in memory are steps, not rows or columns.
+    by_step: [bool; 2],
+    sums: Vec<Vec<Expr>>,
+    /// What an invocation has read: for each of four steps, four rows or columns.
+    block: Vec<Expr>,
+}
+
+impl<'p> Tile<'p> {
+    fn new(scope: &mut Scope, product: &'p Product, extent: Extent) -> Result<Tile<'p>> {
+        let mut tiles: Vec<Dim> = product.outer.clone();
+        tiles.push(pieces(&product.rows, extent.side));
+        tiles.push(pieces(&product.columns, extent.side));
+        let count = Dim::product(&tiles);
+        let (index, surplus) = invocation(scope, &count);
+        let mut outer = index::coordinates(&index, &tiles);
+        let side = Dim::from(extent.side);
+        let column = outer.pop().unwrap_or_else(Index::zero).scale(&side);
+        let row = outer.pop().unwrap_or_else(Index::zero).scale(&side);
+        let (local, index) = scope.counter("local", &Dim::from(extent.invocations()));
+        let blocks = extent.quads() * FOURS;
+        let across = Dim::from(extent.side / extent.width);
+        let halves = 1 + usize::from(
+            2 * extent.memory() <= scope.capabilities.max_workgroup_memory as usize,
+        );
+        let is_left = scope.pool.number(blocks as u32);
+        let is_left = scope.pool.call("x < y", Type::Bool, &[local, is_left]);
+        scope.pool.set_label(is_left, "reads_left");
+        let by_step = [Side::Left, Side::Right].map(|side| product.is_by_step(scope, side));
+        let [left, right] = by_step;
+        Ok(Tile {
+            product,
+            extent,
+            halves,
+            pieces: pieces(&product.depth, DEPTH),
+            count,
+            surplus,
+            outer,
+            first: [row, column],
+            place: [index.div(&across), index.rem(&across)],
+            number: named_number(scope, &index, blocks),
+            is_left,
+            by_step: [left?, right?],
+            sums: sums(scope, extent),
+            block: (0..QUAD)
+                .map(|k| scope.pool.variable(&format!("block{k}"), Type::F32x4))
+                .collect(),
+        })
+    }
+
+    /// What several blocks of the kernel use.
+    fn names(&self, scope: &mut Scope) -> Vec<Statement> {
+        let mut named = vec![("row", self.first[0].clone())];
+        named.push(("column", self.first[1].clone()));
+        named.push(("my_row", self.place[0].clone()));
+        named.push(("my_column", self.place[1].clone()));
+        for side in [Side::Left, Side::Right] {
+            let (quad, four) = self.block_of(side);
+            named.extend([("quad", quad), ("four", four)]);
+        }
+        let pool = &mut scope.pool;
+        let mut statements = Vec::new();
+        for (name, index) in named {
+            let expr = index.emit(pool);
+            pool.set_label(expr, name);
+            statements.push(Statement::Let(expr));
+        }
+        statements.push(Statement::Let(self.is_left));
+        statements
+    }
+
+    /// Adds up all pieces. In each round a piece is read, the one before is worked on, and then the new one takes its place.
+    fn product(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
+        let rounds = &self.pieces + &Dim::ONE;
+        repeat(scope, "piece", &rounds, |scope, round| {
+            let number = round.emit(&mut scope.pool);
+            let piece = Index::expr(number, &self.pieces);
+            let two = Dim::from(2);
+            let (half, before) = (piece.rem(&two), round.add_size(&Dim::ONE).rem(&two));
+            let read = self.by_side(scope, |scope, side| self.read(scope, &piece, side))?;
+            let keep = self.by_side(scope, |scope, side| Ok(self.keep(scope, &half, side)))?;
+            let multiply = self.multiply(scope, &before);
+            let pool = &mut scope.pool;
+            let (zero, end) = (pool.number(0), pool.size(&self.pieces));
+            let is_next = pool.call("x > y", Type::Bool, &[number, zero]);
+            let is_one = pool.call("x < y", Type::Bool, &[number, end]);
+            scope.pool.set_label(is_one, "is_piece");
+            let barrier = Statement::Line(String::from("workgroupBarrier();"));
+            let mut statements = vec![
+                Statement::If(is_one, vec![read]),
+                Statement::If(is_next, vec![multiply]),
+            ];
+            statements.extend((self.halves == 1).then(|| barrier.clone()));
+            statements.extend([Statement::If(is_one, vec![keep]), barrier]);
+            Ok(statements)
+        })
+    }
+
+    /// What an invocation does with its block of a piece: half of them with the left factor, half with the right one.
+    fn by_side(
+        &self,
+        scope: &mut Scope,
+        mut body: impl FnMut(&mut Scope, Side) -> Result<Vec<Statement>>,
+    ) -> Result<Statement> {
+        let left = body(scope, Side::Left)?;
+        let right = body(scope, Side::Right)?;
+        Ok(Statement::IfElse(self.is_left, left, right))
+    }
+
+    /// Reads the invocation's block.
+    fn read(&self, scope: &mut Scope, piece: &Index, side: Side) -> Result<Vec<Statement>> {
+        let lines = self.lines(scope, side);
+        let (_, four) = self.block_of(side);
+        let from = piece.scale(&Dim::from(FOURS)).add(&four);
+        let steps = self.product.steps(scope, &from, DEPTH);
+        let block = self
+            .product
+            .block(scope, side, &self.outer, &lines, &steps)?;
+        let pairs = self.block.iter().zip(block);
+        Ok(pairs
+            .map(|(variable, vector)| Statement::Assign(*variable, vector))
+            .collect())
+    }
+
+    /// The four rows or columns of the invocation's block, kept below the edge.
+    fn lines(&self, scope: &mut Scope, side: Side) -> Vec<Index> {
+        let (quad, _) = self.block_of(side);
+        let size = match side {
+            Side::Left => &self.product.rows,
+            Side::Right => &self.product.columns,
+        };
+        let first = self.first[side as usize].add(&quad.scale(&Dim::from(QUAD)));
+        four(scope, &first.div(&Dim::from(QUAD)), size)
+    }
+
+    /// Which quad of rows or columns of the tile the invocation reads, and which four steps of a piece: such that
+    /// neighbouring invocations read what lies next to each other.
+    fn block_of(&self, side: Side) -> (Index, Index) {
+        let (quads, fours) = (Dim::from(self.extent.quads()), Dim::from(FOURS));
+        if self.by_step[side as usize] {
+            (self.number.div(&fours), self.number.rem(&fours))
+        } else {
+            (self.number.rem(&quads), self.number.div(&quads))
+        }
+    }
+
+    /// Puts the invocation's block into workgroup memory.
+    fn keep(&self, scope: &mut Scope, half: &Index, side: Side) -> Vec<Statement> {
+        let (quad, four) = self.block_of(side);
+        let step = four.scale(&Dim::from(QUAD));
+        let mut statements = Vec::new();
+        for (k, value) in self.block.iter().enumerate() {
+            let step = step.add_size(&Dim::from(k));
+            statements.push(Statement::Share {
+                array: side.array(),
+                index: self.shared(scope, side, half, &step, &quad),
+                value: *value,
+            });
+        }
+        statements
+    }
+
+    /// Where in workgroup memory four rows or columns of a step are. Where neighbouring invocations have read neighbouring
+    /// steps, the quads of a step are exchanged by its number, so that what they write lies in different banks.
+    fn shared(
+        &self,
+        scope: &mut Scope,
+        side: Side,
+        half: &Index,
+        step: &Index,
+        quad: &Index,
+    ) -> Expr {
+        let quads = Dim::from(self.extent.quads());
+        let mut at = step.scale(&quads);
+        if self.halves == 2 {
+            let steps = half.scale(&Dim::from(DEPTH));
+            at = at.add(&steps.scale(&quads));
+        }
+        if self.by_step[side as usize] {
+            let four = step.div(&Dim::from(QUAD)).scale(&Dim::from(2));
+            let pool = &mut scope.pool;
+            let (quad, four) = (quad.emit(pool), four.emit(pool));
+            let moved = pool.call("x ^ y", Type::U32, &[quad, four]);
+            at = at.add(&Index::expr(moved, &quads));
+        } else {
+            at = at.add(quad);
+        }
+        at.emit(&mut scope.pool)
+    }
+
+    /// Adds the products of the piece that lies in a half of the memory.
+    fn multiply(&self, scope: &mut Scope, half: &Index) -> Statement {
+        let (variable, k) = scope.counter("k", &Dim::from(DEPTH));
+        let [left, right] = [Side::Left, Side::Right].map(|side| {
+            let quads = self.quads(side);
+            let vectors = quads.iter().enumerate().map(|(number, quad)| {
+                let at = self.shared(scope, side, half, &k, quad);
+                let array = format!("{}[x]", side.array());
+                let vector = scope.pool.call(array, Type::F32x4, &[at]);
+                let letter = if side == Side::Left { "a" } else { "b" };
+                scope.pool.set_label(vector, &format!("{letter}{number}"));
+                vector
+            });
+            vectors.collect::<Vec<Expr>>()
+        });
+        let mut body = Vec::new();
+        for (i, sums) in self.sums.iter().enumerate() {
+            let pool = &mut scope.pool;
+            let number = quad::part(pool, left[i / QUAD], i % QUAD, Type::F32);
+            for (sum, vector) in sums.iter().zip(&right) {
+                let term = pool.call("x * y", Type::F32x4, &[number, *vector]);
+                let total = pool.call("x + y", Type::F32x4, &[*sum, term]);
+                body.push(Statement::Assign(*sum, total));
+            }
+        }
+        Statement::Loop {
+            variable,
+            from: scope.pool.number(0),
+            to: scope.pool.number(DEPTH as u32),
+            step: 1,
+            body,
+        }
+    }
+
+    /// The quads of rows or columns of the tile that the invocation computes: as far apart as they can be, so that
+    /// neighbouring invocations take neighbouring quads.
+    fn quads(&self, side: Side) -> Vec<Index> {
+        let each = match side {
+            Side::Left => self.extent.height,
+            Side::Right => self.extent.width,
+        };
+        let apart = self.extent.side / each;
+        let place = &self.place[side as usize];
+        (0..each / QUAD)
+            .map(|number| place.add_size(&Dim::from(number * apart)))
+            .collect()
+    }
+
+    /// Writes the rows of a quad of columns.
+    fn write(&self, scope: &mut Scope, group: &Group, q: usize) -> Result<Vec<Statement>> {
+        let Product { rows, columns, .. } = self.product;
+        let whole = Dim::from(QUAD);
+        let column = self.first[1].add(&self.quads(Side::Right)[q].scale(&whole));
+        let mut statements = Vec::new();
+        for (h, quad) in self.quads(Side::Left).iter().enumerate() {
+            let first = self.first[0].add(&quad.scale(&whole));
+            let mut lines = Vec::new();
+            for i in 0..QUAD {
+                let row = first.add_size(&Dim::from(i));
+                let sum = self.sums[h * QUAD + i][q];
+                let line = self
+                    .product
+                    .write(scope, group, (&self.outer, &row, &column), sum)?;
+                lines.extend(if is_whole(rows) {
+                    line
+                } else {
+                    below(scope, &row, rows, line)
+                });
+            }
+            statements.extend(if is_whole(rows) {
+                below(scope, &first, rows, lines)
+            } else {
+                lines
+            });
+        }
+        Ok(if is_whole(columns) {
+            below(scope, &column, columns, statements)
+        } else {
+            statements
+        })
+    }
+
+    /// Declarations of the workgroup memory, and the size of the workgroup.
+    fn memory(&self) -> String {
+        let vectors = self.halves * self.extent.quads() * DEPTH;
+        let array = |name: &str| format!("var<workgroup> {name}: array<vec4<f32>, {vectors}>;\n");
+        format!(
+            "{}{}\n@compute @workgroup_size({})\n",
+            array("left"),
+            array("right"),
+            self.extent.invocations()
+        )
+    }
+}
+
+/// The variables of an invocation's rows and quads of columns.
+fn sums(scope: &mut Scope, extent: Extent) -> Vec<Vec<Expr>> {
+    let mut row = |i: usize| {
+        (0..extent.width / QUAD)
+            .map(|q| scope.pool.variable(&format!("sum{i}_{q}"), Type::F32x4))
+            .collect()
+    };
+    (0..extent.height).map(&mut row).collect()
+}
+
+/// The number of an invocation among those that read the same factor.
+fn named_number(scope: &mut Scope, local: &Index, blocks: usize) -> Index {
+    let blocks = Dim::from(blocks);
+    let number = local.rem(&blocks).emit(&mut scope.pool);
+    scope.pool.set_label(number, "number");
+    Index::expr(number, &blocks)
+}

@@ -1,0 +1,140 @@
+//! The index of the largest or smallest element of long rows, on a device whose subgroups are the lanes of a vector: these share
+//! a row, and tell each other what they have found.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::Index;
+use crate::op::ArgReduceFunction;
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::scalar;
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{Lowered, pieces, repeat};
+use crate::pass::plan::lanes;
+use crate::pass::plan::reduce::rows::SUBGROUP;
+use crate::pass::plan::reduce::{Output, Parts, is_better};
+
+/// Rows that are not longer are left to one invocation.
+const SHORT: i64 = 64;
+
+/// True if subgroups share rows of this kind: long ones, of numbers that they can exchange.
+pub fn suits(scope: &Scope, parts: &Parts) -> bool {
+    let length = parts.reduced.first().and_then(Dim::as_const);
+    let register = scope.register(parts.dtype);
+    scope.capabilities.lanes().is_some()
+        && length.is_some_and(|length| length > SHORT)
+        && matches!(register, Type::F32 | Type::I32)
+}
+
+/// The kernel.
+pub fn lower<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    parts: &Parts,
+    function: ArgReduceFunction,
+) -> Result<Lowered<'a>> {
+    let (output, surplus) = parts.output(&mut scope);
+    let missing = || Error::internal("no subgroups to share a row");
+    let lanes = scope.capabilities.lanes().ok_or_else(missing)?;
+    let (lane, number) = scope.counter("lane", &Dim::from(lanes));
+    let first = parts.join(&output.kept, std::slice::from_ref(&number));
+    let first = scope.element(parts.operand, &first, None)?;
+    let search = Search {
+        parts,
+        function,
+        output,
+        lanes,
+        number,
+        best: scope.pool.variable("best", scope.pool.ty(first)),
+        found: scope.pool.variable("best_index", Type::U32),
+    };
+    let mut statements = vec![
+        surplus,
+        Statement::Declare(search.best, first),
+        Statement::Declare(search.found, lane),
+    ];
+    statements.extend(search.all(&mut scope)?);
+    for step in lanes::distances(lanes) {
+        statements.extend(search.exchange(&mut scope, step));
+    }
+    statements.push(Statement::Freeze(search.found));
+    let index = scalar::size(
+        &mut scope.pool,
+        search.found,
+        DType::I64,
+        scope.capabilities,
+    );
+    let store = search.output.store(&mut scope, group, parts, index)?;
+    let zero = scope.pool.number(0);
+    let is_first = scope.pool.call("x == y", Type::Bool, &[lane, zero]);
+    statements.push(Statement::If(is_first, vec![store]));
+    let (place, subgroups) = lanes::place(lanes);
+    let workgroups = pieces(&search.output.count, subgroups);
+    let mut lowered = Lowered::of_workgroups(scope, SUBGROUP, statements, workgroups);
+    lowered.holes.push(place);
+    Ok(lowered)
+}
+
+/// What an invocation has found so far.
+struct Search<'p> {
+    parts: &'p Parts,
+    function: ArgReduceFunction,
+    output: Output,
+    /// Invocations of the subgroup.
+    lanes: usize,
+    /// The number of the invocation in its subgroup.
+    number: Index,
+    best: Expr,
+    found: Expr,
+}
+
+impl Search<'_> {
+    /// Looks at the elements of the row that are the invocation's.
+    fn all(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
+        let size = &self.parts.reduced[0];
+        repeat(scope, "round", &pieces(size, self.lanes), |scope, round| {
+            let place = round.scale(&Dim::from(self.lanes)).add(&self.number);
+            let k = place.emit(&mut scope.pool);
+            let position = self.parts.join(&self.output.kept, &[Index::expr(k, size)]);
+            let element = scope.element(self.parts.operand, &position, None)?;
+            let better = is_better(scope, self.function, element, self.best);
+            let take = Statement::If(better, self.take(element, k));
+            if place.is_below(size) {
+                return Ok(vec![take]);
+            }
+            let end = scope.pool.size(size);
+            let inside = scope.pool.call("x < y", Type::Bool, &[k, end]);
+            Ok(vec![Statement::If(inside, vec![take])])
+        })
+    }
+
+    fn take(&self, element: Expr, index: Expr) -> Vec<Statement> {
+        vec![
+            Statement::Assign(self.best, element),
+            Statement::Assign(self.found, index),
+        ]
+    }
+
+    /// Takes what another invocation has found, if it is better, or as good and in front.
+    fn exchange(&self, scope: &mut Scope, step: usize) -> Vec<Statement> {
+        let ty = scope.pool.ty(self.best);
+        let shuffle = format!("subgroupShuffleXor(x, {step}u)");
+        let other = scope.pool.call(shuffle.clone(), ty, &[self.best]);
+        let index = scope.pool.call(shuffle, Type::U32, &[self.found]);
+        let better = is_better(scope, self.function, other, self.best);
+        let worse = is_better(scope, self.function, self.best, other);
+        let pool = &mut scope.pool;
+        pool.set_label(other, "other");
+        pool.set_label(index, "other_index");
+        let operands = [better, worse, index, self.found];
+        let takes = pool.call("x || (!y && z < w)", Type::Bool, &operands);
+        pool.set_label(takes, "takes");
+        vec![
+            Statement::Let(other),
+            Statement::Let(index),
+            Statement::If(takes, self.take(other, index)),
+        ]
+    }
+}

@@ -1,0 +1,172 @@
+//! Reductions whose results one invocation computes each: of columns that lie next to each other several at once.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::Expr;
+use crate::kernel::index::Index;
+use crate::op::ReduceFunction;
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::eight;
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::{Lowered, epilogue, invocation, repeat_all};
+use crate::pass::plan::reduce::{PARTIAL, Parts, TEMPLATE, accumulator, combine, in_parts, name};
+
+/// A reduction with its epilogue.
+pub fn lower<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    function: ReduceFunction,
+    parts: &Parts,
+) -> Result<Lowered<'a>> {
+    let across = across(scope.capabilities, parts);
+    let count = Dim::product(&parts.kept).floor_div(&Dim::from(across));
+    let (index, surplus) = invocation(&mut scope, &count);
+    let places = eight::neighbours(&index, across).into_iter();
+    let places = places.map(|place| {
+        let coordinates = place.coordinates(&parts.kept);
+        Position::both(place.place(&parts.kept), coordinates)
+    });
+    let places: Vec<Position> = places.collect();
+    let innermost = parts.reduced.last().and_then(|size| size.as_const());
+    let is_long = innermost.is_none_or(|size| size > PARTIAL);
+    let in_parts = function == ReduceFunction::Sum && parts.dtype.is_float() && is_long;
+    let mut running = Vec::new();
+    for number in 0..across {
+        let number = if across > 1 {
+            number.to_string()
+        } else {
+            String::new()
+        };
+        let one = Running::new(&mut scope, function, parts.dtype, in_parts, &number)?;
+        running.push(one);
+    }
+    let mut statements = vec![surplus];
+    statements.extend(
+        running
+            .iter()
+            .map(|one| Statement::Declare(one.total, one.start)),
+    );
+    let strip = Strip {
+        function,
+        parts,
+        places,
+        running,
+    };
+    statements.extend(strip.all(&mut scope)?);
+    statements.extend(strip.write(&mut scope, group)?);
+    Ok(Lowered::new(scope, TEMPLATE, statements, &count))
+}
+
+/// The results of one invocation.
+struct Strip<'p> {
+    function: ReduceFunction,
+    parts: &'p Parts,
+    places: Vec<Position>,
+    running: Vec<Running>,
+}
+
+impl Strip<'_> {
+    /// Takes all elements in.
+    fn all(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
+        let reduced = self.parts.reduced.as_slice();
+        let is_in_parts = self.running.iter().any(|one| one.part.is_some());
+        let (outer, inner) = match reduced.split_last() {
+            Some((inner, outer)) if is_in_parts => (outer, Some(inner)),
+            _ => (reduced, None),
+        };
+        repeat_all(scope, "k", outer, |scope, mut reduced| {
+            let Some(inner) = inner else {
+                return self.take(scope, &reduced);
+            };
+            let (variable, number) = scope.counter("j", inner);
+            reduced.push(number);
+            let body = self.take(scope, &reduced)?;
+            let mut before = Vec::new();
+            let mut after = Vec::new();
+            for one in &self.running {
+                let Some(part) = one.part else { continue };
+                before.push(Statement::Declare(part, one.start));
+                let whole = combine(scope, self.function, one.total, part);
+                after.push(Statement::Assign(one.total, whole));
+            }
+            Ok(in_parts(scope, (inner, PARTIAL), variable, |piece| {
+                before.push(piece(body));
+                before.extend(after);
+                before
+            }))
+        })
+    }
+
+    /// Takes one element of each result in.
+    fn take(&self, scope: &mut Scope, reduced: &[Index]) -> Result<Vec<Statement>> {
+        scope.together(self.places.len(), |scope| {
+            let pairs = self.places.iter().zip(&self.running);
+            pairs
+                .map(|(place, one)| {
+                    let position = self
+                        .parts
+                        .join(&place.coordinates(&self.parts.kept), reduced);
+                    let element = scope.element(self.parts.operand, &position, None)?;
+                    Ok(one.take(scope, self.function, element))
+                })
+                .collect()
+        })
+    }
+
+    /// Writes the results.
+    fn write(&self, scope: &mut Scope, group: &Group) -> Result<Vec<Statement>> {
+        let mut statements = Vec::new();
+        let mut written = Vec::new();
+        for (place, one) in self.places.iter().zip(&self.running) {
+            statements.push(Statement::Freeze(one.total));
+            written.push(epilogue(scope, group, self.parts.result, one.total, place)?);
+        }
+        statements.extend(eight::write_all(scope, group.root, &written)?);
+        Ok(statements)
+    }
+}
+
+/// A result while its elements are gone through.
+struct Running {
+    total: Expr,
+    start: Expr,
+    /// What some of the elements give, where all of them in one go would lose digits.
+    part: Option<Expr>,
+}
+
+impl Running {
+    fn new(
+        scope: &mut Scope,
+        function: ReduceFunction,
+        dtype: DType,
+        in_parts: bool,
+        number: &str,
+    ) -> Result<Running> {
+        let name = format!("{}{number}", name(function));
+        let (total, start) = accumulator(scope, function, dtype, &name)?;
+        let ty = scope.pool.ty(total);
+        let part = in_parts.then(|| scope.pool.variable(&format!("part{number}"), ty));
+        Ok(Running { total, start, part })
+    }
+
+    /// Takes an element in.
+    fn take(&self, scope: &mut Scope, function: ReduceFunction, element: Expr) -> Statement {
+        let target = self.part.unwrap_or(self.total);
+        Statement::Assign(target, combine(scope, function, target, element))
+    }
+}
+
+/// How many neighbouring results an invocation computes: as many columns as a rasteriser reads at once.
+fn across(capabilities: &Capabilities, parts: &Parts) -> usize {
+    let rank = parts.kept.len() + parts.reduced.len();
+    match parts.kept.last() {
+        Some(size) if capabilities.software && !parts.axes.contains(&(rank - 1)) => {
+            eight::width(capabilities, size)
+        }
+        _ => 1,
+    }
+}

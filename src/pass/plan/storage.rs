@@ -1,0 +1,5 @@
+//! How values lie in memory: the layout of each, what its numbers are stored in, and which are parts of others.
+
+pub mod concat;
+pub mod layout;
+pub mod precision;

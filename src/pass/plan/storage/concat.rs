@@ -1,0 +1,214 @@
+//! Concatenations whose operands are written right to where they end: images along channels, and whatever lies one behind
+//! the other in row-major order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::layout::Layout;
+use crate::op::Concat;
+use crate::pass::plan::Planner;
+use crate::pass::plan::element::quad::{is_multiple, is_whole};
+use crate::pass::plan::fuse::{Fusion, Group};
+use crate::pass::plan::kernel::Lowered;
+use crate::pass::plan::map;
+use crate::pass::plan::storage::layout::{CHANNELS, IMAGE, exchanged, handed};
+use crate::pass::plan::variant::example;
+
+/// Values that lie within others, and how many elements lie in front of them there.
+pub type Parts = BTreeMap<ValueId, (ValueId, Dim)>;
+
+/// Values that are stored to lie within others, and the concatenations that these are.
+pub type Planned = BTreeMap<ValueId, ValueId>;
+
+/// Bindings begin at multiples of so many bytes on any device.
+const ALIGNMENT: u64 = 256;
+/// Bytes of the smallest number that an element is stored in.
+const SMALLEST: u64 = 2;
+/// A kernel that writes a concatenation of more operands than these looks for each element in too many places.
+const MOST: usize = 4;
+/// Elements of a concatenation that are worth a kernel for each operand.
+const WORTHWHILE: usize = 1 << 16;
+
+/// True if kernels that write an operand each are faster than one that looks for each element in all of them.
+fn is_worth_kernels(graph: &Graph, whole: ValueId, operands: usize) -> bool {
+    operands > MOST && example(graph, &graph.ty(whole).numel()) >= WORTHWHILE
+}
+
+/// What is stored so that concatenations of many operands need no kernels: these operands, and those of concatenations among
+/// them.
+pub fn planned(graph: &Graph) -> Planned {
+    let handed = handed(graph);
+    let mut planned = Planned::new();
+    // Those that have others for operands come last.
+    for node in graph.nodes.iter().rev() {
+        let whole = node.results.first().copied();
+        let Some(whole) = whole.filter(|whole| !planned.contains_key(whole)) else {
+            continue;
+        };
+        let is_free = |value: ValueId| !handed.contains(&value) && !planned.contains_key(&value);
+        let Some(found) = pieces(graph, whole, &is_free) else {
+            continue;
+        };
+        let wholes: BTreeSet<ValueId> = found.values().copied().collect();
+        let ends = found.keys().filter(|value| !wholes.contains(value));
+        if is_worth_kernels(graph, whole, ends.count()) {
+            planned.extend(found);
+        }
+    }
+    planned
+}
+
+/// The operands of a concatenation in memory, and of concatenations among them, behind reshapes; none if these cannot lie
+/// where they end.
+fn pieces(graph: &Graph, whole: ValueId, is_free: &dyn Fn(ValueId) -> bool) -> Option<Planned> {
+    let mut found = Planned::new();
+    for (operand, _) in starts(graph, whole, (ALIGNMENT / SMALLEST) as usize)? {
+        let base = behind_reshapes(graph, operand, |_| false);
+        let mut within = pieces(graph, base, is_free).unwrap_or_default();
+        within.insert(base, whole);
+        let is_new = |value: &ValueId| is_free(*value) && !found.contains_key(value);
+        if !is_made(graph, base) || !within.keys().all(is_new) {
+            return None;
+        }
+        found.extend(within);
+    }
+    Some(found)
+}
+
+/// Leaves out the kernels of concatenations whose operands can be parts of the result's memory: those that were planned so
+/// choose first. What a body of a region gives has its place already.
+pub fn place(graph: &Graph, fusion: &mut Fusion, is_body: bool) {
+    let mut taken = exchanged(graph);
+    if is_body {
+        taken.extend(&graph.outputs);
+    }
+    let wholes: BTreeSet<ValueId> = fusion.planned.values().copied().collect();
+    let (first, then): (Vec<&Group>, Vec<&Group>) =
+        (fusion.groups.iter()).partition(|group| wholes.contains(&group.root));
+    let roots = first.into_iter().chain(then);
+    let roots: Vec<ValueId> = roots
+        .filter(|group| group.rows.is_none())
+        .map(|group| group.root)
+        .collect();
+    let mut placed = BTreeSet::new();
+    for root in roots.into_iter().filter(|root| !taken.contains(root)) {
+        if let Some(parts) = parts(graph, fusion, root, &taken) {
+            fusion.parts.extend(parts);
+            placed.insert(root);
+        }
+    }
+    fusion.groups.retain(|group| !placed.contains(&group.root));
+}
+
+/// Where the operands of a concatenation lie in it, if all are stored as it is and can lie there. None if a kernel has to put
+/// them there.
+fn parts(
+    graph: &Graph,
+    fusion: &Fusion,
+    root: ValueId,
+    taken: &BTreeSet<ValueId>,
+) -> Option<Parts> {
+    let layout = &fusion.layouts[root.index()];
+    let storage = fusion.storages[root.index()];
+    let is_image = *layout == IMAGE;
+    let behind = |value| match is_image {
+        true => value,
+        false => behind_reshapes(graph, value, |id| id != root && fusion.stored[id.index()]),
+    };
+    let whole = behind(root);
+    if !is_image && *layout != Layout::Linear || whole != root && fusion.stored[whole.index()] {
+        return None;
+    }
+    let (mut parts, mut begins_quad) = (Parts::new(), true);
+    for (operand, start) in starts(graph, whole, (ALIGNMENT / storage.size()) as usize)? {
+        let base = behind(operand);
+        let is_free = !taken.contains(&base)
+            && !graph.outputs.contains(&base)
+            && !fusion.parts.contains_key(&base)
+            && !parts.contains_key(&base);
+        let lies = fusion.stored[base.index()]
+            && fusion.layouts[base.index()] == *layout
+            && fusion.storages[base.index()] == storage;
+        if !is_made(graph, base) || !is_free || !lies || !begins_quad {
+            return None;
+        }
+        begins_quad = !is_image || is_whole(&graph.ty(base).shape[CHANNELS]);
+        parts.insert(base, (root, start));
+    }
+    Some(parts)
+}
+
+impl<'a> Planner<'a> {
+    /// True for a concatenation in row-major order whose operands are worth a kernel each.
+    pub fn is_of_many(&self, group: &Group) -> bool {
+        let operands = concatenation(self.graph, group.root).map(|(node, _)| node.operands());
+        let is_linear = self.fusion.layouts[group.root.index()] == Layout::Linear;
+        let is_worth =
+            |operands: Vec<ValueId>| is_worth_kernels(self.graph, group.root, operands.len());
+        is_linear && operands.is_some_and(is_worth)
+    }
+
+    /// A concatenation operand by operand; none if the group is something else.
+    pub fn by_operands(&self, group: &Group) -> Result<Option<Vec<(Lowered<'a>, ValueId)>>> {
+        let Some((node, concat)) = concatenation(self.graph, group.root) else {
+            return Ok(None);
+        };
+        let mut start = Dim::ZERO;
+        let mut parts = Vec::new();
+        for operand in node.operands() {
+            let part = map::part(|| self.scope(), group.root, operand, concat.axis, &start)?;
+            parts.push((part, operand));
+            start = &start + &self.graph.ty(operand).shape[concat.axis];
+        }
+        Ok(Some(parts))
+    }
+}
+
+/// The operands of a concatenation of which each lies behind the one before, and how many elements lie in front of them,
+/// which are multiples of a number. None if they lie otherwise.
+fn starts(graph: &Graph, whole: ValueId, aligned: usize) -> Option<Vec<(ValueId, Dim)>> {
+    let (node, concat) = concatenation(graph, whole)?;
+    let before = graph.ty(whole).shape.get(..concat.axis)?;
+    let (mut starts, mut start) = (Vec::new(), Dim::ZERO);
+    for operand in node.operands() {
+        let next = &start + &graph.ty(operand).numel();
+        starts.push((operand, std::mem::replace(&mut start, next)));
+    }
+    let is_one = before.iter().all(|size| size.is(1));
+    let are_aligned = starts.iter().all(|(_, start)| is_multiple(start, aligned));
+    (is_one && are_aligned).then_some(starts)
+}
+
+/// What a value is in another shape, as far as that is not kept.
+fn behind_reshapes(graph: &Graph, value: ValueId, is_kept: impl Fn(ValueId) -> bool) -> ValueId {
+    let mut base = value;
+    while let Some(node) = definition(graph, base).filter(|_| !is_kept(base))
+        && matches!(node.op, Op::Primitive(Primitive::Reshape(_)))
+        && let Some(operand) = node.operands().first()
+    {
+        base = *operand;
+    }
+    base
+}
+
+/// The node of a concatenation.
+fn concatenation(graph: &Graph, whole: ValueId) -> Option<(&Node, &Concat)> {
+    let node = definition(graph, whole)?;
+    match &node.op {
+        Op::Primitive(Primitive::Concat(concat)) => Some((node, concat)),
+        _ => None,
+    }
+}
+
+fn is_made(graph: &Graph, value: ValueId) -> bool {
+    definition(graph, value).is_some()
+}
+
+fn definition(graph: &Graph, value: ValueId) -> Option<&Node> {
+    match graph.value(value).definition {
+        Definition::Node(node, _) => graph.nodes.get(node),
+        _ => None,
+    }
+}

@@ -1,0 +1,143 @@
+//! How values lie in memory: images between convolutions four channels together, where the lanes of a vector are
+//! invocations.
+
+use std::collections::BTreeSet;
+
+use crate::dtype::DType;
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::layout::{Layout, Panels};
+use crate::pass::plan::fuse::{Fusion, Group};
+use crate::pass::plan::reduce::pooling;
+use crate::pass::plan::variant;
+
+/// The axis of channels.
+pub const CHANNELS: usize = 1;
+
+/// Channels of images as quads.
+pub const IMAGE: Layout = Layout::Quads { axis: CHANNELS };
+
+/// True if a device has textures of which one can hold these panels.
+pub fn holds(capabilities: &Capabilities, panels: &Panels) -> bool {
+    let limits = capabilities.textures;
+    limits.bindings > 0 && limits.hold(panels.extent())
+}
+
+/// Decides how each value lies.
+pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Vec<Layout> {
+    let mut assigner = Assigner {
+        graph,
+        capabilities,
+        fusion,
+        layouts: vec![Layout::Linear; graph.values.len()],
+        handed: handed(graph),
+    };
+    if capabilities.lanes().is_some() {
+        fusion.groups.iter().for_each(|group| assigner.visit(group));
+    }
+    assigner.layouts
+}
+
+/// Values that something other than a kernel of ours reads or writes, or that end in another memory.
+pub fn handed(graph: &Graph) -> BTreeSet<ValueId> {
+    let mut handed = exchanged(graph);
+    handed.extend(&graph.outputs);
+    handed
+}
+
+/// Values that something other than a kernel of ours reads or writes.
+pub fn exchanged(graph: &Graph) -> BTreeSet<ValueId> {
+    let ours = |node: &&Node| match &node.op {
+        Op::Primitive(primitive) => !matches!(primitive, Primitive::Custom(_)),
+        _ => false,
+    };
+    let others = graph.nodes.iter().filter(|node| !ours(node));
+    let exchanged = others.flat_map(|node| [node.operands(), node.results.clone()].concat());
+    exchanged.collect()
+}
+
+struct Assigner<'a> {
+    graph: &'a Graph,
+    capabilities: &'a Capabilities,
+    fusion: &'a Fusion,
+    layouts: Vec<Layout>,
+    handed: BTreeSet<ValueId>,
+}
+
+impl Assigner<'_> {
+    fn visit(&mut self, group: &Group) {
+        let leaves = self.leaves(group.root);
+        // A kernel may bind a buffer twice, by elements and by vectors.
+        let fits = 2 * leaves.len() < self.capabilities.max_storage_buffers as usize;
+        if fits && self.may_lie(group.root) && self.writes(group, &leaves) {
+            self.layouts[group.root.index()] = IMAGE;
+        }
+    }
+
+    /// True for images in single precision that are ours alone.
+    fn may_lie(&self, value: ValueId) -> bool {
+        let ty = self.graph.ty(value);
+        ty.dtype == DType::F32 && (3..=4).contains(&ty.rank()) && !self.handed.contains(&value)
+    }
+
+    /// True if a group's kernel can write four channels at a time, and this is of use.
+    fn writes(&self, group: &Group, leaves: &BTreeSet<ValueId>) -> bool {
+        let reads_quads = || {
+            let rank = self.graph.ty(group.root).rank();
+            let mut leaves = leaves.iter();
+            leaves.any(|leaf| {
+                self.layouts[leaf.index()] == IMAGE && self.graph.ty(*leaf).rank() == rank
+            })
+        };
+        if group.rows.is_some() {
+            return false;
+        }
+        let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
+            return reads_quads() || self.is_convolved(group.root);
+        };
+        let keeps_shape = node
+            .results
+            .first()
+            .is_some_and(|result| self.graph.ty(*result).shape == self.graph.ty(group.root).shape);
+        match &node.op {
+            Op::Primitive(Primitive::Conv(conv)) => {
+                keeps_shape
+                    && variant::convolves(self.graph, self.capabilities, node, conv).is_some()
+            }
+            Op::Primitive(Primitive::Reduce(_)) => {
+                keeps_shape && reads_quads() && pooling::suits(self.graph, node)
+            }
+            _ => false,
+        }
+    }
+
+    /// True if a convolution reads a value that wants it in quads.
+    fn is_convolved(&self, value: ValueId) -> bool {
+        self.graph.nodes.iter().any(|node| match &node.op {
+            Op::Primitive(Primitive::Conv(conv)) => {
+                node.operands().first() == Some(&value)
+                    && variant::convolves(self.graph, self.capabilities, node, conv).is_some()
+            }
+            _ => false,
+        })
+    }
+
+    /// The values in memory that a kernel reads to compute one.
+    fn leaves(&self, root: ValueId) -> BTreeSet<ValueId> {
+        let mut leaves = BTreeSet::new();
+        let mut open = vec![root];
+        while let Some(value) = open.pop() {
+            let Definition::Node(node, _) = self.graph.value(value).definition else {
+                continue;
+            };
+            for operand in self.graph.nodes[node].operands() {
+                if self.fusion.stored[operand.index()] {
+                    leaves.insert(operand);
+                } else {
+                    open.push(operand);
+                }
+            }
+        }
+        leaves
+    }
+}

@@ -1,0 +1,86 @@
+//! Contractions and convolutions by the variant that suits them.
+
+use crate::error::Result;
+use crate::ir::{Node, Op, Primitive};
+use crate::kernel::choice::Variant;
+use crate::pass::plan::Planner;
+use crate::pass::plan::conv;
+use crate::pass::plan::conv::depthwise;
+use crate::pass::plan::conv::direct;
+use crate::pass::plan::conv::image;
+use crate::pass::plan::conv::winograd;
+use crate::pass::plan::element;
+use crate::pass::plan::fuse::Group;
+use crate::pass::plan::kernel::Lowered;
+use crate::pass::plan::product::Product;
+use crate::pass::plan::product::dot;
+use crate::pass::plan::product::matrix;
+use crate::pass::plan::product::tile;
+use crate::pass::plan::product::vector;
+use crate::pass::plan::product::workgroup;
+use crate::pass::plan::variant;
+
+impl<'a> Planner<'a> {
+    /// A contraction or convolution by the first of the variants in question that the device can bind; the last is taken
+    /// in any case.
+    pub fn chosen(&self, group: &Group) -> Result<Option<Lowered<'a>>> {
+        let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
+            return Ok(None);
+        };
+        let mut found = None;
+        for choice in variant::choices(&self.scope(), node, &self.wanted.options.choices)? {
+            let mut lowered = self.variant(choice.variant, group, node)?;
+            lowered.choice = Some(choice);
+            if lowered.fits() {
+                return Ok(Some(lowered));
+            }
+            found = Some(lowered);
+        }
+        Ok(found)
+    }
+
+    /// A contraction or convolution by one of its variants.
+    fn variant(&self, variant: Variant, group: &Group, node: &Node) -> Result<Lowered<'a>> {
+        let scope = self.scope();
+        match (&node.op, variant) {
+            (Op::Primitive(Primitive::Dot(_)), Variant::Portable) => dot::lower(scope, group, node),
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Portable) => {
+                conv::lower(scope, group, node, conv)
+            }
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) => {
+                image::lower(scope, group, node, conv)
+            }
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Depthwise) => {
+                depthwise::lower(scope, group, node, conv)
+            }
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd { places }) => {
+                winograd::lower(scope, group, node, (conv, places))
+            }
+            (_, Variant::Lanes) => {
+                let product = Product::of(self.graph, node)?;
+                tile::lower(scope, group, &product)
+            }
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Direct) => {
+                direct::lower(scope, group, node, conv)
+            }
+            (_, Variant::Vector) => {
+                let product = Product::of(self.graph, node)?;
+                vector::lower(scope, group, &product)
+            }
+            (_, Variant::Matrix { size }) => {
+                let product = Product::of(self.graph, node)?;
+                let factors = variant::multiplied(&scope, node)?;
+                let unit = matrix::unit(self.capabilities, size, factors);
+                let unit = unit.ok_or_else(|| element::not_planned(node))?;
+                matrix::lower(scope, group, &product, unit)
+            }
+            (_, Variant::Tile { side }) => {
+                let product = Product::of(self.graph, node)?;
+                let extent = workgroup::Extent::of(side);
+                let extent = extent.ok_or_else(|| element::not_planned(node))?;
+                workgroup::lower(scope, group, &product, extent)
+            }
+            _ => Err(element::not_planned(node)),
+        }
+    }
+}
