@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use onionskin::compare::Tolerance;
 use onionskin::error::Result;
+use onionskin::kernel::stored::Precision;
 use onionskin::model::{self, Device, Model, Reference};
 use onionskin::nn::{Dropout, Linear, Sequential};
 use onionskin::trace::check::CheckOptions;
@@ -83,6 +84,7 @@ fn check_archive(title: &str) -> Result<()> {
     let model = Model::open(format!("{folder}/on_another_device.pt"))?;
     let reference = Reference {
         device: &Device::Host,
+        precision: Precision::Single,
         expected: None,
         tolerance: Tolerance {
             rtol: 1e-5,

@@ -14,7 +14,7 @@ use crate::kernel::index::{self, Index};
 use crate::op::{Conv, ConvAxis};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, operand};
-use crate::pass::plan::fuse::Group;
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{
     Lowered, clamped, guarded, invocation, pieces, repeat, repeat_all, store,
 };

@@ -9,6 +9,7 @@ mod piece;
 mod pointwise;
 mod view;
 
+use crate::pass::plan::cost::example;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::dim::Dim;
@@ -16,15 +17,14 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
-use crate::kernel::emit::{Buffer, unique};
+use crate::kernel::emit::{Buffer, Statement, unique};
 use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::Index;
 use crate::kernel::layout::{Layout, Panels, Tiles};
 use crate::kernel::plan::Access;
+use crate::kernel::winograd::Places;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::QUAD;
-use crate::pass::plan::storage::precision::stored_in;
-use crate::pass::plan::variant::example;
 
 /// Names that the statements of kernels give to variables; buffers have others.
 const VARIABLES: &str = "sum product largest smallest part total lost before best best_index rank local index round \
@@ -484,4 +484,34 @@ pub fn role(name: &str) -> &str {
     let base = last.trim_end_matches(|c: char| c.is_ascii_digit());
     let base = base.strip_suffix('_').unwrap_or(last);
     if base.is_empty() { last } else { base }
+}
+
+/// What a value of this storage is stored in where it lies in a layout: sums of tiles are as exact as other sums, and so are
+/// the filters of large tiles, whose errors the positions would have many times over.
+pub fn stored_in(layout: &Layout, storage: Storage) -> Storage {
+    match layout {
+        Layout::Tiles(_) if storage.is_half() => Storage::F32,
+        Layout::Panels(panels) if panels.transformed == Some(Places::Four) => Storage::F32,
+        _ => storage,
+    }
+}
+
+/// Writes an element of a value.
+pub fn write(
+    scope: &mut Scope,
+    value: ValueId,
+    element: Expr,
+    position: &Position,
+) -> Result<Statement> {
+    let ty = scope.graph.ty(value);
+    let buffer = scope.buffer(value)?;
+    let storage = scope.storage(value)?;
+    if storage == Storage::F16x2 {
+        scope.singles.insert(value);
+    }
+    Ok(Statement::Store {
+        buffer,
+        index: position.place(&ty.shape).emit(&mut scope.pool),
+        value: scalar::to_storage(&mut scope.pool, element, ty.dtype, storage),
+    })
 }

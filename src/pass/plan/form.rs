@@ -4,6 +4,7 @@
 mod former;
 mod structure;
 
+use crate::pass::plan::group::Group;
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::former::{Former, Unknown};
@@ -24,7 +25,6 @@ use crate::pass::plan::conv::image;
 use crate::pass::plan::conv::winograd;
 use crate::pass::plan::conv::{Along, Sizes};
 use crate::pass::plan::element::{Binding, Scope};
-use crate::pass::plan::fuse::Group;
 use crate::pass::plan::kernel::{Lowered, Made};
 use crate::pass::plan::map;
 use crate::pass::plan::product::Product;

@@ -9,6 +9,9 @@ pub mod epilogue;
 pub mod order;
 pub mod split;
 
+use crate::pass::plan::cost::Class;
+use crate::pass::plan::cost::class;
+use crate::pass::plan::group::Group;
 use std::collections::BTreeSet;
 
 use crate::error::{Error, Result};
@@ -16,10 +19,10 @@ use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::layout::Layout;
 use crate::kernel::stored::{Kept, Reason};
-use crate::op::{BinaryFunction, UnaryFunction, Unfold};
+use crate::op::Unfold;
+use crate::pass::plan::cost::weight;
 
 use crate::pass::plan::element::not_planned;
-use crate::pass::plan::reduce::rows::Rows;
 use crate::pass::plan::storage::concat::{self, Parts, Planned};
 use crate::pass::plan::variant;
 
@@ -50,31 +53,6 @@ pub struct Fusion {
     pub groups: Vec<Group>,
 }
 
-/// What one kernel computes.
-#[derive(Clone, Debug)]
-pub struct Group {
-    /// The node whose loops the kernel runs; none if it is pointwise.
-    pub anchor: Option<usize>,
-    /// The value that it writes; a node with several results writes them all, of which this is the first.
-    pub root: ValueId,
-    /// The nodes that it computes, for messages: anchor and epilogue.
-    pub nodes: Vec<usize>,
-    /// What it computes of each row, if it is a kernel of rows.
-    pub rows: Option<Rows>,
-}
-
-impl Group {
-    /// A kernel that copies a value.
-    pub fn copy_of(value: ValueId) -> Group {
-        Group {
-            anchor: None,
-            root: value,
-            nodes: Vec::new(),
-            rows: None,
-        }
-    }
-}
-
 /// What is known of a value while nodes are visited in order.
 #[derive(Clone, Default)]
 pub struct Info {
@@ -84,41 +62,6 @@ pub struct Info {
     pub leaves: BTreeSet<ValueId>,
     /// Only views and conversions of a buffer: as cheap to read as the buffer.
     plain: bool,
-}
-
-/// How a node is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Of nothing.
-    Source,
-    /// By reading an operand elsewhere.
-    View,
-    /// Element by element.
-    Pointwise,
-    /// By a kernel of its own.
-    Kernel,
-}
-
-/// How a node is computed.
-pub fn class(node: &Node) -> Class {
-    let Op::Primitive(primitive) = &node.op else {
-        return Class::Kernel;
-    };
-    match primitive {
-        Primitive::Full(_) | Primitive::Iota(_) => Class::Source,
-        Primitive::Reshape(_)
-        | Primitive::Permute(_)
-        | Primitive::Expand(_)
-        | Primitive::Slice(_)
-        | Primitive::Pad(_)
-        | Primitive::Concat(_)
-        | Primitive::Unfold(_)
-        | Primitive::Gather(_) => Class::View,
-        Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Select(_) | Primitive::Cast(_) => {
-            Class::Pointwise
-        }
-        _ => Class::Kernel,
-    }
 }
 
 /// Decides for a graph of primitives and regions; an error lists every node that a device cannot run.
@@ -405,47 +348,4 @@ fn keeps_plain(primitive: &Primitive) -> bool {
             | Primitive::Unfold(_)
             | Primitive::Cast(_)
     )
-}
-
-/// What a node costs for one element, in simple operations.
-pub fn weight_of(node: &Node) -> u32 {
-    match &node.op {
-        Op::Primitive(primitive) => weight(primitive),
-        _ => 0,
-    }
-}
-
-/// What a primitive costs for one element, in simple operations.
-pub fn weight(primitive: &Primitive) -> u32 {
-    match primitive {
-        Primitive::Reshape(_) | Primitive::Expand(_) | Primitive::Permute(_) => 0,
-        Primitive::Unary(unary) => unary_weight(unary.function),
-        Primitive::Binary(binary) => binary_weight(binary.function),
-        Primitive::Concat(_) | Primitive::Gather(_) => 3,
-        Primitive::Pad(_) => 2,
-        _ => 1,
-    }
-}
-
-fn unary_weight(function: UnaryFunction) -> u32 {
-    use UnaryFunction::{
-        Abs, BitwiseNot, Ceil, Exp, Exp2, Floor, IsNan, LogicalNot, Neg, Round, Rsqrt, Sigmoid,
-        Sign, SignBit, Sqrt, Trunc,
-    };
-    match function {
-        Neg | Abs | Floor | Ceil | Round | Trunc | BitwiseNot | LogicalNot | IsNan | SignBit => 1,
-        Sign | Sqrt | Rsqrt => 2,
-        Exp | Exp2 | Sigmoid => 5,
-        _ => 10,
-    }
-}
-
-fn binary_weight(function: BinaryFunction) -> u32 {
-    use BinaryFunction::{Atan2, Div, FloorDivide, Fmod, MulHigh, Pow, Remainder, TruncDivide};
-    match function {
-        Div => 2,
-        MulHigh | FloorDivide | TruncDivide | Remainder | Fmod => 6,
-        Pow | Atan2 => 15,
-        _ => 1,
-    }
 }

@@ -2,12 +2,13 @@
 
 pub mod work;
 
+use crate::pass::plan::group::Group;
 use std::collections::BTreeSet;
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::ValueId;
-use crate::kernel::capabilities::{SizesIn, Storage};
+use crate::kernel::capabilities::SizesIn;
 use crate::kernel::choice::Choice;
 use crate::kernel::emit::{Buffer, Emitter, Statement};
 use crate::kernel::expr::{Expr, Type};
@@ -18,8 +19,7 @@ use crate::kernel::shader;
 use crate::kernel::work::Work;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::scalar;
-use crate::pass::plan::element::{Binding, Scope};
-use crate::pass::plan::fuse::Group;
+use crate::pass::plan::element::{Binding, Scope, write};
 
 /// Invocations of a workgroup where a kernel has no reason for another number.
 pub const INVOCATIONS: i64 = 64;
@@ -270,26 +270,6 @@ pub fn epilogue(
     };
     let value = scope.produce(group.root, &position)?;
     Ok((value, position))
-}
-
-/// Writes an element of a value.
-pub fn write(
-    scope: &mut Scope,
-    value: ValueId,
-    element: Expr,
-    position: &Position,
-) -> Result<Statement> {
-    let ty = scope.graph.ty(value);
-    let buffer = scope.buffer(value)?;
-    let storage = scope.storage(value)?;
-    if storage == Storage::F16x2 {
-        scope.singles.insert(value);
-    }
-    Ok(Statement::Store {
-        buffer,
-        index: position.place(&ty.shape).emit(&mut scope.pool),
-        value: scalar::to_storage(&mut scope.pool, element, ty.dtype, storage),
-    })
 }
 
 /// A loop over `0..size`; the body is made for the loop variable. Nothing is repeated for a size of 1.

@@ -12,8 +12,9 @@ use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::scalar;
-use crate::pass::plan::fuse::Group;
-use crate::pass::plan::kernel::{Lowered, invocation, write};
+use crate::pass::plan::element::write;
+use crate::pass::plan::group::Group;
+use crate::pass::plan::kernel::{Lowered, invocation};
 use crate::pass::plan::quads;
 use crate::shape::Shape;
 

@@ -3,10 +3,12 @@
 
 mod check;
 mod conv;
+mod cost;
 mod custom;
 mod element;
 mod form;
 mod fuse;
+mod group;
 mod kernel;
 mod lanes;
 mod map;
@@ -22,14 +24,16 @@ mod variant;
 
 pub use self::variant::{Admitted, admitted};
 
+use crate::pass::plan::element::stored_in;
+use crate::pass::plan::group::Group;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use self::check::check_types;
 use self::element::{Binding, Scope};
-use self::fuse::{Fusion, Group, fuse};
+use self::fuse::{Fusion, fuse};
 use self::kernel::{Lowered, Made};
 use self::sheet::Sheet;
-use self::storage::precision::{Wanted, stored_in};
+use self::storage::precision::Wanted;
 use crate::error::{Error, Place, Result};
 use crate::ir::{Definition, Graph, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};

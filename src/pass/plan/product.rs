@@ -19,9 +19,9 @@ use crate::op::Conv;
 use crate::pass::plan::conv::Sizes;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, Factor, QUAD, is_whole};
-use crate::pass::plan::element::{Scope, operand};
-use crate::pass::plan::fuse::Group;
-use crate::pass::plan::kernel::{self, below, epilogue, limited};
+use crate::pass::plan::element::{self, Scope, operand};
+use crate::pass::plan::group::Group;
+use crate::pass::plan::kernel::{below, epilogue, limited};
 use crate::shape::Shape;
 
 /// A product of matrices for each element of what is in front of them.
@@ -70,7 +70,7 @@ impl Product {
         match &node.op {
             Op::Primitive(Primitive::Dot(_)) => Product::matrices(graph, node),
             Op::Primitive(Primitive::Conv(conv)) => Product::patches(graph, node, conv),
-            _ => Err(crate::pass::plan::element::not_planned(node)),
+            _ => Err(element::not_planned(node)),
         }
     }
 
@@ -325,7 +325,7 @@ pub fn write_four(
     }
     let mut line = Vec::new();
     for (part, (number, at)) in parts.iter().enumerate() {
-        let store = kernel::write(scope, group.root, *number, at)?;
+        let store = element::write(scope, group.root, *number, at)?;
         if is_whole {
             line.push(store);
         } else {

@@ -15,6 +15,12 @@ use crate::pass::plan::element::scalar;
 use crate::pass::plan::element::{Scope, role};
 use crate::pass::plan::kernel::invocation;
 
+/// The axis of channels.
+pub const CHANNELS: usize = 1;
+
+/// Channels of images as quads.
+pub const IMAGE: Layout = Layout::Quads { axis: CHANNELS };
+
 /// The quads of a shape along an axis, one to an invocation: the coordinates of this one, a test that ends the surplus
 /// invocations, and how many there are.
 pub fn each(scope: &mut Scope, shape: &[Dim], axis: usize) -> (Vec<Index>, Statement, Dim) {

@@ -18,7 +18,7 @@ use crate::op::{ArgReduce, ArgReduceFunction, BinaryFunction, Reduce, ReduceFunc
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::scalar;
 use crate::pass::plan::element::{Scope, operand};
-use crate::pass::plan::fuse::Group;
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, invocation, repeat, store};
 use crate::shape::Shape;
 

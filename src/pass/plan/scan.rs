@@ -11,9 +11,10 @@ use crate::kernel::index::{self, Index};
 use crate::op::{ReduceFunction, Scan, ScanFunction, Scatter, ScatterFunction};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::scalar;
+use crate::pass::plan::element::write;
 use crate::pass::plan::element::{Scope, operand};
-use crate::pass::plan::fuse::Group;
-use crate::pass::plan::kernel::{Lowered, invocation, repeat, write};
+use crate::pass::plan::group::Group;
+use crate::pass::plan::kernel::{Lowered, invocation, repeat};
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/scan.wgsl");

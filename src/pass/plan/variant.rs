@@ -2,6 +2,8 @@
 
 pub mod chosen;
 
+use crate::pass::plan::cost::example;
+use crate::pass::plan::product::tile::holds;
 use std::collections::BTreeMap;
 
 use crate::dim::Dim;
@@ -23,7 +25,6 @@ use crate::pass::plan::product::matrix;
 use crate::pass::plan::product::tile;
 use crate::pass::plan::product::vector;
 use crate::pass::plan::product::workgroup;
-use crate::pass::plan::storage::layout;
 use crate::shape::Shape;
 
 /// A product of matrices that a node is, in the sizes of the example: a convolution is one of filters and patches.
@@ -349,7 +350,7 @@ pub fn convolves(
         return None;
     }
     let panels = image::panels(graph, capabilities, node, conv)?;
-    if !layout::holds(capabilities, &panels) {
+    if !holds(capabilities, &panels) {
         return None;
     }
     if image::is_depthwise(graph, node, conv) {
@@ -410,7 +411,7 @@ fn tiles(
     let panels = winograd::panels(graph, capabilities, node, (conv, places))?;
     let result = &graph.ty(*node.results.first()?).shape;
     let [_, tiles] = winograd::counts(result, places)?;
-    layout::holds(capabilities, &panels).then(|| example(graph, &tiles))
+    holds(capabilities, &panels).then(|| example(graph, &tiles))
 }
 
 /// True for dtypes whose products are summed up in single precision.
@@ -463,11 +464,6 @@ impl<'a> Problem<'a> {
             },
         }))
     }
-}
-
-pub fn example(graph: &Graph, size: &Dim) -> usize {
-    let size = size.eval(&graph.hints).unwrap_or_default();
-    usize::try_from(size).unwrap_or_default()
 }
 
 /// `dot f32 128x384 384x1536`, `conv f32 1x64x56 64x64x3 in 1 groups, stride 1 dilation 1 spread 1 padded by 1 and 1`

@@ -12,7 +12,7 @@ use crate::pass::plan::conv::Sizes;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
-use crate::pass::plan::fuse::Group;
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat_all};
 use crate::pass::plan::product::{add_all, four, write_four};
 use crate::shape::Shape;

@@ -11,13 +11,13 @@ use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, Run, uneven};
 use crate::op::Conv;
 use crate::pass::plan::conv::Sizes;
-use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD, is_whole};
-use crate::pass::plan::fuse::Group;
-use crate::pass::plan::kernel::{self, Lowered, below, epilogue};
+use crate::pass::plan::element::{self, Scope};
+use crate::pass::plan::group::Group;
+use crate::pass::plan::kernel::{Lowered, below, epilogue};
 use crate::pass::plan::product::tile::{self, Right, Tiling};
-use crate::pass::plan::storage::layout::CHANNELS;
+use crate::pass::plan::quads::CHANNELS;
 
 /// A convolution with its epilogue, channels of its groups in whole quads.
 pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
@@ -103,7 +103,7 @@ pub fn write(
     let channels = &sizes.groups * &sizes.outputs;
     let mut statements = Vec::new();
     for ((number, at), place) in parts.iter().zip(quad::neighbours(quad, CHANNELS)) {
-        let store = kernel::write(scope, group.root, *number, at)?;
+        let store = element::write(scope, group.root, *number, at)?;
         statements.extend(below(scope, &place[CHANNELS], &channels, vec![store]));
     }
     Ok(statements)

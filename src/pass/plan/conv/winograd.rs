@@ -20,13 +20,13 @@ use crate::op::Conv;
 use crate::pass::plan::Planner;
 use crate::pass::plan::conv::Sizes;
 use crate::pass::plan::conv::image;
+use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole};
-use crate::pass::plan::fuse::Group;
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::work::behind;
 use crate::pass::plan::kernel::{Lowered, below, guarded, invocation};
 use crate::pass::plan::product::tile::{self, Right, Tiling, shared};
-use crate::pass::plan::variant::example;
 
 const TEMPLATE: &str = include_str!("../../../../shaders/winograd.wgsl");
 

@@ -9,10 +9,10 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
+use crate::pass::plan::element;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD, consecutive, is_multiple, is_whole};
-use crate::pass::plan::kernel;
 
 /// Elements that are read at once.
 pub const EIGHT: usize = 8;
@@ -79,7 +79,7 @@ pub fn write_all(
         return Ok(stores);
     }
     let each = parts.iter();
-    each.map(|(element, place)| kernel::write(scope, value, *element, place))
+    each.map(|(number, place)| element::write(scope, value, *number, place))
         .collect()
 }
 

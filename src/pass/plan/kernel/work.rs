@@ -1,5 +1,6 @@
 //! What a kernel does at least: operations and bytes, counted from the nodes that it computes.
 
+use crate::pass::plan::group::Group;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::dim::Dim;
@@ -7,7 +8,6 @@ use crate::error::Result;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::work::Work;
 use crate::pass::plan::element::Scope;
-use crate::pass::plan::fuse::Group;
 
 /// Counts the work of a group, or of the part of it that copies one operand to its place.
 pub fn of(scope: &Scope, group: &Group, part: Option<ValueId>) -> Result<Work> {

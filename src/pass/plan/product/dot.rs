@@ -9,7 +9,7 @@ use crate::kernel::expr::{Expr, Literal, Type};
 use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, operand};
-use crate::pass::plan::fuse::Group;
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, clamped, guarded, invocation, pieces, repeat, store};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/dot.wgsl");

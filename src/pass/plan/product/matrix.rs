@@ -10,7 +10,7 @@ use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{self, QUAD, is_whole};
-use crate::pass::plan::fuse::Group;
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat};
 use crate::pass::plan::product::{Product, Side, four};
 

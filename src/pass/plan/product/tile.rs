@@ -3,6 +3,8 @@
 mod left;
 mod right;
 
+use crate::pass::plan::cost::example;
+use crate::pass::plan::group::Group;
 use std::collections::BTreeSet;
 
 pub use self::right::{Right, panels, weight};
@@ -17,14 +19,12 @@ use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Panels;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
-use crate::pass::plan::fuse::Group;
 use crate::pass::plan::kernel::{
     Lowered, below, guarded, invocation, pieces, repeat, repeat_as_one,
 };
 use crate::pass::plan::lanes;
 use crate::pass::plan::product::Product;
 use crate::pass::plan::product::dot::named;
-use crate::pass::plan::variant::example;
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../../shaders/tile.wgsl");
@@ -87,6 +87,12 @@ pub fn suits(
         && columns >= NARROWEST
         && depth >= 2 * QUAD
         && rows > 0
+}
+
+/// True if a device has textures of which one can hold these panels.
+pub fn holds(capabilities: &Capabilities, panels: &Panels) -> bool {
+    let limits = capabilities.textures;
+    limits.bindings > 0 && limits.hold(panels.extent())
 }
 
 /// A product with its epilogue.

@@ -10,7 +10,7 @@ use crate::kernel::index::Index;
 use crate::op::ArgReduceFunction;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::scalar;
-use crate::pass::plan::fuse::Group;
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, pieces, repeat};
 use crate::pass::plan::lanes;
 use crate::pass::plan::reduce::rows::SUBGROUP;

@@ -10,11 +10,11 @@ use crate::op::Reduce;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
-use crate::pass::plan::fuse::Group;
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, epilogue, repeat_all};
 use crate::pass::plan::quads;
+use crate::pass::plan::quads::CHANNELS;
 use crate::pass::plan::reduce::{Parts, TEMPLATE, accumulator, combine};
-use crate::pass::plan::storage::layout::CHANNELS;
 
 /// Elements of a window; longer sums are made of partial ones.
 const LARGEST: i64 = 128;

@@ -6,19 +6,23 @@
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
-use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::ir::{Definition, Graph, Node, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
-use crate::op::{Reduce, ReduceFunction};
+use crate::op::ReduceFunction;
+use crate::pass::plan::cost::weight_of;
 use crate::pass::plan::element::eight;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::scalar;
+use crate::pass::plan::element::write;
 use crate::pass::plan::element::{Scope, operand};
-use crate::pass::plan::fuse::weight_of;
-use crate::pass::plan::kernel::{INVOCATIONS, Lowered, invocation, pieces, repeat, write};
+use crate::pass::plan::group::Frame;
+use crate::pass::plan::group::Rows;
+use crate::pass::plan::group::reduction;
+use crate::pass::plan::kernel::{INVOCATIONS, Lowered, invocation, pieces, repeat};
 use crate::pass::plan::lanes;
 use crate::pass::plan::reduce;
 
@@ -33,28 +37,6 @@ const SHORT: i64 = 16;
 const MOST: i64 = 32;
 const MOST_IF_DEAR: i64 = 128;
 const DEAR: u32 = 5;
-
-/// What a kernel of rows computes.
-#[derive(Clone, Debug)]
-pub struct Rows {
-    /// Where the elements are.
-    pub frame: Frame,
-    /// Reductions by stage: indices of nodes.
-    pub stages: Vec<Vec<usize>>,
-    /// All values that it computes itself.
-    pub computed: Vec<ValueId>,
-    /// Those of them that lie in memory.
-    pub written: Vec<ValueId>,
-}
-
-/// A number of rows and their length: elements of a row are neighbours in memory.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Frame {
-    /// How many rows there are.
-    pub rows: Dim,
-    /// Elements of each.
-    pub length: Dim,
-}
 
 /// Who goes through a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,38 +74,6 @@ impl Sharing {
 /// True if a device has a kernel of rows; others compute one reduction at a time.
 pub fn suits(capabilities: &Capabilities) -> bool {
     !capabilities.software || capabilities.lanes().is_some()
-}
-
-impl Frame {
-    /// The rows that a node reduces; none if it is no reduction over trailing axes.
-    pub fn of(graph: &Graph, node: &Node) -> Option<Frame> {
-        let reduce = reduction(node)?;
-        let shape = &graph.ty(operand(node, 0).ok()?).shape;
-        let is_reduced = |axis: usize| reduce.axes.contains(&axis);
-        let kept = (0..shape.len()).filter(|axis| !is_reduced(*axis));
-        let last = kept.filter(|axis| !shape[*axis].is(1)).max();
-        let first = (0..shape.len()).find(|axis| is_reduced(*axis) && !shape[*axis].is(1))?;
-        if last.is_some_and(|last| last > first) {
-            return None;
-        }
-        Some(Frame {
-            rows: Dim::product(&shape[..first]),
-            length: Dim::product(&shape[first..]),
-        })
-    }
-
-    /// All elements.
-    pub fn numel(&self) -> Dim {
-        &self.rows * &self.length
-    }
-}
-
-/// The reduction that a node is.
-pub fn reduction(node: &Node) -> Option<&Reduce> {
-    match &node.op {
-        Op::Primitive(Primitive::Reduce(reduce)) => Some(reduce),
-        _ => None,
-    }
 }
 
 /// The kernel.

@@ -11,7 +11,7 @@ use crate::op::ReduceFunction;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::eight;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::fuse::Group;
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, epilogue, invocation, repeat_all};
 use crate::pass::plan::reduce::{PARTIAL, Parts, TEMPLATE, accumulator, combine, in_parts, name};
 

@@ -1,27 +1,17 @@
 //! How values lie in memory: images between convolutions four channels together, where the lanes of a vector are
 //! invocations.
 
+use crate::pass::plan::group::Group;
+use crate::pass::plan::quads::IMAGE;
 use std::collections::BTreeSet;
 
 use crate::dtype::DType;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
-use crate::kernel::layout::{Layout, Panels};
-use crate::pass::plan::fuse::{Fusion, Group};
+use crate::kernel::layout::Layout;
+use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::reduce::pooling;
 use crate::pass::plan::variant;
-
-/// The axis of channels.
-pub const CHANNELS: usize = 1;
-
-/// Channels of images as quads.
-pub const IMAGE: Layout = Layout::Quads { axis: CHANNELS };
-
-/// True if a device has textures of which one can hold these panels.
-pub fn holds(capabilities: &Capabilities, panels: &Panels) -> bool {
-    let limits = capabilities.textures;
-    limits.bindings > 0 && limits.hold(panels.extent())
-}
 
 /// Decides how each value lies.
 pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Vec<Layout> {

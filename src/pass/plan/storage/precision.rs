@@ -5,19 +5,20 @@
 //! what the application, control flow and operators of the user's take and give; statistics of rows, running sums and sums
 //! in parts; what becomes integers, such as places; vectors, such as biases and scales, which are small anyway.
 
+use crate::pass::plan::cost::Class;
+use crate::pass::plan::cost::class;
+use crate::pass::plan::group::Group;
+use crate::pass::plan::group::reduction;
 use std::collections::BTreeSet;
 
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
-use crate::kernel::layout::Layout;
 use crate::kernel::stored::{Kept, Precision};
-use crate::kernel::winograd::Places;
 use crate::op::ReduceFunction;
 use crate::pass::plan::PlanOptions;
-use crate::pass::plan::fuse::{Class, Fusion, Group, class};
-use crate::pass::plan::reduce::rows::reduction;
+use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::storage::layout::handed;
 
 /// What a value is stored in, and why that is not half precision where it could be.
@@ -70,16 +71,6 @@ pub fn assign(
         dtype => whole(dtype),
     })
     .collect()
-}
-
-/// What a value of this storage is stored in where it lies in a layout: sums of tiles are as exact as other sums, and so are
-/// the filters of large tiles, whose errors the positions would have many times over.
-pub fn stored_in(layout: &Layout, storage: Storage) -> Storage {
-    match layout {
-        Layout::Tiles(_) if storage.is_half() => Storage::F32,
-        Layout::Panels(panels) if panels.transformed == Some(Places::Four) => Storage::F32,
-        _ => storage,
-    }
 }
 
 struct Chooser<'a> {

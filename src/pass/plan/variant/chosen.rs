@@ -10,7 +10,7 @@ use crate::pass::plan::conv::direct;
 use crate::pass::plan::conv::image;
 use crate::pass::plan::conv::winograd;
 use crate::pass::plan::element;
-use crate::pass::plan::fuse::Group;
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::Lowered;
 use crate::pass::plan::product::Product;
 use crate::pass::plan::product::dot;

@@ -9,12 +9,12 @@ use crate::ir::{Definition, ValueId};
 use crate::kernel::expr::Expr;
 use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, Run};
+use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
 use crate::pass::plan::kernel::limited;
 use crate::pass::plan::product::Product;
-use crate::pass::plan::storage::layout;
-use crate::pass::plan::variant::example;
+use crate::pass::plan::product::tile::holds;
 
 /// Where the right factor is.
 pub enum Right<'s> {
@@ -105,7 +105,7 @@ pub fn weight(scope: &mut Scope, product: &Product) -> Result<Option<(ValueId, P
     let sizes = [&Dim::product(&product.outer), &product.rows];
     let sizes = sizes.map(|size| example(scope.graph, size));
     let panels = panels(lanes, alone, (vec![depth], columns), sizes);
-    let fits = layout::holds(scope.capabilities, &panels);
+    let fits = holds(scope.capabilities, &panels);
     Ok(fits.then_some((base, panels)))
 }
 

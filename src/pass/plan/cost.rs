@@ -1,0 +1,89 @@
+//! What is known of a node before anything is decided: how it is computed, and what it costs.
+
+use crate::dim::Dim;
+use crate::ir::{Graph, Node, Op, Primitive};
+use crate::op::{BinaryFunction, UnaryFunction};
+
+/// How a node is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Of nothing.
+    Source,
+    /// By reading an operand elsewhere.
+    View,
+    /// Element by element.
+    Pointwise,
+    /// By a kernel of its own.
+    Kernel,
+}
+
+/// How a node is computed.
+pub fn class(node: &Node) -> Class {
+    let Op::Primitive(primitive) = &node.op else {
+        return Class::Kernel;
+    };
+    match primitive {
+        Primitive::Full(_) | Primitive::Iota(_) => Class::Source,
+        Primitive::Reshape(_)
+        | Primitive::Permute(_)
+        | Primitive::Expand(_)
+        | Primitive::Slice(_)
+        | Primitive::Pad(_)
+        | Primitive::Concat(_)
+        | Primitive::Unfold(_)
+        | Primitive::Gather(_) => Class::View,
+        Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Select(_) | Primitive::Cast(_) => {
+            Class::Pointwise
+        }
+        _ => Class::Kernel,
+    }
+}
+
+/// What a node costs for one element, in simple operations.
+pub fn weight_of(node: &Node) -> u32 {
+    match &node.op {
+        Op::Primitive(primitive) => weight(primitive),
+        _ => 0,
+    }
+}
+
+/// What a primitive costs for one element, in simple operations.
+pub fn weight(primitive: &Primitive) -> u32 {
+    match primitive {
+        Primitive::Reshape(_) | Primitive::Expand(_) | Primitive::Permute(_) => 0,
+        Primitive::Unary(unary) => unary_weight(unary.function),
+        Primitive::Binary(binary) => binary_weight(binary.function),
+        Primitive::Concat(_) | Primitive::Gather(_) => 3,
+        Primitive::Pad(_) => 2,
+        _ => 1,
+    }
+}
+
+fn unary_weight(function: UnaryFunction) -> u32 {
+    use UnaryFunction::{
+        Abs, BitwiseNot, Ceil, Exp, Exp2, Floor, IsNan, LogicalNot, Neg, Round, Rsqrt, Sigmoid,
+        Sign, SignBit, Sqrt, Trunc,
+    };
+    match function {
+        Neg | Abs | Floor | Ceil | Round | Trunc | BitwiseNot | LogicalNot | IsNan | SignBit => 1,
+        Sign | Sqrt | Rsqrt => 2,
+        Exp | Exp2 | Sigmoid => 5,
+        _ => 10,
+    }
+}
+
+fn binary_weight(function: BinaryFunction) -> u32 {
+    use BinaryFunction::{Atan2, Div, FloorDivide, Fmod, MulHigh, Pow, Remainder, TruncDivide};
+    match function {
+        Div => 2,
+        MulHigh | FloorDivide | TruncDivide | Remainder | Fmod => 6,
+        Pow | Atan2 => 15,
+        _ => 1,
+    }
+}
+
+/// A size as the example has it; none is zero.
+pub fn example(graph: &Graph, size: &Dim) -> usize {
+    let size = size.eval(&graph.hints).unwrap_or_default();
+    usize::try_from(size).unwrap_or_default()
+}

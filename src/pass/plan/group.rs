@@ -1,0 +1,85 @@
+//! What one kernel computes.
+
+use crate::dim::Dim;
+use crate::ir::{Graph, Node, Op, Primitive, ValueId};
+use crate::op::Reduce;
+use crate::pass::plan::element::operand;
+
+/// What one kernel computes.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// The node whose loops the kernel runs; none if it is pointwise.
+    pub anchor: Option<usize>,
+    /// The value that it writes; a node with several results writes them all, of which this is the first.
+    pub root: ValueId,
+    /// The nodes that it computes, for messages: anchor and epilogue.
+    pub nodes: Vec<usize>,
+    /// What it computes of each row, if it is a kernel of rows.
+    pub rows: Option<Rows>,
+}
+
+impl Group {
+    /// A kernel that copies a value.
+    pub fn copy_of(value: ValueId) -> Group {
+        Group {
+            anchor: None,
+            root: value,
+            nodes: Vec::new(),
+            rows: None,
+        }
+    }
+}
+
+/// What a kernel of rows computes.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// Where the elements are.
+    pub frame: Frame,
+    /// Reductions by stage: indices of nodes.
+    pub stages: Vec<Vec<usize>>,
+    /// All values that it computes itself.
+    pub computed: Vec<ValueId>,
+    /// Those of them that lie in memory.
+    pub written: Vec<ValueId>,
+}
+
+/// A number of rows and their length: elements of a row are neighbours in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    /// How many rows there are.
+    pub rows: Dim,
+    /// Elements of each.
+    pub length: Dim,
+}
+
+impl Frame {
+    /// The rows that a node reduces; none if it is no reduction over trailing axes.
+    pub fn of(graph: &Graph, node: &Node) -> Option<Frame> {
+        let reduce = reduction(node)?;
+        let shape = &graph.ty(operand(node, 0).ok()?).shape;
+        let is_reduced = |axis: usize| reduce.axes.contains(&axis);
+        let kept = (0..shape.len()).filter(|axis| !is_reduced(*axis));
+        let last = kept.filter(|axis| !shape[*axis].is(1)).max();
+        let first = (0..shape.len()).find(|axis| is_reduced(*axis) && !shape[*axis].is(1))?;
+        if last.is_some_and(|last| last > first) {
+            return None;
+        }
+        Some(Frame {
+            rows: Dim::product(&shape[..first]),
+            length: Dim::product(&shape[first..]),
+        })
+    }
+
+    /// All elements.
+    pub fn numel(&self) -> Dim {
+        &self.rows * &self.length
+    }
+}
+
+/// The reduction that a node is.
+pub fn reduction(node: &Node) -> Option<&Reduce> {
+    match &node.op {
+        Op::Primitive(Primitive::Reduce(reduce)) => Some(reduce),
+        _ => None,
+    }
+}
