@@ -1,6 +1,5 @@
 //! Operators of the user's own: a shader that gets its buffers declared, or a call of a host function between steps.
 
-use crate::pass::plan::group::Group;
 use std::collections::{BTreeSet, HashSet};
 
 use super::Planner;
@@ -11,6 +10,7 @@ use crate::kernel::emit::Buffer;
 use crate::kernel::plan::{Flow, FlowKind, Kernel, SlotId, Workgroups};
 use crate::kernel::shader;
 use crate::op::{Custom, Shader};
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Made, bindings, enables};
 
 /// Values that functions of the application take or give.

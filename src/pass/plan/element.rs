@@ -9,7 +9,6 @@ mod piece;
 mod pointwise;
 mod view;
 
-use crate::pass::plan::cost::example;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::dim::Dim;
@@ -23,6 +22,7 @@ use crate::kernel::index::Index;
 use crate::kernel::layout::{Layout, Panels, Tiles};
 use crate::kernel::plan::Access;
 use crate::kernel::winograd::Places;
+use crate::pass::plan::cost::example;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::QUAD;
 

@@ -4,7 +4,6 @@
 mod former;
 mod structure;
 
-use crate::pass::plan::group::Group;
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::former::{Former, Unknown};
@@ -19,18 +18,13 @@ use crate::kernel::layout::{Layout, Panels, Tiles};
 use crate::kernel::plan::Workgroups;
 use crate::kernel::winograd::Places;
 use crate::kernel::work::Work;
-use crate::pass::plan::Planner;
-use crate::pass::plan::conv::depthwise;
-use crate::pass::plan::conv::image;
-use crate::pass::plan::conv::winograd;
-use crate::pass::plan::conv::{Along, Sizes};
+use crate::pass::plan::conv::{Along, Sizes, depthwise, image, winograd};
 use crate::pass::plan::element::{Binding, Scope};
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, Made};
-use crate::pass::plan::map;
-use crate::pass::plan::product::Product;
-use crate::pass::plan::product::tile;
+use crate::pass::plan::product::{Product, tile};
 use crate::pass::plan::reduce::pooling;
-use crate::pass::plan::variant;
+use crate::pass::plan::{Planner, map, variant};
 
 /// How the kernel of a group is made for all sizes. Panels of weights are always those of the true sizes.
 #[derive(Clone, PartialEq)]

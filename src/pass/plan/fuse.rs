@@ -9,9 +9,6 @@ pub mod epilogue;
 pub mod order;
 pub mod split;
 
-use crate::pass::plan::cost::Class;
-use crate::pass::plan::cost::class;
-use crate::pass::plan::group::Group;
 use std::collections::BTreeSet;
 
 use crate::error::{Error, Result};
@@ -20,9 +17,9 @@ use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::layout::Layout;
 use crate::kernel::stored::{Kept, Reason};
 use crate::op::Unfold;
-use crate::pass::plan::cost::weight;
-
+use crate::pass::plan::cost::{Class, class, weight};
 use crate::pass::plan::element::not_planned;
+use crate::pass::plan::group::Group;
 use crate::pass::plan::storage::concat::{self, Parts, Planned};
 use crate::pass::plan::variant;
 

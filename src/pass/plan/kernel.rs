@@ -2,7 +2,6 @@
 
 pub mod work;
 
-use crate::pass::plan::group::Group;
 use std::collections::BTreeSet;
 
 use crate::dim::Dim;
@@ -18,8 +17,8 @@ use crate::kernel::plan::{Access, Kernel, Workgroups};
 use crate::kernel::shader;
 use crate::kernel::work::Work;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::scalar;
-use crate::pass::plan::element::{Binding, Scope, write};
+use crate::pass::plan::element::{Binding, Scope, scalar, write};
+use crate::pass::plan::group::Group;
 
 /// Invocations of a workgroup where a kernel has no reason for another number.
 pub const INVOCATIONS: i64 = 64;

@@ -1,5 +1,10 @@
 //! From a graph of primitives and regions to a plan: which values are stored (`fuse`), an expression for each element
 //! (`element`), a kernel for each group, blocks of steps for regions (`region`), memory and lifetimes.
+//!
+//! From the bottom: what nodes cost (`cost`) and what a kernel computes (`group`); expressions (`element`) and the text
+//! around them (`kernel`, `quads`, `lanes`); kernels by what they compute (`product`, `conv`, `reduce`, `scan`, `sort`,
+//! `map`, `custom`); which of them a device gets (`variant`), what lies where and in what (`storage`), and what is computed
+//! together (`fuse`); kernels that layers share (`form`). What has several files has a folder.
 
 mod check;
 mod conv;
@@ -24,13 +29,12 @@ mod variant;
 
 pub use self::variant::{Admitted, admitted};
 
-use crate::pass::plan::element::stored_in;
-use crate::pass::plan::group::Group;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use self::check::check_types;
-use self::element::{Binding, Scope};
+use self::element::{Binding, Scope, stored_in};
 use self::fuse::{Fusion, fuse};
+use self::group::Group;
 use self::kernel::{Lowered, Made};
 use self::sheet::Sheet;
 use self::storage::precision::Wanted;

@@ -8,11 +8,9 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Layout, quads_of};
-use crate::pass::plan::element::eight;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD, is_whole};
-use crate::pass::plan::element::scalar;
-use crate::pass::plan::element::{Scope, role};
+use crate::pass::plan::element::{Scope, eight, role, scalar};
 use crate::pass::plan::kernel::invocation;
 
 /// The axis of channels.

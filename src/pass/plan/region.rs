@@ -9,11 +9,9 @@ use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Graph, Node, Region};
 use crate::kernel::plan::{Block, Flow, FlowKind, SlotId, SlotKind, Trips};
-use crate::scalar::Scalar;
-
 use crate::pass::constant::known;
-use crate::pass::plan::custom;
-use crate::pass::plan::{Fusion, Planner};
+use crate::pass::plan::{Fusion, Planner, custom};
+use crate::scalar::Scalar;
 
 /// The body of a region, ready to be planned: its sizes are those of the graph around it.
 struct Body {

@@ -8,9 +8,7 @@ use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
 use crate::op::{BinaryFunction, Sort};
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::scalar;
-use crate::pass::plan::element::write;
-use crate::pass::plan::element::{Scope, operand};
+use crate::pass::plan::element::{Scope, operand, scalar, write};
 use crate::pass::plan::kernel::{Lowered, invocation, repeat};
 use crate::pass::plan::scan::Rows;
 

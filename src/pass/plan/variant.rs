@@ -2,8 +2,6 @@
 
 pub mod chosen;
 
-use crate::pass::plan::cost::example;
-use crate::pass::plan::product::tile::holds;
 use std::collections::BTreeMap;
 
 use crate::dim::Dim;
@@ -15,16 +13,12 @@ use crate::kernel::choice::{Choice, Choices, Variant};
 use crate::kernel::stored::Precision;
 use crate::kernel::winograd::Places;
 use crate::op::Conv;
-use crate::pass::plan::conv::direct;
-use crate::pass::plan::conv::image;
-use crate::pass::plan::conv::winograd;
+use crate::pass::plan::conv::{direct, image, winograd};
+use crate::pass::plan::cost::example;
 use crate::pass::plan::element::quad::is_whole;
 use crate::pass::plan::element::{Scope, operand};
-use crate::pass::plan::product::Product;
-use crate::pass::plan::product::matrix;
-use crate::pass::plan::product::tile;
-use crate::pass::plan::product::vector;
-use crate::pass::plan::product::workgroup;
+use crate::pass::plan::product::tile::{self, holds};
+use crate::pass::plan::product::{Product, matrix, vector, workgroup};
 use crate::shape::Shape;
 
 /// A product of matrices that a node is, in the sizes of the example: a convolution is one of filters and patches.

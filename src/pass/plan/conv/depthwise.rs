@@ -1,9 +1,6 @@
 //! Convolutions that see each channel by itself, where subgroups are the lanes of a vector: an invocation computes four channels
 //! of a block of positions, which see much of the same.
 
-use crate::pass::plan::cost::example;
-use crate::pass::plan::group::Group;
-use crate::pass::plan::quads::CHANNELS;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -15,13 +12,14 @@ use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Panels;
 use crate::op::Conv;
-use crate::pass::plan::conv::Sizes;
-use crate::pass::plan::conv::image;
+use crate::pass::plan::conv::{Sizes, image};
+use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, guarded, pieces, repeat_all};
 use crate::pass::plan::product::dot::named;
 use crate::pass::plan::product::tile::shared;
-use crate::pass::plan::quads;
+use crate::pass::plan::quads::{self, CHANNELS};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/depthwise.wgsl");
 

@@ -9,10 +9,9 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
-use crate::pass::plan::element;
-use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD, consecutive, is_multiple, is_whole};
+use crate::pass::plan::element::{self, Scope};
 
 /// Elements that are read at once.
 pub const EIGHT: usize = 8;

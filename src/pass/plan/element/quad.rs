@@ -7,9 +7,8 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
-use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::scalar;
+use crate::pass::plan::element::{Scope, scalar};
 
 /// Elements that are read at once.
 pub const QUAD: usize = 4;

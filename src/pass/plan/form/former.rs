@@ -1,8 +1,6 @@
 //! The nodes of a group once more, on values whose constant sizes are symbols. What the nodes ask of sizes, such as that two
 //! be equal, makes one symbol of two, or a number of a symbol.
 
-use crate::pass::plan::group::Group;
-use crate::pass::plan::quads::CHANNELS;
 use std::collections::HashMap;
 
 use super::Way;
@@ -13,6 +11,8 @@ use crate::op::{Conv, Expand, Full, Iota, Reshape};
 use crate::pass::plan::conv::Along;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::QUAD;
+use crate::pass::plan::group::Group;
+use crate::pass::plan::quads::CHANNELS;
 use crate::shape::{Shape, TensorType};
 
 /// Names of the axes of images.

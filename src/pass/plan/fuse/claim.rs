@@ -1,13 +1,6 @@
 //! Which nodes one kernel of rows computes: reductions over the same trailing axes, and what is pointwise between and behind
 //! them. Found by structure, so that softmax, norms and whatever else is written in such steps are one kernel each.
 
-use crate::pass::plan::cost::Class;
-use crate::pass::plan::cost::class;
-use crate::pass::plan::cost::weight_of;
-use crate::pass::plan::group::Frame;
-use crate::pass::plan::group::Group;
-use crate::pass::plan::group::Rows;
-use crate::pass::plan::group::reduction;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ir::{Node, Op, Primitive, ValueId};
@@ -15,11 +8,12 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::expr::Type;
 use crate::kernel::index::Index;
 use crate::kernel::stored::Reason;
+use crate::pass::plan::cost::{Class, class, weight_of};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, operand};
 use crate::pass::plan::fuse::Fuser;
-use crate::pass::plan::reduce::pooling;
-use crate::pass::plan::reduce::rows;
+use crate::pass::plan::group::{Frame, Group, Rows, reduction};
+use crate::pass::plan::reduce::{pooling, rows};
 
 impl Fuser<'_> {
     /// Groups of rows, whose nodes are claimed and whose values are stored only where others read them.

@@ -1,8 +1,6 @@
 //! Reductions with few results, each of many elements: they are cut into parts, which are reduced by themselves and then
 //! together, in an order that depends on the sizes alone. Otherwise a few invocations would do everything.
 
-use crate::pass::plan::group::Frame;
-use crate::pass::plan::group::reduction;
 use std::cmp::Reverse;
 
 use crate::dim::Dim;
@@ -10,6 +8,7 @@ use crate::ir::rewrite::Replay;
 use crate::ir::{Graph, Node, Value};
 use crate::kernel::capabilities::Capabilities;
 use crate::op::{Reduce, ReduceFunction};
+use crate::pass::plan::group::{Frame, reduction};
 use crate::pass::plan::reduce::rows;
 
 /// Fewer elements are not worth another dispatch.

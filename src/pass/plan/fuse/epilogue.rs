@@ -1,17 +1,14 @@
 //! What a kernel with loops computes of each result before it writes it: pointwise primitives behind it, as far as nothing
 //! else reads what they have in between.
 
-use crate::pass::plan::cost::Class;
-use crate::pass::plan::cost::class;
-use crate::pass::plan::cost::example;
-use crate::pass::plan::cost::weight;
-use crate::pass::plan::group::Group;
 use std::collections::BTreeSet;
 
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::stored::Reason;
 use crate::op::BinaryFunction;
+use crate::pass::plan::cost::{Class, class, example, weight};
 use crate::pass::plan::fuse::{Fuser, LARGEST, REPEATED};
+use crate::pass::plan::group::Group;
 
 /// What a tile of these rows computes for each of its elements may cost no more than this: the text is there for each of
 /// them, and what takes the driver seconds to compile saves microseconds.

@@ -1,11 +1,11 @@
 //! The order of kernels: each behind those whose results it reads, otherwise as the graph has them.
 
-use crate::pass::plan::group::Group;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use crate::ir::{Definition, ValueId};
 use crate::pass::plan::fuse::Fuser;
+use crate::pass::plan::group::Group;
 
 /// Groups in an order in which they can run.
 pub fn sorted(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {

@@ -1,6 +1,5 @@
 //! What a kernel does at least: operations and bytes, counted from the nodes that it computes.
 
-use crate::pass::plan::group::Group;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::dim::Dim;
@@ -8,6 +7,7 @@ use crate::error::Result;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::work::Work;
 use crate::pass::plan::element::Scope;
+use crate::pass::plan::group::Group;
 
 /// Counts the work of a group, or of the part of it that copies one operand to its place.
 pub fn of(scope: &Scope, group: &Group, part: Option<ValueId>) -> Result<Work> {

@@ -3,8 +3,6 @@
 mod left;
 mod right;
 
-use crate::pass::plan::cost::example;
-use crate::pass::plan::group::Group;
 use std::collections::BTreeSet;
 
 pub use self::right::{Right, panels, weight};
@@ -17,8 +15,10 @@ use crate::kernel::emit::{Statement, roots};
 use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Panels;
+use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{
     Lowered, below, guarded, invocation, pieces, repeat, repeat_as_one,
 };

@@ -12,8 +12,7 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, epilogue, repeat_all};
-use crate::pass::plan::quads;
-use crate::pass::plan::quads::CHANNELS;
+use crate::pass::plan::quads::{self, CHANNELS};
 use crate::pass::plan::reduce::{Parts, TEMPLATE, accumulator, combine};
 
 /// Elements of a window; longer sums are made of partial ones.

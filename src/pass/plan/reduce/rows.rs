@@ -13,18 +13,12 @@ use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
 use crate::op::ReduceFunction;
 use crate::pass::plan::cost::weight_of;
-use crate::pass::plan::element::eight;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
-use crate::pass::plan::element::scalar;
-use crate::pass::plan::element::write;
-use crate::pass::plan::element::{Scope, operand};
-use crate::pass::plan::group::Frame;
-use crate::pass::plan::group::Rows;
-use crate::pass::plan::group::reduction;
+use crate::pass::plan::element::{Scope, eight, operand, scalar, write};
+use crate::pass::plan::group::{Frame, Rows, reduction};
 use crate::pass::plan::kernel::{INVOCATIONS, Lowered, invocation, pieces, repeat};
-use crate::pass::plan::lanes;
-use crate::pass::plan::reduce;
+use crate::pass::plan::{lanes, reduce};
 
 /// The shader around what subgroups do with rows.
 pub const SUBGROUP: &str = include_str!("../../../../shaders/rows.wgsl");

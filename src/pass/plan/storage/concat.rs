@@ -1,10 +1,6 @@
 //! Concatenations whose operands are written right to where they end: images along channels, and whatever lies one behind
 //! the other in row-major order.
 
-use crate::pass::plan::cost::example;
-use crate::pass::plan::group::Group;
-use crate::pass::plan::quads::CHANNELS;
-use crate::pass::plan::quads::IMAGE;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::dim::Dim;
@@ -12,12 +8,14 @@ use crate::error::Result;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::layout::Layout;
 use crate::op::Concat;
-use crate::pass::plan::Planner;
+use crate::pass::plan::cost::example;
 use crate::pass::plan::element::quad::{is_multiple, is_whole};
 use crate::pass::plan::fuse::Fusion;
+use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::Lowered;
-use crate::pass::plan::map;
+use crate::pass::plan::quads::{CHANNELS, IMAGE};
 use crate::pass::plan::storage::layout::{exchanged, handed};
+use crate::pass::plan::{Planner, map};
 
 /// Values that lie within others, and how many elements lie in front of them there.
 pub type Parts = BTreeMap<ValueId, (ValueId, Dim)>;

@@ -1,8 +1,6 @@
 //! How values lie in memory: images between convolutions four channels together, where the lanes of a vector are
 //! invocations.
 
-use crate::pass::plan::group::Group;
-use crate::pass::plan::quads::IMAGE;
 use std::collections::BTreeSet;
 
 use crate::dtype::DType;
@@ -10,6 +8,8 @@ use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::layout::Layout;
 use crate::pass::plan::fuse::Fusion;
+use crate::pass::plan::group::Group;
+use crate::pass::plan::quads::IMAGE;
 use crate::pass::plan::reduce::pooling;
 use crate::pass::plan::variant;
 

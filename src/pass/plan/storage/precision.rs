@@ -5,10 +5,6 @@
 //! what the application, control flow and operators of the user's take and give; statistics of rows, running sums and sums
 //! in parts; what becomes integers, such as places; vectors, such as biases and scales, which are small anyway.
 
-use crate::pass::plan::cost::Class;
-use crate::pass::plan::cost::class;
-use crate::pass::plan::group::Group;
-use crate::pass::plan::group::reduction;
 use std::collections::BTreeSet;
 
 use crate::dtype::DType;
@@ -18,7 +14,9 @@ use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::stored::{Kept, Precision};
 use crate::op::ReduceFunction;
 use crate::pass::plan::PlanOptions;
+use crate::pass::plan::cost::{Class, class};
 use crate::pass::plan::fuse::Fusion;
+use crate::pass::plan::group::{Group, reduction};
 use crate::pass::plan::storage::layout::handed;
 
 /// What a value is stored in, and why that is not half precision where it could be.

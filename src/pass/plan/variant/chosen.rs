@@ -3,22 +3,11 @@
 use crate::error::Result;
 use crate::ir::{Node, Op, Primitive};
 use crate::kernel::choice::Variant;
-use crate::pass::plan::Planner;
-use crate::pass::plan::conv;
-use crate::pass::plan::conv::depthwise;
-use crate::pass::plan::conv::direct;
-use crate::pass::plan::conv::image;
-use crate::pass::plan::conv::winograd;
-use crate::pass::plan::element;
+use crate::pass::plan::conv::{self, depthwise, direct, image, winograd};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::Lowered;
-use crate::pass::plan::product::Product;
-use crate::pass::plan::product::dot;
-use crate::pass::plan::product::matrix;
-use crate::pass::plan::product::tile;
-use crate::pass::plan::product::vector;
-use crate::pass::plan::product::workgroup;
-use crate::pass::plan::variant;
+use crate::pass::plan::product::{Product, dot, matrix, tile, vector, workgroup};
+use crate::pass::plan::{Planner, element, variant};
 
 impl<'a> Planner<'a> {
     /// A contraction or convolution by the first of the variants in question that the device can bind; the last is taken
