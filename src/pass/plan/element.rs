@@ -1,5 +1,6 @@
 //! Elements of values as expressions: views change the position, pointwise primitives combine, buffers are read.
 
+pub mod decision;
 pub mod eight;
 pub mod position;
 pub mod quad;
@@ -22,7 +23,7 @@ use crate::kernel::index::Index;
 use crate::kernel::layout::{Layout, Panels, Tiles};
 use crate::kernel::plan::Access;
 use crate::kernel::winograd::Places;
-use crate::pass::plan::cost::example;
+use crate::pass::plan::element::decision::Decision;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::QUAD;
 
@@ -79,30 +80,6 @@ pub struct Scope<'a> {
     pub decisions: Vec<Decision>,
 }
 
-/// A number that a kernel is made for because of the example's sizes; it would be right with others, too.
-#[derive(Clone)]
-pub struct Decision {
-    sizes: [Dim; 4],
-    rule: fn([usize; 4]) -> usize,
-    number: usize,
-}
-
-impl Decision {
-    fn new(graph: &Graph, sizes: [Dim; 4], rule: fn([usize; 4]) -> usize) -> Decision {
-        let number = rule(sizes.each_ref().map(|size| example(graph, size)));
-        Decision {
-            sizes,
-            rule,
-            number,
-        }
-    }
-
-    /// True if the sizes of another graph's example lead to the same.
-    pub fn holds_in(&self, graph: &Graph) -> bool {
-        Decision::new(graph, self.sizes.clone(), self.rule).number == self.number
-    }
-}
-
 impl<'a> Scope<'a> {
     /// A kernel without buffers.
     pub fn new(
@@ -137,14 +114,6 @@ impl<'a> Scope<'a> {
             reads_words: true,
             ..self
         }
-    }
-
-    /// What a rule makes of four sizes of the example.
-    pub fn decide(&mut self, sizes: [Dim; 4], rule: fn([usize; 4]) -> usize) -> usize {
-        let decision = Decision::new(self.graph, sizes, rule);
-        let number = decision.number;
-        self.decisions.push(decision);
-        number
     }
 
     /// What is read here is read together with its neighbours: as parts of vectors of four.

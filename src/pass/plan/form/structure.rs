@@ -7,7 +7,8 @@ use crate::ir::{Argument, Definition, Op, ValueId};
 use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::{Layout, Panels, Run};
 use crate::pass::plan::conv::Along;
-use crate::pass::plan::element::{Decision, role};
+use crate::pass::plan::element::decision::Decision;
+use crate::pass::plan::element::role;
 use crate::pass::plan::kernel::Made;
 use crate::shape::TensorType;
 
