@@ -1,4 +1,4 @@
-//! What is known of a node before anything is decided: how it is computed, and what it costs.
+//! What is known before anything is decided: how a node is computed and what it costs, and the sizes of the example.
 
 use crate::dim::Dim;
 use crate::ir::{Graph, Node, Op, Primitive};
@@ -37,6 +37,14 @@ pub fn class(node: &Node) -> Class {
         }
         _ => Class::Kernel,
     }
+}
+
+/// True for a view that gives elements of its operand as they are.
+pub fn is_plain_view(primitive: &Primitive) -> bool {
+    matches!(
+        primitive,
+        Primitive::Reshape(_) | Primitive::Permute(_) | Primitive::Expand(_) | Primitive::Slice(_)
+    )
 }
 
 /// What a node costs for one element, in simple operations.
@@ -82,7 +90,7 @@ fn binary_weight(function: BinaryFunction) -> u32 {
     }
 }
 
-/// A size as the example has it; none is zero.
+/// A size as the example has it; zero if the example does not tell.
 pub fn example(graph: &Graph, size: &Dim) -> usize {
     let size = size.eval(&graph.hints).unwrap_or_default();
     usize::try_from(size).unwrap_or_default()

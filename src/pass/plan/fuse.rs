@@ -17,7 +17,7 @@ use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::layout::Layout;
 use crate::kernel::stored::{Kept, Reason};
 use crate::op::Unfold;
-use crate::pass::plan::cost::{Class, class, weight};
+use crate::pass::plan::cost::{Class, class, is_plain_view, weight};
 use crate::pass::plan::element::not_planned;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::storage::concat::{self, Parts, Planned};
@@ -336,13 +336,5 @@ fn repeats(graph: &Graph, node: &Node, primitive: &Primitive, place: usize) -> b
 }
 
 fn keeps_plain(primitive: &Primitive) -> bool {
-    matches!(
-        primitive,
-        Primitive::Reshape(_)
-            | Primitive::Permute(_)
-            | Primitive::Expand(_)
-            | Primitive::Slice(_)
-            | Primitive::Unfold(_)
-            | Primitive::Cast(_)
-    )
+    is_plain_view(primitive) || matches!(primitive, Primitive::Unfold(_) | Primitive::Cast(_))
 }

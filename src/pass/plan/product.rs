@@ -17,11 +17,12 @@ use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::{self, Index};
 use crate::op::Conv;
 use crate::pass::plan::conv::Sizes;
+use crate::pass::plan::cost::is_plain_view;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, Factor, QUAD, is_whole};
 use crate::pass::plan::element::{self, Scope, operand};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{below, epilogue, limited};
+use crate::pass::plan::kernel::{below, epilogue, invocation, limited};
 use crate::shape::Shape;
 
 /// A product of matrices for each element of what is in front of them.
@@ -354,6 +355,36 @@ pub fn four(scope: &mut Scope, quad: &Index, size: &Dim) -> Vec<Index> {
         .collect()
 }
 
+/// One of the tiles that cover products of matrices: what a workgroup computes.
+pub struct Covering {
+    /// How many tiles there are.
+    pub count: Dim,
+    /// A test that ends the surplus workgroups.
+    pub surplus: Statement,
+    /// What is in front of rows and columns.
+    pub outer: Vec<Index>,
+    /// The tile's number along both axes.
+    pub numbers: [Index; 2],
+}
+
+impl Covering {
+    /// By what is in front, and how many tiles there are along both axes, of which the second one is gone along first.
+    pub fn new(scope: &mut Scope, outer: &[Dim], tiles: [Dim; 2]) -> Covering {
+        let tiles = [outer, &tiles].concat();
+        let count = Dim::product(&tiles);
+        let (index, surplus) = invocation(scope, &count);
+        let mut outer = index::coordinates(&index, &tiles);
+        let second = outer.pop().unwrap_or_else(Index::zero);
+        let first = outer.pop().unwrap_or_else(Index::zero);
+        Covering {
+            count,
+            surplus,
+            outer,
+            numbers: [first, second],
+        }
+    }
+}
+
 impl Scope<'_> {
     /// The buffer behind views of it, and where an element lies in that; none if the value is computed.
     pub fn origin(&mut self, value: ValueId, at: &Position) -> Result<Option<(ValueId, Index)>> {
@@ -363,12 +394,9 @@ impl Scope<'_> {
         {
             let node = &self.graph.nodes[node];
             match &node.op {
-                Op::Primitive(
-                    view @ (Primitive::Reshape(_)
-                    | Primitive::Permute(_)
-                    | Primitive::Expand(_)
-                    | Primitive::Slice(_)),
-                ) => (value, at) = self.view(view, node, value, &at, None)?,
+                Op::Primitive(view) if is_plain_view(view) => {
+                    (value, at) = self.view(view, node, value, &at, None)?;
+                }
                 Op::Primitive(Primitive::Cast(_)) => value = operand(node, 0)?,
                 _ => return Ok(None),
             }

@@ -14,7 +14,7 @@ use crate::kernel::stored::Precision;
 use crate::kernel::winograd::Places;
 use crate::op::Conv;
 use crate::pass::plan::conv::{direct, image, winograd};
-use crate::pass::plan::cost::example;
+use crate::pass::plan::cost::{example, is_plain_view};
 use crate::pass::plan::element::quad::is_whole;
 use crate::pass::plan::element::{Scope, operand};
 use crate::pass::plan::product::tile::{self, holds};
@@ -141,12 +141,7 @@ fn is_half(scope: &Scope, value: ValueId) -> Result<bool> {
         _ => return Ok(scope.storage(value)?.is_half()),
     };
     match &node.op {
-        Op::Primitive(
-            Primitive::Reshape(_)
-            | Primitive::Permute(_)
-            | Primitive::Expand(_)
-            | Primitive::Slice(_),
-        ) => is_half(scope, operand(node, 0)?),
+        Op::Primitive(view) if is_plain_view(view) => is_half(scope, operand(node, 0)?),
         _ => Ok(false),
     }
 }

@@ -6,14 +6,13 @@ use std::collections::btree_map::Entry;
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
-use crate::ir::{Graph, Node};
+use crate::ir::Node;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Panels;
 use crate::op::Conv;
 use crate::pass::plan::conv::{Sizes, image};
-use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, guarded, pieces, repeat_all};
@@ -71,18 +70,22 @@ struct Block {
     height: usize,
     /// Positions along the second one.
     width: usize,
-    /// Taps along the first spatial axis.
-    taps: usize,
+    /// Taps along the spatial axes.
+    taps: Vec<usize>,
+    /// Positions of the input from one of the result to the next.
+    strides: Vec<usize>,
 }
 
 impl Block {
     fn new(scope: &mut Scope, sizes: &Sizes) -> Result<Block> {
         let missing = || Error::internal("a convolution has no spatial axes");
-        let taps = sizes.taps.first().ok_or_else(missing)?;
-        let taps = example(scope.graph, taps).max(1);
-        let by = [sizes.space[0].clone(), Dim::from(taps), Dim::ONE, Dim::ONE];
+        let taps: Vec<usize> = sizes.taps.iter().map(known).collect::<Result<_>>()?;
+        let strides = sizes.axes.iter().map(|axis| known(&axis.stride));
+        let strides: Vec<usize> = strides.collect::<Result<_>>()?;
+        let down = Dim::from(*taps.first().ok_or_else(missing)?);
+        let by = [sizes.space[0].clone(), down, Dim::ONE, Dim::ONE];
         let height = scope.decide(by, |[size, taps, ..]| height(size, taps));
-        let width = width(scope.graph, sizes, height);
+        let width = width(&strides, &taps, height);
         let mut shape = scope.graph.ty(sizes.result).shape.clone();
         for (size, along) in shape.iter_mut().skip(CHANNELS + 1).zip([height, width]) {
             *size = pieces(size, along);
@@ -104,6 +107,7 @@ impl Block {
             height,
             width,
             taps,
+            strides,
         })
     }
 
@@ -141,8 +145,8 @@ impl Block {
                 self.round(scope, sizes, filter, (&[across], sums))
             });
         }
-        let taps = across.first().map_or(1, |taps| example(scope.graph, taps));
-        let across: Vec<Vec<Index>> = (0..taps).map(|tap| vec![Dim::from(tap).into()]).collect();
+        let across = (0..self.taps[1]).map(|tap| vec![Dim::from(tap).into()]);
+        let across: Vec<Vec<Index>> = across.collect();
         self.round(scope, sizes, filter, (&across, sums))
     }
 
@@ -154,7 +158,7 @@ impl Block {
         filter: usize,
         (across, sums): (&[Vec<Index>], &[Expr]),
     ) -> Result<Vec<Statement>> {
-        let pairs = (0..self.taps).flat_map(|down| (0..across.len()).map(move |x| [down, x]));
+        let pairs = (0..self.taps[0]).flat_map(|down| (0..across.len()).map(move |x| [down, x]));
         let mut taps = Vec::new();
         for pair in pairs {
             let tap = [&[Dim::from(pair[0]).into()], across[pair[1]].as_slice()].concat();
@@ -167,7 +171,7 @@ impl Block {
         for (place, sum) in self.places().zip(sums) {
             let mut total = *sum;
             for (pair, weight, tap) in &taps {
-                let seen = match known.entry(self.seen(scope.graph, sizes, place, *pair)) {
+                let seen = match known.entry(self.seen(sizes, place, *pair)) {
                     Entry::Occupied(seen) => *seen.get(),
                     Entry::Vacant(free) => {
                         let from = (self.place.clone(), None);
@@ -184,10 +188,9 @@ impl Block {
     }
 
     /// What a position of the block sees through a tap, counted from what the first one sees through the first one.
-    fn seen(&self, graph: &Graph, sizes: &Sizes, place: [usize; 2], tap: [usize; 2]) -> Vec<i64> {
-        let axes = sizes.axes.iter().zip(place).zip(tap);
-        axes.map(|((axis, place), tap)| {
-            let stride = example(graph, &axis.stride);
+    fn seen(&self, sizes: &Sizes, place: [usize; 2], tap: [usize; 2]) -> Vec<i64> {
+        let axes = sizes.axes.iter().zip(&self.strides).zip(place).zip(tap);
+        axes.map(|(((axis, stride), place), tap)| {
             (place * stride) as i64 + tap as i64 * axis.dilation
         })
         .collect()
@@ -221,18 +224,21 @@ impl Block {
 /// Positions of an invocation along the first spatial axis: blocks of equal heights, as far as they can be.
 fn height(size: usize, taps: usize) -> usize {
     let size = size.max(1);
-    let tallest = (LONGEST / taps).clamp(1, TALLEST);
+    let tallest = (LONGEST / taps.max(1)).clamp(1, TALLEST);
     size.div_ceil(size.div_ceil(tallest))
 }
 
 /// Positions along the second one: as many as the driver takes the text of.
-fn width(graph: &Graph, sizes: &Sizes, height: usize) -> usize {
-    let seen = |along: usize, positions: usize| {
-        let (stride, taps) = (&sizes.axes[along].stride, &sizes.taps[along]);
-        (positions - 1) * example(graph, stride) + example(graph, taps)
-    };
-    match sizes.axes.len() {
+fn width(strides: &[usize], taps: &[usize], height: usize) -> usize {
+    let seen = |along: usize, positions: usize| (positions - 1) * strides[along] + taps[along];
+    match strides.len() {
         2 if seen(0, height) * seen(1, WIDEST) <= MOST => WIDEST,
         _ => 1,
     }
+}
+
+/// A number that the text is written for. Layers that share a kernel have equal taps and steps.
+fn known(size: &Dim) -> Result<usize> {
+    let size = size.as_const().and_then(|size| usize::try_from(size).ok());
+    size.ok_or_else(|| Error::internal("a tap or a step of a depthwise convolution is a symbol"))
 }

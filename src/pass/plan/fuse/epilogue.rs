@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::stored::Reason;
 use crate::op::BinaryFunction;
-use crate::pass::plan::cost::{Class, class, example, weight};
+use crate::pass::plan::cost::{Class, class, example, is_plain_view, weight};
 use crate::pass::plan::fuse::{Fuser, LARGEST, REPEATED};
 use crate::pass::plan::group::Group;
 
@@ -195,9 +195,9 @@ impl Fuser<'_> {
         let mut views = Vec::new();
         let mut base = value;
         while let Some(node) = self.node(base)
-            && let Some(operand) = match is_plain_view(node) {
-                true => node.operands().first().copied(),
-                false => self.scaled(node).filter(|_| is_factor),
+            && let Some(operand) = match &node.op {
+                Op::Primitive(view) if is_plain_view(view) => node.operands().first().copied(),
+                _ => self.scaled(node).filter(|_| is_factor),
             }
         {
             views.push(base);
@@ -238,7 +238,7 @@ impl Fuser<'_> {
         let (mut views, mut base, mut least) = (Vec::new(), value, 1);
         while let Some(node) = self.node(base)
             && let Op::Primitive(primitive) = &node.op
-            && (is_plain_view(node) || matches!(primitive, Primitive::Pad(_)))
+            && (is_plain_view(primitive) || matches!(primitive, Primitive::Pad(_)))
             && let Some(operand) = node.operands().first()
         {
             views.push(base);
@@ -298,14 +298,6 @@ impl Fuser<'_> {
 /// True if a node's elements are made of the same elements of its operands, in whatever shape.
 fn keeps_order(node: &Node) -> bool {
     class(node) == Class::Pointwise || matches!(node.op, Op::Primitive(Primitive::Reshape(_)))
-}
-
-fn is_plain_view(node: &Node) -> bool {
-    use Primitive::{Expand, Permute, Reshape, Slice};
-    matches!(
-        node.op,
-        Op::Primitive(Reshape(_) | Permute(_) | Expand(_) | Slice(_))
-    )
 }
 
 fn takes_epilogue(node: &Node) -> bool {

@@ -7,12 +7,12 @@ use crate::error::Result;
 use crate::kernel::capabilities::{Capabilities, MatrixUnit};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
-use crate::kernel::index::{self, Index};
+use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{self, QUAD, is_whole};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat};
-use crate::pass::plan::product::{Product, Side, four};
+use crate::pass::plan::kernel::{Lowered, below, pieces, repeat};
+use crate::pass::plan::product::{Covering, Product, Side, four};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/matrix.wgsl");
 
@@ -93,14 +93,8 @@ struct Tile<'p> {
 
 impl<'p> Tile<'p> {
     fn new(scope: &mut Scope, product: &'p Product, unit: MatrixUnit) -> Result<Tile<'p>> {
-        let mut tiles: Vec<Dim> = product.outer.clone();
-        tiles.push(pieces(&product.rows, SIDE));
-        tiles.push(pieces(&product.columns, SIDE));
-        let count = Dim::product(&tiles);
-        let (index, surplus) = invocation(scope, &count);
-        let mut outer = index::coordinates(&index, &tiles);
-        let column = outer.pop().unwrap_or_else(Index::zero);
-        let row = outer.pop().unwrap_or_else(Index::zero);
+        let tiles = [&product.rows, &product.columns].map(|size| pieces(size, SIDE));
+        let covering = Covering::new(scope, &product.outer, tiles);
         let invocations = SUBGROUPS * scope.capabilities.subgroup_size as usize;
         let (local, _) = scope.counter("local", &Dim::from(invocations));
         let left = product.is_by_step(scope, Side::Left)?;
@@ -109,10 +103,10 @@ impl<'p> Tile<'p> {
             product,
             unit,
             invocations,
-            count,
-            surplus,
-            outer,
-            first: [row, column].map(|tile| tile.scale(&Dim::from(SIDE))),
+            count: covering.count,
+            surplus: covering.surplus,
+            outer: covering.outer,
+            first: covering.numbers.map(|tile| tile.scale(&Dim::from(SIDE))),
             local,
             by_step: [left, right],
         })

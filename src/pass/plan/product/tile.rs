@@ -19,12 +19,10 @@ use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{
-    Lowered, below, guarded, invocation, pieces, repeat, repeat_as_one,
-};
+use crate::pass::plan::kernel::{Lowered, below, guarded, pieces, repeat, repeat_as_one};
 use crate::pass::plan::lanes;
-use crate::pass::plan::product::Product;
 use crate::pass::plan::product::dot::named;
+use crate::pass::plan::product::{Covering, Product};
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../../shaders/tile.wgsl");
@@ -181,21 +179,19 @@ impl Tile {
         let lanes = scope.capabilities.lanes().ok_or_else(missing)?;
         let (height, quads) = product.extent(scope, lanes);
         let width = quads * span(lanes);
-        let mut tiles: Vec<Dim> = product.outer.clone();
         // Neighbours share columns, which are read more often than rows.
-        tiles.push(pieces(&product.columns, width));
-        tiles.push(pieces(&product.rows, height));
-        let count = Dim::product(&tiles);
-        let (index, surplus) = invocation(scope, &count);
-        let mut outer = index::coordinates(&index, &tiles);
-        let row = outer.pop().unwrap_or_else(Index::zero);
-        let column = outer.pop().unwrap_or_else(Index::zero);
+        let tiles = [
+            pieces(&product.columns, width),
+            pieces(&product.rows, height),
+        ];
+        let covering = Covering::new(scope, &product.outer, tiles);
+        let [column, row] = covering.numbers;
         let (_, lane) = scope.counter("local", &Dim::from(lanes));
         Ok(Tile {
             lanes,
-            count,
-            surplus,
-            outer,
+            count: covering.count,
+            surplus: covering.surplus,
+            outer: covering.outer,
             panel: column.clone(),
             row: named(scope, &row.scale(&Dim::from(height)), "row"),
             column: named(scope, &column.scale(&Dim::from(width)), "column"),

@@ -6,12 +6,12 @@ use crate::error::Result;
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
-use crate::kernel::index::{self, Index};
+use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{self, QUAD, is_whole};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat};
-use crate::pass::plan::product::{Product, Side, four};
+use crate::pass::plan::kernel::{Lowered, below, pieces, repeat};
+use crate::pass::plan::product::{Covering, Product, Side, four};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/workgroup_tile.wgsl");
 
@@ -128,15 +128,9 @@ struct Tile<'p> {
 
 impl<'p> Tile<'p> {
     fn new(scope: &mut Scope, product: &'p Product, extent: Extent) -> Result<Tile<'p>> {
-        let mut tiles: Vec<Dim> = product.outer.clone();
-        tiles.push(pieces(&product.rows, extent.side));
-        tiles.push(pieces(&product.columns, extent.side));
-        let count = Dim::product(&tiles);
-        let (index, surplus) = invocation(scope, &count);
-        let mut outer = index::coordinates(&index, &tiles);
+        let tiles = [&product.rows, &product.columns].map(|size| pieces(size, extent.side));
+        let covering = Covering::new(scope, &product.outer, tiles);
         let side = Dim::from(extent.side);
-        let column = outer.pop().unwrap_or_else(Index::zero).scale(&side);
-        let row = outer.pop().unwrap_or_else(Index::zero).scale(&side);
         let (local, index) = scope.counter("local", &Dim::from(extent.invocations()));
         let blocks = extent.quads() * FOURS;
         let across = Dim::from(extent.side / extent.width);
@@ -153,10 +147,10 @@ impl<'p> Tile<'p> {
             extent,
             halves,
             pieces: pieces(&product.depth, DEPTH),
-            count,
-            surplus,
-            outer,
-            first: [row, column],
+            count: covering.count,
+            surplus: covering.surplus,
+            outer: covering.outer,
+            first: covering.numbers.map(|tile| tile.scale(&side)),
             place: [index.div(&across), index.rem(&across)],
             number: named_number(scope, &index, blocks),
             is_left,

@@ -13,7 +13,7 @@ use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, epilogue, repeat_all};
 use crate::pass::plan::quads::{self, CHANNELS};
-use crate::pass::plan::reduce::{Parts, TEMPLATE, accumulator, combine};
+use crate::pass::plan::reduce::{Parts, TEMPLATE, accumulator, combine, name};
 
 /// Elements of a window; longer sums are made of partial ones.
 const LARGEST: i64 = 128;
@@ -62,8 +62,8 @@ pub fn lower<'a>(
     let mut statements = vec![surplus];
     let mut totals: Vec<Expr> = Vec::new();
     for part in 0..QUAD {
-        let name = format!("{}{part}", crate::pass::plan::reduce::name(function));
-        let (total, start) = accumulator(&mut scope, function, parts.dtype, &name)?;
+        let label = format!("{}{part}", name(function));
+        let (total, start) = accumulator(&mut scope, function, parts.dtype, &label)?;
         statements.push(Statement::Declare(total, start));
         totals.push(total);
     }

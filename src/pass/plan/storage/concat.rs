@@ -14,7 +14,7 @@ use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::Lowered;
 use crate::pass::plan::quads::{CHANNELS, IMAGE};
-use crate::pass::plan::storage::layout::{exchanged, handed};
+use crate::pass::plan::storage::layout::{foreign, handed};
 use crate::pass::plan::{Planner, map};
 
 /// Values that lie within others, and how many elements lie in front of them there.
@@ -81,7 +81,7 @@ fn pieces(graph: &Graph, whole: ValueId, is_free: &dyn Fn(ValueId) -> bool) -> O
 /// Leaves out the kernels of concatenations whose operands can be parts of the result's memory: those that were planned so
 /// choose first. What a body of a region gives has its place already.
 pub fn place(graph: &Graph, fusion: &mut Fusion, is_body: bool) {
-    let mut taken = exchanged(graph);
+    let mut taken = foreign(graph);
     if is_body {
         taken.extend(&graph.outputs);
     }

@@ -30,20 +30,20 @@ pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Ve
 
 /// Values that something other than a kernel of ours reads or writes, or that end in another memory.
 pub fn handed(graph: &Graph) -> BTreeSet<ValueId> {
-    let mut handed = exchanged(graph);
+    let mut handed = foreign(graph);
     handed.extend(&graph.outputs);
     handed
 }
 
 /// Values that something other than a kernel of ours reads or writes.
-pub fn exchanged(graph: &Graph) -> BTreeSet<ValueId> {
+pub fn foreign(graph: &Graph) -> BTreeSet<ValueId> {
     let ours = |node: &&Node| match &node.op {
         Op::Primitive(primitive) => !matches!(primitive, Primitive::Custom(_)),
         _ => false,
     };
     let others = graph.nodes.iter().filter(|node| !ours(node));
-    let exchanged = others.flat_map(|node| [node.operands(), node.results.clone()].concat());
-    exchanged.collect()
+    let foreign = others.flat_map(|node| [node.operands(), node.results.clone()].concat());
+    foreign.collect()
 }
 
 struct Assigner<'a> {
