@@ -6,7 +6,7 @@ use onionskin::gpu::Footprint;
 use onionskin::ir::Graph;
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::layout::Layout;
-use onionskin::kernel::plan::{Plan, SlotKind};
+use onionskin::kernel::plan::{Access, Plan, SlotKind};
 use onionskin::kernel::shader;
 use onionskin::kernel::stored::{Reason, Stored};
 use onionskin::kernel::translate::translate;
@@ -393,4 +393,38 @@ fn every_step_tells_what_it_writes() {
             }
         }
     }
+}
+
+/// Where a device has it, kernels read values between kernels as textures: not inputs or outputs, which the host accesses,
+/// and not what they write.
+#[test]
+fn values_between_kernels_are_read_as_texels() {
+    let graph = samples::graph(&["f32[64, 64]"], |_, x| {
+        let soft = x[0].softmax(1);
+        let shown = soft.dot(x[0]);
+        vec![shown, shown.dot(soft).softmax(1)]
+    });
+    let plan = plan_for("texels", &graph, &rasteriser());
+    let mut kinds = Vec::new();
+    for step in &plan.steps {
+        let accesses = &plan.kernels[step.kernel].bindings;
+        for (slot, access) in step.bindings.iter().zip(accesses) {
+            if *access == Access::Texels {
+                kinds.push(plan.slots[slot.0].kind.clone());
+                assert!(!step.work.writes.contains(slot));
+            }
+        }
+    }
+    let is_between = |kind: &SlotKind| matches!(kind, SlotKind::Temporary { .. });
+    assert!(
+        kinds.len() >= 2 && kinds.iter().all(is_between),
+        "{kinds:?}"
+    );
+    let without = Capabilities {
+        texels: false,
+        ..rasteriser()
+    };
+    let plan = plan_for("buffers", &graph, &without);
+    let mut accesses = plan.kernels.iter().flat_map(|kernel| &kernel.bindings);
+    assert!(accesses.all(|access| *access != Access::Texels));
 }

@@ -11,6 +11,8 @@ use crate::error::{Error, Result};
 use crate::kernel::capabilities::{Capabilities, MatrixUnit};
 use crate::kernel::layout::TextureLimits;
 
+use super::trusted::aliased;
+
 /// Which device to use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
@@ -117,6 +119,7 @@ pub(super) fn capabilities(
         _ => u32::from(software),
     };
     let subgroups = features.contains(Features::SUBGROUP);
+    let textures = textures(features, limits);
     let is_fixed = subgroups && info.subgroup_min_size == info.subgroup_max_size;
     Capabilities {
         max_binding_size: limits
@@ -136,7 +139,8 @@ pub(super) fn capabilities(
         subgroup_size: if is_fixed { info.subgroup_min_size } else { 0 },
         matrices: Vec::new(),
         software,
-        textures: textures(features, limits),
+        texels: textures.bindings > 0 && aliased::is_expected(info),
+        textures,
     }
 }
 

@@ -164,9 +164,8 @@ fn check_step(
             step.sizes.len()
         )));
     }
-    let is_texture = |access: &Access| matches!(access, Access::Load(_));
-    let textures = kernel.bindings.iter().filter(|access| is_texture(access));
-    let textures = textures.count();
+    let textures = kernel.bindings.iter();
+    let textures = textures.filter(|access| access.is_texture()).count();
     let limit = capabilities.max_storage_buffers;
     if kernel.bindings.len() - textures > limit as usize {
         return Some(Error::plan(format!(
@@ -181,9 +180,7 @@ fn check_step(
         )));
     }
     let mut pairs = step.bindings.iter().zip(&kernel.bindings);
-    let other = pairs.find(|(slot, access)| {
-        is_texture(access) != matches!(plan.slots[slot.0].layout, Layout::Panels(_))
-    });
+    let other = pairs.find(|(slot, access)| !suits(&plan.slots[slot.0], **access, capabilities));
     if let Some((slot, _)) = other {
         let name = &plan.slots[slot.0].name;
         return Some(Error::internal(format!(
@@ -205,6 +202,19 @@ fn check_step(
         "step {index} ({label}) uses {} outside of its lifetime",
         plan.slots[dead.0].name
     )))
+}
+
+/// True if a slot can be accessed in a way: weights in panels are textures, and temporaries may be read as such.
+fn suits(slot: &Slot, access: Access, capabilities: &Capabilities) -> bool {
+    let is_panels = matches!(slot.layout, Layout::Panels(_));
+    match access {
+        Access::Read | Access::ReadWrite => !is_panels,
+        Access::Load(_) => is_panels,
+        Access::Texels => {
+            let is_between = matches!(slot.kind, SlotKind::Temporary { .. });
+            capabilities.texels && is_between && slot.storage == Storage::F32
+        }
+    }
 }
 
 fn lives(plan: &Plan, slot: SlotId, step: usize) -> bool {

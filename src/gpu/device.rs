@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 use wgpu::{AdapterInfo, Features, Limits, PollType, SubmissionIndex};
@@ -16,7 +17,7 @@ use super::adapter::{self, AdapterKind, DeviceChoice};
 use super::pipeline::Pipelines;
 #[cfg(feature = "translate")]
 use super::translate::{Translated, Translator};
-use super::trusted;
+use super::trusted::{self, aliased};
 
 /// How much of what an adapter can do is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,6 +87,7 @@ struct Inner {
     capabilities: Capabilities,
     lost: Arc<OnceLock<String>>,
     pipelines: Pipelines,
+    aliased: aliased::Allocated,
 }
 
 impl Device {
@@ -146,9 +148,11 @@ impl Device {
         matrices: Vec<MatrixUnit>,
     ) -> Device {
         let (info, limits, features) = (raw.adapter_info(), raw.limits(), raw.features());
+        let of_adapter = adapter::capabilities(features, &limits, &info);
         let capabilities = Capabilities {
             matrices,
-            ..adapter::capabilities(features, &limits, &info)
+            texels: of_adapter.texels && aliased::is_supported(&raw),
+            ..of_adapter
         };
         let pipelines = Pipelines::new(&raw, &info, options.cache);
         #[cfg(feature = "translate")]
@@ -164,6 +168,7 @@ impl Device {
                 capabilities,
                 lost,
                 pipelines,
+                aliased: aliased::Allocated::default(),
             }),
         }
     }
@@ -206,7 +211,12 @@ impl Device {
     /// Bytes that are allocated on the device for buffers and textures of all programs, where the backend tells.
     pub fn allocated_bytes(&self) -> Option<u64> {
         let report = self.inner.raw.generate_allocator_report()?;
-        Some(report.total_allocated_bytes)
+        Some(report.total_allocated_bytes + self.inner.aliased.load(Relaxed))
+    }
+
+    /// Counts the bytes of memory that buffers share with textures.
+    pub(super) fn aliased(&self) -> &aliased::Allocated {
+        &self.inner.aliased
     }
 
     /// Pipelines that exist on this device, made by any of its programs.

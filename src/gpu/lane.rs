@@ -1,20 +1,21 @@
 //! The memory of one run at a time, and the bindings to it that are kept for sizes seen before.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, Buffer, BufferBinding,
-    BufferSize, BufferUsages, SubmissionIndex, TextureView,
+    BufferSize, BufferUsages, SubmissionIndex, TextureView, TextureViewDescriptor,
 };
 
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
-use crate::kernel::plan::{Flow, Plan, SlotId, Step, all_flows};
+use crate::kernel::plan::{Access, Flow, Plan, SlotId, Step, all_flows};
 
 use super::arena::{Item, Spot, arrange};
 use super::fault::guarded;
 use super::memory::{Memory, view};
+use super::pool::Pool;
 use super::program::Inner;
 use super::sizing::{Place, Region, Sizing, size};
 use super::statistics::add;
@@ -62,13 +63,17 @@ pub(super) struct HostSide {
     pub(super) staged: bool,
 }
 
-/// Buffers of one use.
-#[derive(Default)]
-struct Pool {
-    buffers: Vec<Buffer>,
-}
-
 impl Lane {
+    /// For a program, without memory as yet.
+    pub(super) fn of(plan: &Plan) -> Lane {
+        let mut kernels = plan.kernels.iter();
+        let has_texels = kernels.any(|kernel| kernel.bindings.contains(&Access::Texels));
+        Lane {
+            temporaries: Pool::aliased(has_texels),
+            ..Lane::default()
+        }
+    }
+
     /// The binding for given sizes, kept or new.
     pub(super) fn bind(&mut self, program: &Inner, sizes: &Bindings) -> Result<Arc<Binding>> {
         let known = self.kept.iter().position(|kept| kept.sizes == *sizes);
@@ -98,10 +103,14 @@ impl Lane {
         } else {
             [storage; 2]
         };
-        let mut grown = self.inputs.fit(program, "inputs", &sizing.inputs, write);
-        grown |= self.outputs.fit(program, "outputs", &sizing.outputs, read);
         let temporaries = &sizing.temporaries;
-        grown |= self.temporaries.fit(program, "arena", temporaries, storage);
+        let mut grown = self.inputs.fit(program, "inputs", &sizing.inputs, write)?;
+        grown |= self
+            .outputs
+            .fit(program, "outputs", &sizing.outputs, read)?;
+        grown |= self
+            .temporaries
+            .fit(program, "arena", temporaries, storage)?;
         if grown {
             // Bindings to smaller buffers would keep them alive.
             self.kept.clear();
@@ -109,8 +118,15 @@ impl Lane {
         let memory = self.slot_memory(program, &sizing)?;
         let uploads = self.uploads(program, &sizing, &memory, direct)?;
         let downloads = self.downloads(program, &sizing, &memory, direct)?;
-        let readback = self.readback(program, &sizing);
-        let groups = bind_groups(program, &sizing, &memory);
+        let readback = self.readback(program, &sizing)?;
+        let groups = Bound {
+            program,
+            sizing: &sizing,
+            memory: &memory,
+            texels: self.texels(program, &sizing)?,
+            numbers: size_buffer(program, &sizing.numbers),
+        }
+        .groups();
         Ok(Arc::new(Binding {
             sizes,
             sizing,
@@ -122,9 +138,31 @@ impl Lane {
         }))
     }
 
-    fn readback(&mut self, program: &Inner, sizing: &Sizing) -> Option<Buffer> {
+    /// The textures as which steps read temporaries.
+    fn texels(&self, program: &Inner, sizing: &Sizing) -> Result<HashMap<SlotId, TextureView>> {
+        let mut texels = HashMap::new();
+        for step in &program.plan.steps {
+            let accesses = &program.plan.kernels[step.kernel].bindings;
+            for (slot, access) in step.bindings.iter().zip(accesses) {
+                if *access == Access::Texels && !texels.contains_key(slot) {
+                    texels.insert(*slot, self.texture(program, &sizing.places[slot.0])?);
+                }
+            }
+        }
+        Ok(texels)
+    }
+
+    /// A temporary as a texture.
+    fn texture(&self, program: &Inner, place: &Place) -> Result<TextureView> {
+        let buffer = self.temporaries.aliased_buffer(place.spot.buffer);
+        let buffer = buffer.ok_or_else(|| Error::internal("a buffer is read as a texture"))?;
+        let texture = buffer.texture(program.device.wgpu(), place.spot.offset, place.bound)?;
+        Ok(texture.create_view(&TextureViewDescriptor::default()))
+    }
+
+    fn readback(&mut self, program: &Inner, sizing: &Sizing) -> Result<Option<Buffer>> {
         if program.plan.flows.is_empty() {
-            return None;
+            return Ok(None);
         }
         let flows = all_flows(&program.plan.flows).into_iter();
         let exchanged = flows.flat_map(Flow::exchanged);
@@ -132,8 +170,8 @@ impl Lane {
             .map(|slot| sizing.places[slot.0].bound)
             .fold(SCALAR, u64::max);
         let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-        self.readback.fit(program, "readback", &[largest], usage);
-        self.readback.buffers.first().cloned()
+        self.readback.fit(program, "readback", &[largest], usage)?;
+        Ok(self.readback.buffer(0).cloned())
     }
 
     fn slot_memory(&self, program: &Inner, sizing: &Sizing) -> Result<Vec<Memory>> {
@@ -149,7 +187,7 @@ impl Lane {
                 Region::Parts => return None,
                 Region::Outputs => &self.outputs,
             };
-            let buffer = pool.buffers.get(place.spot.buffer).cloned();
+            let buffer = pool.buffer(place.spot.buffer).cloned();
             buffer.map(Memory::Buffer)
         };
         let memory = sizing.places.iter().enumerate().map(find);
@@ -230,11 +268,11 @@ fn host_sides(
     let limit = program.rules.capabilities.max_buffer_size;
     let layout = arrange(&items, program.rules.alignment, limit);
     // Bindings for other sizes keep the smaller buffers that they have.
-    pool.fit(program, "staging", &layout.buffers, usage);
+    pool.fit(program, "staging", &layout.buffers, usage)?;
     let mut spots = layout.spots.into_iter();
     let side = |(slot, staged): (&SlotId, &bool)| {
         let spot = if *staged { spots.next() } else { None };
-        let buffer = |spot: Spot| pool.buffers.get(spot.buffer).map(|buffer| (buffer, spot));
+        let buffer = |spot: Spot| pool.buffer(spot.buffer).map(|buffer| (buffer, spot));
         Ok(match spot.and_then(buffer) {
             Some((buffer, spot)) => HostSide {
                 buffer: buffer.clone(),
@@ -251,41 +289,70 @@ fn host_sides(
     slots.iter().zip(staged).map(side).collect()
 }
 
-impl Pool {
-    /// Makes every buffer as large as needed; true if one was replaced. A buffer that grows does so by half at least, so
-    /// that sizes that rise from run to run seldom replace it.
-    fn fit(&mut self, program: &Inner, label: &str, needed: &[u64], usage: BufferUsages) -> bool {
-        let limit = program.rules.capabilities.max_buffer_size;
-        let mut replaced = false;
-        for (index, bytes) in needed.iter().enumerate() {
-            let old = self.buffers.get(index).map_or(0, Buffer::size);
-            if old >= *bytes {
-                continue;
-            }
-            let spare = (old + old / 2).min(limit) / 4 * 4;
-            let size = spare.max(*bytes);
-            let buffer = program
-                .counters
-                .buffer(program.device.wgpu(), label, size, usage);
-            match self.buffers.get_mut(index) {
-                Some(smaller) => *smaller = buffer,
-                None => self.buffers.push(buffer),
-            }
-            replaced |= old > 0;
-        }
-        replaced
-    }
+/// What the bind groups of a run are made of.
+struct Bound<'a> {
+    program: &'a Inner,
+    sizing: &'a Sizing,
+    memory: &'a [Memory],
+    texels: HashMap<SlotId, TextureView>,
+    numbers: Option<Buffer>,
 }
 
-fn bind_groups(program: &Inner, sizing: &Sizing, memory: &[Memory]) -> Vec<Option<BindGroup>> {
-    let numbers = size_buffer(program, &sizing.numbers);
-    let steps = program.plan.steps.iter().enumerate();
-    steps
-        .map(|(index, step)| {
-            let runs = !sizing.workgroups[index].contains(&0);
-            runs.then(|| bind_group(program, sizing, memory, numbers.as_ref(), index, step))
-        })
-        .collect()
+impl Bound<'_> {
+    /// The bind group of each step; none if it dispatches nothing.
+    fn groups(&self) -> Vec<Option<BindGroup>> {
+        let steps = self.program.plan.steps.iter().enumerate();
+        let runs = |index: usize| !self.sizing.workgroups[index].contains(&0);
+        steps
+            .map(|(index, step)| runs(index).then(|| self.group(index, step)))
+            .collect()
+    }
+
+    fn group(&self, index: usize, step: &Step) -> BindGroup {
+        let program = self.program;
+        let kernel = &program.plan.kernels[step.kernel];
+        let bindings = || step.bindings.iter().zip(&kernel.bindings);
+        let views: Vec<Option<TextureView>> = bindings()
+            .map(|(slot, access)| self.view(*slot, *access))
+            .collect();
+        let storage = step.bindings.iter().zip(&views).filter_map(|(slot, view)| {
+            let place = &self.sizing.places[slot.0];
+            match (view, &self.memory[slot.0]) {
+                (Some(view), _) => Some(BindingResource::TextureView(view)),
+                (None, Memory::Buffer(buffer)) => {
+                    Some(part(buffer, place.spot.offset, place.bound))
+                }
+                (None, Memory::Texture(_)) => None,
+            }
+        });
+        let bytes = (step.sizes.len() as u64 * 4).next_multiple_of(16);
+        let numbers = self.numbers.as_ref();
+        let sizes = numbers
+            .filter(|_| !step.sizes.is_empty())
+            .map(|buffer| part(buffer, self.sizing.number_offsets[index], bytes));
+        let entries: Vec<BindGroupEntry> = (0..)
+            .zip(storage.chain(sizes))
+            .map(|(binding, resource)| BindGroupEntry { binding, resource })
+            .collect();
+        add(&program.counters.bind_groups, 1);
+        program
+            .device
+            .wgpu()
+            .create_bind_group(&BindGroupDescriptor {
+                label: Some(&kernel.label),
+                layout: &program.pipelines[step.kernel].layout,
+                entries: &entries,
+            })
+    }
+
+    /// The texture as which a kernel accesses a slot; none for a buffer.
+    fn view(&self, slot: SlotId, access: Access) -> Option<TextureView> {
+        match &self.memory[slot.0] {
+            Memory::Texture(texture) => Some(view(texture)),
+            Memory::Buffer(_) if access == Access::Texels => self.texels.get(&slot).cloned(),
+            Memory::Buffer(_) => None,
+        }
+    }
 }
 
 fn size_buffer(program: &Inner, bytes: &[u8]) -> Option<Buffer> {
@@ -299,48 +366,6 @@ fn size_buffer(program: &Inner, bytes: &[u8]) -> Option<Buffer> {
         .buffer(program.device.wgpu(), "sizes", size, usage);
     program.device.queue().write_buffer(&buffer, 0, bytes);
     Some(buffer)
-}
-
-fn bind_group(
-    program: &Inner,
-    sizing: &Sizing,
-    memory: &[Memory],
-    numbers: Option<&Buffer>,
-    index: usize,
-    step: &Step,
-) -> BindGroup {
-    let views: Vec<Option<TextureView>> = step
-        .bindings
-        .iter()
-        .map(|slot| match &memory[slot.0] {
-            Memory::Texture(texture) => Some(view(texture)),
-            Memory::Buffer(_) => None,
-        })
-        .collect();
-    let storage = step.bindings.iter().zip(&views).filter_map(|(slot, view)| {
-        let place = &sizing.places[slot.0];
-        match (&memory[slot.0], view) {
-            (Memory::Buffer(buffer), _) => Some(part(buffer, place.spot.offset, place.bound)),
-            (_, view) => view.as_ref().map(BindingResource::TextureView),
-        }
-    });
-    let bytes = (step.sizes.len() as u64 * 4).next_multiple_of(16);
-    let sizes = numbers
-        .filter(|_| !step.sizes.is_empty())
-        .map(|buffer| part(buffer, sizing.number_offsets[index], bytes));
-    let entries: Vec<BindGroupEntry> = (0..)
-        .zip(storage.chain(sizes))
-        .map(|(binding, resource)| BindGroupEntry { binding, resource })
-        .collect();
-    add(&program.counters.bind_groups, 1);
-    program
-        .device
-        .wgpu()
-        .create_bind_group(&BindGroupDescriptor {
-            label: Some(&program.plan.kernels[step.kernel].label),
-            layout: &program.pipelines[step.kernel].layout,
-            entries: &entries,
-        })
 }
 
 fn part(buffer: &Buffer, offset: u64, size: u64) -> BindingResource<'_> {

@@ -37,6 +37,7 @@ mod memory;
 mod pack;
 mod parallel;
 mod pipeline;
+mod pool;
 mod profile;
 mod program;
 mod schedule;

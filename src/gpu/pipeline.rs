@@ -14,6 +14,7 @@ use wgpu::{
 
 use crate::error::{Error, Result};
 use crate::kernel::capabilities::SizesIn;
+use crate::kernel::layout::Texel;
 use crate::kernel::plan::{Access, Kernel};
 
 use super::disk::DiskCache;
@@ -225,6 +226,11 @@ fn binding_type(access: Access) -> BindingType {
             access: StorageTextureAccess::ReadOnly,
             format: format(texel),
             view_dimension: TextureViewDimension::D2Array,
+        },
+        Access::Texels => BindingType::StorageTexture {
+            access: StorageTextureAccess::ReadOnly,
+            format: format(Texel::F32),
+            view_dimension: TextureViewDimension::D2,
         },
     }
 }

@@ -237,7 +237,8 @@ impl Program {
 impl Inner {
     /// Memory that no run uses.
     pub(super) fn check_out(&self) -> Lane {
-        lock(&self.idle).pop().unwrap_or_default()
+        let idle = lock(&self.idle).pop();
+        idle.unwrap_or_else(|| Lane::of(&self.plan))
     }
 
     /// Gives memory back for the next run.

@@ -12,6 +12,7 @@ use crate::shape::sizes;
 use super::arena::{Item, Spot, arrange, largest_live, separate};
 use super::device::Device;
 use super::program::Keep;
+use super::trusted::aliased::ALIGNMENT;
 
 /// Binding sizes are multiples of this, so that a kernel may access the last elements as part of a whole vector.
 const GRAIN: u64 = 32;
@@ -32,10 +33,11 @@ impl Rules {
     pub(super) fn on(device: &Device, keep: Keep) -> Rules {
         let limits = device.limits();
         let storage = u64::from(limits.min_storage_buffer_offset_alignment);
+        let has_texels = device.capabilities().texels;
         let uniform = u64::from(limits.min_uniform_buffer_offset_alignment);
         Rules {
             capabilities: device.capabilities().clone(),
-            alignment: storage.max(32),
+            alignment: storage.max(if has_texels { ALIGNMENT } else { 32 }),
             size_alignment: storage.max(uniform).max(16),
             keep,
         }

@@ -1,8 +1,11 @@
-//! The only unsafe calls of the crate: three functions of wgpu that trust their caller.
+//! The only unsafe calls of the crate: functions of wgpu that trust their caller, and of Vulkan.
 #![expect(
     unsafe_code,
     reason = "wgpu marks the calls unsafe; each says below why it is sound"
 )]
+
+#[cfg_attr(not(target_os = "linux"), path = "trusted/unaliased.rs")]
+pub(super) mod aliased;
 
 use wgpu::{
     ExperimentalFeatures, PipelineCache, PipelineCacheDescriptor, ShaderModule,

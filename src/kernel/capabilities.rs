@@ -38,6 +38,8 @@ pub struct Capabilities {
     pub software: bool,
     /// The largest textures that kernels read.
     pub textures: TextureLimits,
+    /// Values in the arena can be read as textures, without a copy: see [`Access::Texels`](super::plan::Access::Texels).
+    pub texels: bool,
 }
 
 /// How many lanes the vectors of a software rasteriser have that kernels are made for.

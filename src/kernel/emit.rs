@@ -79,6 +79,20 @@ pub enum Statement {
     Line(String),
 }
 
+impl Statement {
+    /// The blocks of statements within it.
+    pub fn blocks(&self) -> impl Iterator<Item = &[Statement]> {
+        let (first, second): (&[Statement], &[Statement]) = match self {
+            Statement::Loop { body, .. } | Statement::If(_, body) | Statement::Block(_, body) => {
+                (body, &[])
+            }
+            Statement::IfElse(_, body, other) => (body, other),
+            _ => (&[], &[]),
+        };
+        [first, second].into_iter()
+    }
+}
+
 /// Writes the statements of a kernel's `main`.
 pub struct Emitter<'a> {
     pool: &'a Pool,
@@ -353,7 +367,11 @@ impl<'a> Emitter<'a> {
             Node::Size(dim) => Text::atom(self.size(dim)),
             Node::Load { buffer, index } => {
                 let index = self.text(*index).text;
-                Text::atom(format!("{}[{index}]", self.buffers[*buffer].name))
+                let Buffer { name, access, .. } = &self.buffers[*buffer];
+                Text::atom(match access {
+                    Access::Texels => format!("textureLoad({name}, texel_at({index}))"),
+                    _ => format!("{name}[{index}]"),
+                })
             }
             Node::Texel { texture, at } => {
                 let [x, y, layer] = at.map(|expr| self.text(expr).text);

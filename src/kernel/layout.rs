@@ -14,6 +14,10 @@ use crate::tensor;
 /// Numbers of a texel, or of a vector.
 pub const TEXEL: usize = 4;
 
+/// Texels of a row of the textures as which buffers are read, see [`Access::Texels`](super::plan::Access::Texels): a power
+/// of two, and so many that the largest binding has no more rows than textures may have.
+pub const TEXEL_ROW: usize = 1024;
+
 /// What a texel holds: four numbers, of which a kernel gets an `f32` each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Texel {
@@ -359,6 +363,14 @@ mod tests {
                 "{shape:?} by {axis}"
             );
         }
+    }
+
+    #[test]
+    fn rows_of_texels_are_as_long_as_the_library_says() {
+        let library = include_str!("../../shaders/lib/texel.wgsl");
+        assert!(TEXEL_ROW.is_power_of_two());
+        let place = format!("vec2(index % {TEXEL_ROW}u, index / {TEXEL_ROW}u)");
+        assert!(library.contains(&place));
     }
 
     #[test]

@@ -42,6 +42,16 @@ pub enum Access {
     ReadWrite,
     /// `texture_storage_2d_array<…, read>`: weights in textures of this format.
     Load(Texel),
+    /// `texture_storage_2d<rgba32float, read>`: the vectors of a value of single precision that lies in the arena, in rows
+    /// of [`TEXEL_ROW`](super::layout::TEXEL_ROW), on devices that read buffers so.
+    Texels,
+}
+
+impl Access {
+    /// True for textures.
+    pub fn is_texture(self) -> bool {
+        matches!(self, Access::Load(_) | Access::Texels)
+    }
 }
 
 /// Index of a slot in its plan.

@@ -15,6 +15,7 @@ const LIBRARY: &[&str] = &[
     include_str!("../../shaders/lib/number.wgsl"),
     include_str!("../../shaders/lib/half.wgsl"),
     include_str!("../../shaders/lib/words.wgsl"),
+    include_str!("../../shaders/lib/texel.wgsl"),
     include_str!("../../shaders/lib/exponential.wgsl"),
     include_str!("../../shaders/lib/trigonometric.wgsl"),
     include_str!("../../shaders/lib/hyperbolic.wgsl"),

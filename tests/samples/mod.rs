@@ -59,6 +59,7 @@ pub fn capabilities() -> Capabilities {
         matrices: Vec::new(),
         software: false,
         textures: TextureLimits::default(),
+        texels: false,
     }
 }
 
@@ -78,6 +79,7 @@ pub fn rasteriser_of(lanes: u32) -> Capabilities {
             layers: 256,
             bindings: 8,
         },
+        texels: true,
         ..capabilities()
     }
 }

@@ -58,6 +58,8 @@ pub struct Scope<'a> {
     storages: &'a [Storage],
     /// Inputs of a body that lie where values of the surroundings do, not where inputs do.
     written: &'a [bool],
+    /// Values whose own memory can be read as texels.
+    texels: &'a [bool],
     /// The expressions.
     pub pool: Pool,
     /// The buffers in binding order.
@@ -95,6 +97,7 @@ impl<'a> Scope<'a> {
             layouts: &[],
             storages: &[],
             written,
+            texels: &[],
             pool: Pool::default(),
             buffers: Vec::new(),
             names: VARIABLES.split(' ').map(String::from).collect(),
@@ -159,6 +162,26 @@ impl<'a> Scope<'a> {
             storages,
             ..self
         }
+    }
+
+    /// The same where some values can be read as textures from where they lie.
+    pub fn with_texels(self, texels: &'a [bool]) -> Scope<'a> {
+        Scope { texels, ..self }
+    }
+
+    /// True for a value that can be read as a texture from where it lies.
+    pub fn has_texels(&self, value: ValueId) -> bool {
+        self.texels.get(value.index()) == Some(&true)
+    }
+
+    /// The same for a value that is wanted in some layout. Where it lies in another one, a copy between kernels is made.
+    pub fn reads_texels(&self, value: ValueId, layout: &Layout) -> Result<bool> {
+        if layout == self.layout(value) {
+            return Ok(self.has_texels(value));
+        }
+        let is_copied = matches!(layout, Layout::Quads { .. } | Layout::Tiles(_));
+        let is_single = stored_in(layout, self.storage(value)?) == Storage::F32;
+        Ok(self.capabilities.texels && is_copied && is_single)
     }
 
     /// True for a value that lies where kernels write: of inputs, for those of a body that are values of the surroundings.

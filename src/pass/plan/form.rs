@@ -197,6 +197,7 @@ struct Form<'a> {
     layouts: Vec<Layout>,
     storages: Vec<Storage>,
     written: Vec<bool>,
+    texels: Vec<bool>,
     /// The value of the planned graph that each value stands for.
     values: Vec<ValueId>,
     /// The geometry of a convolution, if that is symbols too.
@@ -243,7 +244,8 @@ impl<'a> Form<'a> {
             stored: of_all.clone().map(|id| scope.stored[id.index()]).collect(),
             layouts: of_all.clone().map(|id| scope.layout(id).clone()).collect(),
             storages: storages.ok()?,
-            written: of_all.map(|id| scope.is_written(id)).collect(),
+            written: of_all.clone().map(|id| scope.is_written(id)).collect(),
+            texels: of_all.map(|id| scope.has_texels(id)).collect(),
             graph,
             values,
             axes,
@@ -317,7 +319,9 @@ impl<'a> Form<'a> {
 
     fn lower(&self, way: &Way) -> Result<Lowered<'_>> {
         let scope = Scope::new(&self.graph, self.capabilities, &self.stored, &self.written);
-        let scope = scope.in_memory(&self.layouts, &self.storages);
+        let scope = scope
+            .in_memory(&self.layouts, &self.storages)
+            .with_texels(&self.texels);
         let group = &self.group;
         let missing = || Error::internal("a form has no node for what it computes");
         let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));

@@ -40,6 +40,8 @@ pub struct Fusion {
     pub layouts: Vec<Layout>,
     /// What they are stored in, by index.
     pub storages: Vec<Storage>,
+    /// Those that kernels may read as textures.
+    pub texels: Vec<bool>,
     /// Why that is `f32` though half precision was asked for, by index.
     pub kept: Vec<Option<Kept>>,
     /// Values that are stored to lie within others.
@@ -99,6 +101,7 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
         reasons: fuser.reasons,
         layouts: vec![Layout::Linear; graph.values.len()],
         storages: Vec::new(),
+        texels: Vec::new(),
         kept: Vec::new(),
         planned: fuser.planned,
         parts: Parts::new(),

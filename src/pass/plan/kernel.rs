@@ -102,7 +102,7 @@ impl<'a> Lowered<'a> {
         let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
         let textures = bindings
             .iter()
-            .filter(|binding| matches!(binding.buffer.access, Access::Load(_)));
+            .filter(|binding| binding.buffer.access.is_texture());
         let textures = textures.count();
         bindings.len() - textures <= capabilities.max_storage_buffers as usize
             && textures <= capabilities.textures.bindings as usize
@@ -139,9 +139,36 @@ impl<'a> Lowered<'a> {
         )
     }
 
+    /// Makes textures of what the kernel reads in vectors of single precision where it can be read so, as far as a device
+    /// binds textures.
+    fn read_texels(&mut self) -> Result<()> {
+        let stored = stored_buffers(&self.statements);
+        for index in 0..self.scope.buffers.len() {
+            let Binding {
+                value,
+                is_copy,
+                layout,
+                buffer,
+            } = &self.scope.buffers[index];
+            let is_read = buffer.element == Type::F32x4 && !is_copy && !stored.contains(&index);
+            if !is_read || buffer.access.is_texture() || !self.scope.reads_texels(*value, layout)? {
+                continue;
+            }
+            let mut buffers = self.scope.buffers.iter();
+            let textures = buffers
+                .by_ref()
+                .filter(|other| other.buffer.access.is_texture());
+            if textures.count() < self.scope.capabilities.textures.bindings as usize {
+                self.scope.buffers[index].buffer.access = Access::Texels;
+            }
+        }
+        Ok(())
+    }
+
     /// The text, and what a dispatch needs.
     pub fn finish(mut self, label: String) -> Result<Made> {
         let label = self.title.map_or(label, String::from);
+        self.read_texels()?;
         let given =
             ["index", "local", "lane"].map(|name| self.scope.pool.variable(name, Type::U32));
         let buffers: Vec<Buffer> = self
@@ -181,6 +208,20 @@ impl<'a> Lowered<'a> {
     }
 }
 
+/// The buffers that statements write.
+fn stored_buffers(statements: &[Statement]) -> BTreeSet<usize> {
+    let mut stored = BTreeSet::new();
+    for statement in statements {
+        match statement {
+            Statement::Store { buffer, .. } => drop(stored.insert(*buffer)),
+            other => other
+                .blocks()
+                .for_each(|block| stored.extend(stored_buffers(block))),
+        }
+    }
+    stored
+}
+
 /// What the text must ask for.
 pub fn enables(text: &str) -> String {
     let asked = [
@@ -208,6 +249,7 @@ pub fn bindings(buffers: &[Buffer], (sizes, sizes_in): (usize, SizesIn)) -> Stri
                 let format = texel.wgsl();
                 format!("var {name}: texture_storage_2d_array<{format}, read>")
             }
+            Access::Texels => format!("var {name}: texture_storage_2d<rgba32float, read>"),
         };
         text += &format!("@group(0) @binding({place}) {declaration};\n");
     }

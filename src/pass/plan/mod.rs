@@ -145,6 +145,8 @@ impl Fusion {
         let stored = storage::precision::assign(graph, capabilities, &fusion, wanted)?;
         (fusion.storages, fusion.kept) = stored.into_iter().unzip();
         storage::concat::place(graph, &mut fusion, !wanted.prefix.is_empty());
+        let exchanged = custom::exchanged(graph);
+        fusion.texels = storage::texels::assign(graph, capabilities, &fusion, &exchanged);
         Ok(fusion)
     }
 }
@@ -181,9 +183,11 @@ impl<'a> Planner<'a> {
             stored,
             layouts,
             storages,
+            texels,
             ..
         } = self.fusion;
-        Scope::new(self.graph, self.capabilities, stored, self.written).in_memory(layouts, storages)
+        let scope = Scope::new(self.graph, self.capabilities, stored, self.written);
+        scope.in_memory(layouts, storages).with_texels(texels)
     }
 
     fn place(&self, group: &Group) -> Place {

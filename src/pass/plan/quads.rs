@@ -39,7 +39,8 @@ impl Scope<'_> {
         guard: Option<Expr>,
     ) -> Result<Expr> {
         let layout = Layout::Quads { axis };
-        let words = match self.reads_words {
+        // Texels are read faster than any words.
+        let words = match self.reads_words && !self.reads_texels(value, &layout)? {
             true => self.in_words(value, &layout)?,
             false => None,
         };

@@ -3,3 +3,4 @@
 pub mod concat;
 pub mod layout;
 pub mod precision;
+pub mod texels;

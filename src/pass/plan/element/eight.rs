@@ -140,6 +140,11 @@ impl Scope<'_> {
         Ok(is_single && is_linear && is_multiple(&ty.numel(), EIGHT))
     }
 
+    /// True if a buffer had better be read as words of two numbers: if it cannot be read as texels.
+    fn reads_words_of(&self, value: ValueId) -> Result<bool> {
+        Ok(self.is_in_words(value)? && !self.has_texels(value))
+    }
+
     /// The vector of a buffer in which an element lies where so many neighbours are read together, and which of its parts
     /// that is, where both are known.
     pub fn part_of_vector(
@@ -152,7 +157,7 @@ impl Scope<'_> {
         let part = place.rem(&whole).as_const();
         let part = part.and_then(|part| usize::try_from(part).ok());
         match part {
-            Some(part) if neighbours == EIGHT && self.is_in_words(value)? => {
+            Some(part) if neighbours == EIGHT && self.reads_words_of(value)? => {
                 Ok(Some((Type::U64x4, place.div(&whole), part)))
             }
             _ if neighbours >= QUAD => self.part_of_quad(value, place),

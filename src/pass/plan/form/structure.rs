@@ -46,6 +46,7 @@ struct Seen {
     storage: Storage,
     is_stored: bool,
     is_written: bool,
+    has_texels: bool,
 }
 
 impl Known {
@@ -111,6 +112,7 @@ impl Seen {
             storage: form.storages[at],
             is_stored: form.stored[at],
             is_written: form.written[at],
+            has_texels: form.texels[at],
         }
     }
 }

@@ -1,0 +1,43 @@
+//! In place of [`aliased`](super::aliased) where Mesa's rasteriser is not looked for: no buffer is a texture.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use wgpu::{AdapterInfo, Buffer, BufferUsages, Texture};
+
+use crate::error::{Error, Result};
+
+pub(in crate::gpu) const ALIGNMENT: u64 = 256;
+
+pub(in crate::gpu) type Allocated = Arc<AtomicU64>;
+
+/// There is none.
+pub(in crate::gpu) struct Aliased {
+    pub(in crate::gpu) buffer: Buffer,
+    never: Infallible,
+}
+
+pub(in crate::gpu) fn is_expected(_: &AdapterInfo) -> bool {
+    false
+}
+
+pub(in crate::gpu) fn is_supported(_: &wgpu::Device) -> bool {
+    false
+}
+
+impl Aliased {
+    pub(in crate::gpu) fn new(
+        _: &wgpu::Device,
+        _: &str,
+        _: u64,
+        _: BufferUsages,
+        _: &Allocated,
+    ) -> Result<Aliased> {
+        Err(Error::internal("buffers are no textures on this platform"))
+    }
+
+    pub(in crate::gpu) fn texture(&self, _: &wgpu::Device, _: u64, _: u64) -> Result<Texture> {
+        match self.never {}
+    }
+}
