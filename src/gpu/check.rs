@@ -204,15 +204,15 @@ fn check_step(
     )))
 }
 
-/// True if a slot can be accessed in a way: weights in panels are textures, and temporaries may be read as such.
+/// True if a slot can be accessed in a way: weights in panels are textures, and what runs have at a place of its own may be read as one.
 fn suits(slot: &Slot, access: Access, capabilities: &Capabilities) -> bool {
     let is_panels = matches!(slot.layout, Layout::Panels(_));
     match access {
         Access::Read | Access::ReadWrite => !is_panels,
         Access::Load(_) => is_panels,
         Access::Texels => {
-            let is_between = matches!(slot.kind, SlotKind::Temporary { .. });
-            capabilities.texels && is_between && slot.storage == Storage::F32
+            let is_whole = !matches!(slot.kind, SlotKind::Weight(_) | SlotKind::Part { .. });
+            capabilities.texels && is_whole && slot.storage == Storage::F32
         }
     }
 }

@@ -199,7 +199,7 @@ impl Run {
             );
         }
         let (side, submission) = guarded(inner.device.wgpu(), || self.copy_slot(index))?;
-        let mapped = Mapped::begin(&inner.device, vec![side.buffer.clone()], MapMode::Read)?;
+        let mapped = Mapped::begin(&inner.device, distinct([&side].into_iter()), MapMode::Read)?;
         mapped.wait(Some(&submission))?;
         self.decode(SlotId(index), &side)
     }
@@ -258,16 +258,16 @@ impl Run {
             convert::receive(info.dtype, info.storage, shape, &[])
         } else {
             let end = side.offset + bytes.next_multiple_of(4);
-            let view = side.buffer.get_mapped_range(side.offset..end);
-            let view = view.map_err(|error| Error::device(error.to_string()))?;
-            let bytes = view.get(..bytes as usize).unwrap_or_default();
-            match info.layout {
-                Layout::Linear => convert::receive(info.dtype, info.storage, shape, bytes),
-                _ => {
-                    let bytes = unpack(&info.layout, info.storage, shape, bytes);
-                    convert::receive(info.dtype, info.storage, shape, &bytes)
+            side.memory.read(side.offset..end, |view| {
+                let bytes = view.get(..bytes as usize).unwrap_or_default();
+                match info.layout {
+                    Layout::Linear => convert::receive(info.dtype, info.storage, shape, bytes),
+                    _ => {
+                        let bytes = unpack(&info.layout, info.storage, shape, bytes);
+                        convert::receive(info.dtype, info.storage, shape, &bytes)
+                    }
                 }
-            }
+            })
         };
         add(&inner.counters.downloaded, bytes);
         result.at(|| info.name.clone())
@@ -284,7 +284,7 @@ impl Run {
         let source = self.binding.memory[slot].buffer()?;
         encoder.copy_buffer_to_buffer(source, place.spot.offset, &buffer, 0, place.bound);
         let side = HostSide {
-            buffer,
+            memory: Memory::Buffer(buffer),
             offset: 0,
             staged: true,
         };
@@ -361,12 +361,7 @@ fn write_inputs(program: &Inner, lane: &Lane, binding: &Binding, inputs: &[Input
     for (slot, tensor, side) in uploads {
         let info = &program.plan.slots[slot.0];
         convert::send(tensor, info.storage, |start, bytes| {
-            let start = side.offset + start;
-            let end = start + (bytes.len() as u64).next_multiple_of(4);
-            let view = side.buffer.get_mapped_range_mut(start..end);
-            let mut view = view.map_err(|error| Error::device(error.to_string()))?;
-            view.slice(..bytes.len()).copy_from_slice(bytes);
-            Ok(())
+            side.memory.write(side.offset + start, bytes)
         })
         .at(|| format!("input {}", info.name))?;
         add(
@@ -415,11 +410,12 @@ fn record_uploads(
         let place = &binding.sizing.places[slot.0];
         let (source, from) = match input {
             Input::Host(_) if !side.staged => continue,
-            Input::Host(_) => (&side.buffer, side.offset),
-            Input::Device(tensor) => (&tensor.buffer, tensor.offset),
+            Input::Host(_) => (side.memory.buffer(), side.offset),
+            Input::Device(tensor) => (Ok(&tensor.buffer), tensor.offset),
         };
         let bytes = place.bytes.next_multiple_of(4);
-        if let (true, Memory::Buffer(target)) = (bytes > 0, &binding.memory[slot.0]) {
+        if let (true, Ok(source), Ok(target)) = (bytes > 0, source, binding.memory[slot.0].buffer())
+        {
             encoder.copy_buffer_to_buffer(source, from, target, place.spot.offset, bytes);
         }
     }
@@ -445,20 +441,22 @@ pub(super) fn record_downloads(encoder: &mut CommandEncoder, binding: &Binding) 
     for (slot, side) in &binding.downloads {
         let place = &binding.sizing.places[slot.0];
         let bytes = place.bytes.next_multiple_of(4);
-        if let (true, Memory::Buffer(source)) = (side.staged && bytes > 0, &binding.memory[slot.0])
-        {
+        let (source, target) = (binding.memory[slot.0].buffer(), side.memory.buffer());
+        if let (true, Ok(source), Ok(target)) = (side.staged && bytes > 0, source, target) {
             let from = place.spot.offset;
-            encoder.copy_buffer_to_buffer(source, from, &side.buffer, side.offset, bytes);
+            encoder.copy_buffer_to_buffer(source, from, target, side.offset, bytes);
         }
     }
 }
 
-/// The buffers, each once.
+/// The buffers that must be mapped, each once.
 fn distinct<'a>(sides: impl Iterator<Item = &'a HostSide>) -> Vec<Buffer> {
     let mut buffers: Vec<Buffer> = Vec::new();
     for side in sides {
-        if !buffers.contains(&side.buffer) {
-            buffers.push(side.buffer.clone());
+        if let Memory::Buffer(buffer) = &side.memory
+            && !buffers.contains(buffer)
+        {
+            buffers.push(buffer.clone());
         }
     }
     buffers

@@ -10,6 +10,7 @@ use wgpu::{
 
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
+use crate::kernel::capabilities::Capabilities;
 use crate::kernel::plan::{Access, Flow, Plan, SlotId, Step, all_flows};
 
 use super::arena::{Item, Spot, arrange};
@@ -57,19 +58,20 @@ pub(super) struct Binding {
 /// Where the host accesses a slot.
 #[derive(Clone)]
 pub(super) struct HostSide {
-    pub(super) buffer: Buffer,
+    pub(super) memory: Memory,
     pub(super) offset: u64,
     /// True if this is a copy, false if it is the memory of the slot itself.
     pub(super) staged: bool,
 }
 
 impl Lane {
-    /// For a program, without memory as yet.
-    pub(super) fn of(plan: &Plan) -> Lane {
-        let mut kernels = plan.kernels.iter();
-        let has_texels = kernels.any(|kernel| kernel.bindings.contains(&Access::Texels));
+    /// For a device, without memory as yet.
+    pub(super) fn on(capabilities: &Capabilities) -> Lane {
+        let pool = || Pool::of(capabilities.texels);
         Lane {
-            temporaries: Pool::aliased(has_texels),
+            inputs: pool(),
+            temporaries: pool(),
+            outputs: pool(),
             ..Lane::default()
         }
     }
@@ -94,8 +96,9 @@ impl Lane {
 
     fn create(&mut self, program: &Inner, sizes: Bindings, sizing: Sizing) -> Result<Arc<Binding>> {
         let storage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
-        let direct = program.device.maps_directly();
-        let [write, read] = if direct {
+        let has_texels = program.rules.capabilities.texels;
+        let direct = has_texels || program.device.maps_directly();
+        let [write, read] = if direct && !has_texels {
             [
                 storage | BufferUsages::MAP_WRITE,
                 storage | BufferUsages::MAP_READ,
@@ -123,7 +126,7 @@ impl Lane {
             program,
             sizing: &sizing,
             memory: &memory,
-            texels: self.texels(program, &sizing)?,
+            texels: texels(program, &sizing, &memory)?,
             numbers: size_buffer(program, &sizing.numbers),
         }
         .groups();
@@ -138,28 +141,6 @@ impl Lane {
         }))
     }
 
-    /// The textures as which steps read temporaries.
-    fn texels(&self, program: &Inner, sizing: &Sizing) -> Result<HashMap<SlotId, TextureView>> {
-        let mut texels = HashMap::new();
-        for step in &program.plan.steps {
-            let accesses = &program.plan.kernels[step.kernel].bindings;
-            for (slot, access) in step.bindings.iter().zip(accesses) {
-                if *access == Access::Texels && !texels.contains_key(slot) {
-                    texels.insert(*slot, self.texture(program, &sizing.places[slot.0])?);
-                }
-            }
-        }
-        Ok(texels)
-    }
-
-    /// A temporary as a texture.
-    fn texture(&self, program: &Inner, place: &Place) -> Result<TextureView> {
-        let buffer = self.temporaries.aliased_buffer(place.spot.buffer);
-        let buffer = buffer.ok_or_else(|| Error::internal("a buffer is read as a texture"))?;
-        let texture = buffer.texture(program.device.wgpu(), place.spot.offset, place.bound)?;
-        Ok(texture.create_view(&TextureViewDescriptor::default()))
-    }
-
     fn readback(&mut self, program: &Inner, sizing: &Sizing) -> Result<Option<Buffer>> {
         if program.plan.flows.is_empty() {
             return Ok(None);
@@ -171,7 +152,11 @@ impl Lane {
             .fold(SCALAR, u64::max);
         let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
         self.readback.fit(program, "readback", &[largest], usage)?;
-        Ok(self.readback.buffer(0).cloned())
+        self.readback
+            .memory(0)
+            .map(Memory::buffer)
+            .transpose()
+            .map(Option::<&Buffer>::cloned)
     }
 
     fn slot_memory(&self, program: &Inner, sizing: &Sizing) -> Result<Vec<Memory>> {
@@ -187,8 +172,7 @@ impl Lane {
                 Region::Parts => return None,
                 Region::Outputs => &self.outputs,
             };
-            let buffer = pool.buffer(place.spot.buffer).cloned();
-            buffer.map(Memory::Buffer)
+            pool.memory(place.spot.buffer).cloned()
         };
         let memory = sizing.places.iter().enumerate().map(find);
         memory
@@ -272,21 +256,49 @@ fn host_sides(
     let mut spots = layout.spots.into_iter();
     let side = |(slot, staged): (&SlotId, &bool)| {
         let spot = if *staged { spots.next() } else { None };
-        let buffer = |spot: Spot| pool.buffer(spot.buffer).map(|buffer| (buffer, spot));
-        Ok(match spot.and_then(buffer) {
-            Some((buffer, spot)) => HostSide {
-                buffer: buffer.clone(),
+        let staging = |spot: Spot| pool.memory(spot.buffer).map(|memory| (memory, spot));
+        match spot.and_then(staging) {
+            Some((memory, spot)) => HostSide {
+                memory: memory.clone(),
                 offset: spot.offset,
                 staged: true,
             },
             None => HostSide {
-                buffer: memory[slot.0].buffer()?.clone(),
+                memory: memory[slot.0].clone(),
                 offset: sizing.places[slot.0].spot.offset,
                 staged: false,
             },
-        })
+        }
     };
-    slots.iter().zip(staged).map(side).collect()
+    Ok(slots.iter().zip(staged).map(side).collect())
+}
+
+/// The textures as which steps read slots.
+fn texels(
+    program: &Inner,
+    sizing: &Sizing,
+    memory: &[Memory],
+) -> Result<HashMap<SlotId, TextureView>> {
+    let mut texels = HashMap::new();
+    for step in &program.plan.steps {
+        let accesses = &program.plan.kernels[step.kernel].bindings;
+        for (slot, access) in step.bindings.iter().zip(accesses) {
+            if *access == Access::Texels && !texels.contains_key(slot) {
+                let (memory, place) = (&memory[slot.0], &sizing.places[slot.0]);
+                texels.insert(*slot, texture(program, memory, place)?);
+            }
+        }
+    }
+    Ok(texels)
+}
+
+/// A slot as a texture.
+fn texture(program: &Inner, memory: &Memory, place: &Place) -> Result<TextureView> {
+    let Memory::Aliased(buffer) = memory else {
+        return Err(Error::internal("a buffer is read as a texture"));
+    };
+    let texture = buffer.texture(program.device.wgpu(), place.spot.offset, place.bound)?;
+    Ok(texture.create_view(&TextureViewDescriptor::default()))
 }
 
 /// What the bind groups of a run are made of.
@@ -317,12 +329,12 @@ impl Bound<'_> {
             .collect();
         let storage = step.bindings.iter().zip(&views).filter_map(|(slot, view)| {
             let place = &self.sizing.places[slot.0];
-            match (view, &self.memory[slot.0]) {
-                (Some(view), _) => Some(BindingResource::TextureView(view)),
-                (None, Memory::Buffer(buffer)) => {
+            match view {
+                Some(view) => Some(BindingResource::TextureView(view)),
+                None => {
+                    let buffer = self.memory[slot.0].buffer().ok()?;
                     Some(part(buffer, place.spot.offset, place.bound))
                 }
-                (None, Memory::Texture(_)) => None,
             }
         });
         let bytes = (step.sizes.len() as u64 * 4).next_multiple_of(16);
@@ -349,8 +361,8 @@ impl Bound<'_> {
     fn view(&self, slot: SlotId, access: Access) -> Option<TextureView> {
         match &self.memory[slot.0] {
             Memory::Texture(texture) => Some(view(texture)),
-            Memory::Buffer(_) if access == Access::Texels => self.texels.get(&slot).cloned(),
-            Memory::Buffer(_) => None,
+            _ if access == Access::Texels => self.texels.get(&slot).cloned(),
+            _ => None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The memory of slots: buffers, and textures for some weights.
 
+use std::ops::Range;
+
 use wgpu::{
     Buffer, Extent3d, Texture, TextureDescriptor, TextureDimension, TextureFormat, TextureUsages,
     TextureView, TextureViewDescriptor, TextureViewDimension,
@@ -11,6 +13,7 @@ use crate::kernel::layout::{Layout, Texel};
 
 use super::sizing::texture_bytes;
 use super::statistics::{Counters, add};
+use super::trusted::aliased::Aliased;
 
 /// The format of a texture of such texels.
 pub(super) fn format(texel: Texel) -> TextureFormat {
@@ -24,6 +27,8 @@ pub(super) fn format(texel: Texel) -> TextureFormat {
 #[derive(Clone, Debug)]
 pub(super) enum Memory {
     Buffer(Buffer),
+    /// A buffer that can be read as textures, and that the host accesses without mapping it.
+    Aliased(Aliased),
     Texture(Texture),
 }
 
@@ -31,9 +36,36 @@ impl Memory {
     /// The buffer of a slot that is known to lie in one.
     pub(super) fn buffer(&self) -> Result<&Buffer> {
         match self {
-            Memory::Buffer(buffer) => Ok(buffer),
+            Memory::Buffer(buffer) | Memory::Aliased(Aliased { buffer, .. }) => Ok(buffer),
             Memory::Texture(_) => Err(Error::internal("a slot lies in a texture")),
         }
+    }
+
+    /// What is made of bytes at a place, which the host can read: mapped, or the device is done with them.
+    pub(super) fn read<T>(
+        &self,
+        range: Range<u64>,
+        make: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Result<T> {
+        if let Memory::Aliased(aliased) = self {
+            return aliased.read(range, make)?;
+        }
+        let view = self.buffer()?.get_mapped_range(range);
+        let view = view.map_err(|error| Error::device(error.to_string()))?;
+        make(&view)
+    }
+
+    /// Writes bytes to a place that the host can write: mapped, or the device is done with it. Some more may be overwritten,
+    /// up to a multiple of four.
+    pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        if let Memory::Aliased(aliased) = self {
+            return aliased.write(offset, bytes);
+        }
+        let end = offset + (bytes.len() as u64).next_multiple_of(4);
+        let view = self.buffer()?.get_mapped_range_mut(offset..end);
+        let mut view = view.map_err(|error| Error::device(error.to_string()))?;
+        view.slice(..bytes.len()).copy_from_slice(bytes);
+        Ok(())
     }
 }
 

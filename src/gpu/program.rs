@@ -238,7 +238,7 @@ impl Inner {
     /// Memory that no run uses.
     pub(super) fn check_out(&self) -> Lane {
         let idle = lock(&self.idle).pop();
-        idle.unwrap_or_else(|| Lane::of(&self.plan))
+        idle.unwrap_or_else(|| Lane::on(&self.rules.capabilities))
     }
 
     /// Gives memory back for the next run.

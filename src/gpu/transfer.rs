@@ -12,14 +12,15 @@ use crate::error::{Error, Result};
 use super::device::Device;
 use super::fault::{chain, guarded, lock};
 
-/// Buffers that are mapped or about to be. They are unmapped when this is dropped, even if that is before they were mapped.
+/// Memory that the host may access once this has been waited for: the device is done with it, and what must be mapped is
+/// mapped. It is unmapped when this is dropped, even if that is before it was mapped.
 pub(super) struct Mapped {
     device: Device,
     buffers: Vec<Buffer>,
     gate: Arc<Gate>,
 }
 
-/// Opens when every buffer is mapped.
+/// Opens when the device is done and every buffer is mapped.
 #[derive(Default)]
 struct Gate {
     state: Mutex<State>,
@@ -34,10 +35,11 @@ struct State {
 }
 
 impl Mapped {
-    /// Begins to map buffers, each of which may be named only once.
+    /// Begins to map buffers, each of which may be named only once. There may be none.
     pub(super) fn begin(device: &Device, buffers: Vec<Buffer>, mode: MapMode) -> Result<Mapped> {
         let gate = Arc::new(Gate::default());
-        lock(&gate.state).pending = buffers.len();
+        // The device, and each buffer.
+        lock(&gate.state).pending = 1 + buffers.len();
         let mapped = Mapped {
             device: device.clone(),
             buffers,
@@ -55,9 +57,10 @@ impl Mapped {
         Ok(mapped)
     }
 
-    /// Waits until the buffers are mapped, which is no sooner than a submission that uses them is done.
+    /// Waits until a submission is done and the buffers are mapped.
     pub(super) fn wait(&self, submission: Option<&SubmissionIndex>) -> Result<()> {
         self.device.poll(submission)?;
+        self.gate.done(Ok(()));
         // The callbacks may be on another thread that polls the same device and has not called them yet.
         while !self.gate.wait(Duration::from_millis(1))? {
             self.device.poll(None)?;
@@ -142,6 +145,9 @@ impl Gate {
     /// Drives the device until the gate is open.
     fn drive(&self, device: &Device, submission: &SubmissionIndex) {
         let mut result = device.poll(Some(submission));
+        if result.is_ok() {
+            self.done(Ok(()));
+        }
         while result.is_ok() && lock(&self.state).pending > 0 {
             self.changed_within(Duration::from_millis(1));
             result = device.poll(None);

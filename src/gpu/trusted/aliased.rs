@@ -4,8 +4,10 @@
 //! tests each; but it writes texels dearly. So values between kernels are written as buffers and read as textures. wgpu
 //! keeps the two apart: the memory is allocated by functions of Vulkan, and handed over.
 
-use std::sync::Arc;
+use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use ash::vk;
 use wgpu::hal::api::Vulkan;
@@ -16,7 +18,7 @@ use wgpu::{
 };
 
 use crate::error::{Error, Result};
-use crate::gpu::fault::guarded;
+use crate::gpu::fault::{guarded, lock};
 use crate::gpu::memory;
 use crate::kernel::layout::{TEXEL_ROW, Texel, uneven};
 
@@ -32,11 +34,13 @@ pub(in crate::gpu) const ALIGNMENT: u64 = 256;
 /// Bytes of such memory on a device, which wgpu does not count.
 pub(in crate::gpu) type Allocated = Arc<AtomicU64>;
 
-/// A buffer, and the memory that it shares with textures.
+/// A buffer, and the memory that it shares with textures and with the host. Clones are the same buffer.
+#[derive(Clone, Debug)]
 pub(in crate::gpu) struct Aliased {
-    /// The buffer, which kernels may write, and of which they may read a part as long as they write no texture of it.
+    /// The buffer.
     pub(in crate::gpu) buffer: Buffer,
-    memory: Arc<Memory>,
+    /// Held by what wgpu makes of it alone, which it drops while the device is alive.
+    memory: Weak<Memory>,
 }
 
 /// True if buffers of an adapter's devices should be readable as textures: if it is Mesa's rasteriser, which has done with a
@@ -79,7 +83,43 @@ impl Aliased {
             let raw = vulkan::Buffer::from_raw_externally_owned(memory.buffer, released);
             device.create_buffer_from_hal::<Vulkan>(raw, &descriptor)
         };
-        Ok(Aliased { buffer, memory })
+        Ok(Aliased {
+            buffer,
+            memory: Arc::downgrade(&memory),
+        })
+    }
+
+    /// The memory, which is there as long as the buffer is.
+    fn memory(&self) -> Result<Arc<Memory>> {
+        let memory = self.memory.upgrade();
+        memory.ok_or_else(|| Error::internal("a buffer has lost its memory"))
+    }
+
+    /// What is made of a range of bytes, which no kernel may write meanwhile.
+    pub(in crate::gpu) fn read<T>(
+        &self,
+        range: Range<u64>,
+        make: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
+        let memory = self.memory()?;
+        let host = memory.host(&range)?;
+        let length = (range.end - range.start) as usize;
+        // SAFETY: the bytes are there, were written as zeros at first, and stay as long as the memory is held. The lock keeps
+        // other threads of the host away, and whoever holds the run's memory has waited for the device.
+        let bytes = unsafe { std::slice::from_raw_parts(host.add(range.start as usize), length) };
+        Ok(make(bytes))
+    }
+
+    /// Writes bytes at an offset, which no kernel may access meanwhile.
+    pub(in crate::gpu) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let memory = self.memory()?;
+        let host = memory.host(&(offset..offset + bytes.len() as u64))?;
+        // SAFETY: as for reading; `bytes` lie elsewhere, since nobody else has a reference to this memory.
+        unsafe {
+            host.add(offset as usize)
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+        };
+        Ok(())
     }
 
     /// A texture of rows of [`TEXEL_ROW`] texels that shows the buffer's bytes from an offset on.
@@ -94,7 +134,7 @@ impl Aliased {
     ) -> Result<Texture> {
         let rows = usize::try_from(bytes.div_ceil(ROW)).unwrap_or(usize::MAX);
         let rows = u32::try_from(uneven(rows)).map_err(|_| other_layout())?;
-        let image = Image::new(&self.memory, rows, offset)?;
+        let image = Image::new(&self.memory()?, rows, offset)?;
         let descriptor = TextureDescriptor {
             label: Some("texels"),
             size: memory::size([TEXEL_ROW as u32, rows, 1]),
@@ -137,9 +177,18 @@ struct Memory {
     device: ash::Device,
     buffer: vk::Buffer,
     raw: vk::DeviceMemory,
+    /// Bytes of the buffer, and with the margin.
     bytes: u64,
+    whole: u64,
+    /// Where the host sees the first byte; locked while it accesses any.
+    host: Mutex<*mut u8>,
     allocated: Allocated,
 }
+
+// SAFETY: Vulkan's handles may be used by any thread, and the pointer is to memory that all of them see.
+unsafe impl Send for Memory {}
+// SAFETY: what changes lies behind a lock.
+unsafe impl Sync for Memory {}
 
 impl Memory {
     fn new(device: &ash::Device, bytes: u64, allocated: &Allocated) -> Result<Memory> {
@@ -148,6 +197,8 @@ impl Memory {
             buffer: vk::Buffer::null(),
             raw: vk::DeviceMemory::null(),
             bytes: 0,
+            whole: 0,
+            host: Mutex::new(std::ptr::null_mut()),
             allocated: allocated.clone(),
         };
         memory.fill(bytes).map_err(refused)?;
@@ -162,30 +213,43 @@ impl Memory {
         let descriptor = vk::BufferCreateInfo::default().size(bytes).usage(usage);
         let device = &self.device;
         // SAFETY: the device is alive, since wgpu's is borrowed by the caller; handles are used as Vulkan asks. Memory of the
-        // rasteriser is the host's: of the one type that it has, and mapped as long as it is written to.
+        // rasteriser is the host's: of the one type that it has, mapped until it is freed, and coherent.
         unsafe {
             self.buffer = device.create_buffer(&descriptor, None)?;
             let needed = device.get_buffer_memory_requirements(self.buffer);
-            let whole = needed.size.max(bytes) + MARGIN;
+            self.whole = needed.size.max(bytes) + MARGIN;
             let allocation = vk::MemoryAllocateInfo::default()
-                .allocation_size(whole)
+                .allocation_size(self.whole)
                 .memory_type_index(needed.memory_type_bits.trailing_zeros());
             self.raw = device.allocate_memory(&allocation, None)?;
-            self.bytes = whole;
-            self.allocated.fetch_add(whole, Relaxed);
+            self.bytes = bytes;
+            self.allocated.fetch_add(bytes, Relaxed);
             let flags = vk::MemoryMapFlags::empty();
             let start = device.map_memory(self.raw, 0, vk::WHOLE_SIZE, flags)?;
-            start.cast::<u8>().write_bytes(0, whole as usize);
-            device.unmap_memory(self.raw);
+            start.cast::<u8>().write_bytes(0, bytes as usize);
+            *lock(&self.host) = start.cast();
             device.bind_buffer_memory(self.buffer, self.raw, 0)
         }
+    }
+
+    /// Where the host sees the first byte, for who accesses a range.
+    fn host(&self, range: &Range<u64>) -> Result<MutexGuard<'_, *mut u8>> {
+        let is_inside = range.start <= range.end && range.end <= self.bytes;
+        let outside = || Error::internal("bytes beyond the end of a buffer");
+        is_inside.then(|| lock(&self.host)).ok_or_else(outside)
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Memory({} bytes)", self.bytes)
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: wgpu drops what holds this once the device has done with it, and while the device is alive. What was not
-        // created is null, which Vulkan ignores.
+        // created is null, which Vulkan ignores; memory is unmapped as it is freed.
         unsafe {
             self.device.destroy_buffer(self.buffer, None);
             self.device.free_memory(self.raw, None);
@@ -227,7 +291,7 @@ impl Image {
             };
             let needed = device.get_image_memory_requirements(raw);
             let layout = device.get_image_subresource_layout(raw, plane);
-            let is_inside = offset + needed.size <= memory.bytes;
+            let is_inside = offset + needed.size <= memory.whole;
             let is_aligned = offset.is_multiple_of(needed.alignment.max(1));
             let is_by_rows = layout.offset == 0 && layout.row_pitch == ROW;
             if !(is_inside && is_aligned && is_by_rows) {

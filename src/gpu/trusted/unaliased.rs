@@ -1,6 +1,7 @@
 //! In place of [`aliased`](super::aliased) where Mesa's rasteriser is not looked for: no buffer is a texture.
 
 use std::convert::Infallible;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -13,6 +14,7 @@ pub(in crate::gpu) const ALIGNMENT: u64 = 256;
 pub(in crate::gpu) type Allocated = Arc<AtomicU64>;
 
 /// There is none.
+#[derive(Clone, Debug)]
 pub(in crate::gpu) struct Aliased {
     pub(in crate::gpu) buffer: Buffer,
     never: Infallible,
@@ -35,6 +37,14 @@ impl Aliased {
         _: &Allocated,
     ) -> Result<Aliased> {
         Err(Error::internal("buffers are no textures on this platform"))
+    }
+
+    pub(in crate::gpu) fn read<T>(&self, _: Range<u64>, _: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        match self.never {}
+    }
+
+    pub(in crate::gpu) fn write(&self, _: u64, _: &[u8]) -> Result<()> {
+        match self.never {}
     }
 
     pub(in crate::gpu) fn texture(&self, _: &wgpu::Device, _: u64, _: u64) -> Result<Texture> {

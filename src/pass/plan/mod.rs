@@ -144,9 +144,9 @@ impl Fusion {
         fusion.layouts = storage::layout::assign(graph, capabilities, &fusion);
         let stored = storage::precision::assign(graph, capabilities, &fusion, wanted)?;
         (fusion.storages, fusion.kept) = stored.into_iter().unzip();
-        storage::concat::place(graph, &mut fusion, !wanted.prefix.is_empty());
-        let exchanged = custom::exchanged(graph);
-        fusion.texels = storage::texels::assign(graph, capabilities, &fusion, &exchanged);
+        let is_body = !wanted.prefix.is_empty();
+        storage::concat::place(graph, &mut fusion, is_body);
+        fusion.texels = storage::texels::assign(graph, capabilities, &fusion, is_body);
         Ok(fusion)
     }
 }

@@ -1,30 +1,28 @@
-//! Which values kernels may read as textures: those that lie in the arena, at a place of their own.
+//! Which values kernels may read as textures: those that lie at a place of their own, which the planned graph has made.
 
-use std::collections::HashSet;
-
-use crate::ir::{Definition, Graph, Op, ValueId};
+use crate::ir::{Definition, Graph, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::pass::plan::fuse::Fusion;
 
-/// True for each value whose own slot a kernel may read as texels. Outputs are where the host reads them, `exchanged` values
-/// where functions of the application do; parts begin anywhere, and values of regions may lie where others do.
+/// True for each value whose own slot a kernel may read as texels. Weights lie in buffers, parts begin anywhere, and what a
+/// body of a region takes and returns may be either in the surroundings.
 pub fn assign(
     graph: &Graph,
     capabilities: &Capabilities,
     fusion: &Fusion,
-    exchanged: &HashSet<ValueId>,
+    is_body: bool,
 ) -> Vec<bool> {
-    let is_between = |value: ValueId| {
-        let Definition::Node(node, _) = graph.value(value).definition else {
-            return false;
-        };
-        let is_elsewhere = graph.outputs.contains(&value) || exchanged.contains(&value);
-        let is_of_region = matches!(graph.nodes[node].op, Op::Region(_));
-        !is_elsewhere && !is_of_region && !fusion.parts.contains_key(&value)
+    let is_of_its_own = |value: ValueId| match graph.value(value).definition {
+        Definition::Weight(_) => false,
+        Definition::Input(_) => !is_body,
+        Definition::Node(..) => !is_body || !graph.outputs.contains(&value),
+    };
+    let has_texels = |value: ValueId| {
+        capabilities.texels
+            && fusion.storages[value.index()] == Storage::F32
+            && is_of_its_own(value)
+            && !fusion.parts.contains_key(&value)
     };
     let values = (0..graph.values.len()).map(ValueId::from);
-    let is_single = |value: ValueId| fusion.storages[value.index()] == Storage::F32;
-    values
-        .map(|value| capabilities.texels && is_single(value) && is_between(value))
-        .collect()
+    values.map(has_texels).collect()
 }
