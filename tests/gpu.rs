@@ -15,4 +15,5 @@ mod gpu {
     mod plans;
     mod random;
     mod runs;
+    mod texels;
 }
