@@ -22,7 +22,8 @@ const LARGEST: i64 = 1 << 24;
 /// Computes what depends on weights alone, and makes it weights of the module; weights that no graph reads then are left
 /// out. Expects decomposed graphs.
 ///
-/// Views that a device has for nothing (reshape, expand, slice) are left in the graphs.
+/// Views that a device has for nothing (reshape, expand, slice) are left in the graphs; so are permutations of weights that a
+/// graph reads as they are, too, such as the table of an embedding that is the last layer: a device would have both.
 pub fn fold_weights(module: &Module) -> Result<Module> {
     let folded = Folded::of(module)?;
     Ok(Module {
@@ -334,8 +335,22 @@ impl<'a> Constants<'a> {
                 _ => wanted.push(id),
             }
         }
+        wanted.retain(|id| !self.permutes_one_of(*id, &seen));
         wanted.sort_unstable();
         wanted
+    }
+
+    /// True for a permutation of a weight that is among these.
+    fn permutes_one_of(&self, id: ValueId, read: &HashSet<ValueId>) -> bool {
+        let constant = |id: &ValueId| self.known.get(id);
+        let node = constant(&id).and_then(|constant| constant.node);
+        let Some((Op::Primitive(Primitive::Permute(_)), operands)) =
+            node.map(|node| (&node.op, node.operands()))
+        else {
+            return false;
+        };
+        let is_weight = |id: &ValueId| constant(id).is_some_and(|constant| constant.node.is_none());
+        operands.iter().all(|id| is_weight(id) && read.contains(id))
     }
 }
 
