@@ -300,6 +300,19 @@ impl Panels {
         is_step.then(|| (place, columns.min(self.width)))
     }
 
+    /// How the panels hold a matrix that is all of a weight of so many elements: the run of steps and that of columns, one of
+    /// which lies row by row. None if they hold something else, so that an element cannot be found by its place.
+    pub fn matrix(&self, numel: usize) -> Option<[Run; 2]> {
+        let ([steps], columns) = (self.depth.as_slice(), self.columns) else {
+            return None;
+        };
+        let holds_all = self.outer.count == 1 && steps.count * columns.count == numel;
+        let follows = |far: &Run, near: &Run| near.stride == 1 && far.stride == near.count;
+        let is_plain = follows(steps, &columns) || follows(&columns, steps);
+        let is_matrix = self.transformed.is_none() && holds_all && is_plain;
+        is_matrix.then_some([*steps, columns])
+    }
+
     /// The same panels of a tensor of which the weight is a permutation: axis `i` of the weight is axis `axes[i]` of the
     /// tensor, whose sizes are given. None if a run goes along several axes of the weight, or what lies in the panels are
     /// not its elements.

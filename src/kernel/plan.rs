@@ -12,7 +12,7 @@ use super::capabilities::{SizesIn, Storage};
 use super::choice::Choice;
 use super::host::HostFunction;
 use super::layout::{Layout, Texel};
-use super::stored::Stored;
+use super::stored::{Stored, Tied};
 use super::work::Work;
 
 /// A compute shader: everything about it that does not change from dispatch to dispatch.
@@ -286,6 +286,8 @@ pub struct Plan {
     pub guards: Vec<Guard>,
     /// Why values lie in memory, for people.
     pub stored: Vec<Stored>,
+    /// How weights lie that several kinds of kernels read, for people.
+    pub tied: Vec<Tied>,
 }
 
 impl Plan {

@@ -49,6 +49,71 @@ pub struct Stored {
     pub kept: Option<Kept>,
 }
 
+/// A weight in panels that is not for the products of these alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tied {
+    /// Its name.
+    pub weight: String,
+    /// Kinds of panels that it lies in.
+    pub panels: usize,
+    /// Elements that other kernels read in the example's sizes.
+    pub read: usize,
+    /// Elements that it has.
+    pub numel: usize,
+    /// Why it lies in rows as well; none if they read it out of panels.
+    pub rows: Option<Rows>,
+}
+
+/// Why a weight lies in rows beside panels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Too many elements are read one by one.
+    Many,
+    /// A kernel would bind more textures than the device can.
+    Textures,
+    /// Its panels hold something other than all of its elements.
+    Other,
+}
+
+impl fmt::Display for Tied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tied {
+            weight,
+            panels,
+            read,
+            numel,
+            rows,
+        } = self;
+        f.write_str(weight)?;
+        let mut mark = ":";
+        if 1 < *panels {
+            write!(f, "{mark} products read it in {panels} kinds of panels")?;
+            mark = ";";
+        }
+        if 0 < *read {
+            write!(
+                f,
+                "{mark} {read} of {numel} elements are read one by one, out of "
+            )?;
+            match rows {
+                Some(rows) => write!(f, "rows beside its panels, since {rows}")?,
+                None => f.write_str("its panels")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rows::Many => "they are many",
+            Rows::Textures => "a kernel would bind more textures than the device can",
+            Rows::Other => "these do not hold all of them as they are",
+        })
+    }
+}
+
 /// Why a value is stored in `f32` though `f16` was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {

@@ -330,6 +330,12 @@ impl Listing<'_> {
                 let _ = writeln!(text, "    {}", self.place(slot));
             }
         }
+        if !self.plan.tied.is_empty() {
+            let _ = writeln!(text, "  weights of products that are read otherwise, too");
+        }
+        for tied in &self.plan.tied {
+            let _ = writeln!(text, "    {tied}");
+        }
     }
 
     /// Bytes, place, lifetime, name and type of a slot.

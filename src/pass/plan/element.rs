@@ -6,6 +6,7 @@ pub mod position;
 pub mod quad;
 pub mod scalar;
 
+mod panels;
 mod piece;
 mod pointwise;
 mod view;
@@ -359,6 +360,9 @@ impl<'a> Scope<'a> {
             return self.element_of_quad(value, *axis, &at, guard);
         }
         let place = position.place(&ty.shape);
+        if let Layout::Panels(panels) = self.layout(value) {
+            return self.element_of_panels(value, panels, &place, guard);
+        }
         let storage = self.storage(value)?;
         let name = role(&self.graph.value(value).name);
         let loaded = match self.part_of_vector(value, &place, self.together)? {
@@ -399,6 +403,16 @@ impl<'a> Scope<'a> {
             .call("one_of_pair(x, y)", Type::F32, &[pair, part]))
     }
 
+    /// An index where a guard holds, else 0.
+    pub fn guarded(&mut self, index: &Index, guard: Option<Expr>) -> Expr {
+        let index = index.emit(&mut self.pool);
+        let Some(guard) = guard else {
+            return index;
+        };
+        let zero = self.pool.number(0);
+        self.pool.select(guard, index, zero)
+    }
+
     /// What lies at a place of a value's buffer, as an array of a type.
     fn read(
         &mut self,
@@ -407,11 +421,7 @@ impl<'a> Scope<'a> {
         place: &Index,
         guard: Option<Expr>,
     ) -> Result<Expr> {
-        let mut index = place.emit(&mut self.pool);
-        if let Some(guard) = guard {
-            let zero = self.pool.number(0);
-            index = self.pool.select(guard, index, zero);
-        }
+        let index = self.guarded(place, guard);
         if let Some(pieces) = self.pieces(value)? {
             let storage = self.storage(value)?;
             return Ok(self.read_piece(value, element, index, (storage, &pieces)));

@@ -373,9 +373,11 @@ impl<'a> Form<'a> {
     fn in_true_sizes(&self, made: Made, way: &Way) -> Made {
         let size = |dim: &Dim| dim.substitute(&self.sizes);
         let value = |of_form: ValueId| self.values[of_form.index()];
-        let layout = |made: Layout| match (made, way.panels()) {
+        let layout = |binding: &Binding| match (&binding.layout, way.panels()) {
+            // A weight that lies in panels alone has its true sizes in the form.
+            (lies, _) if *lies == self.layouts[binding.value.index()] => lies.clone(),
             (Layout::Panels(_), Some(panels)) => Layout::Panels(panels.clone()),
-            (made, _) => made,
+            (lies, _) => lies.clone(),
         };
         Made {
             sizes: made.sizes.iter().map(size).collect(),
@@ -388,7 +390,7 @@ impl<'a> Form<'a> {
                 .into_iter()
                 .map(|binding| Binding {
                     value: value(binding.value),
-                    layout: layout(binding.layout),
+                    layout: layout(&binding),
                     ..binding
                 })
                 .collect(),

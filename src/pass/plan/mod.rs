@@ -33,10 +33,12 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use self::check::check_types;
 use self::element::{Binding, Scope, stored_in};
+use self::form::Known;
 use self::fuse::{Fusion, fuse};
 use self::group::Group;
 use self::kernel::{Lowered, Made};
 use self::sheet::Sheet;
+use self::storage::panels::{self, InPanels};
 use self::storage::precision::Wanted;
 use crate::error::{Error, Place, Result};
 use crate::ir::{Definition, Graph, Op, Primitive, ValueId};
@@ -74,28 +76,36 @@ pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
 /// The same as it is asked for.
 pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions) -> Result<Plan> {
     let graph = &fuse::split::split(&explicit_regions(graph)?, capabilities, &options.choices)?;
-    let mut singles = BTreeSet::new();
-    // What turns out not to be stored in pairs is stored otherwise the next time.
+    let (mut singles, mut in_panels) = (BTreeSet::new(), InPanels::new());
+    let mut forms = Known::default();
+    // What turns out not to be stored in pairs, or to lie in memory twice, is stored otherwise the next time.
     loop {
-        let sheet = sheet(
-            graph,
-            capabilities,
-            Wanted {
-                options,
-                singles: &singles,
-                prefix: "",
-            },
-        )?;
-        if sheet.singles.is_subset(&singles) {
+        let wanted = Wanted {
+            options,
+            singles: &singles,
+            in_panels: &in_panels,
+            prefix: "",
+        };
+        let mut sheet = sheet(graph, capabilities, wanted, forms)?;
+        let chosen = panels::chosen(&sheet, capabilities);
+        if sheet.singles.is_subset(&singles) && chosen.is_empty() {
+            sheet.plan.tied = panels::told(&sheet, &in_panels);
             return Ok(sheet.finish());
         }
         singles.extend(sheet.singles);
+        in_panels.extend(chosen);
+        forms = sheet.forms;
     }
 }
 
-/// A plan as far as kernels and slots go.
-fn sheet(graph: &Graph, capabilities: &Capabilities, wanted: Wanted) -> Result<Sheet> {
-    let mut sheet = Sheet::default();
+/// A plan as far as kernels and slots go, with forms that are known from an earlier time.
+fn sheet(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    wanted: Wanted,
+    forms: Known,
+) -> Result<Sheet> {
+    let mut sheet = Sheet::with(forms);
     sheet.plan.inputs = vec![None; graph.inputs.len()];
     sheet.plan.guards.clone_from(&graph.guards);
     let fusion = Fusion::of(graph, capabilities, wanted)?;
@@ -147,6 +157,7 @@ impl Fusion {
         let is_body = !wanted.prefix.is_empty();
         storage::concat::place(graph, &mut fusion, is_body);
         fusion.texels = storage::texels::assign(graph, capabilities, &fusion, is_body);
+        panels::place(graph, &mut fusion, wanted.in_panels);
         Ok(fusion)
     }
 }
@@ -265,6 +276,7 @@ impl<'a> Planner<'a> {
         let singles =
             singles.map(|value| format!("{}{}", self.prefix, self.graph.value(*value).name));
         self.sheet.singles.extend(singles);
+        self.count_rows(&made, group, part);
         let work = match made.work.take() {
             Some(work) => work,
             None => kernel::work::of(&self.scope(), group, part)?,
@@ -382,7 +394,8 @@ impl<'a> Planner<'a> {
         };
         let slot = match &info.definition {
             Definition::Weight(name) if !is_copy => {
-                self.sheet.weight(name, &info.ty, storage, &Layout::Linear)
+                let layout = &self.fusion.layouts[value.index()];
+                self.sheet.weight(name, &info.ty, storage, layout)
             }
             definition => {
                 let kind = match definition {

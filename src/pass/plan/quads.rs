@@ -49,11 +49,7 @@ impl Scope<'_> {
             None => self.in_vectors(value, &layout)?,
         };
         let shape = quads_of(&self.graph.ty(value).shape, axis);
-        let mut index = index::linear(quad, &shape).emit(&mut self.pool);
-        if let Some(guard) = guard {
-            let zero = self.pool.number(0);
-            index = self.pool.select(guard, index, zero);
-        }
+        let index = self.guarded(&index::linear(quad, &shape), guard);
         let vector = self.pool.load(buffer, element, index);
         let vector = match element {
             Type::U64x2 => self.pool.call("four_of(x)", Type::F32x4, &[vector]),

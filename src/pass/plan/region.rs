@@ -175,7 +175,11 @@ impl Planner<'_> {
 
     fn argument_slot(&mut self, argument: &Argument) -> Result<SlotId> {
         match argument {
-            Argument::Value(id) => self.slot(*id, false),
+            Argument::Value(id) => {
+                // A body takes what lies in rows.
+                self.count_all(*id);
+                self.slot(*id, false)
+            }
             _ => Err(Error::internal("an argument of a region is no value")),
         }
     }

@@ -1,6 +1,6 @@
 //! A plan as far as it is made: kernels, slots and steps of all graphs in it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use crate::kernel::capabilities::Storage;
@@ -16,11 +16,21 @@ pub(super) struct Sheet {
     kernels: HashMap<Kernel, usize>,
     weights: HashMap<(String, Layout, Storage), SlotId>,
     pub(super) forms: Known,
+    /// Elements of the example that kernels read of weights in rows, by the weights' names.
+    pub(super) rows: BTreeMap<String, usize>,
     /// Values in pairs of which some kernel writes single elements.
     pub(super) singles: BTreeSet<String>,
 }
 
 impl Sheet {
+    /// An empty one, with forms that are known.
+    pub(super) fn with(forms: Known) -> Sheet {
+        Sheet {
+            forms,
+            ..Sheet::default()
+        }
+    }
+
     /// The index of a kernel, which may be known already.
     pub(super) fn kernel(&mut self, kernel: Kernel) -> usize {
         let next = self.plan.kernels.len();

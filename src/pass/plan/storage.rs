@@ -2,5 +2,6 @@
 
 pub mod concat;
 pub mod layout;
+pub mod panels;
 pub mod precision;
 pub mod texels;

@@ -22,8 +22,11 @@ fn most(storage: Storage, capabilities: &Capabilities) -> usize {
 }
 
 impl Scope<'_> {
-    /// The pieces of a weight; none if a binding holds it.
+    /// The pieces of a weight in row-major order; none if a binding holds it.
     pub fn pieces(&self, value: ValueId) -> Result<Option<Vec<Layout>>> {
+        if *self.layout(value) != Layout::Linear {
+            return Ok(None);
+        }
         let info = self.graph.value(value);
         let numel = info.ty.numel().as_const();
         let numel = numel.and_then(|numel| usize::try_from(numel).ok());

@@ -7,6 +7,7 @@ use super::Way;
 use crate::dim::{Dim, Symbol};
 use crate::ir::{Argument, Builder, Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::index::matching_ends;
+use crate::kernel::layout::Layout;
 use crate::op::{Conv, Expand, Full, Iota, Reshape};
 use crate::pass::plan::conv::Along;
 use crate::pass::plan::element::Scope;
@@ -139,6 +140,10 @@ impl<'s, 'a> Former<'s, 'a> {
 
     /// A size of what lies in memory.
     fn size_of(&mut self, value: ValueId, axis: usize, size: &Dim) -> Dim {
+        // Elements of what lies in panels alone are found by its true sizes.
+        if matches!(self.scope.layout(value), Layout::Panels(_)) {
+            return size.clone();
+        }
         let rank = self.scope.graph.ty(value).rank();
         let is_in_panels = self.in_panels() == Some(value);
         match self.way {

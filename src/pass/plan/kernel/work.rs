@@ -11,22 +11,28 @@ use crate::pass::plan::group::Group;
 
 /// Counts the work of a group, or of the part of it that copies one operand to its place.
 pub fn of(scope: &Scope, group: &Group, part: Option<ValueId>) -> Result<Work> {
-    let graph = scope.graph;
-    let mut count = Count::new(scope);
     let written = match part {
-        Some(operand) => {
-            count.value(operand, graph.ty(operand).numel());
-            vec![operand]
-        }
-        None => {
-            count.group(group);
-            match written(graph, group) {
-                nothing if nothing.is_empty() => vec![group.root],
-                values => values,
-            }
-        }
+        Some(operand) => vec![operand],
+        None => match written(scope.graph, group) {
+            nothing if nothing.is_empty() => vec![group.root],
+            values => values,
+        },
     };
-    count.work(&written)
+    counted(scope, group, part).work(&written)
+}
+
+/// How many elements the kernel of a group, or of a part of it, reads of each value in memory.
+pub fn read(scope: &Scope, group: &Group, part: Option<ValueId>) -> BTreeMap<ValueId, Dim> {
+    counted(scope, group, part).read
+}
+
+fn counted<'a>(scope: &'a Scope<'a>, group: &Group, part: Option<ValueId>) -> Count<'a> {
+    let mut count = Count::new(scope);
+    match part {
+        Some(operand) => count.value(operand, scope.graph.ty(operand).numel()),
+        None => count.group(group),
+    }
+    count
 }
 
 /// Counts the work of a group without its anchor, whose result is at hand.

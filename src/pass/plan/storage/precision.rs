@@ -18,6 +18,7 @@ use crate::pass::plan::cost::{Class, class};
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::{Group, reduction};
 use crate::pass::plan::storage::layout::handed;
+use crate::pass::plan::storage::panels::InPanels;
 
 /// What a value is stored in, and why that is not half precision where it could be.
 pub type Stored = (Storage, Option<Kept>);
@@ -29,6 +30,8 @@ pub struct Wanted<'a> {
     pub options: &'a PlanOptions,
     /// Values by the names of their slots, of which some kernel writes single elements: these are not stored in pairs.
     pub singles: &'a BTreeSet<String>,
+    /// Weights that lie in panels alone.
+    pub in_panels: &'a InPanels,
     /// What stands in front of the names of a graph's values.
     pub prefix: &'a str,
 }

@@ -1,0 +1,180 @@
+//! Weights that products read in panels and other kernels in rows, such as the table of an embedding that is the last layer,
+//! too. Where those kernels pick few elements they read them out of the panels, and the weight lies in memory once.
+//!
+//! A plan that has such a weight twice tells so, and is made once more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::dim::Dim;
+use crate::ir::{Definition, Graph, ValueId};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::layout::{Layout, Panels};
+use crate::kernel::plan::{Plan, Slot, SlotKind, Step};
+use crate::kernel::stored::{Rows, Tied};
+use crate::pass::plan::Planner;
+use crate::pass::plan::cost::example;
+use crate::pass::plan::element::Binding;
+use crate::pass::plan::fuse::Fusion;
+use crate::pass::plan::group::Group;
+use crate::pass::plan::kernel::{Made, work};
+use crate::pass::plan::sheet::Sheet;
+
+/// Of this part of a weight or more, elements are not read out of panels. Each brings a line of a cache for one number, which
+/// takes up to 9 ns, where a product of one row takes 0.5 ns an element: so all that is picked takes no longer than that.
+const PART: usize = 16;
+
+/// Weights by name that lie in panels alone.
+pub type InPanels = BTreeMap<String, Picked>;
+
+/// A weight that lies in panels alone.
+#[derive(Clone, Debug)]
+pub struct Picked {
+    panels: Panels,
+    /// Elements of the example that kernels read one by one.
+    read: usize,
+}
+
+/// How a weight lies in memory.
+#[derive(Default)]
+struct Ways<'a> {
+    in_rows: bool,
+    panels: Vec<&'a Panels>,
+    numel: usize,
+}
+
+/// The weights that a plan has in rows beside panels, out of which they can be read.
+pub fn chosen(sheet: &Sheet, capabilities: &Capabilities) -> InPanels {
+    let (plan, limit) = (&sheet.plan, capabilities.textures.bindings as usize);
+    let mut chosen = InPanels::new();
+    for (name, ways) in ways(&plan.slots) {
+        let Some(panels) = ways.panels.first().filter(|_| ways.in_rows) else {
+            continue;
+        };
+        let read = sheet.rows.get(name).copied().unwrap_or_default();
+        if refusal(&ways, read).is_some() {
+            continue;
+        }
+        let panels = Panels::clone(panels);
+        chosen.insert(name.to_string(), Picked { panels, read });
+        let mut steps = plan.steps.iter();
+        if steps.any(|step| textures(plan, step, &chosen) > limit) {
+            chosen.remove(name);
+        }
+    }
+    chosen
+}
+
+/// What people should know of weights that several kinds of kernels read.
+pub fn told(sheet: &Sheet, chosen: &InPanels) -> Vec<Tied> {
+    let ways = ways(&sheet.plan.slots).into_iter();
+    let told = ways.filter_map(|(name, ways)| {
+        let read = match chosen.get(name) {
+            Some(picked) => picked.read,
+            None => sheet.rows.get(name).copied().unwrap_or_default(),
+        };
+        let kinds = ways.panels.len();
+        let is_tied = 1 < kinds || 0 < kinds && 0 < read;
+        let rows = ways.in_rows.then(|| refusal(&ways, read));
+        is_tied.then(|| Tied {
+            weight: name.to_string(),
+            panels: kinds,
+            read,
+            numel: ways.numel,
+            rows: rows.map(|reason| reason.unwrap_or(Rows::Textures)),
+        })
+    });
+    told.collect()
+}
+
+/// Puts the weights of a graph where they lie.
+pub fn place(graph: &Graph, fusion: &mut Fusion, chosen: &InPanels) {
+    for (layout, info) in fusion.layouts.iter_mut().zip(&graph.values) {
+        if let Definition::Weight(name) = &info.definition
+            && let Some(picked) = chosen.get(name)
+        {
+            *layout = Layout::Panels(picked.panels.clone());
+        }
+    }
+}
+
+/// Why so many elements are not read out of panels.
+fn refusal(ways: &Ways, read: usize) -> Option<Rows> {
+    let holds_all = ways.panels.first().and_then(|x| x.matrix(ways.numel));
+    match holds_all {
+        None => Some(Rows::Other),
+        Some(_) => (read.saturating_mul(PART) > ways.numel).then_some(Rows::Many),
+    }
+}
+
+fn ways(slots: &[Slot]) -> BTreeMap<&str, Ways<'_>> {
+    let mut found: BTreeMap<&str, Ways> = BTreeMap::new();
+    for slot in slots {
+        let SlotKind::Weight(name) = &slot.kind else {
+            continue;
+        };
+        let ways = found.entry(name).or_default();
+        match &slot.layout {
+            Layout::Panels(panels) => ways.panels.push(panels),
+            _ => ways.in_rows = true,
+        }
+        let mut sizes = slot.shape.iter().map(Dim::as_const);
+        let numel = sizes.try_fold(1, |numel, size| {
+            usize::try_from(size?).ok()?.checked_mul(numel)
+        });
+        ways.numel = numel.unwrap_or_default();
+    }
+    found
+}
+
+/// The textures that a step binds where these weights lie in panels alone.
+fn textures(plan: &Plan, step: &Step, chosen: &InPanels) -> usize {
+    let texture = |slot: &Slot| match (&slot.kind, &slot.layout) {
+        (SlotKind::Weight(name), Layout::Panels(panels)) => Some((name.clone(), panels.clone())),
+        (SlotKind::Weight(name), _) => Some((name.clone(), chosen.get(name)?.panels.clone())),
+        _ => None,
+    };
+    let slots = step
+        .bindings
+        .iter()
+        .filter_map(|slot| plan.slots.get(slot.0));
+    slots.filter_map(texture).collect::<BTreeSet<_>>().len()
+}
+
+impl Planner<'_> {
+    /// Counts what a kernel reads of weights that lie in rows; vectors never lie in panels.
+    pub(in crate::pass::plan) fn count_rows(
+        &mut self,
+        made: &Made,
+        group: &Group,
+        part: Option<ValueId>,
+    ) {
+        let is_in_rows = |binding: &&Binding| {
+            let info = self.graph.value(binding.value);
+            let is_matrix = matches!(info.definition, Definition::Weight(_)) && info.ty.rank() > 1;
+            is_matrix && matches!(binding.layout, Layout::Linear | Layout::Piece { .. })
+        };
+        let in_rows = made.bindings.iter().filter(is_in_rows);
+        let in_rows: BTreeSet<ValueId> = in_rows.map(|binding| binding.value).collect();
+        if in_rows.is_empty() || self.capabilities.lanes().is_none() {
+            return;
+        }
+        let read = work::read(&self.scope(), group, part);
+        for value in in_rows {
+            let all = self.graph.ty(value).numel();
+            let read = example(self.graph, read.get(&value).unwrap_or(&all));
+            self.count(value, read);
+        }
+    }
+
+    /// Counts a value that something other than a kernel reads in rows, if it is a weight.
+    pub(in crate::pass::plan) fn count_all(&mut self, value: ValueId) {
+        self.count(value, example(self.graph, &self.graph.ty(value).numel()));
+    }
+
+    fn count(&mut self, value: ValueId, read: usize) {
+        if let Definition::Weight(name) = &self.graph.value(value).definition {
+            let known = self.sheet.rows.entry(name.clone()).or_default();
+            *known = known.saturating_add(read);
+        }
+    }
+}
