@@ -6,6 +6,7 @@ pub mod position;
 pub mod quad;
 pub mod scalar;
 
+mod memory;
 mod panels;
 mod piece;
 mod pointwise;
@@ -351,83 +352,6 @@ impl<'a> Scope<'a> {
         };
         self.known.insert(key, expr);
         Ok(expr)
-    }
-
-    fn load(&mut self, value: ValueId, position: &Position, guard: Option<Expr>) -> Result<Expr> {
-        let ty = &self.graph.value(value).ty;
-        if let Layout::Quads { axis } = self.layout(value) {
-            let at = position.coordinates(&ty.shape);
-            return self.element_of_quad(value, *axis, &at, guard);
-        }
-        let place = position.place(&ty.shape);
-        if let Layout::Panels(panels) = self.layout(value) {
-            return self.element_of_panels(value, panels, &place, guard);
-        }
-        let storage = self.storage(value)?;
-        let name = role(&self.graph.value(value).name);
-        let loaded = match self.part_of_vector(value, &place, self.together)? {
-            Some((element, place, part)) => {
-                let vector = self.read(value, element, &place, guard)?;
-                let vector = scalar::from_halves(&mut self.pool, vector);
-                let number = match storage.is_half() {
-                    true => Type::F32,
-                    false => Type::from(storage),
-                };
-                eight::part(&mut self.pool, vector, part, (number, name))
-            }
-            None => {
-                let loaded = self.read_one(value, storage, &place, guard)?;
-                self.pool.set_label(loaded, &format!("{name}_value"));
-                loaded
-            }
-        };
-        Ok(scalar::from_storage(&mut self.pool, loaded, ty.dtype))
-    }
-
-    /// The element at a place of a value's buffer.
-    fn read_one(
-        &mut self,
-        value: ValueId,
-        storage: Storage,
-        place: &Index,
-        guard: Option<Expr>,
-    ) -> Result<Expr> {
-        if storage != Storage::F16x2 {
-            return self.read(value, Type::from(storage), place, guard);
-        }
-        let two = Dim::from(2);
-        let pair = self.read(value, Type::U32, &place.div(&two), guard)?;
-        let part = place.rem(&two).emit(&mut self.pool);
-        Ok(self
-            .pool
-            .call("one_of_pair(x, y)", Type::F32, &[pair, part]))
-    }
-
-    /// An index where a guard holds, else 0.
-    pub fn guarded(&mut self, index: &Index, guard: Option<Expr>) -> Expr {
-        let index = index.emit(&mut self.pool);
-        let Some(guard) = guard else {
-            return index;
-        };
-        let zero = self.pool.number(0);
-        self.pool.select(guard, index, zero)
-    }
-
-    /// What lies at a place of a value's buffer, as an array of a type.
-    fn read(
-        &mut self,
-        value: ValueId,
-        element: Type,
-        place: &Index,
-        guard: Option<Expr>,
-    ) -> Result<Expr> {
-        let index = self.guarded(place, guard);
-        if let Some(pieces) = self.pieces(value)? {
-            let storage = self.storage(value)?;
-            return Ok(self.read_piece(value, element, index, (storage, &pieces)));
-        }
-        let buffer = self.binding(value, false, element)?;
-        Ok(self.pool.load(buffer, element, index))
     }
 
     fn inline(
