@@ -65,6 +65,11 @@ impl Index {
         constant.filter(|_| self.terms.is_empty())
     }
 
+    /// True for a sum with a constant.
+    pub fn has_offset(&self) -> bool {
+        !self.constant.is(0)
+    }
+
     /// The factors of `u32` expressions, if the number is a sum of constant multiples of them and nothing else.
     pub fn factors(&self, of: &[Expr]) -> Option<Vec<i64>> {
         let mut factors = vec![0; of.len()];

@@ -12,7 +12,7 @@ use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Panels;
 use crate::op::Conv;
-use crate::pass::plan::conv::{Sizes, image};
+use crate::pass::plan::conv::{Sizes, apart, image};
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, guarded, pieces, repeat_all};
@@ -25,10 +25,13 @@ const TEMPLATE: &str = include_str!("../../../../shaders/depthwise.wgsl");
 /// Positions of an invocation along the first spatial axis at most, and along the second one.
 const TALLEST: usize = 7;
 const WIDEST: usize = 2;
+/// Rows of a wide block at least.
+const FEWEST: usize = 2;
 /// Products of an invocation for a tap of the other axes at most: with more the loop grows too long for the driver.
 const LONGEST: usize = 64;
-/// Vectors that an invocation reads at most where blocks are wide: all taps are written out for these.
-const MOST: usize = 40;
+/// Vectors that an invocation reads at most where blocks are wide, and products: all taps are written out for these.
+const MOST_READ: usize = 48;
+const MOST_PRODUCTS: usize = 128;
 
 /// A convolution with its epilogue, channels in whole quads.
 pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
@@ -78,14 +81,12 @@ struct Block {
 
 impl Block {
     fn new(scope: &mut Scope, sizes: &Sizes) -> Result<Block> {
-        let missing = || Error::internal("a convolution has no spatial axes");
         let taps: Vec<usize> = sizes.taps.iter().map(known).collect::<Result<_>>()?;
         let strides = sizes.axes.iter().map(|axis| known(&axis.stride));
         let strides: Vec<usize> = strides.collect::<Result<_>>()?;
-        let down = Dim::from(*taps.first().ok_or_else(missing)?);
-        let by = [sizes.space[0].clone(), down, Dim::ONE, Dim::ONE];
-        let height = scope.decide(by, |[size, taps, ..]| height(size, taps));
-        let width = width(&strides, &taps, height);
+        let [tallest, width] = largest(&strides, &taps);
+        let by = [sizes.space[0].clone(), tallest.into(), Dim::ONE, Dim::ONE];
+        let height = scope.decide(by, |[size, tallest, ..]| height(size, tallest));
         let mut shape = scope.graph.ty(sizes.result).shape.clone();
         for (size, along) in shape.iter_mut().skip(CHANNELS + 1).zip([height, width]) {
             *size = pieces(size, along);
@@ -205,7 +206,10 @@ impl Block {
     ) -> Result<Vec<Statement>> {
         let mut lines = Vec::new();
         for (place, sum) in self.places().zip(sums) {
-            let quad = [self.place.as_slice(), &self.position(place)].concat();
+            let mut quad = self.place.to_vec();
+            for (axis, along) in self.position(place).into_iter().enumerate() {
+                quad.push(apart(scope, along, &sizes.space[axis..], "row"));
+            }
             lines.push(image::write(scope, group, sizes, &quad, *sum)?);
         }
         let shared = shared(&scope.pool, &lines);
@@ -221,19 +225,27 @@ impl Block {
     }
 }
 
-/// Positions of an invocation along the first spatial axis: blocks of equal heights, as far as they can be.
-fn height(size: usize, taps: usize) -> usize {
+/// Positions along the first spatial axis: blocks of equal heights, as far as they can be.
+fn height(size: usize, tallest: usize) -> usize {
     let size = size.max(1);
-    let tallest = (LONGEST / taps.max(1)).clamp(1, TALLEST);
     size.div_ceil(size.div_ceil(tallest))
 }
 
-/// Positions along the second one: as many as the driver takes the text of.
-fn width(strides: &[usize], taps: &[usize], height: usize) -> usize {
+/// Positions along the spatial axes at most: wide blocks if the driver takes the text of some with a few rows.
+fn largest(strides: &[usize], taps: &[usize]) -> [usize; 2] {
     let seen = |along: usize, positions: usize| (positions - 1) * strides[along] + taps[along];
-    match strides.len() {
-        2 if seen(0, height) * seen(1, WIDEST) <= MOST => WIDEST,
-        _ => 1,
+    let fits = |height: &usize| {
+        let products = height * WIDEST * taps[0] * taps[1];
+        seen(0, *height) * seen(1, WIDEST) <= MOST_READ && products <= MOST_PRODUCTS
+    };
+    let wide = match strides.len() {
+        2 => (FEWEST..=TALLEST).rev().find(fits),
+        _ => None,
+    };
+    let down = taps.first().copied().unwrap_or(1);
+    match wide {
+        Some(height) => [height, WIDEST],
+        None => [(LONGEST / down.max(1)).clamp(1, TALLEST), 1],
     }
 }
 

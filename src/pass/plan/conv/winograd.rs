@@ -18,7 +18,7 @@ use crate::kernel::winograd::{Places, TAPS};
 use crate::kernel::work::Work;
 use crate::op::Conv;
 use crate::pass::plan::Planner;
-use crate::pass::plan::conv::{Sizes, image};
+use crate::pass::plan::conv::{Sizes, apart, image};
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole};
@@ -167,11 +167,19 @@ impl Tiled {
             .map_err(|_| Error::internal("tiles have other coordinates"))?;
         let places = Dim::from(self.tiles.places().count());
         let [down, column] = [down, across].map(|tile| tile.scale(&places));
-        let last = (&self.shape[3] - 1) * &places;
-        let row = |y| named_row(scope, down.add_size(&Dim::from(y)), (&last, y));
+        let rows = (0..rows).map(|y| {
+            let size = &self.shape[3] * &places + y as i64;
+            let row = down.add_size(&Dim::from(y));
+            apart(
+                scope,
+                row,
+                &[size, self.shape[4].clone()],
+                &format!("row{y}"),
+            )
+        });
         Ok(Place {
             quad: [image, channels],
-            rows: (0..rows).map(row).collect(),
+            rows: rows.collect(),
             column,
         })
     }
@@ -193,6 +201,29 @@ impl Tiled {
         index = pool.select(guard, index, none);
         let vector = pool.load(buffer, Type::F32x4, index);
         Ok(pool.select(guard, vector, zero))
+    }
+
+    /// Writes a vector by its matrix and its number there, in words of two numbers where a device writes these faster.
+    fn store(
+        &self,
+        scope: &mut Scope,
+        (matrix, number): (&Index, &Index),
+        vector: Expr,
+    ) -> Result<Statement> {
+        let layout = Layout::Tiles(self.tiles.clone());
+        let (buffer, value) = match scope.in_words(self.value, &layout)? {
+            Some((buffer, words)) => {
+                let value = scope.pool.call("words_of_four(x)", words, &[vector]);
+                (buffer, value)
+            }
+            None => (self.buffer(scope)?, vector),
+        };
+        let index = self.at(scope, matrix, number);
+        Ok(Statement::Store {
+            buffer,
+            index,
+            value,
+        })
     }
 
     fn bytes(&self) -> Dim {
@@ -217,17 +248,6 @@ impl Place {
     }
 }
 
-/// A row of positions. Where sizes are symbolic all but the first are numbers of their own, so that places in memory are
-/// products with the length of a row, not sums with a further size for each.
-fn named_row(scope: &mut Scope, row: Index, (last, y): (&Dim, usize)) -> Index {
-    if y == 0 || last.as_const().is_some() {
-        return row;
-    }
-    let number = row.emit(&mut scope.pool);
-    scope.pool.set_label(number, &format!("row{y}"));
-    Index::expr(number, &(last + (y as i64 + 1)))
-}
-
 /// The first of three kernels: the numbers of what tiles see of a convolution's input. An invocation computes those of a
 /// tile, four channels together.
 pub fn lower_seen<'a>(
@@ -247,16 +267,11 @@ pub fn lower_seen<'a>(
         Ok(seen)
     })?;
     let made = Transformed::new(&mut scope.pool, places.seen(), &positions);
-    let buffer = seen.buffer(&mut scope)?;
     let mut statements = vec![surplus];
     statements.extend(made.columns);
-    for (y, x, value) in by_place(&made.numbers) {
+    for (y, x, vector) in by_place(&made.numbers) {
         let matrix = seen.matrix(&mut scope, [y, x]);
-        statements.push(Statement::Store {
-            buffer,
-            index: seen.at(&mut scope, &matrix, &number),
-            value,
-        });
+        statements.push(seen.store(&mut scope, (&matrix, &number), vector)?);
     }
     let bytes = scope.graph.ty(sizes.x).numel() * SINGLE + seen.bytes();
     let operations = seen.count() * (QUAD * made.operations) as i64;
@@ -301,11 +316,8 @@ pub fn lower_summed<'a>(
         }),
         write: &|scope, [outer, row], first, vector| {
             let channel = outer[1].scale(&sizes.outputs).add(first);
-            Ok(vec![Statement::Store {
-                buffer: summed.buffer(scope)?,
-                index: summed.at(scope, &outer[0], &quad(channel, &row[0])),
-                value: vector,
-            }])
+            let place = (&outer[0], &quad(channel, &row[0]));
+            Ok(vec![summed.store(scope, place, vector)?])
         },
         in_quads: true,
     };
