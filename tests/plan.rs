@@ -427,3 +427,28 @@ fn inputs_and_values_between_kernels_are_read_as_texels() {
     let mut accesses = plan.kernels.iter().flat_map(|kernel| &kernel.bindings);
     assert!(accesses.all(|access| *access != Access::Texels));
 }
+
+/// Steps of a loop that was written out, and layers that each have a part of a cache, differ in where pieces begin only.
+#[test]
+fn pieces_of_a_value_share_kernels_wherever_they_begin() {
+    let unrolled = |steps: i64| {
+        samples::graph(&["f32[8, 2, 64]", "f32[2, 64]"], |builder, x| {
+            let weight = builder.weight("weight_hh", "f32[64, 64]".parse().unwrap());
+            (0..steps).fold(vec![x[1]], |hidden, step| {
+                vec![(x[0].select(0, step) + hidden[0].dot(weight)).tanh()]
+            })
+        })
+    };
+    let cached = |layers: i64| {
+        samples::graph(&["f32[8, 4, 16]", "f32[8, 16]"], |builder, x| {
+            let layer = |layer| {
+                let past = x[0].narrow(0, layer, 1).reshape(&[4.into(), 16.into()]);
+                builder.concat(&[past, x[1].narrow(0, layer, 1)], 0)
+            };
+            (0..layers).map(layer).collect()
+        })
+    };
+    let kernels = |graph: Graph| plan_for("pieces", &graph, &rasteriser()).kernels.len();
+    assert_eq!(kernels(unrolled(3)), kernels(unrolled(7)));
+    assert_eq!((kernels(cached(1)), kernels(cached(8))), (1, 1));
+}

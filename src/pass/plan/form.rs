@@ -47,6 +47,8 @@ enum Way {
     Pooling,
     /// Pointwise work and views into quads along an axis.
     Quads,
+    /// Pointwise work and views in row-major order: for all places where pieces of values begin, in sizes that are numbers.
+    Pieces,
     /// A copy of a value in quads along an axis.
     Copy(usize),
 }
@@ -60,9 +62,12 @@ impl Way {
             | Way::Channelwise(panels)
             | Way::TilesSummed(_, panels)
             | Way::Product(_, panels) => Some(panels),
-            Way::TilesSeen(_) | Way::TilesOutput(_) | Way::Pooling | Way::Quads | Way::Copy(_) => {
-                None
-            }
+            Way::TilesSeen(_)
+            | Way::TilesOutput(_)
+            | Way::Pooling
+            | Way::Quads
+            | Way::Pieces
+            | Way::Copy(_) => None,
         }
     }
 }
@@ -147,10 +152,37 @@ impl Planner<'_> {
         windows.nth(1).is_some()
     }
 
+    /// True for a group that cuts pieces out of values: steps of a loop that was written out do, and layers with a cache.
+    fn has_pieces(&self, group: &Group) -> bool {
+        let mut open = vec![group.root];
+        let mut nodes = Vec::new();
+        while let Some(value) = open.pop() {
+            let Definition::Node(index, _) = self.graph.value(value).definition else {
+                continue;
+            };
+            let is_computed = group.nodes.contains(&index) || !self.fusion.stored[value.index()];
+            if is_computed && !nodes.contains(&index) {
+                nodes.push(index);
+                open.extend(self.graph.nodes[index].operands());
+            }
+        }
+        let is_slice = |node: &usize| {
+            matches!(
+                self.graph.nodes[*node].op,
+                Op::Primitive(Primitive::Slice(_))
+            )
+        };
+        nodes.iter().any(is_slice) && !self.is_of_many(group)
+    }
+
     fn way(&self, group: &Group) -> Result<Option<(Way, Option<Choice>)>> {
         let is_in_quads = *self.scope().layout(group.root) != Layout::Linear;
         let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
-            return Ok(is_in_quads.then_some((Way::Quads, None)));
+            let way = match is_in_quads {
+                true => Some(Way::Quads),
+                false => self.has_pieces(group).then_some(Way::Pieces),
+            };
+            return Ok(way.map(|way| (way, None)));
         };
         if let Op::Primitive(Primitive::Reduce(_)) = &node.op {
             return Ok(is_in_quads.then_some((Way::Pooling, None)));
@@ -317,17 +349,21 @@ impl<'a> Form<'a> {
         })
     }
 
-    fn lower(&self, way: &Way) -> Result<Lowered<'_>> {
+    fn scope(&self) -> Scope<'_> {
         let scope = Scope::new(&self.graph, self.capabilities, &self.stored, &self.written);
-        let scope = scope
+        scope
             .in_memory(&self.layouts, &self.storages)
-            .with_texels(&self.texels);
-        let group = &self.group;
+            .with_texels(&self.texels)
+    }
+
+    fn lower(&self, way: &Way) -> Result<Lowered<'_>> {
+        let (scope, group) = (self.scope(), &self.group);
         let missing = || Error::internal("a form has no node for what it computes");
         let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));
         let Some(node) = node else {
             return match way {
                 Way::Copy(axis) => map::to_quads(scope, group.root, *axis),
+                Way::Pieces => map::lower_any(|| self.scope(), group),
                 _ => map::lower_quads(scope, group)?.ok_or_else(missing),
             };
         };

@@ -40,6 +40,14 @@ pub fn lower_quads<'a>(scope: Scope<'a>, group: &Group) -> Result<Option<Lowered
     })
 }
 
+/// By four neighbours where a device can, else one by one.
+pub fn lower_any<'a>(scope: impl Fn() -> Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
+    match lower_quads(scope(), group)? {
+        Some(quads) if quads.fits() => Ok(quads),
+        _ => lower(scope(), group),
+    }
+}
+
 /// So many elements that are written to a buffer in quads, by their number; none if they do not come in fours.
 fn in_row<'a>(
     mut scope: Scope<'a>,

@@ -247,10 +247,7 @@ impl<'a> Planner<'a> {
         }
         let scope = self.scope();
         let Some(anchor) = group.anchor else {
-            return match map::lower_quads(scope, group)? {
-                Some(quads) if quads.fits() => Ok(quads),
-                _ => map::lower(self.scope(), group),
-            };
+            return map::lower_any(|| self.scope(), group);
         };
         let node = &self.graph.nodes[anchor];
         match &node.op {

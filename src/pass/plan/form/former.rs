@@ -8,10 +8,10 @@ use crate::dim::{Dim, Symbol};
 use crate::ir::{Argument, Builder, Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::index::matching_ends;
 use crate::kernel::layout::Layout;
-use crate::op::{Conv, Expand, Full, Iota, Reshape};
+use crate::op::{Conv, Expand, Full, Iota, Reshape, Slice};
 use crate::pass::plan::conv::Along;
 use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::QUAD;
+use crate::pass::plan::element::quad::{QUAD, is_whole};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::quads::CHANNELS;
 use crate::shape::{Shape, TensorType};
@@ -133,7 +133,7 @@ impl<'s, 'a> Former<'s, 'a> {
     fn in_panels(&self) -> Option<ValueId> {
         match self.way {
             Way::Product(weight, _) => Some(*weight),
-            Way::Pooling | Way::Quads | Way::Copy(_) => None,
+            Way::Pooling | Way::Quads | Way::Pieces | Way::Copy(_) => None,
             _ => self.anchor?.operands().get(1).copied(),
         }
     }
@@ -175,7 +175,8 @@ impl<'s, 'a> Former<'s, 'a> {
 
     /// A symbol for a constant size, or for what it is a multiple of; one is another structure, and stays.
     fn symbol(&mut self, size: &Dim, role: &'static str, unit: usize) -> Dim {
-        match size.as_const().filter(|number| *number > 1) {
+        let is_number = |number: &i64| *number > 1 && *self.way != Way::Pieces;
+        match size.as_const().filter(is_number) {
             Some(number) => self.any(number, role, unit),
             None => size.clone(),
         }
@@ -331,8 +332,24 @@ impl<'s, 'a> Former<'s, 'a> {
                 let shape = self.reshaped((from, &operand), shape)?;
                 Reshape { shape }.into()
             }
+            Primitive::Slice(slice) => Slice {
+                start: self.start(slice, &operand),
+                ..slice.clone()
+            }
+            .into(),
             other => other.clone(),
         })
+    }
+
+    /// Where a piece begins: a symbol, or four times one where it is a multiple of four and quads could not be told otherwise.
+    fn start(&mut self, slice: &Slice, operand: &[Dim]) -> Dim {
+        let within = operand.iter().skip(slice.axis + 1);
+        let is_by_quads = is_whole(&within.fold(Dim::ONE, |size, next| &size * next));
+        let unit = if is_by_quads { 1 } else { QUAD };
+        match slice.start.as_const() {
+            Some(number) => self.any(number, "start", unit),
+            None => slice.start.clone(),
+        }
     }
 
     /// What a shape is expanded to: sizes that are longer than one stay, others are sizes of their own.

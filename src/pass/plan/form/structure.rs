@@ -133,6 +133,7 @@ fn of_any_size(form: &Form, way: &Way) -> Way {
         | Way::TilesOutput(_)
         | Way::Pooling
         | Way::Quads
+        | Way::Pieces
         | Way::Copy(_) => way.clone(),
     }
 }
