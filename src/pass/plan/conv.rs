@@ -239,10 +239,7 @@ impl Sizes {
                 (&position[axis], &taps[axis]),
                 [&self.space_in[axis], &self.space[axis]],
             );
-            place.push(match taps[axis].as_const() {
-                Some(_) => apart(scope, from, &self.space_in[axis..], "row"),
-                None => from,
-            });
+            place.push(from);
             if let Some(guard) = guard {
                 inside = Some(scope.pool.both(inside, guard));
             }
@@ -276,20 +273,6 @@ fn source(
     let hits = scope.is_below(&rest, &Dim::ONE);
     let guard = scope.pool.call("x && y", Type::Bool, &[hits, within]);
     (from, Some(guard))
-}
-
-/// A coordinate of the first of these sizes. With an offset it is a number of its own where the sizes behind it are symbols:
-/// places in memory are products with the length of a row, not sums with one more size to load for each offset.
-pub fn apart(scope: &mut Scope, at: Index, sizes: &[Dim], name: &str) -> Index {
-    let [size, inner @ ..] = sizes else {
-        return at;
-    };
-    if !at.has_offset() || Dim::product(inner).as_const().is_some() {
-        return at;
-    }
-    let number = at.emit(&mut scope.pool);
-    scope.pool.set_label(number, name);
-    Index::expr(number, size)
 }
 
 /// What one invocation computes.

@@ -75,8 +75,8 @@ pub struct Scope<'a> {
     known: HashMap<(ValueId, Position, Option<Expr>, usize), Expr>,
     /// So many neighbours are asked for together, so that elements are taken out of vectors.
     together: usize,
-    /// Quads are read as words of two numbers, where that is faster. It is not for factors of tiles: taking the words apart
-    /// costs these more than reading numbers.
+    /// Quads are read as words of two numbers, where that is faster, and rows that they lie in are numbers of their own. It is
+    /// not for factors of tiles: taking the words apart costs these more than reading numbers.
     pub reads_words: bool,
     /// Values in pairs of which the kernel would write single elements.
     pub singles: BTreeSet<ValueId>,

@@ -29,6 +29,27 @@ pub fn each(scope: &mut Scope, shape: &[Dim], axis: usize) -> (Vec<Index>, State
 }
 
 impl Scope<'_> {
+    /// A coordinate of the first of these sizes. With an offset it is a number of its own where the sizes behind it are
+    /// symbols: places in memory are products with the length of a row, not sums with one more size to load for each offset.
+    pub fn apart(&mut self, at: Index, sizes: &[Dim]) -> Index {
+        let [size, inner @ ..] = sizes else {
+            return at;
+        };
+        if !at.has_offset() || Dim::product(inner).as_const().is_some() {
+            return at;
+        }
+        let number = at.emit(&mut self.pool);
+        self.pool.set_label(number, "row");
+        Index::expr(number, size)
+    }
+
+    /// Coordinates, each apart.
+    pub fn all_apart(&mut self, at: &[Index], shape: &[Dim]) -> Vec<Index> {
+        let axes = at.iter().enumerate();
+        axes.map(|(axis, at)| self.apart(at.clone(), &shape[axis..]))
+            .collect()
+    }
+
     /// The vector of a value at coordinates that count quads along an axis. Where `guard` is false the result is never
     /// used.
     pub fn quad_of(
@@ -49,7 +70,11 @@ impl Scope<'_> {
             None => self.in_vectors(value, &layout)?,
         };
         let shape = quads_of(&self.graph.ty(value).shape, axis);
-        let index = self.guarded(&index::linear(quad, &shape), guard);
+        let place = match self.reads_words {
+            true => index::linear(&self.all_apart(quad, &shape), &shape),
+            false => index::linear(quad, &shape),
+        };
+        let index = self.guarded(&place, guard);
         let vector = self.pool.load(buffer, element, index);
         let vector = match element {
             Type::U64x2 => self.pool.call("four_of(x)", Type::F32x4, &[vector]),

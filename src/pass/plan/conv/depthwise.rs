@@ -12,7 +12,7 @@ use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Panels;
 use crate::op::Conv;
-use crate::pass::plan::conv::{Sizes, apart, image};
+use crate::pass::plan::conv::{Sizes, image};
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, guarded, pieces, repeat_all};
@@ -206,10 +206,8 @@ impl Block {
     ) -> Result<Vec<Statement>> {
         let mut lines = Vec::new();
         for (place, sum) in self.places().zip(sums) {
-            let mut quad = self.place.to_vec();
-            for (axis, along) in self.position(place).into_iter().enumerate() {
-                quad.push(apart(scope, along, &sizes.space[axis..], "row"));
-            }
+            let position = scope.all_apart(&self.position(place), &sizes.space);
+            let quad = [self.place.as_slice(), &position].concat();
             lines.push(image::write(scope, group, sizes, &quad, *sum)?);
         }
         let shared = shared(&scope.pool, &lines);

@@ -18,7 +18,7 @@ use crate::kernel::winograd::{Places, TAPS};
 use crate::kernel::work::Work;
 use crate::op::Conv;
 use crate::pass::plan::Planner;
-use crate::pass::plan::conv::{Sizes, apart, image};
+use crate::pass::plan::conv::{Sizes, image};
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole};
@@ -170,12 +170,7 @@ impl Tiled {
         let rows = (0..rows).map(|y| {
             let size = &self.shape[3] * &places + y as i64;
             let row = down.add_size(&Dim::from(y));
-            apart(
-                scope,
-                row,
-                &[size, self.shape[4].clone()],
-                &format!("row{y}"),
-            )
+            scope.apart(row, &[size, self.shape[4].clone()])
         });
         Ok(Place {
             quad: [image, channels],
@@ -251,12 +246,13 @@ impl Place {
 /// The first of three kernels: the numbers of what tiles see of a convolution's input. An invocation computes those of a
 /// tile, four channels together.
 pub fn lower_seen<'a>(
-    mut scope: Scope<'a>,
+    scope: Scope<'a>,
     node: &Node,
     (conv, places): (&Conv, Places),
 ) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
     let seen = Tiled::new(scope.graph, sizes.x, seen(conv, places)?)?;
+    let mut scope = scope.by_words();
     let (number, surplus) = invocation(&mut scope, &seen.count());
     let place = seen.place(&mut scope, &number, places.side())?;
     let tap = [Index::zero(), Index::zero()];

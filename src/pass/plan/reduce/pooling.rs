@@ -1,22 +1,29 @@
 //! Reductions of few elements of images whose channels are quads: pooling. One invocation computes four channels.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::Expr;
+use crate::kernel::index::{self, Index};
 use crate::op::Reduce;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, epilogue, repeat_all};
+use crate::pass::plan::kernel::{Lowered, epilogue, pieces, repeat_all};
 use crate::pass::plan::quads::{self, CHANNELS};
 use crate::pass::plan::reduce::{Parts, TEMPLATE, accumulator, combine, name};
 
 /// Elements of a window; longer sums are made of partial ones.
 const LARGEST: i64 = 128;
+
+/// Elements of all windows of an invocation that has several; they are written out.
+const LONGEST: usize = 64;
 
 /// True for a reduction of small windows of images, channels apart.
 pub fn suits(graph: &Graph, node: &Node) -> bool {
@@ -56,38 +63,176 @@ pub fn lower<'a>(
     reduce: &Reduce,
 ) -> Result<Lowered<'a>> {
     let mut scope = scope.by_words();
-    let (graph, function) = (scope.graph, reduce.function);
-    let parts = Parts::new(graph, node, &reduce.axes)?;
-    let (quad, surplus, count) = quads::each(&mut scope, &parts.kept, CHANNELS);
-    let mut statements = vec![surplus];
-    let mut totals: Vec<Expr> = Vec::new();
-    for part in 0..QUAD {
-        let label = format!("{}{part}", name(function));
-        let (total, start) = accumulator(&mut scope, function, parts.dtype, &label)?;
-        statements.push(Statement::Declare(total, start));
-        totals.push(total);
+    let parts = Parts::new(scope.graph, node, &reduce.axes)?;
+    let block = Block::new(&mut scope, &parts);
+    let mut statements = vec![block.surplus.clone()];
+    let mut totals = Vec::new();
+    for place in 0..block.places.len() {
+        for part in 0..QUAD {
+            let label = format!("{}{place}_{part}", name(reduce.function));
+            let (total, start) = accumulator(&mut scope, reduce.function, parts.dtype, &label)?;
+            statements.push(Statement::Declare(total, start));
+            totals.push(total);
+        }
     }
-    statements.extend(repeat_all(
-        &mut scope,
-        "k",
-        &parts.reduced,
-        |scope, reduced| {
-            let mut body = Vec::new();
-            for (total, at) in totals.iter().zip(quad::neighbours(&quad, CHANNELS)) {
-                let at = parts.join(&at, &reduced);
-                let element = scope.element(parts.operand, &at, None)?;
-                let sum = combine(scope, function, *total, element);
-                body.push(Statement::Assign(*total, sum));
+    statements.extend(block.combine(&mut scope, &parts, reduce, &totals)?);
+    statements.extend(totals.iter().copied().map(Statement::Freeze));
+    statements.extend(block.write(&mut scope, group, &parts, &totals)?);
+    Ok(Lowered::new(scope, TEMPLATE, statements, &block.count))
+}
+
+/// What an invocation computes: four channels of neighbouring positions, whose windows share elements.
+struct Block {
+    count: Dim,
+    surplus: Statement,
+    /// Image, quad of channels and first position.
+    first: Vec<Index>,
+    /// How far the positions are from the first one along each axis.
+    places: Vec<Vec<usize>>,
+}
+
+impl Block {
+    fn new(scope: &mut Scope, parts: &Parts) -> Block {
+        let [down, across] = along(scope, parts);
+        let mut shape = parts.kept.clone();
+        let space = shape.iter_mut().skip(CHANNELS + 1);
+        for (size, along) in space.zip([down, across]) {
+            *size = pieces(size, along);
+        }
+        let (mut first, surplus, count) = quads::each(scope, &shape, CHANNELS);
+        let space = first.iter_mut().skip(CHANNELS + 1);
+        for (first, along) in space.zip([down, across]) {
+            *first = first.scale(&Dim::from(along));
+        }
+        let places = (0..down).flat_map(|i| (0..across).map(move |j| [0, 0, i, j]));
+        let rank = first.len();
+        Block {
+            count,
+            surplus,
+            first,
+            places: places.map(|place| place[..rank].to_vec()).collect(),
+        }
+    }
+
+    /// A position.
+    fn at(&self, place: &[usize]) -> Vec<Index> {
+        let axes = self.first.iter().zip(place);
+        axes.map(|(first, offset)| first.add_size(&Dim::from(*offset)))
+            .collect()
+    }
+
+    /// Where a position is one of the result; nothing where it always is.
+    fn inside(&self, scope: &mut Scope, parts: &Parts, place: &[usize]) -> Option<Expr> {
+        let at = self.at(place);
+        let mut inside = None;
+        for ((at, size), offset) in at.iter().zip(&parts.kept).zip(place) {
+            if *offset > 0 && !at.is_below(size) {
+                let below = scope.is_below(at, size);
+                inside = Some(scope.pool.both(inside, below));
             }
-            Ok(body)
-        },
-    )?);
-    let mut results = Vec::new();
-    for (total, at) in totals.iter().zip(quad::neighbours(&quad, CHANNELS)) {
-        statements.push(Statement::Freeze(*total));
-        let at = Position::of(at);
-        results.push(epilogue(&mut scope, group, parts.result, *total, &at)?);
+        }
+        inside
     }
-    statements.push(scope.store_quad(group.root, CHANNELS, &results)?);
-    Ok(Lowered::new(scope, TEMPLATE, statements, &count))
+
+    /// The windows of all positions, one after the other where there are several.
+    fn combine(
+        &self,
+        scope: &mut Scope,
+        parts: &Parts,
+        reduce: &Reduce,
+        totals: &[Expr],
+    ) -> Result<Vec<Statement>> {
+        let mut known = HashMap::new();
+        if self.places.len() == 1 {
+            return repeat_all(scope, "k", &parts.reduced, |scope, reduced| {
+                let read = (&mut known, self.places[0].as_slice(), reduced.as_slice());
+                self.add(scope, parts, (reduce, totals), read)
+            });
+        }
+        let mut statements = Vec::new();
+        for (place, totals) in self.places.iter().zip(totals.chunks(QUAD)) {
+            for reduced in every(&parts.reduced) {
+                let read = (&mut known, place.as_slice(), reduced.as_slice());
+                statements.extend(self.add(scope, parts, (reduce, totals), read)?);
+            }
+        }
+        Ok(statements)
+    }
+
+    /// Adds four channels of an element of a window to the totals. What several positions see is read for the first of them,
+    /// which is one of the result wherever another one is.
+    fn add(
+        &self,
+        scope: &mut Scope,
+        parts: &Parts,
+        (reduce, totals): (&Reduce, &[Expr]),
+        (known, place, reduced): (&mut HashMap<Expr, Expr>, &[usize], &[Index]),
+    ) -> Result<Vec<Statement>> {
+        let inside = self.inside(scope, parts, place);
+        let mut statements = Vec::new();
+        for (total, at) in totals
+            .iter()
+            .zip(quad::neighbours(&self.at(place), CHANNELS))
+        {
+            let at = parts.join(&at, reduced);
+            let seen = scope.element(parts.operand, &at, None)?;
+            let element = match known.entry(seen) {
+                Entry::Occupied(element) => *element.get(),
+                Entry::Vacant(free) => *free.insert(scope.element(parts.operand, &at, inside)?),
+            };
+            let sum = combine(scope, reduce.function, *total, element);
+            statements.push(Statement::Assign(*total, sum));
+        }
+        Ok(statements)
+    }
+
+    fn write(
+        &self,
+        scope: &mut Scope,
+        group: &Group,
+        parts: &Parts,
+        totals: &[Expr],
+    ) -> Result<Vec<Statement>> {
+        let mut statements = Vec::new();
+        for (place, totals) in self.places.iter().zip(totals.chunks(QUAD)) {
+            let quad = scope.all_apart(&self.at(place), &parts.kept);
+            let mut results = Vec::new();
+            for (total, at) in totals.iter().zip(quad::neighbours(&quad, CHANNELS)) {
+                let at = Position::of(at);
+                results.push(epilogue(scope, group, parts.result, *total, &at)?);
+            }
+            let store = scope.store_quad(group.root, CHANNELS, &results)?;
+            statements.push(match self.inside(scope, parts, place) {
+                Some(inside) => Statement::If(inside, vec![store]),
+                None => store,
+            });
+        }
+        Ok(statements)
+    }
+}
+
+/// Positions of an invocation along the spatial axes: two where there are more, as long as the text is short.
+fn along(scope: &mut Scope, parts: &Parts) -> [usize; 2] {
+    let space = |axis: usize| parts.kept.get(CHANNELS + 1 + axis).cloned();
+    let [down, across] = [0, 1].map(|axis| space(axis).unwrap_or(Dim::ONE));
+    let window = Dim::product(&parts.reduced);
+    let places = scope.decide(
+        [down, across, window, Dim::ONE],
+        |[down, across, window, _]| match [down > 1, across > 1] {
+            [true, true] if 4 * window <= LONGEST => 4,
+            [true, _] if 2 * window <= LONGEST => 2,
+            _ => 1,
+        },
+    );
+    match places {
+        4 => [2, 2],
+        places => [places, 1],
+    }
+}
+
+/// The coordinates of a shape whose sizes are numbers.
+fn every(shape: &[Dim]) -> Vec<Vec<Index>> {
+    let count = Dim::product(shape).as_const().unwrap_or(0);
+    let places = (0..count).map(|place| index::coordinates(&Dim::from(place).into(), shape));
+    places.collect()
 }
