@@ -234,7 +234,8 @@ fn the_choices_of_the_device_agree() {
     let products = products.into_iter().map(|(name, x)| (name.to_string(), x));
     let layers = samples::layers().into_iter();
     let layers = layers.map(|(name, graph, _)| (name.to_string(), graph));
-    for (name, graph) in with_weights().into_iter().chain(products).chain(layers) {
+    let weights = with_weights().into_iter().chain(pools());
+    for (name, graph) in weights.chain(products).chain(layers) {
         let plan = pass::plan(&graph, device.capabilities()).unwrap();
         if !agrees(&device, &graph, plan) {
             failures.push(format!("{name} differs from the oracle"));

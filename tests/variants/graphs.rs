@@ -1,5 +1,6 @@
 //! Products and convolutions of many shapes, each with an epilogue.
 
+use onionskin::dim::Dim;
 use onionskin::ir::{Graph, Value};
 use onionskin::op::*;
 
@@ -99,6 +100,31 @@ pub fn convolution_by_weights(x: &str, filter: &str, axes: &[ConvAxis], groups: 
     })
 }
 
+/// Pooling between convolutions: windows that share elements and do not, with images that blocks of positions cover and do
+/// not, with a border and without one.
+pub fn pools() -> Vec<(String, Graph)> {
+    let mut graphs = Vec::new();
+    for x in ["f32[2, 8, 12, 13]", "f32[2, 8, H, S]"] {
+        for [window, stride, border] in [[3, 2, 1], [3, 2, 0], [2, 2, 0], [3, 1, 1], [5, 1, 2]] {
+            let graph = samples::graph(&[x], |builder, x| {
+                let weight = builder.weight("weight", "f32[8, 8, 1, 1]".parse().unwrap());
+                let conv = |y| Value::conv(y, weight, vec![axis(1, 0, 1, 1); 2], 1);
+                let border = [0, 0, border, border].map(Dim::from);
+                let y = conv(x[0].exp());
+                let windows = |fill: f64| {
+                    let y = y.pad(&border, &border, fill);
+                    y.unfold(2, window, stride, 1).unfold(3, window, stride, 1)
+                };
+                let largest = windows(f64::NEG_INFINITY).amax(&[4, 5], false);
+                let sum = windows(0.0).sum(&[4, 5], false);
+                vec![conv(largest), conv(sum)]
+            });
+            graphs.push((format!("{x}, {window} by {stride}"), graph));
+        }
+    }
+    graphs
+}
+
 /// Products of every number of rows that shares invocations in another way, with whole and ragged sums and columns.
 pub fn with_weights() -> Vec<(String, Graph)> {
     let mut graphs = Vec::new();
@@ -129,6 +155,8 @@ pub fn with_weights() -> Vec<(String, Graph)> {
         ("f32[1, 4, 15, 17]", "f32[4, 1, 7, 7]", 4, axis(1, 6, 2, 1)),
         ("f32[2, 8, H, S]", "f32[8, 1, 3, 3]", 8, plain(1)),
         ("f32[2, 8, H, S]", "f32[8, 1, 2, 2]", 8, plain(0)),
+        ("f32[2, 8, 13, 9]", "f32[8, 1, 3, 3]", 8, axis(2, 1, 1, 1)),
+        ("f32[2, 8, H, S]", "f32[8, 1, 3, 3]", 8, axis(2, 1, 1, 1)),
         ("f32[B, 16, 23]", "f32[16, 1, 4]", 16, plain(3)),
     ] {
         let rank = filter.matches(',').count() - 1;
