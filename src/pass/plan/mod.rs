@@ -37,7 +37,7 @@ use self::form::Known;
 use self::fuse::{Fusion, fuse};
 use self::group::Group;
 use self::kernel::{Lowered, Made};
-use self::sheet::Sheet;
+use self::sheet::{Kernels, Sheet};
 use self::storage::panels::{self, InPanels};
 use self::storage::precision::Wanted;
 use crate::error::{Error, Place, Result};
@@ -77,7 +77,7 @@ pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
 pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions) -> Result<Plan> {
     let graph = &fuse::split::split(&explicit_regions(graph)?, capabilities, &options.choices)?;
     let (mut singles, mut in_panels) = (BTreeSet::new(), InPanels::new());
-    let mut forms = Known::default();
+    let mut earlier = Earlier::default();
     // What turns out not to be stored in pairs, or to lie in memory twice, is stored otherwise the next time.
     loop {
         let wanted = Wanted {
@@ -86,29 +86,47 @@ pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions
             in_panels: &in_panels,
             prefix: "",
         };
-        let mut sheet = sheet(graph, capabilities, wanted, forms)?;
+        let (mut sheet, fusion) = sheet(graph, capabilities, wanted, earlier)?;
         let chosen = panels::chosen(&sheet, capabilities);
-        if sheet.singles.is_subset(&singles) && chosen.is_empty() {
+        let are_same = sheet.singles.is_subset(&singles);
+        if are_same && chosen.is_empty() {
             sheet.plan.tied = panels::told(&sheet, &in_panels);
             return Ok(sheet.finish());
         }
+        earlier = Earlier {
+            forms: sheet.forms,
+            of_same: are_same.then_some((fusion, sheet.made)),
+        };
         singles.extend(sheet.singles);
         in_panels.extend(chosen);
-        forms = sheet.forms;
     }
 }
 
-/// A plan as far as kernels and slots go, with forms that are known from an earlier time.
+/// What is known when a graph is planned once more.
+#[derive(Default)]
+struct Earlier {
+    forms: Known,
+    /// What is computed where, and the kernels, if all is stored as before but for weights in panels.
+    of_same: Option<(Fusion, Vec<Kernels>)>,
+}
+
+/// A plan as far as kernels and slots go, and what is computed where.
 fn sheet(
     graph: &Graph,
     capabilities: &Capabilities,
     wanted: Wanted,
-    forms: Known,
-) -> Result<Sheet> {
-    let mut sheet = Sheet::with(forms);
+    earlier: Earlier,
+) -> Result<(Sheet, Fusion)> {
+    let (fusion, known) = match earlier.of_same {
+        Some((mut fusion, known)) => {
+            panels::place(graph, &mut fusion, wanted.in_panels);
+            (fusion, known)
+        }
+        None => (Fusion::of(graph, capabilities, wanted)?, Vec::new()),
+    };
+    let mut sheet = Sheet::with(earlier.forms, known);
     sheet.plan.inputs = vec![None; graph.inputs.len()];
     sheet.plan.guards.clone_from(&graph.guards);
-    let fusion = Fusion::of(graph, capabilities, wanted)?;
     let written = vec![false; graph.values.len()];
     let mut planner = Planner {
         graph,
@@ -125,7 +143,7 @@ fn sheet(
     };
     planner.run(Planner::outputs)?;
     sheet.plan.flows = planner.flows;
-    Ok(sheet)
+    Ok((sheet, fusion))
 }
 
 /// Plans one graph: the whole, or the body of a region.
@@ -221,8 +239,29 @@ impl<'a> Planner<'a> {
         {
             return self.custom(node, custom, group);
         }
+        let kernels = match self.sheet.earlier() {
+            Some(kernels) if self.still_serve(&kernels) => kernels,
+            _ => self.kernels(group)?,
+        };
+        self.sheet.made.push(kernels.clone());
+        let mut kernels = kernels.into_iter();
+        kernels.try_for_each(|(made, part)| self.step(made, group, part))
+    }
+
+    /// True for kernels that read no weight in rows which lies in panels alone by now.
+    fn still_serve(&self, kernels: &Kernels) -> bool {
+        let mut bindings = kernels.iter().flat_map(|(made, _)| &made.bindings);
+        let is_in_panels = |layout: &Layout| matches!(layout, Layout::Panels(_));
+        bindings.all(|binding| {
+            let lies = &self.fusion.layouts[binding.value.index()];
+            is_in_panels(&binding.layout) || !is_in_panels(lies)
+        })
+    }
+
+    /// The kernels of a group.
+    fn kernels(&mut self, group: &Group) -> Result<Kernels> {
         if let Some(made) = self.shared(group)? {
-            return self.step(made, group, None);
+            return Ok(vec![(made, None)]);
         }
         let label = self.label(group);
         let lowered = self.lower(group)?;
@@ -230,12 +269,13 @@ impl<'a> Planner<'a> {
             true => None,
             false => self.by_operands(group)?,
         };
-        match parts {
-            Some(parts) => parts.into_iter().try_for_each(|(part, operand)| {
-                self.step(part.finish(label.clone())?, group, Some(operand))
-            }),
-            None => self.step(lowered.finish(label)?, group, None),
-        }
+        let Some(parts) = parts else {
+            return Ok(vec![(lowered.finish(label)?, None)]);
+        };
+        let parts = parts.into_iter();
+        parts
+            .map(|(part, operand)| Ok((part.finish(label.clone())?, Some(operand))))
+            .collect()
     }
 
     fn lower(&self, group: &Group) -> Result<Lowered<'a>> {

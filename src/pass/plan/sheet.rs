@@ -3,11 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
+use crate::ir::ValueId;
 use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, all_flows};
 use crate::pass::plan::form::Known;
+use crate::pass::plan::kernel::Made;
 use crate::shape::TensorType;
+
+/// The kernels of a group, each for the whole or for the part of it that an operand is.
+pub(super) type Kernels = Vec<(Made, Option<ValueId>)>;
 
 /// The plan as far as it is made.
 #[derive(Default)]
@@ -16,6 +21,10 @@ pub(super) struct Sheet {
     kernels: HashMap<Kernel, usize>,
     weights: HashMap<(String, Layout, Storage), SlotId>,
     pub(super) forms: Known,
+    /// Kernels of an earlier time, by groups in their order.
+    known: Vec<Kernels>,
+    /// The same of this time.
+    pub(super) made: Vec<Kernels>,
     /// Elements of the example that kernels read of weights in rows, by the weights' names.
     pub(super) rows: BTreeMap<String, usize>,
     /// Values in pairs of which some kernel writes single elements.
@@ -23,12 +32,18 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    /// An empty one, with forms that are known.
-    pub(super) fn with(forms: Known) -> Sheet {
+    /// An empty one, with forms and with kernels of groups that are known.
+    pub(super) fn with(forms: Known, known: Vec<Kernels>) -> Sheet {
         Sheet {
             forms,
+            known,
             ..Sheet::default()
         }
+    }
+
+    /// What was made for the group that is planned next when the graph was planned before.
+    pub(super) fn earlier(&self) -> Option<Kernels> {
+        self.known.get(self.made.len()).cloned()
     }
 
     /// The index of a kernel, which may be known already.
