@@ -11,7 +11,7 @@ use crate::kernel::plan::{Flow, FlowKind, Kernel, SlotId, Workgroups};
 use crate::kernel::shader;
 use crate::op::{Custom, Shader};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Made, bindings, enables};
+use crate::pass::plan::kernel::{Made, declarations, enables};
 
 /// Values that functions of the application take or give.
 pub fn exchanged(graph: &Graph) -> HashSet<ValueId> {
@@ -92,7 +92,7 @@ impl Planner<'_> {
             .collect();
         let (sizes, functions) = self.sizes_of(&names);
         let sizes_in = self.capabilities.sizes_in();
-        let declared = bindings(&buffers, (sizes.len(), sizes_in));
+        let declared = declarations(&buffers, (sizes.len(), sizes_in));
         let text = declared + &functions + &shader.wgsl;
         let wgsl = enables(&text) + &text;
         shader::validate(&wgsl, self.capabilities).map_err(|error| error.at(&custom.function))?;

@@ -1,19 +1,20 @@
 //! From the expressions and statements of a kernel to its text, and what kernels of all kinds share.
 
+mod binding;
 pub mod work;
+
+pub use binding::declarations;
 
 use std::collections::BTreeSet;
 
 use crate::dim::Dim;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ir::ValueId;
-use crate::kernel::capabilities::SizesIn;
 use crate::kernel::choice::Choice;
 use crate::kernel::emit::{Buffer, Emitter, Statement};
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
-use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Access, Kernel, Workgroups};
+use crate::kernel::plan::{Kernel, Workgroups};
 use crate::kernel::shader;
 use crate::kernel::work::Work;
 use crate::pass::plan::element::position::Position;
@@ -97,74 +98,6 @@ impl<'a> Lowered<'a> {
         }
     }
 
-    /// True if a device can bind all buffers and textures.
-    pub fn fits(&self) -> bool {
-        let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
-        let textures = bindings
-            .iter()
-            .filter(|binding| binding.buffer.access.is_texture());
-        let textures = textures.count();
-        bindings.len() - textures <= capabilities.max_storage_buffers as usize
-            && textures <= capabilities.textures.bindings as usize
-    }
-
-    /// The error for more buffers and textures than a device can bind.
-    fn too_many(&self, label: &str) -> Error {
-        let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
-        let (textures, limit) = (
-            capabilities.textures.bindings,
-            capabilities.max_storage_buffers,
-        );
-        let mut message = format!(
-            "{label} needs {} buffers and textures, the device binds {limit} and {textures}",
-            bindings.len()
-        );
-        let is_piece = |binding: &&Binding| matches!(binding.layout, Layout::Piece { .. });
-        let Some(piece) = bindings.iter().find(is_piece) else {
-            return Error::plan(message);
-        };
-        let weight = self
-            .scope
-            .graph
-            .value(piece.value)
-            .name
-            .trim_start_matches('$');
-        let (count, most) = (
-            bindings.iter().filter(is_piece).count(),
-            capabilities.max_binding_size,
-        );
-        message += &format!("; {count} are pieces of {weight}, each of at most {most} bytes");
-        Error::plan(message).help(
-            "run on a device with larger bindings or on the host, or split the weight in the model",
-        )
-    }
-
-    /// Makes textures of what the kernel reads in vectors of single precision where it can be read so, as far as a device
-    /// binds textures.
-    fn read_texels(&mut self) -> Result<()> {
-        let stored = stored_buffers(&self.statements);
-        for index in 0..self.scope.buffers.len() {
-            let Binding {
-                value,
-                is_copy,
-                layout,
-                buffer,
-            } = &self.scope.buffers[index];
-            let is_read = buffer.element == Type::F32x4 && !is_copy && !stored.contains(&index);
-            if !is_read || buffer.access.is_texture() || !self.scope.reads_texels(*value, layout)? {
-                continue;
-            }
-            let mut buffers = self.scope.buffers.iter();
-            let textures = buffers
-                .by_ref()
-                .filter(|other| other.buffer.access.is_texture());
-            if textures.count() < self.scope.capabilities.textures.bindings as usize {
-                self.scope.buffers[index].buffer.access = Access::Texels;
-            }
-        }
-        Ok(())
-    }
-
     /// The text, and what a dispatch needs.
     pub fn finish(mut self, label: String) -> Result<Made> {
         let label = self.title.map_or(label, String::from);
@@ -184,7 +117,7 @@ impl<'a> Lowered<'a> {
         let emitter = Emitter::new(&self.scope.pool, &buffers, &given);
         let (lines, sizes) = emitter.run(&self.statements);
         let mut holes = vec![
-            ("bindings", bindings(&buffers, (sizes.len(), sizes_in))),
+            ("bindings", declarations(&buffers, (sizes.len(), sizes_in))),
             ("body", lines.join("\n") + "\n"),
         ];
         holes.append(&mut self.holes);
@@ -208,20 +141,6 @@ impl<'a> Lowered<'a> {
     }
 }
 
-/// The buffers that statements write.
-fn stored_buffers(statements: &[Statement]) -> BTreeSet<usize> {
-    let mut stored = BTreeSet::new();
-    for statement in statements {
-        match statement {
-            Statement::Store { buffer, .. } => drop(stored.insert(*buffer)),
-            other => other
-                .blocks()
-                .for_each(|block| stored.extend(stored_buffers(block))),
-        }
-    }
-    stored
-}
-
 /// What the text must ask for.
 pub fn enables(text: &str) -> String {
     let asked = [
@@ -235,36 +154,6 @@ pub fn enables(text: &str) -> String {
     } else {
         lines + "\n"
     }
-}
-
-/// Declarations of the buffers and textures, and of the sizes if there are any.
-pub fn bindings(buffers: &[Buffer], (sizes, sizes_in): (usize, SizesIn)) -> String {
-    let mut text = String::new();
-    for (place, buffer) in buffers.iter().enumerate() {
-        let (name, element) = (&buffer.name, buffer.element.wgsl());
-        let declaration = match buffer.access {
-            Access::Read => format!("var<storage, read> {name}: array<{element}>"),
-            Access::ReadWrite => format!("var<storage, read_write> {name}: array<{element}>"),
-            Access::Load(texel) => {
-                let format = texel.wgsl();
-                format!("var {name}: texture_storage_2d_array<{format}, read>")
-            }
-            Access::Texels => format!("var {name}: texture_storage_2d<rgba32float, read>"),
-        };
-        text += &format!("@group(0) @binding({place}) {declaration};\n");
-    }
-    if sizes > 0 {
-        let space = match sizes_in {
-            SizesIn::Uniform => "uniform",
-            SizesIn::Storage => "storage, read",
-        };
-        text += &format!(
-            "@group(0) @binding({}) var<{space}> sizes: array<vec4<u32>, {}>;\n",
-            buffers.len(),
-            sizes.div_ceil(4)
-        );
-    }
-    text
 }
 
 /// The number of the invocation in `0..count` and a test that ends the surplus ones.

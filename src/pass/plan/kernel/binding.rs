@@ -1,0 +1,128 @@
+//! Buffers and textures of a kernel: whether a device binds so many, which of them are textures, and how they are declared.
+
+use std::collections::BTreeSet;
+
+use crate::error::{Error, Result};
+use crate::kernel::capabilities::SizesIn;
+use crate::kernel::emit::{Buffer, Statement};
+use crate::kernel::expr::Type;
+use crate::kernel::layout::Layout;
+use crate::kernel::plan::Access;
+use crate::pass::plan::element::Binding;
+use crate::pass::plan::kernel::Lowered;
+
+impl Lowered<'_> {
+    /// True if a device can bind all buffers and textures.
+    pub fn fits(&self) -> bool {
+        let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
+        let textures = self.textures();
+        bindings.len() - textures <= capabilities.max_storage_buffers as usize
+            && textures <= capabilities.textures.bindings as usize
+    }
+
+    /// The error for more buffers and textures than a device can bind.
+    pub(super) fn too_many(&self, label: &str) -> Error {
+        let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
+        let (textures, limit) = (
+            capabilities.textures.bindings,
+            capabilities.max_storage_buffers,
+        );
+        let mut message = format!(
+            "{label} needs {} buffers and textures, the device binds {limit} and {textures}",
+            bindings.len()
+        );
+        let is_piece = |binding: &&Binding| matches!(binding.layout, Layout::Piece { .. });
+        let Some(piece) = bindings.iter().find(is_piece) else {
+            return Error::plan(message);
+        };
+        let weight = self
+            .scope
+            .graph
+            .value(piece.value)
+            .name
+            .trim_start_matches('$');
+        let (count, most) = (
+            bindings.iter().filter(is_piece).count(),
+            capabilities.max_binding_size,
+        );
+        message += &format!("; {count} are pieces of {weight}, each of at most {most} bytes");
+        Error::plan(message).help(
+            "run on a device with larger bindings or on the host, or split the weight in the model",
+        )
+    }
+
+    /// Makes textures of what the kernel reads in vectors of single precision where it can be read so, as far as a device
+    /// binds textures.
+    pub(super) fn read_texels(&mut self) -> Result<()> {
+        let stored = stored_buffers(&self.statements);
+        let most = self.scope.capabilities.textures.bindings as usize;
+        for index in 0..self.scope.buffers.len() {
+            let has_room = self.textures() < most;
+            if has_room && !stored.contains(&index) && self.is_in_texels(index)? {
+                self.scope.buffers[index].buffer.access = Access::Texels;
+            }
+        }
+        Ok(())
+    }
+
+    /// True for a buffer of vectors that can be read as texels.
+    fn is_in_texels(&self, index: usize) -> Result<bool> {
+        let binding = &self.scope.buffers[index];
+        let Buffer {
+            element, access, ..
+        } = binding.buffer;
+        let is_vectors = element == Type::F32x4 && !access.is_texture() && !binding.is_copy;
+        Ok(is_vectors && self.scope.reads_texels(binding.value, &binding.layout)?)
+    }
+
+    /// How many textures it binds.
+    fn textures(&self) -> usize {
+        let buffers = self.scope.buffers.iter();
+        let textures = buffers.filter(|binding| binding.buffer.access.is_texture());
+        textures.count()
+    }
+}
+
+/// The buffers that statements write.
+fn stored_buffers(statements: &[Statement]) -> BTreeSet<usize> {
+    let mut stored = BTreeSet::new();
+    for statement in statements {
+        match statement {
+            Statement::Store { buffer, .. } => drop(stored.insert(*buffer)),
+            other => other
+                .blocks()
+                .for_each(|block| stored.extend(stored_buffers(block))),
+        }
+    }
+    stored
+}
+
+/// Declarations of the buffers and textures, and of the sizes if there are any.
+pub fn declarations(buffers: &[Buffer], (sizes, sizes_in): (usize, SizesIn)) -> String {
+    let mut text = String::new();
+    for (place, buffer) in buffers.iter().enumerate() {
+        let (name, element) = (&buffer.name, buffer.element.wgsl());
+        let declaration = match buffer.access {
+            Access::Read => format!("var<storage, read> {name}: array<{element}>"),
+            Access::ReadWrite => format!("var<storage, read_write> {name}: array<{element}>"),
+            Access::Load(texel) => {
+                let format = texel.wgsl();
+                format!("var {name}: texture_storage_2d_array<{format}, read>")
+            }
+            Access::Texels => format!("var {name}: texture_storage_2d<rgba32float, read>"),
+        };
+        text += &format!("@group(0) @binding({place}) {declaration};\n");
+    }
+    if sizes > 0 {
+        let space = match sizes_in {
+            SizesIn::Uniform => "uniform",
+            SizesIn::Storage => "storage, read",
+        };
+        text += &format!(
+            "@group(0) @binding({}) var<{space}> sizes: array<vec4<u32>, {}>;\n",
+            buffers.len(),
+            sizes.div_ceil(4)
+        );
+    }
+    text
+}
