@@ -70,9 +70,38 @@ fn in_row<'a>(
 
 /// A copy of a value in quads.
 pub fn to_quads(scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
-    along(scope, value, axis, |scope, value, position| {
-        scope.element(value, position, None)
-    })
+    let shape = &scope.graph.ty(value).shape;
+    match shape.split_last() {
+        Some((size, outer)) if quad::is_whole(size) && outer.len() > axis => {
+            turned(scope, value, axis)
+        }
+        _ => along(scope, value, axis, |scope, value, position| {
+            scope.element(value, position, None)
+        }),
+    }
+}
+
+/// A copy in quads of what comes in fours along its last axis: four of these are read at once.
+fn turned(mut scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
+    let mut shape = scope.graph.ty(value).shape.clone();
+    let (size, last) = (shape[axis].clone(), shape.len() - 1);
+    shape[last] = shape[last].floor_div(&Dim::from(QUAD));
+    let (quad, surplus, count) = quads::each(&mut scope, &shape, axis);
+    let mut quads: [Vec<(Expr, Position)>; QUAD] = Default::default();
+    for (part, at) in quad::neighbours(&quad, axis).into_iter().enumerate() {
+        let may_miss = part > 0 && !quad::is_whole(&size);
+        let inside = may_miss.then(|| scope.is_below(&at[axis], &size));
+        for (parts, at) in quads.iter_mut().zip(quad::neighbours(&at, last)) {
+            let position = Position::of(at);
+            let number = scope.in_quads(|scope| scope.element(value, &position, inside))?;
+            parts.push((number, position));
+        }
+    }
+    let mut statements = vec![surplus];
+    for parts in &quads {
+        statements.push(scope.store_quad(value, axis, parts)?);
+    }
+    Ok(finish(scope, &count, statements))
 }
 
 /// Four neighbours along an axis at a time, into quads.

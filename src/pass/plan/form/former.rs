@@ -165,10 +165,10 @@ impl<'s, 'a> Former<'s, 'a> {
 
     fn of_image(&mut self, size: &Dim, axis: usize, rank: usize) -> Dim {
         let role = IMAGE.get(axis).filter(|_| rank > 2).unwrap_or(&"size");
-        let unit = if rank > 2 && axis == CHANNELS {
-            QUAD
-        } else {
-            1
+        let is_read_by_four = matches!(self.way, Way::Copy(_)) && axis + 1 == rank;
+        let unit = match rank > 2 && axis == CHANNELS || is_read_by_four {
+            true => QUAD,
+            false => 1,
         };
         self.symbol(size, role, unit)
     }
