@@ -152,7 +152,7 @@ pub fn panels(
     });
     let outer = run(groups, outputs * whole);
     let columns = run(outputs, whole);
-    is_weight.then(|| tile::panels(lanes, outer, (depth, columns), expected))
+    is_weight.then(|| tile::panels((capabilities, lanes), outer, (depth, columns), expected))
 }
 
 /// The panels of a filter that sees each channel by itself: a row of texels for each tap, and maybe an empty texel.

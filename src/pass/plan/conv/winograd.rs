@@ -61,7 +61,7 @@ pub fn panels(
     let (depth, columns) = (vec![run(channels, 1)], run(outputs, channels));
     Some(Panels {
         transformed: Some(places),
-        ..tile::panels(lanes, matrices, (depth, columns), expected)
+        ..tile::panels((capabilities, lanes), matrices, (depth, columns), expected)
     })
 }
 
