@@ -6,6 +6,7 @@ mod right;
 
 use std::collections::BTreeSet;
 
+pub use self::extent::Rows;
 use self::extent::{TALLEST, height, quads, read, rows_by_panels};
 pub use self::right::{Right, panels, weight};
 use crate::dim::Dim;
@@ -326,7 +327,7 @@ impl Tiling<'_> {
             Right::Values(_) => {
                 let sizes = [&outer, &self.rows, &self.columns];
                 let sizes = sizes.map(|size| example(scope.graph, size));
-                let quads = quads(lanes, read(None), |_| TALLEST, sizes);
+                let quads = quads(lanes, read(Rows::Apart, None), |_| TALLEST, sizes);
                 let strips = sizes[0] * sizes[2].div_ceil(quads * span(lanes));
                 (height(lanes, TALLEST, [strips, sizes[1]]), quads)
             }

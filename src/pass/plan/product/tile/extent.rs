@@ -15,10 +15,12 @@ const ENOUGH: usize = 8;
 const FEW: usize = 16;
 
 // What four steps of a tile take, in cycles: to multiply those of a row by a quad of columns, to hand them to all, and to
-// read a texel; and what it takes for a round to find out where positions see something through a tap.
+// read a texel, and more if invocations read lines apart; and what it takes for a round to find out where positions see
+// something through a tap.
 const MULTIPLY: usize = 13;
 const HAND: usize = 1;
 const READ: usize = 25;
+const APART: usize = 40;
 const FIND: usize = 40;
 
 /// Rows that a tile has at most where the right factor lies in panels, by quads of columns of an invocation: for twice as
@@ -27,9 +29,22 @@ pub(super) fn rows_by_panels(quads: usize) -> usize {
     TALLEST / quads
 }
 
-/// What four steps of a row of the left factor take to read, by the steps of a round around taps; none if there are no taps.
-pub(super) fn read(steps_around_taps: Option<usize>) -> usize {
-    READ + steps_around_taps.map_or(0, |steps| FIND * QUAD / steps)
+/// How rows of the left factor lie in memory.
+#[derive(Clone, Copy)]
+pub enum Rows {
+    /// Next to each other: those of an image in quads of channels.
+    Together,
+    /// Each by itself.
+    Apart,
+}
+
+/// What four steps of rows of the left factor take to read, one for each invocation; around taps by the steps of a round.
+pub(super) fn read(rows: Rows, steps_around_taps: Option<usize>) -> usize {
+    let lines = match rows {
+        Rows::Together => 0,
+        Rows::Apart => APART,
+    };
+    READ + lines + steps_around_taps.map_or(0, |steps| FIND * QUAD / steps)
 }
 
 /// Quads of columns of an invocation: as many as take the least time of a product of so many matrices, rows and columns. The

@@ -1,6 +1,6 @@
 //! The right factor of a tile: four neighbouring columns for an invocation, out of panels of a weight or out of values.
 
-use super::extent::{quads, read, rows_by_panels};
+use super::extent::{Rows, quads, read, rows_by_panels};
 use super::left::steps;
 use super::{Tile, span};
 use crate::dim::Dim;
@@ -45,7 +45,7 @@ pub fn panels(
     (capabilities, lanes): (&Capabilities, usize),
     outer: Run,
     (depth, columns): (Vec<Run>, Run),
-    [matrices, rows]: [usize; 2],
+    (left, [matrices, rows]): (Rows, [usize; 2]),
 ) -> Panels {
     let steps = depth.last().map_or(1, |run| run.count);
     let wide = span(lanes);
@@ -56,7 +56,7 @@ pub fn panels(
         let is_even = steps.div_ceil(QUAD).is_multiple_of(2);
         let round = if is_even { 2 * QUAD } else { QUAD };
         let has_taps = depth.iter().rev().skip(1).any(|run| run.count > 1);
-        let left = read(has_taps.then_some(round));
+        let left = read(left, has_taps.then_some(round));
         let sizes = [matrices, rows, columns.count];
         (round, quads(lanes, left, rows_by_panels, sizes))
     };
@@ -116,7 +116,7 @@ pub fn weight(scope: &mut Scope, product: &Product) -> Result<Option<(ValueId, P
         (scope.capabilities, lanes),
         alone,
         (vec![depth], columns),
-        sizes,
+        (Rows::Apart, sizes),
     );
     let fits = holds(scope.capabilities, &panels);
     Ok(fits.then_some((base, panels)))
