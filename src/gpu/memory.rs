@@ -11,9 +11,10 @@ use crate::error::{Error, Result};
 use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::{Layout, Texel};
 
+use super::device::Device;
 use super::sizing::texture_bytes;
 use super::statistics::{Counters, add};
-use super::trusted::aliased::Aliased;
+use super::trusted::aliased::{Aliased, Filled};
 
 /// The format of a texture of such texels.
 pub(super) fn format(texel: Texel) -> TextureFormat {
@@ -91,6 +92,20 @@ pub(super) fn texture(
         usage: TextureUsages::STORAGE_BINDING | TextureUsages::COPY_DST,
         view_formats: &[],
     }))
+}
+
+/// The same for the host to fill where it lies, on devices that read buffers as textures.
+pub(super) fn filled(
+    counters: &Counters,
+    device: &Device,
+    label: &str,
+    (extent, storage): ([u32; 3], Storage),
+) -> Result<Filled> {
+    let texel = storage.texel();
+    let texel = texel.ok_or_else(|| Error::internal("a texture of what no texel holds"))?;
+    add(&counters.buffers, 1);
+    add(&counters.buffer_bytes, texture_bytes(&extent, storage));
+    Filled::new(device.wgpu(), label, (extent, texel), device.aliased())
 }
 
 /// All layers of a texture.

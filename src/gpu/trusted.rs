@@ -6,6 +6,8 @@
 
 #[cfg_attr(not(target_os = "linux"), path = "trusted/unaliased.rs")]
 pub(super) mod aliased;
+#[cfg(target_os = "linux")]
+mod raw;
 
 use wgpu::{
     ExperimentalFeatures, PipelineCache, PipelineCacheDescriptor, ShaderModule,

@@ -18,7 +18,7 @@ use crate::tensor::Tensor;
 
 use super::device::Device;
 use super::fault::{guarded, lock};
-use super::memory::Memory;
+use super::memory::{self, Memory};
 use super::pack::{Sink, pack};
 use super::parallel;
 use super::program::ProgramOptions;
@@ -346,9 +346,36 @@ impl Uploader<'_> {
     /// Writes a weight to a texture, put together as its layout says.
     fn texture(&self, weight: &Wanted, extent: [u32; 3], put: &Put) -> Result<Memory> {
         let storage = weight.slot.storage;
+        if self.device.capabilities().texels {
+            return self.fill_texture(weight, (extent, storage), put);
+        }
         let mut filler = Filler::new(&self.staging, weight.name, (extent, storage))?;
         put(&mut |rows| filler.write(rows))?;
         Ok(Memory::Texture(filler.finish()?))
+    }
+
+    /// Writes a weight right into its texture.
+    fn fill_texture(
+        &self,
+        weight: &Wanted,
+        (extent, storage): ([u32; 3], Storage),
+        put: &Put,
+    ) -> Result<Memory> {
+        let device = self.device;
+        let target = memory::filled(self.counters, device, weight.name, (extent, storage))?;
+        let mut rows = 0;
+        put(&mut |bytes| {
+            for row in bytes.chunks(target.row.max(1) as usize) {
+                target.write(rows, row)?;
+                rows += 1;
+            }
+            Ok(())
+        })?;
+        let wrong = || Error::internal("a texture did not get all of its rows");
+        let is_full = rows == u64::from(extent[1]) * u64::from(extent[2]);
+        is_full
+            .then_some(Memory::Texture(target.texture))
+            .ok_or_else(wrong)
     }
 
     /// Writes a weight right into its buffer.

@@ -28,6 +28,14 @@ pub enum Texel {
 }
 
 impl Texel {
+    /// Bytes of one.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Texel::F16 => 8,
+            Texel::F32 => 16,
+        }
+    }
+
     /// Name of the format in WGSL.
     pub fn wgsl(self) -> &'static str {
         match self {

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 use wgpu::{AdapterInfo, Buffer, BufferUsages, Texture};
 
 use crate::error::{Error, Result};
+use crate::kernel::layout::Texel;
 
 pub(in crate::gpu) const ALIGNMENT: u64 = 256;
 
@@ -48,6 +49,28 @@ impl Aliased {
     }
 
     pub(in crate::gpu) fn texture(&self, _: &wgpu::Device, _: u64, _: u64) -> Result<Texture> {
+        match self.never {}
+    }
+}
+
+/// There is none.
+pub(in crate::gpu) struct Filled {
+    pub(in crate::gpu) texture: Texture,
+    pub(in crate::gpu) row: u64,
+    never: Infallible,
+}
+
+impl Filled {
+    pub(in crate::gpu) fn new(
+        _: &wgpu::Device,
+        _: &str,
+        _: ([u32; 3], Texel),
+        _: &Allocated,
+    ) -> Result<Filled> {
+        Err(Error::internal("buffers are no textures on this platform"))
+    }
+
+    pub(in crate::gpu) fn write(&self, _: u64, _: &[u8]) -> Result<()> {
         match self.never {}
     }
 }
