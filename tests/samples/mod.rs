@@ -183,7 +183,7 @@ pub fn layers() -> Vec<(&'static str, Graph, usize)> {
         vec![y.sum(&[2], false)]
     });
     let products = graph(&["f32[160, 48]"], |b, x| {
-        let layers = ["f32[120, 48]", "f32[40, 120]", "f32[56, 40]"].into_iter();
+        let layers = ["f32[72, 48]", "f32[40, 72]", "f32[56, 40]"].into_iter();
         vec![layers.fold(x[0].exp(), |x, ty| {
             let weight = b.weight(ty, ty.parse().unwrap());
             (x.dot(weight.permute(vec![1, 0])) * 0.125).relu()

@@ -16,7 +16,7 @@ use crate::pass::plan::element::quad::{self, QUAD, is_whole};
 use crate::pass::plan::element::{self, Scope};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, below, epilogue};
-use crate::pass::plan::product::tile::{self, Right, Rows, Tiling};
+use crate::pass::plan::product::tile::{self, Right, Tiling};
 use crate::pass::plan::quads::CHANNELS;
 
 /// A convolution with its epilogue, channels of its groups in whole quads.
@@ -152,14 +152,7 @@ pub fn panels(
     });
     let outer = run(groups, outputs * whole);
     let columns = run(outputs, whole);
-    is_weight.then(|| {
-        tile::panels(
-            (capabilities, lanes),
-            outer,
-            (depth, columns),
-            (Rows::Together, expected),
-        )
-    })
+    is_weight.then(|| tile::panels(lanes, outer, (depth, columns), expected))
 }
 
 /// The panels of a filter that sees each channel by itself: a row of texels for each tap, and maybe an empty texel.

@@ -25,7 +25,7 @@ use crate::pass::plan::element::quad::{QUAD, is_whole};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::work::behind;
 use crate::pass::plan::kernel::{Lowered, below, guarded, invocation};
-use crate::pass::plan::product::tile::{self, Right, Rows, Tiling, shared};
+use crate::pass::plan::product::tile::{self, Right, Tiling, shared};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/winograd.wgsl");
 
@@ -61,12 +61,7 @@ pub fn panels(
     let (depth, columns) = (vec![run(channels, 1)], run(outputs, channels));
     Some(Panels {
         transformed: Some(places),
-        ..tile::panels(
-            (capabilities, lanes),
-            matrices,
-            (depth, columns),
-            (Rows::Together, expected),
-        )
+        ..tile::panels(lanes, matrices, (depth, columns), expected)
     })
 }
 

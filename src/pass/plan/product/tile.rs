@@ -1,13 +1,10 @@
 //! Products of matrices where subgroups are the lanes of a vector: what costs a software rasteriser time is reading memory.
 
-mod extent;
 mod left;
 mod right;
 
 use std::collections::BTreeSet;
 
-pub use self::extent::Rows;
-use self::extent::{TALLEST, height, quads, read, rows_by_panels};
 pub use self::right::{Right, panels, weight};
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -30,8 +27,17 @@ use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../../shaders/tile.wgsl");
 
+/// Rows of a tile: with more the loop grows too long for the driver.
+const TALLEST: usize = 32;
+/// Tiles that keep all threads busy.
+const ENOUGH: usize = 8;
 /// Columns that are worth a whole subgroup.
 const NARROWEST: usize = 16;
+
+/// Rows of a tile where the right factor lies in panels: two texels of each row fit the registers.
+const PANEL_ROWS: usize = 16;
+/// The same for one texel of each row, of sixteen lanes: of eight such tiles gain little and take the driver longer.
+const PANEL_ROWS_OF_SIXTEEN: usize = 32;
 
 /// A step of a sum, and where it is one; absent if it is known to be.
 pub type Step = (Index, Option<Expr>);
@@ -327,23 +333,16 @@ impl Tiling<'_> {
             Right::Values(_) => {
                 let sizes = [&outer, &self.rows, &self.columns];
                 let sizes = sizes.map(|size| example(scope.graph, size));
-                let quads = quads(lanes, read(Rows::Apart, None), |_| TALLEST, sizes);
-                let strips = sizes[0] * sizes[2].div_ceil(quads * span(lanes));
-                (height(lanes, TALLEST, [strips, sizes[1]]), quads)
+                extent(lanes, |_| TALLEST, sizes)
             }
             Right::Panels(_, panels, _) => {
-                let quads = panels.width / span(lanes);
-                let strips = outer * pieces(&self.columns, panels.width);
-                let sizes = [
-                    strips,
-                    self.rows.clone(),
-                    Dim::from(quads),
-                    Dim::from(lanes),
-                ];
-                let height = scope.decide(sizes, |[strips, rows, quads, lanes]| {
-                    height(lanes, rows_by_panels(quads), [strips, rows])
+                let (rows, columns) = (self.rows.clone(), self.columns.clone());
+                let sizes = [outer, rows, columns, Dim::from(lanes)];
+                let height = scope.decide(sizes, |[outer, rows, columns, lanes]| {
+                    let by_panels = |quads| rows_by_panels(lanes, quads);
+                    extent(lanes, by_panels, [outer, rows, columns]).0
                 });
-                (height, quads)
+                (height, panels.width / span(lanes))
             }
         }
     }
@@ -353,6 +352,37 @@ impl Tiling<'_> {
 /// reads four, too.
 fn span(lanes: usize) -> usize {
     lanes * QUAD
+}
+
+/// Rows that a tile has at most where the right factor lies in panels, by quads of columns of an invocation.
+fn rows_by_panels(lanes: usize, quads: usize) -> usize {
+    if lanes == 16 && quads == 1 {
+        PANEL_ROWS_OF_SIXTEEN
+    } else {
+        PANEL_ROWS
+    }
+}
+
+/// Rows of a tile, and quads of columns of an invocation: as many as the driver's vectors can hold, but such that every
+/// thread has some tiles. The tallest tile is by quads of columns.
+fn extent(
+    lanes: usize,
+    tallest: impl Fn(usize) -> usize,
+    [outer, rows, columns]: [usize; 3],
+) -> (usize, usize) {
+    let count = |height: usize, quads: usize| {
+        outer * rows.div_ceil(height) * columns.div_ceil(quads * span(lanes))
+    };
+    let highest = |quads: usize| rows.clamp(1, tallest(quads));
+    let are_two = columns > span(lanes) && count(highest(2), 2) >= ENOUGH;
+    let quads = if are_two { 2 } else { 1 };
+    let mut height = highest(quads);
+    while count(height, quads) < ENOUGH && height >= 2 * lanes {
+        height = height.div_ceil(2);
+    }
+    // Tiles of equal heights, as far as they can be: the rows beyond the edge cost as much as others.
+    let height = rows.div_ceil(rows.div_ceil(height).max(1)).max(1);
+    (height, quads)
 }
 
 /// What all rows read and where they read it or write to, as far as that is the same: computed once, in front of them.

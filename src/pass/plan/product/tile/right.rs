@@ -1,13 +1,11 @@
 //! The right factor of a tile: four neighbouring columns for an invocation, out of panels of a weight or out of values.
 
-use super::extent::{Rows, quads, read, rows_by_panels};
 use super::left::steps;
-use super::{Tile, span};
+use super::{Tile, extent, rows_by_panels, span};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Definition, ValueId};
-use crate::kernel::capabilities::Capabilities;
 use crate::kernel::expr::Expr;
 use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, Run};
@@ -42,10 +40,10 @@ const WIDEST: usize = 256;
 /// Panels of a weight for a product of so many matrices, rows and columns in the example, on a device of so many lanes. Few
 /// rows take wide rounds, unless these would be filled up with many zeros.
 pub fn panels(
-    (capabilities, lanes): (&Capabilities, usize),
+    lanes: usize,
     outer: Run,
     (depth, columns): (Vec<Run>, Run),
-    (left, [matrices, rows]): (Rows, [usize; 2]),
+    [matrices, rows]: [usize; 2],
 ) -> Panels {
     let steps = depth.last().map_or(1, |run| run.count);
     let wide = span(lanes);
@@ -53,26 +51,20 @@ pub fn panels(
     let (round, quads) = if rows * wide < WIDEST && is_filled {
         (wide, 1)
     } else {
-        let is_even = steps.div_ceil(QUAD).is_multiple_of(2);
-        let round = if is_even { 2 * QUAD } else { QUAD };
-        let has_taps = depth.iter().rev().skip(1).any(|run| run.count > 1);
-        let left = read(left, has_taps.then_some(round));
-        let sizes = [matrices, rows, columns.count];
-        (round, quads(lanes, left, rows_by_panels, sizes))
+        // Around taps a second quad of steps gains nothing and takes the driver longer.
+        let is_even = steps.div_ceil(QUAD).is_multiple_of(2) && depth.len() == 1;
+        let tallest = |quads| rows_by_panels(lanes, quads);
+        let (_, quads) = extent(lanes, tallest, [matrices, rows, columns.count]);
+        (if is_even { 2 * QUAD } else { QUAD }, quads)
     };
-    let mut panels = Panels {
+    Panels {
         outer,
         depth,
         columns,
         round,
-        width: quads * wide,
+        width: quads * span(lanes),
         transformed: None,
-    };
-    // Wide panels are fewer layers of a texture.
-    if round < wide && !holds(capabilities, &panels) {
-        panels.width = 2 * wide;
     }
-    panels
 }
 
 /// The weight that a right factor is a view of, the same for all that is in front of rows and columns, and its panels.
@@ -112,12 +104,7 @@ pub fn weight(scope: &mut Scope, product: &Product) -> Result<Option<(ValueId, P
     };
     let sizes = [&Dim::product(&product.outer), &product.rows];
     let sizes = sizes.map(|size| example(scope.graph, size));
-    let panels = panels(
-        (scope.capabilities, lanes),
-        alone,
-        (vec![depth], columns),
-        (Rows::Apart, sizes),
-    );
+    let panels = panels(lanes, alone, (vec![depth], columns), sizes);
     let fits = holds(scope.capabilities, &panels);
     Ok(fits.then_some((base, panels)))
 }
