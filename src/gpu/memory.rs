@@ -73,25 +73,14 @@ impl Memory {
 /// Creates a texture of a width, a height and a number of layers for elements that are stored in this way, and counts it.
 pub(super) fn texture(
     counters: &Counters,
-    device: &wgpu::Device,
+    device: &Device,
     label: &str,
-    extent: [u32; 3],
-    storage: Storage,
+    (extent, storage): ([u32; 3], Storage),
 ) -> Result<Texture> {
-    let texel = storage.texel();
-    let texel = texel.ok_or_else(|| Error::internal("a texture of what no texel holds"))?;
-    add(&counters.buffers, 1);
-    add(&counters.buffer_bytes, texture_bytes(&extent, storage));
-    Ok(device.create_texture(&TextureDescriptor {
-        label: Some(label),
-        size: size(extent),
-        mip_level_count: 1,
-        sample_count: 1,
-        dimension: TextureDimension::D2,
-        format: format(texel),
-        usage: TextureUsages::STORAGE_BINDING | TextureUsages::COPY_DST,
-        view_formats: &[],
-    }))
+    let texel = counted(counters, extent, storage)?;
+    let usage = TextureUsages::STORAGE_BINDING | TextureUsages::COPY_DST;
+    let descriptor = described(label, (extent, texel), usage);
+    Ok(device.wgpu().create_texture(&descriptor))
 }
 
 /// The same for the host to fill where it lies, on devices that read buffers as textures.
@@ -101,11 +90,34 @@ pub(super) fn filled(
     label: &str,
     (extent, storage): ([u32; 3], Storage),
 ) -> Result<Filled> {
-    let texel = storage.texel();
-    let texel = texel.ok_or_else(|| Error::internal("a texture of what no texel holds"))?;
+    let texel = counted(counters, extent, storage)?;
+    Filled::new(device.wgpu(), label, (extent, texel), device.aliased())
+}
+
+/// Counts a texture, and tells what its texels are.
+fn counted(counters: &Counters, extent: [u32; 3], storage: Storage) -> Result<Texel> {
     add(&counters.buffers, 1);
     add(&counters.buffer_bytes, texture_bytes(&extent, storage));
-    Filled::new(device.wgpu(), label, (extent, texel), device.aliased())
+    let texel = storage.texel();
+    texel.ok_or_else(|| Error::internal("a texture of what no texel holds"))
+}
+
+/// A texture as wgpu takes it.
+pub(super) fn described(
+    label: &str,
+    (extent, texel): ([u32; 3], Texel),
+    usage: TextureUsages,
+) -> TextureDescriptor<'_> {
+    TextureDescriptor {
+        label: Some(label),
+        size: size(extent),
+        mip_level_count: 1,
+        sample_count: 1,
+        dimension: TextureDimension::D2,
+        format: format(texel),
+        usage,
+        view_formats: &[],
+    }
 }
 
 /// All layers of a texture.

@@ -107,9 +107,9 @@ impl<'a> Filler<'a> {
         (extent, storage): ([u32; 3], Storage),
     ) -> Result<Filler<'a>> {
         let row = extent[0] * TEXEL as u32 * storage.size() as u32;
-        let device = staging.device.wgpu();
+        let device = staging.device;
         Ok(Filler {
-            texture: texture(staging.counters, device, label, extent, storage)?,
+            texture: texture(staging.counters, device, label, (extent, storage))?,
             staging,
             extent,
             row: row as usize,

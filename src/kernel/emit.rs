@@ -418,22 +418,13 @@ pub fn roots(statements: &[Statement]) -> Vec<Expr> {
             Statement::Store { index, value, .. } | Statement::Share { index, value, .. } => {
                 found.extend([*index, *value]);
             }
-            Statement::Loop { from, to, body, .. } => {
-                found.extend([*from, *to]);
-                found.extend(roots(body));
-            }
-            Statement::If(condition, body) => {
+            Statement::Loop { from, to, .. } => found.extend([*from, *to]),
+            Statement::If(condition, _) | Statement::IfElse(condition, ..) => {
                 found.push(*condition);
-                found.extend(roots(body));
             }
-            Statement::IfElse(condition, body, other) => {
-                found.push(*condition);
-                found.extend(roots(body));
-                found.extend(roots(other));
-            }
-            Statement::Block(_, body) => found.extend(roots(body)),
-            Statement::Freeze(_) | Statement::Line(_) => {}
+            Statement::Block(..) | Statement::Freeze(_) | Statement::Line(_) => {}
         }
+        found.extend(statement.blocks().flat_map(roots));
     }
     found
 }

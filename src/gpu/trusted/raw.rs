@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use ash::vk;
 use wgpu::hal::api::Vulkan;
 use wgpu::hal::{self, MemoryFlags, vulkan};
-use wgpu::{Texture, TextureDescriptor, TextureDimension, TextureUsages, TextureUses};
+use wgpu::{Texture, TextureUsages, TextureUses};
 
 use crate::error::{Error, Result};
 use crate::gpu::fault::lock;
@@ -277,16 +277,8 @@ impl Image {
 
     /// The texture for kernels to read, which keeps the image.
     pub(super) fn texture(self, device: &wgpu::Device, label: &str) -> Result<Texture> {
-        let descriptor = TextureDescriptor {
-            label: Some(label),
-            size: memory::size(self.extent),
-            mip_level_count: 1,
-            sample_count: 1,
-            dimension: TextureDimension::D2,
-            format: memory::format(self.texel),
-            usage: TextureUsages::STORAGE_BINDING,
-            view_formats: &[],
-        };
+        let usage = TextureUsages::STORAGE_BINDING;
+        let descriptor = memory::described(label, (self.extent, self.texel), usage);
         let of_hal = hal::TextureDescriptor {
             label: descriptor.label,
             size: descriptor.size,

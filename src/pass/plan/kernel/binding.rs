@@ -87,12 +87,10 @@ impl Lowered<'_> {
 fn stored_buffers(statements: &[Statement]) -> BTreeSet<usize> {
     let mut stored = BTreeSet::new();
     for statement in statements {
-        match statement {
-            Statement::Store { buffer, .. } => drop(stored.insert(*buffer)),
-            other => other
-                .blocks()
-                .for_each(|block| stored.extend(stored_buffers(block))),
+        if let Statement::Store { buffer, .. } = statement {
+            stored.insert(*buffer);
         }
+        stored.extend(statement.blocks().flat_map(stored_buffers));
     }
     stored
 }

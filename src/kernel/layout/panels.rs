@@ -1,0 +1,226 @@
+//! Weights put together in textures for the products that read them.
+
+use super::{TEXEL, uneven};
+use crate::kernel::winograd::Places;
+use crate::tensor;
+
+/// A weight as the right factor of products of matrices: panels of neighbouring columns, each with the steps of the sum
+/// one after the other, so that what a round of a sum reads lies in one row of texels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Panels {
+    /// The matrices.
+    pub outer: Run,
+    /// Steps of a sum, outermost first; the last run is filled up with zeros to whole rounds.
+    pub depth: Vec<Run>,
+    /// Columns, filled up with zeros to whole panels.
+    pub columns: Run,
+    /// Steps of a round.
+    pub round: usize,
+    /// Columns of a panel.
+    pub width: usize,
+    /// The elements are not those of the weight, which are filters, but the numbers that
+    /// [`Places::filters`] makes of them, of tiles of this size.
+    pub transformed: Option<Places>,
+}
+
+/// Elements at equal distances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Run {
+    /// How many.
+    pub count: usize,
+    /// The distance.
+    pub stride: usize,
+}
+
+/// Layers that textures of panels have at least.
+const LAYERS: usize = 2;
+
+impl Panels {
+    /// Panels of a matrix.
+    pub fn panels(&self) -> usize {
+        self.columns.count.div_ceil(self.width)
+    }
+
+    /// Rounds of the last run of steps.
+    pub fn rounds(&self) -> usize {
+        let last = self.depth.last().map_or(1, |run| run.count);
+        last.div_ceil(self.round)
+    }
+
+    /// Width, height and layers of the texture; a last row and a second layer may be empty, see [`uneven`].
+    pub fn extent(&self) -> [usize; 3] {
+        let outermost = self.depth.iter().rev().skip(1);
+        let rounds = outermost.fold(self.rounds(), |rounds, run| rounds * run.count);
+        let width = self.round * self.width / TEXEL;
+        let layers = self.outer.count * self.panels();
+        // Weights that are read channel by channel have one layer each.
+        let least = if self.round == 1 { 1 } else { LAYERS };
+        [width, uneven(rounds), layers.max(least)]
+    }
+
+    /// The columns that a row of texels has of one of its steps: the place of the first one's element in row-major order, and
+    /// how many there are; those that are missing to a whole panel are zeros. None for a step, row or layer beyond the last.
+    pub fn line(&self, [y, layer]: [usize; 2], step: usize) -> Option<(usize, usize)> {
+        let (outer, panel) = (layer / self.panels(), layer % self.panels());
+        let column = panel * self.width;
+        let (mut rest, step) = (y / self.rounds(), y % self.rounds() * self.round + step);
+        let (last, runs) = self.depth.split_last()?;
+        let mut place =
+            outer * self.outer.stride + column * self.columns.stride + step * last.stride;
+        for run in runs.iter().rev() {
+            place += rest % run.count * run.stride;
+            rest /= run.count;
+        }
+        let columns = self.columns.count.saturating_sub(column);
+        let is_step = outer < self.outer.count && rest == 0 && step < last.count;
+        is_step.then(|| (place, columns.min(self.width)))
+    }
+
+    /// How the panels hold a matrix that is all of a weight of so many elements: the run of steps and that of columns, one of
+    /// which lies row by row. None if they hold something else, so that an element cannot be found by its place.
+    pub fn matrix(&self, numel: usize) -> Option<[Run; 2]> {
+        let ([steps], columns) = (self.depth.as_slice(), self.columns) else {
+            return None;
+        };
+        let holds_all = self.outer.count == 1 && steps.count * columns.count == numel;
+        let follows = |far: &Run, near: &Run| near.stride == 1 && far.stride == near.count;
+        let is_plain = follows(steps, &columns) || follows(&columns, steps);
+        let is_matrix = self.transformed.is_none() && holds_all && is_plain;
+        is_matrix.then_some([*steps, columns])
+    }
+
+    /// The same panels of a tensor of which the weight is a permutation: axis `i` of the weight is axis `axes[i]` of the
+    /// tensor, whose sizes are given. None if a run goes along several axes of the weight, or what lies in the panels are
+    /// not its elements.
+    pub fn permuted(&self, sizes: &[usize], axes: &[usize]) -> Option<Panels> {
+        if self.transformed.is_some() {
+            return None;
+        }
+        let size = |axis: &usize| sizes.get(*axis).copied();
+        let shape: Vec<usize> = axes.iter().map(size).collect::<Option<_>>()?;
+        let (own, strides) = (tensor::strides(&shape), tensor::strides(sizes));
+        let mut farthest = vec![0; shape.len()];
+        let mut along = |run: &Run| {
+            if run.count <= 1 {
+                return Some(*run);
+            }
+            let fits = |axis: &usize| 1 < shape[*axis] && run.stride.is_multiple_of(own[*axis]);
+            let axis = (0..shape.len()).find(fits)?;
+            let steps = run.stride / own[axis];
+            farthest[axis] += steps * (run.count - 1);
+            Some(Run {
+                count: run.count,
+                stride: steps * strides.get(*axes.get(axis)?)?,
+            })
+        };
+        let permuted = Panels {
+            outer: along(&self.outer)?,
+            depth: self.depth.iter().map(&mut along).collect::<Option<_>>()?,
+            columns: along(&self.columns)?,
+            ..*self
+        };
+        let mut pairs = farthest.iter().zip(&shape);
+        pairs
+            .all(|(farthest, size)| farthest < size)
+            .then_some(permuted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_lies_in_panels_once() {
+        // A filter of 10 outputs in 2 groups, 6 inputs of a group, 3 taps.
+        let run = |count, stride| Run { count, stride };
+        let panels = |taps: usize| Panels {
+            outer: run(2, 30 * taps),
+            depth: vec![run(taps, 1), run(6, taps)],
+            columns: run(5, 6 * taps),
+            round: 4,
+            width: 32,
+            transformed: None,
+        };
+        // Those of 2 taps have a row that is empty.
+        for (taps, rows) in [(3, 6), (2, 5)] {
+            let panels = panels(taps);
+            let [_, height, layers] = panels.extent();
+            assert_eq!(height, rows);
+            let mut elements = Vec::new();
+            for (layer, y) in (0..layers).flat_map(|layer| (0..height).map(move |y| (layer, y))) {
+                let lines = (0..panels.round).filter_map(|step| panels.line([y, layer], step));
+                for (start, count) in lines {
+                    elements
+                        .extend((0..count).map(|column| start + column * panels.columns.stride));
+                }
+            }
+            elements.sort_unstable();
+            assert_eq!(elements, (0..60 * taps).collect::<Vec<usize>>());
+        }
+    }
+
+    #[test]
+    fn panels_of_a_permutation_read_the_same_elements() {
+        let run = |count, stride| Run { count, stride };
+        let panels = |outer, depth: &[Run], columns| Panels {
+            outer,
+            depth: depth.to_vec(),
+            columns,
+            round: 4,
+            width: 32,
+            transformed: None,
+        };
+        // Sizes of the tensor, axes of the weight, and what is read of the weight.
+        let alone = run(1, 0);
+        for (sizes, axes, panels) in [
+            (
+                vec![7, 5],
+                vec![1, 0],
+                panels(alone, &[run(5, 7)], run(7, 1)),
+            ),
+            (
+                vec![4, 2, 3],
+                vec![1, 2, 0],
+                panels(run(2, 12), &[run(3, 4)], run(4, 1)),
+            ),
+            (
+                vec![6, 5, 3],
+                vec![2, 0, 1],
+                panels(alone, &[run(3, 30), run(5, 1)], run(6, 5)),
+            ),
+        ] {
+            let shape: Vec<usize> = axes.iter().map(|axis| sizes[*axis]).collect();
+            let strides = tensor::strides(&sizes);
+            let in_tensor = |place: usize| {
+                let own = tensor::strides(&shape);
+                let at = own
+                    .iter()
+                    .zip(&shape)
+                    .map(|(stride, size)| place / stride % size);
+                let places = at.zip(&axes).map(|(at, axis)| at * strides[*axis]);
+                places.sum::<usize>()
+            };
+            let permuted = panels.permuted(&sizes, &axes).unwrap();
+            let [_, height, layers] = panels.extent();
+            assert_eq!(permuted.extent(), panels.extent());
+            for at in (0..layers).flat_map(|layer| (0..height).map(move |y| [y, layer])) {
+                for step in 0..panels.round {
+                    let (before, after) = (panels.line(at, step), permuted.line(at, step));
+                    let places = |panels: &Panels, (start, count): (usize, usize)| {
+                        let stride = panels.columns.stride;
+                        (0..count)
+                            .map(|column| start + column * stride)
+                            .collect::<Vec<_>>()
+                    };
+                    let before = before.map(|line| places(&panels, line));
+                    let before = before.map(|all| all.into_iter().map(in_tensor).collect());
+                    assert_eq!(after.map(|line| places(&permuted, line)), before);
+                }
+            }
+        }
+        // A run over two axes at once, which lie apart in the tensor.
+        let both = panels(alone, &[run(35, 1)], alone);
+        assert_eq!(both.permuted(&[7, 5], &[1, 0]), None);
+    }
+}
