@@ -48,9 +48,9 @@
 //! others. Where a driver takes long to compile them, layers that differ in sizes only share kernels (`pass::plan`'s `form`).
 //! How a value lies in memory is a [`kernel::layout::Layout`] of its slot: row-major, four neighbours along an axis together,
 //! images in tiles, or a weight packed into a texture. Its [`kernel::capabilities::Storage`] is what its elements are there: `f32` may
-//! be stored in half precision, where [`kernel::stored::Kept`] does not say why not. On Mesa's rasteriser inputs, outputs and
-//! values between kernels lie in memory that is a buffer to kernels that write it, a texture to those that read it in
-//! vectors ([`kernel::plan::Access::Texels`]), and the host's own; `gpu`'s `trusted` holds all that is unsafe.
+//! be stored in half precision, where [`kernel::stored::Kept`] does not say why not. On Mesa's rasteriser whatever is in no
+//! texture lies in memory that is a buffer to kernels that write it, a texture to those that read it in vectors
+//! ([`kernel::plan::Access::Texels`]), and the host's own; `gpu`'s `trusted` holds all that is unsafe.
 //!
 //! What a graph makes of weights alone is a weight too, told by a formula ([`pass::Folded`]) and computed when the device
 //! takes it: the host keeps what the model's file has, mapped. A [`digest`] of elements and formula tells which weights are

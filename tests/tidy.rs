@@ -67,7 +67,7 @@ const COUNTED: &[(&str, &[&str])] = &[
     ),
     (
         "Aliased::new(",
-        &["src/gpu/pool.rs", "src/gpu/trusted/aliased.rs"],
+        &["src/gpu/memory.rs", "src/gpu/trusted/aliased.rs"],
     ),
     (
         "Filled::new(",

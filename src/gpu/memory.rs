@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use wgpu::{
-    Buffer, Extent3d, Texture, TextureDescriptor, TextureDimension, TextureFormat, TextureUsages,
-    TextureView, TextureViewDescriptor, TextureViewDimension,
+    Buffer, BufferDescriptor, BufferUsages, Extent3d, Texture, TextureDescriptor, TextureDimension,
+    TextureFormat, TextureUsages, TextureView, TextureViewDescriptor, TextureViewDimension,
 };
 
 use crate::error::{Error, Result};
@@ -67,6 +67,29 @@ impl Memory {
         let mut view = view.map_err(|error| Error::device(error.to_string()))?;
         view.slice(..bytes.len()).copy_from_slice(bytes);
         Ok(())
+    }
+}
+
+/// Creates a buffer that kernels can read as textures too, and counts it: beside another one where there is room, else in
+/// memory with room for so many bytes.
+pub(super) fn aliased(
+    counters: &Counters,
+    device: &Device,
+    (label, bytes, usage): (&str, u64, BufferUsages),
+    (other, room): (Option<&Aliased>, u64),
+) -> Result<Aliased> {
+    add(&counters.buffers, 1);
+    add(&counters.buffer_bytes, bytes);
+    let descriptor = BufferDescriptor {
+        label: Some(label),
+        size: bytes,
+        usage,
+        mapped_at_creation: false,
+    };
+    let beside = other.map(|other| other.beside(device.wgpu(), &descriptor));
+    match beside.transpose()?.flatten() {
+        Some(beside) => Ok(beside),
+        None => Aliased::new(device.wgpu(), &descriptor, room, device.aliased()),
     }
 }
 

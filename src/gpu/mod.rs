@@ -42,6 +42,7 @@ mod profile;
 mod program;
 mod schedule;
 mod selftest;
+mod shelf;
 mod sizing;
 mod staging;
 mod statistics;

@@ -4,10 +4,8 @@ use wgpu::{Buffer, BufferUsages};
 
 use crate::error::Result;
 
-use super::memory::Memory;
+use super::memory::{self, Memory};
 use super::program::Inner;
-use super::statistics::add;
-use super::trusted::aliased::Aliased;
 
 /// Buffers of one use.
 #[derive(Default)]
@@ -74,8 +72,7 @@ impl Pool {
             let buffer = counters.buffer(device.wgpu(), label, bytes, usage);
             return Ok(Memory::Buffer(buffer));
         }
-        add(&counters.buffers, 1);
-        add(&counters.buffer_bytes, bytes);
-        Aliased::new(device.wgpu(), label, bytes, usage, device.aliased()).map(Memory::Aliased)
+        let made = memory::aliased(counters, device, (label, bytes, usage), (None, bytes));
+        made.map(Memory::Aliased)
     }
 }

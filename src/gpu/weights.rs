@@ -22,6 +22,7 @@ use super::memory::{self, Memory};
 use super::pack::{Sink, pack};
 use super::parallel;
 use super::program::ProgramOptions;
+use super::shelf::Shelf;
 use super::sizing::{Place, Rules, locate, weight_place};
 use super::staging::{Filler, Staging};
 use super::statistics::{Counters, add};
@@ -224,6 +225,7 @@ pub(super) fn upload(
         options,
         counters,
         staging: Staging::new(device, counters),
+        shelf: Shelf::default(),
         in_flight: AtomicU64::new(0),
     };
     let done = AtomicU64::new(0);
@@ -298,6 +300,7 @@ struct Uploader<'a> {
     options: &'a ProgramOptions,
     counters: &'a Counters,
     staging: Staging<'a>,
+    shelf: Shelf,
     in_flight: AtomicU64,
 }
 
@@ -327,6 +330,7 @@ impl Uploader<'_> {
         };
         let memory = match (weight.place.extent, self.device.maps_directly()) {
             (Some(extent), _) => self.texture(weight, extent, &put)?,
+            (None, _) if self.device.capabilities().texels => self.put(weight, &put)?,
             (None, true) => Memory::Buffer(self.fill(weight, &put)?),
             (None, false) => Memory::Buffer(self.send(weight, &put)?),
         };
@@ -376,6 +380,19 @@ impl Uploader<'_> {
         is_full
             .then_some(Memory::Texture(target.texture))
             .ok_or_else(wrong)
+    }
+
+    /// Writes a weight right into a buffer that kernels can read as a texture too.
+    fn put(&self, weight: &Wanted, put: &Put) -> Result<Memory> {
+        let wanted = (weight.name, weight.place.bound, USAGE);
+        let buffer = self.shelf.buffer(self.counters, self.device, wanted)?;
+        let mut start = 0;
+        put(&mut |bytes| {
+            buffer.write(start, bytes)?;
+            start += bytes.len() as u64;
+            Ok(())
+        })?;
+        Ok(Memory::Aliased(buffer))
     }
 
     /// Writes a weight right into its buffer.

@@ -38,7 +38,7 @@ pub struct Capabilities {
     pub software: bool,
     /// The largest textures that kernels read.
     pub textures: TextureLimits,
-    /// Buffers of runs can be read as textures, without a copy: see [`Access::Texels`](super::plan::Access::Texels).
+    /// Buffers can be read as textures, without a copy: see [`Access::Texels`](super::plan::Access::Texels).
     pub texels: bool,
 }
 

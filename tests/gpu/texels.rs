@@ -4,7 +4,9 @@ use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::gpu::{Device, DeviceChoice, Input, Program, ProgramOptions, Weights};
 use onionskin::kernel::capabilities::{SizesIn, Storage};
-use onionskin::kernel::plan::{Access, Kernel, Plan, SlotKind};
+use onionskin::kernel::layout::{Layout, Panels, Run};
+use onionskin::kernel::plan::{Access, Kernel, Plan, SlotId, SlotKind};
+use onionskin::tensor::Tensor;
 
 use super::plans::*;
 
@@ -49,6 +51,31 @@ fn textures(length: usize, shape: &[Dim]) -> Plan {
     }
 }
 
+/// `y = 2w + 1` for each of some weights of so many elements, which are read as texels.
+fn of_weights(sizes: &[usize]) -> (Plan, Weights, Vec<Tensor>) {
+    let mut plan = Plan {
+        kernels: vec![by_texels()],
+        ..Plan::default()
+    };
+    let (mut weights, mut expected) = (Weights::new(), Vec::new());
+    for (number, size) in sizes.iter().enumerate() {
+        let name = format!("w{number}");
+        let shape = [Dim::from(*size)];
+        let slots = plan.slots.len();
+        for kind in [SlotKind::Weight(name.clone()), SlotKind::Output] {
+            let slot = slot(&name, DType::F32, Storage::F32, &shape, kind);
+            plan.slots.push(slot);
+        }
+        let vectors = Dim::from(size.div_ceil(4));
+        plan.steps.push(step(0, &[slots, slots + 1], &vectors));
+        plan.outputs.push(SlotId(slots + 1));
+        let element = |i: usize| (number * 1000 + i) as f32;
+        weights.insert(name, floats((0..*size).map(element)));
+        expected.push(floats((0..*size).map(|i| 2.0 * element(i) + 1.0)));
+    }
+    (plan, weights, expected)
+}
+
 fn texel_device() -> Option<Device> {
     let device = device().filter(|device| device.capabilities().texels);
     if device.is_none() {
@@ -67,6 +94,48 @@ fn inputs_and_what_kernels_have_written_are_read_as_textures() {
         let expected = floats((0..count).map(|i| (0..5).fold(i as f32, |x, _| 2.0 * x + 1.0)));
         assert_eq!(program.run(&[x]).unwrap(), [expected], "{count}");
     }
+}
+
+#[test]
+fn weights_are_read_as_textures() {
+    let Some(device) = texel_device() else { return };
+    // Small ones and larger ones, of which some would not fit behind others.
+    let sizes = [
+        1, 5, 4096, 16_384, 16_385, 70_000, 3, 4100, 12_288, 16_000, 300_000, 8,
+    ];
+    let sizes = [sizes; 3].concat();
+    let (plan, weights, expected) = of_weights(&sizes);
+    let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
+    assert_eq!(program.run(&[]).unwrap(), expected);
+}
+
+/// Small weights lie together, in as much memory as they take, and stay while one program uses any of them.
+#[test]
+fn small_weights_share_memory() {
+    if texel_device().is_none() {
+        return;
+    }
+    let device = Device::open(DeviceChoice::Software).unwrap();
+    let options = ProgramOptions::default();
+    let made = |sizes: &[usize]| {
+        let (plan, weights, expected) = of_weights(sizes);
+        let program = Program::new(&device, plan, &weights, options.clone()).unwrap();
+        (program, expected)
+    };
+    // What the device keeps for itself. Each but the last takes as much as textures begin apart.
+    made(&[10]).0.run(&[]).unwrap();
+    let start = device.allocated_bytes().unwrap();
+    let (first, _) = made(&[10; 100]);
+    assert_eq!(device.allocated_bytes().unwrap() - start, 99 * 256 + 64);
+    let (second, expected) = made(&[[10; 100].as_slice(), &[64]].concat());
+    assert_eq!(
+        device.allocated_bytes().unwrap() - start,
+        99 * 256 + 64 + 256
+    );
+    drop(first);
+    assert_eq!(second.run(&[]).unwrap(), expected);
+    drop(second);
+    assert_eq!(device.allocated_bytes().unwrap(), start);
 }
 
 /// The memory is released neither while outputs are in use nor after the device is.
@@ -92,7 +161,7 @@ fn memory_lives_as_long_as_buffers_and_no_longer_than_the_device() {
 }
 
 #[test]
-fn weights_integers_and_other_devices_are_refused() {
+fn panels_integers_and_other_devices_are_refused() {
     let refuse = |device: &Device, reason: &str, change: &dyn Fn(&mut Plan)| {
         let mut plan = textures(3, &[Dim::from(8i64)]);
         change(&mut plan);
@@ -106,7 +175,23 @@ fn weights_integers_and_other_devices_are_refused() {
         refuse(&device, other, &|plan| plan.slots[1].storage = Storage::I32);
         refuse(&device, other, &|plan| {
             plan.slots[0].kind = SlotKind::Weight("w".into());
-            plan.slots[0].dtype = DType::F32;
+            plan.slots[0].layout = Layout::Panels(Panels {
+                outer: Run {
+                    count: 1,
+                    stride: 0,
+                },
+                depth: vec![Run {
+                    count: 4,
+                    stride: 1,
+                }],
+                columns: Run {
+                    count: 2,
+                    stride: 4,
+                },
+                round: 4,
+                width: 32,
+                transformed: None,
+            });
             plan.inputs.clear();
         });
     }

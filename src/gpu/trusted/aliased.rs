@@ -34,6 +34,8 @@ pub(in crate::gpu) struct Aliased {
     pub(in crate::gpu) buffer: Buffer,
     /// Held by what wgpu makes of it alone, which it drops while the device is alive.
     memory: Weak<Memory>,
+    /// Bytes of the memory in front of the buffer.
+    start: u64,
 }
 
 /// True if buffers of an adapter's devices should be readable as textures: if it is Mesa's rasteriser, which has done with a
@@ -45,42 +47,51 @@ pub(in crate::gpu) fn is_expected(info: &AdapterInfo) -> bool {
 /// True if they are: if textures lie in memory row by row.
 pub(in crate::gpu) fn is_supported(device: &wgpu::Device) -> bool {
     let trial = || {
-        let (usage, allocated) = (BufferUsages::STORAGE, Allocated::default());
-        let buffer = Aliased::new(device, "trial", 2 * ROW, usage, &allocated)?;
+        let allocated = Allocated::default();
+        let descriptor = BufferDescriptor {
+            label: Some("trial"),
+            size: 2 * ROW,
+            usage: BufferUsages::STORAGE,
+            mapped_at_creation: false,
+        };
+        let buffer = Aliased::new(device, &descriptor, 4 * ROW, &allocated)?;
         buffer.texture(device, ALIGNMENT, ROW)?;
+        let next = buffer.beside(device, &descriptor)?.ok_or_else(lost)?;
+        next.texture(device, ALIGNMENT, ROW)?;
         Filled::new(device, "trial", ([128, 3, 2], Texel::F32), &allocated)
     };
     guarded(device, trial).is_ok()
 }
 
 impl Aliased {
-    /// Creates a buffer of zeros.
+    /// Creates a buffer of zeros, in memory with room for so many bytes.
     pub(in crate::gpu) fn new(
         device: &wgpu::Device,
-        label: &str,
-        bytes: u64,
-        usage: BufferUsages,
+        descriptor: &BufferDescriptor,
+        room: u64,
         allocated: &Allocated,
     ) -> Result<Aliased> {
-        let (buffer, memory) = RawBuffer::new(device, (bytes, MARGIN), allocated)?;
-        let raw = buffer.raw;
-        let released = Box::new(move || drop(buffer));
-        let descriptor = BufferDescriptor {
-            label: Some(label),
-            size: bytes,
-            usage,
-            mapped_at_creation: false,
-        };
-        // SAFETY: the buffer is of this device, has the size and at least the usage of the descriptor, and is all zeros. It
-        // outlives what wgpu makes of it, which keeps it until it is dropped.
-        let buffer = unsafe {
-            let raw = vulkan::Buffer::from_raw_externally_owned(raw, released);
-            device.create_buffer_from_hal::<Vulkan>(raw, &descriptor)
-        };
+        let (buffer, memory) =
+            RawBuffer::first(device, descriptor.size, (room, MARGIN), allocated)?;
         Ok(Aliased {
-            buffer,
+            buffer: handed_over(device, buffer, descriptor),
             memory: Arc::downgrade(&memory),
+            start: 0,
         })
+    }
+
+    /// Creates a buffer of zeros in the same memory; none if that has no room left.
+    pub(in crate::gpu) fn beside(
+        &self,
+        device: &wgpu::Device,
+        descriptor: &BufferDescriptor,
+    ) -> Result<Option<Aliased>> {
+        let made = RawBuffer::within(device, descriptor.size, ALIGNMENT, self.memory()?)?;
+        Ok(made.map(|(buffer, start)| Aliased {
+            buffer: handed_over(device, buffer, descriptor),
+            memory: self.memory.clone(),
+            start,
+        }))
     }
 
     /// The memory, which is there as long as the buffer is.
@@ -94,12 +105,22 @@ impl Aliased {
         range: Range<u64>,
         make: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
+        let range = self.place(range)?;
         self.memory()?.read(range, make)
     }
 
     /// Writes bytes at an offset, which no kernel may access meanwhile.
     pub(in crate::gpu) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.memory()?.write(offset, bytes)
+        let place = self.place(offset..offset + bytes.len() as u64)?;
+        self.memory()?.write(place.start, bytes)
+    }
+
+    /// Where in the memory a range of the buffer's bytes is.
+    fn place(&self, range: Range<u64>) -> Result<Range<u64>> {
+        let place = self.start + range.start..self.start + range.end;
+        let outside = || Error::internal("bytes beyond the end of a buffer");
+        let is_inside = range.end <= self.buffer.size();
+        is_inside.then_some(place).ok_or_else(outside)
     }
 
     /// A texture of rows of [`TEXEL_ROW`] texels that shows the buffer's bytes from an offset on.
@@ -115,7 +136,20 @@ impl Aliased {
         let rows = usize::try_from(bytes.div_ceil(ROW)).unwrap_or(usize::MAX);
         let rows = u32::try_from(uneven(rows)).map_err(|_| other_layout())?;
         let extent = [TEXEL_ROW as u32, rows];
-        Image::over(device, &self.memory()?, offset, extent)?.texture(device, "texels")
+        let start = self.start + offset;
+        Image::over(device, &self.memory()?, start, extent)?.texture(device, "texels")
+    }
+}
+
+/// A buffer as wgpu's.
+fn handed_over(device: &wgpu::Device, buffer: RawBuffer, descriptor: &BufferDescriptor) -> Buffer {
+    let raw = buffer.raw;
+    let released = Box::new(move || drop(buffer));
+    // SAFETY: the buffer is of this device, has the size and at least the usage of the descriptor, and is all zeros. It
+    // outlives what wgpu makes of it, which keeps it until it is dropped.
+    unsafe {
+        let raw = vulkan::Buffer::from_raw_externally_owned(raw, released);
+        device.create_buffer_from_hal::<Vulkan>(raw, descriptor)
     }
 }
 

@@ -16,16 +16,17 @@ use crate::gpu::fault::lock;
 use crate::gpu::memory;
 use crate::kernel::layout::Texel;
 
-/// Bytes of such memory on a device, which wgpu does not count.
+/// Bytes of such memory that buffers and images have on a device, which wgpu does not count.
 pub(in crate::gpu) type Allocated = Arc<AtomicU64>;
 
 /// Memory, as long as something lies in it.
 pub(super) struct Memory {
     device: ash::Device,
     raw: vk::DeviceMemory,
-    /// All of its bytes, and those that count.
+    /// All of its bytes, those in front of a margin, and those that were given away so far: the system has no pages for others.
     whole: u64,
     bytes: u64,
+    given: AtomicU64,
     /// Where the host sees the first byte; locked while it accesses any.
     host: Mutex<*mut u8>,
     allocated: Allocated,
@@ -49,6 +50,7 @@ impl Memory {
             raw: vk::DeviceMemory::null(),
             whole: needed.size.max(bytes) + margin,
             bytes: 0,
+            given: AtomicU64::new(0),
             host: Mutex::new(std::ptr::null_mut()),
             allocated: allocated.clone(),
         };
@@ -60,7 +62,6 @@ impl Memory {
         unsafe {
             memory.raw = device.allocate_memory(&descriptor, None).map_err(refused)?;
             memory.bytes = bytes;
-            allocated.fetch_add(bytes, Relaxed);
             let flags = vk::MemoryMapFlags::empty();
             let start = device.map_memory(memory.raw, 0, vk::WHOLE_SIZE, flags);
             let start = start.map_err(refused)?.cast::<u8>();
@@ -70,6 +71,15 @@ impl Memory {
         Ok(memory)
     }
 
+    /// So many bytes for nothing else, by where they begin; none if there are no more.
+    fn give(&self, bytes: u64, alignment: u64) -> Option<u64> {
+        let end = |given: u64| given.next_multiple_of(alignment.max(1)) + bytes;
+        let give = |given: u64| Some(end(given)).filter(|end| *end <= self.bytes);
+        let given = self.given.fetch_update(Relaxed, Relaxed, give).ok()?;
+        self.allocated.fetch_add(end(given) - given, Relaxed);
+        Some(end(given) - bytes)
+    }
+
     /// Where the host sees the first byte, for who accesses a range.
     fn host(&self, range: &Range<u64>) -> Result<MutexGuard<'_, *mut u8>> {
         let is_inside = range.start <= range.end && range.end <= self.bytes;
@@ -77,10 +87,13 @@ impl Memory {
         is_inside.then(|| lock(&self.host)).ok_or_else(outside)
     }
 
-    /// Makes zeros of all bytes that count.
-    fn clear(&self) {
+    /// Makes zeros of a range of bytes, which no kernel may access meanwhile.
+    fn clear(&self, range: Range<u64>) -> Result<()> {
+        let host = self.host(&range)?;
+        let (start, bytes) = (range.start as usize, (range.end - range.start) as usize);
         // SAFETY: as for writing.
-        unsafe { lock(&self.host).write_bytes(0, self.bytes as usize) };
+        unsafe { host.add(start).write_bytes(0, bytes) };
+        Ok(())
     }
 
     /// What is made of a range of bytes, which were written before, and which no kernel may write meanwhile.
@@ -125,45 +138,84 @@ impl Drop for Memory {
         // SAFETY: wgpu drops what holds this once the device has done with it, and while the device is alive. What was not
         // allocated is null, which Vulkan ignores; memory is unmapped as it is freed.
         unsafe { self.device.free_memory(self.raw, None) };
-        self.allocated.fetch_sub(self.bytes, Relaxed);
+        self.allocated.fetch_sub(self.given.load(Relaxed), Relaxed);
     }
 }
 
-/// A buffer over all of some memory but its margin.
+/// A buffer in some memory.
 pub(super) struct RawBuffer {
     device: ash::Device,
     pub(super) raw: vk::Buffer,
+    bytes: u64,
     /// None only while the buffer is made.
     memory: Option<Arc<Memory>>,
 }
 
 impl RawBuffer {
-    /// A buffer of zeros, and what it lies in.
-    pub(super) fn new(
-        device: &wgpu::Device,
-        (bytes, margin): (u64, u64),
-        allocated: &Allocated,
-    ) -> Result<(RawBuffer, Arc<Memory>)> {
+    /// A buffer without memory as yet.
+    fn new(device: &wgpu::Device, bytes: u64) -> Result<RawBuffer> {
         let device = raw_device(device)?;
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER
             | vk::BufferUsageFlags::TRANSFER_SRC
             | vk::BufferUsageFlags::TRANSFER_DST;
         let descriptor = vk::BufferCreateInfo::default().size(bytes).usage(usage);
-        // SAFETY: the device is alive, since wgpu's is borrowed by the caller; the memory holds the buffer, which keeps it.
-        unsafe {
-            let raw = device.create_buffer(&descriptor, None).map_err(refused)?;
-            let needed = device.get_buffer_memory_requirements(raw);
-            let mut buffer = RawBuffer {
-                device,
-                raw,
-                memory: None,
-            };
-            let memory = Memory::new(&buffer.device, needed, (bytes, margin), allocated)?;
-            memory.clear();
-            let memory = buffer.memory.insert(Arc::new(memory)).clone();
-            let bound = buffer.device.bind_buffer_memory(raw, memory.raw, 0);
-            bound.map(|()| (buffer, memory)).map_err(refused)
+        // SAFETY: the device is alive, since wgpu's is borrowed by the caller.
+        let raw = unsafe { device.create_buffer(&descriptor, None) };
+        Ok(RawBuffer {
+            raw: raw.map_err(refused)?,
+            device,
+            bytes,
+            memory: None,
+        })
+    }
+
+    /// A buffer of zeros in memory with room for so many bytes, and a margin behind these.
+    pub(super) fn first(
+        device: &wgpu::Device,
+        bytes: u64,
+        (room, margin): (u64, u64),
+        allocated: &Allocated,
+    ) -> Result<(RawBuffer, Arc<Memory>)> {
+        let buffer = RawBuffer::new(device, bytes)?;
+        let (needed, room) = (buffer.needed(), room.max(bytes));
+        let memory = Memory::new(&buffer.device, needed, (room, margin), allocated)?;
+        let memory = Arc::new(memory);
+        let start = memory.give(bytes, 1).ok_or_else(other_layout)?;
+        Ok((buffer.bind(memory.clone(), start)?, memory))
+    }
+
+    /// A buffer of zeros in the rest of some memory, and the offset at which it begins, a multiple of a number; none if there
+    /// is too little.
+    pub(super) fn within(
+        device: &wgpu::Device,
+        bytes: u64,
+        alignment: u64,
+        memory: Arc<Memory>,
+    ) -> Result<Option<(RawBuffer, u64)>> {
+        let Some(start) = memory.give(bytes, alignment) else {
+            return Ok(None);
+        };
+        let buffer = RawBuffer::new(device, bytes)?;
+        Ok(Some((buffer.bind(memory, start)?, start)))
+    }
+
+    fn needed(&self) -> vk::MemoryRequirements {
+        // SAFETY: the buffer is there.
+        unsafe { self.device.get_buffer_memory_requirements(self.raw) }
+    }
+
+    fn bind(mut self, memory: Arc<Memory>, offset: u64) -> Result<RawBuffer> {
+        let needed = self.needed();
+        let is_inside = offset + needed.size <= memory.whole;
+        if !(is_inside && offset.is_multiple_of(needed.alignment.max(1))) {
+            return Err(other_layout());
         }
+        memory.clear(offset..offset + self.bytes)?;
+        // SAFETY: the memory holds the buffer, which keeps it.
+        let bound = unsafe { self.device.bind_buffer_memory(self.raw, memory.raw, offset) };
+        bound.map_err(refused)?;
+        self.memory = Some(memory);
+        Ok(self)
     }
 }
 
@@ -242,8 +294,9 @@ impl Image {
         let image = Image::new(device, extent, texel)?;
         let needed = image.needed();
         let memory = Memory::new(&image.device, needed, (needed.size, 0), allocated)?;
+        let start = memory.give(needed.size, 1).ok_or_else(other_layout)?;
         let memory = Arc::new(memory);
-        Ok((image.bind(memory.clone(), 0)?, memory))
+        Ok((image.bind(memory.clone(), start)?, memory))
     }
 
     fn needed(&self) -> vk::MemoryRequirements {

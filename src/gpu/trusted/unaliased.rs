@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use wgpu::{AdapterInfo, Buffer, BufferUsages, Texture};
+use wgpu::{AdapterInfo, Buffer, BufferDescriptor, Texture};
 
 use crate::error::{Error, Result};
 use crate::kernel::layout::Texel;
@@ -32,12 +32,19 @@ pub(in crate::gpu) fn is_supported(_: &wgpu::Device) -> bool {
 impl Aliased {
     pub(in crate::gpu) fn new(
         _: &wgpu::Device,
-        _: &str,
+        _: &BufferDescriptor,
         _: u64,
-        _: BufferUsages,
         _: &Allocated,
     ) -> Result<Aliased> {
         Err(Error::internal("buffers are no textures on this platform"))
+    }
+
+    pub(in crate::gpu) fn beside(
+        &self,
+        _: &wgpu::Device,
+        _: &BufferDescriptor,
+    ) -> Result<Option<Aliased>> {
+        match self.never {}
     }
 
     pub(in crate::gpu) fn read<T>(&self, _: Range<u64>, _: impl FnOnce(&[u8]) -> T) -> Result<T> {

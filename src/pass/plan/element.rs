@@ -8,7 +8,7 @@ pub mod scalar;
 
 mod memory;
 mod panels;
-mod piece;
+pub mod piece;
 mod pointwise;
 mod view;
 

@@ -3,7 +3,7 @@
 
 use super::Scope;
 use crate::error::Result;
-use crate::ir::{Definition, ValueId};
+use crate::ir::{Definition, ValueId, ValueInfo};
 use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::layout::Layout;
@@ -21,28 +21,38 @@ fn most(storage: Storage, capabilities: &Capabilities) -> usize {
     usize::try_from(bytes / storage.size()).unwrap_or(usize::MAX)
 }
 
+/// The pieces of a weight in row-major order; none if a binding holds it.
+pub fn pieces(
+    info: &ValueInfo,
+    storage: Storage,
+    capabilities: &Capabilities,
+) -> Option<Vec<Layout>> {
+    let numel = info.ty.numel().as_const();
+    let numel = numel.and_then(|numel| usize::try_from(numel).ok());
+    let (Definition::Weight(_), Some(numel)) = (&info.definition, numel) else {
+        return None;
+    };
+    let most = most(storage, capabilities);
+    let length = most - most % GRAIN;
+    if numel <= most || length == 0 {
+        return None;
+    }
+    let piece = |start| Layout::Piece {
+        start,
+        count: length.min(numel - start),
+    };
+    Some((0..numel).step_by(length).map(piece).collect())
+}
+
 impl Scope<'_> {
-    /// The pieces of a weight in row-major order; none if a binding holds it.
+    /// The pieces of a value; none for what is no weight in row-major order, and if a binding holds it.
     pub fn pieces(&self, value: ValueId) -> Result<Option<Vec<Layout>>> {
         if *self.layout(value) != Layout::Linear {
             return Ok(None);
         }
+        let storage = self.storage(value)?;
         let info = self.graph.value(value);
-        let numel = info.ty.numel().as_const();
-        let numel = numel.and_then(|numel| usize::try_from(numel).ok());
-        let (Definition::Weight(_), Some(numel)) = (&info.definition, numel) else {
-            return Ok(None);
-        };
-        let most = most(self.storage(value)?, self.capabilities);
-        let length = most - most % GRAIN;
-        if numel <= most || length == 0 {
-            return Ok(None);
-        }
-        let piece = |start| Layout::Piece {
-            start,
-            count: length.min(numel - start),
-        };
-        Ok(Some((0..numel).step_by(length).map(piece).collect()))
+        Ok(pieces(info, storage, self.capabilities))
     }
 
     /// What lies at an index of a weight, as an array of a type: out of the piece in which it lies.

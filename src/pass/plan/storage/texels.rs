@@ -1,11 +1,13 @@
-//! Which values kernels may read as textures: those that lie at a place of their own, which the planned graph has made.
+//! Which values kernels may read as textures: weights, and those that lie at a place of their own, which the planned graph has
+//! made.
 
 use crate::ir::{Definition, Graph, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
+use crate::pass::plan::element::piece::pieces;
 use crate::pass::plan::fuse::Fusion;
 
-/// True for each value whose own slot a kernel may read as texels. Weights lie in buffers, parts begin anywhere, and what a
-/// body of a region takes and returns may be either in the surroundings.
+/// True for each value whose own slot a kernel may read as texels. Weights that no binding holds are bound in pieces, parts
+/// begin anywhere, and what a body of a region takes and returns may be either in the surroundings.
 pub fn assign(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -13,7 +15,10 @@ pub fn assign(
     is_body: bool,
 ) -> Vec<bool> {
     let is_of_its_own = |value: ValueId| match graph.value(value).definition {
-        Definition::Weight(_) => false,
+        Definition::Weight(_) => {
+            let storage = fusion.storages[value.index()];
+            pieces(graph.value(value), storage, capabilities).is_none()
+        }
         Definition::Input(_) => !is_body,
         Definition::Node(..) => !is_body || !graph.outputs.contains(&value),
     };
