@@ -22,6 +22,8 @@ use onionskin::tensor::Tensor;
 
 mod samples;
 
+use samples::tensor;
+
 const IDS: [i64; 2] = [61, -7];
 
 fn weight<'g>(b: &'g Builder, name: &str, ty: &str) -> Value<'g> {
@@ -186,13 +188,6 @@ fn tied_weights_lie_twice_for_a_reason() {
     });
     assert_eq!(told(&few, &with_textures(1)).1, Some(Rows::Textures));
     assert_eq!(told(&few, &with_textures(2)).1, None);
-}
-
-/// Numbers of which f16 holds all.
-fn tensor(shape: &[usize], seed: usize) -> Tensor {
-    let numel: usize = shape.iter().product();
-    let number = |place: usize| ((place * 7919 + seed * 104_729) % 257) as f32 / 128.0 - 1.0;
-    Tensor::from_vec(shape, (0..numel).map(number).collect()).unwrap()
 }
 
 /// The arguments of a graph: numbers of rows, and fractions.

@@ -21,12 +21,7 @@ use onionskin::tensor::Tensor;
 
 mod samples;
 
-/// Numbers that follow no pattern a kernel could hit by chance.
-fn tensor(shape: &[usize], seed: usize) -> Tensor {
-    let numel: usize = shape.iter().product();
-    let number = |place: usize| ((place * 7919 + seed * 104_729) % 257) as f32 / 128.0 - 1.0;
-    Tensor::from_vec(shape, (0..numel).map(number).collect()).unwrap()
-}
+use samples::tensor;
 
 fn axis(stride: i64, padding: i64, dilation: i64) -> ConvAxis {
     ConvAxis {

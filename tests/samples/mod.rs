@@ -20,6 +20,14 @@ use onionskin::kernel::translate::translate;
 use onionskin::op::*;
 use onionskin::pass::{self, PlanOptions};
 use onionskin::shape::TensorType;
+use onionskin::tensor::Tensor;
+
+/// Numbers that follow no pattern a kernel could hit by chance, and that half precision holds as well.
+pub fn tensor(shape: &[usize], seed: usize) -> Tensor {
+    let numel: usize = shape.iter().product();
+    let number = |place: usize| ((place * 7919 + seed * 104_729) % 257) as f32 / 128.0 - 1.0;
+    Tensor::from_vec(shape, (0..numel).map(number).collect()).unwrap()
+}
 
 /// The device that `ONIONSKIN_DEVICE` names, or the best one. Without any, a test says that it is skipped and passes,
 /// unless `REQUIRE_GPU` is 1. Every kernel that it makes is translated to every language.
