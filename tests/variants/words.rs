@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use onionskin::dim::Dim;
+
 use crate::samples;
 use crate::*;
 
@@ -54,5 +56,52 @@ fn bounds_in_words_keep_what_is_no_number() {
             assert!(is_close || found == expected || found.is_nan() && expected.is_nan());
         }
         assert!(nans > 0);
+    }
+}
+
+/// What is only moved is written by eight numbers, wherever these come from, and stays what it is.
+#[test]
+fn what_is_moved_is_written_in_words() {
+    let graph = samples::graph(
+        &["f32[6, 16, 24]", "f32[6, 3, 24]", "f32[6, 16, 4]"],
+        |b, x| {
+            vec![
+                b.concat(
+                    &[x[0], x[1], x[1].slice(1, None, Some(1.into()), 1), x[0]],
+                    1,
+                ),
+                b.concat(&[x[2], x[0]], 2),
+                x[0].permute([2, 1, 0]),
+                x[0].permute([1, 0, 2]),
+                x[0].slice(1, Some(3.into()), Some(11.into()), 1)
+                    .reshape([6, 1, 8, 24].map(Dim::from))
+                    .expand([6, 4, 8, 24].map(Dim::from)),
+            ]
+        },
+    );
+    let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+    for kernel in &plan.kernels {
+        assert!(kernel.wgsl.contains("= words_of("), "{}", kernel.wgsl);
+    }
+    assert!(samples::untranslatable(&plan).is_empty());
+    let device = samples::device(Reach::Whole);
+    let Some(device) = device.filter(|device| device.capabilities().software) else {
+        return;
+    };
+    let mut seed = 7;
+    let inputs = graph.inputs.iter().map(|input| {
+        let sizes = graph.ty(*input).sizes(&Bindings::new()).unwrap();
+        let mut numbers = tensor(&mut seed, DType::F32, &sizes).to_f64();
+        numbers[5] = f64::NAN;
+        numbers[70] = f64::NEG_INFINITY;
+        Tensor::from_f64(DType::F32, sizes, numbers).unwrap()
+    });
+    let inputs: Vec<Tensor> = inputs.collect();
+    let expected = interp::run(&graph, &BTreeMap::new(), &inputs).unwrap();
+    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let program = Program::new(&device, plan, &BTreeMap::new(), ProgramOptions::default()).unwrap();
+    let found = program.run(&inputs).unwrap();
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(found.bytes(), expected.bytes());
     }
 }

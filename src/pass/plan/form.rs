@@ -154,18 +154,7 @@ impl Planner<'_> {
 
     /// True for a group that cuts pieces out of values: steps of a loop that was written out do, and layers with a cache.
     fn has_pieces(&self, group: &Group) -> bool {
-        let mut open = vec![group.root];
-        let mut nodes = Vec::new();
-        while let Some(value) = open.pop() {
-            let Definition::Node(index, _) = self.graph.value(value).definition else {
-                continue;
-            };
-            let is_computed = group.nodes.contains(&index) || !self.fusion.stored[value.index()];
-            if is_computed && !nodes.contains(&index) {
-                nodes.push(index);
-                open.extend(self.graph.nodes[index].operands());
-            }
-        }
+        let nodes = group.computed(self.graph, &self.fusion.stored);
         let is_slice = |node: &usize| {
             matches!(
                 self.graph.nodes[*node].op,

@@ -1,7 +1,9 @@
 //! What one kernel computes.
 
+use std::collections::BTreeSet;
+
 use crate::dim::Dim;
-use crate::ir::{Graph, Node, Op, Primitive, ValueId};
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::op::Reduce;
 use crate::pass::plan::element::operand;
 
@@ -27,6 +29,22 @@ impl Group {
             nodes: Vec::new(),
             rows: None,
         }
+    }
+
+    /// All nodes that its kernel computes where values that are stored are read from memory: its own, and those on the way.
+    pub fn computed(&self, graph: &Graph, stored: &[bool]) -> BTreeSet<usize> {
+        let mut open = vec![self.root];
+        let mut nodes = BTreeSet::new();
+        while let Some(value) = open.pop() {
+            let Definition::Node(index, _) = graph.value(value).definition else {
+                continue;
+            };
+            let is_computed = self.nodes.contains(&index) || !stored[value.index()];
+            if is_computed && nodes.insert(index) {
+                open.extend(graph.nodes[index].operands());
+            }
+        }
+        nodes
     }
 }
 

@@ -1,8 +1,10 @@
 //! Kernels without loops of their own: one invocation computes one element, or four neighbours.
 
+use std::iter;
+
 use crate::dim::Dim;
 use crate::error::Result;
-use crate::ir::ValueId;
+use crate::ir::{Op, Primitive, ValueId};
 use crate::kernel::capabilities::Storage;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::Expr;
@@ -10,7 +12,7 @@ use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Layout;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
-use crate::pass::plan::element::{Scope, scalar, write};
+use crate::pass::plan::element::{Scope, eight, scalar, write};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, invocation};
 use crate::pass::plan::quads;
@@ -28,13 +30,14 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
     Ok(finish(scope, &count, vec![surplus, store]))
 }
 
-/// The same by four neighbours, which are read and written at once; none if the value does not come in fours.
+/// The same by four neighbours, or eight of what is only moved, which are read and written at once; none if the value does not come in fours.
 pub fn lower_quads<'a>(scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
     if let Layout::Quads { axis } = scope.layout(group.root) {
         return along(scope, group.root, *axis, Scope::produce).map(Some);
     }
     let numel = scope.graph.ty(group.root).numel();
-    in_row(scope, group.root, &numel, |scope, place| {
+    let width = width(&scope, group, &numel)?;
+    in_row(scope, group.root, (&numel, width), |scope, place| {
         let position = Position::at(place);
         Ok((scope.produce(group.root, &position)?, position))
     })
@@ -48,24 +51,49 @@ pub fn lower_any<'a>(scope: impl Fn() -> Scope<'a>, group: &Group) -> Result<Low
     }
 }
 
-/// So many elements that are written to a buffer in quads, by their number; none if they do not come in fours.
+/// How many neighbours an invocation computes of so many elements of a group: numbers that are only moved are written in words
+/// where that is faster.
+fn width(scope: &Scope, group: &Group, numel: &Dim) -> Result<usize> {
+    let graph = scope.graph;
+    let is_moved = |node: usize| {
+        use Primitive::{Concat, Expand, Permute, Reshape, Slice};
+        let op = &graph.nodes[node].op;
+        matches!(
+            op,
+            Op::Primitive(Concat(_) | Expand(_) | Permute(_) | Reshape(_) | Slice(_))
+        )
+    };
+    let mut nodes = group.computed(graph, scope.stored).into_iter();
+    Ok(
+        match nodes.all(is_moved) && scope.is_in_words(group.root)? {
+            true => eight::width(scope.capabilities, numel),
+            false => QUAD,
+        },
+    )
+}
+
+/// So many elements that are written to a buffer in quads or eights, by their number; none if they do not come in fours.
 fn in_row<'a>(
     mut scope: Scope<'a>,
     target: ValueId,
-    numel: &Dim,
+    (numel, width): (&Dim, usize),
     element: impl Fn(&mut Scope, Index) -> Result<(Expr, Position)>,
 ) -> Result<Option<Lowered<'a>>> {
     if !quad::is_whole(numel) {
         return Ok(None);
     }
-    let count = numel.floor_div(&Dim::from(QUAD));
+    let count = numel.floor_div(&Dim::from(width));
     let (index, surplus) = invocation(&mut scope, &count);
-    let neighbours = quad::neighbours(&[index], 0);
-    let parts = quad::each(&mut scope, neighbours, |scope, _, place| {
-        element(scope, place[0].clone())
+    let first = index.scale(&Dim::from(width));
+    let parts = scope.together(width, |scope| {
+        let places = (0..width).map(|part| first.add_size(&Dim::from(part)));
+        places
+            .map(|place| element(scope, place))
+            .collect::<Result<Vec<_>>>()
     })?;
-    let store = quad::write(&mut scope, target, &parts)?;
-    Ok(store.map(|store| finish(scope, &count, vec![surplus, store])))
+    let stores = eight::write(&mut scope, target, &parts)?;
+    let statements = stores.map(|stores| iter::once(surplus).chain(stores).collect());
+    Ok(statements.map(|statements| finish(scope, &count, statements)))
 }
 
 /// A copy of a value in quads.
@@ -141,7 +169,7 @@ pub fn copy<'a>(mut scope: Scope<'a>, value: ValueId) -> Result<Lowered<'a>> {
 /// from so many that kernels of their own are faster.
 pub fn part<'a>(
     scope: impl Fn() -> Scope<'a>,
-    joined: ValueId,
+    joined: &Group,
     part: ValueId,
     axis: usize,
     start: &Dim,
@@ -156,12 +184,13 @@ pub fn part<'a>(
         coordinates[axis] = coordinates[axis].add_size(start);
         Ok((value, Position::of(coordinates)))
     };
-    if let Some(quads) = in_row(scope(), joined, &count, element)? {
+    let width = width(&alone, joined, &count)?;
+    if let Some(quads) = in_row(scope(), joined.root, (&count, width), element)? {
         return Ok(quads);
     }
     let (index, surplus) = invocation(&mut alone, &count);
     let (value, position) = element(&mut alone, index)?;
-    let store = write(&mut alone, joined, value, &position)?;
+    let store = write(&mut alone, joined.root, value, &position)?;
     Ok(finish(alone, &count, vec![surplus, store]))
 }
 

@@ -51,7 +51,7 @@ pub fn part(pool: &mut Pool, vector: Expr, part: usize, (stored, name): (Type, &
 }
 
 /// Neighbours in a buffer, written by as few vectors as it takes; none if they are not the elements of vectors.
-fn write(
+pub fn write(
     scope: &mut Scope,
     value: ValueId,
     parts: &[(Expr, Position)],
@@ -132,8 +132,8 @@ pub fn settled(pool: &mut Pool, expr: Expr) -> Option<Expr> {
 }
 
 impl Scope<'_> {
-    /// True if a buffer can be read as words of two numbers.
-    fn is_in_words(&self, value: ValueId) -> Result<bool> {
+    /// True if a buffer can be accessed as words of two numbers.
+    pub fn is_in_words(&self, value: ValueId) -> Result<bool> {
         let ty = self.graph.ty(value);
         let is_single = self.storage(value)? == Storage::F32;
         let is_linear = *self.layout(value) == Layout::Linear;

@@ -159,7 +159,7 @@ impl<'a> Planner<'a> {
         let mut start = Dim::ZERO;
         let mut parts = Vec::new();
         for operand in node.operands() {
-            let part = map::part(|| self.scope(), group.root, operand, concat.axis, &start)?;
+            let part = map::part(|| self.scope(), group, operand, concat.axis, &start)?;
             parts.push((part, operand));
             start = &start + &self.graph.ty(operand).shape[concat.axis];
         }
