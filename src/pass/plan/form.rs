@@ -10,7 +10,7 @@ use self::former::{Former, Unknown};
 pub(super) use self::structure::Known;
 use crate::dim::{Dim, Symbol};
 use crate::error::{Error, Result};
-use crate::ir::{Builder, Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::ir::{Builder, Definition, Graph, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::choice::{Choice, Variant};
 use crate::kernel::emit::unique;
@@ -22,7 +22,8 @@ use crate::pass::plan::conv::{Along, Sizes, depthwise, image, winograd};
 use crate::pass::plan::element::{Binding, Scope};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, Made};
-use crate::pass::plan::product::{Product, tile};
+use crate::pass::plan::product::Product;
+use crate::pass::plan::product::tile::{self, Packed};
 use crate::pass::plan::reduce::pooling;
 use crate::pass::plan::{Planner, map, variant};
 
@@ -30,19 +31,19 @@ use crate::pass::plan::{Planner, map, variant};
 #[derive(Clone, PartialEq)]
 enum Way {
     /// A convolution on quads of channels by any window.
-    Convolution(Panels),
+    Convolution(Packed),
     /// The same where the window is a single position, or what it holds are no neighbours.
-    Positions(Panels),
+    Positions(Packed),
     /// A convolution that sees each channel by itself.
     Channelwise(Panels),
     /// What tiles of a convolution see of its input.
     TilesSeen(Places),
     /// What the products of these sum up to.
-    TilesSummed(Places, Panels),
+    TilesSummed(Places, Packed),
     /// The positions that are made of the sums.
     TilesOutput(Places),
     /// A product whose right factor is a weight.
-    Product(ValueId, Panels),
+    Product(ValueId, Packed),
     /// A reduction of small windows of an image.
     Pooling,
     /// Pointwise work and views into quads along an axis.
@@ -57,11 +58,11 @@ impl Way {
     /// The panels of the weight that the kernel reads in panels.
     fn panels(&self) -> Option<&Panels> {
         match self {
-            Way::Convolution(panels)
-            | Way::Positions(panels)
-            | Way::Channelwise(panels)
-            | Way::TilesSummed(_, panels)
-            | Way::Product(_, panels) => Some(panels),
+            Way::Convolution(packed)
+            | Way::Positions(packed)
+            | Way::TilesSummed(_, packed)
+            | Way::Product(_, packed) => Some(&packed.panels),
+            Way::Channelwise(panels) => Some(panels),
             Way::TilesSeen(_)
             | Way::TilesOutput(_)
             | Way::Pooling
@@ -102,11 +103,12 @@ impl Planner<'_> {
             return Err(missing());
         };
         let places = tiles.places();
-        let panels = winograd::panels(self.graph, self.capabilities, node, (conv, places));
-        let panels = panels.ok_or_else(missing)?;
+        let extent = self.fusion.extent(group.anchor);
+        let packed = winograd::panels(self.graph, self.capabilities, node, (conv, places, extent));
+        let packed = packed.ok_or_else(missing)?;
         let way = match tiles {
             Tiles::Seen { .. } => Way::TilesSeen(places),
-            Tiles::Summed { .. } => Way::TilesSummed(places, panels.clone()),
+            Tiles::Summed { .. } => Way::TilesSummed(places, packed.clone()),
         };
         if conv.groups == 1
             && let Some(made) = self.by_form(group, &way, None)?
@@ -116,7 +118,7 @@ impl Planner<'_> {
         let lowered = match tiles {
             Tiles::Seen { .. } => winograd::lower_seen(self.scope(), node, (conv, places))?,
             Tiles::Summed { .. } => {
-                winograd::lower_summed(self.scope(), node, (conv, places), (panels, None))?
+                winograd::lower_summed(self.scope(), node, (conv, places), (packed, None))?
             }
         };
         lowered.finish(self.label(group))
@@ -136,20 +138,6 @@ impl Planner<'_> {
             choice,
             ..form.in_true_sizes(made, way)
         }))
-    }
-
-    /// True if several convolutions see more than single positions. Their kernel serves the others as well, which saves the
-    /// driver a kernel and takes those a few hundredths longer.
-    fn has_windows(&self) -> bool {
-        let sees_windows = |node: &&Node| match &node.op {
-            Op::Primitive(Primitive::Conv(conv)) if conv.groups == 1 => {
-                let sizes = Sizes::new(self.graph, node, conv);
-                sizes.is_ok_and(|sizes| sizes.sees_neighbours() && !sizes.sees_same())
-            }
-            _ => false,
-        };
-        let mut windows = self.graph.nodes.iter().filter(sees_windows);
-        windows.nth(1).is_some()
     }
 
     /// True for a group that cuts pieces out of values: steps of a loop that was written out do, and layers with a cache.
@@ -177,18 +165,21 @@ impl Planner<'_> {
             return Ok(is_in_quads.then_some((Way::Pooling, None)));
         }
         let choices = variant::choices(&self.scope(), node, &self.wanted.options.choices)?;
-        let Some(choice) = choices.into_iter().next() else {
+        let Some(mut choice) = choices.into_iter().next() else {
             return Ok(None);
         };
+        if let Some(extent) = group.anchor.and_then(|node| self.fusion.extents.get(&node)) {
+            choice.reason += &format!("; {extent}");
+        }
+        let extent = self.fusion.extent(group.anchor);
         let way = match (&node.op, choice.variant) {
             (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) if conv.groups == 1 => {
                 let sizes = Sizes::new(self.graph, node, conv)?;
-                let panels = image::panels(self.graph, self.capabilities, node, conv);
-                if sizes.sees_neighbours() && (!sizes.sees_same() || self.has_windows()) {
-                    panels.map(Way::Convolution)
-                } else {
-                    panels.map(Way::Positions)
-                }
+                let packed = image::panels(self.graph, self.capabilities, node, (conv, extent));
+                packed.map(match image::is_by_window(self.graph, &sizes) {
+                    true => Way::Convolution,
+                    false => Way::Positions,
+                })
             }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd { places })
                 if conv.groups == 1 =>
@@ -196,12 +187,13 @@ impl Planner<'_> {
                 Some(Way::TilesOutput(places))
             }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Depthwise) => {
-                image::panels(self.graph, self.capabilities, node, conv).map(Way::Channelwise)
+                image::panels(self.graph, self.capabilities, node, (conv, extent))
+                    .map(|packed| Way::Channelwise(packed.panels))
             }
             (Op::Primitive(Primitive::Dot(_)), Variant::Lanes) => {
                 let product = Product::of(self.graph, node)?;
-                let weight = tile::weight(&mut self.scope(), &product)?;
-                weight.map(|(value, panels)| Way::Product(value, panels))
+                let weight = tile::weight(&mut self.scope(), &product, extent)?;
+                weight.map(|(value, packed)| Way::Product(value, packed))
             }
             _ => None,
         };
@@ -358,14 +350,14 @@ impl<'a> Form<'a> {
         };
         match (way, &node.op) {
             (
-                Way::Convolution(panels) | Way::Positions(panels),
+                Way::Convolution(packed) | Way::Positions(packed),
                 Op::Primitive(Primitive::Conv(conv)),
             ) => {
                 let mut sizes = Sizes::new(&self.graph, node, conv)?;
                 if let Some(axes) = &self.axes {
                     sizes.axes.clone_from(axes);
                 }
-                image::by_panels(scope, group, &sizes, panels.clone())
+                image::by_panels(scope, group, &sizes, packed.clone())
             }
             (Way::Channelwise(panels), Op::Primitive(Primitive::Conv(conv))) => {
                 let sizes = Sizes::new(&self.graph, node, conv)?;
@@ -374,18 +366,18 @@ impl<'a> Form<'a> {
             (Way::TilesSeen(places), Op::Primitive(Primitive::Conv(conv))) => {
                 winograd::lower_seen(scope, node, (conv, *places))
             }
-            (Way::TilesSummed(places, panels), Op::Primitive(Primitive::Conv(conv))) => {
+            (Way::TilesSummed(places, packed), Op::Primitive(Primitive::Conv(conv))) => {
                 let counts = self.tiles.clone();
-                winograd::lower_summed(scope, node, (conv, *places), (panels.clone(), counts))
+                winograd::lower_summed(scope, node, (conv, *places), (packed.clone(), counts))
             }
             (Way::TilesOutput(places), Op::Primitive(Primitive::Conv(conv))) => {
                 winograd::lower(scope, group, node, (conv, *places))
             }
-            (Way::Product(weight, panels), _) => {
+            (Way::Product(weight, packed), _) => {
                 let weight = self.values.iter().position(|value| value == weight);
                 let weight = weight.ok_or_else(missing)?.into();
                 let product = Product::of(&self.graph, node)?;
-                tile::by_panels(scope, group, &product, (weight, panels.clone()))
+                tile::by_panels(scope, group, &product, (weight, packed.clone()))
             }
             (_, Op::Primitive(Primitive::Reduce(reduce))) => {
                 pooling::lower(scope, group, node, reduce)

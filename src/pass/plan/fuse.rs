@@ -21,6 +21,7 @@ use crate::pass::plan::cost::{Class, class, is_plain_view, weight};
 use crate::pass::plan::element::not_planned;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::storage::concat::{self, Parts, Planned};
+use crate::pass::plan::storage::tiles::Extents;
 use crate::pass::plan::variant;
 
 /// A value that costs more than this is not computed twice.
@@ -50,6 +51,8 @@ pub struct Fusion {
     pub parts: Parts,
     /// Kernels in order.
     pub groups: Vec<Group>,
+    /// The extents of tiles of products with weights, by node.
+    pub extents: Extents,
 }
 
 /// What is known of a value while nodes are visited in order.
@@ -106,6 +109,7 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
         planned: fuser.planned,
         parts: Parts::new(),
         groups,
+        extents: Extents::new(),
     })
 }
 

@@ -176,6 +176,7 @@ impl Fusion {
         storage::concat::place(graph, &mut fusion, is_body);
         fusion.texels = storage::texels::assign(graph, capabilities, &fusion, is_body);
         panels::place(graph, &mut fusion, wanted.in_panels);
+        fusion.extents = storage::tiles::assign(graph, capabilities, &fusion, wanted);
         Ok(fusion)
     }
 }

@@ -5,3 +5,4 @@ pub mod layout;
 pub mod panels;
 pub mod precision;
 pub mod texels;
+pub mod tiles;

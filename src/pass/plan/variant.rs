@@ -17,7 +17,7 @@ use crate::pass::plan::conv::{direct, image, winograd};
 use crate::pass::plan::cost::{example, is_plain_view};
 use crate::pass::plan::element::quad::is_whole;
 use crate::pass::plan::element::{Scope, operand};
-use crate::pass::plan::product::tile::{self, holds};
+use crate::pass::plan::product::tile::{self, Extent, holds};
 use crate::pass::plan::product::{Product, matrix, vector, workgroup};
 use crate::shape::Shape;
 
@@ -338,8 +338,8 @@ pub fn convolves(
     if !is_image {
         return None;
     }
-    let panels = image::panels(graph, capabilities, node, conv)?;
-    if !holds(capabilities, &panels) {
+    let packed = image::panels(graph, capabilities, node, (conv, Extent::ANY))?;
+    if !holds(capabilities, &packed.panels) {
         return None;
     }
     if image::is_depthwise(graph, node, conv) {
@@ -397,10 +397,10 @@ fn tiles(
     node: &Node,
     (conv, places): (&Conv, Places),
 ) -> Option<usize> {
-    let panels = winograd::panels(graph, capabilities, node, (conv, places))?;
+    let packed = winograd::panels(graph, capabilities, node, (conv, places, Extent::ANY))?;
     let result = &graph.ty(*node.results.first()?).shape;
     let [_, tiles] = winograd::counts(result, places)?;
-    holds(capabilities, &panels).then(|| example(graph, &tiles))
+    holds(capabilities, &packed.panels).then(|| example(graph, &tiles))
 }
 
 /// True for dtypes whose products are summed up in single precision.

@@ -17,7 +17,7 @@ use crate::pass::plan::element::Scope;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, guarded, pieces, repeat_all};
 use crate::pass::plan::product::dot::named;
-use crate::pass::plan::product::tile::shared;
+use crate::pass::plan::product::tile::{Extent, shared};
 use crate::pass::plan::quads::{self, CHANNELS};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/depthwise.wgsl");
@@ -36,8 +36,9 @@ const MOST_PRODUCTS: usize = 128;
 /// A convolution with its epilogue, channels in whole quads.
 pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
-    let panels = image::known_panels(&scope, node, conv)?;
-    by_panels(scope, group, &sizes, &panels)
+    let packed = image::panels(scope.graph, scope.capabilities, node, (conv, Extent::ANY))
+        .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))?;
+    by_panels(scope, group, &sizes, &packed.panels)
 }
 
 /// The same with the filter in given panels.

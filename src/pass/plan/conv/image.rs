@@ -3,7 +3,7 @@
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
-use crate::ir::{Definition, Graph, Node};
+use crate::ir::{Definition, Graph, Node, Op, Primitive};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
@@ -11,19 +11,26 @@ use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, Run, uneven};
 use crate::op::Conv;
 use crate::pass::plan::conv::Sizes;
+use crate::pass::plan::cost::example;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD, is_whole};
 use crate::pass::plan::element::{self, Scope};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, below, epilogue};
-use crate::pass::plan::product::tile::{self, Right, Tiling};
+use crate::pass::plan::product::tile::{Extent, Packed, Right, Rows, Sums, Tiling, lay};
 use crate::pass::plan::quads::CHANNELS;
 
 /// A convolution with its epilogue, channels of its groups in whole quads.
-pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
+pub fn lower<'a>(
+    scope: Scope<'a>,
+    group: &Group,
+    node: &Node,
+    (conv, extent): (&Conv, Extent),
+) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
-    let panels = known_panels(&scope, node, conv)?;
-    by_panels(scope, group, &sizes, panels)
+    let packed = panels(scope.graph, scope.capabilities, node, (conv, extent))
+        .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))?;
+    by_panels(scope, group, &sizes, packed)
 }
 
 /// The same with the filter in given panels.
@@ -31,7 +38,7 @@ pub fn by_panels<'a>(
     scope: Scope<'a>,
     group: &Group,
     sizes: &Sizes,
-    panels: Panels,
+    packed: Packed,
 ) -> Result<Lowered<'a>> {
     let tiling = Tiling {
         outer: vec![sizes.batch.clone(), sizes.groups.clone()],
@@ -49,7 +56,7 @@ pub fn by_panels<'a>(
             let place = [outer[0].clone(), channel.div(&Dim::from(QUAD))];
             input(scope, sizes, (place, guard), (position, taps))
         },
-        right: Right::Panels(sizes.filter, panels, &|outer| outer[1].clone()),
+        right: Right::Panels(sizes.filter, packed, &|outer| outer[1].clone()),
         write: &|scope, [outer, position], first, vector| {
             let channel = outer[1].scale(&sizes.outputs).add(first);
             let quad = [&[outer[0].clone(), channel.div(&Dim::from(QUAD))], position];
@@ -57,7 +64,7 @@ pub fn by_panels<'a>(
         },
         in_quads: true,
     };
-    tile::lay(scope, &tiling)
+    lay(scope, &tiling)
 }
 
 /// Four channels that a position sees through a tap, by image and quad of channels: zeros outside of the input, and where
@@ -109,19 +116,14 @@ pub fn write(
     Ok(statements)
 }
 
-/// The panels of a filter that has some.
-pub fn known_panels(scope: &Scope, node: &Node, conv: &Conv) -> Result<Panels> {
-    panels(scope.graph, scope.capabilities, node, conv)
-        .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))
-}
-
-/// The panels of a filter; none if it is no weight, or has no channels of its own, or subgroups are no lanes.
+/// The panels of a filter for tiles of an extent; none if it is no weight, or subgroups are no lanes. Of channels that are
+/// seen by themselves there are no tiles.
 pub fn panels(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
-    conv: &Conv,
-) -> Option<Panels> {
+    (conv, extent): (&Conv, Extent),
+) -> Option<Packed> {
     let lanes = capabilities.lanes()?;
     let sizes = Sizes::new(graph, node, conv).ok()?;
     let is_weight = matches!(graph.value(sizes.filter).definition, Definition::Weight(_));
@@ -142,17 +144,55 @@ pub fn panels(
         stride *= tap;
     }
     if is_depthwise(graph, node, conv) {
-        return is_weight.then(|| channelwise(depth, run(groups, patch)));
+        let panels = channelwise(depth, run(groups, patch));
+        return is_weight.then_some(Packed { panels, rows: 1 });
     }
     let whole = channels * patch;
-    let matrices = &sizes.batch * &sizes.groups;
-    let expected = [&matrices, &sizes.positions].map(|size| {
-        size.eval(&graph.hints)
-            .map_or(1, |size| usize::try_from(size).unwrap_or(1))
-    });
     let outer = run(groups, outputs * whole);
     let columns = run(outputs, whole);
-    is_weight.then(|| tile::panels(lanes, outer, (depth, columns), expected))
+    is_weight.then(|| extent.packed(lanes, outer, (depth, columns)))
+}
+
+/// The sums that a convolution is, for those that share its kernel's text beside the extent of tiles.
+pub fn sums(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    node: &Node,
+    (conv, text): (&Conv, String),
+) -> Option<Sums> {
+    let sizes = Sizes::new(graph, node, conv).ok()?;
+    let packed = panels(graph, capabilities, node, (conv, Extent::ANY))?;
+    let matrices = &sizes.batch * &sizes.groups;
+    let left = match is_by_window(graph, &sizes) {
+        true => Rows::Seen,
+        false => Rows::Together,
+    };
+    // A quad that is not full has fewer steps.
+    let steps = packed
+        .panels
+        .depth
+        .last()
+        .map_or(0, |run| run.count.min(QUAD));
+    Some(Sums {
+        text: format!("{text} {left:?} {steps}"),
+        left,
+        sizes: [&matrices, &sizes.positions].map(|size| example(graph, size)),
+        panels: packed.panels,
+    })
+}
+
+/// True for a convolution by any window: where there are several, their kernel serves those that see single positions as
+/// well, which saves the driver a kernel and takes those a few hundredths longer.
+pub fn is_by_window(graph: &Graph, sizes: &Sizes) -> bool {
+    let sees_windows = |node: &&Node| match &node.op {
+        Op::Primitive(Primitive::Conv(conv)) if conv.groups == 1 => {
+            let sizes = Sizes::new(graph, node, conv);
+            sizes.is_ok_and(|sizes| sizes.sees_neighbours() && !sizes.sees_same())
+        }
+        _ => false,
+    };
+    let has_windows = || graph.nodes.iter().filter(sees_windows).nth(1).is_some();
+    sizes.sees_neighbours() && (!sizes.sees_same() || has_windows())
 }
 
 /// The panels of a filter that sees each channel by itself: a row of texels for each tap, and maybe an empty texel.

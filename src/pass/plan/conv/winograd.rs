@@ -13,7 +13,7 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
-use crate::kernel::layout::{Layout, Panels, Run, Tiles};
+use crate::kernel::layout::{Layout, Run, Tiles};
 use crate::kernel::winograd::{Places, TAPS};
 use crate::kernel::work::Work;
 use crate::op::Conv;
@@ -25,20 +25,20 @@ use crate::pass::plan::element::quad::{QUAD, is_whole};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::work::behind;
 use crate::pass::plan::kernel::{Lowered, below, guarded, invocation};
-use crate::pass::plan::product::tile::{self, Right, Tiling, shared};
+use crate::pass::plan::product::tile::{self, Extent, Packed, Right, Rows, Sums, Tiling, shared};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/winograd.wgsl");
 
 /// Bytes of a number.
 const SINGLE: i64 = size_of::<f32>() as i64;
 
-/// The panels of a filter; none where a convolution has no tiles: it has other taps or steps, or channels in no quads.
+/// The panels of a filter for tiles of an extent; none where a convolution has no tiles: it has other taps or steps, or channels in no quads.
 pub fn panels(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
-    (conv, places): (&Conv, Places),
-) -> Option<Panels> {
+    (conv, places, extent): (&Conv, Places, Extent),
+) -> Option<Packed> {
     let lanes = capabilities.lanes()?;
     let sizes = Sizes::new(graph, node, conv).ok()?;
     let is_plain = conv.axes.len() == 2
@@ -51,17 +51,31 @@ pub fn panels(
     if !is_plain || !has_taps || !are_quads {
         return None;
     }
-    let [_, tiles] = counts(&graph.ty(sizes.result).shape, places)?;
     let known = |size: &Dim| usize::try_from(size.as_const()?).ok();
     let (groups, channels) = (known(&sizes.groups)?, known(&sizes.channels)?);
     let outputs = known(&sizes.outputs)?;
     let run = |count, stride| Run { count, stride };
     let matrices = run(places.matrices() * groups, outputs * channels);
-    let expected = [matrices.count, example(graph, &tiles)];
     let (depth, columns) = (vec![run(channels, 1)], run(outputs, channels));
-    Some(Panels {
-        transformed: Some(places),
-        ..tile::panels(lanes, matrices, (depth, columns), expected)
+    let mut packed = extent.packed(lanes, matrices, (depth, columns));
+    packed.panels.transformed = Some(places);
+    Some(packed)
+}
+
+/// The sums that the second kernel is.
+pub fn sums(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    node: &Node,
+    (conv, places): (&Conv, Places),
+) -> Option<Sums> {
+    let packed = panels(graph, capabilities, node, (conv, places, Extent::ANY))?;
+    let [_, tiles] = counts(&graph.ty(*node.results.first()?).shape, places)?;
+    Some(Sums {
+        text: String::from("winograd_summed"),
+        left: Rows::Together,
+        sizes: [packed.panels.outer.count, example(graph, &tiles)],
+        panels: packed.panels,
     })
 }
 
@@ -284,7 +298,7 @@ pub fn lower_summed<'a>(
     scope: Scope<'a>,
     node: &Node,
     (conv, places): (&Conv, Places),
-    (panels, counts): (Panels, Option<[Dim; 2]>),
+    (packed, counts): (Packed, Option<[Dim; 2]>),
 ) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
     let seen = Tiled::new(scope.graph, sizes.x, seen(conv, places)?)?.counted(counts.as_ref());
@@ -307,7 +321,7 @@ pub fn lower_summed<'a>(
             let channel = outer[1].scale(&sizes.channels).add(first);
             seen.vector(scope, &outer[0], &quad(channel, &row[0]), *guard)
         },
-        right: Right::Panels(sizes.filter, panels.clone(), &|outer| {
+        right: Right::Panels(sizes.filter, packed.clone(), &|outer| {
             outer[0].scale(&sizes.groups).add(&outer[1])
         }),
         write: &|scope, [outer, row], first, vector| {
@@ -318,7 +332,7 @@ pub fn lower_summed<'a>(
         in_quads: true,
     };
     let products = Dim::product(&summed.shape) * (2 * QUAD) as i64;
-    let weights = Dim::from(panels.outer.count * panels.outer.stride);
+    let weights = Dim::from(packed.panels.outer.count * packed.panels.outer.stride);
     let bytes = seen.bytes() + weights * SINGLE + summed.bytes();
     Ok(Lowered {
         title: Some("winograd_summed"),

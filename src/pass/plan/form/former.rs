@@ -148,16 +148,18 @@ impl<'s, 'a> Former<'s, 'a> {
         let is_in_panels = self.in_panels() == Some(value);
         match self.way {
             Way::Product(..) if is_in_panels => self.symbol(size, "columns", QUAD),
-            Way::Product(_, panels) if axis + 1 == rank => self.symbol(size, "depth", panels.round),
+            Way::Product(_, packed) if axis + 1 == rank => {
+                self.symbol(size, "depth", packed.panels.round)
+            }
             Way::Product(..) => self.symbol(size, "rows", 1),
             _ if is_in_panels => match FILTER.get(axis) {
                 Some(role) => self.symbol(size, role, QUAD),
                 None => self.tap(size, axis - FILTER.len()),
             },
-            Way::Convolution(panels) | Way::Positions(panels) | Way::TilesSummed(_, panels)
+            Way::Convolution(packed) | Way::Positions(packed) | Way::TilesSummed(_, packed)
                 if axis == CHANNELS =>
             {
-                self.symbol(size, IMAGE[CHANNELS], panels.round)
+                self.symbol(size, IMAGE[CHANNELS], packed.panels.round)
             }
             _ => self.of_image(size, axis, rank),
         }

@@ -10,6 +10,7 @@ use crate::pass::plan::conv::Along;
 use crate::pass::plan::element::decision::Decision;
 use crate::pass::plan::element::role;
 use crate::pass::plan::kernel::Made;
+use crate::pass::plan::product::tile::Packed;
 use crate::shape::TensorType;
 
 /// Kernels by forms.
@@ -120,12 +121,12 @@ impl Seen {
 /// A way with panels of no particular sizes.
 fn of_any_size(form: &Form, way: &Way) -> Way {
     match way {
-        Way::Convolution(panels) => Way::Convolution(seen(panels)),
-        Way::Positions(panels) => Way::Positions(seen(panels)),
+        Way::Convolution(packed) => Way::Convolution(read(packed)),
+        Way::Positions(packed) => Way::Positions(read(packed)),
         Way::Channelwise(panels) => Way::Channelwise(seen(panels)),
-        Way::Product(weight, panels) => {
+        Way::Product(weight, packed) => {
             let of_form = form.values.iter().position(|value| value == weight);
-            Way::Product(of_form.map_or(*weight, ValueId::from), seen(panels))
+            Way::Product(of_form.map_or(*weight, ValueId::from), read(packed))
         }
         // It tells the bytes of its panels.
         Way::TilesSummed(..)
@@ -135,6 +136,14 @@ fn of_any_size(form: &Form, way: &Way) -> Way {
         | Way::Quads
         | Way::Pieces
         | Way::Copy(_) => way.clone(),
+    }
+}
+
+/// What a kernel sees of panels in tiles.
+fn read(packed: &Packed) -> Packed {
+    Packed {
+        panels: seen(&packed.panels),
+        rows: packed.rows,
     }
 }
 

@@ -1,15 +1,17 @@
 //! Products of matrices where subgroups are the lanes of a vector: what costs a software rasteriser time is reading memory.
 
+mod extent;
 mod left;
 mod right;
 
 use std::collections::BTreeSet;
 
-pub use self::right::{Right, panels, weight};
+pub use self::extent::{Extent, Packed, Rows, Sums, extents};
+pub use self::right::{Right, weight};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::ValueId;
+use crate::ir::{Graph, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::{Statement, roots};
 use crate::kernel::expr::{Expr, Node, Pool, Type};
@@ -27,17 +29,12 @@ use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../../shaders/tile.wgsl");
 
-/// Rows of a tile: with more the loop grows too long for the driver.
+/// Rows of a tile of values: with more the loop grows too long for the driver.
 const TALLEST: usize = 32;
 /// Tiles that keep all threads busy.
 const ENOUGH: usize = 8;
 /// Columns that are worth a whole subgroup.
 const NARROWEST: usize = 16;
-
-/// Rows of a tile where the right factor lies in panels: two texels of each row fit the registers.
-const PANEL_ROWS: usize = 16;
-/// The same for one texel of each row, of sixteen lanes: of eight such tiles gain little and take the driver longer.
-const PANEL_ROWS_OF_SIXTEEN: usize = 32;
 
 /// A step of a sum, and where it is one; absent if it is known to be.
 pub type Step = (Index, Option<Expr>);
@@ -94,9 +91,14 @@ pub fn holds(capabilities: &Capabilities, panels: &Panels) -> bool {
 }
 
 /// A product with its epilogue.
-pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Result<Lowered<'a>> {
-    let right = match weight(&mut scope, product)? {
-        Some((weight, panels)) => Right::Panels(weight, panels, &|_| Index::zero()),
+pub fn lower<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    product: &Product,
+    extent: Extent,
+) -> Result<Lowered<'a>> {
+    let right = match weight(&mut scope, product, extent)? {
+        Some((weight, packed)) => Right::Panels(weight, packed, &|_| Index::zero()),
         None => Right::Values(product),
     };
     by(scope, group, product, right)
@@ -107,9 +109,9 @@ pub fn by_panels<'a>(
     scope: Scope<'a>,
     group: &Group,
     product: &Product,
-    (weight, panels): (ValueId, Panels),
+    (weight, packed): (ValueId, Packed),
 ) -> Result<Lowered<'a>> {
-    let right = Right::Panels(weight, panels, &|_| Index::zero());
+    let right = Right::Panels(weight, packed, &|_| Index::zero());
     by(scope, group, product, right)
 }
 
@@ -177,7 +179,7 @@ impl Tile {
     fn new(scope: &mut Scope, product: &Tiling) -> Result<Tile> {
         let missing = || Error::internal("no subgroups to compute tiles");
         let lanes = scope.capabilities.lanes().ok_or_else(missing)?;
-        let (height, quads) = product.extent(scope, lanes);
+        let (height, quads) = product.extent(scope.graph, lanes);
         let width = quads * span(lanes);
         // Neighbours share columns, which are read more often than rows.
         let tiles = [
@@ -246,7 +248,7 @@ impl Tile {
             for q in 0..self.quads {
                 right.push(match &product.right {
                     Right::Values(product) => self.right(scope, product, &first, q)?,
-                    Right::Panels(weight, panels, matrix) => {
+                    Right::Panels(weight, Packed { panels, .. }, matrix) => {
                         let matrix = matrix(&self.outer);
                         let of_matrix = pieces(&product.columns, panels.width);
                         let panel = matrix.scale(&of_matrix).add(&self.panel);
@@ -327,23 +329,14 @@ impl Tile {
 
 impl Tiling<'_> {
     /// Rows of a tile, and quads of columns of an invocation.
-    fn extent(&self, scope: &mut Scope, lanes: usize) -> (usize, usize) {
-        let outer = Dim::product(&self.outer);
+    fn extent(&self, graph: &Graph, lanes: usize) -> (usize, usize) {
         match &self.right {
             Right::Values(_) => {
+                let outer = Dim::product(&self.outer);
                 let sizes = [&outer, &self.rows, &self.columns];
-                let sizes = sizes.map(|size| example(scope.graph, size));
-                extent(lanes, |_| TALLEST, sizes)
+                extent(lanes, sizes.map(|size| example(graph, size)))
             }
-            Right::Panels(_, panels, _) => {
-                let (rows, columns) = (self.rows.clone(), self.columns.clone());
-                let sizes = [outer, rows, columns, Dim::from(lanes)];
-                let height = scope.decide(sizes, |[outer, rows, columns, lanes]| {
-                    let by_panels = |quads| rows_by_panels(lanes, quads);
-                    extent(lanes, by_panels, [outer, rows, columns]).0
-                });
-                (height, panels.width / span(lanes))
-            }
+            Right::Panels(_, Packed { panels, rows }, _) => (*rows, panels.width / span(lanes)),
         }
     }
 }
@@ -354,29 +347,16 @@ fn span(lanes: usize) -> usize {
     lanes * QUAD
 }
 
-/// Rows that a tile has at most where the right factor lies in panels, by quads of columns of an invocation.
-fn rows_by_panels(lanes: usize, quads: usize) -> usize {
-    if lanes == 16 && quads == 1 {
-        PANEL_ROWS_OF_SIXTEEN
-    } else {
-        PANEL_ROWS
-    }
-}
-
-/// Rows of a tile, and quads of columns of an invocation: as many as the driver's vectors can hold, but such that every
-/// thread has some tiles. The tallest tile is by quads of columns.
-fn extent(
-    lanes: usize,
-    tallest: impl Fn(usize) -> usize,
-    [outer, rows, columns]: [usize; 3],
-) -> (usize, usize) {
+/// Rows of a tile of values, and quads of columns of an invocation: as many as the driver's vectors can hold, but such that
+/// every thread has some tiles.
+fn extent(lanes: usize, [outer, rows, columns]: [usize; 3]) -> (usize, usize) {
     let count = |height: usize, quads: usize| {
         outer * rows.div_ceil(height) * columns.div_ceil(quads * span(lanes))
     };
-    let highest = |quads: usize| rows.clamp(1, tallest(quads));
-    let are_two = columns > span(lanes) && count(highest(2), 2) >= ENOUGH;
+    let highest = rows.clamp(1, TALLEST);
+    let are_two = columns > span(lanes) && count(highest, 2) >= ENOUGH;
     let quads = if are_two { 2 } else { 1 };
-    let mut height = highest(quads);
+    let mut height = highest;
     while count(height, quads) < ENOUGH && height >= 2 * lanes {
         height = height.div_ceil(2);
     }

@@ -30,14 +30,14 @@ impl<'a> Planner<'a> {
 
     /// A contraction or convolution by one of its variants.
     fn variant(&self, variant: Variant, group: &Group, node: &Node) -> Result<Lowered<'a>> {
-        let scope = self.scope();
+        let (scope, extent) = (self.scope(), self.fusion.extent(group.anchor));
         match (&node.op, variant) {
             (Op::Primitive(Primitive::Dot(_)), Variant::Portable) => dot::lower(scope, group, node),
             (Op::Primitive(Primitive::Conv(conv)), Variant::Portable) => {
                 conv::lower(scope, group, node, conv)
             }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) => {
-                image::lower(scope, group, node, conv)
+                image::lower(scope, group, node, (conv, extent))
             }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Depthwise) => {
                 depthwise::lower(scope, group, node, conv)
@@ -47,7 +47,7 @@ impl<'a> Planner<'a> {
             }
             (_, Variant::Lanes) => {
                 let product = Product::of(self.graph, node)?;
-                tile::lower(scope, group, &product)
+                tile::lower(scope, group, &product, extent)
             }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Direct) => {
                 direct::lower(scope, group, node, conv)

@@ -1,7 +1,8 @@
 //! The right factor of a tile: four neighbouring columns for an invocation, out of panels of a weight or out of values.
 
+use super::extent::{Extent, Packed};
 use super::left::steps;
-use super::{Tile, extent, rows_by_panels, span};
+use super::{Tile, holds};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -9,19 +10,17 @@ use crate::ir::{Definition, ValueId};
 use crate::kernel::expr::Expr;
 use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, Run};
-use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
 use crate::pass::plan::kernel::limited;
 use crate::pass::plan::product::Product;
-use crate::pass::plan::product::tile::holds;
 
 /// Where the right factor is.
 pub enum Right<'s> {
     /// In values that kernels have written.
     Values(&'s Product),
     /// In a weight of which panels are made. The function gives the matrix by what is in front of rows and columns.
-    Panels(ValueId, Panels, &'s dyn Fn(&[Index]) -> Index),
+    Panels(ValueId, Packed, &'s dyn Fn(&[Index]) -> Index),
 }
 
 impl Right<'_> {
@@ -29,46 +28,18 @@ impl Right<'_> {
     pub(super) fn round(&self) -> usize {
         match self {
             Right::Values(_) => QUAD,
-            Right::Panels(_, panels, _) => panels.round,
+            Right::Panels(_, packed, _) => packed.panels.round,
         }
     }
 }
 
-/// Steps of a wide round times rows: with more the text of a round grows too long.
-const WIDEST: usize = 256;
-
-/// Panels of a weight for a product of so many matrices, rows and columns in the example, on a device of so many lanes. Few
-/// rows take wide rounds, unless these would be filled up with many zeros.
-pub fn panels(
-    lanes: usize,
-    outer: Run,
-    (depth, columns): (Vec<Run>, Run),
-    [matrices, rows]: [usize; 2],
-) -> Panels {
-    let steps = depth.last().map_or(1, |run| run.count);
-    let wide = span(lanes);
-    let is_filled = steps.next_multiple_of(wide) <= steps + steps / 4;
-    let (round, quads) = if rows * wide < WIDEST && is_filled {
-        (wide, 1)
-    } else {
-        // Around taps a second quad of steps gains nothing and takes the driver longer.
-        let is_even = steps.div_ceil(QUAD).is_multiple_of(2) && depth.len() == 1;
-        let tallest = |quads| rows_by_panels(lanes, quads);
-        let (_, quads) = extent(lanes, tallest, [matrices, rows, columns.count]);
-        (if is_even { 2 * QUAD } else { QUAD }, quads)
-    };
-    Panels {
-        outer,
-        depth,
-        columns,
-        round,
-        width: quads * span(lanes),
-        transformed: None,
-    }
-}
-
-/// The weight that a right factor is a view of, the same for all that is in front of rows and columns, and its panels.
-pub fn weight(scope: &mut Scope, product: &Product) -> Result<Option<(ValueId, Panels)>> {
+/// The weight that a right factor is a view of, the same for all that is in front of rows and columns, and its panels for
+/// tiles of an extent.
+pub fn weight(
+    scope: &mut Scope,
+    product: &Product,
+    extent: Extent,
+) -> Result<Option<(ValueId, Packed)>> {
     let mut outer = Vec::new();
     for (axis, size) in product.outer.iter().enumerate() {
         outer.push(scope.counter(&format!("outer{axis}"), size).1);
@@ -102,11 +73,9 @@ pub fn weight(scope: &mut Scope, product: &Product) -> Result<Option<(ValueId, P
         count: 1,
         stride: 0,
     };
-    let sizes = [&Dim::product(&product.outer), &product.rows];
-    let sizes = sizes.map(|size| example(scope.graph, size));
-    let panels = panels(lanes, alone, (vec![depth], columns), sizes);
-    let fits = holds(scope.capabilities, &panels);
-    Ok(fits.then_some((base, panels)))
+    let packed = extent.packed(lanes, alone, (vec![depth], columns));
+    let fits = holds(scope.capabilities, &packed.panels);
+    Ok(fits.then_some((base, packed)))
 }
 
 impl Tile {

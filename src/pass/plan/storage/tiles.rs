@@ -1,0 +1,86 @@
+//! The tiles of products with weights, all of a graph at once: how panels lie goes by them, and what kernels are shared.
+
+use std::collections::BTreeMap;
+
+use crate::dim::Dim;
+use crate::ir::{Graph, Op, Primitive};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::choice::Variant;
+use crate::pass::plan::conv::{image, winograd};
+use crate::pass::plan::cost::example;
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::fuse::Fusion;
+use crate::pass::plan::group::Group;
+use crate::pass::plan::product::Product;
+use crate::pass::plan::product::tile::{self, Extent, Rows, Sums};
+use crate::pass::plan::storage::precision::Wanted;
+use crate::pass::plan::variant;
+
+/// The extents of tiles by the node of a product.
+pub type Extents = BTreeMap<usize, Extent>;
+
+impl Fusion {
+    /// The extent of the tiles of what a group computes.
+    pub fn extent(&self, anchor: Option<usize>) -> Extent {
+        let known = anchor.and_then(|anchor| self.extents.get(&anchor));
+        known.copied().unwrap_or(Extent::ANY)
+    }
+}
+
+/// Decides for all groups of a graph.
+pub fn assign(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    fusion: &Fusion,
+    wanted: Wanted,
+) -> Extents {
+    if capabilities.lanes().is_none() {
+        return Extents::new();
+    }
+    let written = vec![false; graph.values.len()];
+    let scope = || {
+        let scope = Scope::new(graph, capabilities, &fusion.stored, &written);
+        scope.in_memory(&fusion.layouts, &fusion.storages)
+    };
+    let found = fusion.groups.iter().filter_map(|group| {
+        let anchor = group.anchor.filter(|_| group.rows.is_none())?;
+        Some((anchor, sums(scope(), group, anchor, wanted)?))
+    });
+    let (anchors, sums): (Vec<usize>, Vec<Sums>) = found.unzip();
+    let extents = tile::extents(capabilities, &sums);
+    anchors.into_iter().zip(extents).collect()
+}
+
+/// The sums that a group's kernel computes in tiles with a weight in panels; none of another group. An error is found again
+/// where the kernel is made.
+fn sums(mut scope: Scope, group: &Group, anchor: usize, wanted: Wanted) -> Option<Sums> {
+    let (graph, capabilities) = (scope.graph, scope.capabilities);
+    let node = graph.nodes.get(anchor)?;
+    let choices = variant::choices(&scope, node, &wanted.options.choices).ok()?;
+    let choice = choices.into_iter().next()?;
+    let names = group.nodes.iter().filter_map(|node| graph.nodes.get(*node));
+    let names: Vec<&str> = names.map(|node| node.op.name()).collect();
+    match (&node.op, choice.variant) {
+        (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) => {
+            // Groups have kernels of their own.
+            let of = if conv.groups == 1 { "" } else { &choice.key };
+            let text = format!("{} {of}", names.join(" "));
+            image::sums(graph, capabilities, node, (conv, text))
+        }
+        (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd { places }) => {
+            winograd::sums(graph, capabilities, node, (conv, places))
+        }
+        (Op::Primitive(Primitive::Dot(_)), Variant::Lanes) => {
+            let product = Product::of(graph, node).ok()?;
+            let (_, packed) = tile::weight(&mut scope, &product, Extent::ANY).ok()??;
+            let sizes = [&Dim::product(&product.outer), &product.rows];
+            Some(Sums {
+                text: names.join(" "),
+                left: Rows::Apart,
+                sizes: sizes.map(|size| example(graph, size)),
+                panels: packed.panels,
+            })
+        }
+        _ => None,
+    }
+}
