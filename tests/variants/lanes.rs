@@ -57,7 +57,37 @@ fn lanes_agree() {
     assert_eq!(graphs.iter().filter(differs).count(), 0);
 }
 
-/// The same in a process whose driver has vectors of sixteen lanes.
+/// Tiles as they are for many images, of which there are few here: of most rows, of two quads of columns, and in rounds of
+/// eight steps around taps.
+#[test]
+fn tiles_for_much_work_agree() {
+    let Some(device) = rasteriser() else { return };
+    let strided = [axis(2, 1, 1, 1), axis(2, 1, 1, 1)];
+    let one = [axis(1, 0, 1, 1), axis(1, 0, 1, 1)];
+    let mut reasons = String::new();
+    for (x, filter, axes) in [
+        ("f32[B, 16, 7, 8]", "f32[60, 16, 3, 3]", &strided),
+        ("f32[B, 3, 13, 14]", "f32[40, 3, 3, 3]", &strided),
+        ("f32[B, 24, 7, 7]", "f32[72, 24, 1, 1]", &one),
+        ("f32[B, 24, 8, 7]", "f32[20, 24, 1, 1]", &one),
+    ] {
+        let graph = convolution_by_weights(x, filter, axes, 1);
+        let mut many = graph.clone();
+        many.hints.insert("B".into(), 100_000);
+        let plan = pass::plan(&many, device.capabilities()).unwrap();
+        let choices = plan.steps.iter().filter_map(|step| step.choice.as_ref());
+        reasons.extend(choices.map(|choice| format!("{x}: {choice}\n")));
+        assert!(agrees(&device, &graph, plan), "{x} differs from the oracle");
+    }
+    for shape in [
+        "8 columns for each invocation, rounds of 8",
+        "tiles of 28 rows",
+    ] {
+        assert!(reasons.contains(shape), "{reasons}");
+    }
+}
+
+/// All of `lanes_agree` in a process whose driver has vectors of sixteen lanes.
 #[test]
 fn sixteen_lanes_agree() {
     if rasteriser().is_none() {
