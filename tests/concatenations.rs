@@ -14,7 +14,7 @@ use onionskin::gpu::{Device, Keep, Program, ProgramOptions, Reach, Weights};
 use onionskin::interp;
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::capabilities::Capabilities;
-use onionskin::kernel::plan::{Plan, SlotKind};
+use onionskin::kernel::plan::{Access, Plan, SlotId, SlotKind};
 use onionskin::kernel::stored::Precision;
 use onionskin::pass::{self, PlanOptions};
 use onionskin::tensor::Tensor;
@@ -169,6 +169,19 @@ fn caches_are_written_into_the_output() {
             assert_eq!(plan.slots[whole.0].kind, SlotKind::Output);
         }
     }
+}
+
+/// Products read the keys and values of a layer as textures out of the output, where it can be a texture.
+#[test]
+fn parts_are_read_as_textures() {
+    let plan = planned(&caches(64), &samples::rasteriser(), Precision::Single);
+    let is_part = |slot: &SlotId| matches!(plan.slots[slot.0].kind, SlotKind::Part { .. });
+    let read = plan.steps.iter().flat_map(|step| {
+        let accesses = &plan.kernels[step.kernel].bindings;
+        let bindings = step.bindings.iter().zip(accesses);
+        bindings.filter(|(slot, access)| is_part(slot) && **access == Access::Texels)
+    });
+    assert_eq!(read.count(), 6);
 }
 
 /// What cannot lie there is written by a kernel for each operand, and few operands by one kernel.

@@ -204,17 +204,13 @@ fn check_step(
     )))
 }
 
-/// True if a slot can be accessed in a way: weights in panels are textures, and what lies at a place of its own may be read as
-/// one.
+/// True if a slot can be accessed in a way: weights in panels are textures, and others may be read as textures.
 fn suits(slot: &Slot, access: Access, capabilities: &Capabilities) -> bool {
     let is_panels = matches!(slot.layout, Layout::Panels(_));
     match access {
         Access::Read | Access::ReadWrite => !is_panels,
         Access::Load(_) => is_panels,
-        Access::Texels => {
-            let is_whole = !is_panels && !matches!(slot.kind, SlotKind::Part { .. });
-            capabilities.texels && is_whole && slot.storage == Storage::F32
-        }
+        Access::Texels => capabilities.texels && !is_panels && slot.storage == Storage::F32,
     }
 }
 

@@ -42,8 +42,8 @@ pub enum Access {
     ReadWrite,
     /// `texture_storage_2d_array<…, read>`: weights in textures of this format.
     Load(Texel),
-    /// `texture_storage_2d<rgba32float, read>`: the vectors of a value of single precision that is no part of another,
-    /// in rows of [`TEXEL_ROW`](super::layout::TEXEL_ROW), on devices that read buffers so.
+    /// `texture_storage_2d<rgba32float, read>`: the vectors of a value of single precision, in rows of
+    /// [`TEXEL_ROW`](super::layout::TEXEL_ROW), on devices that read buffers so.
     Texels,
 }
 

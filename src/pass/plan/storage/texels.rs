@@ -1,13 +1,12 @@
-//! Which values kernels may read as textures: weights, and those that lie at a place of their own, which the planned graph has
-//! made.
+//! Which values kernels may read as textures: weights, and those that lie at a place that the planned graph has made.
 
 use crate::ir::{Definition, Graph, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::pass::plan::element::piece::pieces;
 use crate::pass::plan::fuse::Fusion;
 
-/// True for each value whose own slot a kernel may read as texels. Weights that no binding holds are bound in pieces, parts
-/// begin anywhere, and what a body of a region takes and returns may be either in the surroundings.
+/// True for each value whose own slot a kernel may read as texels. Weights that no binding holds are bound in pieces, and
+/// what a body of a region takes and returns may be anything in the surroundings.
 pub fn assign(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -25,9 +24,16 @@ pub fn assign(
     let has_texels = |value: ValueId| {
         capabilities.texels
             && fusion.storages[value.index()] == Storage::F32
-            && is_of_its_own(value)
-            && !fusion.parts.contains_key(&value)
+            && is_of_its_own(whole(fusion, value))
     };
     let values = (0..graph.values.len()).map(ValueId::from);
     values.map(has_texels).collect()
+}
+
+/// What a value is a part of, and that perhaps of another; itself if it is none.
+fn whole(fusion: &Fusion, value: ValueId) -> ValueId {
+    match fusion.parts.get(&value) {
+        Some((of, _)) => whole(fusion, *of),
+        None => value,
+    }
 }
