@@ -320,6 +320,7 @@ impl<'a> Constants<'a> {
             .chain(self.graph.outputs.iter().copied())
             .filter(is_known)
             .collect();
+        let filters = self.filters();
         let mut seen = HashSet::new();
         let mut wanted = Vec::new();
         while let Some(id) = frontier.pop() {
@@ -328,6 +329,7 @@ impl<'a> Constants<'a> {
                 continue;
             };
             match &node.op {
+                _ if filters.contains(&id) => wanted.push(id),
                 Op::Primitive(
                     Primitive::Reshape(_) | Primitive::Expand(_) | Primitive::Slice(_),
                 ) => frontier.extend(node.operands()),
@@ -338,6 +340,15 @@ impl<'a> Constants<'a> {
         wanted.retain(|id| !self.permutes_one_of(*id, &seen));
         wanted.sort_unstable();
         wanted
+    }
+
+    /// Filters of convolutions, which devices want as weights: they put them together anew.
+    fn filters(&self) -> HashSet<ValueId> {
+        let nodes = self.graph.nodes.iter();
+        let convolutions =
+            nodes.filter(|node| matches!(node.op, Op::Primitive(Primitive::Conv(_))));
+        let filter = |node: &Node| node.operands().get(1).copied();
+        convolutions.filter_map(filter).collect()
     }
 
     /// True for a permutation of a weight that is among these.

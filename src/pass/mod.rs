@@ -14,6 +14,7 @@ mod inline;
 mod join;
 mod lift;
 pub mod plan;
+mod polyphase;
 mod simplify;
 mod specialize;
 mod unroll;
@@ -29,6 +30,7 @@ pub use inline::inline;
 pub use join::join;
 pub use lift::{lift, unlift};
 pub use plan::{PlanOptions, admitted, plan, plan_by};
+pub use polyphase::polyphase;
 pub use simplify::{RULES, Rule, simplify};
 pub use specialize::specialize;
 pub use unroll::unroll;
@@ -48,6 +50,7 @@ pub struct Pass {
 pub const PIPELINE: &[Pass] = &[
     Pass::new("inline", inline),
     Pass::new("decompose", decompose),
+    Pass::new("polyphase", polyphase),
     Pass::new("unroll", unroll),
     Pass::new("if_conversion", if_conversion),
     Pass::new("fold", fold),

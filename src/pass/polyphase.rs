@@ -1,0 +1,277 @@
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::ir::rewrite::{everywhere, replay};
+use crate::ir::{Graph, Node, Op, Primitive, Value, ValueId};
+use crate::op::ConvAxis;
+use crate::shape::Shape;
+
+/// More phases than these, or taps, or zeros around an input, are left as they are.
+const MOST: i64 = 4096;
+
+/// Writes transposed convolutions as ordinary ones: the polyphase decomposition of filters that interpolate. Of neighbouring
+/// positions of the result each sees the elements of the input through taps of its own, all others fall between them. So
+/// each of these phases is a channel of a convolution by its taps alone, and the channels are then put beside each other.
+pub fn polyphase(graph: &Graph) -> Result<Graph> {
+    everywhere(graph, &mut |graph| {
+        replay(graph, |replay, node| {
+            let Some(transposed) = Transposed::of(graph, node) else {
+                return replay.copy(node);
+            };
+            let [x, filter] = transposed.operands.map(|operand| replay.value(operand));
+            Ok(vec![transposed.by_phases(x, filter)])
+        })
+    })
+}
+
+/// A transposed convolution.
+struct Transposed<'a> {
+    operands: [ValueId; 2],
+    groups: i64,
+    /// Sizes of the result along the spatial axes.
+    space: &'a [Dim],
+    axes: Vec<Phases>,
+}
+
+impl<'a> Transposed<'a> {
+    /// The transposed convolution that a node is.
+    fn of(graph: &'a Graph, node: &Node) -> Option<Transposed<'a>> {
+        let Op::Primitive(Primitive::Conv(conv)) = &node.op else {
+            return None;
+        };
+        let (&[x, filter], &[result]) = (node.operands().as_slice(), node.results.as_slice())
+        else {
+            return None;
+        };
+        let taps = graph.ty(filter).shape.get(2..)?.iter();
+        let mut axes = conv.axes.iter().zip(taps);
+        let axes: Option<Vec<Phases>> = axes
+            .by_ref()
+            .map(|(axis, taps)| Phases::of(axis, taps.as_const()?))
+            .collect();
+        let axes = axes.filter(|axes| axes.iter().any(|axis| axis.count > 1))?;
+        let count = axes
+            .iter()
+            .try_fold(1i64, |all, axis| all.checked_mul(axis.count));
+        count.filter(|count| *count <= MOST)?;
+        Some(Transposed {
+            operands: [x, filter],
+            groups: conv.groups,
+            space: graph.ty(result).shape.get(2..)?,
+            axes,
+        })
+    }
+
+    /// `[N, C, H..]` and `[O, C / G, K..]` to `[N, O, Y..]`.
+    fn by_phases<'g>(&self, x: Value<'g>, filter: Value<'g>) -> Value<'g> {
+        let axes = self.axes.iter().map(|axis| ConvAxis {
+            low: axis.low,
+            high: axis.high,
+            ..ConvAxis::padded(1, 0)
+        });
+        let y = x.conv(self.of_phases(filter), axes.collect(), self.groups);
+        let beside = self.beside(y, filter.size(0));
+        let spatial = (2..).zip(self.axes.iter().zip(self.space));
+        spatial.fold(beside, |y, (axis, (phases, size))| {
+            y.narrow(axis, phases.start, size.clone())
+        })
+    }
+
+    /// The filter `[G P.. O / G, C / G, M..]` of the phases `P`, each of which has `M` of the taps.
+    fn of_phases<'g>(&self, filter: Value<'g>) -> Value<'g> {
+        let (outputs, channels) = (filter.size(0), filter.size(1));
+        let around = |size: &dyn Fn(&Phases) -> i64| -> Vec<Dim> {
+            let of_axes = self.axes.iter().map(size);
+            [0, 0].into_iter().chain(of_axes).map(Dim::from).collect()
+        };
+        let filled = filter.pad(&around(&|_| 0), &around(&|axis| axis.missing), 0.0);
+        let groups = Dim::from(self.groups);
+        let mut split = vec![groups.clone(), outputs.floor_div(&groups), channels.clone()];
+        let pairs = self.axes.iter().flat_map(|axis| [axis.taps, axis.count]);
+        split.extend(pairs.map(Dim::from));
+        // The last phase begins with the first tap.
+        let (taps, phases) = self.alternate(3);
+        let backwards: Vec<i64> = phases.iter().map(|axis| *axis as i64).collect();
+        let ordered = [&[0], phases.as_slice(), &[1, 2], &taps].concat();
+        let counts = self.axes.iter().map(|axis| axis.count);
+        let mut joined = vec![counts.fold(outputs, |all, count| all * count), channels];
+        joined.extend(self.axes.iter().map(|axis| Dim::from(axis.taps)));
+        filled
+            .reshape(split)
+            .flip(&backwards)
+            .permute(ordered)
+            .reshape(joined)
+    }
+
+    /// Channels `[N, G P.. O / G, Q..]` that are phases as neighbouring positions `[N, O, Q P..]`.
+    fn beside<'g>(&self, y: Value<'g>, outputs: Dim) -> Value<'g> {
+        let shape = y.shape();
+        let (batch, space) = (y.size(0), shape.get(2..).unwrap_or_default());
+        let groups = Dim::from(self.groups);
+        let counts = self.axes.iter().map(|axis| Dim::from(axis.count));
+        let mut split: Shape = vec![batch.clone(), groups.clone()];
+        split.extend(counts.clone());
+        split.push(outputs.floor_div(&groups));
+        split.extend_from_slice(space);
+        let n = self.axes.len();
+        let pairs = (0..n).flat_map(|axis| [3 + n + axis, 2 + axis]);
+        let ordered: Vec<usize> = [0, 1, 2 + n].into_iter().chain(pairs).collect();
+        let wide = space.iter().zip(counts).map(|(size, count)| size * &count);
+        let joined: Shape = [batch, outputs].into_iter().chain(wide).collect();
+        y.reshape(split).permute(ordered).reshape(joined)
+    }
+
+    /// Every other axis from one on, and those between.
+    fn alternate(&self, from: usize) -> (Vec<usize>, Vec<usize>) {
+        let firsts = (0..self.axes.len()).map(|axis| from + 2 * axis);
+        (
+            firsts.clone().collect(),
+            firsts.map(|axis| axis + 1).collect(),
+        )
+    }
+}
+
+/// The phases along one spatial axis.
+struct Phases {
+    /// How many there are.
+    count: i64,
+    /// Taps of each.
+    taps: i64,
+    /// How many more taps all of these are than those of the filter.
+    missing: i64,
+    /// Zeros in front of the input that phases see.
+    low: i64,
+    /// Zeros behind it; negative to cut.
+    high: i64,
+    /// Positions in front of the first one of the result.
+    start: i64,
+}
+
+impl Phases {
+    /// With `v = position + count - 1 - low`, the phase of a position is `v mod count`. It sees element `v div count` of the
+    /// input through tap `count - 1 - phase`, and those behind it through every `count`th tap from there.
+    fn of(axis: &ConvAxis, taps: i64) -> Option<Phases> {
+        let ConvAxis {
+            stride,
+            low,
+            high,
+            dilation,
+            base_dilation: count,
+        } = *axis;
+        let is_small = |number: i64| (-MOST..=MOST).contains(&number);
+        let are_small = [low, high, taps, count].into_iter().all(is_small);
+        if stride != 1 || dilation != 1 || count < 1 || taps < 1 || !are_small {
+            return None;
+        }
+        let of_each = (taps + count - 1) / count;
+        let in_front = low.max(0) / count;
+        Some(Phases {
+            count,
+            taps: of_each,
+            missing: of_each * count - taps,
+            low: in_front,
+            high: (high + count - taps).div_euclid(count) + of_each - 1,
+            start: count - 1 - low + in_front * count,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interp;
+    use crate::ir::Builder;
+    use crate::tensor::Tensor;
+
+    fn numbers(shape: &[usize], seed: usize) -> Tensor {
+        let numel: usize = shape.iter().product();
+        let number = |place: usize| ((place * 7919 + seed) % 257) as f32 / 97.0 - 1.0;
+        Tensor::from_vec(shape, (0..numel).map(number).collect()).unwrap()
+    }
+
+    /// The convolution of images of a symbolic size, and the same by phases.
+    fn both(axes: Vec<ConvAxis>, filter: &[usize], groups: i64) -> [Graph; 2] {
+        let hints = [("N", 2), ("H", 4), ("W", 5)].map(|(name, size)| (name.into(), size));
+        let builder = Builder::with_symbols("forward", hints.into(), Vec::new());
+        let channels = filter[1] * groups as usize;
+        let sizes = ["H", "W"].iter().take(axes.len()).copied();
+        let sizes: Vec<&str> = sizes.collect();
+        let x = format!("f32[N, {channels}, {}]", sizes.join(", "));
+        let x = builder.input("x", x.parse().unwrap());
+        let filter = builder.input("filter", format!("f32{filter:?}").parse().unwrap());
+        let y = x.conv(filter, axes, groups).id();
+        let graph = builder.finish(&[y], Vec::new(), None).unwrap();
+        let by_phases = polyphase(&graph).unwrap();
+        by_phases.verify().unwrap();
+        [graph, by_phases]
+    }
+
+    fn spread(base_dilation: i64, low: i64, high: i64) -> ConvAxis {
+        ConvAxis {
+            low,
+            high,
+            base_dilation,
+            ..ConvAxis::padded(1, 0)
+        }
+    }
+
+    fn is_transposed(graph: &Graph) -> bool {
+        let nodes = &mut graph.nodes.iter();
+        nodes.any(|node| match &node.op {
+            Op::Primitive(Primitive::Conv(conv)) => {
+                conv.axes.iter().any(|axis| axis.base_dilation > 1)
+            }
+            _ => false,
+        })
+    }
+
+    #[test]
+    fn phases_give_what_a_spread_input_gives() {
+        for (count, taps) in [
+            (2, 4),
+            (2, 3),
+            (2, 2),
+            (2, 1),
+            (3, 2),
+            (3, 7),
+            (4, 4),
+            (5, 3),
+        ] {
+            for (low, high) in [(0, 0), (taps - 1, taps - 1), (1, 2), (7, -1), (-1, 6)] {
+                let filter = [3, 2, taps as usize];
+                let [graph, by_phases] = both(vec![spread(count, low, high)], &filter, 1);
+                assert!(is_transposed(&graph) && !is_transposed(&by_phases));
+                for size in [4, 5] {
+                    let given = [numbers(&[2, 2, size], 1), numbers(&filter, 5)];
+                    let expected = interp::run(&graph, &Default::default(), &given).unwrap();
+                    let found = interp::run(&by_phases, &Default::default(), &given).unwrap();
+                    assert_eq!(found, expected, "{count} {taps} {low} {high} {size}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn groups_and_axes_keep_their_places() {
+        let axes = vec![spread(2, 2, 3), spread(1, 1, 0)];
+        let filter = [6, 2, 3, 2];
+        let [graph, by_phases] = both(axes, &filter, 3);
+        let given = [numbers(&[2, 6, 3, 5], 3), numbers(&filter, 11)];
+        let expected = interp::run(&graph, &Default::default(), &given).unwrap();
+        assert_eq!(
+            interp::run(&by_phases, &Default::default(), &given).unwrap(),
+            expected
+        );
+    }
+
+    #[test]
+    fn others_stay_as_they_are() {
+        let dilated = ConvAxis {
+            dilation: 2,
+            ..spread(2, 1, 1)
+        };
+        for axis in [spread(1, 1, 1), dilated, spread(MOST + 1, 0, 0)] {
+            let [graph, by_phases] = both(vec![axis], &[3, 2, 3], 1);
+            assert!(graph == by_phases);
+        }
+    }
+}
