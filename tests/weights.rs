@@ -30,6 +30,14 @@ fn axis(stride: i64, padding: i64, dilation: i64) -> ConvAxis {
     }
 }
 
+/// As a transposed convolution has it.
+fn spread(base_dilation: i64, padding: i64) -> ConvAxis {
+    ConvAxis {
+        base_dilation,
+        ..ConvAxis::padded(1, padding)
+    }
+}
+
 /// A convolution by a weight of this type, with a bias for each channel.
 fn conv<'g>(
     b: &'g Builder,
@@ -113,6 +121,24 @@ fn graphs() -> Vec<(&'static str, Graph)> {
             images(&["f32[B, 5, S]"], |b, x| {
                 let y = conv(b, x, ("a", "f32[18, 5, 3]"), &[axis(1, 1, 1)], 1).relu();
                 vec![conv(b, y, ("b", "f32[4, 18, 2]"), &[axis(2, 0, 1)], 1)]
+            }),
+        ),
+        (
+            "volumes",
+            images(&["f32[B, 3, S, 6, 7]"], |b, x| {
+                let same = [axis(1, 1, 1), axis(1, 1, 1), axis(1, 1, 1)];
+                let y = conv(b, x, ("a", "f32[12, 3, 3, 3, 3]"), &same, 1).relu();
+                let far = [axis(1, 0, 1), axis(2, 1, 1), axis(2, 1, 1)];
+                vec![conv(b, y, ("b", "f32[6, 12, 1, 3, 3]"), &far, 1) + 1.0]
+            }),
+        ),
+        (
+            "spread images",
+            images(&["f32[B, 8, S, 5]"], |b, x| {
+                let far = [spread(2, 1), spread(3, 2)];
+                let y = conv(b, x, ("a", "f32[12, 8, 3, 4]"), &far, 1).relu();
+                let apart = [spread(2, 0), spread(1, 1)];
+                vec![conv(b, y, ("b", "f32[8, 6, 2, 3]"), &apart, 2)]
             }),
         ),
     ]

@@ -334,7 +334,7 @@ pub fn convolves(
     let [outputs, channels, ..] = filter.shape.as_slice() else {
         return None;
     };
-    let is_image = ty.dtype == DType::F32 && (3..=4).contains(&ty.rank());
+    let is_image = ty.dtype == DType::F32 && (3..=5).contains(&ty.rank());
     if !is_image {
         return None;
     }

@@ -67,7 +67,7 @@ impl Assigner<'_> {
     /// True for images in single precision that are ours alone.
     fn may_lie(&self, value: ValueId) -> bool {
         let ty = self.graph.ty(value);
-        ty.dtype == DType::F32 && (3..=4).contains(&ty.rank()) && !self.handed.contains(&value)
+        ty.dtype == DType::F32 && (3..=5).contains(&ty.rank()) && !self.handed.contains(&value)
     }
 
     /// True if a group's kernel can write four channels at a time, and this is of use.
