@@ -76,8 +76,29 @@ fn scattered(rows: &str) -> Graph {
     })
 }
 
+/// Twenty states of so many numbers, each made of the one before: more than kernels bind buffers.
+fn recurrence(numbers: i64) -> Graph {
+    let types = [
+        format!("f32[20, {numbers}]"),
+        format!("f32[{numbers}, {numbers}]"),
+    ];
+    graph(&types.each_ref().map(String::as_str), |b, x| {
+        let mut states: Vec<Value> = Vec::new();
+        for step in 0..20 {
+            let given = x[0].narrow(0, step, 1);
+            states.push(match states.last() {
+                Some(state) => (state.dot(x[1]) * 0.01 + given).tanh(),
+                None => given.tanh(),
+            });
+        }
+        vec![b.concat(&states, 0)]
+    })
+}
+
 fn graphs() -> Vec<(&'static str, Graph)> {
     vec![
+        ("states", recurrence(64)),
+        ("states of odd numbers", recurrence(50)),
         ("caches", caches(64)),
         ("caches of odd heads", caches(33)),
         ("shared operands", shared()),
@@ -205,4 +226,17 @@ fn stored_operands_are_written_in_place() {
     for device in [samples::capabilities(), samples::rasteriser()] {
         assert_eq!(counts(&planned(&graph, &device, Precision::Single)), (0, 2));
     }
+}
+
+/// States lie in their table, the last one, which nothing else reads, too. Where they cannot, one text serves most of them.
+#[test]
+fn states_share_kernels() {
+    let device = samples::rasteriser();
+    let plan = |numbers| planned(&recurrence(numbers), &device, Precision::Single);
+    assert_eq!(counts(&plan(64)), (0, 20));
+    let odd = plan(50);
+    assert_eq!(counts(&odd), (20, 0));
+    let labels = odd.kernels.iter().map(|kernel| kernel.label.as_str());
+    let texts = labels.filter(|label| label.contains("concat")).count();
+    assert!(texts <= 4, "{texts} texts");
 }

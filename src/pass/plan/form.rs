@@ -15,9 +15,7 @@ use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::choice::{Choice, Variant};
 use crate::kernel::emit::unique;
 use crate::kernel::layout::{Layout, Panels, Tiles};
-use crate::kernel::plan::Workgroups;
 use crate::kernel::winograd::Places;
-use crate::kernel::work::Work;
 use crate::pass::plan::conv::{Along, Sizes, depthwise, image, winograd};
 use crate::pass::plan::element::{Binding, Scope};
 use crate::pass::plan::group::Group;
@@ -388,7 +386,6 @@ impl<'a> Form<'a> {
 
     /// A dispatch of the kernel, which may have been made for another group, for the group that the form is of.
     fn in_true_sizes(&self, made: Made, way: &Way) -> Made {
-        let size = |dim: &Dim| dim.substitute(&self.sizes);
         let value = |of_form: ValueId| self.values[of_form.index()];
         let layout = |binding: &Binding| match (&binding.layout, way.panels()) {
             // A weight that lies in panels alone has its true sizes in the form.
@@ -396,12 +393,8 @@ impl<'a> Form<'a> {
             (Layout::Panels(_), Some(panels)) => Layout::Panels(panels.clone()),
             (lies, _) => lies.clone(),
         };
+        let made = made.in_sizes(&self.sizes);
         Made {
-            sizes: made.sizes.iter().map(size).collect(),
-            workgroups: match &made.workgroups {
-                Workgroups::Linear(count) => Workgroups::Linear(size(count)),
-                Workgroups::Grid(counts) => Workgroups::Grid(counts.each_ref().map(size)),
-            },
             bindings: made
                 .bindings
                 .into_iter()
@@ -412,11 +405,6 @@ impl<'a> Form<'a> {
                 })
                 .collect(),
             singles: made.singles.into_iter().map(value).collect(),
-            work: made.work.map(|work| Work {
-                operations: size(&work.operations),
-                bytes: size(&work.bytes),
-                ..work
-            }),
             ..made
         }
     }

@@ -84,7 +84,7 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
         stored: vec![false; graph.values.len()],
         reasons: vec![None; graph.values.len()],
         readers: readers(graph),
-        planned: concat::planned(graph),
+        planned: concat::planned(graph, capabilities),
     };
     for (index, info) in graph.values.iter().enumerate() {
         if !matches!(info.definition, Definition::Node(..)) {

@@ -5,9 +5,9 @@ pub mod work;
 
 pub use binding::declarations;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::dim::Dim;
+use crate::dim::{Dim, Symbol};
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::choice::Choice;
@@ -63,6 +63,26 @@ pub struct Made {
     pub work: Option<Work>,
     /// Values in pairs of which it would write single elements.
     pub singles: BTreeSet<ValueId>,
+}
+
+impl Made {
+    /// The same with sizes for symbols.
+    pub fn in_sizes(self, sizes: &BTreeMap<Symbol, Dim>) -> Made {
+        let size = |dim: &Dim| dim.substitute(sizes);
+        Made {
+            sizes: self.sizes.iter().map(size).collect(),
+            workgroups: match &self.workgroups {
+                Workgroups::Linear(count) => Workgroups::Linear(size(count)),
+                Workgroups::Grid(counts) => Workgroups::Grid(counts.each_ref().map(size)),
+            },
+            work: self.work.map(|work| Work {
+                operations: size(&work.operations),
+                bytes: size(&work.bytes),
+                ..work
+            }),
+            ..self
+        }
+    }
 }
 
 impl<'a> Lowered<'a> {

@@ -268,15 +268,12 @@ impl<'a> Planner<'a> {
         let lowered = self.lower(group)?;
         let parts = match lowered.fits() && !self.is_of_many(group) {
             true => None,
-            false => self.by_operands(group)?,
+            false => self.by_operands(group, &label)?,
         };
-        let Some(parts) = parts else {
-            return Ok(vec![(lowered.finish(label)?, None)]);
-        };
-        let parts = parts.into_iter();
-        parts
-            .map(|(part, operand)| Ok((part.finish(label.clone())?, Some(operand))))
-            .collect()
+        match parts {
+            Some(parts) => Ok(parts),
+            None => Ok(vec![(lowered.finish(label)?, None)]),
+        }
     }
 
     fn lower(&self, group: &Group) -> Result<Lowered<'a>> {

@@ -3,17 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::dim::Dim;
+use crate::dim::{Dim, Symbol};
 use crate::error::Result;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::emit::unique;
 use crate::kernel::layout::Layout;
 use crate::op::Concat;
 use crate::pass::plan::cost::example;
-use crate::pass::plan::element::quad::{is_multiple, is_whole};
+use crate::pass::plan::element::eight::EIGHT;
+use crate::pass::plan::element::quad::{QUAD, is_multiple, is_whole};
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::Lowered;
 use crate::pass::plan::quads::{CHANNELS, IMAGE};
+use crate::pass::plan::sheet::Kernels;
 use crate::pass::plan::storage::layout::{foreign, handed};
 use crate::pass::plan::{Planner, map};
 
@@ -32,14 +35,21 @@ const MOST: usize = 4;
 /// Elements of a concatenation that are worth a kernel for each operand.
 const WORTHWHILE: usize = 1 << 16;
 
-/// True if kernels that write an operand each are faster than one that looks for each element in all of them.
-fn is_worth_kernels(graph: &Graph, whole: ValueId, operands: usize) -> bool {
-    operands > MOST && example(graph, &graph.ty(whole).numel()) >= WORTHWHILE
+/// True if kernels that write an operand each are faster than one that looks for each element in all of them, or if none can
+/// bind all.
+fn is_worth_kernels(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    whole: ValueId,
+    operands: usize,
+) -> bool {
+    let is_large = example(graph, &graph.ty(whole).numel()) >= WORTHWHILE;
+    operands > MOST && (is_large || operands >= capabilities.max_storage_buffers as usize)
 }
 
 /// What is stored so that concatenations of many operands need no kernels: these operands, and those of concatenations among
 /// them.
-pub fn planned(graph: &Graph) -> Planned {
+pub fn planned(graph: &Graph, capabilities: &Capabilities) -> Planned {
     let handed = handed(graph);
     let mut planned = Planned::new();
     // Those that have others for operands come last.
@@ -54,7 +64,7 @@ pub fn planned(graph: &Graph) -> Planned {
         };
         let wholes: BTreeSet<ValueId> = found.values().copied().collect();
         let ends = found.keys().filter(|value| !wholes.contains(value));
-        if is_worth_kernels(graph, whole, ends.count()) {
+        if is_worth_kernels(graph, capabilities, whole, ends.count()) {
             planned.extend(found);
         }
     }
@@ -146,24 +156,41 @@ impl<'a> Planner<'a> {
     pub fn is_of_many(&self, group: &Group) -> bool {
         let operands = concatenation(self.graph, group.root).map(|(node, _)| node.operands());
         let is_linear = self.fusion.layouts[group.root.index()] == Layout::Linear;
-        let is_worth =
-            |operands: Vec<ValueId>| is_worth_kernels(self.graph, group.root, operands.len());
+        let is_worth = |operands: Vec<ValueId>| {
+            is_worth_kernels(self.graph, self.capabilities, group.root, operands.len())
+        };
         is_linear && operands.is_some_and(is_worth)
     }
 
-    /// A concatenation operand by operand; none if the group is something else.
-    pub fn by_operands(&self, group: &Group) -> Result<Option<Vec<(Lowered<'a>, ValueId)>>> {
+    /// A concatenation operand by operand; none if the group is something else. Where operands begin is a size of the kernels,
+    /// so that those that differ in nothing else are one.
+    pub fn by_operands(&self, group: &Group, label: &str) -> Result<Option<Kernels>> {
         let Some((node, concat)) = concatenation(self.graph, group.root) else {
             return Ok(None);
         };
-        let mut start = Dim::ZERO;
-        let mut parts = Vec::new();
+        let (mut start, mut parts) = (Dim::ZERO, Vec::new());
         for operand in node.operands() {
-            let part = map::part(|| self.scope(), group, operand, concat.axis, &start)?;
-            parts.push((part, operand));
+            let (named, sizes) = self.begin(&start);
+            let part = map::part(|| self.scope(), group, operand, concat.axis, &named)?;
+            let made = part.finish(label.to_string())?.in_sizes(&sizes);
+            parts.push((made, Some(operand)));
             start = &start + &self.graph.ty(operand).shape[concat.axis];
         }
         Ok(Some(parts))
+    }
+
+    /// The number of elements in front of an operand as a symbol, or as many times one as are stored at once, and what that
+    /// stands for.
+    fn begin(&self, start: &Dim) -> (Dim, BTreeMap<Symbol, Dim>) {
+        let Some(number) = start.as_const() else {
+            return (start.clone(), BTreeMap::new());
+        };
+        let mut taken = self.graph.hints.keys().map(ToString::to_string).collect();
+        let symbol: Symbol = unique(&mut taken, "start").into();
+        let mut units = [EIGHT, QUAD].map(|unit| unit as i64).into_iter();
+        let unit = units.find(|unit| number % unit == 0).unwrap_or(1);
+        let named = &Dim::symbol(symbol.clone()) * unit;
+        (named, BTreeMap::from([(symbol, Dim::from(number / unit))]))
     }
 }
 
