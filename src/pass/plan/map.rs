@@ -33,7 +33,10 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
 /// The same by four neighbours, or eight of what is only moved, which are read and written at once; none if the value does not come in fours.
 pub fn lower_quads<'a>(scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
     if let Layout::Quads { axis } = scope.layout(group.root) {
-        return along(scope, group.root, *axis, Scope::produce).map(Some);
+        return along(scope, group.root, *axis, |scope, root, position| {
+            scope.produce(root, position)
+        })
+        .map(Some);
     }
     let numel = scope.graph.ty(group.root).numel();
     let width = width(&scope, group, &numel)?;
@@ -137,15 +140,15 @@ fn along<'a>(
     mut scope: Scope<'a>,
     root: ValueId,
     axis: usize,
-    element: impl Fn(&mut Scope<'a>, ValueId, &Position) -> Result<Expr>,
+    element: impl Fn(&mut Scope, ValueId, &Position) -> Result<Expr>,
 ) -> Result<Lowered<'a>> {
     let shape = &scope.graph.ty(root).shape;
     let (quad, surplus, count) = quads::each(&mut scope, shape, axis);
-    let mut parts = Vec::new();
-    for at in quad::neighbours(&quad, axis) {
+    let neighbours = quad::neighbours(&quad, axis);
+    let parts = quad::each(&mut scope, neighbours, |scope, _, at| {
         let position = Position::of(at);
-        parts.push((element(&mut scope, root, &position)?, position));
-    }
+        Ok((element(scope, root, &position)?, position))
+    })?;
     let store = scope.store_quad(root, axis, &parts)?;
     Ok(finish(scope, &count, vec![surplus, store]))
 }
