@@ -11,6 +11,9 @@ const MOST: i64 = 4096;
 /// Writes transposed convolutions as ordinary ones: the polyphase decomposition of filters that interpolate. Of neighbouring
 /// positions of the result each sees the elements of the input through taps of its own, all others fall between them. So
 /// each of these phases is a channel of a convolution by its taps alone, and the channels are then put beside each other.
+///
+/// Where phases have unequal numbers of taps nothing is rewritten: a tap of zero in place of a missing one would make
+/// not-a-number of an infinity.
 pub fn polyphase(graph: &Graph) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         replay(graph, |replay, node| {
@@ -43,12 +46,12 @@ impl<'a> Transposed<'a> {
             return None;
         };
         let taps = graph.ty(filter).shape.get(2..)?.iter();
-        let mut axes = conv.axes.iter().zip(taps);
-        let axes: Option<Vec<Phases>> = axes
-            .by_ref()
-            .map(|(axis, taps)| Phases::of(axis, taps.as_const()?))
-            .collect();
-        let axes = axes.filter(|axes| axes.iter().any(|axis| axis.count > 1))?;
+        let axes = conv.axes.iter().zip(taps);
+        let axes = axes.map(|(axis, taps)| Phases::of(axis, taps.as_const()?));
+        let axes = axes.collect::<Option<Vec<Phases>>>()?;
+        if axes.iter().all(|axis| axis.count == 1) {
+            return None;
+        }
         let count = axes
             .iter()
             .try_fold(1i64, |all, axis| all.checked_mul(axis.count));
@@ -79,23 +82,19 @@ impl<'a> Transposed<'a> {
     /// The filter `[G P.. O / G, C / G, M..]` of the phases `P`, each of which has `M` of the taps.
     fn of_phases<'g>(&self, filter: Value<'g>) -> Value<'g> {
         let (outputs, channels) = (filter.size(0), filter.size(1));
-        let around = |size: &dyn Fn(&Phases) -> i64| -> Vec<Dim> {
-            let of_axes = self.axes.iter().map(size);
-            [0, 0].into_iter().chain(of_axes).map(Dim::from).collect()
-        };
-        let filled = filter.pad(&around(&|_| 0), &around(&|axis| axis.missing), 0.0);
         let groups = Dim::from(self.groups);
         let mut split = vec![groups.clone(), outputs.floor_div(&groups), channels.clone()];
         let pairs = self.axes.iter().flat_map(|axis| [axis.taps, axis.count]);
         split.extend(pairs.map(Dim::from));
+        let taps: Vec<usize> = (0..self.axes.len()).map(|axis| 3 + 2 * axis).collect();
+        let phases: Vec<usize> = taps.iter().map(|axis| axis + 1).collect();
         // The last phase begins with the first tap.
-        let (taps, phases) = self.alternate(3);
         let backwards: Vec<i64> = phases.iter().map(|axis| *axis as i64).collect();
         let ordered = [&[0], phases.as_slice(), &[1, 2], &taps].concat();
         let counts = self.axes.iter().map(|axis| axis.count);
         let mut joined = vec![counts.fold(outputs, |all, count| all * count), channels];
         joined.extend(self.axes.iter().map(|axis| Dim::from(axis.taps)));
-        filled
+        filter
             .reshape(split)
             .flip(&backwards)
             .permute(ordered)
@@ -119,15 +118,6 @@ impl<'a> Transposed<'a> {
         let joined: Shape = [batch, outputs].into_iter().chain(wide).collect();
         y.reshape(split).permute(ordered).reshape(joined)
     }
-
-    /// Every other axis from one on, and those between.
-    fn alternate(&self, from: usize) -> (Vec<usize>, Vec<usize>) {
-        let firsts = (0..self.axes.len()).map(|axis| from + 2 * axis);
-        (
-            firsts.clone().collect(),
-            firsts.map(|axis| axis + 1).collect(),
-        )
-    }
 }
 
 /// The phases along one spatial axis.
@@ -136,8 +126,6 @@ struct Phases {
     count: i64,
     /// Taps of each.
     taps: i64,
-    /// How many more taps all of these are than those of the filter.
-    missing: i64,
     /// Zeros in front of the input that phases see.
     low: i64,
     /// Zeros behind it; negative to cut.
@@ -148,7 +136,8 @@ struct Phases {
 
 impl Phases {
     /// With `v = position + count - 1 - low`, the phase of a position is `v mod count`. It sees element `v div count` of the
-    /// input through tap `count - 1 - phase`, and those behind it through every `count`th tap from there.
+    /// input through tap `count - 1 - phase`, and those behind it through every `count`th tap from there. None where these
+    /// are not as many for all.
     fn of(axis: &ConvAxis, taps: i64) -> Option<Phases> {
         let ConvAxis {
             stride,
@@ -159,17 +148,17 @@ impl Phases {
         } = *axis;
         let is_small = |number: i64| (-MOST..=MOST).contains(&number);
         let are_small = [low, high, taps, count].into_iter().all(is_small);
-        if stride != 1 || dilation != 1 || count < 1 || taps < 1 || !are_small {
+        let is_plain = stride == 1 && dilation == 1 && count > 0 && taps > 0;
+        if !is_plain || !are_small || taps % count != 0 {
             return None;
         }
-        let of_each = (taps + count - 1) / count;
+        let of_each = taps / count;
         let in_front = low.max(0) / count;
         Some(Phases {
             count,
             taps: of_each,
-            missing: of_each * count - taps,
             low: in_front,
-            high: (high + count - taps).div_euclid(count) + of_each - 1,
+            high: high.div_euclid(count),
             start: count - 1 - low + in_front * count,
         })
     }
@@ -186,6 +175,13 @@ mod tests {
         let numel: usize = shape.iter().product();
         let number = |place: usize| ((place * 7919 + seed) % 257) as f32 / 97.0 - 1.0;
         Tensor::from_vec(shape, (0..numel).map(number).collect()).unwrap()
+    }
+
+    /// The same with an infinity, which a tap of zero would make not-a-number.
+    fn with_infinity(tensor: Tensor) -> Tensor {
+        let mut data = tensor.to_f64();
+        data[2] = f64::INFINITY;
+        Tensor::from_f64(tensor.dtype(), tensor.shape(), data).unwrap()
     }
 
     /// The convolution of images of a symbolic size, and the same by phases.
@@ -226,25 +222,28 @@ mod tests {
 
     #[test]
     fn phases_give_what_a_spread_input_gives() {
-        for (count, taps) in [
-            (2, 4),
-            (2, 3),
-            (2, 2),
-            (2, 1),
-            (3, 2),
-            (3, 7),
-            (4, 4),
-            (5, 3),
-        ] {
+        for (count, taps) in [(2, 4), (2, 2), (2, 6), (3, 3), (3, 9), (4, 4), (5, 10)] {
             for (low, high) in [(0, 0), (taps - 1, taps - 1), (1, 2), (7, -1), (-1, 6)] {
                 let filter = [3, 2, taps as usize];
                 let [graph, by_phases] = both(vec![spread(count, low, high)], &filter, 1);
                 assert!(is_transposed(&graph) && !is_transposed(&by_phases));
                 for size in [4, 5] {
-                    let given = [numbers(&[2, 2, size], 1), numbers(&filter, 5)];
+                    let x = with_infinity(numbers(&[2, 2, size], 1));
+                    let given = [x, numbers(&filter, 5)];
                     let expected = interp::run(&graph, &Default::default(), &given).unwrap();
                     let found = interp::run(&by_phases, &Default::default(), &given).unwrap();
-                    assert_eq!(found, expected, "{count} {taps} {low} {high} {size}");
+                    let bits = |tensors: &[Tensor]| {
+                        tensors[0]
+                            .to_f64()
+                            .iter()
+                            .map(|x| x.to_bits())
+                            .collect::<Vec<_>>()
+                    };
+                    assert_eq!(
+                        bits(&found),
+                        bits(&expected),
+                        "{count} {taps} {low} {high} {size}"
+                    );
                 }
             }
         }
@@ -253,7 +252,7 @@ mod tests {
     #[test]
     fn groups_and_axes_keep_their_places() {
         let axes = vec![spread(2, 2, 3), spread(1, 1, 0)];
-        let filter = [6, 2, 3, 2];
+        let filter = [6, 2, 4, 2];
         let [graph, by_phases] = both(axes, &filter, 3);
         let given = [numbers(&[2, 6, 3, 5], 3), numbers(&filter, 11)];
         let expected = interp::run(&graph, &Default::default(), &given).unwrap();
@@ -269,8 +268,10 @@ mod tests {
             dilation: 2,
             ..spread(2, 1, 1)
         };
-        for axis in [spread(1, 1, 1), dilated, spread(MOST + 1, 0, 0)] {
-            let [graph, by_phases] = both(vec![axis], &[3, 2, 3], 1);
+        let (plain, many) = (spread(1, 1, 1), spread(MOST + 1, 0, 0));
+        let uneven = (spread(2, 1, 1), 3);
+        for (axis, taps) in [(plain, 4), (dilated, 4), (many, MOST + 1), uneven] {
+            let [graph, by_phases] = both(vec![axis], &[3, 2, taps as usize], 1);
             assert!(graph == by_phases);
         }
     }
