@@ -22,8 +22,9 @@ const LARGEST: i64 = 1 << 24;
 /// Computes what depends on weights alone, and makes it weights of the module; weights that no graph reads then are left
 /// out. Expects decomposed graphs.
 ///
-/// Views that a device has for nothing (reshape, expand, slice) are left in the graphs; so are permutations of weights that a
-/// graph reads as they are, too, such as the table of an embedding that is the last layer: a device would have both.
+/// Views that a device has for nothing (reshape, expand, slice) are left in the graphs, unless they are filters; so are
+/// permutations of weights that a graph reads as they are, too, such as the table of an embedding that is the last layer: a
+/// device would have both.
 pub fn fold_weights(module: &Module) -> Result<Module> {
     let folded = Folded::of(module)?;
     Ok(Module {

@@ -1,4 +1,4 @@
-//! Kernels without loops of their own: one invocation computes one element, or four neighbours.
+//! Kernels without loops of their own: one invocation computes one element, or four or eight neighbours.
 
 use std::iter;
 
@@ -30,7 +30,8 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
     Ok(finish(scope, &count, vec![surplus, store]))
 }
 
-/// The same by four neighbours, or eight of what is only moved, which are read and written at once; none if the value does not come in fours.
+/// The same by four neighbours, or eight of what is only moved, which are read and written at once; none if the value does not
+/// come in fours.
 pub fn lower_quads<'a>(scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
     if let Layout::Quads { axis } = scope.layout(group.root) {
         return along(scope, group.root, *axis, |scope, root, position| {

@@ -36,8 +36,7 @@ const MOST_PRODUCTS: usize = 128;
 /// A convolution with its epilogue, channels in whole quads.
 pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
-    let packed = image::panels(scope.graph, scope.capabilities, node, (conv, Extent::ANY))
-        .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))?;
+    let packed = image::known_panels(&scope, node, (conv, Extent::ANY))?;
     by_panels(scope, group, &sizes, &packed.panels)
 }
 

@@ -28,8 +28,7 @@ pub fn lower<'a>(
     (conv, extent): (&Conv, Extent),
 ) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
-    let packed = panels(scope.graph, scope.capabilities, node, (conv, extent))
-        .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))?;
+    let packed = known_panels(&scope, node, (conv, extent))?;
     by_panels(scope, group, &sizes, packed)
 }
 
@@ -114,6 +113,12 @@ pub fn write(
         statements.extend(below(scope, &place[CHANNELS], &channels, vec![store]));
     }
     Ok(statements)
+}
+
+/// The panels of a filter that has some.
+pub fn known_panels(scope: &Scope, node: &Node, of: (&Conv, Extent)) -> Result<Packed> {
+    panels(scope.graph, scope.capabilities, node, of)
+        .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))
 }
 
 /// The panels of a filter for tiles of an extent; none if it is no weight, or subgroups are no lanes. Of channels that are
