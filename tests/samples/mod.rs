@@ -159,7 +159,8 @@ fn layer<'g>(b: &'g Builder, x: Value<'g>, filter: &str, axis: ConvAxis) -> Valu
         &format!("{outputs}.bias"),
         TensorType::new(DType::F32, [outputs]),
     );
-    (y + bias.reshape([&bias.shape()[..], &[Dim::ONE, Dim::ONE]].concat())).relu()
+    let space = vec![Dim::ONE; x.rank() - 2];
+    (y + bias.reshape([bias.shape(), space].concat())).relu()
 }
 
 /// Layers that differ in sizes only, and how many kernels a rasteriser needs for all of them.
@@ -185,6 +186,12 @@ pub fn layers() -> Vec<(&'static str, Graph, usize)> {
         let y = layer(b, joined, "f32[32, 40, 1, 1]", ConvAxis::padded(1, 0));
         vec![y.sum(&[2], false)]
     });
+    let volumes = graph(&["f32[1, 8, 5, 6, 7]"], |b, x| {
+        let y = layer(b, x[0].exp(), "f32[16, 8, 3, 3, 3]", same());
+        let y = layer(b, y, "f32[24, 16, 3, 3, 3]", ConvAxis::padded(2, 1));
+        let y = layer(b, y, "f32[8, 24, 3, 3, 3]", same());
+        vec![y.sum(&[2], false)]
+    });
     let strips = graph(&["f32[1, 8, 14, 9]"], |b, x| {
         let y = layer(b, x[0].exp(), "f32[8, 1, 3, 3]", same());
         let y = layer(b, b.concat(&[y, y], 1), "f32[16, 1, 3, 3]", same());
@@ -201,6 +208,7 @@ pub fn layers() -> Vec<(&'static str, Graph, usize)> {
         ("convolutions", convolutions, 3),
         ("residuals", residuals, 4),
         ("convolutions of single positions", ones, 4),
+        ("volumes", volumes, 3),
         ("strips", strips, 4),
         ("linear layers", products, 2),
     ]

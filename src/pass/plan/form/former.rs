@@ -16,15 +16,26 @@ use crate::pass::plan::group::Group;
 use crate::pass::plan::quads::CHANNELS;
 use crate::shape::{Shape, TensorType};
 
-/// Names of the axes of images.
-const IMAGE: [&str; 4] = ["batch", "channels", "height", "width"];
-/// Names of the axes of filters in front of those that are taps, and of taps.
+/// Names of the axes of images in front of those of space.
+const IMAGE: [&str; 2] = ["batch", "channels"];
+/// Names of the axes of filters in front of those that are taps.
 const FILTER: [&str; 2] = ["outputs", "channels"];
-const TAPS: [&str; 2] = ["taps_down", "taps_across"];
-/// Names of the steps of a convolution, of zeros in front of its input, and of the spatial axes of its result.
-const STRIDES: [&str; 2] = ["stride_down", "stride_across"];
-const PADDING: [&str; 2] = ["zeros_above", "zeros_before"];
-const RESULT: [&str; 2] = ["result_height", "result_width"];
+
+/// Names of something along each spatial axis: of volumes, of which images have the last two, and signals the last one.
+type Names = [&'static str; 3];
+/// Of the axes themselves.
+const SPACE: Names = ["depth", "height", "width"];
+/// Of taps.
+const TAPS: Names = ["taps_deep", "taps_down", "taps_across"];
+/// Of the steps of a convolution, of zeros in front of its input, and of its result.
+const STRIDES: Names = ["stride_deep", "stride_down", "stride_across"];
+const PADDING: Names = ["zeros_in_front", "zeros_above", "zeros_before"];
+const RESULT: Names = ["result_depth", "result_height", "result_width"];
+
+/// The name for one of so many spatial axes; none if they are more than those of a volume.
+fn along(names: Names, axis: usize, axes: usize) -> Option<&'static str> {
+    names.get((names.len() + axis).checked_sub(axes)?).copied()
+}
 
 /// A size that is known only when the kernel runs.
 pub(super) struct Unknown {
@@ -154,7 +165,7 @@ impl<'s, 'a> Former<'s, 'a> {
             Way::Product(..) => self.symbol(size, "rows", 1),
             _ if is_in_panels => match FILTER.get(axis) {
                 Some(role) => self.symbol(size, role, QUAD),
-                None => self.tap(size, axis - FILTER.len()),
+                None => self.tap(size, along(TAPS, axis - FILTER.len(), rank - FILTER.len())),
             },
             Way::Convolution(packed) | Way::Positions(packed) | Way::TilesSummed(_, packed)
                 if axis == CHANNELS =>
@@ -166,7 +177,11 @@ impl<'s, 'a> Former<'s, 'a> {
     }
 
     fn of_image(&mut self, size: &Dim, axis: usize, rank: usize) -> Dim {
-        let role = IMAGE.get(axis).filter(|_| rank > 2).unwrap_or(&"size");
+        let role = match axis.checked_sub(IMAGE.len()) {
+            None => IMAGE.get(axis).copied(),
+            Some(place) => along(SPACE, place, rank.saturating_sub(IMAGE.len())),
+        };
+        let role = role.filter(|_| rank > IMAGE.len()).unwrap_or("size");
         let is_read_by_four = matches!(self.way, Way::Copy(_)) && axis + 1 == rank;
         let unit = match rank > 2 && axis == CHANNELS || is_read_by_four {
             true => QUAD,
@@ -185,8 +200,8 @@ impl<'s, 'a> Former<'s, 'a> {
     }
 
     /// Taps of a filter along an axis: where any number will do, a symbol.
-    fn tap(&mut self, size: &Dim, axis: usize) -> Dim {
-        match (self.way, size.as_const(), TAPS.get(axis)) {
+    fn tap(&mut self, size: &Dim, role: Option<&'static str>) -> Dim {
+        match (self.way, size.as_const(), role) {
             (Way::Convolution(_), Some(number), Some(role)) => self.any(number, role, 1),
             _ => size.clone(),
         }
@@ -278,19 +293,19 @@ impl<'s, 'a> Former<'s, 'a> {
         };
         let (x, filter) = (self.builder.ty(*x), self.builder.ty(*filter));
         self.equate(x.shape.get(CHANNELS)?, filter.shape.get(CHANNELS)?)?;
-        let mut axes = Vec::new();
-        for (axis, place) in conv.axes.iter().zip(0..) {
+        let (mut axes, count) = (Vec::new(), conv.axes.len());
+        for (place, axis) in conv.axes.iter().enumerate() {
             let mut named = Along::from(axis);
-            named.stride = self.any(axis.stride, STRIDES.get(place)?, 1);
-            named.low = self.any(axis.low, PADDING.get(place)?, 1);
+            named.stride = self.any(axis.stride, along(STRIDES, place, count)?, 1);
+            named.low = self.any(axis.low, along(PADDING, place, count)?, 1);
             named.high = named.low.clone();
             axes.push(named);
         }
         self.axes = Some(axes);
         let planned = &self.scope.graph.ty(*node.results.first()?).shape;
         let mut shape = vec![x.shape.first()?.clone(), filter.shape.first()?.clone()];
-        for (size, role) in planned.iter().skip(shape.len()).zip(RESULT) {
-            shape.push(self.symbol(size, role, 1));
+        for (place, size) in planned.iter().skip(shape.len()).enumerate() {
+            shape.push(self.symbol(size, along(RESULT, place, count)?, 1));
         }
         Some(TensorType {
             dtype: x.dtype,
