@@ -339,7 +339,7 @@ pub fn convolves(
         return None;
     }
     let packed = image::panels(graph, capabilities, node, (conv, Extent::ANY))?;
-    if !holds(capabilities, &packed.panels) {
+    if !holds(capabilities.textures, &packed.panels) {
         return None;
     }
     if image::is_depthwise(graph, node, conv) {
@@ -400,7 +400,7 @@ fn tiles(
     let packed = winograd::panels(graph, capabilities, node, (conv, places, Extent::ANY))?;
     let result = &graph.ty(*node.results.first()?).shape;
     let [_, tiles] = winograd::counts(result, places)?;
-    holds(capabilities, &packed.panels).then(|| example(graph, &tiles))
+    holds(capabilities.textures, &packed.panels).then(|| example(graph, &tiles))
 }
 
 /// True for dtypes whose products are summed up in single precision.

@@ -16,7 +16,7 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::{Statement, roots};
 use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::{self, Index};
-use crate::kernel::layout::Panels;
+use crate::kernel::layout::{Panels, TextureLimits};
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
@@ -84,9 +84,8 @@ pub fn suits(
         && rows > 0
 }
 
-/// True if a device has textures of which one can hold these panels.
-pub fn holds(capabilities: &Capabilities, panels: &Panels) -> bool {
-    let limits = capabilities.textures;
+/// True if textures of these limits are of use, and one can hold these panels.
+pub fn holds(limits: TextureLimits, panels: &Panels) -> bool {
     limits.bindings > 0 && limits.hold(panels.extent())
 }
 

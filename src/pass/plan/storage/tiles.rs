@@ -34,9 +34,9 @@ pub fn assign(
     fusion: &Fusion,
     wanted: Wanted,
 ) -> Extents {
-    if capabilities.lanes().is_none() {
+    let Some(lanes) = capabilities.lanes() else {
         return Extents::new();
-    }
+    };
     let written = vec![false; graph.values.len()];
     let scope = || {
         let scope = Scope::new(graph, capabilities, &fusion.stored, &written);
@@ -47,7 +47,7 @@ pub fn assign(
         Some((anchor, sums(scope(), group, anchor, wanted)?))
     });
     let (anchors, sums): (Vec<usize>, Vec<Sums>) = found.unzip();
-    let extents = tile::extents(capabilities, &sums);
+    let extents = tile::extents((lanes, capabilities.textures), &sums);
     anchors.into_iter().zip(extents).collect()
 }
 

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::{holds, span};
-use crate::kernel::capabilities::Capabilities;
-use crate::kernel::layout::{Panels, Run};
+use crate::kernel::layout::{Panels, Run, TextureLimits};
 use crate::pass::plan::element::quad::QUAD;
 
 /// Quads of columns that are summed up at most, of all rows: with more the driver runs out of registers and the loop grows
@@ -156,10 +155,10 @@ impl Sums {
     }
 
     /// What a run takes by an extent, in cycles; none where panels do not fit a texture, or rounds would be filled up.
-    fn time(&self, (capabilities, lanes): (&Capabilities, usize), extent: Extent) -> Option<u64> {
+    fn time(&self, (lanes, limits): (usize, TextureLimits), extent: Extent) -> Option<u64> {
         let Extent { rows, quads, round } = extent;
         let is_even = self.steps().div_ceil(QUAD).is_multiple_of(round / QUAD);
-        if !is_even || !holds(capabilities, &self.by(lanes, extent)) {
+        if !is_even || !holds(limits, &self.by(lanes, extent)) {
             return None;
         }
         let (lines, find) = match self.left {
@@ -186,22 +185,17 @@ impl Sums {
     }
 }
 
-/// The extent of the tiles of each product of a graph.
-pub fn extents(capabilities: &Capabilities, sums: &[Sums]) -> Vec<Extent> {
-    let Some(lanes) = capabilities.lanes() else {
-        return vec![Extent::ANY; sums.len()];
-    };
+/// The extent of the tiles of each product of a graph, on a device of so many lanes, by the limits of its textures.
+pub fn extents((lanes, limits): (usize, TextureLimits), sums: &[Sums]) -> Vec<Extent> {
     let mut found: Vec<Option<Extent>> = sums.iter().map(|sums| sums.wide(lanes)).collect();
     let mut texts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, sums) in sums.iter().enumerate() {
-        if found[at].is_none_or(|wide| !holds(capabilities, &sums.by(lanes, wide))) {
+        if found[at].is_none_or(|wide| !holds(limits, &sums.by(lanes, wide))) {
             texts.entry(&sums.text).or_default().push(at);
         }
     }
     for places in texts.into_values() {
-        let offers = Offers::of(&places, |at, extent| {
-            sums[at].time((capabilities, lanes), extent)
-        });
+        let offers = Offers::of(&places, |at, extent| sums[at].time((lanes, limits), extent));
         for (at, extent) in places.iter().zip(offers.best()) {
             found[*at] = extent;
         }
@@ -280,31 +274,12 @@ impl Offers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::layout::TextureLimits;
 
-    fn lanes() -> Capabilities {
-        Capabilities {
-            max_binding_size: 1 << 30,
-            max_buffer_size: 1 << 30,
-            max_storage_buffers: 8,
-            max_workgroups: 65535,
-            max_invocations: 256,
-            max_workgroup_memory: 16384,
-            int64: true,
-            float64: true,
-            float16: false,
-            subgroups: true,
-            subgroup_size: 8,
-            matrices: Vec::new(),
-            software: true,
-            textures: TextureLimits {
-                size: 8192,
-                layers: 256,
-                bindings: 8,
-            },
-            texels: true,
-        }
-    }
+    const LIMITS: TextureLimits = TextureLimits {
+        size: 8192,
+        layers: 256,
+        bindings: 8,
+    };
 
     fn sums(rows: usize, channels: usize) -> Sums {
         let run = |count, stride| Run { count, stride };
@@ -320,14 +295,14 @@ mod tests {
 
     #[test]
     fn small_networks_share_a_short_text() {
-        let found = extents(&lanes(), &[sums(196, 32), sums(49, 32), sums(100, 16)]);
+        let found = extents((8, LIMITS), &[sums(196, 32), sums(49, 32), sums(100, 16)]);
         assert!(found.iter().all(|extent| *extent == found[0]), "{found:?}");
         assert!(found[0].rows * found[0].quads < MOST / 2, "{found:?}");
     }
 
     #[test]
     fn large_networks_take_what_suits_each_of_their_products() {
-        let found = extents(&lanes(), &[sums(200 * 200, 256), sums(49, 2048)]);
+        let found = extents((8, LIMITS), &[sums(200 * 200, 256), sums(49, 2048)]);
         assert_eq!(found[0].rows * found[0].quads, MOST, "{found:?}");
         assert_eq!(found[0].round, 2 * QUAD, "{found:?}");
         assert_ne!(found[0], found[1]);
@@ -338,7 +313,7 @@ mod tests {
 
     #[test]
     fn few_rows_take_wide_rounds() {
-        let found = extents(&lanes(), &[sums(4, 64), sums(4, 40)]);
+        let found = extents((8, LIMITS), &[sums(4, 64), sums(4, 40)]);
         assert_eq!(found[0].round, 32);
         assert_eq!(
             found[1].round,

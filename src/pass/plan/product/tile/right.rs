@@ -74,7 +74,7 @@ pub fn weight(
         stride: 0,
     };
     let packed = extent.packed(lanes, alone, (vec![depth], columns));
-    let fits = holds(scope.capabilities, &packed.panels);
+    let fits = holds(scope.capabilities.textures, &packed.panels);
     Ok(fits.then_some((base, packed)))
 }
 
