@@ -7,6 +7,7 @@ use onionskin::ir::Graph;
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::layout::Layout;
 use onionskin::kernel::plan::{Access, Plan, SlotKind};
+use onionskin::kernel::series;
 use onionskin::kernel::shader;
 use onionskin::kernel::stored::{Reason, Stored};
 use onionskin::kernel::translate::translate;
@@ -52,7 +53,9 @@ fn plan_for(name: &str, graph: &Graph, device: &Capabilities) -> Plan {
 #[test]
 fn templates_and_library_are_valid_by_themselves() {
     let library = [shaders("lib"), shaders("lib/double")].concat();
-    let library: String = library.into_iter().map(|(_, text)| text).collect();
+    let series = series::all().map(|series| series.wgsl() + "\n");
+    let library = library.into_iter().map(|(_, text)| text).chain(series);
+    let library: String = library.collect();
     shader::validate(&library, &capabilities()).unwrap_or_else(|error| panic!("{error}"));
     for (name, text) in shaders("") {
         translate(&text, &rasteriser())

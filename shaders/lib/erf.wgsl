@@ -19,7 +19,7 @@ fn erfcx_of_large(x: f32) -> f32 {
 // The complementary error function for x >= 0.9. The square is taken apart so that the exponential of its rounding is not
 // lost.
 fn erfc_of_large(x: f32) -> f32 {
-    let coarse = bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
+    let coarse = upper_digits(x);
     return exp_of(-coarse * coarse) * exp_of((coarse - x) * (coarse + x)) * erfcx_of_large(x);
 }
 
@@ -101,7 +101,7 @@ fn erfinv_of(x: f32) -> f32 {
 
 // exp(x²), the square taken apart so that its rounding is not lost.
 fn exp_of_square(x: f32) -> f32 {
-    let coarse = bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
+    let coarse = upper_digits(x);
     return exp_of(coarse * coarse) * exp_of((x - coarse) * (x + coarse));
 }
 
@@ -126,7 +126,8 @@ fn erfcx_of(x: f32) -> f32 {
     if x > 0.0 {
         return scaled;
     }
-    return select(2.0 * exp_of_square(magnitude) - scaled, infinity(), magnitude > 9.5);
+    // PyTorch rounds the square.
+    return select(2.0 * exp_of(x * x) - scaled, infinity(), magnitude > 9.5);
 }
 
 // Quantile of the normal distribution: Newton's method on its logarithm, from Abramowitz and Stegun 26.2.23.

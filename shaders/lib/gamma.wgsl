@@ -11,8 +11,15 @@ fn lgamma_of_positive(x: f32) -> f32 {
     let r = 1.0 / shifted;
     let z = r * r;
     let series = r * (1.0 / 12.0 - z * (1.0 / 360.0 - z * (1.0 / 1260.0)));
-    let stirling = (shifted - 0.5) * (log_of(shifted) - 1.0) + (0.4189385 + series);
-    return stirling - log_of(product);
+    // Stirling's series less the logarithm of the product, in sums of two: what they have in common cancels.
+    let above = log_parts(shifted);
+    let below = log_parts(product);
+    let stirling = exact_product(shifted - 0.5, above.x - 1.0);
+    if stirling.x == infinity() {
+        return stirling.x;
+    }
+    let rest = stirling.y + (shifted - 0.5) * above.y + (0.4189385 + series) - below.y;
+    return rounded(stirling.x - below.x) + rounded(sum_error(stirling.x, -below.x) + rest);
 }
 
 // ln |Γ(x)|; the values around 1 and 2, where it vanishes, come from the recurrence and keep absolute precision.
@@ -23,24 +30,28 @@ fn lgamma_of(x: f32) -> f32 {
     if abs(x) == infinity() || (x <= 0.0 && floor(x) == x) {
         return infinity();
     }
+    if x == 1.0 || x == 2.0 {
+        return 0.0;
+    }
     if x >= 0.5 {
         return lgamma_of_positive(x);
     }
     return log_of(3.1415927 / abs(sin_pi(x))) - lgamma_of_positive(1.0 - x);
 }
 
-// ψ(x) for x > 0: the asymptotic series from 8 on, reached by the recurrence.
+// ψ(x) for x > 0: Cephes' asymptotic series from 10 on, reached by the recurrence.
 fn digamma_of_positive(x: f32) -> f32 {
     var shifted = x;
     var sum = 0.0;
-    while shifted < 8.0 {
+    while shifted < 10.0 {
         sum = sum - 1.0 / shifted;
         shifted = shifted + 1.0;
     }
-    let r = 1.0 / shifted;
-    let z = r * r;
-    let series = z * (1.0 / 12.0 - z * (1.0 / 120.0 - z * (1.0 / 252.0 - z * (1.0 / 240.0))));
-    return sum + (log_of(shifted) - 0.5 * r - series);
+    if shifted == 10.0 {
+        return sum + 2.2517526;
+    }
+    let z = 1.0 / (shifted * shifted);
+    return rounded(sum + log_of(shifted)) - 0.5 / shifted - z * digamma_tail(z);
 }
 
 fn digamma_of(x: f32) -> f32 {
@@ -57,130 +68,18 @@ fn digamma_of(x: f32) -> f32 {
     return digamma_of_positive(1.0 - x) - 3.1415927 / tan_of(3.1415927 * rest);
 }
 
-// Hurwitz zeta function by Euler and Maclaurin's formula, DLMF 25.11.5; poles and gaps as in Cephes.
-fn zeta_of(x: f32, q: f32) -> f32 {
-    if x == 1.0 {
-        return infinity();
+// ψ'(x): reflection, six steps of the recurrence and the first terms of the asymptotic series, DLMF 5.15.8.
+fn trigamma_of(x: f32) -> f32 {
+    let is_reflected = x < 0.5;
+    let sine = sin_of(3.1415927 * x);
+    var shifted = select(x, 1.0 - x, is_reflected);
+    var sum = select(0.0, -9.869605 / (sine * sine), is_reflected);
+    for (var step = 0; step < 6; step = step + 1) {
+        sum = sum + 1.0 / (shifted * shifted);
+        shifted = shifted + 1.0;
     }
-    if q <= 0.0 && floor(q) == q && (x > 1.0 || is_nan(x)) {
-        return infinity();
-    }
-    if is_nan(x) || is_nan(q) || x < 1.0 || (q <= 0.0 && floor(x) != x) {
-        return not_a_number();
-    }
-    // Terms further below zero than this are too small to count.
-    var a = max(q, q - floor(q) - 2000.0);
-    var sum = 0.0;
-    while a < 10.0 {
-        sum = sum + power(a, -x);
-        a = a + 1.0;
-    }
-    let tail = power(a, -x);
-    if tail == 0.0 {
-        // Cephes' products of orders overflow, and meet a power that is 0.
-        return select(sum, not_a_number(), sum == 0.0 && (a == infinity() || x > 1e13));
-    }
-    let r = 1.0 / (a * a);
-    let first = tail * (x / a) / 12.0;
-    let second = first * (x + 1.0) * (x + 2.0) * r / 60.0;
-    let third = second * (x + 3.0) * (x + 4.0) * r / 42.0;
-    let fourth = third * (x + 5.0) * (x + 6.0) * r / 40.0;
-    return sum + (tail * (a / (x - 1.0) + 0.5) + first - second + third - fourth);
-}
-
-// μ - ln(1 + μ); its series where the difference would lose digits.
-fn excess_over_log1p(mu: f32) -> f32 {
-    if abs(mu) > 0.3 {
-        return mu - log1p_of(mu);
-    }
-    var sum = 0.0;
-    for (var k = 18.0; k > 1.0; k = k - 1.0) {
-        sum = 1.0 / k - mu * sum;
-    }
-    return mu * mu * sum;
-}
-
-// P and Q for a >= 30, the uniform expansion DLMF 8.12.3 to 8.12.9.
-fn incomplete_gamma_of_large(a: f32, x: f32) -> vec2<f32> {
-    let mu = (x - a) / a;
-    let half_square = excess_over_log1p(mu);
-    // From here on both are 0 and 1 in single precision.
-    if a * half_square > 120.0 {
-        return select(vec2<f32>(0.0, 1.0), vec2<f32>(1.0, 0.0), mu > 0.0);
-    }
-    let eta = copy_sign(sqrt(2.0 * half_square), mu);
-    var c0 = -1.0 / 3.0 + eta * (1.0 / 12.0 - eta * (2.0 / 135.0 - eta * (1.0 / 864.0 + eta * (1.0 / 2835.0))));
-    if abs(eta) > 0.5 {
-        c0 = 1.0 / mu - 1.0 / eta;
-    }
-    let c1 = -1.0 / 540.0 - eta * (1.0 / 288.0 - eta / 378.0);
-    let rest = (c0 + c1 / a) * exp_of(-a * half_square) * 0.3989423 / sqrt(a);
-    let argument = eta * sqrt(0.5 * a);
-    return vec2<f32>(0.5 * erfc_of(-argument) - rest, 0.5 * erfc_of(argument) + rest);
-}
-
-// xᵃ e⁻ˣ / Γ(a), for large a by Stirling's series around the peak.
-fn gamma_density(a: f32, x: f32) -> f32 {
-    if a < 8.0 {
-        return power(x, a) * exp_of(-x - lgamma_of(a));
-    }
-    let series = (1.0 / 12.0 - 1.0 / (360.0 * a * a)) / a;
-    return exp_of(-a * excess_over_log1p((x - a) / a) - series) * sqrt(a) * 0.3989423;
-}
-
-// P and Q, with PyTorch's limits; DLMF 8.7.1 below the peak and the continued fraction 8.9.2 above it.
-fn incomplete_gamma(a: f32, x: f32) -> vec2<f32> {
-    let a_infinite = a == infinity();
-    let x_infinite = x == infinity();
-    let undefined = a < 0.0 || x < 0.0 || (a_infinite && x_infinite);
-    if undefined || (a == 0.0 && (is_nan(x) || x == 0.0)) {
-        return vec2<f32>(not_a_number(), not_a_number());
-    }
-    if a == 0.0 || x_infinite {
-        return vec2<f32>(1.0, 0.0);
-    }
-    if x == 0.0 || a_infinite {
-        return vec2<f32>(0.0, 1.0);
-    }
-    if is_nan(a) || is_nan(x) {
-        return vec2<f32>(not_a_number(), not_a_number());
-    }
-    if a >= 30.0 {
-        return incomplete_gamma_of_large(a, x);
-    }
-    let density = gamma_density(a, x);
-    if x < a + 1.0 {
-        var term = 1.0 / a;
-        var sum = term;
-        for (var k = 1.0; k < 200.0 && term > 1e-9 * sum; k = k + 1.0) {
-            term = term * x / (a + k);
-            sum = sum + term;
-        }
-        let lower = density * sum;
-        return vec2<f32>(lower, 1.0 - lower);
-    }
-    var b = x + 1.0 - a;
-    var c = 1e30;
-    var d = 1.0 / b;
-    var fraction = d;
-    for (var k = 1.0; k < 200.0; k = k + 1.0) {
-        let numerator = k * (a - k);
-        b = b + 2.0;
-        d = 1.0 / (numerator * d + b);
-        c = b + numerator / c;
-        fraction = fraction * (d * c);
-        if abs(d * c - 1.0) < 1e-7 {
-            break;
-        }
-    }
-    let upper = density * fraction;
-    return vec2<f32>(1.0 - upper, upper);
-}
-
-fn igamma_of(a: f32, x: f32) -> f32 {
-    return incomplete_gamma(a, x).x;
-}
-
-fn igammac_of(a: f32, x: f32) -> f32 {
-    return incomplete_gamma(a, x).y;
+    let z = 1.0 / (shifted * shifted);
+    let series = fused(-z, fused(-z, 0.023809524, 0.033333335), 0.16666667);
+    sum = sum + fused(z, series, 1.0 + 1.0 / (2.0 * shifted)) / shifted;
+    return select(sum, -sum, is_reflected);
 }

@@ -19,7 +19,9 @@ fn cosh_of(x: f32) -> f32 {
 
 fn tanh_of(x: f32) -> f32 {
     let e = expm1_of(2.0 * min(abs(x), 10.0));
-    return select(copy_sign(e / (e + 2.0), x), x, is_nan(x));
+    let is_large = e > 2.0;
+    let ratio = select(e, 2.0, is_large) / (e + 2.0);
+    return select(copy_sign(select(ratio, 1.0 - ratio, is_large), x), x, is_nan(x));
 }
 
 fn asinh_of(x: f32) -> f32 {

@@ -1,117 +1,129 @@
-// Modified Bessel functions in single precision. DLMF is the NIST Digital Library of Mathematical Functions.
+// Modified Bessel functions in single precision by the series of Moshier's Cephes library (`kernel::series::bessel`), put
+// together as PyTorch does it (`aten/src/ATen/native/Math.h`).
 
-// Σ (x² / 4)ᵏ / (k! (k + n)!), DLMF 10.25.2 without its power of x, for orders 0 and 1 and |x| < 9.
-fn modified_bessel_series(order: f32, x: f32) -> f32 {
-    let quarter = 0.25 * x * x;
-    var sum = 0.0;
-    for (var k = 30.0; k > 0.0; k = k - 1.0) {
-        sum = (1.0 + sum) * quarter / (k * (k + order));
+// e^-x I₀(x), the series for x >= 0; for x > 8 it lacks √x.
+fn series_i0(x: f32) -> f32 {
+    if x <= 8.0 {
+        return i0_near(0.5 * x - 2.0);
     }
-    return 1.0 + sum;
+    return i0_far(32.0 / x - 2.0);
 }
 
-// 1 + Σ (±1)ᵏ aₖ(ν) / xᵏ, DLMF 10.40, for x >= 9.
-fn hankel_series(order: f32, x: f32, direction: f32) -> f32 {
-    var term = 1.0;
-    var sum = 1.0;
-    for (var k = 1.0; k < 16.0; k = k + 1.0) {
-        let odd = 2.0 * k - 1.0;
-        let next = term * direction * (4.0 * order * order - odd * odd) / (8.0 * k * x);
-        if abs(next) >= abs(term) {
-            break;
-        }
-        term = next;
-        sum = sum + term;
+// e^-x I₁(x) in the same way, without x for x <= 8: the series that PyTorch shortens.
+fn series_i1(x: f32) -> f32 {
+    if x <= 8.0 {
+        return i1_near_single(0.5 * x - 2.0);
     }
-    return sum;
+    return i1_far_single(32.0 / x - 2.0);
 }
 
 // e^-|x| I₀(x)
 fn i0e_of(x: f32) -> f32 {
     let magnitude = abs(x);
-    if magnitude < 9.0 || is_nan(x) {
-        return exp_of(-magnitude) * modified_bessel_series(0.0, magnitude);
+    if is_nan(x) || magnitude == infinity() {
+        return select(0.0, x, is_nan(x));
     }
-    if magnitude == infinity() {
-        return 0.0;
-    }
-    return hankel_series(0.0, magnitude, -1.0) * 0.3989423 / sqrt(magnitude);
+    return series_i0(magnitude) / select(1.0, sqrt(magnitude), magnitude > 8.0);
 }
 
 // e^-|x| I₁(x)
 fn i1e_of(x: f32) -> f32 {
     let magnitude = abs(x);
-    if magnitude < 9.0 || is_nan(x) {
-        return 0.5 * x * exp_of(-magnitude) * modified_bessel_series(1.0, magnitude);
+    if is_nan(x) || magnitude == infinity() {
+        return select(copy_sign(0.0, x), x, is_nan(x));
     }
-    if magnitude == infinity() {
-        return copy_sign(0.0, x);
-    }
-    return copy_sign(hankel_series(1.0, magnitude, -1.0) * 0.3989423 / sqrt(magnitude), x);
+    let series = series_i1(magnitude);
+    return copy_sign(select(series * magnitude, series / sqrt(magnitude), magnitude > 8.0), x);
 }
 
-// Not-a-number at infinity, as PyTorch has it.
+// Not-a-number at infinity, as the following.
 fn i0_of(x: f32) -> f32 {
-    if abs(x) == infinity() {
+    if !has_angle(x) {
         return not_a_number();
     }
-    return i0e_of(x) * exp_of(abs(x));
+    let magnitude = abs(x);
+    return exp_of(magnitude) * series_i0(magnitude) / select(1.0, sqrt(magnitude), magnitude > 8.0);
 }
 
 fn i1_of(x: f32) -> f32 {
-    if abs(x) == infinity() {
+    if !has_angle(x) {
         return not_a_number();
     }
-    return i1e_of(x) * exp_of(abs(x));
+    let magnitude = abs(x);
+    let is_large = magnitude > 8.0;
+    let value = exp_of(magnitude) * select(magnitude, 1.0, is_large) * series_i1(magnitude);
+    return copy_sign(value / select(1.0, sqrt(magnitude), is_large), x);
 }
 
-// eˣ Kᵥ(x) for 0 < x < 9: DLMF 10.32.9 by the trapezoidal rule, which converges geometrically.
-fn scaled_k_by_integral(order: f32, x: f32) -> f32 {
-    let step = 0.2;
-    var sum = 0.5;
-    for (var k = 1.0; k < 600.0; k = k + 1.0) {
-        let t = k * step;
-        let half = exp_of(0.5 * t) - exp_of(-0.5 * t);
-        let exponent = order * t - 0.5 * x * half * half;
-        let term = exp_of(exponent) * 0.5 * (1.0 + exp_of(-2.0 * order * t));
-        sum = sum + term;
-        if term < 1e-9 * sum && exponent < 0.0 {
-            break;
-        }
-    }
-    return sum * step;
-}
-
-fn scaled_k(order: f32, x: f32) -> f32 {
-    if is_nan(x) || x < 0.0 {
+fn modified_i1_of(x: f32) -> f32 {
+    if !has_angle(x) {
         return not_a_number();
     }
-    if x == 0.0 {
-        return infinity();
+    let magnitude = abs(x);
+    if magnitude <= 8.0 {
+        return copy_sign(i1_near(0.5 * magnitude - 2.0) * magnitude * exp_of(magnitude), x);
     }
-    if x == infinity() {
-        return 0.0;
-    }
-    if x < 9.0 {
-        return scaled_k_by_integral(order, x);
-    }
-    return hankel_series(order, x, 1.0) * 1.2533141 / sqrt(x);
+    return copy_sign(exp_of(magnitude) * i1_far(32.0 / magnitude - 2.0) / sqrt(magnitude), x);
+}
+
+// What a function of the second kind is where it is no ordinary number: at zero, below, and at infinity.
+fn second_kind_limit(x: f32) -> f32 {
+    return select(select(0.0, infinity(), x == 0.0), not_a_number(), is_nan(x) || x < 0.0);
+}
+
+// K₀(x) for 0 < x <= 2; PyTorch puts it together in double precision.
+fn k0_by_series(x: f32) -> f32 {
+    let series = k0_near(fused(x, x, -2.0));
+    let logarithm = log_parts(0.5 * x);
+    let first = i0_of(x);
+    let product = exact_product(-logarithm.x, first);
+    let low = sum_error(series, product.x) + (product.y - logarithm.y * first);
+    return rounded(series + product.x) + rounded(low);
+}
+
+// K₁(x) for 0 < x <= 2
+fn k1_by_series(x: f32) -> f32 {
+    return fused(log_of(0.5 * x), modified_i1_of(x), k1_near(fused(x, x, -2.0)) / x);
 }
 
 // eˣ K₀(x)
 fn k0e_of(x: f32) -> f32 {
-    return scaled_k(0.0, x);
+    if !(x > 0.0 && has_angle(x)) {
+        return second_kind_limit(x);
+    }
+    if x > 2.0 {
+        return k0_far(8.0 / x - 2.0) / sqrt(x);
+    }
+    return fused(-log_of(0.5 * x), i0_of(x), k0_near(fused(x, x, -2.0))) * exp_of(x);
 }
 
 // eˣ K₁(x)
 fn k1e_of(x: f32) -> f32 {
-    return scaled_k(1.0, x);
+    if !(x > 0.0 && has_angle(x)) {
+        return second_kind_limit(x);
+    }
+    if x > 2.0 {
+        return k1_far(8.0 / x - 2.0) / sqrt(x);
+    }
+    return k1_by_series(x) * exp_of(x);
 }
 
 fn k0_of(x: f32) -> f32 {
-    return scaled_k(0.0, x) * exp_of(-x);
+    if !(x > 0.0 && has_angle(x)) {
+        return second_kind_limit(x);
+    }
+    if x > 2.0 {
+        return exp_of(-x) * k0_far(8.0 / x - 2.0) / sqrt(x);
+    }
+    return k0_by_series(x);
 }
 
 fn k1_of(x: f32) -> f32 {
-    return scaled_k(1.0, x) * exp_of(-x);
+    if !(x > 0.0 && has_angle(x)) {
+        return second_kind_limit(x);
+    }
+    if x > 2.0 {
+        return exp_of(-x) * k1_far(8.0 / x - 2.0) / sqrt(x);
+    }
+    return k1_by_series(x);
 }

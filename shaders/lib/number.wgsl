@@ -65,11 +65,26 @@ fn wrap_index(index: i32, size: u32) -> u32 {
     return u32(clamp(wrapped, 0, i32(size) - 1));
 }
 
+// x to a twelfth binary digit after the point: it has few digits, so that its sums and small products are exact.
+fn leading_part(x: f32) -> f32 {
+    return round(x * 4096.0) / 4096.0;
+}
+
+// The first twelve binary digits of x.
+fn upper_digits(x: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
+}
+
+// A finite sum as it was rounded: Mesa's compiler takes x - (x + y) for -y, and adds x + (y + z) up in any order.
+fn rounded(sum: f32) -> f32 {
+    return clamp(sum, -3.402823466e38, 3.402823466e38);
+}
+
 // What rounding takes from x + y.
 fn sum_error(x: f32, y: f32) -> f32 {
-    let sum = x + y;
+    let sum = rounded(x + y);
     let rest = select((y - sum) + x, (x - sum) + y, abs(x) >= abs(y));
-    return select(0.0, rest, abs(sum) < infinity());
+    return select(0.0, rest, abs(x + y) < infinity());
 }
 
 // The order of sorting: not-a-number comes last.
@@ -80,8 +95,8 @@ fn is_before(x: f32, y: f32) -> bool {
 // A product and what rounding takes from it.
 fn exact_product(x: f32, y: f32) -> vec2<f32> {
     let product = x * y;
-    let x_high = bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
-    let y_high = bitcast<f32>(bitcast<u32>(y) & 0xfffff000u);
+    let x_high = upper_digits(x);
+    let y_high = upper_digits(y);
     let x_low = x - x_high;
     let y_low = y - y_high;
     let error = ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low;
@@ -99,12 +114,12 @@ fn fused(x: f32, y: f32, z: f32) -> f32 {
     if !has_angle(sum) || abs(product.x) < 1e-30 {
         return sum;
     }
-    return sum + (sum_error(product.x, z) + product.y);
+    return rounded(sum) + rounded(sum_error(product.x, z) + product.y);
 }
 
 // A sum of numbers of which the first is not smaller, and what rounding takes from it.
 fn exact_sum(x: f32, y: f32) -> vec2<f32> {
-    let sum = x + y;
+    let sum = rounded(x + y);
     return vec2<f32>(sum, (x - sum) + y);
 }
 

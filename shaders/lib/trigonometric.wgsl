@@ -2,7 +2,7 @@
 
 // x · 2/π as a number of quarter turns, modulo 4, for |x| >= 30000: a 96-bit window of 2/π is multiplied by the mantissa, so
 // that the turns that do not matter never arise (Payne and Hanek).
-fn quarter_turns_of_large(x: f32) -> vec2<f32> {
+fn quarter_turns_of_large(x: f32) -> vec3<f32> {
     var digits = array<u32, 8>(
         0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu,
     );
@@ -30,32 +30,36 @@ fn quarter_turns_of_large(x: f32) -> vec2<f32> {
     let rest = bitcast<i32>(first - (turns << 30u));
     let part = f32(rest) * 9.313226e-10 + f32(second) * 2.1684043e-19;
     let angle = part * 1.5707964;
-    return select(vec2<f32>(f32(turns), angle), vec2<f32>(f32(4u - turns), -angle), x < 0.0);
+    return select(vec3<f32>(f32(turns), angle, 0.0), vec3<f32>(f32(4u - turns), -angle, 0.0), x < 0.0);
 }
 
-// The nearest number of quarter turns and the angle that is left, in -π/4..π/4. The parts of π/2 have few bits, so that
-// their products are exact.
-fn quarter_turns(x: f32) -> vec2<f32> {
+// The nearest number of quarter turns and the angle that is left, in -π/4..π/4, as a sum of two. The parts of π/2 have few
+// bits, so that their products are exact.
+fn quarter_turns(x: f32) -> vec3<f32> {
     if abs(x) >= 30000.0 {
         return quarter_turns_of_large(x);
     }
     let n = round(x * 0.63661975);
-    let angle = (((x - n * 1.5703125) - n * 0.00048351288) - n * 3.1391647e-7) - n * 5.390302953474238e-15;
-    return vec2<f32>(n, angle);
+    let angle = exact_sum((x - n * 1.5703125) - n * 0.00048351288, -n * 3.1391647e-7);
+    return vec3<f32>(n, angle.x, angle.y - n * 5.390302953474238e-15);
 }
 
-// sin for |x| <= π/4.
-fn sin_near_zero(x: f32) -> f32 {
+// sin(high + low) for angles up to π/4.
+fn sin_near_zero(high: f32, low: f32) -> f32 {
+    let x = high + low;
     let z = x * x;
     let tail = -1.0 / 6.0 + z * (1.0 / 120.0 + z * (-1.0 / 5040.0 + z * (1.0 / 362880.0)));
-    return x + x * z * tail;
+    return high + (x * z * tail + low);
 }
 
-// cos for |x| <= π/4.
-fn cos_near_zero(x: f32) -> f32 {
+// cos(high + low) for angles up to π/4.
+fn cos_near_zero(high: f32, low: f32) -> f32 {
+    let x = high + low;
     let z = x * x;
     let tail = 1.0 / 24.0 + z * (-1.0 / 720.0 + z * (1.0 / 40320.0 - z * (1.0 / 3628800.0)));
-    return 1.0 - 0.5 * z + z * z * tail;
+    let part = 4.0 * leading_part(0.25 * high);
+    let rest = (high - part) + low;
+    return (1.0 - 0.5 * part * part) + rounded(z * z * tail - rest * (part + 0.5 * rest));
 }
 
 // Not-a-number and infinities have no angle.
@@ -69,7 +73,7 @@ fn sin_of(x: f32) -> f32 {
     }
     let turns = quarter_turns(x);
     let quarter = i32(turns.x) & 3;
-    let value = select(sin_near_zero(turns.y), cos_near_zero(turns.y), (quarter & 1) == 1);
+    let value = select(sin_near_zero(turns.y, turns.z), cos_near_zero(turns.y, turns.z), (quarter & 1) == 1);
     return select(value, -value, quarter >= 2);
 }
 
@@ -79,7 +83,7 @@ fn cos_of(x: f32) -> f32 {
     }
     let turns = quarter_turns(x);
     let quarter = i32(turns.x) & 3;
-    let value = select(cos_near_zero(turns.y), sin_near_zero(turns.y), (quarter & 1) == 1);
+    let value = select(cos_near_zero(turns.y, turns.z), sin_near_zero(turns.y, turns.z), (quarter & 1) == 1);
     return select(value, -value, quarter == 1 || quarter == 2);
 }
 
@@ -88,8 +92,8 @@ fn tan_of(x: f32) -> f32 {
         return not_a_number();
     }
     let turns = quarter_turns(x);
-    let s = sin_near_zero(turns.y);
-    let c = cos_near_zero(turns.y);
+    let s = sin_near_zero(turns.y, turns.z);
+    let c = cos_near_zero(turns.y, turns.z);
     return select(s / c, -c / s, (i32(turns.x) & 1) == 1);
 }
 
@@ -171,9 +175,9 @@ fn nearest_acos(x: f32) -> f32 {
     let z = rest * rest;
     if turns == 1.0 {
         let tail = -1.0 / 6.0 + z * (1.0 / 120.0 + z * (-1.0 / 5040.0 + z / 362880.0));
-        return angle - ((x + rest) + (rest * z * tail + low)) / cos_near_zero(rest);
+        return angle - ((x + rest) + (rest * z * tail + low)) / cos_near_zero(rest, 0.0);
     }
-    let sine = sin_near_zero(rest);
+    let sine = sin_near_zero(rest, 0.0);
     let square = exact_product(rest, rest);
     let above = exact_sum(1.0, select(-x, x, turns == 2.0));
     let tail = 1.0 / 24.0 + z * (-1.0 / 720.0 + z * (1.0 / 40320.0 - z / 3628800.0));

@@ -60,7 +60,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::one(
         &["aten::special_modified_bessel_i1(Tensor self) -> Tensor"],
-        |a| Ok(a.tensor("self").function(UnaryFunction::I1)),
+        |a| Ok(a.tensor("self").function(UnaryFunction::ModifiedI1)),
         &["f32[B, 3]", "i64[3]"],
     ),
     Composite::one(

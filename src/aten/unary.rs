@@ -4,9 +4,10 @@ use std::f64::consts::PI;
 
 use super::pointwise::{wide, wide_float};
 use super::{Args, Composite};
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::Value;
-use crate::op::BinaryFunction;
+use crate::op::{BinaryFunction, UnaryFunction};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -345,13 +346,14 @@ fn polygamma<'g>(x: Value<'g>, n: i64) -> Value<'g> {
             |y: Value<'g>, order: i64| builder.combine(BinaryFunction::Zeta, order as f64, y);
         match n {
             0 => x.digamma(),
-            1 => {
-                let sine = (x * PI).sin();
-                let reflected = (PI * PI) / (sine * sine) - zeta(1.0 - x, 2);
-                x.lt(0.5).where_(reflected, zeta(x, 2))
-            }
+            1 => x.function(UnaryFunction::Trigamma),
             _ => {
+                // PyTorch rounds the logarithm and its exponential.
                 let factorial: f64 = (1..=n).map(|factor| factor as f64).product();
+                let factorial = match x.dtype() {
+                    DType::F64 => factorial,
+                    _ => f64::from(f64::from(factorial.ln() as f32).exp() as f32),
+                };
                 let sign = if n % 2 == 0 { -1.0 } else { 1.0 };
                 zeta(x, n + 1) * (sign * factorial)
             }
@@ -359,7 +361,8 @@ fn polygamma<'g>(x: Value<'g>, n: i64) -> Value<'g> {
     })
 }
 
-/// Logarithm of the multivariate gamma function: `p (p - 1) / 4 · log π + Σ log Γ(x - j / 2)` for `j < p`.
+/// Logarithm of the multivariate gamma function: `p (p - 1) / 4 · log π + Σ log Γ(x - j / 2)` for `j < p`, the largest
+/// first.
 fn log_gamma_of_matrices<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let p = a.int("p");
     if !(1..=256).contains(&p) {
@@ -367,7 +370,7 @@ fn log_gamma_of_matrices<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     }
     let constant = (p * (p - 1)) as f64 / 4.0 * PI.ln();
     let x = a.tensor("self").to_float();
-    let sum = (0..p).fold(None, |sum: Option<Value>, j| {
+    let sum = (0..p).rev().fold(None, |sum: Option<Value>, j| {
         let term = (x - j as f64 / 2.0).lgamma();
         Some(sum.map_or(term, |sum| sum + term))
     });

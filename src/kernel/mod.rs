@@ -8,6 +8,7 @@ pub mod host;
 pub mod index;
 pub mod layout;
 pub mod plan;
+pub mod series;
 pub mod shader;
 pub mod stored;
 #[cfg(feature = "translate")]

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use naga::valid::{Capabilities as Flags, ModuleInfo, ValidationFlags, Validator};
 
 use super::capabilities::Capabilities;
+use super::series;
 use crate::error::{Error, Result};
 
 /// Library files, by subject: functions of single precision, and those of double precision that they have.
@@ -17,11 +18,15 @@ const LIBRARY: &[&str] = &[
     include_str!("../../shaders/lib/words.wgsl"),
     include_str!("../../shaders/lib/texel.wgsl"),
     include_str!("../../shaders/lib/exponential.wgsl"),
+    include_str!("../../shaders/lib/logarithm.wgsl"),
+    include_str!("../../shaders/lib/power.wgsl"),
     include_str!("../../shaders/lib/trigonometric.wgsl"),
     include_str!("../../shaders/lib/hyperbolic.wgsl"),
     include_str!("../../shaders/lib/division.wgsl"),
     include_str!("../../shaders/lib/erf.wgsl"),
     include_str!("../../shaders/lib/gamma.wgsl"),
+    include_str!("../../shaders/lib/zeta.wgsl"),
+    include_str!("../../shaders/lib/incomplete_gamma.wgsl"),
     include_str!("../../shaders/lib/bessel.wgsl"),
     include_str!("../../shaders/lib/modified_bessel.wgsl"),
     include_str!("../../shaders/lib/airy.wgsl"),
@@ -106,7 +111,8 @@ fn library() -> &'static BTreeMap<String, String> {
         // The widths occur in type names and as the largest shifts.
         let wide = INTEGERS.replace("i32", "i64").replace("31", "63");
         let files = LIBRARY.iter().copied().chain([INTEGERS, &wide]);
-        files.flat_map(functions).collect()
+        let series = series::all().map(|series| (series.name.to_string(), series.wgsl()));
+        files.flat_map(functions).chain(series).collect()
     })
 }
 

@@ -21,6 +21,8 @@ pub struct Binary {
 enum Oracle {
     /// Floats only, computed in double precision and rounded.
     Float(fn(f64, f64) -> f64),
+    /// Floats only, computed in single precision where PyTorch rounds to it, or in double precision.
+    Precise(fn(f32, f32) -> f32, fn(f64, f64) -> f64),
     /// Floats and integers.
     Number(fn(f64, f64) -> f64, fn(i64, i64) -> i64),
     /// Integers and `bool`.
@@ -36,7 +38,7 @@ enum Oracle {
 /// A row of the table: oracle, WGSL expression of operands `x` and `y`, and the ranges of its sample operands.
 struct Row(Oracle, &'static str, [(f64, f64); 2]);
 
-use Oracle::{Bool, Compare, Float, Integer, Number, Word};
+use Oracle::{Bool, Compare, Float, Integer, Number, Precise, Word};
 
 const PLAIN: [(f64, f64); 2] = [(-10.0, 10.0), (-5.0, 5.0)];
 
@@ -70,7 +72,7 @@ scalar_functions! {
     NextAfter "nextafter" Float(nextafter), "next_after(x, y)", PLAIN;
     Hypot "hypot" Float(f64::hypot), "hypot_of(x, y)", PLAIN;
     Gcd "gcd" Integer(special::gcd), "gcd(x, y)", PLAIN;
-    Zeta "zeta" Float(special::zeta), "zeta_of(x, y)", [(1.0, 20.0), (0.0, 20.0)];
+    Zeta "zeta" Precise(special::zeta, special::zeta), "zeta_of(x, y)", [(1.0, 20.0), (0.0, 20.0)];
     Igamma "igamma" Float(special::igamma), "igamma_of(x, y)", GAMMA;
     Igammac "igammac" Float(special::igammac), "igammac_of(x, y)", GAMMA;
     ChebyshevT "chebyshev_polynomial_t" Float(polynomial::chebyshev_t), "chebyshev_t_of(x, y)", DEGREE;
@@ -133,6 +135,11 @@ impl Rules for Binary {
         };
         Ok(vec![match self.function.oracle() {
             Float(function) => floats(function)?,
+            Precise(_, function) if dtype == DType::F64 => floats(function)?,
+            Precise(function, _) => {
+                let function = |x, y| f64::from(function(x as f32, y as f32));
+                Tensor::from_f64(dtype, shape, zip(x.to_f64(), y.to_f64(), numel, function))?
+            }
             Number(function, _) if is_float => floats(function)?,
             Number(_, function) | Integer(function) => {
                 Tensor::from_i64(dtype, shape, zip(x.to_i64(), y.to_i64(), numel, function))?
@@ -158,7 +165,7 @@ impl Rules for Binary {
 impl Binary {
     fn result(&self, dtype: DType) -> Option<DType> {
         match self.function.oracle() {
-            Float(_) => dtype.is_float().then_some(dtype),
+            Float(_) | Precise(..) => dtype.is_float().then_some(dtype),
             Number(..) => (dtype != DType::Bool).then_some(dtype),
             Integer(_) => (!dtype.is_float()).then_some(dtype),
             Word(_) => (dtype == DType::I32).then_some(dtype),
@@ -190,7 +197,7 @@ impl BinaryFunction {
 
     /// True if the function is defined for floats only, so that PyTorch computes it in `f32` for integers.
     pub fn is_float_only(self) -> bool {
-        matches!(self.oracle(), Float(_))
+        matches!(self.oracle(), Float(_) | Precise(..))
     }
 }
 

@@ -17,6 +17,7 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
+mod bessel;
 mod binary;
 mod cast;
 mod concat;

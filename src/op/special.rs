@@ -1,212 +1,77 @@
 //! Special functions in double precision, from their series, integrals and asymptotic expansions. Equations are those of
 //! the NIST Digital Library of Mathematical Functions (DLMF), <https://dlmf.nist.gov>.
 
-use std::f64::consts::{FRAC_1_SQRT_2, FRAC_PI_4, PI};
+use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
-/// From here on the asymptotic expansions of Bessel functions have double precision.
-const LARGE: f64 = 20.0;
+use crate::kernel::series::Real;
+use crate::kernel::series::gamma::DIGAMMA;
 
-/// `Σ (x² / 4)ᵏ / (k! (k + n)!) · (x / 2)ⁿ`, DLMF 10.25.2, for orders 0 and 1.
-fn series_i(order: i32, x: f64) -> f64 {
-    let quarter = x * x / 4.0;
-    let (mut term, mut sum, mut k) = ((x / 2.0).powi(order), 0.0, 0.0);
-    while term.abs() > 1e-18 * f64::abs(sum) {
-        sum += term;
-        k += 1.0;
-        term *= quarter / (k * (k + f64::from(order)));
+/// Logarithmic derivative of the gamma function: reflection in double precision, recurrence up to 10, asymptotic series.
+pub(super) fn digamma<T: Real + Into<f64>>(x: T) -> T {
+    if x == T::of(0.0) {
+        return T::of(f64::NEG_INFINITY.copysign(-x.into()));
     }
-    sum
+    if x < T::of(0.0) {
+        let fraction = x.into().fract();
+        return if fraction == 0.0 {
+            T::of(f64::NAN)
+        } else {
+            digamma_of_positive(T::of(1.0) - x) - T::of(PI / (PI * fraction).tan())
+        };
+    }
+    digamma_of_positive(x)
 }
 
-/// `1 + Σ (±1)ᵏ aₖ(ν) / xᵏ`, DLMF 10.17.1 and 10.40, up to its smallest term.
-fn hankel_series(order: f64, x: f64, sign: f64) -> f64 {
-    let (mut term, mut sum) = (1.0f64, 1.0f64);
-    for k in 1..60 {
-        let k = f64::from(k);
-        let odd = 2.0 * k - 1.0;
-        let next = term * sign * (4.0 * order * order - odd * odd) / (8.0 * k * x);
-        if next.abs() >= term.abs() || next.abs() < 1e-18 {
-            break;
-        }
-        term = next;
-        sum += term;
+fn digamma_of_positive<T: Real>(mut x: T) -> T {
+    let (one, ten) = (T::of(1.0), T::of(10.0));
+    let mut sum = T::of(0.0);
+    while x < ten {
+        sum = sum - one / x;
+        x = x + one;
     }
-    sum
+    if x == ten {
+        return sum + T::of(2.251_752_589_066_721);
+    }
+    let z = one / (x * x);
+    sum + x.nearest(f64::ln) - T::of(0.5) / x - z * DIGAMMA.at(z)
 }
 
-/// `e^-|x| Iₙ(x)`
-fn scaled_i(order: i32, x: f64) -> f64 {
-    let magnitude = x.abs();
-    let scaled = if magnitude < LARGE {
-        (-magnitude).exp() * series_i(order, magnitude)
+/// Derivative of the logarithmic derivative of the gamma function: reflection, six steps of the recurrence, and the first
+/// terms of the asymptotic series, DLMF 5.15.8, with the products and sums fused that PyTorch's builds fuse.
+pub(super) fn trigamma<T: Real>(x: T) -> T {
+    let (one, pi) = (T::of(1.0), T::of(PI));
+    if x < T::of(0.5) {
+        let sine = (pi * x).nearest(f64::sin);
+        let reflected = T::of(0.0) - (pi * pi) / (sine * sine);
+        return -trigamma_from(one - x, reflected);
+    }
+    trigamma_from(x, T::of(0.0))
+}
+
+fn trigamma_from<T: Real>(mut x: T, mut sum: T) -> T {
+    let one = T::of(1.0);
+    for _ in 0..6 {
+        sum = sum + one / (x * x);
+        x = x + one;
+    }
+    let z = one / (x * x);
+    let series = (-z).fused(T::of(1.0 / 42.0), T::of(1.0 / 30.0));
+    let series = (-z).fused(series, T::of(1.0 / 6.0));
+    sum + z.fused(series, one + one / (T::of(2.0) * x)) / x
+}
+
+/// Scaled complementary error function `exp(x²) erfc(x)`; PyTorch rounds the square of a negative operand.
+pub(super) fn erfcx<T: Real + Into<f64>>(x: T) -> T {
+    let (value, square): (f64, f64) = (x.into(), (x * x).into());
+    T::of(if value < 0.0 {
+        2.0 * square.exp() - erfcx_of_positive(-value)
     } else {
-        hankel_series(f64::from(order), magnitude, -1.0) / (2.0 * PI * magnitude).sqrt()
-    };
-    if order % 2 == 1 && x < 0.0 {
-        -scaled
-    } else {
-        scaled
-    }
+        erfcx_of_positive(value)
+    })
 }
 
-/// `eˣ Kᵥ(x)` for `x > 0`: DLMF 10.32.9 by the trapezoidal rule, which converges geometrically for this integrand.
-fn scaled_k(order: f64, x: f64) -> f64 {
-    if x.is_nan() || x < 0.0 {
-        return f64::NAN;
-    }
-    if x == 0.0 {
-        return f64::INFINITY;
-    }
-    if LARGE < x {
-        return hankel_series(order, x, 1.0) * (PI / (2.0 * x)).sqrt();
-    }
-    let step = 0.1;
-    let mut sum = 0.5;
-    for index in 1..10_000 {
-        let t = f64::from(index) * step;
-        let half = (0.5 * t).sinh();
-        // The larger exponential of the hyperbolic cosine of order · t is taken into the exponent.
-        let exponent = order * t - 2.0 * x * half * half;
-        let term = exponent.exp() * 0.5 * (1.0 + (-2.0 * order * t).exp());
-        sum += term;
-        if term < 1e-18 * sum && exponent < 0.0 {
-            break;
-        }
-    }
-    sum * step
-}
-
-/// `e^-|x| I₀(x)`
-pub(super) fn i0e(x: f64) -> f64 {
-    scaled_i(0, x)
-}
-
-/// `e^-|x| I₁(x)`
-pub(super) fn i1e(x: f64) -> f64 {
-    scaled_i(1, x)
-}
-
-/// Modified Bessel function `I₀(x)`; not-a-number at infinity, as in PyTorch.
-pub(super) fn i0(x: f64) -> f64 {
-    scaled_i(0, x) * x.abs().exp()
-}
-
-/// Modified Bessel function `I₁(x)`; not-a-number at infinity, as in PyTorch.
-pub(super) fn i1(x: f64) -> f64 {
-    scaled_i(1, x) * x.abs().exp()
-}
-
-/// `eˣ K₀(x)`
-pub(super) fn k0e(x: f64) -> f64 {
-    scaled_k(0.0, x)
-}
-
-/// `eˣ K₁(x)`
-pub(super) fn k1e(x: f64) -> f64 {
-    scaled_k(1.0, x)
-}
-
-/// Modified Bessel function `K₀(x)`
-pub(super) fn k0(x: f64) -> f64 {
-    scaled_k(0.0, x) * (-x).exp()
-}
-
-/// Modified Bessel function `K₁(x)`
-pub(super) fn k1(x: f64) -> f64 {
-    scaled_k(1.0, x) * (-x).exp()
-}
-
-/// A function that PyTorch gives as not-a-number at infinity.
-fn unless_infinite(x: f64, function: fn(f64) -> f64) -> f64 {
-    if x.is_infinite() {
-        f64::NAN
-    } else {
-        function(x)
-    }
-}
-
-/// Bessel function `J₀(x)`
-pub(super) fn j0(x: f64) -> f64 {
-    unless_infinite(x, libm::j0)
-}
-
-/// Bessel function `J₁(x)`
-pub(super) fn j1(x: f64) -> f64 {
-    unless_infinite(x, libm::j1)
-}
-
-/// Bessel function `Y₀(x)`
-pub(super) fn y0(x: f64) -> f64 {
-    unless_infinite(x, libm::y0)
-}
-
-/// Bessel function `Y₁(x)`
-pub(super) fn y1(x: f64) -> f64 {
-    unless_infinite(x, libm::y1)
-}
-
-/// Airy function `Ai(x)`; not-a-number at infinity, as in PyTorch.
-pub(super) fn airy_ai(x: f64) -> f64 {
-    if !x.is_finite() {
-        return f64::NAN;
-    }
-    let z = x.abs();
-    let zeta = 2.0 / 3.0 * z * z.sqrt();
-    if 1.0 < x {
-        // DLMF 9.6.2
-        (x / 3.0).sqrt() / PI * scaled_k(1.0 / 3.0, zeta) * (-zeta).exp()
-    } else if -8.0 < x {
-        airy_series(x)
-    } else {
-        // DLMF 9.7.9
-        let (even, odd) = airy_phases(zeta);
-        let angle = zeta - FRAC_PI_4;
-        (angle.cos() * even + angle.sin() * odd) / (PI.sqrt() * z.sqrt().sqrt())
-    }
-}
-
-/// DLMF 9.4.1
-fn airy_series(x: f64) -> f64 {
-    const AT_ZERO: f64 = 0.355_028_053_887_817_2;
-    const SLOPE_AT_ZERO: f64 = -0.258_819_403_792_806_8;
-    let cube = x * x * x;
-    let (mut first, mut second) = (AT_ZERO, SLOPE_AT_ZERO * x);
-    let (mut sum, mut k) = (first + second, 0.0);
-    while 1e-18 < first.abs() + second.abs() {
-        k += 3.0;
-        first *= cube / (k * (k - 1.0));
-        second *= cube / (k * (k + 1.0));
-        sum += first + second;
-    }
-    sum
-}
-
-/// `Σ (-1)ᵏ u₂ₖ / ζ²ᵏ` and `Σ (-1)ᵏ u₂ₖ₊₁ / ζ²ᵏ⁺¹` with the coefficients of DLMF 9.7.2.
-fn airy_phases(zeta: f64) -> (f64, f64) {
-    let (mut even, mut odd, mut term) = (1.0, 0.0, 1.0f64);
-    for k in 1..24 {
-        let n = f64::from(k);
-        let factor = (6.0 * n - 5.0) * (6.0 * n - 3.0) * (6.0 * n - 1.0);
-        let next = term * factor / (216.0 * n * (2.0 * n - 1.0) * zeta);
-        if next.abs() >= term.abs() {
-            break;
-        }
-        term = next;
-        match k % 4 {
-            0 => even += term,
-            1 => odd += term,
-            2 => even -= term,
-            _ => odd -= term,
-        }
-    }
-    (even, odd)
-}
-
-/// Scaled complementary error function `exp(x²) erfc(x)`; from 25 on DLMF 7.12.1.
-pub(super) fn erfcx(x: f64) -> f64 {
-    if x < 0.0 {
-        return 2.0 * (x * x).exp() - erfcx(-x);
-    }
+/// From 25 on DLMF 7.12.1.
+fn erfcx_of_positive(x: f64) -> f64 {
     if x < 25.0 {
         return (x * x).exp() * libm::erfc(x);
     }
@@ -236,7 +101,15 @@ pub(super) fn ndtri(p: f64) -> f64 {
 }
 
 /// Hurwitz zeta function `Σ (q + k)^-x` by Euler and Maclaurin's formula, DLMF 25.11.5; poles and gaps as in Cephes.
-pub(super) fn zeta(x: f64, q: f64) -> f64 {
+/// PyTorch sums in double precision, but for the first term.
+pub(super) fn zeta<T: Real + Into<f64>>(x: T, q: T) -> T {
+    let (x, q) = (x.into(), q.into());
+    let first = T::of(q.powf(-x));
+    T::of(hurwitz(x, q, first.into()))
+}
+
+/// The zeta function with its first term.
+fn hurwitz(x: f64, q: f64, first: f64) -> f64 {
     /// `B₂ₖ / (2k)!`
     const BERNOULLI: [f64; 9] = [
         1.0 / 12.0,
@@ -260,7 +133,7 @@ pub(super) fn zeta(x: f64, q: f64) -> f64 {
     if x.is_nan() || q.is_nan() || x < 1.0 || (q <= 0.0 && x != x.floor()) {
         return f64::NAN;
     }
-    let (mut a, mut sum) = (q.max(q.fract() - DEEPEST), 0.0);
+    let (mut a, mut sum) = ((q + 1.0).max(q.fract() - DEEPEST), first);
     while a < 10.0 {
         sum += a.powf(-x);
         a += 1.0;
@@ -405,10 +278,6 @@ pub(super) fn gcd(x: i64, y: i64) -> i64 {
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::excessive_precision,
-    reason = "reference values keep the digits of their tables"
-)]
 mod tests {
     use super::*;
 
@@ -416,14 +285,8 @@ mod tests {
     #[test]
     fn values_are_known() {
         let known = [
-            (i0(1.0), 1.266_065_877_752_008_3),
-            (i1(-30.0), -768_532_038_938.957),
-            (k0(0.1), 2.427_069_024_702_016_6),
-            (k1(2.0), 0.139_865_881_816_522_43),
-            (k1e(100.0), 0.125_799_950_479_578_53),
-            (airy_ai(-9.0), -0.022_133_721_547_341_4),
-            (airy_ai(-3.0), -0.378_814_293_677_658_07),
-            (airy_ai(2.0), 0.034_924_130_423_274_38),
+            (digamma(0.25), -4.227_453_533_376_265),
+            (trigamma(0.25), 17.197_329_154_507_11),
             (erfcx(30.0), 0.018_795_888_861_416_75),
             (ndtri(1e-10), -6.361_340_902_404_056),
             (ndtri(0.975), 1.959_963_984_540_054),

@@ -1,10 +1,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::table::{pointwise_type, scalar_functions};
-use super::{Operand, Rules, operands, special, values};
+use super::{Operand, Rules, bessel, operands, special, values};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernel::series::Real;
 use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
@@ -21,6 +22,8 @@ pub struct Unary {
 enum Oracle {
     /// Floats only, computed in double precision and rounded.
     Float(fn(f64) -> f64),
+    /// Floats only, computed in single precision step by step as PyTorch does it, or in double precision.
+    Precise(fn(f32) -> f32, fn(f64) -> f64),
     /// Floats and integers.
     Number(fn(f64) -> f64, fn(i64) -> i64),
     /// Integers and `bool`.
@@ -34,7 +37,7 @@ enum Oracle {
 /// A row of the table: oracle, WGSL expression of an operand `x`, range of sample operands.
 struct Row(Oracle, &'static str, (f64, f64));
 
-use Oracle::{Bool, Float, Integer, Number, Test};
+use Oracle::{Bool, Float, Integer, Number, Precise, Test};
 
 scalar_functions! {
     /// Scalar functions of one operand, named as in PyTorch.
@@ -48,7 +51,7 @@ scalar_functions! {
     Round "round" Float(f64::round_ties_even), "round(x)", (-9.0, 9.0);
     Trunc "trunc" Float(f64::trunc), "trunc(x)", (-9.0, 9.0);
     Sqrt "sqrt" Float(f64::sqrt), "sqrt(x)", (0.0, 9.0);
-    Rsqrt "rsqrt" Float(|x| 1.0 / x.sqrt()), "1.0 / sqrt(x)", (0.1, 9.0);
+    Rsqrt "rsqrt" Precise(|x| 1.0 / x.sqrt(), |x| 1.0 / x.sqrt()), "1.0 / sqrt(x)", (0.1, 9.0);
     Exp "exp" Float(f64::exp), "exp_of(x)", (-9.0, 9.0);
     Exp2 "exp2" Float(f64::exp2), "exp2_of(x)", (-9.0, 9.0);
     Expm1 "expm1" Float(f64::exp_m1), "expm1_of(x)", (-3.0, 3.0);
@@ -63,31 +66,33 @@ scalar_functions! {
     Acos "acos" Float(f64::acos), "acos_of(x)", (-1.0, 1.0);
     Atan "atan" Float(f64::atan), "atan_of(x)", (-9.0, 9.0);
     Sinh "sinh" Float(f64::sinh), "sinh_of(x)", (-5.0, 5.0);
-    Cosh "cosh" Float(f64::cosh), "cosh_of(x)", (-5.0, 5.0);
+    Cosh "cosh" Precise(cosh, f64::cosh), "cosh_of(x)", (-5.0, 5.0);
     Tanh "tanh" Float(f64::tanh), "tanh_of(x)", (-20.0, 20.0);
     Asinh "asinh" Float(f64::asinh), "asinh_of(x)", (-9.0, 9.0);
     Acosh "acosh" Float(f64::acosh), "acosh_of(x)", (1.0, 9.0);
     Atanh "atanh" Float(f64::atanh), "atanh_of(x)", (-0.99, 0.99);
-    Sigmoid "sigmoid" Float(|x| 1.0 / (1.0 + (-x).exp())), "sigmoid_of(x)", (-20.0, 20.0);
+    Sigmoid "sigmoid" Precise(sigmoid, sigmoid), "sigmoid_of(x)", (-20.0, 20.0);
     Erf "erf" Float(libm::erf), "erf_of(x)", (-4.0, 4.0);
     Erfc "erfc" Float(libm::erfc), "erfc_of(x)", (-4.0, 4.0);
     Erfinv "erfinv" Float(erfinv), "erfinv_of(x)", (-0.99, 0.99);
     Lgamma "lgamma" Float(lgamma), "lgamma_of(x)", (0.1, 20.0);
-    Digamma "digamma" Float(digamma), "digamma_of(x)", (0.1, 20.0);
-    I0 "i0" Float(special::i0), "i0_of(x)", (-9.0, 9.0);
-    I0e "i0e" Float(special::i0e), "i0e_of(x)", (-30.0, 30.0);
-    I1 "i1" Float(special::i1), "i1_of(x)", (-9.0, 9.0);
-    I1e "i1e" Float(special::i1e), "i1e_of(x)", (-30.0, 30.0);
-    K0 "modified_bessel_k0" Float(special::k0), "k0_of(x)", (0.1, 9.0);
-    K0e "scaled_modified_bessel_k0" Float(special::k0e), "k0e_of(x)", (0.1, 30.0);
-    K1 "modified_bessel_k1" Float(special::k1), "k1_of(x)", (0.1, 9.0);
-    K1e "scaled_modified_bessel_k1" Float(special::k1e), "k1e_of(x)", (0.1, 30.0);
-    BesselJ0 "bessel_j0" Float(special::j0), "bessel_j0_of(x)", (-50.0, 50.0);
-    BesselJ1 "bessel_j1" Float(special::j1), "bessel_j1_of(x)", (-50.0, 50.0);
-    BesselY0 "bessel_y0" Float(special::y0), "bessel_y0_of(x)", (0.1, 50.0);
-    BesselY1 "bessel_y1" Float(special::y1), "bessel_y1_of(x)", (0.1, 50.0);
-    AiryAi "airy_ai" Float(special::airy_ai), "airy_ai_of(x)", (-20.0, 5.0);
-    Erfcx "erfcx" Float(special::erfcx), "erfcx_of(x)", (-3.0, 50.0);
+    Digamma "digamma" Precise(special::digamma, special::digamma), "digamma_of(x)", (0.1, 20.0);
+    Trigamma "trigamma" Precise(special::trigamma, special::trigamma), "trigamma_of(x)", (0.1, 20.0);
+    I0 "i0" Precise(bessel::i0, bessel::i0), "i0_of(x)", (-9.0, 9.0);
+    I0e "i0e" Precise(bessel::i0e, bessel::i0e), "i0e_of(x)", (-30.0, 30.0);
+    I1 "i1" Precise(bessel::i1, bessel::i1), "i1_of(x)", (-9.0, 9.0);
+    I1e "i1e" Precise(bessel::i1e, bessel::i1e), "i1e_of(x)", (-30.0, 30.0);
+    ModifiedI1 "modified_bessel_i1" Precise(bessel::modified_i1, bessel::modified_i1), "modified_i1_of(x)", (-9.0, 9.0);
+    K0 "modified_bessel_k0" Precise(bessel::k0, bessel::k0), "k0_of(x)", (0.1, 9.0);
+    K0e "scaled_modified_bessel_k0" Precise(bessel::k0e, bessel::k0e), "k0e_of(x)", (0.1, 30.0);
+    K1 "modified_bessel_k1" Precise(bessel::k1, bessel::k1), "k1_of(x)", (0.1, 9.0);
+    K1e "scaled_modified_bessel_k1" Precise(bessel::k1e, bessel::k1e), "k1e_of(x)", (0.1, 30.0);
+    BesselJ0 "bessel_j0" Precise(bessel::j0, bessel::j0), "bessel_j0_of(x)", (-50.0, 50.0);
+    BesselJ1 "bessel_j1" Precise(bessel::j1, bessel::j1), "bessel_j1_of(x)", (-50.0, 50.0);
+    BesselY0 "bessel_y0" Precise(bessel::y0, bessel::y0), "bessel_y0_of(x)", (0.1, 50.0);
+    BesselY1 "bessel_y1" Precise(bessel::y1, bessel::y1), "bessel_y1_of(x)", (0.1, 50.0);
+    AiryAi "airy_ai" Precise(bessel::airy_ai, bessel::airy_ai), "airy_ai_of(x)", (-20.0, 5.0);
+    Erfcx "erfcx" Precise(special::erfcx, special::erfcx), "erfcx_of(x)", (-3.0, 50.0);
     Ndtri "ndtri" Float(special::ndtri), "ndtri_of(x)", (0.001, 0.999);
     Mantissa "frexp_mantissa" Float(special::mantissa), "mantissa_of(x)", (-99.0, 99.0);
     Exponent "frexp_exponent" Float(special::exponent), "exponent_of(x)", (-99.0, 99.0);
@@ -114,6 +119,12 @@ impl Rules for Unary {
         };
         Ok(vec![match self.function.oracle() {
             Float(function) => floats(function)?,
+            Precise(_, function) if dtype == DType::F64 => floats(function)?,
+            Precise(function, _) => {
+                let results = x.to_f64().into_iter();
+                let results = results.map(|x| f64::from(function(x as f32)));
+                Tensor::from_f64(dtype, shape, results.collect())?
+            }
             Number(function, _) if dtype.is_float() => floats(function)?,
             Number(_, function) | Integer(function) if dtype != DType::Bool => integers(function)?,
             Number(..) | Integer(_) => {
@@ -131,7 +142,7 @@ impl Rules for Unary {
 impl Unary {
     fn result(&self, dtype: DType) -> Option<DType> {
         match self.function.oracle() {
-            Float(_) => dtype.is_float().then_some(dtype),
+            Float(_) | Precise(..) => dtype.is_float().then_some(dtype),
             Number(..) => (dtype != DType::Bool).then_some(dtype),
             Integer(_) => (!dtype.is_float()).then_some(dtype),
             Bool(_) => (dtype == DType::Bool).then_some(dtype),
@@ -157,8 +168,28 @@ impl UnaryFunction {
 
     /// True if the function is defined for floats only, so that PyTorch computes it in `f32` for integers.
     pub fn is_float_only(self) -> bool {
-        matches!(self.oracle(), Float(_) | Test(_))
+        matches!(self.oracle(), Float(_) | Precise(..) | Test(_))
     }
+}
+
+/// From an exponential, as C libraries compute it; near 1 from what the exponential exceeds 1 by.
+fn cosh(x: f32) -> f32 {
+    let magnitude = x.abs();
+    if magnitude < 0.5 * std::f32::consts::LN_2 {
+        let excess = magnitude.nearest(f64::exp_m1);
+        let double = 2.0 * (1.0 + excess);
+        1.0 + excess * excess / double
+    } else if magnitude < 80.0 {
+        let exponential = magnitude.nearest(f64::exp);
+        0.5 * exponential + 0.5 / exponential
+    } else {
+        x.nearest(f64::cosh)
+    }
+}
+
+fn sigmoid<T: Real>(x: T) -> T {
+    let one = T::of(1.0);
+    one / (one + (-x).nearest(f64::exp))
 }
 
 fn sign(x: f64) -> f64 {
@@ -235,30 +266,4 @@ fn tail(w: f64) -> f64 {
         2.832_976_82,
     ];
     C.into_iter().fold(0.0, |sum, c| sum * w + c)
-}
-
-/// Logarithmic derivative of the gamma function: reflection, recurrence up to 6, asymptotic series
-/// (Abramowitz and Stegun 6.3.7, 6.3.5, 6.3.18).
-fn digamma(x: f64) -> f64 {
-    use std::f64::consts::PI;
-    if x == 0.0 {
-        return f64::NEG_INFINITY.copysign(-x);
-    }
-    if x < 0.0 {
-        let fraction = x - x.floor();
-        return if fraction == 0.0 {
-            f64::NAN
-        } else {
-            digamma(1.0 - x) - PI / (PI * fraction).tan()
-        };
-    }
-    let (mut x, mut sum) = (x, 0.0);
-    while x < 10.0 {
-        sum -= 1.0 / x;
-        x += 1.0;
-    }
-    let y = 1.0 / (x * x);
-    let series =
-        y * (1.0 / 12.0 - y * (1.0 / 120.0 - y * (1.0 / 252.0 - y * (1.0 / 240.0 - y / 132.0))));
-    sum + x.ln() - 0.5 / x - series
 }

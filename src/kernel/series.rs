@@ -1,0 +1,172 @@
+//! Series of published coefficients: the host sums them in either precision, and a device in single precision by a function
+//! that is written from the same table.
+
+use std::fmt::Write;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+pub mod airy;
+pub mod bessel;
+pub mod gamma;
+
+/// Every series.
+pub fn all() -> impl Iterator<Item = &'static Series> {
+    [airy::ALL, bessel::ALL, gamma::ALL].into_iter().flatten()
+}
+
+/// Numbers of a precision, with functions to the nearest of them.
+pub trait Real:
+    Copy
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + 'static
+{
+    /// True for single precision.
+    const IS_SINGLE: bool;
+    /// What rounding takes from numbers of 1 on.
+    const EPSILON: Self;
+    /// The nearest number.
+    fn of(x: f64) -> Self;
+    /// `self · y + z`, rounded once.
+    fn fused(self, y: Self, z: Self) -> Self;
+    /// Square root.
+    fn root(self) -> Self;
+    /// The nearest number to a function's value.
+    fn nearest(self, function: fn(f64) -> f64) -> Self;
+}
+
+impl Real for f32 {
+    const IS_SINGLE: bool = true;
+    const EPSILON: f32 = f32::EPSILON;
+
+    fn of(x: f64) -> f32 {
+        x as f32
+    }
+
+    fn fused(self, y: f32, z: f32) -> f32 {
+        self.mul_add(y, z)
+    }
+
+    fn root(self) -> f32 {
+        self.sqrt()
+    }
+
+    fn nearest(self, function: fn(f64) -> f64) -> f32 {
+        function(f64::from(self)) as f32
+    }
+}
+
+impl Real for f64 {
+    const IS_SINGLE: bool = false;
+    const EPSILON: f64 = f64::EPSILON;
+
+    fn of(x: f64) -> f64 {
+        x
+    }
+
+    fn fused(self, y: f64, z: f64) -> f64 {
+        self.mul_add(y, z)
+    }
+
+    fn root(self) -> f64 {
+        self.sqrt()
+    }
+
+    fn nearest(self, function: fn(f64) -> f64) -> f64 {
+        function(self)
+    }
+}
+
+/// What coefficients are multiplied by.
+#[derive(Clone, Copy)]
+enum Rule {
+    /// `½ c₀ + Σ cₖ Tₖ(x / 2)`, by Clenshaw's recurrence.
+    Chebyshev,
+    /// `Σ cₖ xᵏ`, by Horner's rule.
+    Powers,
+}
+
+/// A series, the coefficient of the highest order first.
+pub struct Series {
+    /// The name of its function in WGSL.
+    pub name: &'static str,
+    rule: Rule,
+    coefficients: &'static [f64],
+}
+
+impl Series {
+    const fn chebyshev(name: &'static str, coefficients: &'static [f64]) -> Series {
+        Series {
+            name,
+            rule: Rule::Chebyshev,
+            coefficients,
+        }
+    }
+
+    const fn powers(name: &'static str, coefficients: &'static [f64]) -> Series {
+        Series {
+            name,
+            rule: Rule::Powers,
+            coefficients,
+        }
+    }
+
+    /// The sum, with the products and sums fused that PyTorch's builds fuse.
+    pub fn at<T: Real>(&self, x: T) -> T {
+        let coefficients = self.coefficients.iter().map(|c| T::of(*c));
+        let zero = T::of(0.0);
+        match self.rule {
+            Rule::Powers => coefficients.fold(zero, |sum, c| sum.fused(x, c)),
+            Rule::Chebyshev => {
+                let (mut before, mut here, mut sum) = (zero, zero, zero);
+                for c in coefficients {
+                    (before, here) = (here, sum);
+                    sum = x.fused(here, -before) + c;
+                }
+                T::of(0.5) * (sum - before)
+            }
+        }
+    }
+
+    /// The function in WGSL that [`at`](Series::at) is in single precision.
+    pub fn wgsl(&self) -> String {
+        let (name, count) = (self.name, self.coefficients.len());
+        let mut list = String::new();
+        for c in self.coefficients {
+            let _ = write!(list, "{:?}, ", *c as f32);
+        }
+        let list = list.trim_end_matches(", ");
+        let (step, result) = match self.rule {
+            Rule::Powers => ("sum = fused(sum, x, c[k]);", "sum"),
+            Rule::Chebyshev => (
+                "before = here;\n        here = sum;\n        sum = fused(x, here, -before) + c[k];",
+                "0.5 * (sum - before)",
+            ),
+        };
+        let variables = match self.rule {
+            Rule::Powers => "var sum = 0.0;",
+            Rule::Chebyshev => "var before = 0.0;\n    var here = 0.0;\n    var sum = 0.0;",
+        };
+        format!(
+            "fn {name}(x: f32) -> f32 {{\n    var c = array<f32, {count}>({list});\n    {variables}\n    \
+             for (var k = 0u; k < {count}u; k = k + 1u) {{\n        {step}\n    }}\n    return {result};\n}}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_are_summed() {
+        // 1 + 2x + 3x², and 3/2 + 2 T₁(x / 2) + T₂(x / 2).
+        let powers = Series::powers("powers", &[3.0, 2.0, 1.0]);
+        let chebyshev = Series::chebyshev("chebyshev", &[1.0, 2.0, 3.0]);
+        assert_eq!((powers.at(2.0f32), chebyshev.at(2.0f64)), (17.0, 4.5));
+        assert!(chebyshev.wgsl().contains("array<f32, 3>(1.0, 2.0, 3.0)"));
+    }
+}

@@ -1,0 +1,110 @@
+//! Functions of whole numbers on a device are the host's to the last digit, as recorded calls with integers need it, and those
+//! that vanish at zero keep their digits around it.
+//!
+//! Only a software device is asked: others may divide and take roots less exactly. Without an adapter the test says so and
+//! passes; with `REQUIRE_GPU=1` it fails.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+
+use std::collections::BTreeMap;
+
+use onionskin::gpu::{Device, Program, ProgramOptions, Reach};
+use onionskin::interp;
+use onionskin::op::{Unary, UnaryFunction};
+use onionskin::pass;
+use onionskin::tensor::Tensor;
+
+mod samples;
+
+/// Functions whose sums and series keep what rounding takes. Compilers that add up in another order lose it.
+const EXACT: &[UnaryFunction] = &[
+    UnaryFunction::Exp,
+    UnaryFunction::Expm1,
+    UnaryFunction::Log,
+    UnaryFunction::Log2,
+    UnaryFunction::Log10,
+    UnaryFunction::Log1p,
+    UnaryFunction::Sin,
+    UnaryFunction::Rsqrt,
+    UnaryFunction::Sigmoid,
+    UnaryFunction::Digamma,
+    UnaryFunction::I0e,
+    UnaryFunction::I1e,
+    UnaryFunction::K0e,
+    UnaryFunction::K1e,
+    UnaryFunction::AiryAi,
+];
+
+/// Functions that are as small as their operand around zero.
+const VANISHING: &[UnaryFunction] = &[
+    UnaryFunction::Expm1,
+    UnaryFunction::Log1p,
+    UnaryFunction::Sin,
+    UnaryFunction::Tan,
+    UnaryFunction::Asin,
+    UnaryFunction::Atan,
+    UnaryFunction::Sinh,
+    UnaryFunction::Tanh,
+    UnaryFunction::Asinh,
+    UnaryFunction::Atanh,
+    UnaryFunction::Erf,
+    UnaryFunction::Erfinv,
+];
+
+#[test]
+fn whole_numbers_agree_to_the_last_digit() {
+    let numbers: Vec<f32> = (1..10).map(|k| k as f32).collect();
+    check(EXACT, &numbers, 0.0);
+}
+
+#[test]
+fn small_numbers_keep_their_digits() {
+    let powers = (-30..0).map(|exponent| 1.37 * 10f32.powi(exponent));
+    let numbers: Vec<f32> = powers.flat_map(|x| [x, -x]).collect();
+    check(VANISHING, &numbers, 4e-7);
+}
+
+/// On a software device functions differ from the host's by no more than a part of the value.
+fn check(functions: &[UnaryFunction], numbers: &[f32], tolerance: f64) {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    if !device.capabilities().software {
+        println!("skipped: a device that is no software");
+        return;
+    }
+    let differences = functions.iter();
+    let differences =
+        differences.filter_map(|function| difference(&device, *function, (numbers, tolerance)));
+    let failures: Vec<String> = differences.collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The first number of which a function differs.
+fn difference(
+    device: &Device,
+    function: UnaryFunction,
+    (numbers, tolerance): (&[f32], f64),
+) -> Option<String> {
+    let count = numbers.len();
+    let graph = samples::graph(&[&format!("f32[{count}]")], |b, x| {
+        vec![b.apply(Unary { function }, vec![x[0].into()])]
+    });
+    let inputs = [Tensor::from_vec([count], numbers.to_vec()).unwrap()];
+    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let options = ProgramOptions::default();
+    let program = Program::new(device, plan, &Default::default(), options).unwrap();
+    let found = program.run(&inputs).unwrap()[0].to_f64();
+    let expected = interp::run(&graph, &BTreeMap::new(), &inputs).unwrap()[0].to_f64();
+    let mut pairs = numbers.iter().zip(found.into_iter().zip(expected));
+    pairs.find_map(|(x, (found, expected))| {
+        let name = function.name();
+        let difference = (found - expected).abs();
+        let agrees = found == expected || difference <= tolerance * expected.abs();
+        (!agrees).then(|| format!("{name}({x}) is {found} instead of {expected}"))
+    })
+}
