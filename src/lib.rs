@@ -43,9 +43,13 @@
 //! which steps run again or not at all; the host goes through them and reads back what decides. What outlives a call is an
 //! [`ir::State`]: to graphs further inputs and outputs, which a [`Session`] keeps.
 //!
+//! What one kernel computes is decided by fusion (`pass::plan`'s `fuse`): loops with what is pointwise in front of them and
+//! behind, rows with all their reductions, and pointwise work that follows on other such work.
+//!
 //! Many kernels can compute a product, a convolution or a row. A table (`pass::plan`'s `variant`) chooses by adapter, sizes and dtype; a
 //! [`model::Tuning`] overrules it by what was measured. The portable variant runs on every device and is the reference of the
-//! others. Where a driver takes long to compile them, layers that differ in sizes only share kernels (`pass::plan`'s `form`).
+//! others. Where a driver takes long to compile them, layers that differ in sizes only share kernels (`pass::plan`'s `form`):
+//! of products with weights and of images by design, of all else where the kernels turn out to differ in numbers only.
 //! How a value lies in memory is a [`kernel::layout::Layout`] of its slot: row-major, four neighbours along an axis together,
 //! images in tiles, or a weight packed into a texture. Its [`kernel::capabilities::Storage`] is what its elements are there: `f32` may
 //! be stored in half precision, where [`kernel::stored::Kept`] does not say why not. On Mesa's rasteriser whatever is in no

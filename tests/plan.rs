@@ -9,7 +9,6 @@ use onionskin::kernel::layout::Layout;
 use onionskin::kernel::plan::{Access, Plan, SlotKind};
 use onionskin::kernel::series;
 use onionskin::kernel::shader;
-use onionskin::kernel::stored::{Reason, Stored};
 use onionskin::kernel::translate::translate;
 use onionskin::op::ConvAxis;
 use onionskin::pass;
@@ -177,7 +176,7 @@ fn plans_read_well() {
 /// Kernels that take long to compile are made once for all layers that differ in sizes only.
 #[test]
 fn layers_share_kernels() {
-    for (name, graph, kernels) in samples::layers() {
+    for (name, graph, kernels) in samples::layers::all() {
         let plan = plan_for(name, &graph, &rasteriser());
         let found = plan.kernels.iter().map(|kernel| kernel.wgsl.as_str());
         let found: Vec<&str> = found.collect();
@@ -197,43 +196,6 @@ fn concatenations_of_many_values_are_written_in_parts() {
     let plan = plan("concat", &graph);
     assert!(plan.kernels.iter().all(|kernel| kernel.bindings.len() <= 8));
     assert_eq!(plan.steps.len(), 260);
-}
-
-/// A row takes a GELU in that would make the text of a tile of sixteen long.
-#[test]
-fn few_rows_take_long_epilogues() {
-    let steps = |rows: i64| {
-        let x = format!("f32[{rows}, 48]");
-        let graph = samples::graph(&[&x, "f32[48, 64]", "f32[64, 32]"], |_, x| {
-            let y = x[0].dot(x[1]);
-            let z = ((y * y * y * 0.044715 + y) * 0.797_884_6).tanh();
-            vec![(y * 0.5 * (z + 1.0)).dot(x[2])]
-        });
-        plan_for("gelu", &graph, &rasteriser()).steps.len()
-    };
-    assert_eq!([1, 3, 16, 128].map(steps), [2, 2, 3, 3]);
-}
-
-/// What a left factor is multiplied by is read with it, also behind views of what another kernel writes.
-#[test]
-fn factors_are_scaled_where_they_are_read() {
-    let graph = samples::graph(&["f32[32, 48]", "f32[48, 64]", "f32[64]"], |_, x| {
-        let y = (x[0].dot(x[1]) + x[2]).reshape(vec![32.into(), 4.into(), 16.into()]);
-        let heads = y.permute(vec![1, 0, 2]);
-        let plain = x[0] * 3.0;
-        vec![
-            (heads * 0.25).dot(heads.permute(vec![0, 2, 1])),
-            plain.dot(x[1]),
-        ]
-    });
-    for device in [capabilities(), rasteriser()] {
-        let labels = plan_for("scaled", &graph, &device).kernels.into_iter();
-        let labels: Vec<String> = labels.map(|kernel| kernel.label).collect();
-        assert!(
-            labels.iter().all(|label| label.contains("dot")),
-            "{labels:?}"
-        );
-    }
 }
 
 /// What a device cannot do is listed at once, with names and advice.
@@ -311,51 +273,6 @@ fn activations_larger_than_a_binding_are_refused() {
     );
     assert!(text.contains("(encoder.fc)"), "{text}");
     assert!(error.advice().unwrap().contains("smaller inputs"));
-}
-
-/// What fusion refuses is told with the value that lies in memory for it; what it takes lies nowhere.
-#[test]
-fn what_lies_in_memory_says_why() {
-    let graph = samples::graph(&["f32[4, 8]", "f32[8, 8]"], |_, x| {
-        let hidden = x[0].dot(x[1]).relu();
-        let product = hidden.dot(x[1]);
-        let dear = product.sin().sin();
-        vec![dear.exp() + dear.sum(&[0], true), product]
-    });
-    let plan = plan("stored", &graph);
-    let reasons: Vec<Reason> = plan.stored.iter().map(|stored| stored.reason).collect();
-    let (readers, cost) = (2, 21);
-    let expected = [
-        Reason::ReadOften,
-        Reason::Output,
-        Reason::Shared { readers, cost },
-        Reason::Reorders,
-        Reason::Output,
-    ];
-    assert_eq!(reasons, expected, "{:?}", plan.stored);
-    let named = |stored: &Stored| plan.slots.iter().any(|slot| slot.name == stored.value);
-    assert!(plan.stored.iter().all(named));
-}
-
-/// What lies behind a product is its epilogue as long as one value comes out, however often each is read in between; heads
-/// that are split off are read where the product before has written them.
-#[test]
-fn products_take_what_lies_behind_them() {
-    let graph = samples::graph(&["f32[B, S, 32]", "f32[32, 32]"], |_, x| {
-        let (b, s) = (x[0].size(0), x[0].size(1));
-        let project = || {
-            let y = x[0].matmul(x[1]) + 0.5;
-            let y = y * (y * y + y).sigmoid();
-            y.reshape(vec![b.clone(), s.clone(), 4.into(), 8.into()])
-                .permute(vec![0, 2, 1, 3])
-        };
-        let scores = project().matmul(project().transpose(2, 3)) + 1.0;
-        vec![scores.exp() / scores]
-    });
-    for device in [capabilities(), rasteriser()] {
-        let plan = plan_for("products", &graph, &device);
-        assert_eq!(plan.steps.len(), 3, "{}", describe(&plan));
-    }
 }
 
 /// Every step writes something that it binds, and what lies between two steps is written before it is read: copies and

@@ -23,6 +23,7 @@ use onionskin::tensor::Tensor;
 mod samples;
 
 mod variants {
+    mod alike;
     pub mod graphs;
     mod lanes;
     mod matrices;
@@ -232,7 +233,7 @@ fn the_choices_of_the_device_agree() {
     let mut failures = Vec::new();
     let products = products();
     let products = products.into_iter().map(|(name, x)| (name.to_string(), x));
-    let layers = samples::layers().into_iter();
+    let layers = samples::layers::all().into_iter();
     let layers = layers.map(|(name, graph, _)| (name.to_string(), graph));
     let weights = with_weights().into_iter().chain(pools());
     for (name, graph) in weights.chain(products).chain(layers) {

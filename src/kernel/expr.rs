@@ -1,7 +1,7 @@
 //! Scalar expressions of a kernel: a graph in which equal expressions are one node.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::capabilities::Storage;
 use crate::dim::Dim;
@@ -195,6 +195,17 @@ impl Pool {
         }
     }
 
+    /// Expressions and all that these are made of.
+    pub fn reached(&self, mut open: Vec<Expr>) -> BTreeSet<Expr> {
+        let mut reached = BTreeSet::new();
+        while let Some(expr) = open.pop() {
+            if reached.insert(expr) {
+                open.extend(self.operands(expr));
+            }
+        }
+        reached
+    }
+
     /// A constant of a type.
     pub fn literal(&mut self, ty: Type, literal: impl Into<Literal>) -> Expr {
         self.add(Node::Literal(literal.into()), ty)
@@ -219,6 +230,18 @@ impl Pool {
     /// A variable by name; the name must be unique in the kernel.
     pub fn variable(&mut self, name: &str, ty: Type) -> Expr {
         self.add(Node::Variable(name.to_string()), ty)
+    }
+
+    /// A variable that some expression reads.
+    pub fn known_variable(&self, name: &str, ty: Type) -> Option<Expr> {
+        let key = (Node::Variable(name.to_string()), ty);
+        self.known.get(&key).copied()
+    }
+
+    /// A symbolic size that some expression reads.
+    pub fn known_size(&self, dim: &Dim) -> Option<Expr> {
+        let key = (Node::Size(dim.clone()), Type::U32);
+        self.known.get(&key).copied()
     }
 
     /// An element of a buffer.

@@ -7,8 +7,9 @@
     reason = "each test uses its part, may panic, and says what it skips"
 )]
 
-use onionskin::dim::{Bindings, Dim};
-use onionskin::dtype::DType;
+pub mod layers;
+
+use onionskin::dim::Bindings;
 use onionskin::gpu::{Device, DeviceOptions, Reach};
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::capabilities::{Capabilities, MatrixUnit};
@@ -19,7 +20,6 @@ use onionskin::kernel::stored::Precision;
 use onionskin::kernel::translate::translate;
 use onionskin::op::*;
 use onionskin::pass::{self, PlanOptions};
-use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
 
 /// Numbers that follow no pattern a kernel could hit by chance, and that half precision holds as well.
@@ -144,76 +144,6 @@ pub fn untranslatable(plan: &Plan) -> Vec<String> {
     plan.kernels.iter().filter_map(failure).collect()
 }
 
-/// A convolution by a weight, and what follows it: a bias and no negative numbers.
-fn layer<'g>(b: &'g Builder, x: Value<'g>, filter: &str, axis: ConvAxis) -> Value<'g> {
-    let filter = b.weight(&format!("{filter}.weight"), filter.parse().unwrap());
-    let groups = if filter.shape()[1].is(1) {
-        &x.shape()[1]
-    } else {
-        &Dim::ONE
-    };
-    let axes = vec![axis; x.rank() - 2];
-    let y = x.conv(filter, axes, groups.as_const().unwrap());
-    let outputs = y.shape()[1].clone();
-    let bias = b.weight(
-        &format!("{outputs}.bias"),
-        TensorType::new(DType::F32, [outputs]),
-    );
-    let space = vec![Dim::ONE; x.rank() - 2];
-    (y + bias.reshape([bias.shape(), space].concat())).relu()
-}
-
-/// Layers that differ in sizes only, and how many kernels a rasteriser needs for all of them.
-pub fn layers() -> Vec<(&'static str, Graph, usize)> {
-    let same = || ConvAxis::padded(1, 1);
-    let convolutions = graph(&["f32[1, 16, 24, 28]"], |b, x| {
-        let y = layer(b, x[0].exp(), "f32[24, 16, 3, 3]", same());
-        let y = layer(b, y, "f32[32, 24, 3, 3]", same());
-        let y = layer(b, y, "f32[8, 32, 3, 3]", same());
-        vec![y.sum(&[2], false)]
-    });
-    let residuals = graph(&["f32[2, 8, 17, 33]"], |b, x| {
-        let x = x[0].exp();
-        let y = layer(b, x, "f32[8, 8, 3, 3]", same()) + x;
-        let y = layer(b, y, "f32[16, 8, 3, 3]", ConvAxis::padded(2, 1));
-        let z = layer(b, y, "f32[16, 16, 3, 3]", same()) + y;
-        vec![z.sum(&[2], false)]
-    });
-    let ones = graph(&["f32[1, 64, 15, 15]"], |b, x| {
-        let y = layer(b, x[0].exp(), "f32[16, 64, 1, 1]", ConvAxis::padded(1, 0));
-        let z = layer(b, y, "f32[24, 16, 1, 1]", ConvAxis::padded(1, 0));
-        let joined = b.concat(&[y, z], 1);
-        let y = layer(b, joined, "f32[32, 40, 1, 1]", ConvAxis::padded(1, 0));
-        vec![y.sum(&[2], false)]
-    });
-    let volumes = graph(&["f32[1, 8, 5, 6, 7]"], |b, x| {
-        let y = layer(b, x[0].exp(), "f32[16, 8, 3, 3, 3]", same());
-        let y = layer(b, y, "f32[24, 16, 3, 3, 3]", ConvAxis::padded(2, 1));
-        let y = layer(b, y, "f32[8, 24, 3, 3, 3]", same());
-        vec![y.sum(&[2], false)]
-    });
-    let strips = graph(&["f32[1, 8, 14, 9]"], |b, x| {
-        let y = layer(b, x[0].exp(), "f32[8, 1, 3, 3]", same());
-        let y = layer(b, b.concat(&[y, y], 1), "f32[16, 1, 3, 3]", same());
-        vec![y.sum(&[2], false)]
-    });
-    let products = graph(&["f32[160, 48]"], |b, x| {
-        let layers = ["f32[72, 48]", "f32[40, 72]", "f32[56, 40]"].into_iter();
-        vec![layers.fold(x[0].exp(), |x, ty| {
-            let weight = b.weight(ty, ty.parse().unwrap());
-            (x.dot(weight.permute(vec![1, 0])) * 0.125).relu()
-        })]
-    });
-    vec![
-        ("convolutions", convolutions, 3),
-        ("residuals", residuals, 4),
-        ("convolutions of single positions", ones, 4),
-        ("volumes", volumes, 3),
-        ("strips", strips, 4),
-        ("linear layers", products, 2),
-    ]
-}
-
 /// A graph made by a function of its inputs, which are given by their types; symbols are 2, 3, 5 … in order of their names.
 pub fn graph<'a>(
     types: &[&str],
@@ -247,6 +177,27 @@ pub fn try_graph<'a>(
     builder.finish(&ids, Vec::new(), None).ok()
 }
 
+/// Two steps of a cell with two states, as recurrences are written out.
+pub fn cell() -> Graph {
+    graph(&["f32[2, 96]", "f32[2, 24]", "f32[24, 96]"], |_, x| {
+        let (mut gates, mut state) = (x[0], x[1]);
+        for _ in 0..2 {
+            let gate = |at: i64| gates.narrow(1, at * 24, 24);
+            state = gate(0).sigmoid() * state + gate(1).sigmoid() * gate(2).tanh();
+            gates = (gate(3).sigmoid() * state.tanh()).dot(x[2]);
+        }
+        vec![gates, state]
+    })
+}
+
+/// What two others read and one writes for both, neither of which reads the other.
+pub fn siblings() -> Graph {
+    graph(&["f32[6, 40]", "f32[6, 40]"], |_, x| {
+        let dear = x[0].sin().sin();
+        vec![dear * x[1], dear.exp() - x[1]]
+    })
+}
+
 /// Every sample under its name.
 pub fn all() -> Vec<(&'static str, Graph)> {
     vec![
@@ -268,6 +219,8 @@ pub fn all() -> Vec<(&'static str, Graph)> {
                 vec![rest * ((rest * rest).mean(&[1], true) + 1e-5).rsqrt() * x[1] + x[1]]
             }),
         ),
+        ("states of a cell", cell()),
+        ("siblings", siblings()),
         (
             "mean",
             graph(&["f32[B, 4, H]"], |_, x| vec![x[0].mean(&[1, 2], false)]),

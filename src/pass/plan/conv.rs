@@ -180,6 +180,12 @@ impl Sizes {
         self.axes.iter().all(is_same) && Dim::product(&self.taps).is(1)
     }
 
+    /// True if a position sees a single one, and no other position sees that.
+    pub fn sees_singles(&self) -> bool {
+        let is_inside = |axis: &Along| axis.low.is(0) && axis.high.is(0) && axis.base_dilation == 1;
+        self.axes.iter().all(is_inside) && Dim::product(&self.taps).is(1)
+    }
+
     /// True if what a position sees are neighbours.
     pub fn sees_neighbours(&self) -> bool {
         let mut axes = self.axes.iter();

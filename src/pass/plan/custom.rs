@@ -111,6 +111,7 @@ impl Planner<'_> {
             choice: None,
             work: None,
             singles: BTreeSet::new(),
+            source: None,
         };
         self.step(made, group, None)
     }

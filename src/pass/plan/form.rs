@@ -1,11 +1,19 @@
 //! Kernels that layers share which differ in sizes only: such a kernel is made for a group of nodes whose constant sizes are
 //! symbols, and each layer passes its own. A driver that takes long to compile a kernel compiles it once for all of them.
+//!
+//! Products with weights, convolutions and what lies in quads are made so from the start, for their texts would differ in more
+//! than numbers (`former`). All others are made for the sizes of their layer; where texts of several layers turn out to
+//! differ in numbers only, one of them serves for all, with sizes in place of these (`alike`).
 
+mod alike;
 mod former;
+mod pair;
+mod price;
 mod structure;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(super) use self::alike::share;
 use self::former::{Former, Unknown};
 pub(super) use self::structure::Known;
 use crate::dim::{Dim, Symbol};
@@ -174,7 +182,7 @@ impl Planner<'_> {
             (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) if conv.groups == 1 => {
                 let sizes = Sizes::new(self.graph, node, conv)?;
                 let packed = image::panels(self.graph, self.capabilities, node, (conv, extent));
-                packed.map(match image::is_by_window(self.graph, &sizes) {
+                packed.map(match image::is_by_window(&self.scope(), &sizes) {
                     true => Way::Convolution,
                     false => Way::Positions,
                 })
@@ -226,7 +234,7 @@ impl<'a> Form<'a> {
         let planned = scope.graph;
         let builder = Builder::with_symbols("form", planned.hints.clone(), Vec::new());
         let mut former = Former::new(scope, group, way, &builder);
-        let root = former.all()?;
+        let mut also = former.all()?;
         let Former {
             known,
             values,
@@ -234,7 +242,8 @@ impl<'a> Form<'a> {
             axes,
             ..
         } = former;
-        let graph = builder.finish(&[root], Vec::new(), None).ok()?;
+        let graph = builder.finish(&also, Vec::new(), None).ok()?;
+        let root = also.pop()?;
         let place = |node: &usize| {
             let result = planned.nodes[*node].results.first()?;
             match graph.value(*known.get(result)?).definition {
@@ -249,6 +258,7 @@ impl<'a> Form<'a> {
             group: Group {
                 anchor: group.anchor.as_ref().and_then(place),
                 root,
+                also,
                 nodes: group.nodes.iter().filter_map(place).collect(),
                 rows: None,
             },

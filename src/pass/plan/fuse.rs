@@ -1,12 +1,15 @@
 //! Which values lie in memory, and which nodes one kernel computes.
 //!
 //! Pointwise primitives and views are computed where they are read, unless that would repeat work. Primitives with loops of
-//! their own are kernels; the pointwise primitives behind them that nobody else reads become their epilogue.
+//! their own are kernels; the pointwise primitives behind them that nobody else reads become their epilogue, some in front of
+//! convolutions their prologue. Of what is left, kernels that follow each other element by element are merged.
 
 pub mod claim;
 pub mod cut;
 pub mod epilogue;
+pub mod merge;
 pub mod order;
+pub mod prologue;
 pub mod split;
 
 use std::collections::BTreeSet;
@@ -179,7 +182,7 @@ impl Fuser<'_> {
             let is_factor = place == 0 && matches!(primitive, Primitive::Dot(_));
             let is_read_often = reads_often(primitive) && !info.plain
                 || place == 0 && !self.stored[operand.index()] && self.convolves(node, primitive);
-            if is_read_often {
+            if is_read_often && !(place == 0 && self.is_prologue(node, primitive, *operand)) {
                 self.store_behind_views(*operand, is_factor);
             } else if is_costly {
                 self.store_repeated(*operand);
@@ -291,14 +294,10 @@ impl Fuser<'_> {
             if let (true, Some(first)) = (is_free, node.results.first())
                 && self.stored[first.index()]
             {
-                groups.push(Group {
-                    anchor: None,
-                    root: *first,
-                    nodes: vec![index],
-                    rows: None,
-                });
+                groups.push(Group::of_value(*first, index));
             }
         }
+        let groups = self.merged(groups);
         order::sorted(self, groups)
     }
 

@@ -14,6 +14,8 @@ pub struct Group {
     pub anchor: Option<usize>,
     /// The value that it writes; a node with several results writes them all, of which this is the first.
     pub root: ValueId,
+    /// What it writes besides, without an anchor: values of as many elements.
+    pub also: Vec<ValueId>,
     /// The nodes that it computes, for messages: anchor and epilogue.
     pub nodes: Vec<usize>,
     /// What it computes of each row, if it is a kernel of rows.
@@ -26,14 +28,28 @@ impl Group {
         Group {
             anchor: None,
             root: value,
+            also: Vec::new(),
             nodes: Vec::new(),
             rows: None,
         }
     }
 
+    /// Pointwise work that one value is, and views.
+    pub fn of_value(value: ValueId, node: usize) -> Group {
+        Group {
+            nodes: vec![node],
+            ..Group::copy_of(value)
+        }
+    }
+
+    /// What a kernel without an anchor writes, the root last.
+    pub fn values(&self) -> Vec<ValueId> {
+        [self.also.as_slice(), &[self.root]].concat()
+    }
+
     /// All nodes that its kernel computes where values that are stored are read from memory: its own, and those on the way.
     pub fn computed(&self, graph: &Graph, stored: &[bool]) -> BTreeSet<usize> {
-        let mut open = vec![self.root];
+        let mut open = self.values();
         let mut nodes = BTreeSet::new();
         while let Some(value) = open.pop() {
             let Definition::Node(index, _) = graph.value(value).definition else {

@@ -1,21 +1,23 @@
 //! From the expressions and statements of a kernel to its text, and what kernels of all kinds share.
 
 mod binding;
+mod source;
 pub mod work;
 
 pub use binding::declarations;
+pub use source::Source;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use crate::dim::{Dim, Symbol};
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::choice::Choice;
-use crate::kernel::emit::{Buffer, Emitter, Statement};
+use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
 use crate::kernel::plan::{Kernel, Workgroups};
-use crate::kernel::shader;
 use crate::kernel::work::Work;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Binding, Scope, scalar, write};
@@ -63,6 +65,8 @@ pub struct Made {
     pub work: Option<Work>,
     /// Values in pairs of which it would write single elements.
     pub singles: BTreeSet<ValueId>,
+    /// What its text is written from; none if that is the application's.
+    pub source: Option<Rc<Source>>,
 }
 
 impl Made {
@@ -122,33 +126,22 @@ impl<'a> Lowered<'a> {
     pub fn finish(mut self, label: String) -> Result<Made> {
         let label = self.title.map_or(label, String::from);
         self.read_texels()?;
-        let given =
-            ["index", "local", "lane"].map(|name| self.scope.pool.variable(name, Type::U32));
-        let buffers: Vec<Buffer> = self
-            .scope
-            .buffers
-            .iter()
-            .map(|binding| binding.buffer.clone())
-            .collect();
         if !self.fits() {
             return Err(self.too_many(&label));
         }
-        let sizes_in = self.scope.capabilities.sizes_in();
-        let emitter = Emitter::new(&self.scope.pool, &buffers, &given);
-        let (lines, sizes) = emitter.run(&self.statements);
-        let mut holes = vec![
-            ("bindings", declarations(&buffers, (sizes.len(), sizes_in))),
-            ("body", lines.join("\n") + "\n"),
-        ];
-        holes.append(&mut self.holes);
-        let text = shader::assemble(self.template, &holes);
-        let kernel = Kernel {
+        let buffers = self.scope.buffers.iter();
+        let mut source = Source {
             label,
-            wgsl: enables(&text) + &text,
-            bindings: buffers.iter().map(|buffer| buffer.access).collect(),
-            sizes: sizes.len(),
-            sizes_in,
+            template: self.template,
+            holes: self.holes,
+            buffers: buffers.map(|binding| binding.buffer.clone()).collect(),
+            statements: self.statements,
+            sizes_in: self.scope.capabilities.sizes_in(),
+            pool: self.scope.pool,
+            sizes: Vec::new(),
         };
+        let (kernel, sizes) = source.kernel();
+        source.sizes.clone_from(&sizes);
         Ok(Made {
             kernel,
             sizes,
@@ -157,6 +150,7 @@ impl<'a> Lowered<'a> {
             choice: self.choice,
             work: self.work,
             singles: self.scope.singles,
+            source: Some(Rc::new(source)),
         })
     }
 }

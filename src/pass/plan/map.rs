@@ -1,7 +1,5 @@
 //! Kernels without loops of their own: one invocation computes one element, or four or eight neighbours.
 
-use std::iter;
-
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::{Op, Primitive, ValueId};
@@ -25,14 +23,18 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
     let count = scope.graph.ty(group.root).numel();
     let (index, surplus) = invocation(&mut scope, &count);
     let position = Position::at(index);
-    let value = scope.produce(group.root, &position)?;
-    let store = write(&mut scope, group.root, value, &position)?;
-    Ok(finish(scope, &count, vec![surplus, store]))
+    scope.compute(&group.also);
+    let mut statements = vec![surplus];
+    for value in group.values() {
+        let element = scope.produce(value, &position)?;
+        statements.push(write(&mut scope, value, element, &position)?);
+    }
+    Ok(finish(scope, &count, statements))
 }
 
 /// The same by four neighbours, or eight of what is only moved, which are read and written at once; none if the value does not
 /// come in fours.
-pub fn lower_quads<'a>(scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
+pub fn lower_quads<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
     if let Layout::Quads { axis } = scope.layout(group.root) {
         return along(scope, group.root, *axis, |scope, root, position| {
             scope.produce(root, position)
@@ -41,10 +43,16 @@ pub fn lower_quads<'a>(scope: Scope<'a>, group: &Group) -> Result<Option<Lowered
     }
     let numel = scope.graph.ty(group.root).numel();
     let width = width(&scope, group, &numel)?;
-    in_row(scope, group.root, (&numel, width), |scope, place| {
-        let position = Position::at(place);
-        Ok((scope.produce(group.root, &position)?, position))
-    })
+    scope.compute(&group.also);
+    in_row(
+        scope,
+        &group.values(),
+        (&numel, width),
+        |scope, value, place| {
+            let position = Position::at(place);
+            Ok((scope.produce(value, &position)?, position))
+        },
+    )
 }
 
 /// By four neighbours where a device can, else one by one.
@@ -76,12 +84,13 @@ fn width(scope: &Scope, group: &Group, numel: &Dim) -> Result<usize> {
     )
 }
 
-/// So many elements that are written to a buffer in quads or eights, by their number; none if they do not come in fours.
+/// So many elements that are written to a buffer for each target in quads or eights, by their number; none if they do not come
+/// in fours.
 fn in_row<'a>(
     mut scope: Scope<'a>,
-    target: ValueId,
+    targets: &[ValueId],
     (numel, width): (&Dim, usize),
-    element: impl Fn(&mut Scope, Index) -> Result<(Expr, Position)>,
+    element: impl Fn(&mut Scope, ValueId, Index) -> Result<(Expr, Position)>,
 ) -> Result<Option<Lowered<'a>>> {
     if !quad::is_whole(numel) {
         return Ok(None);
@@ -89,15 +98,20 @@ fn in_row<'a>(
     let count = numel.floor_div(&Dim::from(width));
     let (index, surplus) = invocation(&mut scope, &count);
     let first = index.scale(&Dim::from(width));
-    let parts = scope.together(width, |scope| {
-        let places = (0..width).map(|part| first.add_size(&Dim::from(part)));
-        places
-            .map(|place| element(scope, place))
-            .collect::<Result<Vec<_>>>()
-    })?;
-    let stores = eight::write(&mut scope, target, &parts)?;
-    let statements = stores.map(|stores| iter::once(surplus).chain(stores).collect());
-    Ok(statements.map(|statements| finish(scope, &count, statements)))
+    let mut statements = vec![surplus];
+    for target in targets {
+        let parts = scope.together(width, |scope| {
+            let places = (0..width).map(|part| first.add_size(&Dim::from(part)));
+            places
+                .map(|place| element(scope, *target, place))
+                .collect::<Result<Vec<_>>>()
+        })?;
+        let Some(stores) = eight::write(&mut scope, *target, &parts)? else {
+            return Ok(None);
+        };
+        statements.extend(stores);
+    }
+    Ok(Some(finish(scope, &count, statements)))
 }
 
 /// A copy of a value in quads.
@@ -182,18 +196,18 @@ pub fn part<'a>(
     let graph = alone.graph;
     let shape: &Shape = &graph.ty(part).shape;
     let count = Dim::product(shape);
-    let element = |scope: &mut Scope, place: Index| {
+    let element = |scope: &mut Scope, _, place: Index| {
         let mut coordinates = index::coordinates(&place, shape);
         let value = scope.element(part, &Position::both(place, coordinates.clone()), None)?;
         coordinates[axis] = coordinates[axis].add_size(start);
         Ok((value, Position::of(coordinates)))
     };
     let width = width(&alone, joined, &count)?;
-    if let Some(quads) = in_row(scope(), joined.root, (&count, width), element)? {
+    if let Some(quads) = in_row(scope(), &[joined.root], (&count, width), element)? {
         return Ok(quads);
     }
     let (index, surplus) = invocation(&mut alone, &count);
-    let (value, position) = element(&mut alone, index)?;
+    let (value, position) = element(&mut alone, part, index)?;
     let store = write(&mut alone, joined.root, value, &position)?;
     Ok(finish(alone, &count, vec![surplus, store]))
 }

@@ -91,6 +91,11 @@ pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions
         let are_same = sheet.singles.is_subset(&singles);
         if are_same && chosen.is_empty() {
             sheet.plan.tied = panels::told(&sheet, &in_panels);
+            form::share(
+                &mut sheet.plan,
+                &sheet.sources,
+                (capabilities, &graph.hints),
+            );
             return Ok(sheet.finish());
         }
         earlier = Earlier {
@@ -321,7 +326,7 @@ impl<'a> Planner<'a> {
 
     /// A dispatch of a kernel.
     fn dispatch(&mut self, made: Made, group: &Group, mut work: Work) -> Result<()> {
-        let kernel = self.sheet.kernel(made.kernel);
+        let kernel = self.sheet.kernel(made.kernel, made.source);
         let mut bindings = Vec::new();
         let written = kernel::work::written(self.graph, group);
         for binding in &made.bindings {

@@ -12,12 +12,18 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD, is_whole};
 use crate::pass::plan::element::{Scope, eight, role, scalar};
 use crate::pass::plan::kernel::invocation;
+use crate::shape::TensorType;
 
 /// The axis of channels.
 pub const CHANNELS: usize = 1;
 
 /// Channels of images as quads.
 pub const IMAGE: Layout = Layout::Quads { axis: CHANNELS };
+
+/// True for values that may be images, signals or volumes: kernels of a rasteriser have these in [`IMAGE`].
+pub fn may_be_image(ty: &TensorType) -> bool {
+    ty.dtype == DType::F32 && (3..=5).contains(&ty.rank())
+}
 
 /// The quads of a shape along an axis, one to an invocation: the coordinates of this one, a test that ends the surplus
 /// invocations, and how many there are.
@@ -59,7 +65,7 @@ impl Scope<'_> {
         quad: &[Index],
         guard: Option<Expr>,
     ) -> Result<Expr> {
-        let layout = Layout::Quads { axis };
+        let layout = self.by_four(value, axis);
         // Texels are read faster than any words.
         let words = match self.reads_words && !self.reads_texels(value, &layout)? {
             true => self.in_words(value, &layout)?,
@@ -83,6 +89,17 @@ impl Scope<'_> {
         let name = format!("{}_quad", role(&self.graph.value(value).name));
         self.pool.set_label(vector, &name);
         Ok(vector)
+    }
+
+    /// How a value lies when it is read in quads along an axis: as kernels write it, where nothing lies behind that axis.
+    fn by_four(&self, value: ValueId, axis: usize) -> Layout {
+        let shape = &self.graph.ty(value).shape;
+        let is_last = Dim::product(&shape[axis + 1..]).is(1) && is_whole(&shape[axis]);
+        let is_linear = *self.layout(value) == Layout::Linear && self.is_written(value);
+        match is_last && is_linear {
+            true => Layout::Linear,
+            false => Layout::Quads { axis },
+        }
     }
 
     /// An element of a value that lies in quads along an axis.

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
+use std::rc::Rc;
 
 use crate::ir::ValueId;
 use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, all_flows};
 use crate::pass::plan::form::Known;
-use crate::pass::plan::kernel::Made;
+use crate::pass::plan::kernel::{Made, Source};
 use crate::shape::TensorType;
 
 /// The kernels of a group, each for the whole or for the part of it that an operand is.
@@ -19,6 +20,8 @@ pub(super) type Kernels = Vec<(Made, Option<ValueId>)>;
 pub(super) struct Sheet {
     pub(super) plan: Plan,
     kernels: HashMap<Kernel, usize>,
+    /// What the kernels are written from.
+    pub(super) sources: Vec<Option<Rc<Source>>>,
     weights: HashMap<(String, Layout, Storage), SlotId>,
     pub(super) forms: Known,
     /// Kernels of an earlier time, by groups in their order.
@@ -47,11 +50,12 @@ impl Sheet {
     }
 
     /// The index of a kernel, which may be known already.
-    pub(super) fn kernel(&mut self, kernel: Kernel) -> usize {
+    pub(super) fn kernel(&mut self, kernel: Kernel, source: Option<Rc<Source>>) -> usize {
         let next = self.plan.kernels.len();
         let index = *self.kernels.entry(kernel.clone()).or_insert(next);
         if index == next {
             self.plan.kernels.push(kernel);
+            self.sources.push(source);
         }
         index
     }

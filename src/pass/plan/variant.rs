@@ -19,6 +19,7 @@ use crate::pass::plan::element::quad::is_whole;
 use crate::pass::plan::element::{Scope, operand};
 use crate::pass::plan::product::tile::{self, Extent, holds};
 use crate::pass::plan::product::{Product, matrix, vector, workgroup};
+use crate::pass::plan::quads::may_be_image;
 use crate::shape::Shape;
 
 /// A product of matrices that a node is, in the sizes of the example: a convolution is one of filters and patches.
@@ -330,12 +331,10 @@ pub fn convolves(
     let [x, filter] = node.operands()[..] else {
         return None;
     };
-    let (ty, filter) = (graph.ty(x), graph.ty(filter));
-    let [outputs, channels, ..] = filter.shape.as_slice() else {
+    let [outputs, channels, ..] = graph.ty(filter).shape.as_slice() else {
         return None;
     };
-    let is_image = ty.dtype == DType::F32 && (3..=5).contains(&ty.rank());
-    if !is_image {
+    if !may_be_image(graph.ty(x)) {
         return None;
     }
     let packed = image::panels(graph, capabilities, node, (conv, Extent::ANY))?;

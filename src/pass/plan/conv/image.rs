@@ -3,7 +3,7 @@
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
-use crate::ir::{Definition, Graph, Node, Op, Primitive};
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
@@ -80,7 +80,10 @@ pub fn input(
         (Some(inside), guard) => Some(scope.pool.both(guard, inside)),
         (None, guard) => guard,
     };
-    let vector = scope.quad_of(sizes.x, CHANNELS, &quad, inside)?;
+    let vector = match scope.stored[sizes.x.index()] {
+        true => scope.quad_of(sizes.x, CHANNELS, &quad, inside)?,
+        false => made(scope, sizes.x, &quad, inside)?,
+    };
     Ok(match inside {
         Some(inside) => {
             let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
@@ -88,6 +91,15 @@ pub fn input(
         }
         None => vector,
     })
+}
+
+/// Four channels of an image that is computed of what lies in memory.
+fn made(scope: &mut Scope, image: ValueId, quad: &[Index], inside: Option<Expr>) -> Result<Expr> {
+    let neighbours = quad::neighbours(quad, CHANNELS);
+    let parts = quad::each(scope, neighbours, |scope, _, at| {
+        scope.element(image, &Position::of(at), inside)
+    })?;
+    Ok(quad::joined(&mut scope.pool, &parts, Type::F32x4))
 }
 
 /// Writes four channels at a position with the epilogue.
@@ -159,16 +171,12 @@ pub fn panels(
 }
 
 /// The sums that a convolution is, for those that share its kernel's text beside the extent of tiles.
-pub fn sums(
-    graph: &Graph,
-    capabilities: &Capabilities,
-    node: &Node,
-    (conv, text): (&Conv, String),
-) -> Option<Sums> {
+pub fn sums(scope: &Scope, node: &Node, (conv, text): (&Conv, String)) -> Option<Sums> {
+    let graph = scope.graph;
     let sizes = Sizes::new(graph, node, conv).ok()?;
-    let packed = panels(graph, capabilities, node, (conv, Extent::ANY))?;
+    let packed = panels(graph, scope.capabilities, node, (conv, Extent::ANY))?;
     let matrices = &sizes.batch * &sizes.groups;
-    let left = match is_by_window(graph, &sizes) {
+    let left = match is_by_window(scope, &sizes) {
         true => Rows::Seen,
         false => Rows::Together,
     };
@@ -187,8 +195,10 @@ pub fn sums(
 }
 
 /// True for a convolution by any window: where there are several, their kernel serves those that see single positions as
-/// well, which saves the driver a kernel and takes those a few hundredths longer.
-pub fn is_by_window(graph: &Graph, sizes: &Sizes) -> bool {
+/// well, which saves the driver a kernel and takes those a few hundredths longer. What computes its own input has a kernel of
+/// its own in any case.
+pub fn is_by_window(scope: &Scope, sizes: &Sizes) -> bool {
+    let graph = scope.graph;
     let sees_windows = |node: &&Node| match &node.op {
         Op::Primitive(Primitive::Conv(conv)) if conv.groups == 1 => {
             let sizes = Sizes::new(graph, node, conv);
@@ -196,7 +206,10 @@ pub fn is_by_window(graph: &Graph, sizes: &Sizes) -> bool {
         }
         _ => false,
     };
-    let has_windows = || graph.nodes.iter().filter(sees_windows).nth(1).is_some();
+    let has_windows = || {
+        let is_read = scope.stored[sizes.x.index()];
+        is_read && graph.nodes.iter().filter(sees_windows).nth(1).is_some()
+    };
     sizes.sees_neighbours() && (!sizes.sees_same() || has_windows())
 }
 

@@ -86,12 +86,13 @@ impl<'s, 'a> Former<'s, 'a> {
         }
     }
 
-    /// All of the group, the operands of its loops first, so that sizes are named after those. Its root.
-    pub(super) fn all(&mut self) -> Option<ValueId> {
+    /// All of the group, the operands of its loops first, so that sizes are named after those: what it writes.
+    pub(super) fn all(&mut self) -> Option<Vec<ValueId>> {
         for operand in self.anchor.map(Node::operands).unwrap_or_default() {
             self.value(operand)?;
         }
-        self.value(self.group.root)
+        let values = self.group.values().into_iter();
+        values.map(|value| self.value(value)).collect()
     }
 
     fn value(&mut self, value: ValueId) -> Option<ValueId> {

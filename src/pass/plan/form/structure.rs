@@ -30,7 +30,7 @@ struct Structure {
     /// What the kernel is called by.
     label: String,
     way: Way,
-    group: (Option<usize>, ValueId, Vec<usize>),
+    group: (Option<usize>, Vec<ValueId>, Vec<usize>),
     axes: Option<Vec<Along>>,
     tiles: Option<[Dim; 2]>,
     values: Vec<Seen>,
@@ -87,7 +87,7 @@ impl Structure {
         Structure {
             label,
             way: of_any_size(form, way),
-            group: (group.anchor, group.root, group.nodes.clone()),
+            group: (group.anchor, group.values(), group.nodes.clone()),
             axes: form.axes.clone(),
             tiles: form.tiles.clone(),
             values: (0..form.values.len())

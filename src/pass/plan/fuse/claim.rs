@@ -180,6 +180,7 @@ impl Region {
         is_bound.then(|| Group {
             anchor: rows.stages.last().and_then(|stage| stage.last()).copied(),
             root,
+            also: Vec::new(),
             nodes: self.nodes,
             rows: Some(rows),
         })

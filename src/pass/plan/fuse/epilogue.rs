@@ -52,6 +52,7 @@ impl Fuser<'_> {
         Group {
             anchor: Some(index),
             root,
+            also: Vec::new(),
             nodes,
             rows: None,
         }

@@ -51,10 +51,10 @@ pub fn sorted(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
 }
 
 /// The values that a group writes.
-fn written(fuser: &Fuser, group: &Group) -> Vec<ValueId> {
+pub(super) fn written(fuser: &Fuser, group: &Group) -> Vec<ValueId> {
     let mut values = match &group.rows {
         Some(rows) => rows.written.clone(),
-        None => vec![group.root],
+        None => group.values(),
     };
     if let (None, Some(anchor)) = (&group.rows, group.anchor) {
         let results = &fuser.graph.nodes[anchor].results;
@@ -64,7 +64,7 @@ fn written(fuser: &Fuser, group: &Group) -> Vec<ValueId> {
 }
 
 /// The stored values that a group reads, itself or through what it computes in passing.
-fn read(fuser: &Fuser, group: &Group) -> BTreeSet<ValueId> {
+pub(super) fn read(fuser: &Fuser, group: &Group) -> BTreeSet<ValueId> {
     let mut open: Vec<usize> = group.nodes.clone();
     let mut seen: BTreeSet<usize> = open.iter().copied().collect();
     let mut found = BTreeSet::new();

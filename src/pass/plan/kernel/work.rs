@@ -147,7 +147,7 @@ pub fn written(graph: &Graph, group: &Group) -> Vec<ValueId> {
         // A copy reads what it is named by.
         (_, []) => Vec::new(),
         (Some(anchor), [_]) => graph.nodes[anchor].results.clone(),
-        _ => vec![group.root],
+        _ => group.values(),
     }
 }
 

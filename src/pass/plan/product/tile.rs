@@ -6,7 +6,7 @@ mod right;
 
 use std::collections::BTreeSet;
 
-pub use self::extent::{Extent, Packed, Rows, Sums, extents};
+pub use self::extent::{Extent, Packed, RUNS, Rows, Sums, extents};
 pub use self::right::{Right, weight};
 use crate::dim::Dim;
 use crate::dtype::DType;

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::dtype::DType;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::layout::Layout;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::Group;
-use crate::pass::plan::quads::IMAGE;
+use crate::pass::plan::quads::{IMAGE, may_be_image};
 use crate::pass::plan::reduce::pooling;
 use crate::pass::plan::variant;
 
@@ -66,8 +65,7 @@ impl Assigner<'_> {
 
     /// True for images in single precision that are ours alone.
     fn may_lie(&self, value: ValueId) -> bool {
-        let ty = self.graph.ty(value);
-        ty.dtype == DType::F32 && (3..=5).contains(&ty.rank()) && !self.handed.contains(&value)
+        may_be_image(self.graph.ty(value)) && !self.handed.contains(&value)
     }
 
     /// True if a group's kernel can write four channels at a time, and this is of use.
@@ -101,11 +99,18 @@ impl Assigner<'_> {
         }
     }
 
-    /// True if a convolution reads a value that wants it in quads.
+    /// True if a convolution reads a value that wants it in quads, or computes of it what it reads.
     fn is_convolved(&self, value: ValueId) -> bool {
+        let shape = &self.graph.ty(value).shape;
+        let is_read = |x: ValueId| {
+            x == value
+                || !self.fusion.stored[x.index()]
+                    && self.graph.ty(x).shape == *shape
+                    && self.leaves(x).contains(&value)
+        };
         self.graph.nodes.iter().any(|node| match &node.op {
             Op::Primitive(Primitive::Conv(conv)) => {
-                node.operands().first() == Some(&value)
+                node.operands().first().is_some_and(|x| is_read(*x))
                     && variant::convolves(self.graph, self.capabilities, node, conv).is_some()
             }
             _ => false,

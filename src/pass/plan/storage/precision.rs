@@ -167,6 +167,7 @@ fn written(graph: &Graph, fusion: &Fusion) -> Vec<Option<usize>> {
         let anchor = group.anchor.map(|node| &graph.nodes[node].results);
         for value in rows
             .chain(anchor.into_iter().flatten())
+            .chain(&group.also)
             .chain([&group.root])
         {
             written[value.index()] = Some(index);

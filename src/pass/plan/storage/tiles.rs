@@ -7,7 +7,7 @@ use crate::ir::{Graph, Op, Primitive};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::Variant;
 use crate::pass::plan::conv::{image, winograd};
-use crate::pass::plan::cost::example;
+use crate::pass::plan::cost::{Class, class, example};
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::Group;
@@ -58,14 +58,16 @@ fn sums(mut scope: Scope, group: &Group, anchor: usize, wanted: Wanted) -> Optio
     let node = graph.nodes.get(anchor)?;
     let choices = variant::choices(&scope, node, &wanted.options.choices).ok()?;
     let choice = choices.into_iter().next()?;
-    let names = group.nodes.iter().filter_map(|node| graph.nodes.get(*node));
-    let names: Vec<&str> = names.map(|node| node.op.name()).collect();
+    let nodes = group.computed(graph, scope.stored).into_iter();
+    let nodes = nodes.map(|node| &graph.nodes[node]);
+    let nodes = nodes.filter(|node| class(node) != Class::View);
+    let names: Vec<&str> = nodes.map(|node| node.op.name()).collect();
     match (&node.op, choice.variant) {
         (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) => {
             // Groups have kernels of their own.
             let of = if conv.groups == 1 { "" } else { &choice.key };
             let text = format!("{} {of}", names.join(" "));
-            image::sums(graph, capabilities, node, (conv, text))
+            image::sums(&scope, node, (conv, text))
         }
         (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd { places }) => {
             winograd::sums(graph, capabilities, node, (conv, places))

@@ -18,7 +18,7 @@ const WIDEST: usize = 256;
 
 /// Runs that a start is worth: the driver may take as long to compile a text as it saves in so many. They are some seconds
 /// of video or a test set; who runs a network a few times waits for its start more than for them.
-const RUNS: u64 = 500;
+pub const RUNS: u64 = 500;
 /// Cycles of a millisecond of a thread.
 const MILLISECOND: u64 = 2_900_000;
 

@@ -1,0 +1,310 @@
+//! Two kernels as one, if they differ in numbers only: these become sizes.
+
+use std::collections::HashMap;
+
+use crate::dim::Dim;
+use crate::kernel::emit::{Buffer, Statement, roots};
+use crate::kernel::expr::{Expr, Literal, Node, Pool, Type};
+use crate::pass::plan::kernel::Source;
+
+// Loops that are no longer, and of no more expressions in all, are written out by drivers if their length is a number.
+const ROUNDS: i64 = 32;
+const EXPRESSIONS: usize = 1_600;
+/// A size as a number of single precision, in which all are exact that are not larger.
+const AS_FLOAT: &str = "f32(x)";
+const LARGEST_FLOAT: i64 = 1 << 24;
+
+/// A number in the text of a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Number {
+    /// It stands there.
+    Fixed(i64),
+    /// A size of the kernel.
+    Size(Dim),
+}
+
+/// One kernel for two.
+pub(super) struct Pair {
+    /// What it is written from.
+    pub(super) source: Source,
+    /// What its sizes are in each of the two.
+    pub(super) numbers: Vec<(Dim, [Number; 2])>,
+}
+
+impl Pair {
+    /// The kernel that does what both do, called as the first is; none if these differ in more than numbers.
+    pub(super) fn of(sides: [&Source; 2]) -> Option<Pair> {
+        let [a, b] = sides;
+        let are_alike = a.template == b.template
+            && a.holes == b.holes
+            && a.sizes_in == b.sizes_in
+            && are_all(&a.buffers, &b.buffers, is_same_buffer);
+        let mut pairing = Pairing {
+            pools: are_alike.then_some([&a.pool, &b.pool])?,
+            pool: Pool::default(),
+            known: HashMap::new(),
+            numbers: Vec::new(),
+        };
+        let statements = pairing.statements(&a.statements, &b.statements)?;
+        Some(Pair {
+            source: Source {
+                label: a.label.clone(),
+                template: a.template,
+                holes: a.holes.clone(),
+                pool: pairing.pool,
+                buffers: a.buffers.clone(),
+                statements,
+                sizes_in: a.sizes_in,
+                sizes: pairing.numbers.iter().map(|(dim, _)| dim.clone()).collect(),
+            },
+            numbers: pairing.numbers,
+        })
+    }
+}
+
+fn are_all<T>(a: &[T], b: &[T], alike: impl Fn(&T, &T) -> bool) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b))
+}
+
+fn is_same_buffer(a: &Buffer, b: &Buffer) -> bool {
+    (a.element, a.access) == (b.element, b.access)
+}
+
+/// Expressions of two kernels as those of one.
+struct Pairing<'a> {
+    pools: [&'a Pool; 2],
+    pool: Pool,
+    known: HashMap<[Expr; 2], Expr>,
+    numbers: Vec<(Dim, [Number; 2])>,
+}
+
+impl Pairing<'_> {
+    fn statements(&mut self, a: &[Statement], b: &[Statement]) -> Option<Vec<Statement>> {
+        let pairs = (a.len() == b.len()).then(|| a.iter().zip(b))?;
+        pairs.map(|(a, b)| self.statement(a, b)).collect()
+    }
+
+    fn statement(&mut self, a: &Statement, b: &Statement) -> Option<Statement> {
+        use Statement::{Assign, Block, Declare, Freeze, If, IfElse, Let, Line, ReturnIf};
+        Some(match (a, b) {
+            (ReturnIf(a), ReturnIf(b)) => ReturnIf(self.expr(*a, *b)?),
+            (Let(a), Let(b)) => Let(self.expr(*a, *b)?),
+            (Freeze(a), Freeze(b)) => Freeze(self.expr(*a, *b)?),
+            (Declare(a, x), Declare(b, y)) => Declare(self.expr(*a, *b)?, self.expr(*x, *y)?),
+            (Assign(a, x), Assign(b, y)) => Assign(self.expr(*a, *b)?, self.expr(*x, *y)?),
+            (If(a, x), If(b, y)) => If(self.expr(*a, *b)?, self.statements(x, y)?),
+            (IfElse(a, x, else_x), IfElse(b, y, else_y)) => IfElse(
+                self.expr(*a, *b)?,
+                self.statements(x, y)?,
+                self.statements(else_x, else_y)?,
+            ),
+            (Block(a, x), Block(b, y)) if a == b => Block(a.clone(), self.statements(x, y)?),
+            (Line(a), Line(b)) if a == b => Line(a.clone()),
+            (Statement::Loop { .. }, Statement::Loop { .. }) => self.repeated(a, b)?,
+            _ => self.stored(a, b)?,
+        })
+    }
+
+    fn repeated(&mut self, a: &Statement, b: &Statement) -> Option<Statement> {
+        let (
+            Statement::Loop {
+                variable,
+                from,
+                to,
+                step,
+                body,
+            },
+            Statement::Loop {
+                variable: variable_b,
+                from: from_b,
+                to: to_b,
+                step: step_b,
+                body: body_b,
+            },
+        ) = (a, b)
+        else {
+            return None;
+        };
+        let is_other = self.is_written_out([*to, *to_b], body);
+        (step == step_b && !is_other).then_some(())?;
+        Some(Statement::Loop {
+            variable: self.expr(*variable, *variable_b)?,
+            from: self.expr(*from, *from_b)?,
+            to: self.expr(*to, *to_b)?,
+            step: *step,
+            body: self.statements(body, body_b)?,
+        })
+    }
+
+    /// True for ends of loops that are not the same, of which drivers would write out one.
+    fn is_written_out(&self, ends: [Expr; 2], body: &[Statement]) -> bool {
+        let numbers = [0, 1].map(|side| self.number_of(side, ends[side]));
+        let expressions = self.pools[0].reached(roots(body)).len();
+        let is_short = |number: &Option<Number>| match number {
+            Some(Number::Fixed(end)) => {
+                *end <= ROUNDS && expressions * end.unsigned_abs() as usize <= EXPRESSIONS
+            }
+            _ => false,
+        };
+        numbers[0] != numbers[1] && numbers.iter().any(is_short)
+    }
+
+    fn stored(&mut self, a: &Statement, b: &Statement) -> Option<Statement> {
+        match (a, b) {
+            (
+                Statement::Store {
+                    buffer,
+                    index,
+                    value,
+                },
+                Statement::Store {
+                    buffer: buffer_b,
+                    index: index_b,
+                    value: value_b,
+                },
+            ) if buffer == buffer_b => Some(Statement::Store {
+                buffer: *buffer,
+                index: self.expr(*index, *index_b)?,
+                value: self.expr(*value, *value_b)?,
+            }),
+            (
+                Statement::Share {
+                    array,
+                    index,
+                    value,
+                },
+                Statement::Share {
+                    array: array_b,
+                    index: index_b,
+                    value: value_b,
+                },
+            ) if array == array_b => Some(Statement::Share {
+                array,
+                index: self.expr(*index, *index_b)?,
+                value: self.expr(*value, *value_b)?,
+            }),
+            _ => None,
+        }
+    }
+
+    fn expr(&mut self, a: Expr, b: Expr) -> Option<Expr> {
+        if let Some(known) = self.known.get(&[a, b]) {
+            return Some(*known);
+        }
+        let [of_a, of_b] = self.pools;
+        let ty = (of_a.ty(a) == of_b.ty(b)).then(|| of_a.ty(a))?;
+        let made = match self.numbers_of([a, b], ty) {
+            Some(numbers) => self.number(numbers, ty),
+            None => self.composed(of_a.node(a), of_b.node(b), ty)?,
+        };
+        if let Some(label) = of_a.label(a) {
+            self.pool.set_label(made, label);
+        }
+        self.known.insert([a, b], made);
+        Some(made)
+    }
+
+    fn composed(&mut self, a: &Node, b: &Node, ty: Type) -> Option<Expr> {
+        match (a, b) {
+            (Node::Literal(x), Node::Literal(y)) if x == y => Some(self.pool.literal(ty, *x)),
+            (Node::Variable(x), Node::Variable(y)) if x == y => Some(self.pool.variable(x, ty)),
+            (
+                Node::Load { buffer, index },
+                Node::Load {
+                    buffer: buffer_b,
+                    index: index_b,
+                },
+            ) if buffer == buffer_b => {
+                let index = self.expr(*index, *index_b)?;
+                Some(self.pool.load(*buffer, ty, index))
+            }
+            (
+                Node::Texel { texture, at },
+                Node::Texel {
+                    texture: texture_b,
+                    at: at_b,
+                },
+            ) if texture == texture_b => {
+                let at = self.exprs(at, at_b)?;
+                Some(self.pool.texel(*texture, at.try_into().ok()?))
+            }
+            (
+                Node::Call { template, operands },
+                Node::Call {
+                    template: template_b,
+                    operands: operands_b,
+                },
+            ) if template == template_b => {
+                let operands = self.exprs(operands, operands_b)?;
+                Some(self.pool.call(template.clone(), ty, &operands))
+            }
+            _ => None,
+        }
+    }
+
+    fn exprs(&mut self, a: &[Expr], b: &[Expr]) -> Option<Vec<Expr>> {
+        let pairs = (a.len() == b.len()).then(|| a.iter().zip(b))?;
+        pairs.map(|(a, b)| self.expr(*a, *b)).collect()
+    }
+
+    /// Two numbers of a type that are not the same one written there.
+    fn numbers_of(&self, [a, b]: [Expr; 2], ty: Type) -> Option<[Number; 2]> {
+        if !matches!(ty, Type::U32 | Type::F32) {
+            return None;
+        }
+        let numbers = [self.number_of(0, a)?, self.number_of(1, b)?];
+        let is_one = matches!(&numbers, [Number::Fixed(a), Number::Fixed(b)] if a == b);
+        (!is_one).then_some(numbers)
+    }
+
+    /// The number that an expression is.
+    fn number_of(&self, side: usize, expr: Expr) -> Option<Number> {
+        let pool = self.pools[side];
+        match pool.node(expr) {
+            Node::Size(dim) => Some(Number::Size(dim.clone())),
+            Node::Literal(Literal::Integer(number)) => Some(Number::Fixed(*number)),
+            Node::Literal(Literal::Float(bits)) => {
+                let number = f64::from_bits(*bits);
+                let whole = number as i64;
+                let is_size =
+                    (0..=LARGEST_FLOAT).contains(&whole) && (whole as f64).to_bits() == *bits;
+                is_size.then_some(Number::Fixed(whole))
+            }
+            Node::Call { template, operands } if template == AS_FLOAT => {
+                let number = self.number_of(side, *operands.first()?)?;
+                matches!(number, Number::Size(_)).then_some(number)
+            }
+            _ => None,
+        }
+    }
+
+    /// A size that stands for one number in one kernel and another in the other.
+    fn number(&mut self, numbers: [Number; 2], ty: Type) -> Expr {
+        let known = self.numbers.iter().find(|(_, known)| *known == numbers);
+        let dim = match known {
+            Some((dim, _)) => dim.clone(),
+            None => {
+                let dim = self.named(&numbers);
+                self.numbers.push((dim.clone(), numbers));
+                dim
+            }
+        };
+        let size = self.pool.size(&dim);
+        match ty {
+            Type::F32 => self.pool.call(AS_FLOAT, ty, &[size]),
+            _ => size,
+        }
+    }
+
+    /// What the first kernel calls a size; if it has none, or has called another one so, a name of its own.
+    fn named(&self, numbers: &[Number; 2]) -> Dim {
+        let is_free = |dim: &Dim| self.numbers.iter().all(|(taken, _)| taken != dim);
+        let fresh = (1..).map(|count| Dim::symbol(format!("number_{count}")));
+        let first = match &numbers[0] {
+            Number::Size(dim) => Some(dim.clone()),
+            Number::Fixed(_) => None,
+        };
+        let mut names = first.into_iter().chain(fresh);
+        names.find(is_free).unwrap_or(Dim::ZERO)
+    }
+}

@@ -1,0 +1,202 @@
+//! Pointwise work on one value after the other, in one kernel: what a value is made of is computed by its reader, which writes
+//! it besides where others read it too. A step of an LSTM is a product and one kernel for both of its states.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::ir::{Node, Op, Primitive, ValueId};
+use crate::pass::plan::cost::{Class, class, weight_of};
+use crate::pass::plan::fuse::{Fuser, LARGEST, order};
+use crate::pass::plan::group::Group;
+use crate::pass::plan::quads::may_be_image;
+
+impl Fuser<'_> {
+    /// Groups, those of pointwise values merged with their readers' where one kernel can compute both.
+    pub fn merged(&mut self, groups: Vec<Group>) -> Vec<Group> {
+        let mut merger = Merger::new(self, groups);
+        for target in 0..merger.groups.len() {
+            while let Some(source) = merger.source(target) {
+                merger.merge(source, target);
+            }
+        }
+        let Merger { groups, unread, .. } = merger;
+        for value in unread {
+            self.stored[value.index()] = false;
+            self.reasons[value.index()] = None;
+        }
+        groups.into_iter().flatten().collect()
+    }
+}
+
+/// Groups while they are merged.
+struct Merger<'a, 'g> {
+    fuser: &'a Fuser<'g>,
+    /// None for those that others took in.
+    groups: Vec<Option<Group>>,
+    /// The values in memory that each reads.
+    read: Vec<BTreeSet<ValueId>>,
+    /// The values that each writes.
+    written: Vec<BTreeSet<ValueId>>,
+    /// The group that writes a value.
+    writers: HashMap<ValueId, usize>,
+    /// Groups that read a value.
+    readers: HashMap<ValueId, BTreeSet<usize>>,
+    /// Values that nobody reads from memory any more.
+    unread: Vec<ValueId>,
+}
+
+impl<'a, 'g> Merger<'a, 'g> {
+    fn new(fuser: &'a Fuser<'g>, groups: Vec<Group>) -> Merger<'a, 'g> {
+        let read = groups.iter().map(|group| order::read(fuser, group));
+        let written = groups.iter().map(|group| order::written(fuser, group));
+        let mut merger = Merger {
+            fuser,
+            read: read.collect(),
+            written: written.map(BTreeSet::from_iter).collect(),
+            writers: HashMap::new(),
+            readers: HashMap::new(),
+            groups: groups.into_iter().map(Some).collect(),
+            unread: Vec::new(),
+        };
+        for (at, values) in (0..).zip(&merger.read) {
+            for value in values {
+                merger.readers.entry(*value).or_default().insert(at);
+            }
+        }
+        for (at, values) in (0..).zip(&merger.written) {
+            merger
+                .writers
+                .extend(values.iter().map(|value| (*value, at)));
+        }
+        merger
+    }
+
+    /// A group that another one can take in.
+    fn source(&self, target: usize) -> Option<usize> {
+        let into = self.pointwise(target)?;
+        let writers = self.read[target]
+            .iter()
+            .filter_map(|id| self.writers.get(id));
+        let mut sources = writers.copied().filter(|source| *source != target);
+        sources.find(|source| {
+            self.pointwise(*source).is_some_and(|from| {
+                self.fits(*source, target)
+                    && self.keeps_places(*source, into)
+                    && self.cost(from) + self.cost(into) <= LARGEST
+                    && !self.waits(*source, target)
+            })
+        })
+    }
+
+    /// A group without loops that writes values in row-major order: where subgroups are the lanes of a vector, images may lie
+    /// in another one.
+    fn pointwise(&self, at: usize) -> Option<&Group> {
+        let group = self.groups[at].as_ref()?;
+        let graph = self.fuser.graph;
+        let has_images = self.fuser.capabilities.lanes().is_some();
+        let is_linear = !has_images || !may_be_image(graph.ty(group.root));
+        let is_pointwise = |node: &usize| class(&graph.nodes[*node]) == Class::Pointwise;
+        let is_alone = group.anchor.is_none() && group.rows.is_none();
+        (is_alone && is_linear && group.nodes.iter().all(is_pointwise)).then_some(group)
+    }
+
+    /// True if a kernel can bind what both read and write, and the source's values lie in memory of their own.
+    fn fits(&self, source: usize, target: usize) -> bool {
+        let of_both = |sets: &[BTreeSet<ValueId>]| sets[source].union(&sets[target]).count();
+        let is_within = |value: &ValueId| self.fuser.planned.contains_key(value);
+        of_both(&self.read) + of_both(&self.written) <= self.fuser.limit
+            && !self.written[source].iter().any(is_within)
+    }
+
+    /// True if a group computes its elements of the same elements of what another one writes, and of no other ones.
+    fn keeps_places(&self, source: usize, into: &Group) -> bool {
+        let mut behind = self.written[source].clone();
+        for node in into.computed(self.fuser.graph, &self.fuser.stored) {
+            let node = &self.fuser.graph.nodes[node];
+            if !behind.is_disjoint(&node.operands().into_iter().collect()) {
+                behind.extend(&node.results);
+                if !keeps_place(node) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn cost(&self, group: &Group) -> u32 {
+        let nodes = group.computed(self.fuser.graph, &self.fuser.stored);
+        let costs = nodes
+            .iter()
+            .map(|node| weight_of(&self.fuser.graph.nodes[*node]));
+        costs.sum()
+    }
+
+    /// Other groups that read what a group writes.
+    fn readers(&self, of: usize) -> BTreeSet<usize> {
+        let values = self.written[of].iter();
+        let readers = values.filter_map(|value| self.readers.get(value));
+        readers
+            .flatten()
+            .copied()
+            .filter(|reader| *reader != of)
+            .collect()
+    }
+
+    /// True if what one group writes is needed for what another one reads, by way of further groups.
+    fn waits(&self, source: usize, target: usize) -> bool {
+        let mut seen = self.readers(source);
+        seen.remove(&target);
+        let mut open: Vec<usize> = seen.iter().copied().collect();
+        while let Some(group) = open.pop() {
+            if !self.is_behind(group, target) {
+                let readers = self.readers(group).into_iter();
+                open.extend(readers.filter(|reader| seen.insert(*reader)));
+            }
+        }
+        seen.contains(&target)
+    }
+
+    /// True if a group writes nothing that the graph has in front of what another one writes: that cannot need it.
+    fn is_behind(&self, group: usize, other: usize) -> bool {
+        let places = |of: usize| {
+            let values = self.written[of].iter();
+            values.map(|value| self.fuser.definition(*value))
+        };
+        places(group).min() > places(other).max()
+    }
+
+    /// One group of two; what others read of the source's values is written still.
+    fn merge(&mut self, source: usize, target: usize) {
+        let written = std::mem::take(&mut self.written[source]);
+        let is_read = |value: &ValueId| {
+            let mut readers = self.readers.get(value).into_iter().flatten();
+            let is_output = self.fuser.graph.outputs.contains(value);
+            is_output || readers.any(|reader| ![source, target].contains(reader))
+        };
+        let (also, unread): (Vec<ValueId>, Vec<ValueId>) =
+            written.iter().copied().partition(is_read);
+        for value in std::mem::take(&mut self.read[source]) {
+            let readers = self.readers.entry(value).or_default();
+            readers.remove(&source);
+            readers.insert(target);
+            self.read[target].insert(value);
+        }
+        self.read[target].retain(|value| !written.contains(value));
+        for value in &written {
+            self.readers.entry(*value).or_default().remove(&target);
+        }
+        self.writers
+            .extend(also.iter().map(|value| (*value, target)));
+        self.written[target].extend(&also);
+        self.unread.extend(unread);
+        if let (Some(from), Some(into)) = (self.groups[source].take(), &mut self.groups[target]) {
+            into.also.splice(0..0, also);
+            into.nodes.splice(0..0, from.nodes);
+        }
+    }
+}
+
+/// True for a node each element of which is computed of the same elements of its operands.
+fn keeps_place(node: &Node) -> bool {
+    let is_reshape = matches!(node.op, Op::Primitive(Primitive::Reshape(_)));
+    class(node) == Class::Pointwise || is_reshape
+}

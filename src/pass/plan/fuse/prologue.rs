@@ -1,0 +1,62 @@
+//! What a convolution computes of each number that it reads, where another kernel would write it for this one alone: pointwise
+//! primitives in front of it.
+
+use crate::ir::{Definition, Node, Op, Primitive, ValueId};
+use crate::kernel::choice::Variant;
+use crate::pass::plan::conv::Sizes;
+use crate::pass::plan::cost::{Class, class, example};
+use crate::pass::plan::element::quad::is_whole;
+use crate::pass::plan::fuse::Fuser;
+use crate::pass::plan::variant;
+
+/// What it costs to write an element and to read it again, in simple operations: on a rasteriser 125 cycles for four numbers of
+/// eight lanes, for which an operation takes some three.
+const WRITTEN: usize = 48;
+/// Columns of a tile of which an element is computed once.
+const COLUMNS: usize = 32;
+
+impl Fuser<'_> {
+    /// True for an operand that a convolution computes of what lies in memory: an image that nobody else reads, each position
+    /// of which is seen from one position.
+    pub fn is_prologue(&self, node: &Node, primitive: &Primitive, operand: ValueId) -> bool {
+        let Primitive::Conv(conv) = primitive else {
+            return false;
+        };
+        let is_own = self.readers[operand.index()].len() == 1 && !self.stored[operand.index()];
+        let Some(sizes) = Sizes::new(self.graph, node, conv).ok().filter(|_| is_own) else {
+            return false;
+        };
+        let tiles = example(self.graph, &sizes.outputs).div_ceil(COLUMNS);
+        let cost = usize::try_from(self.infos[operand.index()].cost).unwrap_or(usize::MAX);
+        cost.saturating_mul(tiles) <= WRITTEN
+            && conv.groups == 1
+            && sizes.sees_singles()
+            && is_whole(&sizes.channels)
+            && variant::convolves(self.graph, self.capabilities, node, conv) == Some(Variant::Lanes)
+            && self.is_made_in_place(operand)
+    }
+
+    /// True for what is computed element by element of images of the same shape that kernels write, and of what is expanded to
+    /// that.
+    fn is_made_in_place(&self, image: ValueId) -> bool {
+        let shape = &self.graph.ty(image).shape;
+        let mut open = vec![image];
+        while let Some(value) = open.pop() {
+            let info = self.graph.value(value);
+            let Definition::Node(node, _) = info.definition else {
+                return false;
+            };
+            let node = &self.graph.nodes[node];
+            let is_image = info.ty.shape == *shape && !self.graph.outputs.contains(&value);
+            let is_expanded = matches!(node.op, Op::Primitive(Primitive::Expand(_)));
+            match (self.stored[value.index()], class(node)) {
+                (true, _) if is_image => {}
+                (false, Class::Pointwise) => open.extend(node.operands()),
+                (false, Class::Source) => {}
+                (false, _) if is_expanded => {}
+                _ => return false,
+            }
+        }
+        true
+    }
+}

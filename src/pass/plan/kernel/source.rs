@@ -1,0 +1,56 @@
+//! What the text of a kernel is written from.
+
+use crate::dim::Dim;
+use crate::kernel::capabilities::SizesIn;
+use crate::kernel::emit::{Buffer, Emitter, Statement};
+use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::plan::Kernel;
+use crate::kernel::shader;
+use crate::pass::plan::kernel::{declarations, enables};
+
+/// What the text of a kernel is written from.
+pub struct Source {
+    /// What it is called by.
+    pub label: String,
+    /// The shader around the statements.
+    pub template: &'static str,
+    /// Values of the template's further holes.
+    pub holes: Vec<(&'static str, String)>,
+    /// The expressions.
+    pub pool: Pool,
+    /// Buffers and textures.
+    pub buffers: Vec<Buffer>,
+    /// What `main` does.
+    pub statements: Vec<Statement>,
+    /// What its sizes lie in.
+    pub sizes_in: SizesIn,
+    /// The sizes that it expects.
+    pub sizes: Vec<Dim>,
+}
+
+impl Source {
+    /// The kernel, and the sizes that it expects in their order.
+    pub fn kernel(&self) -> (Kernel, Vec<Dim>) {
+        let emitter = Emitter::new(&self.pool, &self.buffers, &self.given());
+        let (lines, sizes) = emitter.run(&self.statements);
+        let declared = declarations(&self.buffers, (sizes.len(), self.sizes_in));
+        let mut holes = vec![("bindings", declared), ("body", lines.join("\n") + "\n")];
+        holes.extend(self.holes.iter().cloned());
+        let text = shader::assemble(self.template, &holes);
+        let kernel = Kernel {
+            label: self.label.clone(),
+            wgsl: enables(&text) + &text,
+            bindings: self.buffers.iter().map(|buffer| buffer.access).collect(),
+            sizes: sizes.len(),
+            sizes_in: self.sizes_in,
+        };
+        (kernel, sizes)
+    }
+
+    /// The variables that templates declare.
+    fn given(&self) -> Vec<Expr> {
+        let names = ["index", "local", "lane"].into_iter();
+        let known = names.filter_map(|name| self.pool.known_variable(name, Type::U32));
+        known.collect()
+    }
+}

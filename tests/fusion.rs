@@ -1,0 +1,204 @@
+//! What one kernel computes: epilogues, prologues, and pointwise work that is merged or lies in memory.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use onionskin::ir::Graph;
+use onionskin::kernel::capabilities::Capabilities;
+use onionskin::kernel::plan::Plan;
+use onionskin::kernel::stored::{Reason, Stored};
+use onionskin::op::ConvAxis;
+use onionskin::pass;
+
+mod samples;
+
+use samples::{capabilities, rasteriser};
+
+fn plan_for(name: &str, graph: &Graph, device: &Capabilities) -> Plan {
+    pass::plan(graph, device).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// What each kernel of a plan is called by, in the order of steps.
+fn labels(plan: &Plan) -> Vec<&str> {
+    let kernels = plan.steps.iter().map(|step| &plan.kernels[step.kernel]);
+    kernels.map(|kernel| kernel.label.as_str()).collect()
+}
+
+/// A row takes a GELU in that would make the text of a tile of sixteen long.
+#[test]
+fn few_rows_take_long_epilogues() {
+    let steps = |rows: i64| {
+        let x = format!("f32[{rows}, 48]");
+        let graph = samples::graph(&[&x, "f32[48, 64]", "f32[64, 32]"], |_, x| {
+            let y = x[0].dot(x[1]);
+            let z = ((y * y * y * 0.044715 + y) * 0.797_884_6).tanh();
+            vec![(y * 0.5 * (z + 1.0)).dot(x[2])]
+        });
+        plan_for("gelu", &graph, &rasteriser()).steps.len()
+    };
+    assert_eq!([1, 3, 16, 128].map(steps), [2, 2, 3, 3]);
+}
+
+/// What is gated for a convolution of single positions is computed by it, as far as it is not read too often: by windows, for
+/// many columns, or by two readers.
+#[test]
+fn convolutions_of_single_positions_compute_what_they_read() {
+    let steps = |outputs: i64, taps: i64, readers: usize| {
+        let graph = samples::graph(&["f32[1, 16, 8, 8]", "f32[1, 16, 1, 1]"], |b, x| {
+            let filter = |name, ty: &str| b.weight(name, ty.parse().unwrap());
+            let axes = |taps| vec![ConvAxis::padded(1, taps / 2); 2];
+            let written = x[0].conv(filter("first", "f32[16, 16, 3, 3]"), axes(3), 1);
+            let gated = written * x[1];
+            let ty = format!("f32[{outputs}, 16, {taps}, {taps}]");
+            let names = ["a", "b"].into_iter().take(readers);
+            let read = names.map(|name| gated.conv(filter(name, &ty), axes(taps), 1));
+            read.chain([written.sum(&[2], false)]).collect()
+        });
+        plan_for("gated", &graph, &rasteriser()).steps.len()
+    };
+    let alone = steps(32, 1, 1);
+    assert_eq!(steps(32, 3, 1), alone + 1);
+    assert_eq!(steps(1024, 1, 1), alone + 1);
+    assert_eq!(steps(32, 1, 2), alone + 2);
+}
+
+/// Of single positions four channels lie together in any case.
+#[test]
+fn means_of_images_are_convolved_where_they_lie() {
+    let graph = samples::graph(&["f32[2, 16, 8, 8]"], |b, x| {
+        let filter = b.weight("filter", "f32[24, 16, 1, 1]".parse().unwrap());
+        let means = x[0].mean(&[2, 3], true);
+        vec![
+            means
+                .conv(filter, vec![ConvAxis::padded(1, 0); 2], 1)
+                .relu(),
+        ]
+    });
+    let plan = plan_for("means", &graph, &rasteriser());
+    let labels = plan.kernels.iter().map(|kernel| kernel.label.as_str());
+    assert_eq!(
+        labels.collect::<Vec<_>>(),
+        ["reduce_to_div", "conv_maximum"]
+    );
+}
+
+/// What a left factor is multiplied by is read with it, also behind views of what another kernel writes.
+#[test]
+fn factors_are_scaled_where_they_are_read() {
+    let graph = samples::graph(&["f32[32, 48]", "f32[48, 64]", "f32[64]"], |_, x| {
+        let y = (x[0].dot(x[1]) + x[2]).reshape(vec![32.into(), 4.into(), 16.into()]);
+        let heads = y.permute(vec![1, 0, 2]);
+        let plain = x[0] * 3.0;
+        vec![
+            (heads * 0.25).dot(heads.permute(vec![0, 2, 1])),
+            plain.dot(x[1]),
+        ]
+    });
+    for device in [capabilities(), rasteriser()] {
+        let labels = plan_for("scaled", &graph, &device).kernels.into_iter();
+        let labels: Vec<String> = labels.map(|kernel| kernel.label).collect();
+        assert!(
+            labels.iter().all(|label| label.contains("dot")),
+            "{labels:?}"
+        );
+    }
+}
+
+/// What fusion refuses is told with the value that lies in memory for it; what it takes lies nowhere.
+#[test]
+fn what_lies_in_memory_says_why() {
+    let graph = samples::graph(&["f32[4, 8]", "f32[8, 8]"], |_, x| {
+        let hidden = x[0].dot(x[1]).relu();
+        let product = hidden.dot(x[1]);
+        let dear = product.sin().sin();
+        vec![dear.exp() + dear.sum(&[0], true), product]
+    });
+    let plan = plan_for("stored", &graph, &capabilities());
+    let reasons: Vec<Reason> = plan.stored.iter().map(|stored| stored.reason).collect();
+    let (readers, cost) = (2, 21);
+    let expected = [
+        Reason::ReadOften,
+        Reason::Output,
+        Reason::Shared { readers, cost },
+        Reason::Reorders,
+        Reason::Output,
+    ];
+    assert_eq!(reasons, expected, "{:?}", plan.stored);
+    let named = |stored: &Stored| plan.slots.iter().any(|slot| slot.name == stored.value);
+    assert!(plan.stored.iter().all(named));
+}
+
+/// What lies behind a product is its epilogue as long as one value comes out, however often each is read in between; heads
+/// that are split off are read where the product before has written them.
+#[test]
+fn products_take_what_lies_behind_them() {
+    let graph = samples::graph(&["f32[B, S, 32]", "f32[32, 32]"], |_, x| {
+        let (b, s) = (x[0].size(0), x[0].size(1));
+        let project = || {
+            let y = x[0].matmul(x[1]) + 0.5;
+            let y = y * (y * y + y).sigmoid();
+            y.reshape(vec![b.clone(), s.clone(), 4.into(), 8.into()])
+                .permute(vec![0, 2, 1, 3])
+        };
+        let scores = project().matmul(project().transpose(2, 3)) + 1.0;
+        vec![scores.exp() / scores]
+    });
+    for device in [capabilities(), rasteriser()] {
+        let plan = plan_for("products", &graph, &device);
+        assert_eq!(plan.steps.len(), 3, "{:?}", labels(&plan));
+    }
+}
+
+/// Both states of a cell are one kernel, though the next step reads one of them: products and cells take turns.
+#[test]
+fn states_of_a_cell_are_computed_together() {
+    for device in [capabilities(), rasteriser()] {
+        let plan = plan_for("cell", &samples::cell(), &device);
+        assert_eq!(labels(&plan), ["add_mul", "dot", "add_mul", "dot"]);
+        assert_eq!(plan.steps[0].work.writes.len(), 2);
+    }
+}
+
+/// What several values are made of is computed once for them all, by one kernel that writes each.
+#[test]
+fn siblings_are_computed_together() {
+    for device in [capabilities(), rasteriser()] {
+        let plan = plan_for("siblings", &samples::siblings(), &device);
+        assert_eq!(plan.steps.len(), 1, "{:?}", labels(&plan));
+        assert_eq!(plan.steps[0].work.writes.len(), 2);
+        let kernel = &plan.kernels[0];
+        assert_eq!(kernel.wgsl.matches("read_write").count(), 2);
+    }
+}
+
+/// A value that several nodes of one kernel read lies nowhere.
+#[test]
+fn what_one_kernel_reads_twice_is_not_stored() {
+    let graph = samples::graph(&["f32[4, 8]", "f32[4, 8]"], |_, x| {
+        let dear = x[0].sin().sin();
+        vec![dear * x[1] + dear]
+    });
+    let plan = plan_for("twice", &graph, &capabilities());
+    assert_eq!(
+        (plan.steps.len(), plan.stored.len()),
+        (1, 1),
+        "{:?}",
+        plan.stored
+    );
+}
+
+/// What another kernel needs in between, or is read at other places, is a kernel of its own.
+#[test]
+fn what_is_needed_in_between_is_computed_before() {
+    let between = samples::graph(&["f32[4, 8]"], |_, x| {
+        let dear = x[0].sin().sin();
+        let (sorted, _) = dear.sort(1, false);
+        vec![dear + sorted.flip(&[1])]
+    });
+    let elsewhere = samples::graph(&["f32[8, 8]"], |_, x| {
+        let dear = x[0].sin().sin();
+        vec![dear + dear.transpose(0, 1)]
+    });
+    for (name, graph, steps) in [("between", between, 3), ("elsewhere", elsewhere, 2)] {
+        let plan = plan_for(name, &graph, &capabilities());
+        assert_eq!(plan.steps.len(), steps, "{name}: {:?}", labels(&plan));
+    }
+}

@@ -1,0 +1,138 @@
+//! Kernels that differ in numbers only: a rasteriser gets one for all of them, where compiling it once saves more than the
+//! sizes cost that the numbers become.
+
+use onionskin::ir::{Graph, Value};
+
+use crate::samples;
+use crate::*;
+
+/// The same of inputs of several sizes.
+fn of_each(types: &[&str], layer: fn(Value) -> Value) -> Graph {
+    samples::graph(types, |_, x| x.iter().map(|x| layer(*x)).collect())
+}
+
+/// The softmax of the rows of a matrix.
+fn softmax(x: Value) -> Value {
+    x.softmax(1)
+}
+
+/// Rows less their means, which are divisions by the length, and something of these once more.
+fn centred(x: Value) -> Value {
+    let x = x - x.mean(&[1], true);
+    x * (x * x).mean(&[1], true)
+}
+
+/// Another order, and something pointwise.
+fn turned(x: Value) -> Value {
+    x.permute([0, 2, 1]).relu() * 0.5
+}
+
+/// Sums over an axis in the middle.
+fn summed(x: Value) -> Value {
+    x.sum(&[1], false)
+}
+
+/// Layers that differ in sizes only, odd ones among them, and how many kernels these have.
+fn layers() -> Vec<(&'static str, Graph, usize)> {
+    let attention = |sizes: &[[i64; 3]]| {
+        let types: Vec<String> = sizes
+            .iter()
+            .flat_map(|[queries, keys, depth]| {
+                [
+                    format!("f32[{queries}, {depth}]"),
+                    format!("f32[{depth}, {keys}]"),
+                ]
+            })
+            .collect();
+        let types: Vec<&str> = types.iter().map(String::as_str).collect();
+        samples::graph(&types, |_, x| {
+            x.chunks(2).map(|pair| pair[0].dot(pair[1])).collect()
+        })
+    };
+    vec![
+        (
+            "rows of a length",
+            of_each(&["f32[7, 16]", "f32[33, 16]", "f32[130, 16]"], softmax),
+            1,
+        ),
+        (
+            "rows of several lengths and their means",
+            of_each(&["f32[9, 40]", "f32[5, 56]", "f32[6, 48]"], centred),
+            1,
+        ),
+        (
+            "rows of odd lengths",
+            of_each(&["f32[9, 35]", "f32[5, 39]"], centred),
+            1,
+        ),
+        (
+            "rows of any number",
+            of_each(&["f32[9, 40]", "f32[B, 40]", "f32[S, 40]"], softmax),
+            1,
+        ),
+        (
+            "other orders",
+            of_each(&["f32[5, 24, 7]", "f32[3, 12, 20]"], turned),
+            1,
+        ),
+        (
+            "other orders of odd sizes",
+            of_each(&["f32[3, 5, 7]", "f32[5, 9, 11]"], turned),
+            1,
+        ),
+        (
+            "products of values",
+            attention(&[[128, 80, 64], [256, 88, 64]]),
+            1,
+        ),
+        (
+            "products of values of odd sizes",
+            attention(&[[129, 77, 64], [129, 81, 64]]),
+            1,
+        ),
+    ]
+}
+
+#[test]
+fn layers_that_differ_in_numbers_share_a_kernel() {
+    let device = samples::device(Reach::Whole);
+    let device = device.filter(|device| device.capabilities().software);
+    for (name, graph, kernels) in layers() {
+        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        assert_eq!(plan.kernels.len(), kernels, "{name}");
+        assert_eq!(plan.steps.len(), graph.outputs.len(), "{name}");
+        let failures = samples::untranslatable(&plan);
+        assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
+        if let Some(device) = &device {
+            let plan = pass::plan(&graph, device.capabilities()).unwrap();
+            let distance = error(device, &graph, plan);
+            assert!(distance <= 1.0, "{name}: {distance}");
+        }
+    }
+}
+
+/// Not where a network's runs would be longer for it than its start is shorter: many elements are found by divisions, and
+/// loops over few things are written out. Nor on GPUs.
+#[test]
+fn kernels_are_not_shared_where_that_is_slower() {
+    for (name, graph, device) in [
+        (
+            "many elements",
+            of_each(&["f32[40, 480, 700]", "f32[36, 240, 1204]"], turned),
+            samples::rasteriser(),
+        ),
+        (
+            "short loops",
+            of_each(&["f32[64, 6, 5]", "f32[32, 7, 5]"], summed),
+            samples::rasteriser(),
+        ),
+        (
+            "a GPU",
+            of_each(&["f32[3, 5, 7]", "f32[5, 9, 11]"], turned),
+            samples::capabilities(),
+        ),
+    ] {
+        let plan = pass::plan(&graph, &device).unwrap();
+        assert_eq!(plan.kernels.len(), 2, "{name}");
+    }
+}
