@@ -234,7 +234,7 @@ impl<'a> Form<'a> {
         let planned = scope.graph;
         let builder = Builder::with_symbols("form", planned.hints.clone(), Vec::new());
         let mut former = Former::new(scope, group, way, &builder);
-        let mut also = former.all()?;
+        let mut written = former.all()?;
         let Former {
             known,
             values,
@@ -242,8 +242,8 @@ impl<'a> Form<'a> {
             axes,
             ..
         } = former;
-        let graph = builder.finish(&also, Vec::new(), None).ok()?;
-        let root = also.pop()?;
+        let graph = builder.finish(&written, Vec::new(), None).ok()?;
+        let root = written.pop()?;
         let place = |node: &usize| {
             let result = planned.nodes[*node].results.first()?;
             match graph.value(*known.get(result)?).definition {
@@ -258,7 +258,7 @@ impl<'a> Form<'a> {
             group: Group {
                 anchor: group.anchor.as_ref().and_then(place),
                 root,
-                also,
+                also: written,
                 nodes: group.nodes.iter().filter_map(place).collect(),
                 rows: None,
             },
