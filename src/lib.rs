@@ -87,7 +87,7 @@
 //! 7. Every kernel is valid WGSL and translates to SPIR-V, HLSL and, unless it computes in double precision, MSL: those of
 //!    the dictionary's sample calls (`tests/conformance.rs`) and of random graphs (`tests/random_graphs.rs`), and all that a
 //!    test makes on a device (`tests/samples/mod.rs`) or a replay of recorded cases (`.ci/replay`).
-//! 8. A device agrees with the oracle (`tests/device.rs`).
+//! 8. A device agrees with the oracle (`tests/device.rs`), exactly where numbers are (`tests/random_kernels.rs`).
 //! 9. In the steady state a run creates no buffer, bind group or pipeline (`tests/gpu.rs`, `tests/regions.rs`), allocates
 //!    nothing on the device and keeps nothing on the host (`tests/allocations.rs`).
 //! 10. Input never panics, whatever the bytes (`tests/torchscript_archives.rs`).
