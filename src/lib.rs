@@ -44,7 +44,8 @@
 //! [`ir::State`]: to graphs further inputs and outputs, which a [`Session`] keeps.
 //!
 //! What one kernel computes is decided by fusion (`pass::plan`'s `fuse`): loops with what is pointwise in front of them and
-//! behind, rows with all their reductions, and pointwise work that follows on other such work.
+//! behind, rows with all their reductions, attention from scores to values, and pointwise work that follows on other such
+//! work.
 //!
 //! Many kernels can compute a product, a convolution or a row. A table (`pass::plan`'s `variant`) chooses by adapter, sizes and dtype; a
 //! [`model::Tuning`] overrules it by what was measured. The portable variant runs on every device and is the reference of the

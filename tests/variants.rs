@@ -24,6 +24,7 @@ mod samples;
 
 mod variants {
     mod alike;
+    pub mod attention;
     pub mod graphs;
     mod lanes;
     mod matrices;

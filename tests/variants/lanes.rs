@@ -47,7 +47,8 @@ fn lanes_agree() {
     if std::env::var(WIDTH).is_ok_and(|width| width == "512") {
         assert_eq!(device.capabilities().lanes(), Some(16));
     }
-    let graphs = [products(), convolutions(), rows()].concat();
+    let attention = crate::variants::attention::graphs();
+    let graphs = [products(), convolutions(), rows(), attention].concat();
     let differs = |(name, graph): &&(&str, Graph)| {
         let plan = pass::plan(graph, device.capabilities()).unwrap();
         let agrees = agrees(&device, graph, plan);

@@ -82,7 +82,7 @@ impl Way {
 impl Planner<'_> {
     /// The kernel that a group shares with all that differ from it in sizes only; none if it gets one for its own sizes.
     pub(super) fn shared(&mut self, group: &Group) -> Result<Option<Made>> {
-        if group.rows.is_some() || self.capabilities.lanes().is_none() {
+        if group.pattern.is_some() || self.capabilities.lanes().is_none() {
             return Ok(None);
         }
         match self.way(group)? {
@@ -260,7 +260,7 @@ impl<'a> Form<'a> {
                 root,
                 also: written,
                 nodes: group.nodes.iter().filter_map(place).collect(),
-                rows: None,
+                pattern: None,
             },
             stored: of_all.clone().map(|id| scope.stored[id.index()]).collect(),
             layouts: of_all.clone().map(|id| scope.layout(id).clone()).collect(),

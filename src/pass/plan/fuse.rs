@@ -2,7 +2,8 @@
 //!
 //! Pointwise primitives and views are computed where they are read, unless that would repeat work. Primitives with loops of
 //! their own are kernels; the pointwise primitives behind them that nobody else reads become their epilogue, some in front of
-//! convolutions their prologue. Of what is left, kernels that follow each other element by element are merged.
+//! convolutions their prologue. What several of them make together is claimed first. Of what is left, kernels that follow each
+//! other element by element are merged.
 
 pub mod claim;
 pub mod cut;
@@ -17,12 +18,13 @@ use std::collections::BTreeSet;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
+use crate::kernel::choice::Choices;
 use crate::kernel::layout::Layout;
 use crate::kernel::stored::{Kept, Reason};
 use crate::op::Unfold;
 use crate::pass::plan::cost::{Class, class, is_plain_view, weight};
 use crate::pass::plan::element::not_planned;
-use crate::pass::plan::group::Group;
+use crate::pass::plan::group::{Group, Pattern};
 use crate::pass::plan::storage::concat::{self, Parts, Planned};
 use crate::pass::plan::storage::tiles::Extents;
 use crate::pass::plan::variant;
@@ -70,7 +72,7 @@ pub struct Info {
 }
 
 /// Decides for a graph of primitives and regions; an error lists every node that a device cannot run.
-pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
+pub fn fuse(graph: &Graph, capabilities: &Capabilities, choices: &Choices) -> Result<Fusion> {
     let calls = graph
         .nodes
         .iter()
@@ -81,6 +83,7 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities) -> Result<Fusion> {
     let mut fuser = Fuser {
         graph,
         capabilities,
+        choices,
         // One binding is kept for the result.
         limit: (capabilities.max_storage_buffers as usize).saturating_sub(1),
         infos: vec![Info::default(); graph.values.len()],
@@ -136,6 +139,8 @@ pub struct Fuser<'a> {
     pub graph: &'a Graph,
     /// What the device can do.
     pub capabilities: &'a Capabilities,
+    /// The variants that are asked for.
+    pub choices: &'a Choices,
     /// Buffers that a kernel can read.
     pub limit: usize,
     /// What is known of each value.
@@ -280,13 +285,19 @@ impl Fuser<'_> {
 
     fn groups(&mut self, capabilities: &Capabilities) -> Vec<Group> {
         let mut claimed = vec![false; self.graph.nodes.len()];
+        let mut attention = self.claim_attention(&mut claimed);
         let mut groups = self.claim_rows(capabilities, &mut claimed);
         // Later kernels claim first, so that what they combine with has been computed before them.
         for index in (0..self.graph.nodes.len()).rev() {
             let node = &self.graph.nodes[index];
             let is_kernel = class(node) == Class::Kernel && !claimed[index] && self.is_used(index);
             if let (true, Some(first)) = (is_kernel, node.results.first()) {
-                groups.push(self.kernel(index, *first, &mut claimed));
+                let mut group = self.kernel(index, *first, &mut claimed);
+                if let Some(attention) = attention.remove(&index) {
+                    group.nodes.splice(0..0, attention.nodes.iter().copied());
+                    group.pattern = Some(Pattern::Attention(attention));
+                }
+                groups.push(group);
             }
         }
         for (index, node) in self.graph.nodes.iter().enumerate() {

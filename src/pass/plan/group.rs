@@ -18,8 +18,17 @@ pub struct Group {
     pub also: Vec<ValueId>,
     /// The nodes that it computes, for messages: anchor and epilogue.
     pub nodes: Vec<usize>,
-    /// What it computes of each row, if it is a kernel of rows.
-    pub rows: Option<Rows>,
+    /// What it computes besides or instead of the anchor and what is pointwise, if it is made of several loops.
+    pub pattern: Option<Pattern>,
+}
+
+/// Nodes with loops of their own that one kernel computes.
+#[derive(Clone, Debug)]
+pub enum Pattern {
+    /// Reductions of rows, one after the other.
+    Rows(Rows),
+    /// Scores, their softmax, and its product with values, which is the anchor.
+    Attention(Attention),
 }
 
 impl Group {
@@ -30,7 +39,7 @@ impl Group {
             root: value,
             also: Vec::new(),
             nodes: Vec::new(),
-            rows: None,
+            pattern: None,
         }
     }
 
@@ -39,6 +48,14 @@ impl Group {
         Group {
             nodes: vec![node],
             ..Group::copy_of(value)
+        }
+    }
+
+    /// What it computes of each row, if it is a kernel of rows.
+    pub fn rows(&self) -> Option<&Rows> {
+        match &self.pattern {
+            Some(Pattern::Rows(rows)) => Some(rows),
+            _ => None,
         }
     }
 
@@ -75,6 +92,21 @@ pub struct Rows {
     pub computed: Vec<ValueId>,
     /// Those of them that lie in memory.
     pub written: Vec<ValueId>,
+}
+
+/// What a kernel of attention computes in front of its anchor.
+#[derive(Clone, Debug)]
+pub struct Attention {
+    /// The product that the scores are.
+    pub scores: usize,
+    /// What softmax is taken of: the scores, or what is pointwise behind them.
+    pub softmax_of: ValueId,
+    /// Rows of nothing but minus infinity give zeros; else not-a-number.
+    pub is_safe: bool,
+    /// What is pointwise in between.
+    pub behind: Vec<usize>,
+    /// All nodes in front of the anchor, from the scores on.
+    pub nodes: Vec<usize>,
 }
 
 /// A number of rows and their length: elements of a row are neighbours in memory.

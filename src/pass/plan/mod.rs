@@ -2,10 +2,11 @@
 //! (`element`), a kernel for each group, blocks of steps for regions (`region`), memory and lifetimes.
 //!
 //! From the bottom: what nodes cost (`cost`) and what a kernel computes (`group`); expressions (`element`) and the text
-//! around them (`kernel`, `quads`, `lanes`); kernels by what they compute (`product`, `conv`, `reduce`, `scan`, `sort`,
-//! `map`, `custom`); which of them a device gets (`variant`), what lies where and in what (`storage`), and what is computed
+//! around them (`kernel`, `quads`, `lanes`); kernels by what they compute (`product`, `conv`, `attention`, `reduce`, `scan`,
+//! `sort`, `map`, `custom`); which of them a device gets (`variant`), what lies where and in what (`storage`), and what is computed
 //! together (`fuse`); kernels that layers share (`form`). What has several files has a folder.
 
+mod attention;
 mod check;
 mod conv;
 mod cost;
@@ -35,7 +36,7 @@ use self::check::check_types;
 use self::element::{Binding, Scope, stored_in};
 use self::form::Known;
 use self::fuse::{Fusion, fuse};
-use self::group::Group;
+use self::group::{Group, Pattern};
 use self::kernel::{Lowered, Made};
 use self::sheet::{Kernels, Sheet};
 use self::storage::panels::{self, InPanels};
@@ -173,7 +174,7 @@ struct Planner<'a> {
 impl Fusion {
     fn of(graph: &Graph, capabilities: &Capabilities, wanted: Wanted) -> Result<Fusion> {
         check_types(graph, capabilities)?;
-        let mut fusion = fuse(graph, capabilities)?;
+        let mut fusion = fuse(graph, capabilities, &wanted.options.choices)?;
         fusion.layouts = storage::layout::assign(graph, capabilities, &fusion);
         let stored = storage::precision::assign(graph, capabilities, &fusion, wanted)?;
         (fusion.storages, fusion.kept) = stored.into_iter().unzip();
@@ -282,8 +283,12 @@ impl<'a> Planner<'a> {
     }
 
     fn lower(&self, group: &Group) -> Result<Lowered<'a>> {
-        if let Some(rows) = &group.rows {
-            return reduce::rows::lower(self.scope(), rows);
+        match &group.pattern {
+            Some(Pattern::Rows(rows)) => return reduce::rows::lower(self.scope(), rows),
+            Some(Pattern::Attention(attention)) => {
+                return attention::lower(self.scope(), group, attention);
+            }
+            None => {}
         }
         if let Some(chosen) = self.chosen(group)? {
             return Ok(chosen);

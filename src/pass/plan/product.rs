@@ -59,6 +59,16 @@ impl Side {
     }
 }
 
+/// How a factor lies in memory.
+pub struct Lies {
+    /// The value that it is a view of.
+    pub base: ValueId,
+    /// Steps lie next to each other.
+    pub by_step: bool,
+    /// Rows or columns do.
+    pub by_line: bool,
+}
+
 /// Where the factors come from.
 enum Factors {
     Matrices(ValueId, ValueId),
@@ -207,6 +217,11 @@ impl Product {
 
     /// True if the steps of a factor lie next to each other in memory, not its rows or columns.
     pub fn is_by_step(&self, scope: &mut Scope, side: Side) -> Result<bool> {
+        Ok(self.lies(scope, side)?.is_some_and(|lies| lies.by_step))
+    }
+
+    /// How a factor lies in memory, if it is a view of what lies there.
+    pub fn lies(&self, scope: &mut Scope, side: Side) -> Result<Option<Lies>> {
         let lines = match side {
             Side::Left => &self.rows,
             Side::Right => &self.columns,
@@ -214,17 +229,19 @@ impl Product {
         let outer: Vec<Index> = self.outer.iter().map(|_| Index::zero()).collect();
         let (_, line) = scope.counter("line", lines);
         let (_, step) = scope.counter("step", &self.depth);
-        let next = step.add_size(&Dim::ONE);
-        let mut place = |step: &Index| {
-            let ((value, position), _) = self.factor(scope, side, &outer, &line, step);
+        let mut place = |line: &Index, step: &Index| {
+            let ((value, position), _) = self.factor(scope, side, &outer, line, step);
             scope.origin(value, &position)
         };
-        Ok(match (place(&step)?, place(&next)?) {
-            (Some((base, first)), Some((other, second))) => {
-                base == other && first.add_size(&Dim::ONE) == second
-            }
-            _ => false,
-        })
+        let Some((base, first)) = place(&line, &step)? else {
+            return Ok(None);
+        };
+        let next = Some((base, first.add_size(&Dim::ONE)));
+        Ok(Some(Lies {
+            base,
+            by_step: place(&line, &step.add_size(&Dim::ONE))? == next,
+            by_line: place(&line.add_size(&Dim::ONE), &step)? == next,
+        }))
     }
 
     /// The element of the left factor at a row and a step.

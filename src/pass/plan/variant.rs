@@ -114,6 +114,15 @@ pub fn admitted(
     Ok(found)
 }
 
+/// True for a contraction or convolution of which a variant is asked for.
+pub fn is_asked(graph: &Graph, node: usize, choices: &Choices) -> bool {
+    let node = &graph.nodes[node];
+    match node.operands()[..] {
+        [a, b] => choices.contains_key(&key(graph, node, [a, b])),
+        _ => false,
+    }
+}
+
 /// What cooperative matrices multiply to compute a node: halves where its factors are stored as those, so that none is
 /// rounded.
 pub fn multiplied(scope: &Scope, node: &Node) -> Result<DType> {

@@ -54,7 +54,7 @@ impl Fuser<'_> {
             root,
             also: Vec::new(),
             nodes,
-            rows: None,
+            pattern: None,
         }
     }
 

@@ -95,7 +95,7 @@ impl<'a, 'g> Merger<'a, 'g> {
         let has_images = self.fuser.capabilities.lanes().is_some();
         let is_linear = !has_images || !may_be_image(graph.ty(group.root));
         let is_pointwise = |node: &usize| class(&graph.nodes[*node]) == Class::Pointwise;
-        let is_alone = group.anchor.is_none() && group.rows.is_none();
+        let is_alone = group.anchor.is_none() && group.pattern.is_none();
         (is_alone && is_linear && group.nodes.iter().all(is_pointwise)).then_some(group)
     }
 

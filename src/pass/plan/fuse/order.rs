@@ -52,11 +52,11 @@ pub fn sorted(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
 
 /// The values that a group writes.
 pub(super) fn written(fuser: &Fuser, group: &Group) -> Vec<ValueId> {
-    let mut values = match &group.rows {
+    let mut values = match group.rows() {
         Some(rows) => rows.written.clone(),
         None => group.values(),
     };
-    if let (None, Some(anchor)) = (&group.rows, group.anchor) {
+    if let (None, Some(anchor)) = (group.rows(), group.anchor) {
         let results = &fuser.graph.nodes[anchor].results;
         values.extend(results.iter().filter(|id| fuser.stored[id.index()]));
     }

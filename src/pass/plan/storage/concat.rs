@@ -100,7 +100,7 @@ pub fn place(graph: &Graph, fusion: &mut Fusion, is_body: bool) {
         (fusion.groups.iter()).partition(|group| wholes.contains(&group.root));
     let roots = first.into_iter().chain(then);
     let roots: Vec<ValueId> = roots
-        .filter(|group| group.rows.is_none())
+        .filter(|group| group.rows().is_none())
         .map(|group| group.root)
         .collect();
     let mut placed = BTreeSet::new();

@@ -77,7 +77,7 @@ impl Assigner<'_> {
                 self.layouts[leaf.index()] == IMAGE && self.graph.ty(*leaf).rank() == rank
             })
         };
-        if group.rows.is_some() {
+        if group.pattern.is_some() {
             return false;
         }
         let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {

@@ -117,7 +117,7 @@ impl Chooser<'_> {
     }
 
     fn of_group(&self, group: &Group, value: ValueId) -> Option<Kept> {
-        if let Some(rows) = &group.rows {
+        if let Some(rows) = group.rows() {
             let is_wide = self.graph.ty(value).numel() != rows.frame.rows;
             return (!is_wide).then_some(Kept::Statistic);
         }
@@ -163,7 +163,7 @@ impl Chooser<'_> {
 fn written(graph: &Graph, fusion: &Fusion) -> Vec<Option<usize>> {
     let mut written = vec![None; graph.values.len()];
     for (index, group) in fusion.groups.iter().enumerate() {
-        let rows = group.rows.iter().flat_map(|rows| &rows.written);
+        let rows = group.rows().into_iter().flat_map(|rows| &rows.written);
         let anchor = group.anchor.map(|node| &graph.nodes[node].results);
         for value in rows
             .chain(anchor.into_iter().flatten())

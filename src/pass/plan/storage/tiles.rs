@@ -43,7 +43,7 @@ pub fn assign(
         scope.in_memory(&fusion.layouts, &fusion.storages)
     };
     let found = fusion.groups.iter().filter_map(|group| {
-        let anchor = group.anchor.filter(|_| group.rows.is_none())?;
+        let anchor = group.anchor.filter(|_| group.pattern.is_none())?;
         Some((anchor, sums(scope(), group, anchor, wanted)?))
     });
     let (anchors, sums): (Vec<usize>, Vec<Sums>) = found.unzip();

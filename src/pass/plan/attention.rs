@@ -1,0 +1,245 @@
+//! Attention where subgroups are the lanes of a vector: scores, their softmax and its product with values in one kernel, a
+//! block of keys at a time, so that scores lie in registers only.
+//!
+//! The softmax is the one of Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018): what has been added
+//! up is scaled down whenever a larger score comes. An invocation has rows of its own, so that it needs nothing of others but
+//! the keys and values that they have read.
+
+mod block;
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::{Definition, Graph};
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::Index;
+use crate::op::ReduceFunction;
+use crate::pass::plan::cost::example;
+use crate::pass::plan::element::quad::{QUAD, is_multiple};
+use crate::pass::plan::element::{Scope, scalar};
+use crate::pass::plan::group::{Attention, Group};
+use crate::pass::plan::kernel::{Lowered, below, pieces, repeat};
+use crate::pass::plan::lanes;
+use crate::pass::plan::product::dot::named;
+use crate::pass::plan::product::{Covering, Product, Side};
+
+const TEMPLATE: &str = include_str!("../../../shaders/attention.wgsl");
+
+/// Numbers that are multiplied for the rows and keys of a block, at most: the text is there for four of them at a time.
+const MOST: usize = 2048;
+/// Rows of an invocation at most: more share what is read, but no longer fit into registers.
+const TALLEST: usize = 4;
+/// Tiles that keep all threads busy.
+const ENOUGH: usize = 8;
+
+/// Rows and keys that are gone through together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extent {
+    /// Rows of an invocation, one in each stretch of as many as there are invocations.
+    rows: usize,
+    /// Keys of a block.
+    keys: usize,
+}
+
+/// True if a kernel of attention is the better way to compute scores, softmax and product.
+pub fn suits(scope: &mut Scope, anchor: usize, attention: &Attention) -> Result<bool> {
+    let graph = scope.graph;
+    let [scores, values] = [attention.scores, anchor].map(|node| &graph.nodes[node]);
+    let (scores, values) = (Product::of(graph, scores)?, Product::of(graph, values)?);
+    let Some(lanes) = scope.capabilities.lanes() else {
+        return Ok(false);
+    };
+    let are_many = example(graph, &values.rows) >= lanes && example(graph, &values.depth) >= lanes;
+    if !are_many || extent(graph, lanes, [&scores, &values]).is_none() {
+        return Ok(false);
+    }
+    // What is read again and again is the memory of what kernels have written, four neighbours at once.
+    let keys = scores.lies(scope, Side::Right)?.filter(|lies| lies.by_step);
+    let values = values.lies(scope, Side::Right)?.filter(|lies| lies.by_line);
+    let is_made = |base| !matches!(graph.value(base).definition, Definition::Weight(_));
+    let are_made = [keys, values].map(|lies| lies.is_some_and(|lies| is_made(lies.base)));
+    Ok(are_made == [true, true])
+}
+
+/// As many rows and keys as registers hold, such that every thread has some tiles; none if the sizes of a row's query and
+/// values are not known, or no quads.
+fn extent(graph: &Graph, lanes: usize, [scores, values]: [&Product; 2]) -> Option<Extent> {
+    let sizes = [&scores.depth, &values.columns].map(Dim::as_const);
+    let [Some(depth), Some(columns)] = sizes else {
+        return None;
+    };
+    let numbers = usize::try_from(depth + columns).ok()?;
+    let outer = example(graph, &Dim::product(&values.outer));
+    let rows = example(graph, &values.rows);
+    let is_of_use = |height: &usize| {
+        let tiles = outer * rows.div_ceil(height * lanes);
+        *height == 1 || (height - 1) * lanes < rows && tiles >= ENOUGH
+    };
+    let are_whole = |keys: &usize| {
+        let read = QUAD * lanes / keys;
+        is_multiple(&scores.depth, read) && is_multiple(&values.columns, read)
+    };
+    // Rows first: what is read of keys and values is for all of them.
+    let heights = [TALLEST, TALLEST / 2, 1].into_iter().filter(is_of_use);
+    let mut extents = heights.flat_map(|rows| {
+        let keys = [lanes, lanes / 2].into_iter().filter(are_whole);
+        keys.map(move |keys| Extent { rows, keys })
+    });
+    extents.find(|extent| extent.rows * extent.keys * numbers <= MOST)
+}
+
+/// The kernel of a group.
+pub fn lower<'a>(
+    mut scope: Scope<'a>,
+    group: &Group,
+    attention: &Attention,
+) -> Result<Lowered<'a>> {
+    let graph = scope.graph;
+    let missing = || Error::internal("attention without its products");
+    let anchor = group.anchor.ok_or_else(missing)?;
+    let scores = Product::of(graph, &graph.nodes[attention.scores])?;
+    let values = Product::of(graph, &graph.nodes[anchor])?;
+    let lanes = scope.capabilities.lanes().ok_or_else(missing)?;
+    let extent = extent(graph, lanes, [&scores, &values]).ok_or_else(missing)?;
+    let tiles = pieces(&values.rows, extent.rows * lanes);
+    let covering = Covering::new(&mut scope, &values.outer, [tiles, Dim::ONE]);
+    let sizes = (lanes, extent);
+    let tile = Tile::new(&mut scope, attention, sizes, [&scores, &values], &covering)?;
+    let mut statements = vec![covering.surplus];
+    statements.extend(tile.start(&mut scope));
+    let blocks = pieces(&values.depth, extent.keys);
+    statements.extend(repeat(&mut scope, "block", &blocks, |scope, block| {
+        tile.block(scope, &block)
+    })?);
+    statements.extend(tile.write(&mut scope, group)?);
+    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, covering.count);
+    lowered.holes.push(lanes::size(lanes));
+    lowered.title = Some("attention");
+    Ok(lowered)
+}
+
+/// What a subgroup computes.
+struct Tile<'p> {
+    attention: &'p Attention,
+    lanes: usize,
+    extent: Extent,
+    /// Of queries and keys.
+    scores: &'p Product,
+    /// Of weights and values.
+    values: &'p Product,
+    /// What is in front of rows and columns of the values.
+    outer: Vec<Index>,
+    lane: Index,
+    rows: Vec<Row>,
+    /// Minus infinity.
+    lowest: Expr,
+}
+
+/// A row of an invocation.
+struct Row {
+    /// Its number, which may lie beyond the edge.
+    number: Index,
+    /// The variables: the largest score, the sum of what each weighs beside that, and the values so weighted, in quads.
+    largest: Expr,
+    total: Expr,
+    output: Vec<Expr>,
+}
+
+impl Row {
+    fn new(scope: &mut Scope, r: usize, number: Index, quads: usize) -> Row {
+        let mut variable = |name: String, ty| scope.pool.variable(&name, ty);
+        Row {
+            number,
+            largest: variable(format!("largest{r}"), Type::F32),
+            total: variable(format!("total{r}"), Type::F32),
+            output: (0..quads)
+                .map(|q| variable(format!("output{r}_{q}"), Type::F32x4))
+                .collect(),
+        }
+    }
+
+    fn variables(&self) -> impl Iterator<Item = Expr> {
+        let own = [self.largest, self.total].into_iter();
+        own.chain(self.output.iter().copied())
+    }
+}
+
+impl<'p> Tile<'p> {
+    fn new(
+        scope: &mut Scope,
+        attention: &'p Attention,
+        (lanes, extent): (usize, Extent),
+        [scores, values]: [&'p Product; 2],
+        covering: &Covering,
+    ) -> Result<Tile<'p>> {
+        let (_, lane) = scope.counter("local", &Dim::from(lanes));
+        let first = covering.numbers[0].scale(&Dim::from(extent.rows * lanes));
+        let first = named(scope, &first.add(&lane), "row");
+        let quads = example(scope.graph, &values.columns) / QUAD;
+        let number = |r: usize| first.add_size(&Dim::from(r * lanes));
+        let rows = (0..extent.rows).map(|r| Row::new(scope, r, number(r), quads));
+        let rows = rows.collect();
+        let (max, capabilities) = (ReduceFunction::Max, scope.capabilities);
+        Ok(Tile {
+            attention,
+            lanes,
+            extent,
+            scores,
+            values,
+            outer: covering.outer.clone(),
+            lane,
+            rows,
+            lowest: scalar::identity(&mut scope.pool, max, DType::F32, capabilities)?,
+        })
+    }
+
+    /// Nothing has been seen yet.
+    fn start(&self, scope: &mut Scope) -> Vec<Statement> {
+        let zero = scope.pool.literal(Type::F32, 0.0);
+        let zeros = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+        let of_row = |row: &Row| {
+            let starts = [self.lowest, zero].into_iter();
+            let starts = starts.chain(row.output.iter().map(|_| zeros));
+            let declare = |(variable, start)| Statement::Declare(variable, start);
+            row.variables().zip(starts).map(declare).collect::<Vec<_>>()
+        };
+        self.rows.iter().flat_map(of_row).collect()
+    }
+
+    /// Writes the rows with the epilogue.
+    fn write(&self, scope: &mut Scope, group: &Group) -> Result<Vec<Statement>> {
+        let variables = self.rows.iter().flat_map(Row::variables);
+        let mut statements: Vec<Statement> = variables.map(Statement::Freeze).collect();
+        let zeros = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+        for row in &self.rows {
+            let is_empty = self.is_empty(scope, row);
+            let mut line = Vec::new();
+            for (q, output) in row.output.iter().enumerate() {
+                let pool = &mut scope.pool;
+                let mean = pool.call("x / y", Type::F32x4, &[*output, row.total]);
+                let mean = match is_empty {
+                    Some(is_empty) => pool.select(is_empty, zeros, mean),
+                    None => mean,
+                };
+                let first = Index::from(Dim::from(q * QUAD));
+                let at = (self.outer.as_slice(), &row.number, &first);
+                line.extend(self.values.write(scope, group, at, mean)?);
+            }
+            statements.extend(below(scope, &row.number, &self.values.rows, line));
+        }
+        Ok(statements)
+    }
+
+    /// Where a row gives zeros, since nothing is left of it; none if it never does.
+    fn is_empty(&self, scope: &mut Scope, row: &Row) -> Option<Expr> {
+        let pool = &mut scope.pool;
+        let keys = &self.values.depth;
+        if self.attention.is_safe {
+            return Some(pool.call("x == y", Type::Bool, &[row.largest, self.lowest]));
+        }
+        let (count, none) = (pool.size(keys), pool.number(0));
+        let may_be_none = keys.as_const().is_none();
+        may_be_none.then(|| pool.call("x == y", Type::Bool, &[count, none]))
+    }
+}

@@ -1,0 +1,247 @@
+//! A block of keys: its scores, what they weigh, and the values that they weight.
+
+use super::{Row, Tile};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::index::{self, Index};
+use crate::op::{ReduceFunction, UnaryFunction};
+use crate::pass::plan::cost::example;
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::quad::{self, Factor, QUAD};
+use crate::pass::plan::element::{Scope, scalar};
+use crate::pass::plan::kernel::limited;
+use crate::pass::plan::reduce;
+
+/// What the scores of a row weigh, and what all that came before weighs now.
+struct Weighed {
+    weights: Vec<Expr>,
+    kept: Expr,
+}
+
+impl Tile<'_> {
+    /// The rows take a block in.
+    pub(super) fn block(&self, scope: &mut Scope, block: &Index) -> Result<Vec<Statement>> {
+        let first = block.scale(&Dim::from(self.extent.keys));
+        let scores = self.variables(&mut scope.pool);
+        let mut statements = self.scores(scope, &first, &scores)?;
+        let mut weighed = Vec::new();
+        for (row, scores) in self.rows.iter().zip(&scores) {
+            let scores = self.masked(scope, row, &first, scores)?;
+            let (of_row, taken) = self.weigh(scope, row, &scores);
+            weighed.push(of_row);
+            statements.extend(taken);
+        }
+        statements.extend(self.add_values(scope, &first, &weighed)?);
+        Ok(statements)
+    }
+
+    /// Variables for the scores, by row and key.
+    fn variables(&self, pool: &mut Pool) -> Vec<Vec<Expr>> {
+        let keys = 0..self.extent.keys;
+        let mut of_row = |r: usize| {
+            let names = keys.clone().map(|key| format!("score{r}_{key}"));
+            names.map(|name| pool.variable(&name, Type::F32)).collect()
+        };
+        (0..self.rows.len()).map(&mut of_row).collect()
+    }
+
+    /// The products of rows and keys.
+    fn scores(
+        &self,
+        scope: &mut Scope,
+        first: &Index,
+        scores: &[Vec<Expr>],
+    ) -> Result<Vec<Statement>> {
+        let product = self.scores;
+        let outer = index::reshape(&self.outer, &self.values.outer, &product.outer);
+        let keys = self.handed(scope, (first, &product.depth, "key"), |scope, key, at| {
+            product.right(scope, &outer, at, key)
+        })?;
+        let mut statements = Vec::new();
+        for (quad, keys) in keys.iter().enumerate() {
+            let queries = self.queries(scope, &outer, quad)?;
+            for (key, numbers) in keys.iter().enumerate() {
+                for (query, scores) in queries.iter().zip(scores) {
+                    let product = inner(&mut scope.pool, *query, *numbers);
+                    statements.push(match quad {
+                        0 => Statement::Declare(scores[key], product),
+                        _ => add(&mut scope.pool, scores[key], product),
+                    });
+                }
+            }
+        }
+        statements.extend(scores.iter().flatten().copied().map(Statement::Freeze));
+        Ok(statements)
+    }
+
+    /// Four numbers of the query of each row.
+    fn queries(&self, scope: &mut Scope, outer: &[Index], quad: usize) -> Result<Vec<Expr>> {
+        let steps = (0..QUAD).map(|part| Index::from(Dim::from(quad * QUAD + part)));
+        let steps: Vec<Index> = steps.collect();
+        let mut queries = Vec::new();
+        for row in &self.rows {
+            let row = limited(scope, &row.number, &self.scores.rows);
+            let factors = steps.iter();
+            let factors = factors.map(|step| (self.scores.left(outer, &row, step), None));
+            queries.push(quad::quad(scope, &factors.collect::<Vec<_>>())?);
+        }
+        Ok(queries)
+    }
+
+    /// What invocations read of the keys of a block, or of their values, handed to all: by quad and key. Where there are more
+    /// invocations than keys, some read the next quad.
+    fn handed(
+        &self,
+        scope: &mut Scope,
+        (first, numbers, name): (&Index, &Dim, &str),
+        factor: impl Fn(&mut Scope, &Index, &Index) -> (Factor, Option<Expr>),
+    ) -> Result<Vec<Vec<Expr>>> {
+        let keys = Dim::from(self.extent.keys);
+        let key = limited(scope, &first.add(&self.lane.rem(&keys)), &self.values.depth);
+        let mut handed = Vec::new();
+        for quad in (0..example(scope.graph, numbers) / QUAD).step_by(self.lanes / self.extent.keys)
+        {
+            let quad = self.lane.div(&keys).add_size(&Dim::from(quad));
+            let factors = quad::neighbours(&[quad], 0).map(|at| factor(scope, &key, &at[0]));
+            let read = quad::quad(scope, &factors)?;
+            let lanes: Vec<usize> = (0..self.lanes).collect();
+            let quads = lanes.chunks(self.extent.keys);
+            handed.extend(quads.map(|lanes| hand(&mut scope.pool, read, lanes, name)));
+        }
+        Ok(handed)
+    }
+
+    /// What softmax is taken of for the scores of a row; minus infinity beyond the last key.
+    fn masked(
+        &self,
+        scope: &mut Scope,
+        row: &Row,
+        first: &Index,
+        scores: &[Expr],
+    ) -> Result<Vec<Expr>> {
+        let value = self.attention.softmax_of;
+        let [outer @ .., _, _] = scope.graph.ty(value).shape.as_slice() else {
+            return Ok(scores.to_vec());
+        };
+        let mut at = index::reshape(&self.outer, &self.values.outer, outer);
+        at.push(limited(scope, &row.number, &self.values.rows));
+        let mut masked = Vec::new();
+        for (key, score) in scores.iter().enumerate() {
+            let number = first.add_size(&Dim::from(key));
+            let key = limited(scope, &number, &self.values.depth);
+            let at = Position::of([at.as_slice(), &[key]].concat());
+            scope.set_computed(self.scores.result, *score);
+            let element = scope.in_quads(|scope| scope.element(value, &at, None))?;
+            masked.push(if number.is_below(&self.values.depth) {
+                element
+            } else {
+                let inside = scope.is_below(&number, &self.values.depth);
+                scope.pool.select(inside, element, self.lowest)
+            });
+        }
+        Ok(masked)
+    }
+
+    /// What scores weigh beside the largest one so far: nothing where that is minus infinity.
+    fn weigh(&self, scope: &mut Scope, row: &Row, scores: &[Expr]) -> (Weighed, Vec<Statement>) {
+        let next = scores.iter().fold(row.largest, |largest, score| {
+            reduce::combine(scope, ReduceFunction::Max, largest, *score)
+        });
+        let pool = &mut scope.pool;
+        let zero = pool.literal(Type::F32, 0.0);
+        let is_lowest = pool.call("x == y", Type::Bool, &[next, self.lowest]);
+        let base = pool.select(is_lowest, zero, next);
+        let mut weigh = |score: Expr, name: &str| {
+            let shifted = pool.call("x - y", Type::F32, &[score, base]);
+            let weight = scalar::unary(pool, UnaryFunction::Exp, shifted, DType::F32);
+            pool.set_label(weight, name);
+            weight
+        };
+        let kept = weigh(row.largest, "kept");
+        let weights: Vec<Expr> = scores.iter().map(|score| weigh(*score, "weight")).collect();
+        let named = [next, base, kept]
+            .into_iter()
+            .chain(weights.iter().copied());
+        let mut statements: Vec<Statement> = named.map(Statement::Let).collect();
+        pool.set_label(next, "next");
+        pool.set_label(base, "base");
+        statements.push(Statement::Assign(row.largest, next));
+        statements.push(scaled(pool, (row.total, kept), weights.clone()));
+        (Weighed { weights, kept }, statements)
+    }
+
+    /// Adds the values to the rows.
+    fn add_values(
+        &self,
+        scope: &mut Scope,
+        first: &Index,
+        weighed: &[Weighed],
+    ) -> Result<Vec<Statement>> {
+        let product = self.values;
+        let values = self.handed(
+            scope,
+            (first, &product.columns, "value"),
+            |scope, key, at| product.right(scope, &self.outer, key, at),
+        )?;
+        let pool = &mut scope.pool;
+        let mut statements = Vec::new();
+        for (quad, values) in values.iter().enumerate() {
+            for (row, Weighed { weights, kept }) in self.rows.iter().zip(weighed) {
+                let pairs = weights.iter().zip(values);
+                let terms = pairs.map(|(x, y)| pool.call("x * y", Type::F32x4, &[*x, *y]));
+                let terms = terms.collect();
+                statements.push(scaled(pool, (row.output[quad], *kept), terms));
+            }
+        }
+        Ok(statements)
+    }
+}
+
+/// What some invocations have read, handed to all.
+fn hand(pool: &mut Pool, read: Expr, lanes: &[usize], name: &str) -> Vec<Expr> {
+    let hand = |lane: &usize| {
+        let lane = pool.number(*lane as u32);
+        let handed = pool.call("subgroupShuffle(x, y)", Type::F32x4, &[read, lane]);
+        pool.set_label(handed, name);
+        handed
+    };
+    lanes.iter().map(hand).collect()
+}
+
+/// The sum of the products of four numbers each.
+fn inner(pool: &mut Pool, x: Expr, y: Expr) -> Expr {
+    let products = pool.call("x * y", Type::F32x4, &[x, y]);
+    pool.set_label(products, "products");
+    let parts = (0..QUAD).map(|part| quad::part(pool, products, part, Type::F32));
+    let parts = parts.collect();
+    tree(pool, parts).unwrap_or(products)
+}
+
+fn add(pool: &mut Pool, sum: Expr, term: Expr) -> Statement {
+    let ty = pool.ty(sum);
+    Statement::Assign(sum, pool.call("x + y", ty, &[sum, term]))
+}
+
+/// A sum that weighs as much as it did times a factor, and terms.
+fn scaled(pool: &mut Pool, (sum, factor): (Expr, Expr), terms: Vec<Expr>) -> Statement {
+    let ty = pool.ty(sum);
+    let kept = pool.call("x * y", ty, &[sum, factor]);
+    let terms = tree(pool, terms).into_iter();
+    let total = terms.fold(kept, |kept, terms| pool.call("x + y", ty, &[kept, terms]));
+    Statement::Assign(sum, total)
+}
+
+/// The sum of terms, neighbours first; none of none.
+fn tree(pool: &mut Pool, mut terms: Vec<Expr>) -> Option<Expr> {
+    while terms.len() > 1 {
+        let pairs = terms.chunks(2).map(|pair| match pair {
+            [x, y] => pool.call("x + y", pool.ty(*x), &[*x, *y]),
+            _ => pair[0],
+        });
+        terms = pairs.collect();
+    }
+    terms.pop()
+}

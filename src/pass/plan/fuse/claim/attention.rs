@@ -1,0 +1,304 @@
+//! Which nodes one kernel of attention computes: scores, what is pointwise behind them, their softmax, and its product with
+//! values.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::dtype::DType;
+use crate::ir::{Argument, Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::op::{BinaryFunction, ReduceFunction, UnaryFunction};
+use crate::pass::plan::attention;
+use crate::pass::plan::cost::{Class, class, weight_of};
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::fuse::Fuser;
+use crate::pass::plan::group::{Attention, reduction};
+use crate::pass::plan::variant;
+use crate::scalar::Scalar;
+
+/// What is pointwise behind scores costs no more than this: the text is there for many of them.
+const LONGEST: u32 = 24;
+
+impl Fuser<'_> {
+    /// Attention by the product with values that it ends with. The nodes in front of that are claimed, and nothing of them
+    /// lies in memory.
+    pub fn claim_attention(&mut self, claimed: &mut [bool]) -> BTreeMap<usize, Attention> {
+        let mut found = BTreeMap::new();
+        if self.capabilities.lanes().is_none() {
+            return found;
+        }
+        for anchor in 0..self.graph.nodes.len() {
+            if let Some(attention) = self.attention(anchor, claimed) {
+                for node in &attention.nodes {
+                    claimed[*node] = true;
+                }
+                self.pass_through(anchor, &attention);
+                found.insert(anchor, attention);
+            }
+        }
+        found
+    }
+
+    /// The attention that ends with a product, if it does and a kernel of it is the better way.
+    fn attention(&self, anchor: usize, claimed: &[bool]) -> Option<Attention> {
+        let found = Search::of(self.graph, anchor)?;
+        let is_asked = |node: usize| variant::is_asked(self.graph, node, self.choices);
+        let is_free = |node: &usize| !claimed[*node] && self.is_inside(*node, anchor, &found.nodes);
+        let is_ours = found.nodes.iter().all(is_free) && self.cost(&found) <= LONGEST;
+        if !is_ours || is_asked(anchor) || is_asked(found.scores) {
+            return None;
+        }
+        let written = vec![false; self.graph.values.len()];
+        let mut scope = Scope::new(self.graph, self.capabilities, &self.stored, &written);
+        let suits = attention::suits(&mut scope, anchor, &found);
+        let fits = self.read_by(&found).len() < self.limit;
+        (suits.unwrap_or(false) && fits).then_some(found)
+    }
+
+    /// True for a node whose results only others of some nodes read, and the anchor.
+    fn is_inside(&self, node: usize, anchor: usize, nodes: &[usize]) -> bool {
+        let mut results = self.graph.nodes[node].results.iter();
+        results.all(|result| {
+            let mut readers = self.readers[result.index()].iter();
+            let is_known = |reader: &usize| *reader == anchor || nodes.contains(reader);
+            !self.graph.outputs.contains(result) && readers.all(is_known)
+        })
+    }
+
+    /// What is computed for each score behind the product, with what that reads.
+    fn cost(&self, found: &Attention) -> u32 {
+        let behind = found.behind.iter().map(|node| &self.graph.nodes[*node]);
+        let of_node = |node: &Node| {
+            let operands = node.operands().into_iter();
+            let outside = operands.filter(|id| !found.makes(self.graph, *id));
+            let read = outside.map(|id| self.infos[id.index()].cost);
+            read.fold(weight_of(node), u32::saturating_add)
+        };
+        behind.map(of_node).fold(0, u32::saturating_add)
+    }
+
+    /// The stored values that the nodes in front of the anchor read.
+    fn read_by(&self, found: &Attention) -> BTreeSet<ValueId> {
+        let nodes = found.nodes.iter().map(|node| &self.graph.nodes[*node]);
+        let operands = nodes.flat_map(Node::operands);
+        let outside = operands.filter(|id| !found.makes(self.graph, *id));
+        outside
+            .flat_map(|id| self.infos[id.index()].leaves.iter().copied())
+            .collect()
+    }
+
+    /// Stores nothing of what lies in front of the anchor, which reads what that is made of.
+    fn pass_through(&mut self, anchor: usize, found: &Attention) {
+        let leaves = self.read_by(found);
+        for node in &found.nodes {
+            for result in &self.graph.nodes[*node].results {
+                self.stored[result.index()] = false;
+                self.reasons[result.index()] = None;
+            }
+        }
+        if let Some(weights) = self.graph.nodes[anchor].operands().first() {
+            self.infos[weights.index()].leaves = leaves;
+        }
+    }
+}
+
+impl Attention {
+    /// True for a value that one of the nodes in front of the anchor makes.
+    fn makes(&self, graph: &Graph, value: ValueId) -> bool {
+        match graph.value(value).definition {
+            Definition::Node(node, _) => self.nodes.contains(&node),
+            _ => false,
+        }
+    }
+}
+
+/// Nodes while a pattern is held against them, from its end on.
+struct Search<'a> {
+    graph: &'a Graph,
+    nodes: BTreeSet<usize>,
+}
+
+impl<'a> Search<'a> {
+    fn of(graph: &Graph, anchor: usize) -> Option<Attention> {
+        let node = &graph.nodes[anchor];
+        let (Op::Primitive(Primitive::Dot(_)), &[weights, values]) =
+            (&node.op, node.operands().as_slice())
+        else {
+            return None;
+        };
+        let mut search = Search {
+            graph,
+            nodes: BTreeSet::new(),
+        };
+        let inner = search.behind_reshapes(weights);
+        let (softmax_of, is_safe) = search.weights(inner)?;
+        let before = search.nodes.clone();
+        let mut products = BTreeSet::new();
+        search.products(softmax_of, &mut products, &mut BTreeMap::new());
+        let [scores] = products.into_iter().collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let behind = search.nodes.difference(&before).copied();
+        let behind = behind.filter(|node| *node != scores).collect();
+        let found = Attention {
+            scores,
+            softmax_of,
+            is_safe,
+            behind,
+            nodes: search.nodes.into_iter().collect(),
+        };
+        let is_single = |id: &ValueId| graph.ty(*id).dtype == DType::F32;
+        let of_scores = &graph.nodes[scores].results;
+        let is_plain = [softmax_of, inner, values].iter().all(is_single)
+            && of_scores.iter().all(is_single)
+            && !found.makes(graph, values);
+        is_plain.then_some(found)
+    }
+
+    /// The primitive that makes a value, which belongs to the pattern from now on.
+    fn take(&mut self, value: ValueId) -> Option<(&'a Node, &'a Primitive)> {
+        let Definition::Node(index, _) = self.graph.value(value).definition else {
+            return None;
+        };
+        let node = &self.graph.nodes[index];
+        match &node.op {
+            Op::Primitive(primitive) => {
+                self.nodes.insert(index);
+                Some((node, primitive))
+            }
+            _ => None,
+        }
+    }
+
+    /// The primitive that makes a value.
+    fn primitive(&self, value: ValueId) -> Option<(usize, &'a Node, &'a Primitive)> {
+        let Definition::Node(index, _) = self.graph.value(value).definition else {
+            return None;
+        };
+        let node = &self.graph.nodes[index];
+        match &node.op {
+            Op::Primitive(primitive) => Some((index, node, primitive)),
+            _ => None,
+        }
+    }
+
+    /// What a value is a view of whose rows are the same.
+    fn behind_reshapes(&mut self, mut value: ValueId) -> ValueId {
+        while let Some((_, node, Primitive::Reshape(_))) = self.primitive(value)
+            && let Some(operand) = node.operands().first()
+            && self.are_of_same_rows(value, *operand)
+        {
+            self.take(value);
+            value = *operand;
+        }
+        value
+    }
+
+    fn are_of_same_rows(&self, x: ValueId, y: ValueId) -> bool {
+        let last = |id| self.graph.ty(id).shape.last_chunk::<2>();
+        last(x).is_some() && last(x) == last(y)
+    }
+
+    /// What softmax is taken of, and whether rows of minus infinity give zeros.
+    fn weights(&mut self, value: ValueId) -> Option<(ValueId, bool)> {
+        let (_, node, Primitive::Select(_)) = self.primitive(value)? else {
+            return Some((self.softmax(value)?, false));
+        };
+        let [
+            Argument::Value(is_empty),
+            Argument::Number(zero),
+            Argument::Value(inner),
+        ] = node.arguments[..]
+        else {
+            return None;
+        };
+        self.take(value);
+        let x = self.softmax(inner)?;
+        let compared = self.reduced(is_empty, ReduceFunction::Min)?;
+        let (node, Primitive::Binary(equals)) = self.take(compared)? else {
+            return None;
+        };
+        let is_lowest = match node.arguments[..] {
+            [Argument::Value(of), Argument::Number(lowest)] => {
+                of == x && float(lowest) == f64::NEG_INFINITY
+            }
+            _ => false,
+        };
+        let is_safe = equals.function == BinaryFunction::Eq && is_lowest && float(zero) == 0.0;
+        is_safe.then_some((x, true))
+    }
+
+    /// What softmax over the last axis is taken of: `exp(x - largest) / sum`.
+    fn softmax(&mut self, value: ValueId) -> Option<ValueId> {
+        let [exponentials, sum] = self.binary(value, BinaryFunction::Div)?;
+        let summed = self.reduced(sum, ReduceFunction::Sum)?;
+        let (node, Primitive::Unary(exp)) = self.take(exponentials)? else {
+            return None;
+        };
+        let shifted = *node.operands().first()?;
+        let [x, largest] = self.binary(shifted, BinaryFunction::Sub)?;
+        let compared = self.reduced(largest, ReduceFunction::Max)?;
+        let is_softmax =
+            exp.function == UnaryFunction::Exp && summed == exponentials && compared == x;
+        is_softmax.then_some(x)
+    }
+
+    fn binary(&mut self, value: ValueId, function: BinaryFunction) -> Option<[ValueId; 2]> {
+        let (node, Primitive::Binary(binary)) = self.take(value)? else {
+            return None;
+        };
+        match node.arguments[..] {
+            [Argument::Value(x), Argument::Value(y)] if binary.function == function => Some([x, y]),
+            _ => None,
+        }
+    }
+
+    /// What is reduced over its last axis to what a value repeats for each element.
+    fn reduced(&mut self, value: ValueId, function: ReduceFunction) -> Option<ValueId> {
+        let mut value = value;
+        while let (node, Primitive::Expand(_) | Primitive::Reshape(_)) = self.take(value)? {
+            value = *node.operands().first()?;
+        }
+        let (node, _) = self.take(value)?;
+        let (reduce, operand) = (reduction(node)?, *node.operands().first()?);
+        let last = self.graph.ty(operand).rank().checked_sub(1)?;
+        (reduce.function == function && reduce.axes == [last]).then_some(operand)
+    }
+
+    /// Collects the products that a value is made of element by element; true if there are any. What makes it of them
+    /// belongs to the pattern.
+    fn products(
+        &mut self,
+        value: ValueId,
+        products: &mut BTreeSet<usize>,
+        known: &mut BTreeMap<ValueId, bool>,
+    ) -> bool {
+        if let Some(known) = known.get(&value) {
+            return *known;
+        }
+        let reaches = match self.primitive(value) {
+            Some((index, _, Primitive::Dot(_))) => {
+                products.insert(index);
+                true
+            }
+            Some((_, node, primitive)) => {
+                let is_reshape = matches!(primitive, Primitive::Reshape(_));
+                let is_pointwise = class(node) == Class::Pointwise;
+                let mut reaches = false;
+                for operand in node.operands() {
+                    let keeps = is_pointwise || is_reshape && self.are_of_same_rows(value, operand);
+                    reaches |= keeps && self.products(operand, products, known);
+                }
+                reaches
+            }
+            None => false,
+        };
+        if reaches {
+            self.take(value);
+        }
+        known.insert(value, reaches);
+        reaches
+    }
+}
+
+fn float(number: Scalar) -> f64 {
+    number.to_f64()
+}

@@ -1,0 +1,337 @@
+//! Which nodes one kernel of rows computes: reductions over the same trailing axes, and what is pointwise between and behind
+//! them. Found by structure, so that softmax, norms and whatever else is written in such steps are one kernel each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ir::{Node, Op, Primitive, ValueId};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::expr::Type;
+use crate::kernel::index::Index;
+use crate::kernel::stored::Reason;
+use crate::pass::plan::cost::{Class, class, weight_of};
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::{Scope, operand};
+use crate::pass::plan::fuse::Fuser;
+use crate::pass::plan::group::{Frame, Group, Pattern, Rows, reduction};
+use crate::pass::plan::reduce::{pooling, rows};
+
+impl Fuser<'_> {
+    /// Groups of rows, whose nodes are claimed and whose values are stored only where others read them.
+    pub fn claim_rows(&mut self, capabilities: &Capabilities, claimed: &mut [bool]) -> Vec<Group> {
+        let mut groups = Vec::new();
+        if !rows::suits(capabilities) {
+            return groups;
+        }
+        let mut units: Vec<Vec<usize>> = Vec::new();
+        for seed in 0..self.graph.nodes.len() {
+            let in_quads = capabilities.lanes().is_some()
+                && pooling::suits(self.graph, &self.graph.nodes[seed]);
+            if claimed[seed] || !self.is_used(seed) || in_quads {
+                continue;
+            }
+            let Some(frame) = Frame::of(self.graph, &self.graph.nodes[seed]) else {
+                continue;
+            };
+            let region = Region::grow(self, capabilities, seed, frame, claimed);
+            if let Some(group) = region.group(self, capabilities, &units) {
+                group.nodes.iter().for_each(|node| claimed[*node] = true);
+                units.push(group.nodes.clone());
+                self.keep(&group);
+                groups.push(group);
+            }
+        }
+        groups
+    }
+
+    /// Stores what a group of rows writes, and nothing else of it.
+    fn keep(&mut self, group: &Group) {
+        let Some(rows) = group.rows() else { return };
+        for value in &rows.computed {
+            self.stored[value.index()] = false;
+            self.reasons[value.index()] = None;
+        }
+        for value in &rows.written {
+            let reason = if self.graph.outputs.contains(value) {
+                Reason::Output
+            } else {
+                Reason::Readers(self.readers[value.index()].len())
+            };
+            self.store(value.index(), reason);
+        }
+    }
+}
+
+/// A stage of a row repeats what it needs of earlier ones, unless that costs more than this.
+const REPEATED: u32 = 40;
+
+/// Nodes around a reduction that one kernel can compute.
+struct Region {
+    frame: Frame,
+    /// In the order of the graph.
+    nodes: Vec<usize>,
+    /// What is known of their results.
+    values: BTreeMap<ValueId, Traits>,
+}
+
+/// What is known of a value of a region.
+#[derive(Clone, Copy, Default)]
+struct Traits {
+    /// How many reductions come before it, one after the other.
+    stage: usize,
+    /// What computing one element costs once these are known.
+    cost: u32,
+}
+
+/// A region while it grows: a node belongs to it if its elements can be made in a row.
+struct Growth<'a, 'g> {
+    fuser: &'a Fuser<'g>,
+    scope: Scope<'a>,
+    region: Region,
+    /// Values that depend on the region and do not belong to it.
+    behind: BTreeSet<ValueId>,
+    /// What the region reads of each row.
+    leaves: BTreeSet<ValueId>,
+    row: Index,
+    element: Index,
+}
+
+impl Region {
+    /// The largest region behind a reduction.
+    fn grow(
+        fuser: &Fuser,
+        capabilities: &Capabilities,
+        seed: usize,
+        frame: Frame,
+        claimed: &[bool],
+    ) -> Region {
+        let written = vec![false; fuser.graph.values.len()];
+        let mut scope = Scope::new(fuser.graph, capabilities, &fuser.stored, &written);
+        let row = scope.counter("index", &frame.rows).1;
+        let within = scope.counter("k", &frame.length).1;
+        let element = row.scale(&frame.length).add(&within);
+        let mut growth = Growth {
+            fuser,
+            scope,
+            region: Region {
+                frame,
+                nodes: Vec::new(),
+                values: BTreeMap::new(),
+            },
+            behind: BTreeSet::new(),
+            leaves: BTreeSet::new(),
+            row,
+            element,
+        };
+        for (index, node) in fuser.graph.nodes.iter().enumerate().skip(seed) {
+            let is_taken = !claimed[index] && growth.takes(index, node);
+            if !is_taken && node.operands().iter().any(|id| growth.depends(*id)) {
+                growth.behind.extend(&node.results);
+            }
+        }
+        growth.region
+    }
+
+    /// Leaves out at the end what readers compute as well themselves: views, and what is made of values that are stored
+    /// anyway.
+    fn prune(&mut self, fuser: &Fuser) {
+        for place in (0..self.nodes.len()).rev() {
+            let node = &fuser.graph.nodes[self.nodes[place]];
+            let Some(result) = node.results.first() else {
+                continue;
+            };
+            let is_last = !fuser.readers[result.index()]
+                .iter()
+                .any(|reader| self.nodes.contains(reader));
+            let is_cheap = !fuser.stored[result.index()] && reduction(node).is_none();
+            let mut inner = node.operands();
+            inner.retain(|id| self.values.contains_key(id));
+            let is_view = class(node) == Class::View;
+            if is_last && is_cheap && (is_view || inner.iter().all(|id| self.leaves(fuser, *id))) {
+                self.nodes.remove(place);
+                self.values.remove(result);
+            }
+        }
+    }
+
+    /// True for a value of the region that is read elsewhere.
+    fn leaves(&self, fuser: &Fuser, value: ValueId) -> bool {
+        let readers = &fuser.readers[value.index()];
+        let is_inside = |reader: &usize| self.nodes.contains(reader);
+        fuser.graph.outputs.contains(&value) || !readers.iter().all(is_inside)
+    }
+
+    /// The group, if a device can bind what it reads and writes.
+    fn group(
+        mut self,
+        fuser: &Fuser,
+        capabilities: &Capabilities,
+        units: &[Vec<usize>],
+    ) -> Option<Group> {
+        self.prune(fuser);
+        let rows = self.rows(fuser);
+        let root = *rows.written.last()?;
+        if self.is_behind_itself(fuser, &rows.written, units) {
+            return None;
+        }
+        let written = vec![false; fuser.graph.values.len()];
+        let scope = Scope::new(fuser.graph, capabilities, &fuser.stored, &written);
+        let lowered = rows::lower(scope, &rows).ok()?;
+        let is_bound = lowered.scope.buffers.len() <= capabilities.max_storage_buffers as usize;
+        is_bound.then(|| Group {
+            anchor: rows.stages.last().and_then(|stage| stage.last()).copied(),
+            root,
+            also: Vec::new(),
+            nodes: self.nodes,
+            pattern: Some(Pattern::Rows(rows)),
+        })
+    }
+
+    fn rows(&self, fuser: &Fuser) -> Rows {
+        let mut stages: Vec<Vec<usize>> = Vec::new();
+        let mut computed = Vec::new();
+        for index in &self.nodes {
+            let node = &fuser.graph.nodes[*index];
+            computed.extend(&node.results);
+            let stage = node.results.first().and_then(|id| self.values.get(id));
+            if let (Some(_), Some(Traits { stage, .. })) = (reduction(node), stage) {
+                stages.resize(stages.len().max(*stage), Vec::new());
+                stages[stage - 1].push(*index);
+            }
+        }
+        let written = computed.iter().copied();
+        Rows {
+            frame: self.frame.clone(),
+            stages,
+            written: written.filter(|id| self.leaves(fuser, *id)).collect(),
+            computed,
+        }
+    }
+
+    /// True if the group would have to wait for what waits for it: through nodes that other groups compute at once.
+    fn is_behind_itself(&self, fuser: &Fuser, written: &[ValueId], units: &[Vec<usize>]) -> bool {
+        let mut open: Vec<ValueId> = written.to_vec();
+        let mut seen = BTreeSet::new();
+        while let Some(value) = open.pop() {
+            for reader in &fuser.readers[value.index()] {
+                if self.nodes.contains(reader) {
+                    if written.contains(&value) {
+                        continue;
+                    }
+                    return true;
+                }
+                let alone = std::slice::from_ref(reader);
+                let unit = units.iter().find(|unit| unit.contains(reader));
+                for node in unit.map_or(alone, Vec::as_slice) {
+                    if seen.insert(*node) {
+                        open.extend(&fuser.graph.nodes[*node].results);
+                    }
+                }
+            }
+        }
+        false
+    }
+}
+
+impl Growth<'_, '_> {
+    fn depends(&self, value: ValueId) -> bool {
+        self.region.values.contains_key(&value) || self.behind.contains(&value)
+    }
+
+    /// Takes a node into the region, if it fits.
+    fn takes(&mut self, index: usize, node: &Node) -> bool {
+        let (operands, [result]) = (node.operands(), node.results.as_slice()) else {
+            return false;
+        };
+        if operands.iter().any(|id| self.behind.contains(id)) {
+            return false;
+        }
+        let known = operands.iter().filter_map(|id| self.region.values.get(id));
+        let mut traits = known.fold(Traits::default(), |all, one| Traits {
+            stage: all.stage.max(one.stage),
+            cost: all.cost.saturating_add(one.cost),
+        });
+        let is_inside = operands
+            .iter()
+            .any(|id| self.region.values.contains_key(id));
+        let is_taken = if reduction(node).is_some() {
+            let fits = traits.cost <= REPEATED && self.reduces(node, *result);
+            traits = Traits {
+                stage: traits.stage + 1,
+                cost: 0,
+            };
+            fits
+        } else {
+            traits.cost = if self.is_narrow(*result) {
+                0
+            } else {
+                traits.cost.saturating_add(weight_of(node))
+            };
+            is_inside && is_pointwise(node) && self.computes(*result)
+        };
+        if is_taken {
+            self.region.nodes.push(index);
+            self.region.values.insert(*result, traits);
+        }
+        is_taken
+    }
+
+    fn is_narrow(&self, value: ValueId) -> bool {
+        self.scope.graph.ty(value).numel() == self.region.frame.rows
+    }
+
+    /// A reduction of the same rows, which reads what the region reads already.
+    fn reduces(&mut self, node: &Node, result: ValueId) -> bool {
+        let graph = self.scope.graph;
+        let Ok(x) = operand(node, 0) else {
+            return false;
+        };
+        let leaves = &self.fuser.infos[x.index()].leaves;
+        let is_related = self.region.nodes.is_empty()
+            || self.region.values.contains_key(&x)
+            || !leaves.is_disjoint(&self.leaves);
+        let register = self.scope.register(graph.ty(x).dtype);
+        // These are what invocations of a subgroup can exchange.
+        let is_simple = matches!(register, Type::Bool | Type::F32 | Type::I32);
+        let is_shared = self.scope.capabilities.software;
+        if !is_related
+            || is_shared && !is_simple
+            || Frame::of(graph, node).as_ref() != Some(&self.region.frame)
+            || !self.makes(x, &self.element.clone())
+        {
+            return false;
+        }
+        let wide = |id: &&ValueId| graph.ty(**id).numel() == self.region.frame.numel();
+        self.leaves.extend(leaves.iter().filter(wide));
+        let total = format!("total{}", result.index());
+        let total = self.scope.pool.variable(&total, register);
+        self.scope.set_computed_at(result, total, &self.row);
+        true
+    }
+
+    /// A value with an element for each of a row, or for each row.
+    fn computes(&mut self, value: ValueId) -> bool {
+        let numel = self.scope.graph.ty(value).numel();
+        let place = if numel == self.region.frame.rows {
+            self.row.clone()
+        } else if numel == self.region.frame.numel() {
+            self.element.clone()
+        } else {
+            return false;
+        };
+        self.scope.compute(&[value]);
+        self.makes(value, &place)
+    }
+
+    fn makes(&mut self, value: ValueId, place: &Index) -> bool {
+        let position = Position::at(place.clone());
+        self.scope.element(value, &position, None).is_ok()
+    }
+}
+
+fn is_pointwise(node: &Node) -> bool {
+    let is_plain_view = matches!(
+        node.op,
+        Op::Primitive(Primitive::Reshape(_) | Primitive::Expand(_))
+    );
+    is_plain_view || class(node) == Class::Pointwise
+}

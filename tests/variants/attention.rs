@@ -1,0 +1,303 @@
+//! Attention in one kernel: however a model writes it, whatever its sizes are, and where there is nothing left of a row.
+
+use std::collections::BTreeMap;
+
+use onionskin::dtype::DType;
+use onionskin::gpu::Reach;
+use onionskin::ir::{Graph, Value};
+use onionskin::kernel::choice::Variant;
+use onionskin::kernel::plan::Plan;
+
+use crate::samples::{self, graph};
+use crate::*;
+
+/// Queries, keys and values.
+type Operands<'g, 'x> = &'x [Value<'g>];
+
+fn scores<'g>(x: Operands<'g, '_>) -> Value<'g> {
+    x[0].matmul(x[1].transpose(-2, -1))
+}
+
+/// Zeros, not not-a-number, where nothing is left of a row.
+fn safe(scores: Value) -> Value {
+    let is_empty = scores.eq(f64::NEG_INFINITY).all(&[-1], true);
+    is_empty.where_(0.0, scores.softmax(-1))
+}
+
+/// Scores where a key is not behind the query.
+fn causal(scores: Value) -> Value {
+    let [rows, keys] = [-2, -1].map(|axis| scores.size(axis));
+    let builder = scores.builder();
+    let row = builder.iota(DType::I64, vec![rows, 1.into()], 0);
+    let key = builder.iota(DType::I64, vec![1.into(), keys], 1);
+    key.le(row).where_(scores, f64::NEG_INFINITY)
+}
+
+/// Heads of a number of channels out of one value, queries, keys and values side by side.
+fn heads<'g>(x: Value<'g>, at: i64, [heads, width]: [i64; 2]) -> Value<'g> {
+    let parts = x.narrow(2, at * heads * width, heads * width);
+    let shape = vec![x.size(0), x.size(1), heads.into(), width.into()];
+    parts.reshape(shape).permute(vec![0, 2, 1, 3])
+}
+
+fn plain(queries: &str, keys: &str, values: &str) -> Graph {
+    graph(&[queries, keys, values], |_, x| {
+        vec![(scores(x) * 0.25).softmax(-1).matmul(x[2])]
+    })
+}
+
+/// All that one kernel computes.
+pub fn graphs() -> Vec<(&'static str, Graph)> {
+    vec![
+        (
+            "of one head",
+            plain("f32[40, 32]", "f32[40, 32]", "f32[40, 32]"),
+        ),
+        (
+            "of many keys",
+            plain("f32[24, 16]", "f32[301, 16]", "f32[301, 24]"),
+        ),
+        (
+            "of wide heads",
+            plain(
+                "f32[3, 2, 37, 64]",
+                "f32[3, 2, 50, 64]",
+                "f32[3, 2, 50, 64]",
+            ),
+        ),
+        (
+            "of very wide heads",
+            plain("f32[2, 19, 128]", "f32[2, 21, 128]", "f32[2, 21, 128]"),
+        ),
+        (
+            "of three quads",
+            plain("f32[B, 16, 12]", "f32[B, H, 12]", "f32[B, H, 20]"),
+        ),
+        (
+            "of many rows",
+            plain("f32[8, 70, 8]", "f32[8, H, 8]", "f32[8, H, 8]"),
+        ),
+        (
+            "of any length",
+            plain("f32[B, H, 32]", "f32[B, H, 32]", "f32[B, H, 32]"),
+        ),
+        (
+            "out of one value",
+            graph(&["f32[B, H, 96]"], |_, x| {
+                let [q, k, v] = [0, 1, 2].map(|at| heads(x[0], at, [4, 8]));
+                let weights = (q * 0.35).matmul(k.transpose(2, 3)).softmax(-1);
+                vec![weights.matmul(v).relu()]
+            }),
+        ),
+        (
+            "of batches of heads",
+            graph(&["f32[2, 3, 20, 16]"; 3], |_, x| {
+                let flat =
+                    [x[0], x[1], x[2]].map(|x| x.reshape(vec![6.into(), 20.into(), 16.into()]));
+                let weights = scores(&flat).reshape(vec![2.into(), 3.into(), 20.into(), 20.into()]);
+                let weights = weights
+                    .softmax(-1)
+                    .reshape(vec![6.into(), 20.into(), 20.into()]);
+                vec![weights.matmul(flat[2])]
+            }),
+        ),
+        (
+            "with a bias",
+            graph(
+                &[
+                    "f32[2, H, 16]",
+                    "f32[2, H, 16]",
+                    "f32[2, H, 16]",
+                    "f32[H, H]",
+                ],
+                |_, x| vec![(scores(x) * 0.25 + x[3]).softmax(-1).matmul(x[2])],
+            ),
+        ),
+        (
+            "with a mask of keys",
+            graph(
+                &[
+                    "f32[B, 20, 16]",
+                    "f32[B, 24, 16]",
+                    "f32[B, 24, 16]",
+                    "f32[B, 1, 24]",
+                ],
+                |_, x| vec![safe(scores(x) * 0.25 + x[3]).matmul(x[2])],
+            ),
+        ),
+        (
+            "causal",
+            graph(&["f32[B, H, 16]"; 3], |_, x| {
+                vec![safe(causal(scores(x))).matmul(x[2])]
+            }),
+        ),
+        (
+            "with a residual",
+            graph(
+                &["f32[4, 30, 16]", "f32[4, 30, 16]", "f32[4, 30, 16]"],
+                |_, x| vec![scores(x).softmax(-1).matmul(x[2]) * 0.5 + x[0]],
+            ),
+        ),
+    ]
+}
+
+/// What several kernels compute, since others read what lies in between, or one kernel would take longer.
+fn others() -> Vec<(&'static str, Graph)> {
+    let types = ["f32[2, 24, 24]"; 3];
+    vec![
+        (
+            "weights are an output",
+            graph(&types, |_, x| {
+                let weights = scores(x).softmax(-1);
+                vec![weights.matmul(x[2]), weights]
+            }),
+        ),
+        (
+            "scores are read twice",
+            graph(&types, |_, x| {
+                let scores = scores(x);
+                vec![scores.softmax(-1).matmul(x[2]) + scores]
+            }),
+        ),
+        (
+            "values are made of weights",
+            graph(&types, |_, x| {
+                let weights = scores(x).softmax(-1);
+                vec![weights.matmul(weights)]
+            }),
+        ),
+        (
+            "softmax of columns",
+            graph(&types, |_, x| vec![scores(x).softmax(-2).matmul(x[2])]),
+        ),
+        (
+            "scores of two products",
+            graph(&types, |_, x| {
+                let both = scores(x) + x[0].matmul(x[2]);
+                vec![both.softmax(-1).matmul(x[2])]
+            }),
+        ),
+        (
+            "few rows",
+            plain("f32[2, 4, 24]", "f32[2, 40, 24]", "f32[2, 40, 24]"),
+        ),
+        (
+            "odd channels",
+            plain("f32[2, 24, 7]", "f32[2, 40, 7]", "f32[2, 40, 16]"),
+        ),
+        (
+            "keys lie by channel",
+            graph(
+                &["f32[2, 24, 24]", "f32[2, 24, 40]", "f32[2, 40, 24]"],
+                |_, x| vec![x[0].matmul(x[1]).softmax(-1).matmul(x[2])],
+            ),
+        ),
+    ]
+}
+
+fn kernels_of_attention(plan: &Plan) -> usize {
+    let labels = plan.kernels.iter().map(|kernel| kernel.label.as_str());
+    labels.filter(|label| *label == "attention").count()
+}
+
+#[test]
+fn attention_is_one_kernel() {
+    for lanes in [8, 16] {
+        let device = samples::rasteriser_of(lanes);
+        for (name, graph) in graphs() {
+            let plan = pass::plan(&graph, &device).unwrap();
+            let found = (plan.steps.len(), kernels_of_attention(&plan));
+            // With sixteen lanes thirteen rows are too few.
+            let is_short = lanes == 16 && format!("{graph}").contains('H');
+            assert!(found == (1, 1) || is_short, "{name}: {found:?}");
+            let failures = samples::untranslatable(&plan);
+            assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn what_others_read_is_computed_for_them() {
+    for (name, graph) in others() {
+        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        assert_eq!(kernels_of_attention(&plan), 0, "{name}");
+    }
+    let (name, graph) = &graphs()[0];
+    let (plan, count) = samples::forced(graph, &samples::rasteriser(), Variant::Portable);
+    assert_eq!((kernels_of_attention(&plan), count), (0, 2), "{name}");
+}
+
+#[test]
+fn attention_of_others_agrees() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    for (name, graph) in others() {
+        let plan = pass::plan(&graph, device.capabilities()).unwrap();
+        assert!(
+            agrees(&device, &graph, plan),
+            "{name} differs from the oracle"
+        );
+    }
+}
+
+/// Rows of minus infinity alone, rows that begin with it, and what is no number.
+#[test]
+fn attention_of_odd_numbers_agrees() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let types = ["f32[16, 8]", "f32[24, 8]", "f32[24, 8]", "f32[16, 24]"];
+    let with = |of: for<'g> fn(Value<'g>) -> Value<'g>| {
+        graph(&types, |_, x| vec![of(scores(x) + x[3]).matmul(x[2])])
+    };
+    let mut seed = 5;
+    let mut inputs: Vec<Tensor> = [[16, 8], [24, 8], [24, 8]]
+        .map(|shape| crate::tensor(&mut seed, DType::F32, &shape))
+        .into();
+    let mut mask = vec![0f32; 16 * 24];
+    mask[..24].fill(f32::NEG_INFINITY);
+    mask[24..24 + 23].fill(f32::NEG_INFINITY);
+    mask[2 * 24..2 * 24 + 9].fill(f32::NEG_INFINITY);
+    mask[3 * 24 + 5] = f32::NAN;
+    mask[4 * 24 + 20] = f32::INFINITY;
+    mask[5 * 24 + 1] = -1e30;
+    mask[6 * 24] = 3e38;
+    inputs.push(Tensor::from_vec(vec![16, 24], mask).unwrap());
+    for graph in [with(safe), with(|x| x.softmax(-1))] {
+        let expected = interp::run(&graph, &BTreeMap::new(), &inputs).unwrap();
+        let plan = pass::plan(&graph, device.capabilities()).unwrap();
+        let program = Program::new(
+            &device,
+            plan,
+            &Default::default(),
+            ProgramOptions::default(),
+        );
+        let found = program.unwrap().run(&inputs).unwrap();
+        let pairs = found[0].to_f64().into_iter().zip(expected[0].to_f64());
+        for (place, (found, expected)) in pairs.enumerate() {
+            let is_same = (found - expected).abs() < 1e-5 || found.is_nan() && expected.is_nan();
+            assert!(is_same, "{found} for {expected} at {place}");
+        }
+    }
+}
+
+/// Of no keys at all every row is zeros.
+#[test]
+fn attention_of_no_keys_agrees() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let graph = plain("f32[16, 8]", "f32[H, 8]", "f32[H, 8]");
+    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let program = Program::new(
+        &device,
+        plan,
+        &Default::default(),
+        ProgramOptions::default(),
+    );
+    let inputs = [[16, 8], [0, 8], [0, 8]].map(|shape| samples::tensor(&shape, 1));
+    let found = program.unwrap().run(&inputs).unwrap();
+    let expected = interp::run(&graph, &BTreeMap::new(), &inputs).unwrap();
+    assert_eq!(found[0].to_f64(), expected[0].to_f64());
+}
