@@ -28,6 +28,9 @@ const TEMPLATE: &str = include_str!("../../../shaders/attention.wgsl");
 
 /// Numbers that are multiplied for the rows and keys of a block, at most: the text is there for four of them at a time.
 const MOST: usize = 2048;
+/// Channels of a query and of values together, at most: for the rows of an invocation to have more, there must be so few of
+/// them that three kernels are faster.
+const WIDEST: usize = 320;
 /// Rows of an invocation at most: more share what is read, but no longer fit into registers.
 const TALLEST: usize = 4;
 /// Tiles that keep all threads busy.
@@ -63,13 +66,14 @@ pub fn suits(scope: &mut Scope, anchor: usize, attention: &Attention) -> Result<
 }
 
 /// As many rows and keys as registers hold, such that every thread has some tiles; none if the sizes of a row's query and
-/// values are not known, or no quads.
+/// values are not known, no quads, or too large.
 fn extent(graph: &Graph, lanes: usize, [scores, values]: [&Product; 2]) -> Option<Extent> {
     let sizes = [&scores.depth, &values.columns].map(Dim::as_const);
     let [Some(depth), Some(columns)] = sizes else {
         return None;
     };
     let numbers = usize::try_from(depth + columns).ok()?;
+    let numbers = Some(numbers).filter(|numbers| *numbers <= WIDEST)?;
     let outer = example(graph, &Dim::product(&values.outer));
     let rows = example(graph, &values.rows);
     let is_of_use = |height: &usize| {

@@ -64,6 +64,22 @@ impl Group {
         [self.also.as_slice(), &[self.root]].concat()
     }
 
+    /// The values in memory that its kernel writes; none of a copy, which lies elsewhere than what it is a copy of.
+    pub fn written(&self, graph: &Graph, stored: &[bool]) -> Vec<ValueId> {
+        if let Some(rows) = self.rows() {
+            return rows.written.clone();
+        }
+        let mut written = self.values();
+        written.retain(|_| !self.nodes.is_empty());
+        let results = self.anchor.map(|anchor| &graph.nodes[anchor].results);
+        for result in results.into_iter().flatten() {
+            if stored[result.index()] && !written.contains(result) {
+                written.push(*result);
+            }
+        }
+        written
+    }
+
     /// All nodes that its kernel computes where values that are stored are read from memory: its own, and those on the way.
     pub fn computed(&self, graph: &Graph, stored: &[bool]) -> BTreeSet<usize> {
         let mut open = self.values();

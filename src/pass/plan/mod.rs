@@ -333,7 +333,7 @@ impl<'a> Planner<'a> {
     fn dispatch(&mut self, made: Made, group: &Group, mut work: Work) -> Result<()> {
         let kernel = self.sheet.kernel(made.kernel, made.source);
         let mut bindings = Vec::new();
-        let written = kernel::work::written(self.graph, group);
+        let written = group.written(self.graph, &self.fusion.stored);
         for binding in &made.bindings {
             let slot = self.bound(binding, group)?;
             bindings.push(slot);

@@ -47,7 +47,9 @@ struct Merger<'a, 'g> {
 impl<'a, 'g> Merger<'a, 'g> {
     fn new(fuser: &'a Fuser<'g>, groups: Vec<Group>) -> Merger<'a, 'g> {
         let read = groups.iter().map(|group| order::read(fuser, group));
-        let written = groups.iter().map(|group| order::written(fuser, group));
+        let written = groups
+            .iter()
+            .map(|group| group.written(fuser.graph, &fuser.stored));
         let mut merger = Merger {
             fuser,
             read: read.collect(),

@@ -11,11 +11,8 @@ use crate::pass::plan::group::Group;
 pub fn sorted(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
     let mut writer = HashMap::new();
     for (number, group) in groups.iter().enumerate() {
-        writer.extend(
-            written(fuser, group)
-                .into_iter()
-                .map(|value| (value, number)),
-        );
+        let written = group.written(fuser.graph, &fuser.stored).into_iter();
+        writer.extend(written.map(|value| (value, number)));
     }
     let mut waits: Vec<usize> = vec![0; groups.len()];
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); groups.len()];
@@ -48,19 +45,6 @@ pub fn sorted(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
         .into_iter()
         .filter_map(|number| groups[number].take())
         .collect()
-}
-
-/// The values that a group writes.
-pub(super) fn written(fuser: &Fuser, group: &Group) -> Vec<ValueId> {
-    let mut values = match group.rows() {
-        Some(rows) => rows.written.clone(),
-        None => group.values(),
-    };
-    if let (None, Some(anchor)) = (group.rows(), group.anchor) {
-        let results = &fuser.graph.nodes[anchor].results;
-        values.extend(results.iter().filter(|id| fuser.stored[id.index()]));
-    }
-    values
 }
 
 /// The stored values that a group reads, itself or through what it computes in passing.

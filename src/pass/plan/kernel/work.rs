@@ -13,7 +13,7 @@ use crate::pass::plan::group::Group;
 pub fn of(scope: &Scope, group: &Group, part: Option<ValueId>) -> Result<Work> {
     let written = match part {
         Some(operand) => vec![operand],
-        None => match written(scope.graph, group) {
+        None => match group.written(scope.graph, scope.stored) {
             nothing if nothing.is_empty() => vec![group.root],
             values => values,
         },
@@ -138,16 +138,6 @@ impl<'a> Count<'a> {
         let all = self.graph.ty(value).numel();
         let known = self.read.entry(value).or_insert(Dim::ZERO);
         *known = (&*known + &elements).minimum(&all);
-    }
-}
-
-/// What a group writes: its root, or all results of a node that has several.
-pub fn written(graph: &Graph, group: &Group) -> Vec<ValueId> {
-    match (group.anchor, group.nodes.as_slice()) {
-        // A copy reads what it is named by.
-        (_, []) => Vec::new(),
-        (Some(anchor), [_]) => graph.nodes[anchor].results.clone(),
-        _ => group.values(),
     }
 }
 

@@ -163,13 +163,7 @@ impl Chooser<'_> {
 fn written(graph: &Graph, fusion: &Fusion) -> Vec<Option<usize>> {
     let mut written = vec![None; graph.values.len()];
     for (index, group) in fusion.groups.iter().enumerate() {
-        let rows = group.rows().into_iter().flat_map(|rows| &rows.written);
-        let anchor = group.anchor.map(|node| &graph.nodes[node].results);
-        for value in rows
-            .chain(anchor.into_iter().flatten())
-            .chain(&group.also)
-            .chain([&group.root])
-        {
+        for value in group.written(graph, &fusion.stored) {
             written[value.index()] = Some(index);
         }
     }

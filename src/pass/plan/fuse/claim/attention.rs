@@ -12,7 +12,6 @@ use crate::pass::plan::element::Scope;
 use crate::pass::plan::fuse::Fuser;
 use crate::pass::plan::group::{Attention, reduction};
 use crate::pass::plan::variant;
-use crate::scalar::Scalar;
 
 /// What is pointwise behind scores costs no more than this: the text is there for many of them.
 const LONGEST: u32 = 24;
@@ -155,17 +154,9 @@ impl<'a> Search<'a> {
 
     /// The primitive that makes a value, which belongs to the pattern from now on.
     fn take(&mut self, value: ValueId) -> Option<(&'a Node, &'a Primitive)> {
-        let Definition::Node(index, _) = self.graph.value(value).definition else {
-            return None;
-        };
-        let node = &self.graph.nodes[index];
-        match &node.op {
-            Op::Primitive(primitive) => {
-                self.nodes.insert(index);
-                Some((node, primitive))
-            }
-            _ => None,
-        }
+        let (index, node, primitive) = self.primitive(value)?;
+        self.nodes.insert(index);
+        Some((node, primitive))
     }
 
     /// The primitive that makes a value.
@@ -218,11 +209,11 @@ impl<'a> Search<'a> {
         };
         let is_lowest = match node.arguments[..] {
             [Argument::Value(of), Argument::Number(lowest)] => {
-                of == x && float(lowest) == f64::NEG_INFINITY
+                of == x && lowest.to_f64() == f64::NEG_INFINITY
             }
             _ => false,
         };
-        let is_safe = equals.function == BinaryFunction::Eq && is_lowest && float(zero) == 0.0;
+        let is_safe = equals.function == BinaryFunction::Eq && is_lowest && zero.to_f64() == 0.0;
         is_safe.then_some((x, true))
     }
 
@@ -297,8 +288,4 @@ impl<'a> Search<'a> {
         known.insert(value, reaches);
         reaches
     }
-}
-
-fn float(number: Scalar) -> f64 {
-    number.to_f64()
 }
