@@ -227,6 +227,12 @@ fn what_others_read_is_computed_for_them() {
         assert_eq!(kernels_of_attention(&plan), 0, "{name}");
     }
     let (name, graph) = &graphs()[0];
+    let plan = pass::plan(graph, &samples::rasteriser()).unwrap();
+    let reason = plan.steps[0].choice.as_ref().unwrap().to_string();
+    assert!(
+        reason.ends_with("tiles of 8 queries, blocks of 8 keys"),
+        "{reason}"
+    );
     let (plan, count) = samples::forced(graph, &samples::rasteriser(), Variant::Portable);
     assert_eq!((kernels_of_attention(&plan), count), (0, 2), "{name}");
 }

@@ -20,9 +20,9 @@ use crate::pass::plan::element::quad::{QUAD, is_multiple};
 use crate::pass::plan::element::{Scope, scalar};
 use crate::pass::plan::group::{Attention, Group};
 use crate::pass::plan::kernel::{Lowered, below, pieces, repeat};
-use crate::pass::plan::lanes;
 use crate::pass::plan::product::dot::named;
 use crate::pass::plan::product::{Covering, Product, Side};
+use crate::pass::plan::{lanes, variant};
 
 const TEMPLATE: &str = include_str!("../../../shaders/attention.wgsl");
 
@@ -103,9 +103,16 @@ pub fn lower<'a>(
     let missing = || Error::internal("attention without its products");
     let anchor = group.anchor.ok_or_else(missing)?;
     let scores = Product::of(graph, &graph.nodes[attention.scores])?;
-    let values = Product::of(graph, &graph.nodes[anchor])?;
+    let node = &graph.nodes[anchor];
+    let values = Product::of(graph, node)?;
     let lanes = scope.capabilities.lanes().ok_or_else(missing)?;
     let extent = extent(graph, lanes, [&scores, &values]).ok_or_else(missing)?;
+    let how = format!(
+        "tiles of {} queries, blocks of {} keys",
+        extent.rows * lanes,
+        extent.keys
+    );
+    let choice = variant::by_lanes(&scope, node, &how)?;
     let tiles = pieces(&values.rows, extent.rows * lanes);
     let covering = Covering::new(&mut scope, &values.outer, [tiles, Dim::ONE]);
     let sizes = (lanes, extent);
@@ -120,6 +127,7 @@ pub fn lower<'a>(
     let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, covering.count);
     lowered.holes.push(lanes::size(lanes));
     lowered.title = Some("attention");
+    lowered.choice = choice;
     Ok(lowered)
 }
 

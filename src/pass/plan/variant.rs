@@ -114,6 +114,16 @@ pub fn admitted(
     Ok(found)
 }
 
+/// The choice of a kernel that computes a contraction with more around it where subgroups are lanes, and how.
+pub fn by_lanes(scope: &Scope, node: &Node, how: &str) -> Result<Option<Choice>> {
+    let problem = Problem::of(scope.graph, scope.capabilities, node)?;
+    Ok(problem.map(|problem| Choice {
+        reason: format!("{}; {how}", problem.of_lanes()),
+        key: problem.key,
+        variant: Variant::Lanes,
+    }))
+}
+
 /// True for a contraction or convolution of which a variant is asked for.
 pub fn is_asked(graph: &Graph, node: usize, choices: &Choices) -> bool {
     let node = &graph.nodes[node];
