@@ -132,6 +132,20 @@ pub fn graphs() -> Vec<(&'static str, Graph)> {
             }),
         ),
         (
+            "causal, of fewer keys than queries",
+            graph(
+                &["f32[2, 75, 16]", "f32[2, 42, 16]", "f32[2, 42, 16]"],
+                |_, x| vec![causal(scores(x)).softmax(-1).matmul(x[2])],
+            ),
+        ),
+        (
+            "causal, of more keys than queries",
+            graph(
+                &["f32[9, 35, 64]", "f32[9, 140, 64]", "f32[9, 140, 64]"],
+                |_, x| vec![safe(causal(scores(x) * 0.1)).matmul(x[2])],
+            ),
+        ),
+        (
             "with a residual",
             graph(
                 &["f32[4, 30, 16]", "f32[4, 30, 16]", "f32[4, 30, 16]"],
@@ -233,6 +247,10 @@ fn what_others_read_is_computed_for_them() {
         reason.ends_with("tiles of 8 queries, blocks of 8 keys"),
         "{reason}"
     );
+    let causal = graphs().into_iter().find(|(name, _)| *name == "causal");
+    let plan = pass::plan(&causal.unwrap().1, &samples::rasteriser()).unwrap();
+    let text = &plan.kernels[0].wgsl;
+    assert!(text.contains("block < min("), "{text}");
     let (plan, count) = samples::forced(graph, &samples::rasteriser(), Variant::Portable);
     assert_eq!((kernels_of_attention(&plan), count), (0, 2), "{name}");
 }

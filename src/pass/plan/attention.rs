@@ -19,7 +19,7 @@ use crate::pass::plan::cost::example;
 use crate::pass::plan::element::quad::{QUAD, is_multiple};
 use crate::pass::plan::element::{Scope, scalar};
 use crate::pass::plan::group::{Attention, Group};
-use crate::pass::plan::kernel::{Lowered, below, pieces, repeat};
+use crate::pass::plan::kernel::{Lowered, below, pieces, repeat_to};
 use crate::pass::plan::product::dot::named;
 use crate::pass::plan::product::{Covering, Product, Side};
 use crate::pass::plan::{lanes, variant};
@@ -117,12 +117,14 @@ pub fn lower<'a>(
     let covering = Covering::new(&mut scope, &values.outer, [tiles, Dim::ONE]);
     let sizes = (lanes, extent);
     let tile = Tile::new(&mut scope, attention, sizes, [&scores, &values], &covering)?;
-    let mut statements = vec![covering.surplus];
+    let mut statements = vec![covering.surplus.clone()];
     statements.extend(tile.start(&mut scope));
     let blocks = pieces(&values.depth, extent.keys);
-    statements.extend(repeat(&mut scope, "block", &blocks, |scope, block| {
+    let end = tile.end(&mut scope, &covering, &blocks);
+    let blocks = repeat_to(&mut scope, "block", (&blocks, end), |scope, block| {
         tile.block(scope, &block)
-    })?);
+    })?;
+    statements.extend(blocks);
     statements.extend(tile.write(&mut scope, group)?);
     let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, covering.count);
     lowered.holes.push(lanes::size(lanes));
@@ -204,6 +206,18 @@ impl<'p> Tile<'p> {
             rows,
             lowest: scalar::identity(&mut scope.pool, max, DType::F32, capabilities)?,
         })
+    }
+
+    /// Blocks that the rows see any key of: a tile's rows are whole blocks.
+    fn end(&self, scope: &mut Scope, covering: &Covering, blocks: &Dim) -> Expr {
+        let all = scope.pool.size(blocks);
+        if !self.attention.is_causal {
+            return all;
+        }
+        let of_tile = Dim::from(self.extent.rows * self.lanes / self.extent.keys);
+        let behind = covering.numbers[0].add_size(&Dim::ONE).scale(&of_tile);
+        let behind = behind.emit(&mut scope.pool);
+        scope.pool.call("min(x, y)", Type::U32, &[behind, all])
     }
 
     /// Nothing has been seen yet.

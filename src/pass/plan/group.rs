@@ -119,6 +119,8 @@ pub struct Attention {
     pub softmax_of: ValueId,
     /// Rows of nothing but minus infinity give zeros; else not-a-number.
     pub is_safe: bool,
+    /// A query sees no keys behind it: their scores are minus infinity.
+    pub is_causal: bool,
     /// What is pointwise in between.
     pub behind: Vec<usize>,
     /// All nodes in front of the anchor, from the scores on.

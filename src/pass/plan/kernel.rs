@@ -223,12 +223,23 @@ pub fn repeat(
     size: &Dim,
     body: impl FnOnce(&mut Scope, Index) -> Result<Vec<Statement>>,
 ) -> Result<Vec<Statement>> {
+    let end = scope.pool.size(size);
+    repeat_to(scope, name, (size, end), body)
+}
+
+/// The same up to an end that may come before the size.
+pub fn repeat_to(
+    scope: &mut Scope,
+    name: &str,
+    (size, end): (&Dim, Expr),
+    body: impl FnOnce(&mut Scope, Index) -> Result<Vec<Statement>>,
+) -> Result<Vec<Statement>> {
     if size.is(1) {
         return body(scope, Index::zero());
     }
     let (variable, number) = scope.counter(name, size);
     let body = body(scope, number)?;
-    let (zero, end) = (scope.pool.number(0), scope.pool.size(size));
+    let zero = scope.pool.number(0);
     if is_short(size) {
         return Ok(vec![Statement::Loop {
             variable,

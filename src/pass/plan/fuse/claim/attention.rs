@@ -141,6 +141,7 @@ impl<'a> Search<'a> {
             scores,
             softmax_of,
             is_safe,
+            is_causal: search.is_causal(softmax_of),
             behind,
             nodes: search.nodes.into_iter().collect(),
         };
@@ -230,6 +231,51 @@ impl<'a> Search<'a> {
         let is_softmax =
             exp.function == UnaryFunction::Exp && summed == exponentials && compared == x;
         is_softmax.then_some(x)
+    }
+
+    /// True for scores that are minus infinity where the number of the key is larger than that of the query.
+    fn is_causal(&self, value: ValueId) -> bool {
+        let Some((_, node, Primitive::Select(_))) = self.primitive(value) else {
+            return false;
+        };
+        let [Argument::Value(is_seen), _, Argument::Number(hidden)] = node.arguments[..] else {
+            return false;
+        };
+        let is_seen = self.primitive(self.behind_expansions(is_seen));
+        let Some((_, node, Primitive::Binary(compared))) = is_seen else {
+            return false;
+        };
+        let numbers = node
+            .operands()
+            .into_iter()
+            .map(|id| self.axis_counted(value, id));
+        let numbers: Vec<Option<usize>> = numbers.collect();
+        let is_behind = match compared.function {
+            BinaryFunction::Le => numbers == [Some(1), Some(2)],
+            BinaryFunction::Ge => numbers == [Some(2), Some(1)],
+            _ => false,
+        };
+        is_behind && hidden.to_f64() == f64::NEG_INFINITY
+    }
+
+    fn behind_expansions(&self, mut value: ValueId) -> ValueId {
+        while let Some((_, node, Primitive::Expand(_))) = self.primitive(value)
+            && let Some(operand) = node.operands().first()
+        {
+            value = *operand;
+        }
+        value
+    }
+
+    /// The axis of a value whose numbers another one gives, counted from the end; none if it gives something else.
+    fn axis_counted(&self, of: ValueId, value: ValueId) -> Option<usize> {
+        let (_, _, Primitive::Iota(iota)) = self.primitive(self.behind_expansions(value))? else {
+            return None;
+        };
+        let from_end = iota.shape.len().checked_sub(iota.axis)?;
+        let shape = &self.graph.ty(of).shape;
+        let size = &shape[shape.len().checked_sub(from_end)?];
+        (iota.shape[iota.axis] == *size).then_some(from_end)
     }
 
     fn binary(&mut self, value: ValueId, function: BinaryFunction) -> Option<[ValueId; 2]> {
