@@ -185,6 +185,16 @@ fn others() -> Vec<(&'static str, Graph)> {
             graph(&types, |_, x| vec![scores(x).softmax(-2).matmul(x[2])]),
         ),
         (
+            "numbers of rows taken for those of columns",
+            graph(&types, |_, x| {
+                let scores = scores(x);
+                let largest = scores.amax(&[-1], false).unsqueeze(1);
+                let shifted = (scores - largest).exp();
+                let sum = shifted.sum(&[-1], false).unsqueeze(1);
+                vec![(shifted / sum).matmul(x[2])]
+            }),
+        ),
+        (
             "scores of two products",
             graph(&types, |_, x| {
                 let both = scores(x) + x[0].matmul(x[2]);

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::ir::{Argument, Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::op::{BinaryFunction, ReduceFunction, UnaryFunction};
@@ -288,16 +289,29 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What is reduced over its last axis to what a value repeats for each element.
+    /// What is reduced over its last axis to a number for each row, which a value repeats along the row.
     fn reduced(&mut self, value: ValueId, function: ReduceFunction) -> Option<ValueId> {
-        let mut value = value;
-        while let (node, Primitive::Expand(_) | Primitive::Reshape(_)) = self.take(value)? {
-            value = *node.operands().first()?;
-        }
-        let (node, _) = self.take(value)?;
+        let of_rows = self.behind(value, |view| matches!(view, Primitive::Expand(_)));
+        let total = self.behind(of_rows, |view| matches!(view, Primitive::Reshape(_)));
+        let (node, _) = self.take(total)?;
         let (reduce, operand) = (reduction(node)?, *node.operands().first()?);
-        let last = self.graph.ty(operand).rank().checked_sub(1)?;
-        (reduce.function == function && reduce.axes == [last]).then_some(operand)
+        let mut narrow = self.graph.ty(operand).shape.clone();
+        *narrow.last_mut()? = Dim::ONE;
+        let is_of_rows = self.graph.ty(of_rows).shape == narrow;
+        let last = narrow.len() - 1;
+        (is_of_rows && reduce.function == function && reduce.axes == [last]).then_some(operand)
+    }
+
+    /// What a value is made of by views of a kind, which belong to the pattern from now on.
+    fn behind(&mut self, mut value: ValueId, is_view: impl Fn(&Primitive) -> bool) -> ValueId {
+        while let Some((_, node, primitive)) = self.primitive(value)
+            && is_view(primitive)
+            && let Some(operand) = node.operands().first()
+        {
+            self.take(value);
+            value = *operand;
+        }
+        value
     }
 
     /// Collects the products that a value is made of element by element; true if there are any. What makes it of them
