@@ -40,47 +40,53 @@ fn heads<'g>(x: Value<'g>, at: i64, [heads, width]: [i64; 2]) -> Value<'g> {
     parts.reshape(shape).permute(vec![0, 2, 1, 3])
 }
 
-fn plain(queries: &str, keys: &str, values: &str) -> Graph {
-    graph(&[queries, keys, values], |_, x| {
-        vec![(scores(x) * 0.25).softmax(-1).matmul(x[2])]
-    })
+/// Attention with nothing around it, by names and the types of queries, keys and values.
+fn plain(of: &[(&'static str, [&str; 3])]) -> Vec<(&'static str, Graph)> {
+    let of_types = |types: &[&str; 3]| {
+        graph(types, |_, x| {
+            vec![(scores(x) * 0.25).softmax(-1).matmul(x[2])]
+        })
+    };
+    let named = of.iter();
+    named
+        .map(|(name, types)| (*name, of_types(types)))
+        .collect()
 }
 
 /// All that one kernel computes.
 pub fn graphs() -> Vec<(&'static str, Graph)> {
-    vec![
-        (
-            "of one head",
-            plain("f32[40, 32]", "f32[40, 32]", "f32[40, 32]"),
-        ),
+    let mut graphs = plain(&[
+        ("of one head", ["f32[40, 32]", "f32[40, 32]", "f32[40, 32]"]),
         (
             "of many keys",
-            plain("f32[24, 16]", "f32[301, 16]", "f32[301, 24]"),
+            ["f32[24, 16]", "f32[301, 16]", "f32[301, 24]"],
         ),
         (
             "of wide heads",
-            plain(
+            [
                 "f32[3, 2, 37, 64]",
                 "f32[3, 2, 50, 64]",
                 "f32[3, 2, 50, 64]",
-            ),
+            ],
         ),
         (
             "of very wide heads",
-            plain("f32[2, 19, 128]", "f32[2, 21, 128]", "f32[2, 21, 128]"),
+            ["f32[2, 19, 128]", "f32[2, 21, 128]", "f32[2, 21, 128]"],
         ),
         (
             "of three quads",
-            plain("f32[B, 16, 12]", "f32[B, H, 12]", "f32[B, H, 20]"),
+            ["f32[B, 16, 12]", "f32[B, H, 12]", "f32[B, H, 20]"],
         ),
         (
             "of many rows",
-            plain("f32[8, 70, 8]", "f32[8, H, 8]", "f32[8, H, 8]"),
+            ["f32[8, 70, 8]", "f32[8, H, 8]", "f32[8, H, 8]"],
         ),
         (
             "of any length",
-            plain("f32[B, H, 32]", "f32[B, H, 32]", "f32[B, H, 32]"),
+            ["f32[B, H, 32]", "f32[B, H, 32]", "f32[B, H, 32]"],
         ),
+    ]);
+    graphs.extend([
         (
             "out of one value",
             graph(&["f32[B, H, 96]"], |_, x| {
@@ -152,13 +158,28 @@ pub fn graphs() -> Vec<(&'static str, Graph)> {
                 |_, x| vec![scores(x).softmax(-1).matmul(x[2]) * 0.5 + x[0]],
             ),
         ),
-    ]
+    ]);
+    graphs
 }
 
 /// What several kernels compute, since others read what lies in between, or one kernel would take longer.
 fn others() -> Vec<(&'static str, Graph)> {
     let types = ["f32[2, 24, 24]"; 3];
-    vec![
+    let mut graphs = plain(&[
+        (
+            "few rows",
+            ["f32[2, 4, 24]", "f32[2, 40, 24]", "f32[2, 40, 24]"],
+        ),
+        (
+            "heads of 256 channels",
+            ["f32[2, 24, 256]", "f32[2, 40, 256]", "f32[2, 40, 256]"],
+        ),
+        (
+            "odd channels",
+            ["f32[2, 24, 7]", "f32[2, 40, 7]", "f32[2, 40, 16]"],
+        ),
+    ]);
+    graphs.extend([
         (
             "weights are an output",
             graph(&types, |_, x| {
@@ -202,25 +223,14 @@ fn others() -> Vec<(&'static str, Graph)> {
             }),
         ),
         (
-            "few rows",
-            plain("f32[2, 4, 24]", "f32[2, 40, 24]", "f32[2, 40, 24]"),
-        ),
-        (
-            "heads of 256 channels",
-            plain("f32[2, 24, 256]", "f32[2, 40, 256]", "f32[2, 40, 256]"),
-        ),
-        (
-            "odd channels",
-            plain("f32[2, 24, 7]", "f32[2, 40, 7]", "f32[2, 40, 16]"),
-        ),
-        (
             "keys lie by channel",
             graph(
                 &["f32[2, 24, 24]", "f32[2, 24, 40]", "f32[2, 40, 24]"],
                 |_, x| vec![x[0].matmul(x[1]).softmax(-1).matmul(x[2])],
             ),
         ),
-    ]
+    ]);
+    graphs
 }
 
 fn kernels_of_attention(plan: &Plan) -> usize {
@@ -326,8 +336,8 @@ fn attention_of_no_keys_agrees() {
     let Some(device) = samples::device(Reach::Whole) else {
         return;
     };
-    let graph = plain("f32[16, 8]", "f32[H, 8]", "f32[H, 8]");
-    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let graph = &plain(&[("of no keys", ["f32[16, 8]", "f32[H, 8]", "f32[H, 8]"])])[0].1;
+    let plan = pass::plan(graph, device.capabilities()).unwrap();
     let program = Program::new(
         &device,
         plan,
@@ -336,6 +346,6 @@ fn attention_of_no_keys_agrees() {
     );
     let inputs = [[16, 8], [0, 8], [0, 8]].map(|shape| samples::tensor(&shape, 1));
     let found = program.unwrap().run(&inputs).unwrap();
-    let expected = interp::run(&graph, &BTreeMap::new(), &inputs).unwrap();
+    let expected = interp::run(graph, &BTreeMap::new(), &inputs).unwrap();
     assert_eq!(found[0].to_f64(), expected[0].to_f64());
 }

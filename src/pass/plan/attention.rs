@@ -72,8 +72,8 @@ fn extent(graph: &Graph, lanes: usize, [scores, values]: [&Product; 2]) -> Optio
     let [Some(depth), Some(columns)] = sizes else {
         return None;
     };
-    let numbers = usize::try_from(depth + columns).ok()?;
-    let numbers = Some(numbers).filter(|numbers| *numbers <= WIDEST)?;
+    let numbers = usize::try_from(depth + columns).ok();
+    let numbers = numbers.filter(|numbers| *numbers <= WIDEST)?;
     let outer = example(graph, &Dim::product(&values.outer));
     let rows = example(graph, &values.rows);
     let is_of_use = |height: &usize| {

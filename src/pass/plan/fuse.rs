@@ -293,9 +293,9 @@ impl Fuser<'_> {
             let is_kernel = class(node) == Class::Kernel && !claimed[index] && self.is_used(index);
             if let (true, Some(first)) = (is_kernel, node.results.first()) {
                 let mut group = self.kernel(index, *first, &mut claimed);
-                if let Some(attention) = attention.remove(&index) {
-                    group.nodes.splice(0..0, attention.nodes.iter().copied());
-                    group.pattern = Some(Pattern::Attention(attention));
+                if let Some(found) = attention.remove(&index) {
+                    group.nodes.splice(0..0, found.nodes);
+                    group.pattern = Some(Pattern::Attention(found.attention));
                 }
                 groups.push(group);
             }

@@ -121,10 +121,6 @@ pub struct Attention {
     pub is_safe: bool,
     /// A query sees no keys behind it: their scores are minus infinity.
     pub is_causal: bool,
-    /// What is pointwise in between.
-    pub behind: Vec<usize>,
-    /// All nodes in front of the anchor, from the scores on.
-    pub nodes: Vec<usize>,
 }
 
 /// A number of rows and their length: elements of a row are neighbours in memory.

@@ -4,7 +4,7 @@
 //! From the bottom: what nodes cost (`cost`) and what a kernel computes (`group`); expressions (`element`) and the text
 //! around them (`kernel`, `quads`, `lanes`); kernels by what they compute (`product`, `conv`, `attention`, `reduce`, `scan`,
 //! `sort`, `map`, `custom`); which of them a device gets (`variant`), what lies where and in what (`storage`), and what is computed
-//! together (`fuse`); kernels that layers share (`form`). What has several files has a folder.
+//! together (`fuse`); kernels that layers share (`form`) and the slots that they bind (`slots`). What has several files has a folder.
 
 mod attention;
 mod check;
@@ -24,6 +24,7 @@ mod reduce;
 mod region;
 mod scan;
 mod sheet;
+mod slots;
 mod sort;
 mod storage;
 mod variant;
@@ -33,7 +34,7 @@ pub use self::variant::{Admitted, admitted};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use self::check::check_types;
-use self::element::{Binding, Scope, stored_in};
+use self::element::Scope;
 use self::form::Known;
 use self::fuse::{Fusion, fuse};
 use self::group::{Group, Pattern};
@@ -42,11 +43,11 @@ use self::sheet::{Kernels, Sheet};
 use self::storage::panels::{self, InPanels};
 use self::storage::precision::Wanted;
 use crate::error::{Error, Place, Result};
-use crate::ir::{Definition, Graph, Op, Primitive, ValueId};
-use crate::kernel::capabilities::{Capabilities, Storage};
+use crate::ir::{Graph, Op, Primitive, ValueId};
+use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::Choices;
-use crate::kernel::layout::{Layout, Tiles};
-use crate::kernel::plan::{Flow, Plan, SlotId, SlotKind, Step, Workgroups};
+use crate::kernel::layout::Layout;
+use crate::kernel::plan::{Flow, Plan, SlotId, Step, Workgroups};
 use crate::kernel::stored::{Precision, Stored};
 use crate::kernel::work::Work;
 use crate::pass::explicit_regions;
@@ -381,115 +382,6 @@ impl<'a> Planner<'a> {
             [first, last] => format!("{first}_{last}"),
             [first, .., last] => format!("{first}_to_{last}"),
         }
-    }
-
-    /// The slot of a binding of a group's kernel. A value that it wants in another layout than it lies in is made so first.
-    fn bound(&mut self, binding: &Binding, group: &Group) -> Result<SlotId> {
-        let (value, layout) = (binding.value, &binding.layout);
-        if binding.is_copy || self.fusion.layouts[value.index()] == *layout {
-            return self.slot(value, binding.is_copy);
-        }
-        if *layout == Layout::Linear {
-            let name = &self.graph.value(value).name;
-            return Err(Error::internal(format!(
-                "a kernel takes {name} for a buffer"
-            )));
-        }
-        let key = (value, layout.clone());
-        if let Some(slot) = self.converted.get(&key) {
-            return Ok(*slot);
-        }
-        let info = self.graph.value(value);
-        let storage = stored_in(layout, self.fusion.storages[value.index()]);
-        if let (Layout::Panels(_) | Layout::Piece { .. }, Definition::Weight(name)) =
-            (layout, &info.definition)
-        {
-            let slot = self.sheet.weight(name, &info.ty, storage, layout);
-            self.converted.insert(key, slot);
-            return Ok(slot);
-        }
-        let lies = match layout {
-            Layout::Tiles(Tiles::Seen { .. }) => "in tiles",
-            Layout::Tiles(Tiles::Summed { .. }) => "in sums of tiles",
-            _ => "in quads",
-        };
-        let name = format!("{}{} {lies}", self.prefix, info.name);
-        let kind = SlotKind::Temporary { first: 0, last: 0 };
-        let slot = self.sheet.slot(&name, &info.ty, (storage, layout), kind);
-        self.converted.insert(key, slot);
-        match layout {
-            Layout::Quads { axis } => {
-                let made = self.copy_in_quads(value, *axis)?;
-                self.step(made, &Group::copy_of(value), None)?;
-            }
-            Layout::Tiles(tiles) => self.tiles(tiles, group)?,
-            Layout::Linear | Layout::Panels(_) | Layout::Piece { .. } => {}
-        }
-        Ok(slot)
-    }
-
-    fn slot(&mut self, value: ValueId, is_copy: bool) -> Result<SlotId> {
-        if let Some(slot) = self.slots.get(&(value, is_copy)) {
-            return Ok(*slot);
-        }
-        let info = self.graph.value(value);
-        let storage = match is_copy {
-            true => Storage::of(info.ty.dtype, self.capabilities)?,
-            false => self.fusion.storages[value.index()],
-        };
-        let slot = match &info.definition {
-            Definition::Weight(name) if !is_copy => {
-                let layout = &self.fusion.layouts[value.index()];
-                self.sheet.weight(name, &info.ty, storage, layout)
-            }
-            definition => {
-                let kind = match definition {
-                    Definition::Input(index) if !is_copy => SlotKind::Input(*index),
-                    _ if is_copy || self.is_output(value) || self.exchanged.contains(&value) => {
-                        SlotKind::Output
-                    }
-                    _ => self.between(value)?,
-                };
-                let name = format!("{}{}", self.prefix, info.name);
-                let layout = if is_copy {
-                    &Layout::Linear
-                } else {
-                    &self.fusion.layouts[value.index()]
-                };
-                self.sheet.slot(&name, &info.ty, (storage, layout), kind)
-            }
-        };
-        self.slots.insert((value, is_copy), slot);
-        Ok(slot)
-    }
-
-    /// What the memory of a value between kernels is for.
-    fn between(&mut self, value: ValueId) -> Result<SlotKind> {
-        Ok(match self.fusion.parts.get(&value) {
-            Some((whole, start)) => SlotKind::Part {
-                whole: self.slot(*whole, false)?,
-                start: start.clone(),
-            },
-            None => SlotKind::Temporary { first: 0, last: 0 },
-        })
-    }
-
-    /// True for an output of the whole graph.
-    fn is_output(&self, value: ValueId) -> bool {
-        self.prefix.is_empty() && self.graph.outputs.contains(&value)
-    }
-
-    /// The slots of the outputs; inputs and weights are copied.
-    fn outputs(&mut self) -> Result<()> {
-        for output in &self.graph.outputs {
-            let is_copy = !matches!(self.graph.value(*output).definition, Definition::Node(..));
-            if is_copy && !self.slots.contains_key(&(*output, true)) {
-                self.copy(*output)?;
-            }
-            let slot = self.slot(*output, is_copy)?;
-            self.sheet.plan.outputs.push(slot);
-        }
-        Ok(())
     }
 
     /// A step that copies a value to the slot of its copy.

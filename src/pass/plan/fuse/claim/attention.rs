@@ -17,38 +17,48 @@ use crate::pass::plan::variant;
 /// What is pointwise behind scores costs no more than this: the text is there for many of them.
 const LONGEST: u32 = 24;
 
+/// Attention, and what of the graph it is.
+pub struct Found {
+    /// What a kernel needs to know.
+    pub attention: Attention,
+    /// All nodes in front of the anchor, from the scores on.
+    pub nodes: Vec<usize>,
+    /// Those of them that are pointwise between scores and softmax.
+    between: Vec<usize>,
+}
+
 impl Fuser<'_> {
     /// Attention by the product with values that it ends with. The nodes in front of that are claimed, and nothing of them
     /// lies in memory.
-    pub fn claim_attention(&mut self, claimed: &mut [bool]) -> BTreeMap<usize, Attention> {
-        let mut found = BTreeMap::new();
+    pub fn claim_attention(&mut self, claimed: &mut [bool]) -> BTreeMap<usize, Found> {
+        let mut all = BTreeMap::new();
         if self.capabilities.lanes().is_none() {
-            return found;
+            return all;
         }
         for anchor in 0..self.graph.nodes.len() {
-            if let Some(attention) = self.attention(anchor, claimed) {
-                for node in &attention.nodes {
+            if let Some(found) = self.attention(anchor, claimed) {
+                for node in &found.nodes {
                     claimed[*node] = true;
                 }
-                self.pass_through(anchor, &attention);
-                found.insert(anchor, attention);
+                self.pass_through(anchor, &found);
+                all.insert(anchor, found);
             }
         }
-        found
+        all
     }
 
     /// The attention that ends with a product, if it does and a kernel of it is the better way.
-    fn attention(&self, anchor: usize, claimed: &[bool]) -> Option<Attention> {
+    fn attention(&self, anchor: usize, claimed: &[bool]) -> Option<Found> {
         let found = Search::of(self.graph, anchor)?;
         let is_asked = |node: usize| variant::is_asked(self.graph, node, self.choices);
         let is_free = |node: &usize| !claimed[*node] && self.is_inside(*node, anchor, &found.nodes);
         let is_ours = found.nodes.iter().all(is_free) && self.cost(&found) <= LONGEST;
-        if !is_ours || is_asked(anchor) || is_asked(found.scores) {
+        if !is_ours || is_asked(anchor) || is_asked(found.attention.scores) {
             return None;
         }
         let written = vec![false; self.graph.values.len()];
         let mut scope = Scope::new(self.graph, self.capabilities, &self.stored, &written);
-        let suits = attention::suits(&mut scope, anchor, &found);
+        let suits = attention::suits(&mut scope, anchor, &found.attention);
         let fits = self.read_by(&found).len() < self.limit;
         (suits.unwrap_or(false) && fits).then_some(found)
     }
@@ -64,19 +74,19 @@ impl Fuser<'_> {
     }
 
     /// What is computed for each score behind the product, with what that reads.
-    fn cost(&self, found: &Attention) -> u32 {
-        let behind = found.behind.iter().map(|node| &self.graph.nodes[*node]);
+    fn cost(&self, found: &Found) -> u32 {
+        let between = found.between.iter().map(|node| &self.graph.nodes[*node]);
         let of_node = |node: &Node| {
             let operands = node.operands().into_iter();
             let outside = operands.filter(|id| !found.makes(self.graph, *id));
             let read = outside.map(|id| self.infos[id.index()].cost);
             read.fold(weight_of(node), u32::saturating_add)
         };
-        behind.map(of_node).fold(0, u32::saturating_add)
+        between.map(of_node).fold(0, u32::saturating_add)
     }
 
     /// The stored values that the nodes in front of the anchor read.
-    fn read_by(&self, found: &Attention) -> BTreeSet<ValueId> {
+    fn read_by(&self, found: &Found) -> BTreeSet<ValueId> {
         let nodes = found.nodes.iter().map(|node| &self.graph.nodes[*node]);
         let operands = nodes.flat_map(Node::operands);
         let outside = operands.filter(|id| !found.makes(self.graph, *id));
@@ -86,7 +96,7 @@ impl Fuser<'_> {
     }
 
     /// Stores nothing of what lies in front of the anchor, which reads what that is made of.
-    fn pass_through(&mut self, anchor: usize, found: &Attention) {
+    fn pass_through(&mut self, anchor: usize, found: &Found) {
         let leaves = self.read_by(found);
         for node in &found.nodes {
             for result in &self.graph.nodes[*node].results {
@@ -100,7 +110,7 @@ impl Fuser<'_> {
     }
 }
 
-impl Attention {
+impl Found {
     /// True for a value that one of the nodes in front of the anchor makes.
     fn makes(&self, graph: &Graph, value: ValueId) -> bool {
         match graph.value(value).definition {
@@ -117,7 +127,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn of(graph: &Graph, anchor: usize) -> Option<Attention> {
+    fn of(graph: &Graph, anchor: usize) -> Option<Found> {
         let node = &graph.nodes[anchor];
         let (Op::Primitive(Primitive::Dot(_)), &[weights, values]) =
             (&node.op, node.operands().as_slice())
@@ -128,7 +138,9 @@ impl<'a> Search<'a> {
             graph,
             nodes: BTreeSet::new(),
         };
-        let inner = search.behind_reshapes(weights);
+        let inner = search.behind(weights, |view, [of, by]| {
+            matches!(view, Primitive::Reshape(_)) && are_of_same_rows(graph, of, by)
+        });
         let (softmax_of, is_safe) = search.weights(inner)?;
         let before = search.nodes.clone();
         let mut products = BTreeSet::new();
@@ -136,14 +148,15 @@ impl<'a> Search<'a> {
         let [scores] = products.into_iter().collect::<Vec<_>>()[..] else {
             return None;
         };
-        let behind = search.nodes.difference(&before).copied();
-        let behind = behind.filter(|node| *node != scores).collect();
-        let found = Attention {
-            scores,
-            softmax_of,
-            is_safe,
-            is_causal: search.is_causal(softmax_of),
-            behind,
+        let between = search.nodes.difference(&before).copied();
+        let found = Found {
+            between: between.filter(|node| *node != scores).collect(),
+            attention: Attention {
+                scores,
+                softmax_of,
+                is_safe,
+                is_causal: search.is_causal(softmax_of),
+            },
             nodes: search.nodes.into_iter().collect(),
         };
         let is_single = |id: &ValueId| graph.ty(*id).dtype == DType::F32;
@@ -171,23 +184,6 @@ impl<'a> Search<'a> {
             Op::Primitive(primitive) => Some((index, node, primitive)),
             _ => None,
         }
-    }
-
-    /// What a value is a view of whose rows are the same.
-    fn behind_reshapes(&mut self, mut value: ValueId) -> ValueId {
-        while let Some((_, node, Primitive::Reshape(_))) = self.primitive(value)
-            && let Some(operand) = node.operands().first()
-            && self.are_of_same_rows(value, *operand)
-        {
-            self.take(value);
-            value = *operand;
-        }
-        value
-    }
-
-    fn are_of_same_rows(&self, x: ValueId, y: ValueId) -> bool {
-        let last = |id| self.graph.ty(id).shape.last_chunk::<2>();
-        last(x).is_some() && last(x) == last(y)
     }
 
     /// What softmax is taken of, and whether rows of minus infinity give zeros.
@@ -291,8 +287,8 @@ impl<'a> Search<'a> {
 
     /// What is reduced over its last axis to a number for each row, which a value repeats along the row.
     fn reduced(&mut self, value: ValueId, function: ReduceFunction) -> Option<ValueId> {
-        let of_rows = self.behind(value, |view| matches!(view, Primitive::Expand(_)));
-        let total = self.behind(of_rows, |view| matches!(view, Primitive::Reshape(_)));
+        let of_rows = self.behind(value, |view, _| matches!(view, Primitive::Expand(_)));
+        let total = self.behind(of_rows, |view, _| matches!(view, Primitive::Reshape(_)));
         let (node, _) = self.take(total)?;
         let (reduce, operand) = (reduction(node)?, *node.operands().first()?);
         let mut narrow = self.graph.ty(operand).shape.clone();
@@ -302,11 +298,16 @@ impl<'a> Search<'a> {
         (is_of_rows && reduce.function == function && reduce.axes == [last]).then_some(operand)
     }
 
-    /// What a value is made of by views of a kind, which belong to the pattern from now on.
-    fn behind(&mut self, mut value: ValueId, is_view: impl Fn(&Primitive) -> bool) -> ValueId {
+    /// What a value is made of by views of a kind, each told with the value and its operand. They belong to the pattern from
+    /// now on.
+    fn behind(
+        &mut self,
+        mut value: ValueId,
+        is_view: impl Fn(&Primitive, [ValueId; 2]) -> bool,
+    ) -> ValueId {
         while let Some((_, node, primitive)) = self.primitive(value)
-            && is_view(primitive)
             && let Some(operand) = node.operands().first()
+            && is_view(primitive, [value, *operand])
         {
             self.take(value);
             value = *operand;
@@ -335,7 +336,8 @@ impl<'a> Search<'a> {
                 let is_pointwise = class(node) == Class::Pointwise;
                 let mut reaches = false;
                 for operand in node.operands() {
-                    let keeps = is_pointwise || is_reshape && self.are_of_same_rows(value, operand);
+                    let keeps =
+                        is_pointwise || is_reshape && are_of_same_rows(self.graph, value, operand);
                     reaches |= keeps && self.products(operand, products, known);
                 }
                 reaches
@@ -348,4 +350,9 @@ impl<'a> Search<'a> {
         known.insert(value, reaches);
         reaches
     }
+}
+
+fn are_of_same_rows(graph: &Graph, x: ValueId, y: ValueId) -> bool {
+    let last = |id| graph.ty(id).shape.last_chunk::<2>();
+    last(x).is_some() && last(x) == last(y)
 }

@@ -1,0 +1,122 @@
+//! The slots in which a plan holds values: where kernels find what they bind, and what is made first where a value lies in
+//! another layout.
+
+use super::Planner;
+use crate::error::{Error, Result};
+use crate::ir::{Definition, ValueId};
+use crate::kernel::capabilities::Storage;
+use crate::kernel::layout::{Layout, Tiles};
+use crate::kernel::plan::{SlotId, SlotKind};
+use crate::pass::plan::element::{Binding, stored_in};
+use crate::pass::plan::group::Group;
+
+impl Planner<'_> {
+    /// The slot of a binding of a group's kernel. A value that it wants in another layout than it lies in is made so first.
+    pub(super) fn bound(&mut self, binding: &Binding, group: &Group) -> Result<SlotId> {
+        let (value, layout) = (binding.value, &binding.layout);
+        if binding.is_copy || self.fusion.layouts[value.index()] == *layout {
+            return self.slot(value, binding.is_copy);
+        }
+        if *layout == Layout::Linear {
+            let name = &self.graph.value(value).name;
+            return Err(Error::internal(format!(
+                "a kernel takes {name} for a buffer"
+            )));
+        }
+        let key = (value, layout.clone());
+        if let Some(slot) = self.converted.get(&key) {
+            return Ok(*slot);
+        }
+        let info = self.graph.value(value);
+        let storage = stored_in(layout, self.fusion.storages[value.index()]);
+        if let (Layout::Panels(_) | Layout::Piece { .. }, Definition::Weight(name)) =
+            (layout, &info.definition)
+        {
+            let slot = self.sheet.weight(name, &info.ty, storage, layout);
+            self.converted.insert(key, slot);
+            return Ok(slot);
+        }
+        let lies = match layout {
+            Layout::Tiles(Tiles::Seen { .. }) => "in tiles",
+            Layout::Tiles(Tiles::Summed { .. }) => "in sums of tiles",
+            _ => "in quads",
+        };
+        let name = format!("{}{} {lies}", self.prefix, info.name);
+        let kind = SlotKind::Temporary { first: 0, last: 0 };
+        let slot = self.sheet.slot(&name, &info.ty, (storage, layout), kind);
+        self.converted.insert(key, slot);
+        match layout {
+            Layout::Quads { axis } => {
+                let made = self.copy_in_quads(value, *axis)?;
+                self.step(made, &Group::copy_of(value), None)?;
+            }
+            Layout::Tiles(tiles) => self.tiles(tiles, group)?,
+            Layout::Linear | Layout::Panels(_) | Layout::Piece { .. } => {}
+        }
+        Ok(slot)
+    }
+
+    pub(super) fn slot(&mut self, value: ValueId, is_copy: bool) -> Result<SlotId> {
+        if let Some(slot) = self.slots.get(&(value, is_copy)) {
+            return Ok(*slot);
+        }
+        let info = self.graph.value(value);
+        let storage = match is_copy {
+            true => Storage::of(info.ty.dtype, self.capabilities)?,
+            false => self.fusion.storages[value.index()],
+        };
+        let slot = match &info.definition {
+            Definition::Weight(name) if !is_copy => {
+                let layout = &self.fusion.layouts[value.index()];
+                self.sheet.weight(name, &info.ty, storage, layout)
+            }
+            definition => {
+                let kind = match definition {
+                    Definition::Input(index) if !is_copy => SlotKind::Input(*index),
+                    _ if is_copy || self.is_output(value) || self.exchanged.contains(&value) => {
+                        SlotKind::Output
+                    }
+                    _ => self.between(value)?,
+                };
+                let name = format!("{}{}", self.prefix, info.name);
+                let layout = if is_copy {
+                    &Layout::Linear
+                } else {
+                    &self.fusion.layouts[value.index()]
+                };
+                self.sheet.slot(&name, &info.ty, (storage, layout), kind)
+            }
+        };
+        self.slots.insert((value, is_copy), slot);
+        Ok(slot)
+    }
+
+    /// What the memory of a value between kernels is for.
+    fn between(&mut self, value: ValueId) -> Result<SlotKind> {
+        Ok(match self.fusion.parts.get(&value) {
+            Some((whole, start)) => SlotKind::Part {
+                whole: self.slot(*whole, false)?,
+                start: start.clone(),
+            },
+            None => SlotKind::Temporary { first: 0, last: 0 },
+        })
+    }
+
+    /// True for an output of the whole graph.
+    fn is_output(&self, value: ValueId) -> bool {
+        self.prefix.is_empty() && self.graph.outputs.contains(&value)
+    }
+
+    /// The slots of the outputs; inputs and weights are copied.
+    pub(super) fn outputs(&mut self) -> Result<()> {
+        for output in &self.graph.outputs {
+            let is_copy = !matches!(self.graph.value(*output).definition, Definition::Node(..));
+            if is_copy && !self.slots.contains_key(&(*output, true)) {
+                self.copy(*output)?;
+            }
+            let slot = self.slot(*output, is_copy)?;
+            self.sheet.plan.outputs.push(slot);
+        }
+        Ok(())
+    }
+}
