@@ -330,6 +330,26 @@ fn attention_of_odd_numbers_agrees() {
     }
 }
 
+/// One attention that ends where the scores of another one begin.
+#[test]
+fn attention_of_attention_agrees() {
+    let of_two = graph(
+        &[
+            "f32[2, 24, 16]",
+            "f32[2, 40, 16]",
+            "f32[2, 40, 32]",
+            "f32[2, 32, 8]",
+        ],
+        |_, x| vec![scores(x).softmax(-1).matmul(x[2]).softmax(-1).matmul(x[3])],
+    );
+    let plan = pass::plan(&of_two, &samples::rasteriser()).unwrap();
+    assert_eq!(kernels_of_attention(&plan), 1);
+    if let Some(device) = samples::device(Reach::Whole) {
+        let plan = pass::plan(&of_two, device.capabilities()).unwrap();
+        assert!(agrees(&device, &of_two, plan));
+    }
+}
+
 /// Of no keys at all every row is zeros.
 #[test]
 fn attention_of_no_keys_agrees() {
