@@ -25,6 +25,7 @@ mod samples;
 mod variants {
     mod alike;
     pub mod attention;
+    pub mod epilogues;
     pub mod graphs;
     mod lanes;
     mod matrices;

@@ -297,7 +297,7 @@ impl<'a> Emitter<'a> {
         if is_known {
             return;
         }
-        if self.variables_of(expr).is_subset(&self.defined) {
+        if !self.is_part(expr) && self.variables_of(expr).is_subset(&self.defined) {
             let text = self.compose(expr);
             self.bind(expr, text);
             return;

@@ -39,6 +39,12 @@ impl From<Dim> for Index {
     }
 }
 
+impl From<usize> for Index {
+    fn from(constant: usize) -> Index {
+        Dim::from(constant).into()
+    }
+}
+
 impl Index {
     /// The number 0.
     pub fn zero() -> Index {

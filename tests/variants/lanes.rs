@@ -48,7 +48,8 @@ fn lanes_agree() {
         assert_eq!(device.capabilities().lanes(), Some(16));
     }
     let attention = crate::variants::attention::graphs();
-    let graphs = [products(), convolutions(), rows(), attention].concat();
+    let epilogues = crate::variants::epilogues::graphs();
+    let graphs = [products(), convolutions(), rows(), attention, epilogues].concat();
     let differs = |(name, graph): &&(&str, Graph)| {
         let plan = pass::plan(graph, device.capabilities()).unwrap();
         let agrees = agrees(&device, graph, plan);

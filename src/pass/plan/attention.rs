@@ -19,6 +19,7 @@ use crate::pass::plan::cost::example;
 use crate::pass::plan::element::quad::{QUAD, is_multiple};
 use crate::pass::plan::element::{Scope, scalar};
 use crate::pass::plan::group::{Attention, Group};
+use crate::pass::plan::kernel::turns::in_turns;
 use crate::pass::plan::kernel::{Lowered, below, pieces, repeat_to};
 use crate::pass::plan::product::dot::named;
 use crate::pass::plan::product::{Covering, Product, Side};
@@ -235,26 +236,29 @@ impl<'p> Tile<'p> {
 
     /// Writes the rows with the epilogue.
     fn write(&self, scope: &mut Scope, group: &Group) -> Result<Vec<Statement>> {
-        let variables = self.rows.iter().flat_map(Row::variables);
-        let mut statements: Vec<Statement> = variables.map(Statement::Freeze).collect();
-        let zeros = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+        let cost = group.epilogue_cost(scope.graph);
+        let mut statements = Vec::new();
         for row in &self.rows {
+            statements.extend([row.largest, row.total].map(Statement::Freeze));
             let is_empty = self.is_empty(scope, row);
-            let mut line = Vec::new();
-            for (q, output) in row.output.iter().enumerate() {
-                let pool = &mut scope.pool;
-                let mean = pool.call("x / y", Type::F32x4, &[*output, row.total]);
-                let mean = match is_empty {
-                    Some(is_empty) => pool.select(is_empty, zeros, mean),
-                    None => mean,
-                };
-                let first = Index::from(Dim::from(q * QUAD));
+            let held: Vec<Vec<Expr>> = row.output.iter().map(|output| vec![*output]).collect();
+            let line = in_turns(scope, cost, &held, &mut |scope, q, held| {
+                let mean = self.mean(scope, row, (held[0], is_empty));
+                let first = q.scale(&Dim::from(QUAD));
                 let at = (self.outer.as_slice(), &row.number, &first);
-                line.extend(self.values.write(scope, group, at, mean)?);
-            }
+                self.values.write(scope, group, at, mean)
+            })?;
             statements.extend(below(scope, &row.number, &self.values.rows, line));
         }
         Ok(statements)
+    }
+
+    /// Four numbers of a row's result, by their sums: zeros where nothing is left of the row.
+    fn mean(&self, scope: &mut Scope, row: &Row, (sums, is_empty): (Expr, Option<Expr>)) -> Expr {
+        let pool = &mut scope.pool;
+        let mean = pool.call("x / y", Type::F32x4, &[sums, row.total]);
+        let zeros = pool.call("vec4<f32>()", Type::F32x4, &[]);
+        is_empty.map_or(mean, |is_empty| pool.select(is_empty, zeros, mean))
     }
 
     /// Where a row gives zeros, since nothing is left of it; none if it never does.

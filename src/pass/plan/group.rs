@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::dim::Dim;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::op::Reduce;
+use crate::pass::plan::cost::weight_of;
 use crate::pass::plan::element::operand;
 
 /// What one kernel computes.
@@ -57,6 +58,12 @@ impl Group {
             Some(Pattern::Rows(rows)) => Some(rows),
             _ => None,
         }
+    }
+
+    /// What the epilogue costs for an element, in simple operations.
+    pub fn epilogue_cost(&self, graph: &Graph) -> u32 {
+        let nodes = self.nodes.iter().filter(|node| Some(**node) != self.anchor);
+        nodes.map(|node| weight_of(&graph.nodes[*node])).sum()
     }
 
     /// What a kernel without an anchor writes, the root last.

@@ -2,6 +2,7 @@
 
 mod binding;
 mod source;
+pub mod turns;
 pub mod work;
 
 pub use binding::declarations;
@@ -391,16 +392,14 @@ pub fn clamped(scope: &mut Scope, base: &Index, offset: usize, size: &Dim, name:
 pub fn guarded(
     scope: &mut Scope,
     base: &Index,
-    offset: usize,
+    offset: impl Into<Index>,
     size: &Dim,
     body: Vec<Statement>,
 ) -> Vec<Statement> {
-    let moved = base.add_size(&Dim::from(offset));
-    if offset == 0 || moved.is_below(size) {
-        return body;
+    match offset.into() {
+        offset if offset.is(0) => body,
+        offset => below(scope, &base.add(&offset), size, body),
     }
-    let condition = scope.is_below(&moved, size);
-    vec![Statement::If(condition, body)]
 }
 
 /// An index kept below a size.

@@ -15,9 +15,10 @@ use crate::op::Conv;
 use crate::pass::plan::conv::{Sizes, image};
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::group::Group;
+use crate::pass::plan::kernel::turns::in_turns;
 use crate::pass::plan::kernel::{Lowered, guarded, pieces, repeat_all};
 use crate::pass::plan::product::dot::named;
-use crate::pass::plan::product::tile::{Extent, shared};
+use crate::pass::plan::product::tile::Extent;
 use crate::pass::plan::quads::{self, CHANNELS};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/depthwise.wgsl");
@@ -56,7 +57,6 @@ pub fn by_panels<'a>(
     let mut statements = vec![block.surplus.clone()];
     statements.extend(sums.iter().map(|sum| Statement::Declare(*sum, zero)));
     statements.extend(block.sum(&mut scope, sizes, filter, &sums)?);
-    statements.extend(sums.iter().copied().map(Statement::Freeze));
     statements.extend(block.write(&mut scope, group, sizes, &sums)?);
     Ok(Lowered::new(scope, TEMPLATE, statements, &block.count))
 }
@@ -204,22 +204,24 @@ impl Block {
         sizes: &Sizes,
         sums: &[Expr],
     ) -> Result<Vec<Statement>> {
-        let mut lines = Vec::new();
-        for (place, sum) in self.places().zip(sums) {
-            let position = scope.all_apart(&self.position(place), &sizes.space);
-            let quad = [self.place.as_slice(), &position].concat();
-            lines.push(image::write(scope, group, sizes, &quad, *sum)?);
-        }
-        let shared = shared(&scope.pool, &lines);
-        let mut statements: Vec<Statement> = shared.into_iter().map(Statement::Let).collect();
-        for (place, mut line) in self.places().zip(lines) {
-            let along = self.first.iter().zip(place).zip(&sizes.space);
-            for ((first, offset), size) in along.rev() {
-                line = guarded(scope, first, offset, size, line);
+        let cost = group.epilogue_cost(scope.graph);
+        let rows: Vec<Vec<Expr>> = sums.chunks(self.width).map(<[Expr]>::to_vec).collect();
+        in_turns(scope, cost, &rows, &mut |scope, number, sums| {
+            let mut row = Vec::new();
+            for (j, sum) in sums.iter().enumerate() {
+                let along = self.first.iter().zip([number.clone(), Dim::from(j).into()]);
+                let position: Vec<Index> = along.map(|(first, at)| first.add(&at)).collect();
+                let position = scope.all_apart(&position, &sizes.space);
+                let quad = [self.place.as_slice(), &position].concat();
+                let mut line = image::write(scope, group, sizes, &quad, *sum)?;
+                if let Some((first, size)) = self.first.get(1).zip(sizes.space.get(1)) {
+                    line = guarded(scope, first, j, size, line);
+                }
+                row.extend(line);
             }
-            statements.extend(line);
-        }
-        Ok(statements)
+            let (first, size) = (&self.first[0], &sizes.space[0]);
+            Ok(guarded(scope, first, number.clone(), size, row))
+        })
     }
 }
 

@@ -61,6 +61,7 @@ pub fn by_panels<'a>(
             let quad = [&[outer[0].clone(), channel.div(&Dim::from(QUAD))], position];
             write(scope, group, sizes, &quad.concat(), vector)
         },
+        epilogue: group.epilogue_cost(scope.graph),
         in_quads: true,
     };
     lay(scope, &tiling)

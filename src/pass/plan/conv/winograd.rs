@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Graph, Node, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Layout, Run, Tiles};
 use crate::kernel::winograd::{Places, TAPS};
@@ -23,9 +23,10 @@ use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole};
 use crate::pass::plan::group::Group;
+use crate::pass::plan::kernel::turns::in_turns;
 use crate::pass::plan::kernel::work::behind;
-use crate::pass::plan::kernel::{Lowered, below, guarded, invocation};
-use crate::pass::plan::product::tile::{self, Extent, Packed, Right, Rows, Sums, Tiling, shared};
+use crate::pass::plan::kernel::{Lowered, guarded, invocation};
+use crate::pass::plan::product::tile::{self, Extent, Packed, Right, Rows, Sums, Tiling};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/winograd.wgsl");
 
@@ -174,22 +175,17 @@ impl Tiled {
         Index::expr(number, &Dim::from(self.tiles.matrices()))
     }
 
-    /// Where the tile is that a number is of, with so many rows of positions.
-    fn place(&self, scope: &mut Scope, number: &Index, rows: usize) -> Result<Place> {
+    /// Where the tile is that a number is of.
+    fn place(&self, number: &Index) -> Result<Place> {
         let place = index::coordinates(number, &self.shape[1..]);
         let [channels, image, down, across] = <[Index; 4]>::try_from(place)
             .map_err(|_| Error::internal("tiles have other coordinates"))?;
-        let places = Dim::from(self.tiles.places().count());
-        let [down, column] = [down, across].map(|tile| tile.scale(&places));
-        let rows = (0..rows).map(|y| {
-            let size = &self.shape[3] * &places + y as i64;
-            let row = down.add_size(&Dim::from(y));
-            scope.apart(row, &[size, self.shape[4].clone()])
-        });
+        let places = self.tiles.places();
+        let height = &self.shape[3] * places.count() as i64 + places.side() as i64;
         Ok(Place {
             quad: [image, channels],
-            rows: rows.collect(),
-            column,
+            first: [down, across].map(|tile| tile.scale(&Dim::from(places.count()))),
+            space: [height, self.shape[4].clone()],
         })
     }
 
@@ -244,16 +240,17 @@ impl Tiled {
 struct Place {
     /// Image and quad of channels.
     quad: [Index; 2],
-    /// The rows of its positions.
-    rows: Vec<Index>,
-    /// The first of its columns.
-    column: Index,
+    /// The first row of its positions, and the first column.
+    first: [Index; 2],
+    /// What rows stay below, and tiles in a row.
+    space: [Dim; 2],
 }
 
 impl Place {
-    /// A position.
-    fn position(&self, [y, x]: [usize; 2]) -> [Index; 2] {
-        [self.rows[y].clone(), self.column.add_size(&Dim::from(x))]
+    /// A position by its row and column in the tile.
+    fn position(&self, scope: &mut Scope, [y, x]: [&Index; 2]) -> [Index; 2] {
+        let row = scope.apart(self.first[0].add(y), &self.space);
+        [row, self.first[1].add(x)]
     }
 }
 
@@ -268,10 +265,11 @@ pub fn lower_seen<'a>(
     let seen = Tiled::new(scope.graph, sizes.x, seen(conv, places)?)?;
     let mut scope = scope.by_words();
     let (number, surplus) = invocation(&mut scope, &seen.count());
-    let place = seen.place(&mut scope, &number, places.side())?;
+    let place = seen.place(&number)?;
     let tap = [Index::zero(), Index::zero()];
     let positions = every(places.side(), |y, x| {
-        let (position, quad) = (place.position([y, x]), (place.quad.clone(), None));
+        let position = place.position(&mut scope, [&y.into(), &x.into()]);
+        let quad = (place.quad.clone(), None);
         let seen = image::input(&mut scope, &sizes, quad, (&position, &tap))?;
         scope.pool.set_label(seen, &format!("d{y}{x}"));
         Ok(seen)
@@ -329,6 +327,7 @@ pub fn lower_summed<'a>(
             let place = (&outer[0], &quad(channel, &row[0]));
             Ok(vec![summed.store(scope, place, vector)?])
         },
+        epilogue: 0,
         in_quads: true,
     };
     let products = Dim::product(&summed.shape) * (2 * QUAD) as i64;
@@ -351,7 +350,7 @@ pub fn lower<'a>(
     let sizes = Sizes::new(scope.graph, node, conv)?;
     let summed = Tiled::new(scope.graph, sizes.result, Tiles::Summed { places })?;
     let (number, surplus) = invocation(&mut scope, &summed.count());
-    let place = summed.place(&mut scope, &number, places.count())?;
+    let place = summed.place(&number)?;
     let sums = every(places.side(), |y, x| {
         let matrix = summed.matrix(&mut scope, [y, x]);
         let sum = summed.vector(&mut scope, &matrix, &number, None)?;
@@ -359,27 +358,31 @@ pub fn lower<'a>(
         Ok(sum)
     })?;
     let made = Transformed::new(&mut scope.pool, places.summed(), &sums);
-    let mut lines = Vec::new();
-    for (y, x, position) in by_place(&made.numbers) {
-        scope.pool.set_label(position, &format!("y{y}{x}"));
-        let quad = [place.quad.as_slice(), &place.position([y, x])].concat();
-        lines.push(image::write(&mut scope, group, &sizes, &quad, position)?);
-    }
-    let shared = shared(&scope.pool, &lines);
+    let held = held(&mut scope.pool, &made.numbers);
     let mut statements = vec![surplus];
     statements.extend(made.columns);
-    statements.extend(shared.into_iter().map(Statement::Let));
-    let mut lines = lines.into_iter();
-    for (y, positions) in made.numbers.iter().enumerate() {
-        let mut row: Vec<Statement> = positions.iter().copied().map(Statement::Let).collect();
-        for (x, line) in lines.by_ref().take(places.count()).enumerate() {
-            row.extend(guarded(&mut scope, &place.column, x, &sizes.space[1], line));
+    let cost = group.epilogue_cost(scope.graph);
+    let numbers = held.iter().flatten().zip(made.numbers.iter().flatten());
+    statements.extend(numbers.map(|(held, number)| Statement::Declare(*held, *number)));
+    statements.extend(in_turns(&mut scope, cost, &held, &mut |scope, y, held| {
+        let mut line = Vec::new();
+        for (x, vector) in held.iter().enumerate() {
+            let quad = [
+                place.quad.as_slice(),
+                &place.position(scope, [y, &x.into()]),
+            ]
+            .concat();
+            let written = image::write(scope, group, &sizes, &quad, *vector)?;
+            line.extend(guarded(scope, &place.first[1], x, &sizes.space[1], written));
         }
-        statements.extend(match y {
-            0 => row,
-            y => below(&mut scope, &place.rows[y], &sizes.space[0], row),
-        });
-    }
+        Ok(guarded(
+            scope,
+            &place.first[0],
+            y.clone(),
+            &sizes.space[0],
+            line,
+        ))
+    })?);
     let behind = behind(&scope, group)?;
     let operations = summed.count() * (QUAD * made.operations) as i64;
     Ok(Lowered {
@@ -406,6 +409,16 @@ fn by_place(vectors: &Square) -> impl Iterator<Item = (usize, usize, Expr)> + '_
             .enumerate()
             .map(move |(x, vector)| (y, x, *vector))
     })
+}
+
+/// Variables for the positions of a tile, by row and column.
+fn held(pool: &mut Pool, numbers: &Square) -> Square {
+    let rows = numbers.iter().enumerate().map(|(y, row)| {
+        let name = |x: usize| format!("y{y}{x}");
+        let variable = |x| pool.variable(&name(x), Type::F32x4);
+        (0..row.len()).map(variable).collect()
+    });
+    rows.collect()
 }
 
 fn work(operations: Dim, bytes: Dim) -> Work {

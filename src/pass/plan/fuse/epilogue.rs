@@ -6,14 +6,10 @@ use std::collections::BTreeSet;
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::stored::Reason;
 use crate::op::BinaryFunction;
-use crate::pass::plan::cost::{Class, class, example, is_plain_view, weight};
+use crate::pass::plan::cost::{Class, class, is_plain_view, weight};
 use crate::pass::plan::fuse::{Fuser, LARGEST, REPEATED};
 use crate::pass::plan::group::Group;
 
-/// What a tile of these rows computes for each of its elements may cost no more than this: the text is there for each of
-/// them, and what takes the driver seconds to compile saves microseconds.
-const LONGEST_OF_TILES: u32 = 16;
-const ROWS_OF_TILES: usize = 16;
 /// A kernel is looked for behind no more values than these.
 const FARTHEST: usize = 64;
 
@@ -24,8 +20,6 @@ struct Epilogue {
     values: BTreeSet<ValueId>,
     leaves: BTreeSet<ValueId>,
     cost: u32,
-    /// What it may cost.
-    longest: u32,
 }
 
 impl Fuser<'_> {
@@ -65,7 +59,6 @@ impl Fuser<'_> {
             values: BTreeSet::from([result]),
             leaves: BTreeSet::new(),
             cost: 0,
-            longest: self.longest(index),
         };
         for operand in self.graph.nodes[index].operands() {
             let leaves = &self.infos[operand.index()].leaves;
@@ -86,22 +79,6 @@ impl Fuser<'_> {
             }
         }
         best
-    }
-
-    /// What an epilogue of a node may cost for each element: more where few rows are computed at once.
-    fn longest(&self, index: usize) -> u32 {
-        let node = &self.graph.nodes[index];
-        let rows = match &node.op {
-            Op::Primitive(Primitive::Conv(_)) => ROWS_OF_TILES,
-            Op::Primitive(Primitive::Dot(_)) => {
-                let shape = node.results.first().map(|id| &self.graph.ty(*id).shape);
-                let rows = shape.and_then(|shape| shape.get(shape.len().checked_sub(2)?));
-                rows.map_or(ROWS_OF_TILES, |rows| example(self.graph, rows))
-            }
-            _ => return LARGEST,
-        };
-        let tiles = ROWS_OF_TILES / rows.clamp(1, ROWS_OF_TILES);
-        LARGEST.min(LONGEST_OF_TILES * u32::try_from(tiles).unwrap_or(1))
     }
 
     /// True for a reshape of what a convolution gives, where channels of images lie together: who reads it looks through
@@ -156,7 +133,7 @@ impl Fuser<'_> {
         growth.cost = growth.cost.saturating_add(cost);
         growth.nodes.push(next);
         growth.values.extend(&node.results);
-        growth.cost <= growth.longest && growth.leaves.len() <= self.limit
+        growth.cost <= LARGEST && growth.leaves.len() <= self.limit
     }
 
     /// Why an epilogue ends with a value.

@@ -4,8 +4,6 @@ mod extent;
 mod left;
 mod right;
 
-use std::collections::BTreeSet;
-
 pub use self::extent::{Extent, Packed, RUNS, Rows, Sums, extents};
 pub use self::right::{Right, weight};
 use crate::dim::Dim;
@@ -13,14 +11,15 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, ValueId};
 use crate::kernel::capabilities::Capabilities;
-use crate::kernel::emit::{Statement, roots};
-use crate::kernel::expr::{Expr, Node, Pool, Type};
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Panels, TextureLimits};
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
 use crate::pass::plan::group::Group;
+use crate::pass::plan::kernel::turns::in_turns;
 use crate::pass::plan::kernel::{Lowered, below, guarded, pieces, repeat, repeat_as_one};
 use crate::pass::plan::lanes;
 use crate::pass::plan::product::dot::named;
@@ -67,6 +66,8 @@ pub struct Tiling<'s> {
     pub right: Right<'s>,
     /// By row and column.
     pub write: Write<'s>,
+    /// What the epilogue costs for an element.
+    pub epilogue: u32,
     /// True if columns come in quads, all of which are written, those beyond the edge as zeros.
     pub in_quads: bool,
 }
@@ -130,6 +131,7 @@ fn by<'a>(scope: Scope<'a>, group: &Group, product: &Product, right: Right) -> R
         write: &|scope, [outer, row], first, vector| {
             product.write(scope, group, (outer, &row[0], first), vector)
         },
+        epilogue: group.epilogue_cost(scope.graph),
         in_quads: is_whole(&product.columns),
     };
     lay(scope, &tiling)
@@ -149,7 +151,6 @@ pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
     let all = || sums.iter().flatten().copied();
     statements.extend(all().map(|sum| Statement::Declare(sum, zero)));
     statements.extend(tile.rounds(&mut scope, product, &sums)?);
-    statements.extend(all().map(Statement::Freeze));
     statements.extend(tile.write(&mut scope, product, &sums)?);
     let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, tile.count);
     lowered.holes.push(lanes::size(tile.lanes));
@@ -287,42 +288,51 @@ impl Tile {
         product: &Tiling,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let mut lines = Vec::new();
-        let mut of_quads: Vec<Vec<Vec<Statement>>> = vec![Vec::new(); self.quads];
-        for (i, sums) in sums.iter().enumerate() {
-            let row = self.row_to_write(scope, product, i);
-            let mut line = Vec::new();
-            for (q, sum) in sums.iter().enumerate() {
-                let first = self.quad_of(q);
-                let quad = (product.write)(scope, [&self.outer, &row], &first, *sum)?;
-                line.extend(quad.iter().cloned());
-                of_quads[q].push(guarded(scope, &self.row, i, &product.rows, quad));
-            }
-            lines.push(line);
-        }
-        let shared = shared(&scope.pool, &lines).into_iter();
-        let mut statements: Vec<Statement> = shared.map(Statement::Let).collect();
-        for (q, rows) in of_quads.into_iter().enumerate() {
-            let rows = rows.into_iter().flatten().collect();
-            statements.extend(if product.in_quads {
-                below(scope, &self.quad_of(q), &product.columns, rows)
-            } else {
-                rows
+        let mut statements = Vec::new();
+        for q in 0..self.quads {
+            let first = self.quad_of(q);
+            let held: Vec<Vec<Expr>> = sums.iter().map(|sums| vec![sums[q]]).collect();
+            let rows = in_turns(
+                scope,
+                product.epilogue,
+                &held,
+                &mut |scope, number, sums| {
+                    let row = self.row.add(number);
+                    let place = self.row_to_write(scope, product, (number, &row));
+                    let quad = (product.write)(scope, [&self.outer, &place], &first, sums[0])?;
+                    Ok(guarded(
+                        scope,
+                        &self.row,
+                        number.clone(),
+                        &product.rows,
+                        quad,
+                    ))
+                },
+            )?;
+            statements.extend(match product.in_quads {
+                true => below(scope, &first, &product.columns, rows),
+                false => rows,
             });
         }
         Ok(statements)
     }
 
-    /// The coordinates of a row by its number. Where the length of a row is symbolic it is one number, so that places are
-    /// products with that length, not sums with a further size for each row.
-    fn row_to_write(&self, scope: &mut Scope, product: &Tiling, i: usize) -> Vec<Index> {
-        let row = self.row.add_size(&Dim::from(i));
-        if i == 0 || product.columns.as_const().is_some() {
-            return index::coordinates(&row, &product.spread);
+    /// The coordinates of a row by its number in the tile. Where the length of a row is symbolic it is one number, so that
+    /// places are products with that length, not sums with a further size for each row.
+    fn row_to_write(
+        &self,
+        scope: &mut Scope,
+        product: &Tiling,
+        (number, row): (&Index, &Index),
+    ) -> Vec<Index> {
+        if number.is(0) || product.columns.as_const().is_some() {
+            return index::coordinates(row, &product.spread);
         }
-        let number = row.emit(&mut scope.pool);
-        scope.pool.set_label(number, &format!("row{i}"));
-        index::coordinates(&Index::expr(number, &product.rows), &product.spread)
+        let at = row.emit(&mut scope.pool);
+        if let Some(i) = number.as_const() {
+            scope.pool.set_label(at, &format!("row{i}"));
+        }
+        index::coordinates(&Index::expr(at, &product.rows), &product.spread)
     }
 }
 
@@ -362,35 +372,6 @@ fn extent(lanes: usize, [outer, rows, columns]: [usize; 3]) -> (usize, usize) {
     // Tiles of equal heights, as far as they can be: the rows beyond the edge cost as much as others.
     let height = rows.div_ceil(rows.div_ceil(height).max(1)).max(1);
     (height, quads)
-}
-
-/// What all rows read and where they read it or write to, as far as that is the same: computed once, in front of them.
-pub fn shared(pool: &Pool, rows: &[Vec<Statement>]) -> Vec<Expr> {
-    let [first, second, ..] = rows else {
-        return Vec::new();
-    };
-    let (first, second) = (expressions(pool, first), expressions(pool, second));
-    let is_common = |expr: &&Expr| first.contains(*expr) && second.contains(*expr);
-    let own = first.union(&second).filter(|expr| !is_common(expr));
-    let read: BTreeSet<Expr> = own.flat_map(|expr| pool.operands(*expr)).copied().collect();
-    let is_worth_it = |expr: &&Expr| match pool.node(**expr) {
-        Node::Load { .. } | Node::Texel { .. } => true,
-        Node::Call { .. } => pool.ty(**expr) == Type::U32 && read.contains(*expr),
-        _ => false,
-    };
-    let common = first.iter().filter(is_common).filter(is_worth_it);
-    common.copied().collect()
-}
-
-/// All that statements are made of.
-fn expressions(pool: &Pool, statements: &[Statement]) -> BTreeSet<Expr> {
-    let (mut open, mut seen) = (roots(statements), BTreeSet::new());
-    while let Some(expr) = open.pop() {
-        if seen.insert(expr) {
-            open.extend(pool.operands(expr));
-        }
-    }
-    seen
 }
 
 /// The sum of up to four products.

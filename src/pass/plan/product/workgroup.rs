@@ -10,6 +10,7 @@ use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{self, QUAD, is_whole};
 use crate::pass::plan::group::Group;
+use crate::pass::plan::kernel::turns::in_turns;
 use crate::pass::plan::kernel::{Lowered, below, pieces, repeat};
 use crate::pass::plan::product::{Covering, Product, Side, four};
 
@@ -89,8 +90,6 @@ pub fn lower<'a>(
     let declared = tile.sums.iter().flatten().chain(&tile.block);
     statements.extend(declared.map(|variable| Statement::Declare(*variable, zero)));
     statements.extend(tile.product(&mut scope)?);
-    let sums = tile.sums.iter().flatten();
-    statements.extend(sums.map(|sum| Statement::Freeze(*sum)));
     for q in 0..extent.width / QUAD {
         statements.extend(tile.write(&mut scope, group, q)?);
     }
@@ -355,28 +354,17 @@ impl<'p> Tile<'p> {
         let Product { rows, columns, .. } = self.product;
         let whole = Dim::from(QUAD);
         let column = self.first[1].add(&self.quads(Side::Right)[q].scale(&whole));
-        let mut statements = Vec::new();
-        for (h, quad) in self.quads(Side::Left).iter().enumerate() {
-            let first = self.first[0].add(&quad.scale(&whole));
-            let mut lines = Vec::new();
-            for i in 0..QUAD {
-                let row = first.add_size(&Dim::from(i));
-                let sum = self.sums[h * QUAD + i][q];
-                let line = self
-                    .product
-                    .write(scope, group, (&self.outer, &row, &column), sum)?;
-                lines.extend(if is_whole(rows) {
-                    line
-                } else {
-                    below(scope, &row, rows, line)
-                });
-            }
-            statements.extend(if is_whole(rows) {
-                below(scope, &first, rows, lines)
-            } else {
-                lines
-            });
-        }
+        let apart = Dim::from(self.extent.side / self.extent.height);
+        let held: Vec<Vec<Expr>> = self.sums.iter().map(|sums| vec![sums[q]]).collect();
+        let cost = group.epilogue_cost(scope.graph);
+        let statements = in_turns(scope, cost, &held, &mut |scope, number, sums| {
+            let quad = self.place[0].add(&number.div(&whole).scale(&apart));
+            let within = quad.scale(&whole).add(&number.rem(&whole));
+            let row = self.first[0].add(&within);
+            let place = (self.outer.as_slice(), &row, &column);
+            let line = self.product.write(scope, group, place, sums[0])?;
+            Ok(below(scope, &row, rows, line))
+        })?;
         Ok(if is_whole(columns) {
             below(scope, &column, columns, statements)
         } else {

@@ -1,0 +1,103 @@
+//! Long epilogues, whose text kernels of tiles have in a loop: they are computed where their product is, whatever part of a
+//! turn rows fill.
+
+use onionskin::ir::{Graph, Value};
+use onionskin::kernel::choice::Variant;
+use onionskin::kernel::winograd::Places;
+
+use crate::samples;
+use crate::*;
+
+/// The exact GELU.
+fn gelu(x: Value) -> Value {
+    x * 0.5 * ((x * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0)
+}
+
+/// A linear layer with a bias, GELU, and what stands beside it.
+fn linear(x: &str, weight: &str, bias: &str) -> Graph {
+    samples::graph(&[x], |builder, x| {
+        let weight = builder.weight("weight", weight.parse().unwrap());
+        let bias = builder.weight("bias", bias.parse().unwrap());
+        vec![gelu(x[0].dot(turn(weight, true)) + bias)]
+    })
+}
+
+/// A convolution with GELU between others, so that images lie in quads of channels.
+fn convolution(x: &str, filter: &str, axes: [ConvAxis; 2], groups: i64) -> Graph {
+    samples::graph(&[x], |builder, x| {
+        let weight = builder.weight("weight", filter.parse().unwrap());
+        let y = gelu((x[0] * 0.5).conv(weight, axes.to_vec(), groups));
+        vec![y, y.sum(&[2], true)]
+    })
+}
+
+/// All that one kernel computes, in tiles as they are for much work.
+pub fn graphs() -> Vec<(&'static str, Graph)> {
+    let plain = |pad| [axis(1, pad, 1, 1), axis(1, pad, 1, 1)];
+    let image = "f32[B, 16, H, S]";
+    let graphs = vec![
+        ("of rows", linear("f32[H, 64]", "f32[72, 64]", "f32[72]")),
+        (
+            "of a ragged width",
+            linear("f32[H, 40]", "f32[37, 40]", "f32[37]"),
+        ),
+        (
+            "of one tap",
+            convolution(image, "f32[24, 16, 1, 1]", plain(0), 1),
+        ),
+        (
+            "of many taps",
+            convolution(image, "f32[24, 16, 5, 5]", plain(2), 1),
+        ),
+        (
+            "of channels by themselves",
+            convolution(image, "f32[16, 1, 3, 3]", plain(1), 16),
+        ),
+        (
+            "of 49 taps of channels by themselves",
+            convolution(image, "f32[16, 1, 7, 7]", plain(3), 16),
+        ),
+    ];
+    let of_much_work = |(name, mut graph): (_, Graph)| {
+        graph.hints = ["B", "S", "H"].map(|size| (size.into(), 1000)).into();
+        (name, graph)
+    };
+    graphs.into_iter().map(of_much_work).collect()
+}
+
+#[test]
+fn long_epilogues_are_no_kernels_of_their_own() {
+    for (name, graph) in graphs() {
+        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        let has = |text: &str| {
+            let texts = plan.kernels.iter().map(|kernel| kernel.wgsl.as_str());
+            texts.filter(|wgsl| wgsl.contains(text)).count()
+        };
+        let found = ["fn erf_of(", "sum0", "for (var turn = 0u;"].map(has);
+        assert_eq!(found, [1; 3], "{name}");
+    }
+    let short = crate::variants::graphs::linear("f32[50, 64]", "f32[72, 64]");
+    let plan = pass::plan(&short, &samples::rasteriser()).unwrap();
+    assert!(!plan.kernels[0].wgsl.contains("var turn"));
+}
+
+#[test]
+fn long_epilogues_of_winograds_tiles_agree() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let axes = [axis(1, 1, 1, 1), axis(1, 1, 1, 1)];
+    for x in ["f32[2, 8, 7, 9]", "f32[B, 8, H, S]"] {
+        let graph = convolution(x, "f32[12, 8, 3, 3]", axes.clone(), 1);
+        for places in Places::ALL {
+            let variant = Variant::Winograd { places };
+            let (plan, count) = forced(&graph, &samples::rasteriser(), variant);
+            assert_eq!(count, 1, "{x}");
+            assert!(samples::untranslatable(&plan).is_empty(), "{x}");
+            if device.capabilities().lanes().is_some() {
+                let (plan, _) = forced(&graph, device.capabilities(), variant);
+                assert!(error(&device, &graph, plan) <= 4.0, "{x} by {places:?}");
+            }
+        }
+    }
+}
