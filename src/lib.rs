@@ -45,7 +45,7 @@
 //!
 //! What one kernel computes is decided by fusion (`pass::plan`'s `fuse`): loops with what is pointwise in front of them and
 //! behind, rows with all their reductions, attention from scores to values, and pointwise work that follows on other such
-//! work.
+//! work. What is long behind a product is there for a few results of a tile only (`pass::plan`'s `kernel::turns`).
 //!
 //! Many kernels can compute a product, a convolution or a row. A table (`pass::plan`'s `variant`) chooses by adapter, sizes and dtype; a
 //! [`model::Tuning`] overrules it by what was measured. The portable variant runs on every device and is the reference of the
