@@ -1,20 +1,15 @@
 //! Long epilogues, whose text kernels of tiles have in a loop: they are computed where their product is, whatever part of a
 //! turn rows fill.
 
-use onionskin::ir::{Graph, Value};
+use onionskin::ir::Graph;
 use onionskin::kernel::choice::Variant;
 use onionskin::kernel::winograd::Places;
 
 use crate::samples;
 use crate::*;
 
-/// The exact GELU.
-fn gelu(x: Value) -> Value {
-    x * 0.5 * ((x * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0)
-}
-
-/// A linear layer with a bias, GELU, and what stands beside it.
-fn linear(x: &str, weight: &str, bias: &str) -> Graph {
+/// A linear layer with a bias and GELU.
+fn activated(x: &str, weight: &str, bias: &str) -> Graph {
     samples::graph(&[x], |builder, x| {
         let weight = builder.weight("weight", weight.parse().unwrap());
         let bias = builder.weight("bias", bias.parse().unwrap());
@@ -36,10 +31,10 @@ pub fn graphs() -> Vec<(&'static str, Graph)> {
     let plain = |pad| [axis(1, pad, 1, 1), axis(1, pad, 1, 1)];
     let image = "f32[B, 16, H, S]";
     let graphs = vec![
-        ("of rows", linear("f32[H, 64]", "f32[72, 64]", "f32[72]")),
+        ("of rows", activated("f32[H, 64]", "f32[72, 64]", "f32[72]")),
         (
             "of a ragged width",
-            linear("f32[H, 40]", "f32[37, 40]", "f32[37]"),
+            activated("f32[H, 40]", "f32[37, 40]", "f32[37]"),
         ),
         (
             "of one tap",
@@ -76,7 +71,7 @@ fn long_epilogues_are_no_kernels_of_their_own() {
         let found = ["fn erf_of(", "sum0", "for (var turn = 0u;"].map(has);
         assert_eq!(found, [1; 3], "{name}");
     }
-    let short = crate::variants::graphs::linear("f32[50, 64]", "f32[72, 64]");
+    let short = linear("f32[50, 64]", "f32[72, 64]");
     let plan = pass::plan(&short, &samples::rasteriser()).unwrap();
     assert!(!plan.kernels[0].wgsl.contains("var turn"));
 }

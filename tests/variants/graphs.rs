@@ -14,6 +14,16 @@ pub fn product(left: &str, right: &str, turned: [bool; 2]) -> Graph {
     })
 }
 
+/// The exact GELU.
+pub fn gelu(x: Value) -> Value {
+    x * 0.5 * ((x * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0)
+}
+
+/// A product of matrices with an epilogue that is long.
+fn activated(left: &str, right: &str) -> Graph {
+    samples::graph(&[left, right], |_, x| vec![gelu(x[0].dot(x[1]) + 0.25)])
+}
+
 /// A matrix, or the one of which it is the transpose.
 pub fn turn<'g>(value: Value<'g>, turned: bool) -> Value<'g> {
     let rank = value.ty().rank();
@@ -80,6 +90,14 @@ pub fn products() -> Vec<(&'static str, Graph)> {
             product("f32[3, 130]", "f32[70, 130]", [false, true]),
         ),
         ("long", product("f32[20, 2048]", "f32[2048, 24]", plain)),
+        (
+            "with a long epilogue",
+            activated("f32[70, 64]", "f32[64, 76]"),
+        ),
+        (
+            "with a long epilogue, symbolic",
+            activated("f32[B, S, H]", "f32[B, H, 24]"),
+        ),
     ]
 }
 
@@ -169,7 +187,11 @@ pub fn with_weights() -> Vec<(String, Graph)> {
 pub fn convolutions() -> Vec<(&'static str, Graph)> {
     let same = [axis(1, 1, 1, 1), axis(1, 1, 1, 1)];
     let one = [axis(1, 0, 1, 1), axis(1, 0, 1, 1)];
+    let activated = samples::graph(&["f32[2, 8, 9, 12]", "f32[12, 8, 3, 3]"], |_, x| {
+        vec![gelu(x[0].conv(x[1], same.to_vec(), 1))]
+    });
     vec![
+        ("3x3 with a long epilogue", activated),
         (
             "3x3",
             convolution("f32[2, 8, 12, 12]", "f32[16, 8, 3, 3]", &same, 1),

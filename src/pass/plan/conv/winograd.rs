@@ -364,24 +364,16 @@ pub fn lower<'a>(
     let cost = group.epilogue_cost(scope.graph);
     let numbers = held.iter().flatten().zip(made.numbers.iter().flatten());
     statements.extend(numbers.map(|(held, number)| Statement::Declare(*held, *number)));
+    let (first, space) = (&place.first, &sizes.space);
     statements.extend(in_turns(&mut scope, cost, &held, &mut |scope, y, held| {
         let mut line = Vec::new();
         for (x, vector) in held.iter().enumerate() {
-            let quad = [
-                place.quad.as_slice(),
-                &place.position(scope, [y, &x.into()]),
-            ]
-            .concat();
+            let position = place.position(scope, [y, &x.into()]);
+            let quad = [place.quad.as_slice(), &position].concat();
             let written = image::write(scope, group, &sizes, &quad, *vector)?;
-            line.extend(guarded(scope, &place.first[1], x, &sizes.space[1], written));
+            line.extend(guarded(scope, &first[1], x, &space[1], written));
         }
-        Ok(guarded(
-            scope,
-            &place.first[0],
-            y.clone(),
-            &sizes.space[0],
-            line,
-        ))
+        Ok(guarded(scope, &first[0], y.clone(), &space[0], line))
     })?);
     let behind = behind(&scope, group)?;
     let operations = summed.count() * (QUAD * made.operations) as i64;

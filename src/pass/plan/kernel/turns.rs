@@ -70,9 +70,9 @@ fn moved(held: &[Vec<Expr>], by: usize) -> impl Iterator<Item = Statement> + '_ 
     variables.map(|(to, from)| Statement::Assign(*to, *from))
 }
 
-/// What all rows read and where they read it or write to, as far as that is the same: computed once, in front of them.
-pub fn shared(pool: &Pool, rows: &[Vec<Statement>]) -> Vec<Expr> {
-    let [first, second, ..] = rows else {
+/// What all lines read and where they read it or write to, as far as that is the same: computed once, in front of them.
+fn shared(pool: &Pool, lines: &[Vec<Statement>]) -> Vec<Expr> {
+    let [first, second, ..] = lines else {
         return Vec::new();
     };
     let (first, second) = (expressions(pool, first), expressions(pool, second));

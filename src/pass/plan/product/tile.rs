@@ -292,23 +292,12 @@ impl Tile {
         for q in 0..self.quads {
             let first = self.quad_of(q);
             let held: Vec<Vec<Expr>> = sums.iter().map(|sums| vec![sums[q]]).collect();
-            let rows = in_turns(
-                scope,
-                product.epilogue,
-                &held,
-                &mut |scope, number, sums| {
-                    let row = self.row.add(number);
-                    let place = self.row_to_write(scope, product, (number, &row));
-                    let quad = (product.write)(scope, [&self.outer, &place], &first, sums[0])?;
-                    Ok(guarded(
-                        scope,
-                        &self.row,
-                        number.clone(),
-                        &product.rows,
-                        quad,
-                    ))
-                },
-            )?;
+            let (cost, all) = (product.epilogue, &product.rows);
+            let rows = in_turns(scope, cost, &held, &mut |scope, number, sums| {
+                let place = self.row_to_write(scope, product, number);
+                let quad = (product.write)(scope, [&self.outer, &place], &first, sums[0])?;
+                Ok(guarded(scope, &self.row, number.clone(), all, quad))
+            })?;
             statements.extend(match product.in_quads {
                 true => below(scope, &first, &product.columns, rows),
                 false => rows,
@@ -319,14 +308,10 @@ impl Tile {
 
     /// The coordinates of a row by its number in the tile. Where the length of a row is symbolic it is one number, so that
     /// places are products with that length, not sums with a further size for each row.
-    fn row_to_write(
-        &self,
-        scope: &mut Scope,
-        product: &Tiling,
-        (number, row): (&Index, &Index),
-    ) -> Vec<Index> {
+    fn row_to_write(&self, scope: &mut Scope, product: &Tiling, number: &Index) -> Vec<Index> {
+        let row = self.row.add(number);
         if number.is(0) || product.columns.as_const().is_some() {
-            return index::coordinates(row, &product.spread);
+            return index::coordinates(&row, &product.spread);
         }
         let at = row.emit(&mut scope.pool);
         if let Some(i) = number.as_const() {
