@@ -158,6 +158,12 @@ pub fn graphs() -> Vec<(&'static str, Graph)> {
                 |_, x| vec![scores(x).softmax(-1).matmul(x[2]) * 0.5 + x[0]],
             ),
         ),
+        (
+            "with a long epilogue",
+            graph(&["f32[2, 24, 64]"; 3], |_, x| {
+                vec![gelu(scores(x).softmax(-1).matmul(x[2]))]
+            }),
+        ),
     ]);
     graphs
 }
@@ -273,6 +279,16 @@ fn what_others_read_is_computed_for_them() {
     assert!(text.contains("block < min("), "{text}");
     let (plan, count) = samples::forced(graph, &samples::rasteriser(), Variant::Portable);
     assert_eq!((kernels_of_attention(&plan), count), (0, 2), "{name}");
+}
+
+/// Softmax is no part of what is computed of each result before it is written.
+#[test]
+fn attention_is_written_in_turns_for_its_epilogue_alone() {
+    for (name, graph) in graphs() {
+        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        let is_in_turns = plan.kernels[0].wgsl.contains("for (var turn = 0u;");
+        assert_eq!(is_in_turns, name == "with a long epilogue", "{name}");
+    }
 }
 
 #[test]

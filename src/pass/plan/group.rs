@@ -17,7 +17,7 @@ pub struct Group {
     pub root: ValueId,
     /// What it writes besides, without an anchor: values of as many elements.
     pub also: Vec<ValueId>,
-    /// The nodes that it computes, for messages: anchor and epilogue.
+    /// The nodes that it computes: what a pattern has in front of the anchor, the anchor, and its epilogue.
     pub nodes: Vec<usize>,
     /// What it computes besides or instead of the anchor and what is pointwise, if it is made of several loops.
     pub pattern: Option<Pattern>,
@@ -62,8 +62,12 @@ impl Group {
 
     /// What the epilogue costs for an element, in simple operations.
     pub fn epilogue_cost(&self, graph: &Graph) -> u32 {
-        let nodes = self.nodes.iter().filter(|node| Some(**node) != self.anchor);
-        nodes.map(|node| weight_of(&graph.nodes[*node])).sum()
+        let from_anchor = self
+            .nodes
+            .iter()
+            .skip_while(|node| Some(**node) != self.anchor);
+        let behind = from_anchor.skip(1);
+        behind.map(|node| weight_of(&graph.nodes[*node])).sum()
     }
 
     /// What a kernel without an anchor writes, the root last.

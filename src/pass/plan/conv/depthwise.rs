@@ -125,10 +125,9 @@ impl Block {
         }
     }
 
-    fn position(&self, place: [usize; 2]) -> Vec<Index> {
+    fn position(&self, place: [Index; 2]) -> Vec<Index> {
         let along = self.first.iter().zip(place);
-        let along = along.map(|(first, offset)| first.add_size(&Dim::from(offset)));
-        along.collect()
+        along.map(|(first, offset)| first.add(&offset)).collect()
     }
 
     /// All taps of all positions; where blocks are wide those across are written out, so that neighbours share what they
@@ -176,7 +175,7 @@ impl Block {
                     Entry::Occupied(seen) => *seen.get(),
                     Entry::Vacant(free) => {
                         let from = (self.place.clone(), None);
-                        let position = self.position(place);
+                        let position = self.position(place.map(Index::from));
                         *free.insert(image::input(scope, sizes, from, (&position, tap))?)
                     }
                 };
@@ -209,8 +208,7 @@ impl Block {
         in_turns(scope, cost, &rows, &mut |scope, number, sums| {
             let mut row = Vec::new();
             for (j, sum) in sums.iter().enumerate() {
-                let along = self.first.iter().zip([number.clone(), Dim::from(j).into()]);
-                let position: Vec<Index> = along.map(|(first, at)| first.add(&at)).collect();
+                let position = self.position([number.clone(), j.into()]);
                 let position = scope.all_apart(&position, &sizes.space);
                 let quad = [self.place.as_slice(), &position].concat();
                 let mut line = image::write(scope, group, sizes, &quad, *sum)?;

@@ -335,35 +335,57 @@ impl<'p> Tile<'p> {
         }
     }
 
-    /// The quads of rows or columns of the tile that the invocation computes: as far apart as they can be, so that
-    /// neighbouring invocations take neighbouring quads.
+    /// The quads of rows or columns of the tile that the invocation computes.
     fn quads(&self, side: Side) -> Vec<Index> {
-        let each = match side {
+        let numbers = 0..self.each(side) / QUAD;
+        numbers
+            .map(|number| self.quad(side, &number.into()))
+            .collect()
+    }
+
+    /// One of them by its number: they are as far apart as they can be, so that neighbouring invocations take neighbouring
+    /// quads.
+    fn quad(&self, side: Side, number: &Index) -> Index {
+        let apart = Dim::from(self.extent.side / self.each(side));
+        self.place[side as usize].add(&number.scale(&apart))
+    }
+
+    /// Rows or columns that an invocation computes.
+    fn each(&self, side: Side) -> usize {
+        match side {
             Side::Left => self.extent.height,
             Side::Right => self.extent.width,
-        };
-        let apart = self.extent.side / each;
-        let place = &self.place[side as usize];
-        (0..each / QUAD)
-            .map(|number| place.add_size(&Dim::from(number * apart)))
-            .collect()
+        }
     }
 
     /// Writes the rows of a quad of columns.
     fn write(&self, scope: &mut Scope, group: &Group, q: usize) -> Result<Vec<Statement>> {
         let Product { rows, columns, .. } = self.product;
         let whole = Dim::from(QUAD);
-        let column = self.first[1].add(&self.quads(Side::Right)[q].scale(&whole));
-        let apart = Dim::from(self.extent.side / self.extent.height);
-        let held: Vec<Vec<Expr>> = self.sums.iter().map(|sums| vec![sums[q]]).collect();
+        let column = self.first[1].add(&self.quad(Side::Right, &q.into()).scale(&whole));
+        let quads = self.sums.chunks(QUAD);
+        let held: Vec<Vec<Expr>> = quads
+            .map(|rows| rows.iter().map(|sums| sums[q]).collect())
+            .collect();
         let cost = group.epilogue_cost(scope.graph);
         let statements = in_turns(scope, cost, &held, &mut |scope, number, sums| {
-            let quad = self.place[0].add(&number.div(&whole).scale(&apart));
-            let within = quad.scale(&whole).add(&number.rem(&whole));
-            let row = self.first[0].add(&within);
-            let place = (self.outer.as_slice(), &row, &column);
-            let line = self.product.write(scope, group, place, sums[0])?;
-            Ok(below(scope, &row, rows, line))
+            let first = self.first[0].add(&self.quad(Side::Left, number).scale(&whole));
+            let mut lines = Vec::new();
+            for (i, sum) in sums.iter().enumerate() {
+                let row = first.add_size(&Dim::from(i));
+                let place = (self.outer.as_slice(), &row, &column);
+                let line = self.product.write(scope, group, place, *sum)?;
+                lines.extend(if is_whole(rows) {
+                    line
+                } else {
+                    below(scope, &row, rows, line)
+                });
+            }
+            Ok(if is_whole(rows) {
+                below(scope, &first, rows, lines)
+            } else {
+                lines
+            })
         })?;
         Ok(if is_whole(columns) {
             below(scope, &column, columns, statements)
