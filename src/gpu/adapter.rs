@@ -188,6 +188,11 @@ impl AdapterKind {
     }
 }
 
+/// True for lavapipe, on Vulkan.
+pub(super) fn is_rasteriser_of_mesa(info: &AdapterInfo) -> bool {
+    info.backend == wgpu::Backend::Vulkan && info.driver == "llvmpipe"
+}
+
 /// Driver and version as one text.
 pub(super) fn driver(info: &AdapterInfo) -> String {
     format!("{} {}", info.driver, info.driver_info)

@@ -81,6 +81,8 @@ pub struct Device {
 struct Inner {
     raw: wgpu::Device,
     queue: wgpu::Queue,
+    /// None for an application's device.
+    adapter: Option<wgpu::Adapter>,
     info: AdapterInfo,
     limits: Limits,
     features: Features,
@@ -108,42 +110,31 @@ impl Device {
                 let none = wgpu::ExperimentalFeatures::disabled();
                 (features, none, Vec::new())
             };
-        let descriptor = wgpu::DeviceDescriptor {
-            label: Some("onionskin"),
-            required_features: features,
-            required_limits: limits,
-            experimental_features,
-            // Large blocks would be reserved for small models; in the steady state nothing is allocated.
-            memory_hints: wgpu::MemoryHints::MemoryUsage,
-            trace: wgpu::Trace::Off,
-        };
-        let (raw, queue) =
-            pollster::block_on(adapter.request_device(&descriptor)).map_err(|error| {
-                Error::device(format!(
-                    "{} does not open: {error}",
-                    adapter.get_info().name
-                ))
-            })?;
-        let lost = Arc::new(OnceLock::new());
-        watch(&raw, &lost);
-        Ok(Device::new(raw, queue, lost, options, matrices))
+        let opened = request(&adapter, features, limits, experimental_features)?;
+        Ok(Device::new(opened, Some(adapter), options, matrices))
+    }
+
+    /// Another device of the same adapter, which can do the same but for experiments.
+    pub(super) fn again(&self) -> Result<Device> {
+        let missing = || Error::internal("the adapter of an application's device is not known");
+        let adapter = self.inner.adapter.as_ref().ok_or_else(missing)?;
+        let none = wgpu::ExperimentalFeatures::disabled();
+        let features = self.inner.features - Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+        let opened = request(adapter, features, self.inner.limits.clone(), none)?;
+        Ok(Device::new(opened, None, uncached(), Vec::new()))
     }
 
     /// Runs inside of an application's own wgpu device, with whatever features and limits it was opened.
     ///
     /// The application's callbacks for errors and device loss stay in place.
     pub fn from_wgpu(device: wgpu::Device, queue: wgpu::Queue) -> Device {
-        let options = DeviceOptions {
-            cache: None,
-            ..DeviceOptions::default()
-        };
-        Device::new(device, queue, Arc::default(), options, Vec::new())
+        let opened = (device, queue, Arc::default());
+        Device::new(opened, None, uncached(), Vec::new())
     }
 
     fn new(
-        raw: wgpu::Device,
-        queue: wgpu::Queue,
-        lost: Arc<OnceLock<String>>,
+        (raw, queue, lost): Opened,
+        adapter: Option<wgpu::Adapter>,
         options: DeviceOptions,
         matrices: Vec<MatrixUnit>,
     ) -> Device {
@@ -162,6 +153,7 @@ impl Device {
             inner: Arc::new(Inner {
                 raw,
                 queue,
+                adapter,
                 info,
                 limits,
                 features,
@@ -247,6 +239,11 @@ impl Device {
         self.has(Features::MAPPABLE_PRIMARY_BUFFERS) && self.inner.capabilities.software
     }
 
+    /// True if the driver compiles kernels when they are first dispatched.
+    pub(super) fn compiles_late(&self) -> bool {
+        adapter::is_rasteriser_of_mesa(&self.inner.info)
+    }
+
     /// An error if the device was lost.
     pub(super) fn alive(&self) -> Result<()> {
         match self.inner.lost.get() {
@@ -276,6 +273,42 @@ impl Device {
             )),
         }
     }
+}
+
+fn uncached() -> DeviceOptions {
+    DeviceOptions {
+        cache: None,
+        ..DeviceOptions::default()
+    }
+}
+
+/// A device, its queue, and where it is said why it was lost.
+type Opened = (wgpu::Device, wgpu::Queue, Arc<OnceLock<String>>);
+
+fn request(
+    adapter: &wgpu::Adapter,
+    required_features: Features,
+    required_limits: Limits,
+    experimental_features: wgpu::ExperimentalFeatures,
+) -> Result<Opened> {
+    let descriptor = wgpu::DeviceDescriptor {
+        label: Some("onionskin"),
+        required_features,
+        required_limits,
+        experimental_features,
+        // Large blocks would be reserved for small models; in the steady state nothing is allocated.
+        memory_hints: wgpu::MemoryHints::MemoryUsage,
+        trace: wgpu::Trace::Off,
+    };
+    let opened = pollster::block_on(adapter.request_device(&descriptor));
+    let refused = |error| {
+        let name = adapter.get_info().name;
+        Error::device(format!("{name} does not open: {error}"))
+    };
+    let (raw, queue) = opened.map_err(refused)?;
+    let lost = Arc::new(OnceLock::new());
+    watch(&raw, &lost);
+    Ok((raw, queue, lost))
 }
 
 fn watch(device: &wgpu::Device, lost: &Arc<OnceLock<String>>) {

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use wgpu::{
@@ -29,6 +30,8 @@ use super::trusted;
 pub(super) struct Pipeline {
     pub(super) raw: wgpu::ComputePipeline,
     pub(super) layout: BindGroupLayout,
+    /// True if it was dispatched at least once, without workgroups; see [`super::rehearsal`].
+    pub(super) is_rehearsed: AtomicBool,
 }
 
 /// All pipelines of a device.
@@ -131,7 +134,11 @@ impl Pipelines {
     }
 
     /// The pipeline of a kernel, and whether it had to be made.
-    fn get(&self, device: &wgpu::Device, kernel: &Kernel) -> Result<(Arc<Pipeline>, bool)> {
+    pub(super) fn get(
+        &self,
+        device: &wgpu::Device,
+        kernel: &Kernel,
+    ) -> Result<(Arc<Pipeline>, bool)> {
         let signature = Signature {
             bindings: kernel.bindings.clone(),
             sizes: (kernel.sizes > 0).then_some(kernel.sizes_in),
@@ -183,7 +190,11 @@ impl Pipelines {
                 compilation_options: PipelineCompilationOptions::default(),
                 cache: self.disk.as_ref().map(DiskCache::raw),
             });
-            Ok(Pipeline { raw, layout })
+            Ok(Pipeline {
+                raw,
+                layout,
+                is_rehearsed: AtomicBool::new(false),
+            })
         })
         .map_err(failed)
     }

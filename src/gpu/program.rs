@@ -18,6 +18,7 @@ use super::fault::lock;
 use super::lane::Lane;
 use super::memory::Memory;
 use super::pipeline::Pipeline;
+use super::rehearsal::rehearse;
 use super::sizing::{Footprint, Rules, size};
 use super::statistics::{Counters, Statistics, add};
 use super::weights::{Packed, PackedWeights, SharedWeights, WeightSource, Weights, packed, upload};
@@ -273,7 +274,15 @@ fn prepare(
     };
     let (pipelines, weights) = std::thread::scope(|scope| {
         let pipelines = device.pipelines();
-        let compile = scope.spawn(|| pipelines.get_all(device.wgpu(), &plan.kernels, &made));
+        let compile = scope.spawn(|| {
+            if !device.compiles_late() {
+                return pipelines.get_all(device.wgpu(), &plan.kernels, &made);
+            }
+            let (pipelines, created) = pipelines.get_all(device.wgpu(), &plan.kernels, &|| ())?;
+            let rehearsed = rehearse(device, plan, &pipelines, &made);
+            add(&counters.rehearsed, rehearsed as u64);
+            Ok((pipelines, created))
+        });
         let sent = |done, total| tell(Progress::Weights { done, total });
         let weights = upload(device, plan, weights, rules, options, counters, &sent);
         let failed = |_| Err(Error::device("the driver failed while compiling kernels"));

@@ -15,6 +15,9 @@ pub struct Statistics {
     pub readbacks: u64,
     /// Pipelines compiled for this program; those that the device had already are not counted.
     pub pipelines_created: u64,
+    /// Kernels dispatched without workgroups while the program was made, by which Mesa's rasteriser compiles them; none where
+    /// making a pipeline does.
+    pub kernels_rehearsed: u64,
     /// Buffers created: weights, memory of runs, sizes, staging.
     pub buffers_created: u64,
     /// Bytes of those buffers.
@@ -45,6 +48,7 @@ pub(super) struct Counters {
     pub(super) dispatches: AtomicU64,
     pub(super) readbacks: AtomicU64,
     pub(super) pipelines: AtomicU64,
+    pub(super) rehearsed: AtomicU64,
     pub(super) buffers: AtomicU64,
     pub(super) buffer_bytes: AtomicU64,
     pub(super) bind_groups: AtomicU64,
@@ -59,6 +63,7 @@ impl Counters {
             dispatches: self.dispatches.load(Relaxed),
             readbacks: self.readbacks.load(Relaxed),
             pipelines_created: self.pipelines.load(Relaxed),
+            kernels_rehearsed: self.rehearsed.load(Relaxed),
             buffers_created: self.buffers.load(Relaxed),
             bytes_created: self.buffer_bytes.load(Relaxed),
             bind_groups_created: self.bind_groups.load(Relaxed),

@@ -9,10 +9,11 @@ use std::sync::{Arc, Weak};
 
 use wgpu::hal::api::Vulkan;
 use wgpu::hal::vulkan;
-use wgpu::{AdapterInfo, Backend, Buffer, BufferDescriptor, BufferUsages, Texture};
+use wgpu::{AdapterInfo, Buffer, BufferDescriptor, BufferUsages, Texture};
 
 use super::raw::{Image, Memory, RawBuffer, other_layout};
 use crate::error::{Error, Result};
+use crate::gpu::adapter::is_rasteriser_of_mesa;
 use crate::gpu::fault::guarded;
 use crate::kernel::layout::{TEXEL_ROW, Texel, uneven};
 
@@ -41,7 +42,7 @@ pub(in crate::gpu) struct Aliased {
 /// True if buffers of an adapter's devices should be readable as textures: if it is Mesa's rasteriser, which has done with a
 /// dispatch before it begins the next one.
 pub(in crate::gpu) fn is_expected(info: &AdapterInfo) -> bool {
-    info.backend == Backend::Vulkan && info.driver == "llvmpipe"
+    is_rasteriser_of_mesa(info)
 }
 
 /// True if they are: if textures lie in memory row by row.

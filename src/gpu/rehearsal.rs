@@ -1,0 +1,234 @@
+//! Dispatches of nothing, so that kernels are compiled before a program is first run.
+//!
+//! Mesa's rasteriser compiles a kernel when it is first dispatched, on the thread that executes a device's commands: all kernels
+//! of a program one after the other, in its first run. So each is dispatched without workgroups while the program is made. What
+//! one device has compiled the others find in Mesa's cache on disk; where kernels are not found there, every processor compiles
+//! a part of them on a device of its own.
+
+use std::cmp::Reverse;
+use std::iter::from_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::thread::{ScopedJoinHandle, available_parallelism, scope};
+use std::time::Duration;
+
+use wgpu::{
+    BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, Buffer, BufferUsages,
+    ComputePassDescriptor, TextureView, TextureViewDescriptor,
+};
+
+use crate::error::Result;
+use crate::kernel::capabilities::Storage;
+use crate::kernel::layout::{Layout, TEXEL_ROW, uneven};
+use crate::kernel::plan::{Access, Kernel, Plan, SlotId};
+
+use super::device::Device;
+use super::fault::guarded;
+use super::memory;
+use super::pipeline::Pipeline;
+use super::statistics::Counters;
+
+/// Mesa finds a kernel in its cache sooner than this, and compiles none so soon.
+const FOUND: Duration = Duration::from_millis(6);
+
+/// Bytes of a buffer that is bound; no array of fixed length is longer.
+const BYTES: u64 = 1 << 14;
+
+/// Has the driver compile those of a plan's kernels that it has not compiled yet: so many. It is told after each kernel of the
+/// plan that it is done. What fails does so again in the first run, which says why.
+pub(super) fn rehearse(
+    device: &Device,
+    plan: &Plan,
+    pipelines: &[Arc<Pipeline>],
+    done: &(dyn Fn() + Sync),
+) -> usize {
+    let parts = parts(plan, pipelines);
+    (parts.len()..pipelines.len()).for_each(|_| done());
+    let elsewhere = share_out(device, &parts, done);
+    play_all(device, elsewhere.into_iter(), done);
+    let compiled = |part: &&Part| part.pipeline.is_rehearsed.load(Relaxed);
+    parts.iter().filter(compiled).count()
+}
+
+/// Compiles kernels on a device, and those that it does not come to on others, which are returned.
+fn share_out<'a>(
+    device: &Device,
+    parts: &'a [Part],
+    done: &(dyn Fn() + Sync),
+) -> Vec<&'a Part<'a>> {
+    let next = AtomicUsize::new(0);
+    let claim = || parts.get(next.fetch_add(1, Relaxed));
+    let (sender, receiver) = channel();
+    scope(|scope| {
+        scope.spawn(move || {
+            play_all(device, from_fn(claim), &|| {
+                done();
+                // Nobody listens once there are others.
+                let _ = sender.send(());
+            });
+        });
+        while receiver.recv_timeout(FOUND).is_ok() {}
+        let left = parts.len().saturating_sub(next.load(Relaxed));
+        let processors = available_parallelism().map_or(1, usize::from);
+        let others = (1..processors).take(left);
+        let others: Vec<_> = others
+            .map(|_| scope.spawn(move || play_elsewhere(device, from_fn(claim))))
+            .collect();
+        let join = |other: ScopedJoinHandle<Vec<_>>| other.join().unwrap_or_default();
+        others.into_iter().flat_map(join).collect()
+    })
+}
+
+fn play_all<'a>(
+    device: &Device,
+    parts: impl Iterator<Item = &'a Part<'a>>,
+    done: &(dyn Fn() + Sync),
+) {
+    let stage = Stage::new(device);
+    for part in parts {
+        if let Ok(stage) = &stage {
+            stage.play(part, part.pipeline);
+        }
+        done();
+    }
+}
+
+/// Compiles kernels on another device of the same adapter, and tells which.
+fn play_elsewhere<'a>(
+    device: &Device,
+    parts: impl Iterator<Item = &'a Part<'a>>,
+) -> Vec<&'a Part<'a>> {
+    let Ok(device) = device.again() else {
+        return Vec::new();
+    };
+    let Ok(stage) = Stage::new(&device) else {
+        return Vec::new();
+    };
+    let play = |part: &&Part| {
+        if let Ok((pipeline, _)) = device.pipelines().get(device.wgpu(), part.kernel) {
+            stage.play(part, &pipeline);
+        }
+    };
+    parts.inspect(play).collect()
+}
+
+/// A kernel that is to be compiled.
+struct Part<'a> {
+    kernel: &'a Kernel,
+    pipeline: &'a Pipeline,
+    /// Width, height and layers of each binding that is a texture, and what is stored in it.
+    textures: Vec<Option<([u32; 3], Storage)>>,
+}
+
+/// The kernels that have not been dispatched on a device, those that take longest first: so all processors are done at about the
+/// same time.
+fn parts<'a>(plan: &'a Plan, pipelines: &'a [Arc<Pipeline>]) -> Vec<Part<'a>> {
+    let mut parts: Vec<Part> = Vec::new();
+    let kernels = plan.kernels.iter().zip(pipelines).enumerate();
+    for (index, (kernel, pipeline)) in kernels {
+        let step = plan.steps.iter().find(|step| step.kernel == index);
+        if let Some(step) = step.filter(|_| !pipeline.is_rehearsed.load(Relaxed)) {
+            let bindings = kernel.bindings.iter().zip(&step.bindings);
+            parts.push(Part {
+                kernel,
+                pipeline,
+                textures: bindings
+                    .map(|(access, slot)| alike(plan, *access, *slot))
+                    .collect(),
+            });
+        }
+    }
+    parts.sort_by_key(|part| Reverse(part.kernel.wgsl.len()));
+    parts
+}
+
+/// A small texture that the driver takes for the same kind as a slot's: see [`uneven`]; none for a buffer.
+fn alike(plan: &Plan, access: Access, slot: SlotId) -> Option<([u32; 3], Storage)> {
+    let slot = &plan.slots[slot.0];
+    let [width, height, layers] = match (access, &slot.layout) {
+        (Access::Load(_), Layout::Panels(panels)) => panels.extent(),
+        (Access::Texels, _) => [TEXEL_ROW, uneven(1), 1],
+        _ => return None,
+    };
+    let small = |size: usize| if size.is_power_of_two() { 1 } else { 3 };
+    let extent = [small(width), small(height), layers.min(2) as u32];
+    Some((extent, slot.storage))
+}
+
+/// A device with something to bind.
+struct Stage<'a> {
+    device: &'a Device,
+    /// Of what is gone with the stage.
+    counters: Counters,
+    read: Buffer,
+    written: Buffer,
+}
+
+impl Stage<'_> {
+    fn new(device: &Device) -> Result<Stage<'_>> {
+        let counters = Counters::default();
+        let buffer = |usage| counters.buffer(device.wgpu(), "rehearsal", BYTES, usage);
+        let [read, written] = guarded(device.wgpu(), || {
+            let storage = BufferUsages::STORAGE;
+            Ok([buffer(storage | BufferUsages::UNIFORM), buffer(storage)])
+        })?;
+        Ok(Stage {
+            device,
+            counters,
+            read,
+            written,
+        })
+    }
+
+    /// Dispatches nothing of a kernel, and waits until that is done.
+    fn play(&self, part: &Part, pipeline: &Pipeline) {
+        let device = self.device;
+        let submitted = guarded(device.wgpu(), || {
+            let group = self.group(part, pipeline)?;
+            let mut encoder = device.wgpu().create_command_encoder(&Default::default());
+            let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
+            pass.set_pipeline(&pipeline.raw);
+            pass.set_bind_group(0, &group, &[]);
+            pass.dispatch_workgroups(0, 0, 0);
+            drop(pass);
+            Ok(device.queue().submit([encoder.finish()]))
+        });
+        let is_done = submitted.and_then(|submission| device.poll(Some(&submission)));
+        pipeline.is_rehearsed.store(is_done.is_ok(), Relaxed);
+    }
+
+    fn view(&self, access: Access, texture: ([u32; 3], Storage)) -> Result<TextureView> {
+        let texture = memory::texture(&self.counters, self.device, "rehearsal", texture)?;
+        Ok(match access {
+            Access::Texels => texture.create_view(&TextureViewDescriptor::default()),
+            _ => memory::view(&texture),
+        })
+    }
+
+    fn group(&self, part: &Part, pipeline: &Pipeline) -> Result<BindGroup> {
+        let bindings = || part.kernel.bindings.iter().copied();
+        let view = |(access, texture): (Access, &Option<_>)| {
+            let view = texture.map(|texture| self.view(access, texture));
+            view.transpose()
+        };
+        let views = bindings().zip(&part.textures).map(view);
+        let views: Vec<Option<TextureView>> = views.collect::<Result<_>>()?;
+        let storage = bindings().zip(&views).map(|bound| match bound {
+            (_, Some(view)) => BindingResource::TextureView(view),
+            (Access::ReadWrite, None) => self.written.as_entire_binding(),
+            (_, None) => self.read.as_entire_binding(),
+        });
+        let sizes = (part.kernel.sizes > 0).then(|| self.read.as_entire_binding());
+        let entries: Vec<BindGroupEntry> = (0..)
+            .zip(storage.chain(sizes))
+            .map(|(binding, resource)| BindGroupEntry { binding, resource })
+            .collect();
+        let descriptor = BindGroupDescriptor {
+            label: Some("rehearsal"),
+            layout: &pipeline.layout,
+            entries: &entries,
+        };
+        Ok(self.device.wgpu().create_bind_group(&descriptor))
+    }
+}
