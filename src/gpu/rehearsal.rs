@@ -198,6 +198,8 @@ impl Stage<'_> {
         pipeline.is_rehearsed.store(is_done.is_ok(), Relaxed);
     }
 
+    /// A texture that can be written, which wgpu clears by a copy. It would clear another one by drawing, and as long as there is
+    /// something drawn, Mesa takes the times of what is computed too late.
     fn view(&self, access: Access, texture: ([u32; 3], Storage)) -> Result<TextureView> {
         let texture = memory::texture(&self.counters, self.device, "rehearsal", texture)?;
         Ok(match access {

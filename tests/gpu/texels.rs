@@ -199,3 +199,13 @@ fn panels_integers_and_other_devices_are_refused() {
         refuse(&device, "binds 1 textures", &|_| {});
     }
 }
+
+/// What is done to a device for its textures' sake leaves its clock right: times that are taken when all is done, or not at
+/// all, are those of a device that no one has.
+#[test]
+fn kernels_take_time_where_there_are_textures() {
+    let Some(device) = texel_device() else { return };
+    program(&device, textures(1, &[symbol("B")]));
+    let operations = device.ceilings().unwrap().arithmetic;
+    assert!(operations < 1e6, "{operations} GFLOP/s");
+}
