@@ -5,6 +5,7 @@ mod left;
 mod right;
 
 pub use self::extent::{Extent, Packed, RUNS, Rows, Sums, extents};
+use self::left::Held;
 pub use self::right::{Right, weight};
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -157,6 +158,9 @@ pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
     Ok(lowered)
 }
 
+/// Four steps of a round: of each row, and for each quad of columns of each step.
+type Part = (Vec<Held>, Vec<Vec<Expr>>);
+
 /// What a subgroup computes.
 struct Tile {
     /// Invocations of the subgroup.
@@ -235,7 +239,7 @@ impl Tile {
         row: &Index,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let mut parts = Vec::new();
+        let mut parts: Vec<Part> = Vec::new();
         let count = product.right.round();
         for from in (0..count).step_by(QUAD) {
             let left = if count == span(self.lanes) {
@@ -258,12 +262,12 @@ impl Tile {
             }
             parts.push((left, right));
         }
-        let mut statements = Vec::new();
+        let mut statements = reads(&parts);
         for (i, sums) in sums.iter().enumerate() {
-            for (left, right) in &parts {
-                let numbers = self.numbers(scope, left[i], i);
-                for (sum, right) in sums.iter().zip(right) {
-                    let total = four(scope, &numbers, right);
+            for (q, sum) in sums.iter().enumerate() {
+                for (left, right) in &parts {
+                    let numbers = self.numbers(scope, left[i], i);
+                    let total = four(scope, &numbers, &right[q]);
                     let total = scope.pool.call("x + y", Type::F32x4, &[*sum, total]);
                     statements.push(Statement::Assign(*sum, total));
                 }
@@ -333,6 +337,17 @@ impl Tiling<'_> {
             Right::Panels(_, Packed { panels, rows }, _) => (*rows, panels.width / span(lanes)),
         }
     }
+}
+
+/// Reads all of a round before anything of it is computed. The rasteriser's compiler leaves it so, and a tile takes 4 to 8
+/// hundredths less time than if each number is read where it is needed first.
+fn reads(parts: &[Part]) -> Vec<Statement> {
+    let quads = |(left, right): &Part| {
+        let left = left.iter().map(|(quad, _)| *quad);
+        left.chain(right.iter().flatten().copied())
+            .collect::<Vec<_>>()
+    };
+    parts.iter().flat_map(quads).map(Statement::Let).collect()
 }
 
 /// Columns that a subgroup computes for each quad of an invocation. So many are the steps of a row of which each invocation
