@@ -28,6 +28,7 @@ use super::fault::guarded;
 use super::memory;
 use super::pipeline::Pipeline;
 use super::statistics::Counters;
+use super::trusted;
 
 /// Mesa finds a kernel in its cache sooner than this, and compiles none so soon.
 const FOUND: Duration = Duration::from_millis(6);
@@ -46,6 +47,10 @@ pub(super) fn rehearse(
     let parts = parts(plan, pipelines);
     (parts.len()..pipelines.len()).for_each(|_| done());
     let elsewhere = share_out(device, &parts, done);
+    if !elsewhere.is_empty() {
+        // Compilers have used much memory on devices that are gone.
+        trusted::give_back_memory();
+    }
     play_all(device, elsewhere.into_iter(), done);
     let compiled = |part: &&Part| part.pipeline.is_rehearsed.load(Relaxed);
     parts.iter().filter(compiled).count()

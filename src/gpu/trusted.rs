@@ -33,6 +33,15 @@ pub(super) fn shader(device: &wgpu::Device, label: &str, wgsl: &str) -> ShaderMo
     unsafe { device.create_shader_module_trusted(descriptor, checks) }
 }
 
+/// Gives the system back what was freed, as far as the allocator would keep it for later.
+pub(super) fn give_back_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the function may be called at any time, by any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Consent to features that wgpu counts as experiments.
 pub(super) fn experiments() -> ExperimentalFeatures {
     // SAFETY: experimental features may have bugs that are undefined behaviour. Only whoever opens a device asks for them,
