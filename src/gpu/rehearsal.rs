@@ -33,6 +33,9 @@ use super::trusted;
 /// Mesa finds a kernel in its cache sooner than this, and compiles none so soon.
 const FOUND: Duration = Duration::from_millis(6);
 
+/// Devices beside a program's. With more a start is hardly shorter: of a network's kernels the longest takes an eighth of the time or more.
+const OTHERS: usize = 7;
+
 /// Bytes of a buffer that is bound; no array of fixed length is longer.
 const BYTES: u64 = 1 << 14;
 
@@ -51,7 +54,7 @@ pub(super) fn rehearse(
         // Compilers have used much memory on devices that are gone.
         trusted::give_back_memory();
     }
-    play_all(device, elsewhere.into_iter(), done);
+    play_all(device, elsewhere.into_iter(), &|| ());
     let compiled = |part: &&Part| part.pipeline.is_rehearsed.load(Relaxed);
     parts.iter().filter(compiled).count()
 }
@@ -76,9 +79,9 @@ fn share_out<'a>(
         while receiver.recv_timeout(FOUND).is_ok() {}
         let left = parts.len().saturating_sub(next.load(Relaxed));
         let processors = available_parallelism().map_or(1, usize::from);
-        let others = (1..processors).take(left);
+        let others = (1..processors).take(left.min(OTHERS));
         let others: Vec<_> = others
-            .map(|_| scope.spawn(move || play_elsewhere(device, from_fn(claim))))
+            .map(|_| scope.spawn(move || play_elsewhere(device, from_fn(claim), done)))
             .collect();
         let join = |other: ScopedJoinHandle<Vec<_>>| other.join().unwrap_or_default();
         others.into_iter().flat_map(join).collect()
@@ -103,6 +106,7 @@ fn play_all<'a>(
 fn play_elsewhere<'a>(
     device: &Device,
     parts: impl Iterator<Item = &'a Part<'a>>,
+    done: &(dyn Fn() + Sync),
 ) -> Vec<&'a Part<'a>> {
     let Ok(device) = device.again() else {
         return Vec::new();
@@ -114,6 +118,7 @@ fn play_elsewhere<'a>(
         if let Ok((pipeline, _)) = device.pipelines().get(device.wgpu(), part.kernel) {
             stage.play(part, &pipeline);
         }
+        done();
     };
     parts.inspect(play).collect()
 }
