@@ -51,7 +51,8 @@
 //! [`model::Tuning`] overrules it by what was measured. The portable variant runs on every device and is the reference of the
 //! others. Where a driver takes long to compile them, layers that differ in sizes only share kernels (`pass::plan`'s `form`):
 //! of products with weights and of images by design, of all else where the kernels turn out to differ in numbers only.
-//! They are compiled while a program is made, on all processors, by drivers that would do it in its first run too (`gpu`'s `rehearsal`).
+//! They are compiled while a program is made, on several processors, by drivers too that would do it in its first run
+//! (`gpu`'s `rehearsal`).
 //! How a value lies in memory is a [`kernel::layout::Layout`] of its slot: row-major, four neighbours along an axis together,
 //! images in tiles, or a weight packed into a texture. Its [`kernel::capabilities::Storage`] is what its elements are there: `f32` may
 //! be stored in half precision, where [`kernel::stored::Kept`] does not say why not. On Mesa's rasteriser whatever is in no

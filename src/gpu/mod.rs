@@ -21,7 +21,7 @@
 //! - What depends on the symbolic sizes (places in memory, bind groups, numbers for kernels) is kept for the sizes used last. A run
 //!   with sizes that were seen before creates no buffer, no bind group and no pipeline.
 //! - Concurrent runs of one program each have their own memory and need no lock while they run.
-//! - Kernels are compiled while the program is made, on all processors, and while weights are uploaded; by drivers that compile a
+//! - Kernels are compiled while the program is made, on several processors, and while weights are uploaded; by drivers that compile a
 //!   kernel at its first dispatch too.
 //! - A device error is an [`Error`](crate::error::Error) of kind `Device`, never a panic.
 

@@ -2,8 +2,8 @@
 //!
 //! Mesa's rasteriser compiles a kernel when it is first dispatched, on the thread that executes a device's commands: all kernels
 //! of a program one after the other, in its first run. So each is dispatched without workgroups while the program is made. What
-//! one device has compiled the others find in Mesa's cache on disk; where kernels are not found there, every processor compiles
-//! a part of them on a device of its own.
+//! one device has compiled the others find in Mesa's cache on disk; where kernels are not found there, other processors
+//! compile a part of them, each on a device of its own.
 
 use std::cmp::Reverse;
 use std::iter::from_fn;
@@ -33,7 +33,8 @@ use super::trusted;
 /// Mesa finds a kernel in its cache sooner than this, and compiles none so soon.
 const FOUND: Duration = Duration::from_millis(6);
 
-/// Devices beside a program's. With more a start is hardly shorter: of a network's kernels the longest takes an eighth of the time or more.
+/// Devices beside a program's. With more a start is hardly shorter: the longest of a network's kernels takes an eighth of the
+/// time or more.
 const OTHERS: usize = 7;
 
 /// Bytes of a buffer that is bound; no array of fixed length is longer.
@@ -49,57 +50,48 @@ pub(super) fn rehearse(
 ) -> usize {
     let parts = parts(plan, pipelines);
     (parts.len()..pipelines.len()).for_each(|_| done());
-    let elsewhere = share_out(device, &parts, done);
+    if parts.is_empty() {
+        return 0;
+    }
+    let Ok(stage) = Stage::new(device) else {
+        parts.iter().for_each(|_| done());
+        return 0;
+    };
+    let elsewhere = share_out(&stage, &parts, done);
     if !elsewhere.is_empty() {
         // Compilers have used much memory on devices that are gone.
         trusted::give_back_memory();
     }
-    play_all(device, elsewhere.into_iter(), &|| ());
+    let again = elsewhere.into_iter();
+    again.for_each(|part| stage.play(part, part.pipeline));
     let compiled = |part: &&Part| part.pipeline.is_rehearsed.load(Relaxed);
     parts.iter().filter(compiled).count()
 }
 
 /// Compiles kernels on a device, and those that it does not come to on others, which are returned.
-fn share_out<'a>(
-    device: &Device,
-    parts: &'a [Part],
-    done: &(dyn Fn() + Sync),
-) -> Vec<&'a Part<'a>> {
+fn share_out<'a>(stage: &Stage, parts: &'a [Part], done: &(dyn Fn() + Sync)) -> Vec<&'a Part<'a>> {
     let next = AtomicUsize::new(0);
     let claim = || parts.get(next.fetch_add(1, Relaxed));
     let (sender, receiver) = channel();
     scope(|scope| {
         scope.spawn(move || {
-            play_all(device, from_fn(claim), &|| {
+            for part in from_fn(claim) {
+                stage.play(part, part.pipeline);
                 done();
                 // Nobody listens once there are others.
                 let _ = sender.send(());
-            });
+            }
         });
         while receiver.recv_timeout(FOUND).is_ok() {}
         let left = parts.len().saturating_sub(next.load(Relaxed));
         let processors = available_parallelism().map_or(1, usize::from);
         let others = (1..processors).take(left.min(OTHERS));
         let others: Vec<_> = others
-            .map(|_| scope.spawn(move || play_elsewhere(device, from_fn(claim), done)))
+            .map(|_| scope.spawn(move || play_elsewhere(stage.device, from_fn(claim), done)))
             .collect();
         let join = |other: ScopedJoinHandle<Vec<_>>| other.join().unwrap_or_default();
         others.into_iter().flat_map(join).collect()
     })
-}
-
-fn play_all<'a>(
-    device: &Device,
-    parts: impl Iterator<Item = &'a Part<'a>>,
-    done: &(dyn Fn() + Sync),
-) {
-    let stage = Stage::new(device);
-    for part in parts {
-        if let Ok(stage) = &stage {
-            stage.play(part, part.pipeline);
-        }
-        done();
-    }
 }
 
 /// Compiles kernels on another device of the same adapter, and tells which.

@@ -239,41 +239,56 @@ impl Tile {
         row: &Index,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let mut parts: Vec<Part> = Vec::new();
         let count = product.right.round();
-        for from in (0..count).step_by(QUAD) {
-            let left = if count == span(self.lanes) {
-                self.wide(scope, product, (taps, round), from)?
-            } else {
-                self.rows(scope, product, (taps, round), from)?
-            };
-            let first = round.scale(&Dim::from(count)).add_size(&Dim::from(from));
-            let mut right = Vec::new();
-            for q in 0..self.quads {
-                right.push(match &product.right {
-                    Right::Values(product) => self.right(scope, product, &first, q)?,
-                    Right::Panels(weight, Packed { panels, .. }, matrix) => {
-                        let matrix = matrix(&self.outer);
-                        let of_matrix = pieces(&product.columns, panels.width);
-                        let panel = matrix.scale(&of_matrix).add(&self.panel);
-                        self.panel(scope, (*weight, panels), [row, &panel], [from, q])?
-                    }
-                });
-            }
-            parts.push((left, right));
-        }
+        let parts = (0..count).step_by(QUAD);
+        let parts = parts.map(|from| self.part(scope, product, (taps, round), row, from));
+        let parts: Vec<Part> = parts.collect::<Result<_>>()?;
         let mut statements = reads(&parts);
         for (i, sums) in sums.iter().enumerate() {
+            let numbers = parts
+                .iter()
+                .map(|(left, _)| self.numbers(scope, left[i], i));
+            let numbers: Vec<Vec<Expr>> = numbers.collect();
             for (q, sum) in sums.iter().enumerate() {
-                for (left, right) in &parts {
-                    let numbers = self.numbers(scope, left[i], i);
-                    let total = four(scope, &numbers, &right[q]);
+                for (numbers, (_, right)) in numbers.iter().zip(&parts) {
+                    let total = four(scope, numbers, &right[q]);
                     let total = scope.pool.call("x + y", Type::F32x4, &[*sum, total]);
                     statements.push(Statement::Assign(*sum, total));
                 }
             }
         }
         Ok(statements)
+    }
+
+    /// Four steps of a round, from one of them on.
+    fn part(
+        &self,
+        scope: &mut Scope,
+        product: &Tiling,
+        (taps, round): (&[Index], &Index),
+        row: &Index,
+        from: usize,
+    ) -> Result<Part> {
+        let count = product.right.round();
+        let left = if count == span(self.lanes) {
+            self.wide(scope, product, (taps, round), from)?
+        } else {
+            self.rows(scope, product, (taps, round), from)?
+        };
+        let first = round.scale(&Dim::from(count)).add_size(&Dim::from(from));
+        let mut right = Vec::new();
+        for q in 0..self.quads {
+            right.push(match &product.right {
+                Right::Values(product) => self.right(scope, product, &first, q)?,
+                Right::Panels(weight, Packed { panels, .. }, matrix) => {
+                    let matrix = matrix(&self.outer);
+                    let of_matrix = pieces(&product.columns, panels.width);
+                    let panel = matrix.scale(&of_matrix).add(&self.panel);
+                    self.panel(scope, (*weight, panels), [row, &panel], [from, q])?
+                }
+            });
+        }
+        Ok((left, right))
     }
 
     /// The first column of a quad of an invocation, which may lie beyond the edge.
@@ -339,7 +354,7 @@ impl Tiling<'_> {
     }
 }
 
-/// Reads all of a round before anything of it is computed. The rasteriser's compiler leaves it so, and a tile takes 4 to 8
+/// Reads all of a round before anything of it is computed. The rasteriser's compiler leaves it so, and a tile takes up to 8
 /// hundredths less time than if each number is read where it is needed first.
 fn reads(parts: &[Part]) -> Vec<Statement> {
     let quads = |(left, right): &Part| {
