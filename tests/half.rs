@@ -13,7 +13,8 @@ use onionskin::gpu::{Device, Footprint, Keep, Program, ProgramOptions, Reach};
 use onionskin::interp;
 use onionskin::ir::{Definition, Graph, Module, Weights};
 use onionskin::kernel::capabilities::{Capabilities, Storage};
-use onionskin::kernel::plan::{Plan, SlotKind};
+use onionskin::kernel::layout::Texel;
+use onionskin::kernel::plan::{Access, Plan, SlotKind};
 use onionskin::kernel::stored::{Kept, Precision};
 use onionskin::op::*;
 use onionskin::pass::{self, PlanOptions};
@@ -294,6 +295,26 @@ fn kernels_are_valid_everywhere() {
         }
         assert!(stored >= 15, "{stored} values in half precision");
     }
+}
+
+/// A rasteriser that reads buffers as textures reads those of halves so.
+#[test]
+fn halves_between_kernels_are_read_as_texels() {
+    let plan = half(&layers("64", &[32, 48, 40]), &samples::rasteriser());
+    let mut accesses = Vec::new();
+    for step in &plan.steps {
+        let bindings = step
+            .bindings
+            .iter()
+            .zip(&plan.kernels[step.kernel].bindings);
+        let read = bindings.filter(|(slot, _)| {
+            plan.slots[slot.0].storage.is_half()
+                && matches!(plan.slots[slot.0].kind, SlotKind::Temporary { .. })
+                && !step.work.writes.contains(slot)
+        });
+        accesses.extend(read.map(|(_, access)| *access));
+    }
+    assert_eq!(accesses, [Access::Texels(Texel::F16)]);
 }
 
 fn kept(plan: &Plan) -> Vec<Kept> {

@@ -210,7 +210,9 @@ fn suits(slot: &Slot, access: Access, capabilities: &Capabilities) -> bool {
     match access {
         Access::Read | Access::ReadWrite => !is_panels,
         Access::Load(_) => is_panels,
-        Access::Texels => capabilities.texels && !is_panels && slot.storage == Storage::F32,
+        Access::Texels(texel) => {
+            capabilities.texels && !is_panels && slot.storage.texel() == Some(texel)
+        }
     }
 }
 

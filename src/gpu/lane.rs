@@ -11,6 +11,7 @@ use wgpu::{
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::kernel::capabilities::Capabilities;
+use crate::kernel::layout::Texel;
 use crate::kernel::plan::{Access, Flow, Plan, SlotId, Step, all_flows};
 
 use super::arena::{Item, Spot, arrange};
@@ -283,9 +284,11 @@ fn texels(
     for step in &program.plan.steps {
         let accesses = &program.plan.kernels[step.kernel].bindings;
         for (slot, access) in step.bindings.iter().zip(accesses) {
-            if *access == Access::Texels && !texels.contains_key(slot) {
+            if let Access::Texels(texel) = access
+                && !texels.contains_key(slot)
+            {
                 let (memory, place) = (&memory[slot.0], &sizing.places[slot.0]);
-                texels.insert(*slot, texture(program, memory, place)?);
+                texels.insert(*slot, texture(program, memory, (place, *texel))?);
             }
         }
     }
@@ -293,11 +296,16 @@ fn texels(
 }
 
 /// A slot as a texture.
-fn texture(program: &Inner, memory: &Memory, place: &Place) -> Result<TextureView> {
+fn texture(
+    program: &Inner,
+    memory: &Memory,
+    (place, texel): (&Place, Texel),
+) -> Result<TextureView> {
     let Memory::Aliased(buffer) = memory else {
         return Err(Error::internal("a buffer is read as a texture"));
     };
-    let texture = buffer.texture(program.device.wgpu(), place.spot.offset, place.bound)?;
+    let part = (place.spot.offset, place.bound);
+    let texture = buffer.texture(program.device.wgpu(), part, texel)?;
     Ok(texture.create_view(&TextureViewDescriptor::default()))
 }
 
@@ -361,8 +369,10 @@ impl Bound<'_> {
     fn view(&self, slot: SlotId, access: Access) -> Option<TextureView> {
         match &self.memory[slot.0] {
             Memory::Texture(texture) => Some(view(texture)),
-            _ if access == Access::Texels => self.texels.get(&slot).cloned(),
-            _ => None,
+            _ => match access {
+                Access::Texels(_) => self.texels.get(&slot).cloned(),
+                _ => None,
+            },
         }
     }
 }

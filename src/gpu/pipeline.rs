@@ -15,7 +15,6 @@ use wgpu::{
 
 use crate::error::{Error, Result};
 use crate::kernel::capabilities::SizesIn;
-use crate::kernel::layout::Texel;
 use crate::kernel::plan::{Access, Kernel};
 
 use super::disk::DiskCache;
@@ -238,9 +237,9 @@ fn binding_type(access: Access) -> BindingType {
             format: format(texel),
             view_dimension: TextureViewDimension::D2Array,
         },
-        Access::Texels => BindingType::StorageTexture {
+        Access::Texels(texel) => BindingType::StorageTexture {
             access: StorageTextureAccess::ReadOnly,
-            format: format(Texel::F32),
+            format: format(texel),
             view_dimension: TextureViewDimension::D2,
         },
     }

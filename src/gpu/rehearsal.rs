@@ -150,7 +150,7 @@ fn alike(plan: &Plan, access: Access, slot: SlotId) -> Option<([u32; 3], Storage
     let slot = &plan.slots[slot.0];
     let [width, height, layers] = match (access, &slot.layout) {
         (Access::Load(_), Layout::Panels(panels)) => panels.extent(),
-        (Access::Texels, _) => [TEXEL_ROW, uneven(1), 1],
+        (Access::Texels(_), _) => [TEXEL_ROW, uneven(1), 1],
         _ => return None,
     };
     let small = |size: usize| if size.is_power_of_two() { 1 } else { 3 };
@@ -205,7 +205,7 @@ impl Stage<'_> {
     fn view(&self, access: Access, texture: ([u32; 3], Storage)) -> Result<TextureView> {
         let texture = memory::texture(&self.counters, self.device, "rehearsal", texture)?;
         Ok(match access {
-            Access::Texels => texture.create_view(&TextureViewDescriptor::default()),
+            Access::Texels(_) => texture.create_view(&TextureViewDescriptor::default()),
             _ => memory::view(&texture),
         })
     }

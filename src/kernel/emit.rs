@@ -25,6 +25,19 @@ pub struct Buffer {
     pub access: Access,
 }
 
+impl Buffer {
+    /// What lies at an index, as it is computed with.
+    fn loaded(&self, index: &str) -> String {
+        let Buffer { name, access, .. } = self;
+        match (access, self.element) {
+            (Access::Texels(_), _) => format!("textureLoad({name}, texel_at({index}))"),
+            (_, Type::U32x2) => format!("four_of_pairs({name}[{index}])"),
+            (_, Type::F16x4) => format!("vec4<f32>({name}[{index}])"),
+            _ => format!("{name}[{index}]"),
+        }
+    }
+}
+
 /// What a kernel does.
 #[derive(Clone, Debug)]
 pub enum Statement {
@@ -367,11 +380,7 @@ impl<'a> Emitter<'a> {
             Node::Size(dim) => Text::atom(self.size(dim)),
             Node::Load { buffer, index } => {
                 let index = self.text(*index).text;
-                let Buffer { name, access, .. } = &self.buffers[*buffer];
-                Text::atom(match access {
-                    Access::Texels => format!("textureLoad({name}, texel_at({index}))"),
-                    _ => format!("{name}[{index}]"),
-                })
+                Text::atom(self.buffers[*buffer].loaded(&index))
             }
             Node::Texel { texture, at } => {
                 let [x, y, layer] = at.map(|expr| self.text(expr).text);

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use super::capabilities::Storage;
+use super::layout::Texel;
 use crate::dim::Dim;
 
 /// Types that WGSL computes with. `f16` occurs only where it is stored.
@@ -66,6 +67,15 @@ impl Type {
             Type::U32x2 | Type::U32x4 | Type::I32x4 | Type::F16x4 | Type::F32x4 | Type::U64x2 => 4,
             Type::U64x4 => 8,
             _ => 1,
+        }
+    }
+
+    /// The texel of a texture that has the same bytes; none if none has.
+    pub fn texel(self) -> Option<Texel> {
+        match self {
+            Type::U32x2 | Type::F16x4 => Some(Texel::F16),
+            Type::F32x4 => Some(Texel::F32),
+            _ => None,
         }
     }
 
@@ -244,8 +254,12 @@ impl Pool {
         self.known.get(&key).copied()
     }
 
-    /// An element of a buffer.
-    pub fn load(&mut self, buffer: usize, ty: Type, index: Expr) -> Expr {
+    /// An element of a buffer of such elements: of half precision, as four numbers of single precision.
+    pub fn load(&mut self, buffer: usize, element: Type, index: Expr) -> Expr {
+        let ty = match element.texel() {
+            Some(_) => Type::F32x4,
+            None => element,
+        };
         self.add(Node::Load { buffer, index }, ty)
     }
 

@@ -32,7 +32,7 @@ pub enum Texel {
 
 impl Texel {
     /// Bytes of one.
-    pub fn bytes(self) -> u64 {
+    pub const fn bytes(self) -> u64 {
         match self {
             Texel::F16 => 8,
             Texel::F32 => 16,

@@ -42,15 +42,15 @@ pub enum Access {
     ReadWrite,
     /// `texture_storage_2d_array<…, read>`: weights in textures of this format.
     Load(Texel),
-    /// `texture_storage_2d<rgba32float, read>`: the vectors of a value of single precision, in rows of
+    /// `texture_storage_2d<…, read>`: the vectors of a value of single or half precision, in rows of
     /// [`TEXEL_ROW`](super::layout::TEXEL_ROW), on devices that read buffers so.
-    Texels,
+    Texels(Texel),
 }
 
 impl Access {
     /// True for textures.
     pub fn is_texture(self) -> bool {
-        matches!(self, Access::Load(_) | Access::Texels)
+        matches!(self, Access::Load(_) | Access::Texels(_))
     }
 }
 

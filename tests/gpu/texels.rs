@@ -4,7 +4,7 @@ use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::gpu::{Device, DeviceChoice, Input, Program, ProgramOptions, Weights};
 use onionskin::kernel::capabilities::{SizesIn, Storage};
-use onionskin::kernel::layout::{Layout, Panels, Run};
+use onionskin::kernel::layout::{Layout, Panels, Run, Texel};
 use onionskin::kernel::plan::{Access, Kernel, Plan, SlotId, SlotKind};
 use onionskin::tensor::Tensor;
 
@@ -29,7 +29,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 }
 "
         .into(),
-        bindings: vec![Access::Texels, Access::ReadWrite],
+        bindings: vec![Access::Texels(Texel::F32), Access::ReadWrite],
         sizes: 1,
         sizes_in: SizesIn::Uniform,
     }

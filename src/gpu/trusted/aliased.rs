@@ -20,7 +20,12 @@ use crate::kernel::layout::{TEXEL_ROW, Texel, uneven};
 pub(in crate::gpu) use super::raw::Allocated;
 
 /// Bytes of a row of texels.
-const ROW: u64 = TEXEL_ROW as u64 * 16;
+const fn row(texel: Texel) -> u64 {
+    TEXEL_ROW as u64 * texel.bytes()
+}
+
+/// Bytes of a row of the largest texels.
+const ROW: u64 = row(Texel::F32);
 
 /// Bytes that a texture may reach beyond the end of what it shows: see [`uneven`]; and the driver allots rows in fours.
 const MARGIN: u64 = 5 * ROW;
@@ -56,9 +61,9 @@ pub(in crate::gpu) fn is_supported(device: &wgpu::Device) -> bool {
             mapped_at_creation: false,
         };
         let buffer = Aliased::new(device, &descriptor, 4 * ROW, &allocated)?;
-        buffer.texture(device, ALIGNMENT, ROW)?;
+        buffer.texture(device, (ALIGNMENT, ROW), Texel::F32)?;
         let next = buffer.beside(device, &descriptor)?.ok_or_else(lost)?;
-        next.texture(device, ALIGNMENT, ROW)?;
+        next.texture(device, (ALIGNMENT, ROW), Texel::F16)?;
         Filled::new(device, "trial", ([128, 3, 2], Texel::F32), &allocated)
     };
     guarded(device, trial).is_ok()
@@ -131,14 +136,14 @@ impl Aliased {
     pub(in crate::gpu) fn texture(
         &self,
         device: &wgpu::Device,
-        offset: u64,
-        bytes: u64,
+        (offset, bytes): (u64, u64),
+        texel: Texel,
     ) -> Result<Texture> {
-        let rows = usize::try_from(bytes.div_ceil(ROW)).unwrap_or(usize::MAX);
+        let rows = usize::try_from(bytes.div_ceil(row(texel))).unwrap_or(usize::MAX);
         let rows = u32::try_from(uneven(rows)).map_err(|_| other_layout())?;
         let extent = [TEXEL_ROW as u32, rows];
         let start = self.start + offset;
-        Image::over(device, &self.memory()?, start, extent)?.texture(device, "texels")
+        Image::over(device, (&self.memory()?, start), (extent, texel))?.texture(device, "texels")
     }
 }
 

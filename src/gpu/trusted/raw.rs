@@ -271,11 +271,10 @@ impl Image {
     /// An image of one layer over a part of some memory, from an offset on, with nothing between its rows.
     pub(super) fn over(
         device: &wgpu::Device,
-        memory: &Arc<Memory>,
-        offset: u64,
-        [width, height]: [u32; 2],
+        (memory, offset): (&Arc<Memory>, u64),
+        ([width, height], texel): ([u32; 2], Texel),
     ) -> Result<Image> {
-        let image = Image::new(device, [width, height, 1], Texel::F32)?;
+        let image = Image::new(device, [width, height, 1], texel)?;
         let needed = image.needed();
         let is_inside = offset + needed.size <= memory.whole;
         let is_aligned = offset.is_multiple_of(needed.alignment.max(1));

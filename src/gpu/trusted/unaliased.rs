@@ -55,7 +55,12 @@ impl Aliased {
         match self.never {}
     }
 
-    pub(in crate::gpu) fn texture(&self, _: &wgpu::Device, _: u64, _: u64) -> Result<Texture> {
+    pub(in crate::gpu) fn texture(
+        &self,
+        _: &wgpu::Device,
+        _: (u64, u64),
+        _: Texel,
+    ) -> Result<Texture> {
         match self.never {}
     }
 }

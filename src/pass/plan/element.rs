@@ -182,8 +182,8 @@ impl<'a> Scope<'a> {
             return Ok(self.has_texels(value));
         }
         let is_copied = matches!(layout, Layout::Quads { .. } | Layout::Tiles(_));
-        let is_single = stored_in(layout, self.storage(value)?) == Storage::F32;
-        Ok(self.capabilities.texels && is_copied && is_single)
+        let texel = stored_in(layout, self.storage(value)?).texel();
+        Ok(self.capabilities.texels && is_copied && texel.is_some())
     }
 
     /// True for a value that lies where kernels write: of inputs, for those of a body that are values of the surroundings.

@@ -84,7 +84,7 @@ impl Scope<'_> {
         let vector = self.pool.load(buffer, element, index);
         let vector = match element {
             Type::U64x2 => self.pool.call("four_of(x)", Type::F32x4, &[vector]),
-            _ => scalar::from_halves(&mut self.pool, vector),
+            _ => vector,
         };
         let name = format!("{}_quad", role(&self.graph.value(value).name));
         self.pool.set_label(vector, &name);

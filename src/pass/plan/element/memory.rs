@@ -32,7 +32,6 @@ impl Scope<'_> {
         let loaded = match self.part_of_vector(value, &place, self.together)? {
             Some((element, place, part)) => {
                 let vector = self.read(value, element, &place, guard)?;
-                let vector = scalar::from_halves(&mut self.pool, vector);
                 let number = match storage.is_half() {
                     true => Type::F32,
                     false => Type::from(storage),

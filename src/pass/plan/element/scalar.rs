@@ -70,16 +70,6 @@ pub fn from_storage(pool: &mut Pool, value: Expr, dtype: DType) -> Expr {
     }
 }
 
-/// Four numbers of half precision as they stand in a buffer, as they are computed with.
-pub fn from_halves(pool: &mut Pool, vector: Expr) -> Expr {
-    let template = match pool.ty(vector) {
-        Type::U32x2 => "four_of_pairs(x)",
-        Type::F16x4 => "vec4<f32>(x)",
-        _ => return vector,
-    };
-    pool.call(template, Type::F32x4, &[vector])
-}
-
 /// A computed value as it stands in a buffer.
 pub fn to_storage(pool: &mut Pool, value: Expr, dtype: DType, storage: Storage) -> Expr {
     match storage {

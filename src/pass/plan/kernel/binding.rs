@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use crate::error::{Error, Result};
 use crate::kernel::capabilities::SizesIn;
 use crate::kernel::emit::{Buffer, Statement};
-use crate::kernel::expr::Type;
-use crate::kernel::layout::Layout;
+use crate::kernel::layout::{Layout, Texel};
 use crate::kernel::plan::Access;
 use crate::pass::plan::element::Binding;
 use crate::pass::plan::kernel::Lowered;
@@ -51,28 +50,32 @@ impl Lowered<'_> {
         )
     }
 
-    /// Makes textures of what the kernel reads in vectors of single precision where it can be read so, as far as a device
+    /// Makes textures of what the kernel reads in vectors of single or half precision where it can be read so, as far as a device
     /// binds textures.
     pub(super) fn read_texels(&mut self) -> Result<()> {
         let stored = stored_buffers(&self.statements);
         let most = self.scope.capabilities.textures.bindings as usize;
         for index in 0..self.scope.buffers.len() {
             let has_room = self.textures() < most;
-            if has_room && !stored.contains(&index) && self.is_in_texels(index)? {
-                self.scope.buffers[index].buffer.access = Access::Texels;
+            if has_room
+                && !stored.contains(&index)
+                && let Some(texel) = self.texel(index)?
+            {
+                self.scope.buffers[index].buffer.access = Access::Texels(texel);
             }
         }
         Ok(())
     }
 
-    /// True for a buffer of vectors that can be read as texels.
-    fn is_in_texels(&self, index: usize) -> Result<bool> {
+    /// The texels as which a buffer of vectors can be read; none for others.
+    fn texel(&self, index: usize) -> Result<Option<Texel>> {
         let binding = &self.scope.buffers[index];
         let Buffer {
             element, access, ..
         } = binding.buffer;
-        let is_vectors = element == Type::F32x4 && !access.is_texture() && !binding.is_copy;
-        Ok(is_vectors && self.scope.reads_texels(binding.value, &binding.layout)?)
+        let is_buffer = !access.is_texture() && !binding.is_copy;
+        let is_read_so = is_buffer && self.scope.reads_texels(binding.value, &binding.layout)?;
+        Ok(element.texel().filter(|_| is_read_so))
     }
 
     /// How many textures it binds.
@@ -107,7 +110,10 @@ pub fn declarations(buffers: &[Buffer], (sizes, sizes_in): (usize, SizesIn)) -> 
                 let format = texel.wgsl();
                 format!("var {name}: texture_storage_2d_array<{format}, read>")
             }
-            Access::Texels => format!("var {name}: texture_storage_2d<rgba32float, read>"),
+            Access::Texels(texel) => {
+                let format = texel.wgsl();
+                format!("var {name}: texture_storage_2d<{format}, read>")
+            }
         };
         text += &format!("@group(0) @binding({place}) {declaration};\n");
     }

@@ -1,7 +1,7 @@
 //! Which values kernels may read as textures: weights, and those that lie at a place that the planned graph has made.
 
 use crate::ir::{Definition, Graph, ValueId};
-use crate::kernel::capabilities::{Capabilities, Storage};
+use crate::kernel::capabilities::Capabilities;
 use crate::pass::plan::element::piece::pieces;
 use crate::pass::plan::fuse::Fusion;
 
@@ -23,7 +23,7 @@ pub fn assign(
     };
     let has_texels = |value: ValueId| {
         capabilities.texels
-            && fusion.storages[value.index()] == Storage::F32
+            && fusion.storages[value.index()].texel().is_some()
             && is_of_its_own(whole(fusion, value))
     };
     let values = (0..graph.values.len()).map(ValueId::from);
