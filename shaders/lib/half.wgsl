@@ -51,6 +51,17 @@ fn four_of_pairs(x: vec2<u32>) -> vec4<f32> {
     return vec4(unpack2x16float(x[0]), unpack2x16float(x[1]));
 }
 
+// The first ones of four pairs, and the second ones.
+fn low_halves(pairs: vec4<u32>) -> vec4<f32> {
+    let low = vec2(unpack2x16float(pairs[0])[0], unpack2x16float(pairs[1])[0]);
+    return vec4(low, unpack2x16float(pairs[2])[0], unpack2x16float(pairs[3])[0]);
+}
+
+fn high_halves(pairs: vec4<u32>) -> vec4<f32> {
+    let low = vec2(unpack2x16float(pairs[0])[1], unpack2x16float(pairs[1])[1]);
+    return vec4(low, unpack2x16float(pairs[2])[1], unpack2x16float(pairs[3])[1]);
+}
+
 // The nearest bfloat16 number, ties to even.
 fn round_bf16(x: f32) -> f32 {
     let bits = bitcast<u32>(x);

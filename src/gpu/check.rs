@@ -209,10 +209,8 @@ fn suits(slot: &Slot, access: Access, capabilities: &Capabilities) -> bool {
     let is_panels = matches!(slot.layout, Layout::Panels(_));
     match access {
         Access::Read | Access::ReadWrite => !is_panels,
-        Access::Load(_) => is_panels,
-        Access::Texels(texel) => {
-            capabilities.texels && !is_panels && slot.storage.texel() == Some(texel)
-        }
+        Access::Load(texel) => is_panels && slot.texel() == Some(texel),
+        Access::Texels(texel) => capabilities.texels && !is_panels && slot.texel() == Some(texel),
     }
 }
 

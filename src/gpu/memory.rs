@@ -20,6 +20,7 @@ use super::trusted::aliased::{Aliased, Filled};
 pub(super) fn format(texel: Texel) -> TextureFormat {
     match texel {
         Texel::F16 => TextureFormat::Rgba16Float,
+        Texel::F16x2 => TextureFormat::Rgba32Uint,
         Texel::F32 => TextureFormat::Rgba32Float,
     }
 }
@@ -93,17 +94,17 @@ pub(super) fn aliased(
     }
 }
 
-/// Creates a texture of a width, a height and a number of layers for elements that are stored in this way, and counts it.
+/// Creates a texture of a width, a height and a number of layers, and counts it.
 pub(super) fn texture(
     counters: &Counters,
     device: &Device,
     label: &str,
-    (extent, storage): ([u32; 3], Storage),
-) -> Result<Texture> {
-    let texel = counted(counters, extent, storage)?;
+    texture: ([u32; 3], Texel),
+) -> Texture {
+    count(counters, texture);
     let usage = TextureUsages::STORAGE_BINDING | TextureUsages::COPY_DST;
-    let descriptor = described(label, (extent, texel), usage);
-    Ok(device.wgpu().create_texture(&descriptor))
+    let descriptor = described(label, texture, usage);
+    device.wgpu().create_texture(&descriptor)
 }
 
 /// The same for the host to fill where it lies, on devices that read buffers as textures.
@@ -111,18 +112,15 @@ pub(super) fn filled(
     counters: &Counters,
     device: &Device,
     label: &str,
-    (extent, storage): ([u32; 3], Storage),
+    texture: ([u32; 3], Texel),
 ) -> Result<Filled> {
-    let texel = counted(counters, extent, storage)?;
-    Filled::new(device.wgpu(), label, (extent, texel), device.aliased())
+    count(counters, texture);
+    Filled::new(device.wgpu(), label, texture, device.aliased())
 }
 
-/// Counts a texture, and tells what its texels are.
-fn counted(counters: &Counters, extent: [u32; 3], storage: Storage) -> Result<Texel> {
+fn count(counters: &Counters, texture: ([u32; 3], Texel)) {
     add(&counters.buffers, 1);
-    add(&counters.buffer_bytes, texture_bytes(&extent, storage));
-    let texel = storage.texel();
-    texel.ok_or_else(|| Error::internal("a texture of what no texel holds"))
+    add(&counters.buffer_bytes, texture_bytes(texture));
 }
 
 /// A texture as wgpu takes it.

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::capabilities::Storage;
-use crate::kernel::layout::{Layout, Panels, TEXEL};
+use crate::kernel::layout::{Layout, Panels, Texel};
 use crate::kernel::plan::Slot;
 use crate::kernel::winograd::Places;
 use crate::tensor::Tensor;
@@ -24,7 +24,7 @@ pub(super) fn pack(
 ) -> Result<()> {
     let storage = slot.storage;
     if let Some((tensor, panels)) = permuted(name, slot, source) {
-        return pack_panels(&panels, storage, &stored(&tensor, storage)?, sink);
+        return pack_panels((&panels, slot), &stored(&tensor, storage)?, sink);
     }
     let tensor = source.tensor(name)?;
     let part = match &slot.layout {
@@ -33,7 +33,7 @@ pub(super) fn pack(
                 Some(places) => transformed(&tensor, places)?,
                 None => tensor,
             };
-            return pack_panels(panels, storage, &stored(&tensor, storage)?, sink);
+            return pack_panels((panels, slot), &stored(&tensor, storage)?, sink);
         }
         Layout::Piece { start, count } => *start..start + count,
         Layout::Linear | Layout::Quads { .. } | Layout::Tiles(_) => 0..tensor.numel(),
@@ -60,11 +60,12 @@ fn transformed(tensor: &Tensor, places: Places) -> Result<Tensor> {
     Tensor::from_vec([numbers.len()], numbers)
 }
 
-fn pack_panels(panels: &Panels, storage: Storage, elements: &[u8], sink: &mut Sink) -> Result<()> {
-    match storage.size() {
+fn pack_panels((panels, slot): (&Panels, &Slot), elements: &[u8], sink: &mut Sink) -> Result<()> {
+    let missing = || Error::internal("panels of a type that no texture holds");
+    let panels = (panels, slot.texel().ok_or_else(missing)?);
+    match slot.storage.size() {
         2 => pack_rows::<2>(panels, elements, sink),
-        4 => pack_rows::<4>(panels, elements, sink),
-        _ => pack_rows::<8>(panels, elements, sink),
+        _ => pack_rows::<4>(panels, elements, sink),
     }
 }
 
@@ -82,38 +83,43 @@ fn stored(tensor: &Tensor, storage: Storage) -> Result<Cow<'_, [u8]>> {
 }
 
 /// The rows of a texture, from elements of `N` bytes.
-fn pack_rows<const N: usize>(panels: &Panels, elements: &[u8], sink: &mut Sink) -> Result<()> {
+fn pack_rows<const N: usize>(
+    (panels, texel): (&Panels, Texel),
+    elements: &[u8],
+    sink: &mut Sink,
+) -> Result<()> {
     let elements: &[[u8; N]] = elements.as_chunks().0;
-    let [width, height, layers] = panels.extent();
-    let mut row = vec![[0; N]; width * TEXEL];
-    for layer in 0..layers {
-        for y in 0..height {
-            for (step, line) in row.chunks_exact_mut(panels.width).enumerate() {
-                fill(line, panels.line([y, layer], step), panels, elements);
+    let [_, height, layers] = panels.extent(texel);
+    let mut row = vec![[0; N]; panels.round * panels.width];
+    let (steps, stride) = (texel.steps(), panels.columns.stride);
+    for at in (0..layers).flat_map(|layer| (0..height).map(move |y| [y, layer])) {
+        for (number, texels) in row.chunks_exact_mut(panels.width * steps).enumerate() {
+            for part in 0..steps {
+                let (start, count) = panels.line(at, number * steps + part).unwrap_or_default();
+                fill(texels, [part, steps], elements, [start, count, stride]);
             }
-            sink(row.as_flattened())?;
         }
+        sink(row.as_flattened())?;
     }
     Ok(())
 }
 
-/// The columns of a step; zeros where there is no element.
+/// The columns of one of so many steps that texels hold together; zeros where there is no element.
 fn fill<const N: usize>(
-    line: &mut [[u8; N]],
-    place: Option<(usize, usize)>,
-    panels: &Panels,
+    texels: &mut [[u8; N]],
+    [part, steps]: [usize; 2],
     elements: &[[u8; N]],
+    [start, count, stride]: [usize; 3],
 ) {
-    let (start, count) = place.unwrap_or_default();
-    let (filled, rest) = line.split_at_mut(count.min(line.len()));
-    rest.fill([0; N]);
-    match (panels.columns.stride, elements.get(start..start + count)) {
-        (1, Some(together)) => filled.copy_from_slice(together),
-        (stride, _) => {
-            for (column, target) in filled.iter_mut().enumerate() {
-                let element = elements.get(start + column * stride);
-                *target = element.copied().unwrap_or([0; N]);
-            }
-        }
+    if let (1, 1, Some(together)) = (steps, stride, elements.get(start..start + count)) {
+        let (filled, rest) = texels.split_at_mut(count);
+        filled.copy_from_slice(together);
+        rest.fill([0; N]);
+        return;
+    }
+    for (column, target) in texels.iter_mut().skip(part).step_by(steps).enumerate() {
+        let element = elements.get(start + column * stride);
+        let element = element.filter(|_| column < count);
+        *target = element.copied().unwrap_or([0; N]);
     }
 }

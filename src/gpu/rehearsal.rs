@@ -19,8 +19,7 @@ use wgpu::{
 };
 
 use crate::error::Result;
-use crate::kernel::capabilities::Storage;
-use crate::kernel::layout::{Layout, TEXEL_ROW, uneven};
+use crate::kernel::layout::{Layout, TEXEL_ROW, Texel, uneven};
 use crate::kernel::plan::{Access, Kernel, Plan, SlotId};
 
 use super::device::Device;
@@ -120,7 +119,7 @@ struct Part<'a> {
     kernel: &'a Kernel,
     pipeline: &'a Pipeline,
     /// Width, height and layers of each binding that is a texture, and what is stored in it.
-    textures: Vec<Option<([u32; 3], Storage)>>,
+    textures: Vec<Option<([u32; 3], Texel)>>,
 }
 
 /// The kernels that have not been dispatched on a device, those that take longest first: so all processors are done at about the
@@ -146,16 +145,15 @@ fn parts<'a>(plan: &'a Plan, pipelines: &'a [Arc<Pipeline>]) -> Vec<Part<'a>> {
 }
 
 /// A small texture that the driver takes for the same kind as a slot's: see [`uneven`]; none for a buffer.
-fn alike(plan: &Plan, access: Access, slot: SlotId) -> Option<([u32; 3], Storage)> {
-    let slot = &plan.slots[slot.0];
-    let [width, height, layers] = match (access, &slot.layout) {
-        (Access::Load(_), Layout::Panels(panels)) => panels.extent(),
-        (Access::Texels(_), _) => [TEXEL_ROW, uneven(1), 1],
+fn alike(plan: &Plan, access: Access, slot: SlotId) -> Option<([u32; 3], Texel)> {
+    let ([width, height, layers], texel) = match (access, &plan.slots[slot.0].layout) {
+        (Access::Load(texel), Layout::Panels(panels)) => (panels.extent(texel), texel),
+        (Access::Texels(texel), _) => ([TEXEL_ROW, uneven(1), 1], texel),
         _ => return None,
     };
     let small = |size: usize| if size.is_power_of_two() { 1 } else { 3 };
     let extent = [small(width), small(height), layers.min(2) as u32];
-    Some((extent, slot.storage))
+    Some((extent, texel))
 }
 
 /// A device with something to bind.
@@ -187,7 +185,7 @@ impl Stage<'_> {
     fn play(&self, part: &Part, pipeline: &Pipeline) {
         let device = self.device;
         let submitted = guarded(device.wgpu(), || {
-            let group = self.group(part, pipeline)?;
+            let group = self.group(part, pipeline);
             let mut encoder = device.wgpu().create_command_encoder(&Default::default());
             let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
             pass.set_pipeline(&pipeline.raw);
@@ -202,22 +200,20 @@ impl Stage<'_> {
 
     /// A texture that can be written, which wgpu clears by a copy. It would clear another one by drawing, and as long as there is
     /// something drawn, Mesa takes the times of what is computed too late.
-    fn view(&self, access: Access, texture: ([u32; 3], Storage)) -> Result<TextureView> {
-        let texture = memory::texture(&self.counters, self.device, "rehearsal", texture)?;
-        Ok(match access {
+    fn view(&self, access: Access, texture: ([u32; 3], Texel)) -> TextureView {
+        let texture = memory::texture(&self.counters, self.device, "rehearsal", texture);
+        match access {
             Access::Texels(_) => texture.create_view(&TextureViewDescriptor::default()),
             _ => memory::view(&texture),
-        })
+        }
     }
 
-    fn group(&self, part: &Part, pipeline: &Pipeline) -> Result<BindGroup> {
+    fn group(&self, part: &Part, pipeline: &Pipeline) -> BindGroup {
         let bindings = || part.kernel.bindings.iter().copied();
         let view = |(access, texture): (Access, &Option<_>)| {
-            let view = texture.map(|texture| self.view(access, texture));
-            view.transpose()
+            texture.map(|texture| self.view(access, texture))
         };
-        let views = bindings().zip(&part.textures).map(view);
-        let views: Vec<Option<TextureView>> = views.collect::<Result<_>>()?;
+        let views: Vec<Option<TextureView>> = bindings().zip(&part.textures).map(view).collect();
         let storage = bindings().zip(&views).map(|bound| match bound {
             (_, Some(view)) => BindingResource::TextureView(view),
             (Access::ReadWrite, None) => self.written.as_entire_binding(),
@@ -233,6 +229,6 @@ impl Stage<'_> {
             layout: &pipeline.layout,
             entries: &entries,
         };
-        Ok(self.device.wgpu().create_bind_group(&descriptor))
+        self.device.wgpu().create_bind_group(&descriptor)
     }
 }

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Place as Origin, Result, Trail};
-use crate::kernel::capabilities::{Capabilities, Storage};
-use crate::kernel::layout::{Layout, Panels, TEXEL};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::layout::{Layout, Panels, Texel};
 use crate::kernel::plan::{Flow, Plan, Slot, SlotId, SlotKind, Step};
 use crate::shape::sizes;
 
@@ -78,8 +78,8 @@ pub(super) struct Place {
     pub(super) bytes: u64,
     /// Bytes of a binding to it.
     pub(super) bound: u64,
-    /// Width, height and layers of a weight's texture.
-    pub(super) extent: Option<[u32; 3]>,
+    /// Width, height and layers of a weight's texture, and what its texels are.
+    pub(super) texture: Option<([u32; 3], Texel)>,
 }
 
 /// Sizes of everything for given sizes of the symbols.
@@ -253,7 +253,7 @@ fn measure(slot: &Slot, bindings: &Bindings, rules: &Rules) -> Result<(Vec<usize
         spot: Spot::default(),
         bytes,
         bound,
-        extent: None,
+        texture: None,
     };
     Ok((shape, place))
 }
@@ -264,7 +264,9 @@ fn measure_texture(
     panels: &Panels,
     rules: &Rules,
 ) -> Result<(Vec<usize>, Place)> {
-    let extent = panels.extent();
+    let missing = || Error::internal("a texture of what no texel holds");
+    let texel = panels.texel(slot.storage).ok_or_else(missing)?;
+    let extent = panels.extent(texel);
     if !rules.capabilities.textures.hold(extent) {
         return Err(Error::plan(format!(
             "{} would be a texture of {extent:?} texels, more than the device has",
@@ -272,21 +274,20 @@ fn measure_texture(
         )));
     }
     let extent = extent.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
-    let bytes = texture_bytes(&extent, slot.storage);
+    let bytes = texture_bytes((extent, texel));
     let place = Place {
         region: region(&slot.kind),
         spot: Spot::default(),
         bytes,
         bound: bytes,
-        extent: Some(extent),
+        texture: Some((extent, texel)),
     };
     Ok((shape, place))
 }
 
 /// Bytes of a texture of a width, a height and a number of layers.
-pub(super) fn texture_bytes(extent: &[u32; 3], storage: Storage) -> u64 {
-    let texels = extent.iter().map(|size| u64::from(*size)).product::<u64>();
-    texels * TEXEL as u64 * storage.size()
+pub(super) fn texture_bytes((extent, texel): ([u32; 3], Texel)) -> u64 {
+    extent.map(u64::from).iter().product::<u64>() * texel.bytes()
 }
 
 /// The size of a weight, whose shape has no symbols.

@@ -9,8 +9,7 @@ use wgpu::{
 };
 
 use crate::error::{Error, Result};
-use crate::kernel::capabilities::Storage;
-use crate::kernel::layout::TEXEL;
+use crate::kernel::layout::Texel;
 
 use super::device::Device;
 use super::fault::lock;
@@ -104,19 +103,19 @@ impl<'a> Filler<'a> {
     pub(super) fn new(
         staging: &'a Staging,
         label: &str,
-        (extent, storage): ([u32; 3], Storage),
-    ) -> Result<Filler<'a>> {
-        let row = extent[0] * TEXEL as u32 * storage.size() as u32;
+        (extent, texel): ([u32; 3], Texel),
+    ) -> Filler<'a> {
+        let row = extent[0] * texel.bytes() as u32;
         let device = staging.device;
-        Ok(Filler {
-            texture: texture(staging.counters, device, label, (extent, storage))?,
+        Filler {
+            texture: texture(staging.counters, device, label, (extent, texel)),
             staging,
             extent,
             row: row as usize,
             pitch: row.next_multiple_of(wgpu::COPY_BYTES_PER_ROW_ALIGNMENT),
             layer: 0,
             open: None,
-        })
+        }
     }
 
     /// Writes whole rows.

@@ -11,7 +11,7 @@ use crate::digest::Digest;
 use crate::dtype::DType;
 use crate::error::{Error, Result, Trail};
 use crate::kernel::capabilities::Storage;
-use crate::kernel::layout::Layout;
+use crate::kernel::layout::{Layout, Texel};
 use crate::kernel::plan::{Plan, Slot, SlotId, SlotKind};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -128,8 +128,8 @@ pub(super) fn packed<'a>(
         .map(|weight| {
             let dtype = weight.slot.storage.dtype();
             let numbers = weight.place.bytes as usize / dtype.size();
-            let shape = match weight.place.extent {
-                Some([_, height, layers]) => {
+            let shape = match weight.place.texture {
+                Some(([_, height, layers], _)) => {
                     let [height, layers] = [height, layers].map(|size| size as usize);
                     vec![layers, height, numbers / (layers * height).max(1)]
                 }
@@ -168,6 +168,7 @@ struct Key {
     digest: Digest,
     storage: Storage,
     layout: Layout,
+    texel: Option<Texel>,
 }
 
 impl Key {
@@ -177,8 +178,9 @@ impl Key {
             digest,
             storage,
             layout,
+            texel,
         } = self;
-        Digest::of(format!("{digest} as {storage:?}, {layout:?}").as_bytes())
+        Digest::of(format!("{digest} as {storage:?}, {layout:?}, {texel:?}").as_bytes())
     }
 }
 
@@ -261,11 +263,12 @@ impl Wanted<'_> {
             digest: source.digest(self.name)?,
             storage: self.slot.storage,
             layout: self.slot.layout.clone(),
+            texel: self.slot.texel(),
         })
     }
 
     fn is_worth_keeping(&self, source: &dyn WeightSource) -> bool {
-        self.place.extent.is_some() || source.is_made(self.name)
+        self.place.texture.is_some() || source.is_made(self.name)
     }
 }
 
@@ -328,8 +331,8 @@ impl Uploader<'_> {
             Some(kept) => sink(kept.bytes()),
             None => pack(weight.name, weight.slot, self.source, sink),
         };
-        let memory = match (weight.place.extent, self.device.maps_directly()) {
-            (Some(extent), _) => self.texture(weight, extent, &put)?,
+        let memory = match (weight.place.texture, self.device.maps_directly()) {
+            (Some(texture), _) => self.texture(weight, texture, &put)?,
             (None, _) if self.device.capabilities().texels => self.put(weight, &put)?,
             (None, true) => Memory::Buffer(self.fill(weight, &put)?),
             (None, false) => Memory::Buffer(self.send(weight, &put)?),
@@ -348,12 +351,11 @@ impl Uploader<'_> {
     }
 
     /// Writes a weight to a texture, put together as its layout says.
-    fn texture(&self, weight: &Wanted, extent: [u32; 3], put: &Put) -> Result<Memory> {
-        let storage = weight.slot.storage;
+    fn texture(&self, weight: &Wanted, texture: ([u32; 3], Texel), put: &Put) -> Result<Memory> {
         if self.device.capabilities().texels {
-            return self.fill_texture(weight, (extent, storage), put);
+            return self.fill_texture(weight, texture, put);
         }
-        let mut filler = Filler::new(&self.staging, weight.name, (extent, storage))?;
+        let mut filler = Filler::new(&self.staging, weight.name, texture);
         put(&mut |rows| filler.write(rows))?;
         Ok(Memory::Texture(filler.finish()?))
     }
@@ -362,11 +364,11 @@ impl Uploader<'_> {
     fn fill_texture(
         &self,
         weight: &Wanted,
-        (extent, storage): ([u32; 3], Storage),
+        (extent, texel): ([u32; 3], Texel),
         put: &Put,
     ) -> Result<Memory> {
         let device = self.device;
-        let target = memory::filled(self.counters, device, weight.name, (extent, storage))?;
+        let target = memory::filled(self.counters, device, weight.name, (extent, texel))?;
         let mut rows = 0;
         put(&mut |bytes| {
             for row in bytes.chunks(target.row.max(1) as usize) {

@@ -79,6 +79,14 @@ impl Type {
         }
     }
 
+    /// What a kernel gets of a texel.
+    pub fn of_texel(texel: Texel) -> Type {
+        match texel {
+            Texel::F16 | Texel::F32 => Type::F32x4,
+            Texel::F16x2 => Type::U32x4,
+        }
+    }
+
     /// Four elements that are stored in this way, where a vector holds them.
     pub fn quad(storage: Storage) -> Option<Type> {
         Some(match storage {
@@ -263,9 +271,9 @@ impl Pool {
         self.add(Node::Load { buffer, index }, ty)
     }
 
-    /// Four neighbours in a texture.
-    pub fn texel(&mut self, texture: usize, at: [Expr; 3]) -> Expr {
-        self.add(Node::Texel { texture, at }, Type::F32x4)
+    /// A texel, as a kernel gets it: [`Type::of_texel`].
+    pub fn texel(&mut self, texture: usize, ty: Type, at: [Expr; 3]) -> Expr {
+        self.add(Node::Texel { texture, at }, ty)
     }
 
     /// A WGSL expression of operands.

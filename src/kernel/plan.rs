@@ -75,6 +75,16 @@ pub struct Slot {
     pub kind: SlotKind,
 }
 
+impl Slot {
+    /// The texels as which its memory can be read; none if textures do not hold its elements.
+    pub fn texel(&self) -> Option<Texel> {
+        match &self.layout {
+            Layout::Panels(panels) => panels.texel(self.storage),
+            _ => self.storage.texel(),
+        }
+    }
+}
+
 /// What a slot's memory is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotKind {

@@ -1,6 +1,7 @@
 //! Weights put together in textures for the products that read them.
 
-use super::{TEXEL, uneven};
+use super::{TEXEL, Texel, uneven};
+use crate::kernel::capabilities::Storage;
 use crate::kernel::winograd::Places;
 use crate::tensor;
 
@@ -47,18 +48,27 @@ impl Panels {
         last.div_ceil(self.round)
     }
 
+    /// The texels of the texture, of elements that are stored in this way; none if textures do not hold them. Where a round
+    /// has several steps, pairs are of two neighbouring steps: the first, the third and so on, and the ones behind them.
+    pub fn texel(&self, storage: Storage) -> Option<Texel> {
+        match storage {
+            Storage::F16x2 if self.round.is_multiple_of(2) => Some(Texel::F16x2),
+            _ => storage.texel(),
+        }
+    }
+
     /// Width, height and layers of the texture; a last row and a second layer may be empty, see [`uneven`].
-    pub fn extent(&self) -> [usize; 3] {
+    pub fn extent(&self, texel: Texel) -> [usize; 3] {
         let outermost = self.depth.iter().rev().skip(1);
         let rounds = outermost.fold(self.rounds(), |rounds, run| rounds * run.count);
-        let width = self.round * self.width / TEXEL;
+        let width = self.round / texel.steps() * self.width / TEXEL;
         let layers = self.outer.count * self.panels();
         // Weights that are read channel by channel have one layer each.
         let least = if self.round == 1 { 1 } else { LAYERS };
         [width, uneven(rounds), layers.max(least)]
     }
 
-    /// The columns that a row of texels has of one of its steps: the place of the first one's element in row-major order, and
+    /// The columns that a row of texels has of one of the steps of a round: the place of the first one's element in row-major order, and
     /// how many there are; those that are missing to a whole panel are zeros. None for a step, row or layer beyond the last.
     pub fn line(&self, [y, layer]: [usize; 2], step: usize) -> Option<(usize, usize)> {
         let (outer, panel) = (layer / self.panels(), layer % self.panels());
@@ -145,7 +155,7 @@ mod tests {
         // Those of 2 taps have a row that is empty.
         for (taps, rows) in [(3, 6), (2, 5)] {
             let panels = panels(taps);
-            let [_, height, layers] = panels.extent();
+            let [_, height, layers] = panels.extent(Texel::F32);
             assert_eq!(height, rows);
             let mut elements = Vec::new();
             for (layer, y) in (0..layers).flat_map(|layer| (0..height).map(move |y| (layer, y))) {
@@ -202,8 +212,8 @@ mod tests {
                 places.sum::<usize>()
             };
             let permuted = panels.permuted(&sizes, &axes).unwrap();
-            let [_, height, layers] = panels.extent();
-            assert_eq!(permuted.extent(), panels.extent());
+            let [_, height, layers] = panels.extent(Texel::F32);
+            assert_eq!(permuted.extent(Texel::F32), panels.extent(Texel::F32));
             for at in (0..layers).flat_map(|layer| (0..height).map(move |y| [y, layer])) {
                 for step in 0..panels.round {
                     let (before, after) = (panels.line(at, step), permuted.line(at, step));

@@ -7,7 +7,7 @@ pub mod quad;
 pub mod scalar;
 
 mod memory;
-mod panels;
+pub mod panels;
 pub mod piece;
 mod pointwise;
 mod view;
@@ -22,7 +22,7 @@ use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::emit::{Buffer, Statement, unique};
 use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::Index;
-use crate::kernel::layout::{Layout, Panels, Tiles};
+use crate::kernel::layout::{Layout, Panels, Texel, Tiles};
 use crate::kernel::plan::Access;
 use crate::kernel::winograd::Places;
 use crate::pass::plan::element::decision::Decision;
@@ -227,13 +227,14 @@ impl<'a> Scope<'a> {
         Ok((is_faster && is_single).then(|| (self.bind(value, false, layout, words), words.0)))
     }
 
-    /// The binding of a weight's texture.
-    pub fn in_panels(&mut self, value: ValueId, panels: &Panels) -> Result<usize> {
+    /// The binding of a weight's texture, and what its texels are.
+    pub fn in_panels(&mut self, value: ValueId, panels: &Panels) -> Result<(usize, Texel)> {
         let layout = Layout::Panels(panels.clone());
         let missing = || Error::internal("panels of a type that no texture holds");
         let storage = stored_in(&layout, self.storage(value)?);
-        let texel = storage.texel().ok_or_else(missing)?;
-        Ok(self.bind(value, false, &layout, (Type::F32x4, Access::Load(texel))))
+        let texel = panels.texel(storage).ok_or_else(missing)?;
+        let binding = (Type::of_texel(texel), Access::Load(texel));
+        Ok((self.bind(value, false, &layout, binding), texel))
     }
 
     fn bind(

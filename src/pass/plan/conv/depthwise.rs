@@ -10,10 +10,11 @@ use crate::ir::Node;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
-use crate::kernel::layout::Panels;
+use crate::kernel::layout::{Panels, Texel};
 use crate::op::Conv;
 use crate::pass::plan::conv::{Sizes, image};
 use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::panels::columns;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::turns::in_turns;
 use crate::pass::plan::kernel::{Lowered, guarded, pieces, repeat_all};
@@ -136,7 +137,7 @@ impl Block {
         &self,
         scope: &mut Scope,
         sizes: &Sizes,
-        filter: usize,
+        filter: (usize, Texel),
         sums: &[Expr],
     ) -> Result<Vec<Statement>> {
         let across = sizes.taps.get(1..).unwrap_or_default();
@@ -155,7 +156,7 @@ impl Block {
         &self,
         scope: &mut Scope,
         sizes: &Sizes,
-        filter: usize,
+        filter: (usize, Texel),
         (across, sums): (&[Vec<Index>], &[Expr]),
     ) -> Result<Vec<Statement>> {
         let pairs = (0..self.taps[0]).flat_map(|down| (0..across.len()).map(move |x| [down, x]));
@@ -164,7 +165,7 @@ impl Block {
             let tap = [&[Dim::from(pair[0]).into()], across[pair[1]].as_slice()].concat();
             let row = index::linear(&tap, &sizes.taps);
             let at = [&self.place[1], &row, &Index::zero()].map(|at| at.emit(&mut scope.pool));
-            taps.push((pair, scope.pool.texel(filter, at), tap));
+            taps.push((pair, columns(&mut scope.pool, filter, at, 0), tap));
         }
         let mut known = BTreeMap::new();
         let mut statements = Vec::new();

@@ -1,35 +1,59 @@
-//! Single elements of a weight that lies in panels: each is one of the four numbers of a texel.
+//! Elements of a weight that lies in panels: four columns of a step, or one of them.
 
 use super::Scope;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::ValueId;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::Index;
-use crate::kernel::layout::Panels;
+use crate::kernel::layout::{Panels, Texel};
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::role;
 
-/// Where an element is: column, row and layer of its texel, and which of the texel's numbers it is.
-struct Texel {
-    at: [Index; 3],
-    part: Index,
+/// Four columns of a step of a round, in a texel of this kind.
+pub fn columns(
+    pool: &mut Pool,
+    (texture, texel): (usize, Texel),
+    at: [Expr; 3],
+    step: usize,
+) -> Expr {
+    let found = pool.texel(texture, Type::of_texel(texel), at);
+    let halves = match (texel, step % texel.steps()) {
+        (Texel::F16 | Texel::F32, _) => return found,
+        (Texel::F16x2, 0) => "low_halves(x)",
+        (Texel::F16x2, _) => "high_halves(x)",
+    };
+    pool.set_label(found, "pairs");
+    pool.call(halves, Type::F32x4, &[found])
 }
 
-impl Texel {
+/// Where an element is: column, row and layer of its texel, which of the texel's columns it is, and which of its steps.
+struct Spot {
+    at: [Index; 3],
+    column: Index,
+    step: Index,
+}
+
+impl Spot {
     /// Of the element at a place in row-major order; none if panels do not tell.
-    fn of(panels: &Panels, numel: usize, place: &Index) -> Option<Texel> {
+    fn of(panels: &Panels, texel: Texel, numel: usize, place: &Index) -> Option<Spot> {
         let [step, column] = panels.matrix(numel)?.map(|run| {
             let along = place.div(&Dim::from(run.stride));
             along.rem(&Dim::from(run.count))
         });
         let (round, width) = (Dim::from(panels.round), Dim::from(panels.width));
         let (within, quad) = (column.rem(&width), Dim::from(QUAD));
-        let of_step = Dim::from(panels.width / QUAD);
-        let x = step.rem(&round).scale(&of_step).add(&within.div(&quad));
-        Some(Texel {
-            at: [x, step.div(&round), column.div(&width)],
-            part: column.rem(&quad),
+        let (of_round, steps) = (step.rem(&round), Dim::from(texel.steps()));
+        let of_steps = Dim::from(panels.width / QUAD);
+        let x = of_round.div(&steps).scale(&of_steps);
+        Some(Spot {
+            at: [
+                x.add(&within.div(&quad)),
+                step.div(&round),
+                column.div(&width),
+            ],
+            column: column.rem(&quad),
+            step: of_round.rem(&steps),
         })
     }
 }
@@ -46,20 +70,33 @@ impl Scope<'_> {
         let info = self.graph.value(value);
         let numel = info.ty.numel().as_const();
         let numel = numel.and_then(|numel| usize::try_from(numel).ok());
-        let texel = numel.and_then(|numel| Texel::of(panels, numel, place));
+        let (texture, texel) = self.in_panels(value, panels)?;
+        let spot = numel.and_then(|numel| Spot::of(panels, texel, numel, place));
         let missing = || Error::internal(format!("{} is read out of other panels", info.name));
-        let Texel { at, part } = texel.ok_or_else(missing)?;
-        let texture = self.in_panels(value, panels)?;
+        let Spot { at, column, step } = spot.ok_or_else(missing)?;
         let at = at.map(|index| self.guarded(&index, guard));
+        let one = match texel {
+            Texel::F16 | Texel::F32 => Type::F32,
+            Texel::F16x2 => Type::U32,
+        };
         let pool = &mut self.pool;
-        let texel = pool.texel(texture, at);
-        pool.set_label(texel, &format!("{}_texel", role(&info.name)));
-        let known = part.as_const().and_then(|part| usize::try_from(part).ok());
-        Ok(match known {
-            Some(part) => quad::part(pool, texel, part, Type::F32),
+        let found = pool.texel(texture, Type::of_texel(texel), at);
+        pool.set_label(found, &format!("{}_texel", role(&info.name)));
+        let known = column
+            .as_const()
+            .and_then(|part| usize::try_from(part).ok());
+        let number = match known {
+            Some(part) => quad::part(pool, found, part, one),
             None => {
-                let part = part.emit(pool);
-                pool.call("x[y]", Type::F32, &[texel, part])
+                let part = column.emit(pool);
+                pool.call("x[y]", one, &[found, part])
+            }
+        };
+        Ok(match texel {
+            Texel::F16 | Texel::F32 => number,
+            Texel::F16x2 => {
+                let step = step.emit(pool);
+                pool.call("one_of_pair(x, y)", Type::F32, &[number, step])
             }
         })
     }
@@ -69,6 +106,8 @@ impl Scope<'_> {
 mod tests {
     use super::*;
     use crate::kernel::layout::Run;
+
+    const TEXELS: [Texel; 3] = [Texel::F16, Texel::F16x2, Texel::F32];
 
     /// Every element is where the panels are filled with it, in rows and transposed.
     #[test]
@@ -84,18 +123,19 @@ mod tests {
                 width: 32,
                 transformed: None,
             };
-            let mut found = 0;
-            for place in 0..steps * columns {
+            for (place, texel) in (0..steps * columns).flat_map(|place| TEXELS.map(|x| (place, x)))
+            {
                 let index = Index::from(Dim::from(place));
-                let Texel { at, part } = Texel::of(&panels, steps * columns, &index).unwrap();
+                let spot = Spot::of(&panels, texel, steps * columns, &index).unwrap();
                 let number = |index: &Index| index.as_const().unwrap() as usize;
-                let [x, y, layer] = at.each_ref().map(number);
-                let (of_step, offset) = (x / (32 / QUAD), x % (32 / QUAD) * QUAD + number(&part));
-                let (first, count) = panels.line([y, layer], of_step).unwrap();
+                let [x, y, layer] = spot.at.each_ref().map(number);
+                assert!(x < panels.extent(texel)[0]);
+                let step = x / (32 / QUAD) * texel.steps() + number(&spot.step);
+                let offset = x % (32 / QUAD) * QUAD + number(&spot.column);
+                let (first, count) = panels.line([y, layer], step).unwrap();
                 assert!(offset < count);
-                found += usize::from(first + offset * column == place);
+                assert_eq!(first + offset * column, place);
             }
-            assert_eq!(found, steps * columns);
         }
     }
 }

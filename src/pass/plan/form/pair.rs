@@ -226,7 +226,7 @@ impl Pairing<'_> {
                 },
             ) if texture == texture_b => {
                 let at = self.exprs(at, at_b)?;
-                Some(self.pool.texel(*texture, at.try_into().ok()?))
+                Some(self.pool.texel(*texture, ty, at.try_into().ok()?))
             }
             (
                 Node::Call { template, operands },

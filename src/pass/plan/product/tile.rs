@@ -15,7 +15,7 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::{self, Index};
-use crate::kernel::layout::{Panels, TextureLimits};
+use crate::kernel::layout::{Panels, Texel, TextureLimits};
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
@@ -88,7 +88,7 @@ pub fn suits(
 
 /// True if textures of these limits are of use, and one can hold these panels.
 pub fn holds(limits: TextureLimits, panels: &Panels) -> bool {
-    limits.bindings > 0 && limits.hold(panels.extent())
+    limits.bindings > 0 && limits.hold(panels.extent(Texel::F32))
 }
 
 /// A product with its epilogue.

@@ -11,6 +11,7 @@ use crate::kernel::expr::Expr;
 use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, Run};
 use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::panels::columns;
 use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
 use crate::pass::plan::kernel::limited;
 use crate::pass::plan::product::Product;
@@ -79,7 +80,7 @@ pub fn weight(
 }
 
 impl Tile {
-    /// For each of four steps four columns, which are a texel of a panel. Steps that no round has are left out.
+    /// For each of four steps four columns, out of texels of a panel. Steps that no round has are left out.
     pub(super) fn panel(
         &self,
         scope: &mut Scope,
@@ -87,18 +88,18 @@ impl Tile {
         [row, panel]: [&Index; 2],
         [from, q]: [usize; 2],
     ) -> Result<Vec<Expr>> {
-        let texture = scope.in_panels(weight, panels)?;
+        let (texture, texel) = scope.in_panels(weight, panels)?;
         let pool = &mut scope.pool;
-        let texel = |k: usize| {
-            let before = (from + k) * panels.width / QUAD + q * self.lanes;
+        let columns = |step: usize| {
+            let before = step / texel.steps() * panels.width / QUAD + q * self.lanes;
             let x = self.lane.add_size(&Dim::from(before));
             let at = [&x, row, panel].map(|index| index.emit(pool));
-            let texel = pool.texel(texture, at);
-            pool.set_label(texel, &format!("b{}_{q}", from + k));
-            texel
+            let columns = columns(pool, (texture, texel), at, step);
+            pool.set_label(columns, &format!("b{step}_{q}"));
+            columns
         };
         let last = panels.depth.last().map_or(QUAD, |run| run.count);
-        Ok((0..QUAD.min(last)).map(texel).collect())
+        Ok((from..from + QUAD.min(last)).map(columns).collect())
     }
 
     /// For each of four steps four columns.
