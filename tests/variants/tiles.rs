@@ -1,6 +1,7 @@
 //! Convolutions by Winograd's tiles.
 
 use onionskin::ir::Graph;
+use onionskin::kernel::capabilities::Storage;
 use onionskin::kernel::choice::{Choices, Variant};
 use onionskin::kernel::layout::Layout;
 use onionskin::kernel::stored::Precision;
@@ -246,35 +247,39 @@ fn convolutions_share_tiles() {
     }
 }
 
-/// Half precision keeps too little of the filters of large tiles: the table takes small ones, and where others are asked for
-/// their filters stay in single precision.
+/// Half precision keeps too little of the filters of large tiles, which stay in single precision: the table takes them where
+/// they are small beside the tiles, and a choice anywhere.
 #[test]
 fn large_tiles_have_filters_in_single_precision() {
-    let graph = convolution_by_weights(
-        "f32[1, 128, 28, 28]",
-        "f32[128, 128, 3, 3]",
-        &[axis(1, 1, 1, 1), axis(1, 1, 1, 1)],
-        1,
-    );
-    let keys = pass::admitted(&graph, &samples::rasteriser(), Precision::Single).unwrap();
-    let asked = keys.into_keys().map(|key| (key, by_tiles(Places::Four)));
-    for (choices, places, is_half) in [
-        (Choices::new(), Places::Two, true),
-        (asked.collect(), Places::Four, false),
+    for (channels, size, is_asked, places) in [
+        (64, 56, false, Places::Four),
+        (128, 28, false, Places::Four),
+        (256, 14, false, Places::Two),
+        (256, 14, true, Places::Four),
     ] {
+        let x = format!("f32[1, {channels}, {size}, {size}]");
+        let filter = format!("f32[{channels}, {channels}, 3, 3]");
+        let axes = [axis(1, 1, 1, 1), axis(1, 1, 1, 1)];
+        let graph = convolution_by_weights(&x, &filter, &axes, 1);
+        let keys = pass::admitted(&graph, &samples::rasteriser(), Precision::Single).unwrap();
+        let asked = keys.into_keys().map(|key| (key, by_tiles(places)));
         let options = PlanOptions {
             precision: Precision::Half,
-            choices,
+            choices: asked.filter(|_| is_asked).collect(),
         };
         let plan = pass::plan_by(&graph, &samples::rasteriser(), &options).unwrap();
         let choice = plan.steps.iter().find_map(|step| step.choice.as_ref());
-        assert_eq!(choice.unwrap().variant, by_tiles(places));
+        assert_eq!(choice.unwrap().variant, by_tiles(places), "{x}");
         let filters = plan.slots.iter().filter_map(|slot| match &slot.layout {
-            Layout::Panels(panels) => Some((panels.transformed, slot.storage.is_half())),
+            Layout::Panels(panels) => Some((panels.transformed, slot.storage)),
             _ => None,
         });
+        let storage = match places {
+            Places::Two => Storage::F16x2,
+            Places::Four => Storage::F32,
+        };
         let filters: Vec<_> = filters.collect();
-        assert_eq!(filters, [(Some(places), is_half)]);
+        assert_eq!(filters, [(Some(places), storage)], "{x}");
     }
 }
 

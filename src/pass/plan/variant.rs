@@ -229,7 +229,7 @@ impl Problem<'_> {
     fn by_tiles(&self) -> Option<(Variant, String)> {
         let channels = usize::try_from(self.summed.first()?.as_const()?).ok()?;
         let sizes = self.tiles.iter();
-        let sizes = sizes.filter(|(places, _)| !self.in_half || **places == Places::Two);
+        let sizes = sizes.filter(|(places, tiles)| self.affords(**places, **tiles, channels));
         let costs = sizes.map(|(places, tiles)| {
             let tiles = self.outer * tiles;
             let cost = cost_of_tiles(*places, tiles, [channels, self.rows]);
@@ -245,9 +245,20 @@ impl Problem<'_> {
             direct as f64 / cost as f64
         );
         if self.in_half {
-            reason += "; of larger tiles half precision would lose too much";
+            reason += match places {
+                Places::Two => "; filters of larger tiles would have to be of single precision",
+                Places::Four => ", with filters of single precision",
+            };
         }
         (10 * direct >= 11 * cost).then_some((Variant::Winograd { places }, reason))
+    }
+
+    /// True if filters of tiles of a size are worth their bytes. Those of large tiles lie in single precision, since half
+    /// precision would lose too much: where that is what other weights lie in, only small ones do, beside what the tiles take.
+    fn affords(&self, places: Places, tiles: usize, channels: usize) -> bool {
+        let filters = channels * self.rows;
+        let of_tiles = self.outer * tiles * (channels + self.rows);
+        places == Places::Two || !self.in_half || filters <= 2 * of_tiles
     }
 
     /// The largest cooperative matrices, where there are tiles for them.
