@@ -57,12 +57,10 @@ pub(super) fn rehearse(
         return 0;
     };
     let elsewhere = share_out(&stage, &parts, done);
-    if !elsewhere.is_empty() {
-        // Compilers have used much memory on devices that are gone.
-        trusted::give_back_memory();
-    }
     let again = elsewhere.into_iter();
     again.for_each(|part| stage.play(part, part.pipeline));
+    // Compilers have used much memory, and devices that are gone.
+    trusted::give_back_memory();
     let compiled = |part: &&Part| part.pipeline.is_rehearsed.load(Relaxed);
     parts.iter().filter(compiled).count()
 }
