@@ -215,6 +215,23 @@ fn other_operands_have_kernels() {
     assert_eq!(count(&scattered("7")), (2, 0));
 }
 
+/// Operands lie in place where bindings may begin so near to each other.
+#[test]
+fn operands_begin_where_bindings_may() {
+    let graph = graph(&["f32[7, 48]", "f32[48, 48]"], |b, x| {
+        let y = x[0].dot(x[1]);
+        vec![b.concat(&[y, y.dot(x[1])], 0)]
+    });
+    for (offset_alignment, expected) in [(256, (1, 0)), (64, (0, 2))] {
+        let device = Capabilities {
+            offset_alignment,
+            ..samples::rasteriser()
+        };
+        let found = counts(&planned(&graph, &device, Precision::Single));
+        assert_eq!(found, expected, "{offset_alignment}");
+    }
+}
+
 /// Whatever all lies in memory anyway is written in place, be it little.
 #[test]
 fn stored_operands_are_written_in_place() {

@@ -121,11 +121,14 @@ pub(super) fn capabilities(
     let subgroups = features.contains(Features::SUBGROUP);
     let textures = textures(features, limits);
     let is_fixed = subgroups && info.subgroup_min_size == info.subgroup_max_size;
+    let texels = textures.bindings > 0 && aliased::is_expected(info);
+    let alignment = u64::from(limits.min_storage_buffer_offset_alignment);
     Capabilities {
         max_binding_size: limits
             .max_storage_buffer_binding_size
             .min(limits.max_buffer_size),
         max_buffer_size: limits.max_buffer_size,
+        offset_alignment: alignment.max(if texels { aliased::ALIGNMENT } else { 32 }),
         max_storage_buffers: limits
             .max_storage_buffers_per_shader_stage
             .saturating_sub(hidden),
@@ -139,7 +142,7 @@ pub(super) fn capabilities(
         subgroup_size: if is_fixed { info.subgroup_min_size } else { 0 },
         matrices: Vec::new(),
         software,
-        texels: textures.bindings > 0 && aliased::is_expected(info),
+        texels,
         textures,
     }
 }

@@ -251,7 +251,8 @@ fn host_sides(
         })
         .collect();
     let limit = program.rules.capabilities.max_buffer_size;
-    let layout = arrange(&items, program.rules.alignment, limit);
+    let alignment = program.rules.capabilities.offset_alignment;
+    let layout = arrange(&items, alignment, limit);
     // Bindings for other sizes keep the smaller buffers that they have.
     pool.fit(program, "staging", &layout.buffers, usage)?;
     let mut spots = layout.spots.into_iter();

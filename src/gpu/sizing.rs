@@ -12,7 +12,6 @@ use crate::shape::sizes;
 use super::arena::{Item, Spot, arrange, largest_live, separate};
 use super::device::Device;
 use super::program::Keep;
-use super::trusted::aliased::ALIGNMENT;
 
 /// Binding sizes are multiples of this, so that a kernel may access the last elements as part of a whole vector.
 const GRAIN: u64 = 32;
@@ -21,8 +20,6 @@ const GRAIN: u64 = 32;
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) capabilities: Capabilities,
-    /// Offsets of storage bindings are multiples of this.
-    pub(super) alignment: u64,
     /// Offsets of sizes are multiples of this.
     pub(super) size_alignment: u64,
     pub(super) keep: Keep,
@@ -33,11 +30,9 @@ impl Rules {
     pub(super) fn on(device: &Device, keep: Keep) -> Rules {
         let limits = device.limits();
         let storage = u64::from(limits.min_storage_buffer_offset_alignment);
-        let has_texels = device.capabilities().texels;
         let uniform = u64::from(limits.min_uniform_buffer_offset_alignment);
         Rules {
             capabilities: device.capabilities().clone(),
-            alignment: storage.max(if has_texels { ALIGNMENT } else { 32 }),
             size_alignment: storage.max(uniform).max(16),
             keep,
         }
@@ -47,7 +42,6 @@ impl Rules {
     fn within(capabilities: &Capabilities) -> Rules {
         Rules {
             capabilities: capabilities.clone(),
-            alignment: 256,
             size_alignment: 256,
             keep: Keep::Outputs,
         }
@@ -323,7 +317,11 @@ fn place(plan: &Plan, rules: &Rules, sizing: &mut Sizing) {
     let regions = [Region::Inputs, Region::Temporaries, Region::Outputs];
     let [inputs, temporaries, outputs] = regions.map(of_region);
     let items: Vec<Item> = temporaries.iter().map(item).collect();
-    let shared = arrange(&items, rules.alignment, rules.capabilities.max_buffer_size);
+    let shared = arrange(
+        &items,
+        rules.capabilities.offset_alignment,
+        rules.capabilities.max_buffer_size,
+    );
     let layouts = [apart(&inputs), shared, apart(&outputs)];
     for (slots, layout) in [inputs, temporaries, outputs].iter().zip(&layouts) {
         for (slot, spot) in slots.iter().zip(&layout.spots) {

@@ -14,6 +14,8 @@ pub struct Capabilities {
     pub max_binding_size: u64,
     /// Largest buffer in bytes.
     pub max_buffer_size: u64,
+    /// Bytes of which the offset of a storage buffer binding is a multiple, and of what lies in the same memory as textures.
+    pub offset_alignment: u64,
     /// Storage buffers that one kernel may bind.
     pub max_storage_buffers: u32,
     /// Workgroups along one dimension of a dispatch.

@@ -54,6 +54,7 @@ pub fn device(reach: Reach) -> Option<Device> {
 pub fn capabilities() -> Capabilities {
     Capabilities {
         max_binding_size: 128 << 20,
+        offset_alignment: 256,
         max_buffer_size: 256 << 20,
         max_storage_buffers: 8,
         max_workgroups: 65_535,

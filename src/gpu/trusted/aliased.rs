@@ -31,7 +31,7 @@ const ROW: u64 = row(Texel::F32);
 const MARGIN: u64 = 5 * ROW;
 
 /// Offsets at which textures begin are multiples of this.
-pub(in crate::gpu) const ALIGNMENT: u64 = 256;
+pub(in crate::gpu) const ALIGNMENT: u64 = 64;
 
 /// A buffer, and the memory that it shares with textures and with the host. Clones are the same buffer.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use wgpu::{AdapterInfo, Buffer, BufferDescriptor, Texture};
 use crate::error::{Error, Result};
 use crate::kernel::layout::Texel;
 
-pub(in crate::gpu) const ALIGNMENT: u64 = 256;
+pub(in crate::gpu) const ALIGNMENT: u64 = 64;
 
 pub(in crate::gpu) type Allocated = Arc<AtomicU64>;
 

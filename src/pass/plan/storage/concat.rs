@@ -26,8 +26,6 @@ pub type Parts = BTreeMap<ValueId, (ValueId, Dim)>;
 /// Values that are stored to lie within others, and the concatenations that these are.
 pub type Planned = BTreeMap<ValueId, ValueId>;
 
-/// Bindings begin at multiples of so many bytes on any device.
-const ALIGNMENT: u64 = 256;
 /// Bytes of the smallest number that an element is stored in.
 const SMALLEST: u64 = 2;
 /// A kernel that writes a concatenation of more operands than these looks for each element in too many places.
@@ -51,6 +49,7 @@ fn is_worth_kernels(
 /// them.
 pub fn planned(graph: &Graph, capabilities: &Capabilities) -> Planned {
     let handed = handed(graph);
+    let aligned = capabilities.offset_alignment / SMALLEST;
     let mut planned = Planned::new();
     // Those that have others for operands come last.
     for node in graph.nodes.iter().rev() {
@@ -59,7 +58,7 @@ pub fn planned(graph: &Graph, capabilities: &Capabilities) -> Planned {
             continue;
         };
         let is_free = |value: ValueId| !handed.contains(&value) && !planned.contains_key(&value);
-        let Some(found) = pieces(graph, whole, &is_free) else {
+        let Some(found) = pieces(graph, whole, aligned, &is_free) else {
             continue;
         };
         let wholes: BTreeSet<ValueId> = found.values().copied().collect();
@@ -73,11 +72,16 @@ pub fn planned(graph: &Graph, capabilities: &Capabilities) -> Planned {
 
 /// The operands of a concatenation in memory, and of concatenations among them, behind reshapes; none if these cannot lie
 /// where they end.
-fn pieces(graph: &Graph, whole: ValueId, is_free: &dyn Fn(ValueId) -> bool) -> Option<Planned> {
+fn pieces(
+    graph: &Graph,
+    whole: ValueId,
+    aligned: u64,
+    is_free: &dyn Fn(ValueId) -> bool,
+) -> Option<Planned> {
     let mut found = Planned::new();
-    for (operand, _) in starts(graph, whole, (ALIGNMENT / SMALLEST) as usize)? {
+    for (operand, _) in starts(graph, whole, aligned)? {
         let base = behind_reshapes(graph, operand, |_| false);
-        let mut within = pieces(graph, base, is_free).unwrap_or_default();
+        let mut within = pieces(graph, base, aligned, is_free).unwrap_or_default();
         within.insert(base, whole);
         let is_new = |value: &ValueId| is_free(*value) && !found.contains_key(value);
         if !is_made(graph, base) || !within.keys().all(is_new) {
@@ -90,7 +94,7 @@ fn pieces(graph: &Graph, whole: ValueId, is_free: &dyn Fn(ValueId) -> bool) -> O
 
 /// Leaves out the kernels of concatenations whose operands can be parts of the result's memory: those that were planned so
 /// choose first. What a body of a region gives has its place already.
-pub fn place(graph: &Graph, fusion: &mut Fusion, is_body: bool) {
+pub fn place(graph: &Graph, capabilities: &Capabilities, fusion: &mut Fusion, is_body: bool) {
     let mut taken = foreign(graph);
     if is_body {
         taken.extend(&graph.outputs);
@@ -105,7 +109,8 @@ pub fn place(graph: &Graph, fusion: &mut Fusion, is_body: bool) {
         .collect();
     let mut placed = BTreeSet::new();
     for root in roots.into_iter().filter(|root| !taken.contains(root)) {
-        if let Some(parts) = parts(graph, fusion, root, &taken) {
+        let alignment = capabilities.offset_alignment;
+        if let Some(parts) = parts(graph, fusion, (root, alignment), &taken) {
             fusion.parts.extend(parts);
             placed.insert(root);
         }
@@ -118,7 +123,7 @@ pub fn place(graph: &Graph, fusion: &mut Fusion, is_body: bool) {
 fn parts(
     graph: &Graph,
     fusion: &Fusion,
-    root: ValueId,
+    (root, alignment): (ValueId, u64),
     taken: &BTreeSet<ValueId>,
 ) -> Option<Parts> {
     let layout = &fusion.layouts[root.index()];
@@ -133,7 +138,7 @@ fn parts(
         return None;
     }
     let (mut parts, mut begins_quad) = (Parts::new(), true);
-    for (operand, start) in starts(graph, whole, (ALIGNMENT / storage.size()) as usize)? {
+    for (operand, start) in starts(graph, whole, alignment / storage.size())? {
         let base = behind(operand);
         let is_free = !taken.contains(&base)
             && !graph.outputs.contains(&base)
@@ -196,7 +201,7 @@ impl<'a> Planner<'a> {
 
 /// The operands of a concatenation of which each lies behind the one before, and how many elements lie in front of them,
 /// which are multiples of a number. None if they lie otherwise.
-fn starts(graph: &Graph, whole: ValueId, aligned: usize) -> Option<Vec<(ValueId, Dim)>> {
+fn starts(graph: &Graph, whole: ValueId, aligned: u64) -> Option<Vec<(ValueId, Dim)>> {
     let (node, concat) = concatenation(graph, whole)?;
     let before = graph.ty(whole).shape.get(..concat.axis)?;
     let (mut starts, mut start) = (Vec::new(), Dim::ZERO);
@@ -205,7 +210,9 @@ fn starts(graph: &Graph, whole: ValueId, aligned: usize) -> Option<Vec<(ValueId,
         starts.push((operand, std::mem::replace(&mut start, next)));
     }
     let is_one = before.iter().all(|size| size.is(1));
-    let are_aligned = starts.iter().all(|(_, start)| is_multiple(start, aligned));
+    let are_aligned = starts
+        .iter()
+        .all(|(_, start)| is_multiple(start, aligned as usize));
     (is_one && are_aligned).then_some(starts)
 }
 
