@@ -121,7 +121,8 @@ fn check_slot(
     }
 }
 
-/// Values between kernels may lie in quads or tiles and weights in panels, in single or half precision, tiles in single precision; weights also in pieces.
+/// Values between kernels may lie in quads or tiles and weights in panels, in single or half precision, tiles in single precision; what is sorted in runs; weights also in
+/// pieces.
 fn lies_well(slot: &Slot) -> bool {
     let is_weight = matches!(slot.kind, SlotKind::Weight(_));
     let is_handed = matches!(slot.kind, SlotKind::Input(_) | SlotKind::Output);
@@ -133,6 +134,7 @@ fn lies_well(slot: &Slot) -> bool {
         Layout::Quads { axis } => axis < slot.shape.len() && !is_handed && is_texel,
         Layout::Tiles(_) => slot.shape.len() == 4 && is_between && is_single,
         Layout::Panels(_) => is_weight && is_texel,
+        Layout::Runs(_) => is_between,
         Layout::Piece { .. } => is_weight,
     }
 }

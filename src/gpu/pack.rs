@@ -36,7 +36,9 @@ pub(super) fn pack(
             return pack_panels((panels, slot), &stored(&tensor, storage)?, sink);
         }
         Layout::Piece { start, count } => *start..start + count,
-        Layout::Linear | Layout::Quads { .. } | Layout::Tiles(_) => 0..tensor.numel(),
+        Layout::Linear | Layout::Quads { .. } | Layout::Tiles(_) | Layout::Runs(_) => {
+            0..tensor.numel()
+        }
     };
     convert::send_part(&tensor, part, storage, |_, bytes| sink(bytes))
 }

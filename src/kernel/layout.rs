@@ -75,6 +75,8 @@ pub enum Layout {
     Tiles(Tiles),
     /// A weight in a texture, put together for the products that read it.
     Panels(Panels),
+    /// In row-major order in a buffer, as far as they are sorted: in runs of so many along the axis.
+    Runs(usize),
     /// A part of a weight that is too large for a binding, in row-major order.
     Piece {
         /// The first of its elements.
@@ -94,6 +96,7 @@ impl fmt::Display for Layout {
             Layout::Panels(panels) => {
                 write!(f, " in panels of {} columns, a texture", panels.width)
             }
+            Layout::Runs(length) => write!(f, " in runs of {length}"),
             Layout::Piece { start, count } => {
                 write!(f, " from element {start} to {}", start + count)
             }
@@ -145,7 +148,7 @@ impl Layout {
     pub fn extents(&self, shape: &[Dim]) -> Option<Vec<Dim>> {
         let texels = |sizes: &[Dim]| [sizes, &[Dim::from(TEXEL)]].concat();
         Some(match self {
-            Layout::Linear => shape.to_vec(),
+            Layout::Linear | Layout::Runs(_) => shape.to_vec(),
             Layout::Quads { axis } => texels(&quads_of(shape, *axis)),
             Layout::Tiles(tiles) => texels(&tiles.shape(shape)?),
             Layout::Panels(panels) => texels(&panels.extent(Texel::F32).map(Dim::from)),
@@ -165,7 +168,7 @@ impl Layout {
     pub fn element(&self, shape: &[usize], place: usize) -> Option<usize> {
         let axis = match self {
             Layout::Quads { axis } => axis,
-            Layout::Tiles(_) => return None,
+            Layout::Tiles(_) | Layout::Runs(_) => return None,
             Layout::Piece { start, .. } => return Some(start + place),
             Layout::Linear | Layout::Panels(_) => return Some(place),
         };

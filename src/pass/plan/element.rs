@@ -227,6 +227,14 @@ impl<'a> Scope<'a> {
         Ok((is_faster && is_single).then(|| (self.bind(value, false, layout, words), words.0)))
     }
 
+    /// The binding of what is sorted in runs of so many, and what its elements are stored in.
+    pub fn in_runs(&mut self, value: ValueId, length: usize) -> Result<(usize, Storage)> {
+        let layout = Layout::Runs(length);
+        let storage = stored_in(&layout, self.storage(value)?);
+        let binding = (Type::from(storage), Access::ReadWrite);
+        Ok((self.bind(value, false, &layout, binding), storage))
+    }
+
     /// The binding of a weight's texture, and what its texels are.
     pub fn in_panels(&mut self, value: ValueId, panels: &Panels) -> Result<(usize, Texel)> {
         let layout = Layout::Panels(panels.clone());
@@ -414,10 +422,11 @@ pub fn role(name: &str) -> &str {
 }
 
 /// What a value of this storage is stored in where it lies in a layout: sums of tiles are as exact as other sums, and so are
-/// the filters of large tiles, whose errors the positions would have many times over.
+/// the filters of large tiles, whose errors the positions would have many times over. What is sorted moves one by one.
 pub fn stored_in(layout: &Layout, storage: Storage) -> Storage {
     match layout {
         Layout::Tiles(_) if storage.is_half() => Storage::F32,
+        Layout::Runs(_) if storage == Storage::F16x2 => Storage::F32,
         Layout::Panels(panels) if panels.transformed == Some(Places::Four) => Storage::F32,
         _ => storage,
     }

@@ -268,7 +268,11 @@ impl<'a> Planner<'a> {
 
     /// The kernels of a group.
     fn kernels(&mut self, group: &Group) -> Result<Kernels> {
-        if let Some(made) = self.shared(group)? {
+        let whole = match self.sorted(group)? {
+            None => self.shared(group)?,
+            sorted => sorted,
+        };
+        if let Some(made) = whole {
             return Ok(vec![(made, None)]);
         }
         let label = self.label(group);
@@ -308,7 +312,6 @@ impl<'a> Planner<'a> {
             Op::Primitive(Primitive::Scatter(scatter)) => {
                 scan::lower_scatter(scope, group, node, scatter)
             }
-            Op::Primitive(Primitive::Sort(sort)) => sort::lower(scope, node, sort),
             _ => Err(element::not_planned(node)),
         }
     }
@@ -345,7 +348,10 @@ impl<'a> Planner<'a> {
         }
         if work.writes.is_empty() {
             // What goes to another place or layout is bound last.
-            work.writes.extend(bindings.last());
+            let last = made.bindings.last().map(|last| &last.layout);
+            let bound = made.bindings.iter().zip(&bindings).rev();
+            let bound = bound.take_while(|(binding, _)| Some(&binding.layout) == last);
+            work.writes.extend(bound.map(|(_, slot)| *slot));
         }
         let names = group.nodes.iter().filter_map(|node| {
             let result = self.graph.nodes.get(*node)?.results.first()?;

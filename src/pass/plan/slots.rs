@@ -23,37 +23,48 @@ impl Planner<'_> {
                 "a kernel takes {name} for a buffer"
             )));
         }
-        let key = (value, layout.clone());
-        if let Some(slot) = self.converted.get(&key) {
+        if let Some(slot) = self.converted.get(&(value, layout.clone())) {
             return Ok(*slot);
         }
-        let info = self.graph.value(value);
-        let storage = stored_in(layout, self.fusion.storages[value.index()]);
-        if let (Layout::Panels(_) | Layout::Piece { .. }, Definition::Weight(name)) =
-            (layout, &info.definition)
-        {
-            let slot = self.sheet.weight(name, &info.ty, storage, layout);
-            self.converted.insert(key, slot);
-            return Ok(slot);
-        }
-        let lies = match layout {
-            Layout::Tiles(Tiles::Seen { .. }) => "in tiles",
-            Layout::Tiles(Tiles::Summed { .. }) => "in sums of tiles",
-            _ => "in quads",
-        };
-        let name = format!("{}{} {lies}", self.prefix, info.name);
-        let kind = SlotKind::Temporary { first: 0, last: 0 };
-        let slot = self.sheet.slot(&name, &info.ty, (storage, layout), kind);
-        self.converted.insert(key, slot);
+        let slot = self.converted(value, layout);
         match layout {
             Layout::Quads { axis } => {
                 let made = self.copy_in_quads(value, *axis)?;
                 self.step(made, &Group::copy_of(value), None)?;
             }
             Layout::Tiles(tiles) => self.tiles(tiles, group)?,
+            Layout::Runs(length) => self.runs(*length, group)?,
             Layout::Linear | Layout::Panels(_) | Layout::Piece { .. } => {}
         }
         Ok(slot)
+    }
+
+    /// The slot of a value in another layout, which may be known already.
+    pub(super) fn converted(&mut self, value: ValueId, layout: &Layout) -> SlotId {
+        let key = (value, layout.clone());
+        if let Some(slot) = self.converted.get(&key) {
+            return *slot;
+        }
+        let info = self.graph.value(value);
+        let storage = stored_in(layout, self.fusion.storages[value.index()]);
+        let slot = match (layout, &info.definition) {
+            (Layout::Panels(_) | Layout::Piece { .. }, Definition::Weight(name)) => {
+                self.sheet.weight(name, &info.ty, storage, layout)
+            }
+            _ => {
+                let lies = match layout {
+                    Layout::Tiles(Tiles::Seen { .. }) => "in tiles",
+                    Layout::Tiles(Tiles::Summed { .. }) => "in sums of tiles",
+                    Layout::Runs(_) => "in runs",
+                    _ => "in quads",
+                };
+                let name = format!("{}{} {lies}", self.prefix, info.name);
+                let kind = SlotKind::Temporary { first: 0, last: 0 };
+                self.sheet.slot(&name, &info.ty, (storage, layout), kind)
+            }
+        };
+        self.converted.insert(key, slot);
+        slot
     }
 
     pub(super) fn slot(&mut self, value: ValueId, is_copy: bool) -> Result<SlotId> {

@@ -1,69 +1,228 @@
-//! Sorting: one invocation finds the rank of one element by counting those of its row that come before it.
+//! Sorting: one invocation finds the place of one element. In short rows it counts the elements that come before its own;
+//! long ones are cut into runs that are sorted so, which are then merged two by two: an invocation looks for its place in
+//! the other run by halving it.
 
+mod merge;
+
+use std::collections::BTreeMap;
+
+use crate::dim::{Dim, Symbol};
 use crate::dtype::DType;
-use crate::error::Result;
-use crate::ir::Node;
-use crate::kernel::emit::Statement;
+use crate::error::{Error, Result};
+use crate::ir::{Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::emit::{Statement, unique};
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
+use crate::kernel::layout::Layout;
 use crate::op::{BinaryFunction, Sort};
+use crate::pass::plan::Planner;
+use crate::pass::plan::cost::example;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, operand, scalar, write};
-use crate::pass::plan::kernel::{Lowered, invocation, repeat};
+use crate::pass::plan::group::Group;
+use crate::pass::plan::kernel::{Lowered, Made, invocation, repeat};
 use crate::pass::plan::scan::Rows;
 
 const TEMPLATE: &str = include_str!("../../../shaders/sort.wgsl");
 
-/// Sorted values and their indices.
-pub fn lower<'a>(mut scope: Scope<'a>, node: &Node, sort: &Sort) -> Result<Lowered<'a>> {
-    let x = operand(node, 0)?;
-    let graph = scope.graph;
-    let shape = &graph.ty(x).shape;
-    let size = &shape[sort.axis];
-    let count = graph.ty(x).numel();
-    let rows = Rows::new(shape, sort.axis);
-    let (index, surplus) = invocation(&mut scope, &count);
-    let mut row = index::coordinates(&index, shape);
-    let own = row.remove(sort.axis);
-    let key = scope.element(x, &Position::at(index), None)?;
-    scope.pool.set_label(key, "key");
-    let rank = scope.pool.variable("rank", Type::U32);
-    let zero = scope.pool.number(0);
-    let mut statements = vec![surplus, Statement::Declare(rank, zero)];
-    statements.extend(repeat(&mut scope, "k", size, |scope, k| {
-        let other = scope.element(x, &rows.at(&row, &k), None)?;
-        scope.pool.set_label(other, "other");
-        let before = is_before(scope, sort.descending, other, key);
-        let after = is_before(scope, sort.descending, key, other);
-        let (k, own) = (k.emit(&mut scope.pool), own.emit(&mut scope.pool));
-        let pool = &mut scope.pool;
-        // Equals keep their order.
-        let is_earlier = pool.call("x < y", Type::Bool, &[k, own]);
-        let stays = pool.call("x && !y", Type::Bool, &[is_earlier, after]);
-        let counts = pool.call("x || y", Type::Bool, &[before, stays]);
-        let one = pool.call("u32(x)", Type::U32, &[counts]);
-        let next = pool.call("x + y", Type::U32, &[rank, one]);
-        Ok(vec![Statement::Assign(rank, next)])
-    })?);
-    statements.push(Statement::Freeze(rank));
-    let target = rows.at(&row, &Index::expr(rank, size));
-    let own = own.emit(&mut scope.pool);
-    let number = scalar::size(&mut scope.pool, own, DType::I64, scope.capabilities);
-    for (result, value) in node.results.iter().zip([key, number]) {
-        statements.push(write(&mut scope, *result, value, &target)?);
-    }
-    Ok(Lowered::new(scope, TEMPLATE, statements, &count))
+/// Elements of the runs that are not merged of others.
+const FIRST: usize = 32;
+/// Rows that are no longer are sorted at once.
+const SHORT: usize = 256;
+/// So are rows of which so few elements are compared.
+const FEW: usize = 1 << 18;
+
+/// A node that sorts.
+struct Sorting {
+    x: ValueId,
+    /// The values and their indices.
+    results: [ValueId; 2],
+    axis: usize,
+    descending: bool,
+    /// Elements of a row, and of all.
+    size: Dim,
+    count: Dim,
+    rows: Rows,
 }
 
-/// True if an element comes before another; not-a-number counts as the largest.
-fn is_before(scope: &mut Scope, descending: bool, x: Expr, y: Expr) -> Expr {
-    let (low, high) = if descending { (y, x) } else { (x, y) };
-    let pool = &mut scope.pool;
-    match pool.ty(x) {
-        Type::F32 | Type::F64 => {
-            let template = scalar::typed("is_before(x, y)", pool.ty(x));
-            pool.call(template, Type::Bool, &[low, high])
+/// What an invocation is for: an element of a row.
+struct Own {
+    index: Index,
+    row: Vec<Index>,
+    along: Index,
+    surplus: Statement,
+}
+
+impl Sorting {
+    fn new(graph: &Graph, node: &Node, sort: &Sort) -> Result<Sorting> {
+        let x = operand(node, 0)?;
+        let shape = &graph.ty(x).shape;
+        let results = node.results.as_slice().try_into();
+        Ok(Sorting {
+            x,
+            results: results.map_err(|_| Error::internal("what is sorted has two results"))?,
+            axis: sort.axis,
+            descending: sort.descending,
+            size: shape[sort.axis].clone(),
+            count: Dim::product(shape),
+            rows: Rows::new(shape, sort.axis),
+        })
+    }
+
+    /// Elements of the runs that are merged to whole rows; none where rows are sorted at once. How many merges it takes must
+    /// be known, and so the length of rows.
+    fn runs(&self, graph: &Graph) -> Option<usize> {
+        let size = usize::try_from(self.size.as_const()?).ok()?;
+        let compared = example(graph, &self.count).saturating_mul(size);
+        let is_long = SHORT < size && FEW < compared;
+        is_long.then(|| size.next_power_of_two() / 2)
+    }
+
+    fn own(&self, scope: &mut Scope) -> Own {
+        let shape = &scope.graph.ty(self.x).shape;
+        let (index, surplus) = invocation(scope, &self.count);
+        let mut row = index::coordinates(&index, shape);
+        Own {
+            along: row.remove(self.axis),
+            index,
+            row,
+            surplus,
         }
-        _ => scalar::binary(pool, BinaryFunction::Lt, low, high, DType::I64),
+    }
+
+    /// Sorts whole rows, or runs of so many elements, by counting.
+    fn counted<'a>(&self, mut scope: Scope<'a>, run: Option<usize>) -> Result<Lowered<'a>> {
+        let own = self.own(&mut scope);
+        let key = scope.element(self.x, &Position::at(own.index.clone()), None)?;
+        scope.pool.set_label(key, "key");
+        let rank = scope.pool.variable("rank", Type::U32);
+        let zero = scope.pool.number(0);
+        let length = run.map_or(self.size.clone(), Dim::from);
+        let first = own.along.div(&length).scale(&length);
+        let mut statements = vec![own.surplus.clone(), Statement::Declare(rank, zero)];
+        statements.extend(repeat(&mut scope, "k", &length, |scope, k| {
+            let k = first.add(&k);
+            let inside = (!k.is_below(&self.size)).then(|| scope.is_below(&k, &self.size));
+            let other = scope.element(self.x, &self.rows.at(&own.row, &k), inside)?;
+            scope.pool.set_label(other, "other");
+            let before = self.is_before(scope, other, key);
+            let after = self.is_before(scope, key, other);
+            let [k, own] = [&k, &own.along].map(|index| index.emit(&mut scope.pool));
+            let pool = &mut scope.pool;
+            // Equals keep their order.
+            let is_earlier = pool.call("x < y", Type::Bool, &[k, own]);
+            let stays = pool.call("x && !y", Type::Bool, &[is_earlier, after]);
+            let counts = pool.call("x || y", Type::Bool, &[before, stays]);
+            let counts = pool.both(inside, counts);
+            let one = pool.call("u32(x)", Type::U32, &[counts]);
+            let next = pool.call("x + y", Type::U32, &[rank, one]);
+            Ok(vec![Statement::Assign(rank, next)])
+        })?);
+        statements.push(Statement::Freeze(rank));
+        let number = own.along.emit(&mut scope.pool);
+        let number = scalar::size(&mut scope.pool, number, DType::I64, scope.capabilities);
+        let target = (&first.add(&Index::expr(rank, &length)), run);
+        let statements = self.write(&mut scope, statements, (&own, target), [key, number])?;
+        let mut lowered = Lowered::new(scope, TEMPLATE, statements, &self.count);
+        lowered.title = run.map(|_| "sort_runs");
+        Ok(lowered)
+    }
+
+    /// True if an element comes before another; not-a-number counts as the largest.
+    fn is_before(&self, scope: &mut Scope, x: Expr, y: Expr) -> Expr {
+        let (low, high) = if self.descending { (y, x) } else { (x, y) };
+        let pool = &mut scope.pool;
+        match pool.ty(x) {
+            Type::F32 | Type::F64 => {
+                let template = scalar::typed("is_before(x, y)", pool.ty(x));
+                pool.call(template, Type::Bool, &[low, high])
+            }
+            _ => scalar::binary(pool, BinaryFunction::Lt, low, high, DType::I64),
+        }
+    }
+
+    /// Writes an element and its index to a place of the results, or of what lies in runs of so many.
+    fn write(
+        &self,
+        scope: &mut Scope,
+        mut statements: Vec<Statement>,
+        (own, (target, run)): (&Own, (&Index, Option<usize>)),
+        elements: [Expr; 2],
+    ) -> Result<Vec<Statement>> {
+        let position = self.rows.at(&own.row, target);
+        for (result, element) in self.results.into_iter().zip(elements) {
+            statements.push(match run {
+                None => write(scope, result, element, &position)?,
+                Some(run) => {
+                    let (buffer, storage) = scope.in_runs(result, run)?;
+                    let ty = scope.graph.ty(result);
+                    Statement::Store {
+                        buffer,
+                        index: position.place(&ty.shape).emit(&mut scope.pool),
+                        value: scalar::to_storage(&mut scope.pool, element, ty.dtype, storage),
+                    }
+                }
+            });
+        }
+        Ok(statements)
+    }
+}
+
+impl Planner<'_> {
+    /// The kernel that gives a node's results; none for a group that does not sort.
+    pub(super) fn sorted(&self, group: &Group) -> Result<Option<Made>> {
+        let Some(sorting) = self.sorting(group)? else {
+            return Ok(None);
+        };
+        match sorting.runs(self.graph) {
+            Some(run) => self.merge(&sorting, group, (run, None)).map(Some),
+            None => {
+                let lowered = sorting.counted(self.scope(), None)?;
+                lowered.finish(self.label(group)).map(Some)
+            }
+        }
+    }
+
+    /// Sorts runs of so many elements.
+    pub(super) fn runs(&mut self, run: usize, group: &Group) -> Result<()> {
+        let missing = || Error::internal("runs of what is not sorted");
+        let sorting = self.sorting(group)?.ok_or_else(missing)?;
+        for result in sorting.results {
+            self.converted(result, &Layout::Runs(run));
+        }
+        let made = match run {
+            FIRST => {
+                let lowered = sorting.counted(self.scope(), Some(run))?;
+                lowered.finish(self.label(group))?
+            }
+            _ => self.merge(&sorting, group, (run / 2, Some(run)))?,
+        };
+        self.step(made, group, None)
+    }
+
+    fn sorting(&self, group: &Group) -> Result<Option<Sorting>> {
+        let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));
+        let sorts = node.and_then(|node| match &node.op {
+            Op::Primitive(Primitive::Sort(sort)) => Some((node, sort)),
+            _ => None,
+        });
+        let sorting = sorts.map(|(node, sort)| Sorting::new(self.graph, node, sort));
+        sorting.transpose()
+    }
+
+    fn merge(
+        &self,
+        sorting: &Sorting,
+        group: &Group,
+        runs: (usize, Option<usize>),
+    ) -> Result<Made> {
+        let mut taken = self.graph.hints.keys().map(ToString::to_string).collect();
+        let names = ["run", "halvings"].map(|name| Symbol::from(unique(&mut taken, name)));
+        let [run, halvings] = names.each_ref().map(|name| Dim::symbol(name.clone()));
+        let lowered = sorting.merged(self.scope(), runs, [&run, &halvings])?;
+        // As often as a run is halved until nothing of it is left.
+        let sizes = [runs.0, runs.0.ilog2() as usize + 1].map(Dim::from);
+        let sizes: BTreeMap<Symbol, Dim> = names.into_iter().zip(sizes).collect();
+        Ok(lowered.finish(self.label(group))?.in_sizes(&sizes))
     }
 }

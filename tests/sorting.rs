@@ -1,0 +1,166 @@
+//! Sorting against the host oracle: whole rows at once and in runs that are merged, along every axis, of every kind of
+//! number, equals and what is not a number among them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+
+use std::collections::BTreeSet;
+
+use onionskin::dtype::DType;
+use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
+use onionskin::interp;
+use onionskin::ir::Graph;
+use onionskin::kernel::capabilities::Capabilities;
+use onionskin::kernel::layout::Layout;
+use onionskin::kernel::plan::Plan;
+use onionskin::kernel::stored::Precision;
+use onionskin::pass::{self, PlanOptions};
+use onionskin::tensor::Tensor;
+
+mod samples;
+
+/// Values and indices of both orders.
+fn sorts(ty: &str, axis: i64) -> Graph {
+    samples::graph(&[ty], |_, x| {
+        let (up, down) = (x[0].sort(axis, false), x[0].sort(axis, true));
+        vec![up.0, up.1, down.0, down.1]
+    })
+}
+
+/// Numbers of which many are equal, and some are none where there is such a thing.
+fn numbers(dtype: DType, shape: &[usize]) -> Tensor {
+    let mut seed = 1u32;
+    let mut next = || {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let number = f64::from(seed >> 22) - 512.0;
+        match seed >> 13 & 63 {
+            0 if dtype.is_float() => f64::NAN,
+            1 if dtype.is_float() => f64::INFINITY,
+            2 if dtype.is_float() => f64::NEG_INFINITY,
+            _ if dtype.is_float() => number / 8.0,
+            _ => number,
+        }
+    };
+    let count = shape.iter().product();
+    let values: Vec<f64> = (0..count).map(|_| next()).collect();
+    Tensor::from_f64(dtype, shape, values).unwrap()
+}
+
+/// What a device can do, what a GPU can do, and what the least can do.
+fn families(own: &Capabilities) -> [Capabilities; 3] {
+    let gpu = Capabilities {
+        software: false,
+        ..own.clone()
+    };
+    let least = Capabilities {
+        int64: false,
+        float16: false,
+        subgroups: false,
+        ..gpu.clone()
+    };
+    [own.clone(), gpu, least]
+}
+
+fn agrees(device: &Device, graph: &Graph, plan: Plan, x: &Tensor, what: &str) {
+    let program = Program::new(device, plan, &Weights::new(), ProgramOptions::default()).unwrap();
+    let found = program.run(std::slice::from_ref(x)).unwrap();
+    let expected = interp::run(graph, &Weights::new(), std::slice::from_ref(x)).unwrap();
+    for (found, expected) in found.iter().zip(&expected) {
+        // By bits, since what is not a number differs from itself.
+        assert_eq!(found.bytes(), expected.bytes(), "{what}");
+    }
+}
+
+/// Kernels of a plan by their names, and how many texts they have.
+fn steps(plan: &Plan) -> (Vec<&str>, usize) {
+    let steps = || plan.steps.iter().map(|step| step.kernel);
+    let labels = steps().map(|kernel| plan.kernels[kernel].label.as_str());
+    let texts: BTreeSet<usize> = steps().collect();
+    (labels.collect(), texts.len())
+}
+
+#[test]
+fn every_row_is_sorted_as_the_oracle_does() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let shapes: [(&[usize], usize); 8] = [
+        (&[9, 40], 1),
+        (&[5, 256], 1),
+        (&[5, 257], 1),
+        (&[4, 1000], 1),
+        (&[1, 4097], 1),
+        (&[700, 3], 0),
+        (&[2, 513, 5], 1),
+        (&[20_000], 0),
+    ];
+    for dtype in [DType::F32, DType::F16, DType::I32, DType::I64, DType::U8] {
+        for (shape, axis) in shapes {
+            let x = numbers(dtype, shape);
+            let graph = sorts(&format!("{dtype}{shape:?}"), axis as i64);
+            for (number, capabilities) in families(device.capabilities()).iter().enumerate() {
+                let plan = pass::plan(&graph, capabilities).unwrap();
+                let what = format!("{dtype} {shape:?} along {axis}, {number}");
+                agrees(&device, &graph, plan, &x, &what);
+            }
+        }
+    }
+}
+
+/// Long rows take as many merges as runs can be doubled, all of one text; short ones, few, and those of unknown length one
+/// kernel.
+#[test]
+fn long_rows_are_sorted_in_runs() {
+    let graph = |ty: &str| samples::graph(&[ty], |_, x| vec![x[0].sort(-1, false).0]);
+    let plan = |ty: &str| pass::plan(&graph(ty), &samples::capabilities()).unwrap();
+    let long = plan("f32[8, 1025]");
+    let (labels, texts) = steps(&long);
+    let merges = ["merge_runs"; 6];
+    assert_eq!(labels, [["sort_runs"].as_slice(), &merges].concat());
+    assert_eq!(texts, 2);
+    for step in &long.steps {
+        assert_eq!(step.work.writes.len(), 2);
+    }
+    for whole in ["f32[5000, 256]", "f32[1, 400]", "f32[8, S]"] {
+        assert_eq!(steps(&plan(whole)), (vec!["sort"], 1), "{whole}");
+    }
+    let wrong = samples::untranslatable(&long);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is sorted of something computed, and read by something else, in half precision too: runs stay in single precision.
+#[test]
+fn runs_lie_between_other_kernels() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let graph = samples::graph(&["f32[16, 600]"], |_, x| {
+        let (values, indices) = (x[0] * 2.0 + 1.0).sort(1, true);
+        let most = values.narrow(1, 0, 8) * 0.5;
+        let picked = x[0].gather(1, indices.narrow(1, 0, 8));
+        vec![most, picked]
+    });
+    let x = Tensor::from_f64(
+        DType::F32,
+        [16, 600],
+        (0..9600)
+            .map(|i| f64::from(i * 7919 % 1024))
+            .collect::<Vec<f64>>(),
+    );
+    let x = x.unwrap();
+    for precision in [Precision::Single, Precision::Half] {
+        let options = PlanOptions {
+            precision,
+            ..PlanOptions::default()
+        };
+        let plan = pass::plan_by(&graph, device.capabilities(), &options).unwrap();
+        let runs = plan.slots.iter();
+        let runs = runs.filter(|slot| matches!(slot.layout, Layout::Runs(_)));
+        assert!(runs.clone().count() >= 10 && runs.clone().all(|slot| !slot.storage.is_half()));
+        let what = format!("{precision:?}");
+        agrees(&device, &graph, plan, &x, &what);
+    }
+}
