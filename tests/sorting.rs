@@ -110,6 +110,28 @@ fn every_row_is_sorted_as_the_oracle_does() {
     }
 }
 
+/// Rows of any length, whatever the example's is.
+#[test]
+fn rows_of_symbolic_length_are_merged_at_once() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let mut graph = sorts("f32[4, S]", 1);
+    graph.hints.insert("S".into(), 1000);
+    for capabilities in families(device.capabilities()) {
+        let plan = pass::plan(&graph, &capabilities).unwrap();
+        let (labels, texts) = steps(&plan);
+        let row = ["sort_runs", "merge_runs", "merge_runs", "merge_all_runs"];
+        assert_eq!((labels, texts), ([row, row].concat(), 6));
+        let wrong = samples::untranslatable(&plan);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        for length in [1, 31, 128, 129, 1000, 1024, 3001] {
+            let x = numbers(DType::F32, &[4, length]);
+            agrees(&device, &graph, plan.clone(), &x, &format!("{length}"));
+        }
+    }
+}
+
 /// Long rows take as many merges as runs can be doubled, all of one text; short ones, few, and those of unknown length one
 /// kernel.
 #[test]

@@ -1,6 +1,6 @@
 //! Sorting: one invocation finds the place of one element. In short rows it counts the elements that come before its own;
-//! long ones are cut into runs that are sorted so, which are then merged two by two: an invocation looks for its place in
-//! the other run by halving it.
+//! long ones are cut into runs that are sorted so, which are then merged two by two. How often they are is known where the
+//! length of rows is; else those of some length are merged at once.
 
 mod merge;
 
@@ -31,6 +31,8 @@ const FIRST: usize = 32;
 const SHORT: usize = 256;
 /// So are rows of which so few elements are compared.
 const FEW: usize = 1 << 18;
+/// Runs of a row of the example that are merged at once where the length of rows is a symbol.
+const MANY: usize = 8;
 
 /// A node that sorts.
 struct Sorting {
@@ -69,13 +71,17 @@ impl Sorting {
         })
     }
 
-    /// Elements of the runs that are merged to whole rows; none where rows are sorted at once. How many merges it takes must
-    /// be known, and so the length of rows.
+    /// Elements of the runs that are merged to whole rows; none where rows are sorted at once. Rows of symbolic length may be
+    /// of more runs than those of the example.
     fn runs(&self, graph: &Graph) -> Option<usize> {
-        let size = usize::try_from(self.size.as_const()?).ok()?;
+        let size = example(graph, &self.size);
         let compared = example(graph, &self.count).saturating_mul(size);
         let is_long = SHORT < size && FEW < compared;
-        is_long.then(|| size.next_power_of_two() / 2)
+        let merged = match self.size.as_const() {
+            Some(_) => 2,
+            None => MANY,
+        };
+        is_long.then(|| size.next_power_of_two() / merged)
     }
 
     fn own(&self, scope: &mut Scope) -> Own {
@@ -175,7 +181,13 @@ impl Planner<'_> {
             return Ok(None);
         };
         match sorting.runs(self.graph) {
-            Some(run) => self.merge(&sorting, group, (run, None)).map(Some),
+            Some(run) if sorting.size.as_const().is_some() => {
+                self.merge(&sorting, group, (run, None)).map(Some)
+            }
+            Some(run) => {
+                let lowered = sorting.merged_at_once(self.scope(), run)?;
+                lowered.finish(self.label(group)).map(Some)
+            }
             None => {
                 let lowered = sorting.counted(self.scope(), None)?;
                 lowered.finish(self.label(group)).map(Some)
@@ -220,8 +232,7 @@ impl Planner<'_> {
         let names = ["run", "halvings"].map(|name| Symbol::from(unique(&mut taken, name)));
         let [run, halvings] = names.each_ref().map(|name| Dim::symbol(name.clone()));
         let lowered = sorting.merged(self.scope(), runs, [&run, &halvings])?;
-        // As often as a run is halved until nothing of it is left.
-        let sizes = [runs.0, runs.0.ilog2() as usize + 1].map(Dim::from);
+        let sizes = [Dim::from(runs.0), merge::halvings(runs.0)];
         let sizes: BTreeMap<Symbol, Dim> = names.into_iter().zip(sizes).collect();
         Ok(lowered.finish(self.label(group))?.in_sizes(&sizes))
     }

@@ -1,29 +1,29 @@
-//! Merging sorted runs two by two: an invocation looks for the place of its element in the other run by halving it.
+//! Merging sorted runs, two by two or all at once: an invocation looks for the place of its element in another run by
+//! halving it.
 
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::{Scope, scalar};
-use crate::pass::plan::kernel::{Lowered, repeat_to};
+use crate::pass::plan::kernel::{Lowered, repeat, repeat_to};
 use crate::pass::plan::sort::{Own, Sorting};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/merge.wgsl");
 
-/// The run that an element's run is merged with.
+/// A run that an element's run is merged with.
 struct Other {
     /// It lies in front of the element's own run.
     is_in_front: Expr,
-    /// Where the element's own run starts.
-    own_start: Expr,
     start: Expr,
     length: Expr,
 }
 
 impl Other {
-    fn of(scope: &mut Scope, own: &Own, [run, size]: [&Dim; 2]) -> Other {
+    /// The neighbour of an element's run, and where that one starts.
+    fn neighbour(scope: &mut Scope, own: &Own, [run, size]: [&Dim; 2]) -> (Other, Expr) {
         let pool = &mut scope.pool;
         let (run, size, along) = (pool.size(run), pool.size(size), own.along.emit(pool));
         let (one, two) = (pool.number(1), pool.number(2));
@@ -34,18 +34,35 @@ impl Other {
         let before = pool.call("x - y", Type::U32, &[own_start, run]);
         let behind = pool.call("x + y", Type::U32, &[own_start, run]);
         let start = pool.select(is_in_front, before, behind);
-        // There may be less of the last run, or nothing.
+        pool.set_label(own_start, "own_start");
+        let other = Other::at(pool, start, is_in_front, [run, size]);
+        (other, own_start)
+    }
+
+    /// The run that starts at a place of a row, of which there may be less if it is the last one, or nothing.
+    fn at(pool: &mut Pool, start: Expr, is_in_front: Expr, [run, size]: [Expr; 2]) -> Other {
         let begin = pool.call("min(x, y)", Type::U32, &[start, size]);
         let rest = pool.call("x - y", Type::U32, &[size, begin]);
-        pool.set_label(own_start, "own_start");
         pool.set_label(start, "start");
         pool.set_label(is_in_front, "is_in_front");
         Other {
             is_in_front,
-            own_start,
             start,
             length: pool.call("min(x, y)", Type::U32, &[rest, run]),
         }
+    }
+}
+
+/// What may come before an element in another run: between these.
+struct Range {
+    low: Expr,
+    high: Expr,
+}
+
+impl Range {
+    fn new(scope: &mut Scope) -> Range {
+        let [low, high] = ["low", "high"].map(|name| scope.pool.variable(name, Type::U32));
+        Range { low, high }
     }
 }
 
@@ -56,6 +73,11 @@ fn element(scope: &mut Scope, value: ValueId, run: usize, at: &Index) -> Result<
     let loaded = scope.pool.load(buffer, Type::from(storage), at);
     let dtype = scope.graph.ty(value).dtype;
     Ok(scalar::from_storage(&mut scope.pool, loaded, dtype))
+}
+
+/// How often a run of so many elements is halved until nothing of it is left.
+pub(super) fn halvings(run: usize) -> Dim {
+    Dim::from(run.ilog2() as usize + 1)
 }
 
 impl Sorting {
@@ -72,31 +94,90 @@ impl Sorting {
         let key = element(&mut scope, values, from, &own.index)?;
         let number = element(&mut scope, indices, from, &own.index)?;
         scope.pool.set_label(key, "key");
-        let other = Other::of(&mut scope, &own, [run, &self.size]);
-        let [low, high] = ["low", "high"].map(|name| scope.pool.variable(name, Type::U32));
-        let zero = scope.pool.number(0);
-        let mut statements = vec![
-            own.surplus.clone(),
-            Statement::Let(key),
-            Statement::Declare(low, zero),
-            Statement::Declare(high, other.length),
-        ];
-        let end = (&Dim::from(u32::BITS as usize), scope.pool.size(halvings));
-        statements.extend(repeat_to(&mut scope, "halving", end, |scope, _| {
-            self.halve(scope, (&own, key), (&other, from), [low, high])
-        })?);
-        statements.push(Statement::Freeze(low));
+        let (other, own_start) = Other::neighbour(&mut scope, &own, [run, &self.size]);
+        let range = Range::new(&mut scope);
+        let mut statements = vec![own.surplus.clone(), Statement::Let(key)];
+        let search = (&other, from, halvings);
+        statements.extend(self.search(&mut scope, (&own, key), search, &range)?);
+        statements.push(Statement::Freeze(range.low));
         let pool = &mut scope.pool;
         let along = own.along.emit(pool);
-        let within = pool.call("x - y", Type::U32, &[along, other.own_start]);
-        let start = pool.call("min(x, y)", Type::U32, &[other.own_start, other.start]);
+        let within = pool.call("x - y", Type::U32, &[along, own_start]);
+        let start = pool.call("min(x, y)", Type::U32, &[own_start, other.start]);
         let place = pool.call("x + y", Type::U32, &[start, within]);
-        let place = pool.call("x + y", Type::U32, &[place, low]);
+        let place = pool.call("x + y", Type::U32, &[place, range.low]);
         let target = (&Index::expr(place, &self.size), to);
         let statements = self.write(&mut scope, statements, (&own, target), [key, number])?;
         let mut lowered = Lowered::new(scope, TEMPLATE, statements, &self.count);
         lowered.title = Some("merge_runs");
         Ok(lowered)
+    }
+
+    /// Merges all runs of so many elements to whole rows, of which nobody knows how long they are.
+    pub(super) fn merged_at_once<'a>(
+        &self,
+        mut scope: Scope<'a>,
+        run: usize,
+    ) -> Result<Lowered<'a>> {
+        let own = self.own(&mut scope);
+        let [values, indices] = self.results;
+        let key = element(&mut scope, values, run, &own.index)?;
+        let number = element(&mut scope, indices, run, &own.index)?;
+        scope.pool.set_label(key, "key");
+        let length = Dim::from(run);
+        let first = own.along.div(&length).scale(&length).emit(&mut scope.pool);
+        let along = own.along.emit(&mut scope.pool);
+        let within = scope.pool.call("x - y", Type::U32, &[along, first]);
+        let rank = scope.pool.variable("rank", Type::U32);
+        let range = Range::new(&mut scope);
+        let mut statements = vec![
+            own.surplus.clone(),
+            Statement::Let(key),
+            Statement::Let(first),
+            Statement::Declare(rank, within),
+        ];
+        let runs = self.size.ceil_div(&length);
+        statements.extend(repeat(&mut scope, "run", &runs, |scope, run_of| {
+            let pool = &mut scope.pool;
+            let sizes = [pool.size(&length), pool.size(&self.size)];
+            let start = run_of.scale(&length).emit(pool);
+            let is_in_front = pool.call("x < y", Type::Bool, &[start, first]);
+            let mut other = Other::at(pool, start, is_in_front, sizes);
+            let is_own = pool.call("x == y", Type::Bool, &[start, first]);
+            let zero = pool.number(0);
+            other.length = pool.select(is_own, zero, other.length);
+            let search = (&other, run, &halvings(run));
+            let mut body = self.search(scope, (&own, key), search, &range)?;
+            let next = scope.pool.call("x + y", Type::U32, &[rank, range.low]);
+            body.push(Statement::Assign(rank, next));
+            Ok(body)
+        })?);
+        statements.push(Statement::Freeze(rank));
+        let target = (&Index::expr(rank, &self.size), None);
+        let statements = self.write(&mut scope, statements, (&own, target), [key, number])?;
+        let mut lowered = Lowered::new(scope, TEMPLATE, statements, &self.count);
+        lowered.title = Some("merge_all_runs");
+        Ok(lowered)
+    }
+
+    /// Looks for the place of an element in another run, which is the lower end of the range then.
+    fn search(
+        &self,
+        scope: &mut Scope,
+        own: (&Own, Expr),
+        (other, run, halvings): (&Other, usize, &Dim),
+        range: &Range,
+    ) -> Result<Vec<Statement>> {
+        let zero = scope.pool.number(0);
+        let mut statements = vec![
+            Statement::Declare(range.low, zero),
+            Statement::Declare(range.high, other.length),
+        ];
+        let end = (&Dim::from(u32::BITS as usize), scope.pool.size(halvings));
+        statements.extend(repeat_to(scope, "halving", end, |scope, _| {
+            self.halve(scope, own, (other, run), range)
+        })?);
+        Ok(statements)
     }
 
     /// Looks at the middle of what may come before the element or not.
@@ -105,8 +186,9 @@ impl Sorting {
         scope: &mut Scope,
         (own, key): (&Own, Expr),
         (other, run): (&Other, usize),
-        [low, high]: [Expr; 2],
+        Range { low, high }: &Range,
     ) -> Result<Vec<Statement>> {
+        let (low, high) = (*low, *high);
         let pool = &mut scope.pool;
         let (one, two) = (pool.number(1), pool.number(2));
         let is_open = pool.call("x < y", Type::Bool, &[low, high]);
