@@ -121,7 +121,7 @@ fn check_slot(
     }
 }
 
-/// Values between kernels may lie in quads or tiles and weights in panels, in single or half precision, tiles in single precision; what is sorted in runs; weights also in
+/// Values between kernels may lie in quads, in tiles of single precision, or in runs; weights in panels, in quads and in
 /// pieces.
 fn lies_well(slot: &Slot) -> bool {
     let is_weight = matches!(slot.kind, SlotKind::Weight(_));

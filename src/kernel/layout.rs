@@ -14,7 +14,7 @@ use super::winograd::{Places, TAPS};
 use crate::dim::Dim;
 use crate::shape::Shape;
 
-/// Numbers of a texel, or of a vector.
+/// Numbers of a vector, and of a texel that holds no pairs.
 pub const TEXEL: usize = 4;
 
 /// Texels of a row of the textures as which buffers are read, see [`Access::Texels`](super::plan::Access::Texels): a power
