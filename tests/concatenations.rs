@@ -76,7 +76,8 @@ fn scattered(rows: &str) -> Graph {
     })
 }
 
-/// Twenty states of so many numbers, each made of the one before: more than kernels bind buffers.
+/// Twenty states of so many numbers, each made of the one before: more than kernels bind buffers. The last one is an output
+/// too, in another shape.
 fn recurrence(numbers: i64) -> Graph {
     let types = [
         format!("f32[20, {numbers}]"),
@@ -91,7 +92,8 @@ fn recurrence(numbers: i64) -> Graph {
                 None => given.tanh(),
             });
         }
-        vec![b.concat(&states, 0)]
+        let last = states[19].reshape(vec![1.into(), 1.into(), numbers.into()]);
+        vec![b.concat(&states, 0), last]
     })
 }
 

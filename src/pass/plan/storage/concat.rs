@@ -139,7 +139,15 @@ fn parts(
     }
     let (mut parts, mut begins_quad) = (Parts::new(), true);
     for (operand, start) in starts(graph, whole, alignment / storage.size())? {
-        let base = behind(operand);
+        // An output has memory of its own; what it is another shape of may lie here.
+        let base = match behind(operand) {
+            output if !is_image && graph.outputs.contains(&output) => {
+                behind_reshapes(graph, output, |id| {
+                    id != output && fusion.stored[id.index()]
+                })
+            }
+            base => base,
+        };
         let is_free = !taken.contains(&base)
             && !graph.outputs.contains(&base)
             && !fusion.parts.contains_key(&base)
