@@ -348,6 +348,15 @@ fn inputs_and_values_between_kernels_are_read_as_texels() {
     assert!(accesses.all(|access| !matches!(access, Access::Texels(_))));
 }
 
+/// A copy writes the copy alone, though both lie alike.
+#[test]
+fn copies_write_one_slot() {
+    let graph = samples::graph(&["f32[8, 8]"], |_, x| vec![x[0]]);
+    let plan = plan_for("copy", &graph, &capabilities());
+    let written = plan.steps.iter().map(|step| &step.work.writes);
+    assert_eq!(written.collect::<Vec<_>>(), [&plan.outputs]);
+}
+
 /// Steps of a loop that was written out, and layers that each have a part of a cache, differ in where pieces begin only.
 #[test]
 fn pieces_of_a_value_share_kernels_wherever_they_begin() {

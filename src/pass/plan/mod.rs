@@ -34,7 +34,7 @@ pub use self::variant::{Admitted, admitted};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use self::check::check_types;
-use self::element::Scope;
+use self::element::{Binding, Scope};
 use self::form::Known;
 use self::fuse::{Fusion, fuse};
 use self::group::{Group, Pattern};
@@ -348,10 +348,12 @@ impl<'a> Planner<'a> {
         }
         if work.writes.is_empty() {
             // What goes to another place or layout is bound last.
-            let last = made.bindings.last().map(|last| &last.layout);
-            let bound = made.bindings.iter().zip(&bindings).rev();
-            let bound = bound.take_while(|(binding, _)| Some(&binding.layout) == last);
-            work.writes.extend(bound.map(|(_, slot)| *slot));
+            let goes_to = |binding: &Binding| (binding.is_copy, binding.layout.clone());
+            let last = made.bindings.last().map(goes_to);
+            let is_other = |binding: &Binding| Some(goes_to(binding)) != last;
+            let others = made.bindings.iter().rposition(is_other);
+            work.writes
+                .extend(bindings.iter().skip(others.map_or(0, |other| other + 1)));
         }
         let names = group.nodes.iter().filter_map(|node| {
             let result = self.graph.nodes.get(*node)?.results.first()?;
