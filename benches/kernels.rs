@@ -155,6 +155,10 @@ fn rows(bench: &mut Bench) {
         let variance = (centred * centred).mean(&[1], true);
         centred * (variance + 1e-5).rsqrt() * x[1] + x[2]
     });
+    let types = ["f32[1, 16384]"];
+    bench.kernel("sort", "1x16384", bytes(16_384), &types, |x| {
+        x[0].sort(1, false).0
+    });
     let types = ["f32[1048576]"];
     bench.kernel("sum", "2^20", Of::Bytes(4 << 20), &types, |x| {
         x[0].sum(&[0], false)
