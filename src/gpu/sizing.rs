@@ -259,7 +259,7 @@ fn measure_texture(
     rules: &Rules,
 ) -> Result<(Vec<usize>, Place)> {
     let missing = || Error::internal("a texture of what no texel holds");
-    let texel = panels.texel(slot.storage).ok_or_else(missing)?;
+    let texel = slot.texel().ok_or_else(missing)?;
     let extent = panels.extent(texel);
     if !rules.capabilities.textures.hold(extent) {
         return Err(Error::plan(format!(

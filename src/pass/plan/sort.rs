@@ -128,8 +128,8 @@ impl Sorting {
         let number = own.along.emit(&mut scope.pool);
         let number = scalar::size(&mut scope.pool, number, DType::I64, scope.capabilities);
         let target = (&first.add(&Index::expr(rank, &length)), run);
-        let statements = self.write(&mut scope, statements, (&own, target), [key, number])?;
-        let mut lowered = Lowered::new(scope, TEMPLATE, statements, &self.count);
+        let kernel = (TEMPLATE, statements);
+        let mut lowered = self.finish(scope, kernel, (&own, target), [key, number])?;
         lowered.title = run.map(|_| "sort_runs");
         Ok(lowered)
     }
@@ -147,18 +147,19 @@ impl Sorting {
         }
     }
 
-    /// Writes an element and its index to a place of the results, or of what lies in runs of so many.
-    fn write(
+    /// The kernel of statements behind which an element and its index go to a place of the results, or of what lies in runs
+    /// of so many.
+    fn finish<'a>(
         &self,
-        scope: &mut Scope,
-        mut statements: Vec<Statement>,
+        mut scope: Scope<'a>,
+        (template, mut statements): (&'static str, Vec<Statement>),
         (own, (target, run)): (&Own, (&Index, Option<usize>)),
         elements: [Expr; 2],
-    ) -> Result<Vec<Statement>> {
+    ) -> Result<Lowered<'a>> {
         let position = self.rows.at(&own.row, target);
         for (result, element) in self.results.into_iter().zip(elements) {
             statements.push(match run {
-                None => write(scope, result, element, &position)?,
+                None => write(&mut scope, result, element, &position)?,
                 Some(run) => {
                     let (buffer, storage) = scope.in_runs(result, run)?;
                     let ty = scope.graph.ty(result);
@@ -170,7 +171,7 @@ impl Sorting {
                 }
             });
         }
-        Ok(statements)
+        Ok(Lowered::new(scope, template, statements, &self.count))
     }
 }
 

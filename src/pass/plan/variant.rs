@@ -1,6 +1,7 @@
 //! The table of variants: how a contraction or convolution is computed, by adapter, sizes and dtype.
 
 pub mod chosen;
+mod tiles;
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::kernel::choice::{Choice, Choices, Variant};
 use crate::kernel::stored::Precision;
 use crate::kernel::winograd::Places;
 use crate::op::Conv;
-use crate::pass::plan::conv::{direct, image, winograd};
+use crate::pass::plan::conv::{direct, image};
 use crate::pass::plan::cost::{example, is_plain_view};
 use crate::pass::plan::element::quad::is_whole;
 use crate::pass::plan::element::{Scope, operand};
@@ -51,16 +52,6 @@ struct Problem<'a> {
 
 /// Tiles of workgroups that keep a GPU busy.
 const ENOUGH: usize = 96;
-
-// What kernels of convolutions cost a rasteriser, in multiplications of a product of matrices: as measured for 64 to 512
-// channels of 7² to 56² positions. A channel of a tile is transformed for 250 of these where it has 2×2 positions, for 800
-// where it has 4×4.
-/// The sums of 2×2 positions, which are of 36 products and read less for each than those of matrices.
-const DIRECT: usize = 27;
-/// So many tiles take as long as fewer do, for which as many filters are read.
-const FEW_TILES: usize = 10;
-/// Two kernels more.
-const KERNELS: usize = 1_400_000;
 
 /// The variants in question for a node, the best first; the last one can run on any device. None for a node that has no
 /// variants.
@@ -225,42 +216,6 @@ impl Problem<'_> {
         format!("the adapter is a software rasteriser with subgroups of {lanes}")
     }
 
-    /// A convolution by tiles of the size that costs least, where fewer multiplications are worth three kernels.
-    fn by_tiles(&self) -> Option<(Variant, String)> {
-        let channels = usize::try_from(self.summed.first()?.as_const()?).ok()?;
-        let sizes = self.tiles.iter();
-        let sizes = sizes.filter(|(places, tiles)| self.affords(**places, **tiles, channels));
-        let costs = sizes.map(|(places, tiles)| {
-            let tiles = self.outer * tiles;
-            let cost = cost_of_tiles(*places, tiles, [channels, self.rows]);
-            (cost, *places, tiles)
-        });
-        let (cost, places, tiles) = costs.min()?;
-        let products = self.outer * self.tiles.get(&Places::Two)? * channels * self.rows;
-        let direct = DIRECT * products;
-        let size = places.count();
-        let mut reason = format!(
-            "{channels} by {} channels of {tiles} tiles of {size}x{size} positions are worth two kernels more: about {:.1} times as fast",
-            self.rows,
-            direct as f64 / cost as f64
-        );
-        if self.in_half {
-            reason += match places {
-                Places::Two => "; filters of larger tiles would have to be of single precision",
-                Places::Four => ", with filters of single precision",
-            };
-        }
-        (10 * direct >= 11 * cost).then_some((Variant::Winograd { places }, reason))
-    }
-
-    /// True if filters of tiles of a size are worth their bytes. Those of large tiles lie in single precision, since half
-    /// precision would lose too much: where that is what other weights lie in, only small ones do, beside what the tiles take.
-    fn affords(&self, places: Places, tiles: usize, channels: usize) -> bool {
-        let filters = channels * self.rows;
-        let of_tiles = self.outer * tiles * (channels + self.rows);
-        places == Places::Two || !self.in_half || filters <= 2 * of_tiles
-    }
-
     /// The largest cooperative matrices, where there are tiles for them.
     fn matrices(&self) -> Option<(Variant, String)> {
         let is_large = self.rows >= 32 && self.columns >= 32 && self.depth >= 16;
@@ -409,29 +364,6 @@ impl Problem<'_> {
 const PARTS: [u32; 4] = [16, 8, 4, 2];
 const SHORTEST: usize = 128;
 
-/// What a convolution by tiles costs.
-fn cost_of_tiles(places: Places, tiles: usize, [channels, outputs]: [usize; 2]) -> usize {
-    let products = places.matrices() * tiles.max(FEW_TILES) * channels * outputs;
-    let transforms = match places {
-        Places::Two => 250,
-        Places::Four => 800,
-    };
-    products + transforms * tiles * (channels + outputs) + KERNELS
-}
-
-/// How many tiles of a size a convolution on quads of channels is cut into, if it can be; see [`winograd`].
-fn tiles(
-    graph: &Graph,
-    capabilities: &Capabilities,
-    node: &Node,
-    (conv, places): (&Conv, Places),
-) -> Option<usize> {
-    let packed = winograd::panels(graph, capabilities, node, (conv, places, Extent::ANY))?;
-    let result = &graph.ty(*node.results.first()?).shape;
-    let [_, tiles] = winograd::counts(result, places)?;
-    holds(capabilities.textures, &packed.panels).then(|| example(graph, &tiles))
-}
-
 /// True for dtypes whose products are summed up in single precision.
 fn is_single(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16 | DType::F32)
@@ -459,9 +391,9 @@ impl<'a> Problem<'a> {
         let [outer, rows, columns, depth] = extents.map(|size| example(graph, size));
         let on_quads = conv.and_then(|conv| convolves(graph, capabilities, node, conv));
         let cut = conv.filter(|_| on_quads.is_some());
-        let in_tiles = |places| tiles(graph, capabilities, node, (cut?, places));
-        let tiles = Places::ALL.into_iter();
-        let tiles = tiles.filter_map(|places| Some((places, in_tiles(places)?)));
+        let tiles = |places| tiles::count(graph, capabilities, node, (cut?, places));
+        let sizes = Places::ALL.into_iter();
+        let tiles = sizes.filter_map(|places| Some((places, tiles(places)?)));
         Ok(Some(Problem {
             capabilities,
             key: key(graph, node, [a, b]),

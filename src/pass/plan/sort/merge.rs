@@ -90,10 +90,7 @@ impl Sorting {
         [run, halvings]: [&Dim; 2],
     ) -> Result<Lowered<'a>> {
         let own = self.own(&mut scope);
-        let [values, indices] = self.results;
-        let key = element(&mut scope, values, from, &own.index)?;
-        let number = element(&mut scope, indices, from, &own.index)?;
-        scope.pool.set_label(key, "key");
+        let [key, number] = self.taken(&mut scope, from, &own)?;
         let (other, own_start) = Other::neighbour(&mut scope, &own, [run, &self.size]);
         let range = Range::new(&mut scope);
         let mut statements = vec![own.surplus.clone(), Statement::Let(key)];
@@ -107,8 +104,8 @@ impl Sorting {
         let place = pool.call("x + y", Type::U32, &[start, within]);
         let place = pool.call("x + y", Type::U32, &[place, range.low]);
         let target = (&Index::expr(place, &self.size), to);
-        let statements = self.write(&mut scope, statements, (&own, target), [key, number])?;
-        let mut lowered = Lowered::new(scope, TEMPLATE, statements, &self.count);
+        let kernel = (TEMPLATE, statements);
+        let mut lowered = self.finish(scope, kernel, (&own, target), [key, number])?;
         lowered.title = Some("merge_runs");
         Ok(lowered)
     }
@@ -120,10 +117,7 @@ impl Sorting {
         run: usize,
     ) -> Result<Lowered<'a>> {
         let own = self.own(&mut scope);
-        let [values, indices] = self.results;
-        let key = element(&mut scope, values, run, &own.index)?;
-        let number = element(&mut scope, indices, run, &own.index)?;
-        scope.pool.set_label(key, "key");
+        let [key, number] = self.taken(&mut scope, run, &own)?;
         let length = Dim::from(run);
         let first = own.along.div(&length).scale(&length).emit(&mut scope.pool);
         let along = own.along.emit(&mut scope.pool);
@@ -154,10 +148,18 @@ impl Sorting {
         })?);
         statements.push(Statement::Freeze(rank));
         let target = (&Index::expr(rank, &self.size), None);
-        let statements = self.write(&mut scope, statements, (&own, target), [key, number])?;
-        let mut lowered = Lowered::new(scope, TEMPLATE, statements, &self.count);
+        let kernel = (TEMPLATE, statements);
+        let mut lowered = self.finish(scope, kernel, (&own, target), [key, number])?;
         lowered.title = Some("merge_all_runs");
         Ok(lowered)
+    }
+
+    /// An element and its index, out of runs of so many.
+    fn taken(&self, scope: &mut Scope, run: usize, own: &Own) -> Result<[Expr; 2]> {
+        let [values, indices] = self.results;
+        let key = element(scope, values, run, &own.index)?;
+        scope.pool.set_label(key, "key");
+        Ok([key, element(scope, indices, run, &own.index)?])
     }
 
     /// Looks for the place of an element in another run, which is the lower end of the range then.

@@ -129,9 +129,12 @@ fn parts(
     let layout = &fusion.layouts[root.index()];
     let storage = fusion.storages[root.index()];
     let is_image = *layout == IMAGE;
+    // An output has memory of its own; what it is another shape of may lie here.
+    let is_kept =
+        |id: ValueId| id != root && fusion.stored[id.index()] && !graph.outputs.contains(&id);
     let behind = |value| match is_image {
         true => value,
-        false => behind_reshapes(graph, value, |id| id != root && fusion.stored[id.index()]),
+        false => behind_reshapes(graph, value, is_kept),
     };
     let whole = behind(root);
     if !is_image && *layout != Layout::Linear || whole != root && fusion.stored[whole.index()] {
@@ -139,15 +142,7 @@ fn parts(
     }
     let (mut parts, mut begins_quad) = (Parts::new(), true);
     for (operand, start) in starts(graph, whole, alignment / storage.size())? {
-        // An output has memory of its own; what it is another shape of may lie here.
-        let base = match behind(operand) {
-            output if !is_image && graph.outputs.contains(&output) => {
-                behind_reshapes(graph, output, |id| {
-                    id != output && fusion.stored[id.index()]
-                })
-            }
-            base => base,
-        };
+        let base = behind(operand);
         let is_free = !taken.contains(&base)
             && !graph.outputs.contains(&base)
             && !fusion.parts.contains_key(&base)
