@@ -176,6 +176,7 @@ pub fn with_weights() -> Vec<(String, Graph)> {
         ("f32[2, 8, 13, 9]", "f32[8, 1, 3, 3]", 8, axis(2, 1, 1, 1)),
         ("f32[2, 8, H, S]", "f32[8, 1, 3, 3]", 8, axis(2, 1, 1, 1)),
         ("f32[B, 16, 23]", "f32[16, 1, 4]", 16, plain(3)),
+        ("f32[1, 8, 9, 5, 6]", "f32[8, 1, 3, 3, 3]", 8, plain(1)),
     ] {
         let rank = filter.matches(',').count() - 1;
         let graph = convolution_by_weights(x, filter, &vec![axes; rank], groups);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::iter;
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
@@ -96,7 +97,8 @@ impl Block {
         let space = quad.split_off(CHANNELS + 1);
         let place = <[Index; 2]>::try_from(quad)
             .map_err(|_| Error::internal("an image has too few axes"))?;
-        let along = space.iter().zip([(height, "row"), (width, "column")]);
+        let blocks = [(height, "row"), (width, "column")].into_iter();
+        let along = space.iter().zip(blocks.chain(iter::repeat((1, ""))));
         let first = along.map(|(block, (along, name))| match along {
             1 => block.clone(),
             _ => named(scope, &block.scale(&Dim::from(along)), name),
@@ -127,7 +129,8 @@ impl Block {
     }
 
     fn position(&self, place: [Index; 2]) -> Vec<Index> {
-        let along = self.first.iter().zip(place);
+        let offsets = place.into_iter().chain(iter::repeat_with(Index::zero));
+        let along = self.first.iter().zip(offsets);
         along.map(|(first, offset)| first.add(&offset)).collect()
     }
 
