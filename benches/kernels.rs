@@ -128,6 +128,7 @@ fn convolutions(bench: &mut Bench) {
         ("1x1 64->128 56x56", 64, [128, 64, 1], 1, 1, 0, 56),
         ("3x3/2 64->128 56x56", 64, [128, 64, 3], 1, 2, 1, 28),
         ("depthwise 3x3 64 56x56", 64, [64, 1, 3], 64, 1, 1, 56),
+        ("groups of 4, 3x3 128 56x56", 128, [128, 4, 3], 32, 1, 1, 56),
     ] {
         let [to, from, side] = filter;
         let image = format!("f32[1, {channels}, 56, 56]");

@@ -14,8 +14,8 @@ pub enum Variant {
     Portable,
     /// A subgroup computes a tile, for rasterisers that run its invocations as the lanes of a vector.
     Lanes,
-    /// One invocation computes four channels at a position, for convolutions that see each channel by itself.
-    Depthwise,
+    /// One invocation computes four channels of a block of positions, for convolutions in groups of a single channel or few.
+    Grouped,
     /// Three kernels: what tiles see becomes numbers, products of a matrix for each of these are summed over channels, and
     /// the sums become positions. For convolutions of 3×3 taps.
     Winograd {
@@ -48,7 +48,7 @@ impl Variant {
     pub const ALL: &[Variant] = &[
         Variant::Portable,
         Variant::Lanes,
-        Variant::Depthwise,
+        Variant::Grouped,
         Variant::Winograd {
             places: Places::Two,
         },
@@ -88,7 +88,7 @@ impl fmt::Display for Variant {
         match self {
             Variant::Portable => f.write_str("portable"),
             Variant::Lanes => f.write_str("lanes"),
-            Variant::Depthwise => f.write_str("depthwise"),
+            Variant::Grouped => f.write_str("grouped"),
             Variant::Winograd { places } => {
                 let count = places.count();
                 write!(f, "winograd {count}x{count}, 3x3")

@@ -177,6 +177,28 @@ pub fn with_weights() -> Vec<(String, Graph)> {
         ("f32[2, 8, H, S]", "f32[8, 1, 3, 3]", 8, axis(2, 1, 1, 1)),
         ("f32[B, 16, 23]", "f32[16, 1, 4]", 16, plain(3)),
         ("f32[1, 8, 9, 5, 6]", "f32[8, 1, 3, 3, 3]", 8, plain(1)),
+        // Groups of a quad of channels and of some.
+        ("f32[2, 8, 7, 12]", "f32[8, 4, 3, 3]", 2, plain(1)),
+        ("f32[1, 24, 17, 6]", "f32[24, 8, 3, 3]", 3, plain(0)),
+        (
+            "f32[2, 24, 19, 9]",
+            "f32[24, 12, 3, 3]",
+            2,
+            axis(2, 1, 1, 1),
+        ),
+        (
+            "f32[1, 32, 15, 17]",
+            "f32[32, 16, 5, 5]",
+            2,
+            axis(1, 4, 2, 1),
+        ),
+        ("f32[1, 16, 5, 6]", "f32[16, 4, 4, 4]", 4, axis(1, 2, 1, 2)),
+        ("f32[2, 16, 30, 3]", "f32[16, 4, 1, 1]", 4, plain(0)),
+        ("f32[2, 16, H, S]", "f32[16, 8, 3, 3]", 2, plain(1)),
+        ("f32[B, 16, 23]", "f32[16, 4, 4]", 4, plain(3)),
+        ("f32[1, 16, 4, 5, 6]", "f32[16, 8, 3, 3, 3]", 2, plain(1)),
+        // Groups with more channels of the result.
+        ("f32[1, 8, 9, 7]", "f32[16, 4, 3, 3]", 2, plain(1)),
     ] {
         let rank = filter.matches(',').count() - 1;
         let graph = convolution_by_weights(x, filter, &vec![axes; rank], groups);

@@ -1,7 +1,7 @@
 //! Convolutions: one invocation computes some output channels at some neighbouring positions.
 
-pub mod depthwise;
 pub mod direct;
+pub mod grouped;
 pub mod image;
 pub mod winograd;
 

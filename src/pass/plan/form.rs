@@ -24,7 +24,7 @@ use crate::kernel::choice::{Choice, Variant};
 use crate::kernel::emit::unique;
 use crate::kernel::layout::{Layout, Panels, Tiles};
 use crate::kernel::winograd::Places;
-use crate::pass::plan::conv::{Along, Sizes, depthwise, image, winograd};
+use crate::pass::plan::conv::{Along, Sizes, grouped, image, winograd};
 use crate::pass::plan::element::{Binding, Scope};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, Made};
@@ -40,8 +40,8 @@ enum Way {
     Convolution(Packed),
     /// The same where the window is a single position, or what it holds are no neighbours.
     Positions(Packed),
-    /// A convolution that sees each channel by itself.
-    Channelwise(Panels),
+    /// A convolution in groups of a single channel or few.
+    Grouped(Panels),
     /// What tiles of a convolution see of its input.
     TilesSeen(Places),
     /// What the products of these sum up to.
@@ -68,7 +68,7 @@ impl Way {
             | Way::Positions(packed)
             | Way::TilesSummed(_, packed)
             | Way::Product(_, packed) => Some(&packed.panels),
-            Way::Channelwise(panels) => Some(panels),
+            Way::Grouped(panels) => Some(panels),
             Way::TilesSeen(_)
             | Way::TilesOutput(_)
             | Way::Pooling
@@ -192,9 +192,9 @@ impl Planner<'_> {
             {
                 Some(Way::TilesOutput(places))
             }
-            (Op::Primitive(Primitive::Conv(conv)), Variant::Depthwise) => {
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Grouped) => {
                 image::panels(self.graph, self.capabilities, node, (conv, extent))
-                    .map(|packed| Way::Channelwise(packed.panels))
+                    .map(|packed| Way::Grouped(packed.panels))
             }
             (Op::Primitive(Primitive::Dot(_)), Variant::Lanes) => {
                 let product = Product::of(self.graph, node)?;
@@ -367,9 +367,9 @@ impl<'a> Form<'a> {
                 }
                 image::by_panels(scope, group, &sizes, packed.clone())
             }
-            (Way::Channelwise(panels), Op::Primitive(Primitive::Conv(conv))) => {
+            (Way::Grouped(panels), Op::Primitive(Primitive::Conv(conv))) => {
                 let sizes = Sizes::new(&self.graph, node, conv)?;
-                depthwise::by_panels(scope, group, &sizes, panels)
+                grouped::by_panels(scope, group, &sizes, panels)
             }
             (Way::TilesSeen(places), Op::Primitive(Primitive::Conv(conv))) => {
                 winograd::lower_seen(scope, node, (conv, *places))

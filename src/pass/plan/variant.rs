@@ -243,7 +243,7 @@ impl Problem<'_> {
     fn offers(&self, variant: Variant) -> bool {
         let is_own = matches!(
             variant,
-            Variant::Portable | Variant::Lanes | Variant::Depthwise | Variant::Winograd { .. }
+            Variant::Portable | Variant::Lanes | Variant::Grouped | Variant::Winograd { .. }
         );
         let is_tiled = matches!(variant, Variant::Winograd { .. });
         let writes_quads = |taken| taken == variant || is_tiled;
@@ -258,11 +258,11 @@ impl Problem<'_> {
             Variant::Portable => true,
             // These are other nodes by the time that kernels are chosen.
             Variant::Split { .. } => false,
-            Variant::Lanes | Variant::Depthwise if self.conv.is_some() => {
+            Variant::Lanes | Variant::Grouped if self.conv.is_some() => {
                 self.on_quads == Some(variant)
             }
             Variant::Lanes => tile::suits(self.capabilities, self.dtype, product),
-            Variant::Depthwise => false,
+            Variant::Grouped => false,
             Variant::Winograd { places } => self.tiles.contains_key(&places),
             Variant::Direct => self.sees_one_channel() && is_single(self.dtype),
             Variant::Vector => self.conv.is_none() && is_single(self.dtype) && self.few.is_some(),
@@ -326,8 +326,8 @@ pub fn convolves(
     if !holds(capabilities.textures, &packed.panels) {
         return None;
     }
-    if image::is_depthwise(graph, node, conv) {
-        return Some(Variant::Depthwise);
+    if image::is_grouped(graph, node, conv) {
+        return Some(Variant::Grouped);
     }
     let outputs = outputs.floor_div(&Dim::from(conv.groups));
     let are_whole = conv.groups == 1 || [&outputs, channels].into_iter().all(is_whole);

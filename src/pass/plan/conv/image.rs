@@ -20,6 +20,9 @@ use crate::pass::plan::kernel::{Lowered, below, epilogue};
 use crate::pass::plan::product::tile::{Extent, Packed, Right, Rows, Sums, Tiling, lay};
 use crate::pass::plan::quads::CHANNELS;
 
+/// Channels of the groups at most that tiles would be too wide for.
+const MOST_CHANNELS: i64 = 16;
+
 /// A convolution with its epilogue, channels of its groups in whole quads.
 pub fn lower<'a>(
     scope: Scope<'a>,
@@ -134,8 +137,8 @@ pub fn known_panels(scope: &Scope, node: &Node, of: (&Conv, Extent)) -> Result<P
         .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))
 }
 
-/// The panels of a filter for tiles of an extent; none if it is no weight, or subgroups are no lanes. Of channels that are
-/// seen by themselves there are no tiles.
+/// The panels of a filter for tiles of an extent; none if it is no weight, or subgroups are no lanes. Of groups of few
+/// channels there are no tiles.
 pub fn panels(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -161,11 +164,11 @@ pub fn panels(
         depth.insert(0, run(*tap, stride));
         stride *= tap;
     }
-    if is_depthwise(graph, node, conv) {
-        let panels = channelwise(depth, run(groups, patch));
+    let whole = channels * patch;
+    if is_grouped(graph, node, conv) {
+        let panels = by_rows(depth, run(groups * outputs, whole));
         return is_weight.then_some(Packed { panels, rows: 1 });
     }
-    let whole = channels * patch;
     let outer = run(groups, outputs * whole);
     let columns = run(outputs, whole);
     is_weight.then(|| extent.packed(lanes, outer, (depth, columns)))
@@ -214,8 +217,8 @@ pub fn is_by_window(scope: &Scope, sizes: &Sizes) -> bool {
     sizes.sees_neighbours() && (!sizes.sees_same() || has_windows())
 }
 
-/// The panels of a filter that sees each channel by itself: a row of texels for each tap, and maybe an empty texel.
-fn channelwise(depth: Vec<Run>, columns: Run) -> Panels {
+/// The panels of a filter that sees few channels: a row of texels for each tap of each, and maybe an empty texel.
+fn by_rows(depth: Vec<Run>, columns: Run) -> Panels {
     Panels {
         outer: Run {
             count: 1,
@@ -229,8 +232,12 @@ fn channelwise(depth: Vec<Run>, columns: Run) -> Panels {
     }
 }
 
-/// True if each channel is seen by itself, in whole quads.
-pub fn is_depthwise(graph: &Graph, node: &Node, conv: &Conv) -> bool {
-    Sizes::new(graph, node, conv)
-        .is_ok_and(|sizes| sizes.channels.is(1) && sizes.outputs.is(1) && is_whole(&sizes.groups))
+/// True if groups have a channel each, in whole quads, or so few quads that tiles would be filled up with zeros.
+pub fn is_grouped(graph: &Graph, node: &Node, conv: &Conv) -> bool {
+    Sizes::new(graph, node, conv).is_ok_and(|sizes| {
+        let (channels, outputs) = (&sizes.channels, &sizes.outputs);
+        let is_few = |size: i64| conv.groups > 1 && size <= MOST_CHANNELS;
+        let are_few = is_whole(channels) && channels.as_const().is_some_and(is_few);
+        channels == outputs && (are_few || channels.is(1) && is_whole(&sizes.groups))
+    })
 }

@@ -164,6 +164,8 @@ impl<'s, 'a> Former<'s, 'a> {
                 self.symbol(size, "depth", packed.panels.round)
             }
             Way::Product(..) => self.symbol(size, "rows", 1),
+            // What a group sees is written out.
+            Way::Grouped(_) if is_in_panels && axis == CHANNELS => size.clone(),
             _ if is_in_panels => match FILTER.get(axis) {
                 Some(role) => self.symbol(size, role, QUAD),
                 None => self.tap(size, along(TAPS, axis - FILTER.len(), rank - FILTER.len())),
@@ -248,8 +250,8 @@ impl<'s, 'a> Former<'s, 'a> {
                 let ty = self.convolution(conv, node, &arguments)?;
                 self.builder.apply_as(conv.clone(), arguments, vec![ty])
             }
-            (Way::Channelwise(_), Primitive::Conv(conv)) => {
-                let ty = self.channelwise(conv, &arguments)?;
+            (Way::Grouped(_), Primitive::Conv(conv)) => {
+                let ty = self.grouped(conv, &arguments)?;
                 self.builder.apply_as(conv.clone(), arguments, vec![ty])
             }
             _ => {
@@ -261,8 +263,8 @@ impl<'s, 'a> Former<'s, 'a> {
         pairs.try_for_each(|(planned, made)| self.define(*planned, made.id()))
     }
 
-    /// The type of a convolution that sees each channel by itself: its groups, which are a number, are as many as channels.
-    fn channelwise(&self, conv: &Conv, arguments: &[Argument]) -> Option<TensorType> {
+    /// The type of a convolution whose groups have as many channels of the result as they have of the input.
+    fn grouped(&self, conv: &Conv, arguments: &[Argument]) -> Option<TensorType> {
         let [Argument::Value(x), Argument::Value(filter)] = arguments else {
             return None;
         };

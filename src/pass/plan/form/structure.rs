@@ -123,7 +123,7 @@ fn of_any_size(form: &Form, way: &Way) -> Way {
     match way {
         Way::Convolution(packed) => Way::Convolution(read(packed)),
         Way::Positions(packed) => Way::Positions(read(packed)),
-        Way::Channelwise(panels) => Way::Channelwise(seen(panels)),
+        Way::Grouped(panels) => Way::Grouped(seen(panels)),
         Way::Product(weight, packed) => {
             let of_form = form.values.iter().position(|value| value == weight);
             Way::Product(of_form.map_or(*weight, ValueId::from), read(packed))

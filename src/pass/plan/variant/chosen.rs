@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::ir::{Node, Op, Primitive};
 use crate::kernel::choice::Variant;
-use crate::pass::plan::conv::{self, depthwise, direct, image, winograd};
+use crate::pass::plan::conv::{self, direct, grouped, image, winograd};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::Lowered;
 use crate::pass::plan::product::{Product, dot, matrix, tile, vector, workgroup};
@@ -39,8 +39,8 @@ impl<'a> Planner<'a> {
             (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) => {
                 image::lower(scope, group, node, (conv, extent))
             }
-            (Op::Primitive(Primitive::Conv(conv)), Variant::Depthwise) => {
-                depthwise::lower(scope, group, node, conv)
+            (Op::Primitive(Primitive::Conv(conv)), Variant::Grouped) => {
+                grouped::lower(scope, group, node, conv)
             }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd { places }) => {
                 winograd::lower(scope, group, node, (conv, places))

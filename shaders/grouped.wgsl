@@ -1,5 +1,5 @@
-// Convolution of each channel by itself: one invocation computes four channels of a block of positions, which see much of the
-// same. A vector is four channels.
+// Convolution in groups of a single channel or few: one invocation computes four channels of a block of positions, which see
+// much of the same. A vector is four channels; in groups of several there is one of weights for each channel that is seen.
 
 // <bindings>
 @group(0) @binding(0) var weight: texture_storage_2d_array<rgba32float, read>;

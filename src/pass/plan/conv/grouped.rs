@@ -1,5 +1,5 @@
-//! Convolutions that see each channel by itself, where subgroups are the lanes of a vector: an invocation computes four channels
-//! of a block of positions, which see much of the same.
+//! Convolutions whose groups have a single channel or few, where subgroups are the lanes of a vector: an invocation computes
+//! four channels of a block of positions, which see much of the same.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,29 +9,33 @@ use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::Node;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Panels, Texel};
 use crate::op::Conv;
 use crate::pass::plan::conv::{Sizes, image};
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::panels::columns;
+use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::turns::in_turns;
-use crate::pass::plan::kernel::{Lowered, guarded, pieces, repeat_all};
+use crate::pass::plan::kernel::{Lowered, guarded, pieces, repeat_as_one};
 use crate::pass::plan::product::dot::named;
 use crate::pass::plan::product::tile::Extent;
 use crate::pass::plan::quads::{self, CHANNELS};
 
-const TEMPLATE: &str = include_str!("../../../../shaders/depthwise.wgsl");
+const TEMPLATE: &str = include_str!("../../../../shaders/grouped.wgsl");
 
 /// Positions of an invocation along the first spatial axis at most, and along the second one.
 const TALLEST: usize = 7;
 const WIDEST: usize = 2;
 /// Rows of a wide block at least.
 const FEWEST: usize = 2;
-/// Products of an invocation for a tap of the other axes at most: with more the loop grows too long for the driver.
+/// What positions see of a quad for a tap of the other axes at most: with more the loop grows too long for the driver.
 const LONGEST: usize = 64;
+/// The same where groups have several channels: four weights are read for a tap, so that more positions share them.
+const TALLEST_OF_GROUP: usize = 14;
+const LONGEST_OF_GROUP: usize = 42;
 /// Vectors that an invocation reads at most where blocks are wide, and products: all taps are written out for these.
 const MOST_READ: usize = 48;
 const MOST_PRODUCTS: usize = 128;
@@ -63,12 +67,77 @@ pub fn by_panels<'a>(
     Ok(Lowered::new(scope, TEMPLATE, statements, &block.count))
 }
 
+/// What four channels of the result see of a position.
+#[derive(Clone, Copy)]
+enum Channels {
+    /// Each the channel of its own number.
+    Own,
+    /// All channels of their group, which are so many quads, as those of the result are.
+    Group(usize),
+}
+
+impl Channels {
+    fn of(sizes: &Sizes) -> Result<Channels> {
+        Ok(match known(&sizes.channels)? {
+            1 => Channels::Own,
+            channels => Channels::Group(channels / QUAD),
+        })
+    }
+
+    /// Quads that are seen one after the other.
+    fn quads(self) -> usize {
+        match self {
+            Channels::Own => 1,
+            Channels::Group(quads) => quads,
+        }
+    }
+
+    /// Channels of such a quad that each channel of the result sees.
+    fn seen(self) -> usize {
+        match self {
+            Channels::Own => 1,
+            Channels::Group(_) => QUAD,
+        }
+    }
+
+    /// One of the quads that a quad of the result sees.
+    fn quad(self, of: &Index, step: &Index) -> Index {
+        let quads = Dim::from(self.quads());
+        of.div(&quads).scale(&quads).add(step)
+    }
+
+    /// What a quad adds to four channels, by the weights of each of its channels that are seen.
+    fn product(self, pool: &mut Pool, weights: &[Expr], seen: Expr) -> Option<Expr> {
+        let terms = weights.iter().enumerate().map(|(channel, weight)| {
+            let seen = match self {
+                Channels::Own => seen,
+                Channels::Group(_) => quad::part(pool, seen, channel, Type::F32),
+            };
+            pool.call("x * y", Type::F32x4, &[*weight, seen])
+        });
+        let terms: Vec<Expr> = terms.collect();
+        let sum = |x, y| pool.call("x + y", Type::F32x4, &[x, y]);
+        terms.into_iter().reduce(sum)
+    }
+
+    /// Positions along the first spatial axis at most, of which each sees so many along it, in a narrow block.
+    fn tallest(self, taps: usize) -> usize {
+        let [longest, tallest] = match self {
+            Channels::Own => [LONGEST, TALLEST],
+            Channels::Group(_) => [LONGEST_OF_GROUP, TALLEST_OF_GROUP],
+        };
+        (longest / taps.max(1)).clamp(1, tallest)
+    }
+}
+
 /// What an invocation computes.
 struct Block {
     count: Dim,
     surplus: Statement,
     /// Image and quad of channels.
     place: [Index; 2],
+    /// What these see.
+    channels: Channels,
     /// First position along each spatial axis.
     first: Vec<Index>,
     /// Positions along the first spatial axis.
@@ -86,7 +155,8 @@ impl Block {
         let taps: Vec<usize> = sizes.taps.iter().map(known).collect::<Result<_>>()?;
         let strides = sizes.axes.iter().map(|axis| known(&axis.stride));
         let strides: Vec<usize> = strides.collect::<Result<_>>()?;
-        let [tallest, width] = largest(&strides, &taps);
+        let channels = Channels::of(sizes)?;
+        let [tallest, width] = largest(channels, &strides, &taps);
         let by = [sizes.space[0].clone(), tallest.into(), Dim::ONE, Dim::ONE];
         let height = scope.decide(by, |[size, tallest, ..]| height(size, tallest));
         let mut shape = scope.graph.ty(sizes.result).shape.clone();
@@ -107,6 +177,7 @@ impl Block {
             count,
             surplus,
             place,
+            channels,
             first: first.collect(),
             height,
             width,
@@ -134,7 +205,7 @@ impl Block {
         along.map(|(first, offset)| first.add(&offset)).collect()
     }
 
-    /// All taps of all positions; where blocks are wide those across are written out, so that neighbours share what they
+    /// All that all positions see; where blocks are wide the taps across are written out, so that neighbours share what they
     /// read.
     fn sum(
         &self,
@@ -144,51 +215,79 @@ impl Block {
         sums: &[Expr],
     ) -> Result<Vec<Statement>> {
         let across = sizes.taps.get(1..).unwrap_or_default();
-        if self.width == 1 {
-            return repeat_all(scope, "tap", across, |scope, across| {
-                self.round(scope, sizes, filter, (&[across], sums))
+        let (looped, written): (&[Dim], usize) = match self.width {
+            1 => (across, 1),
+            _ => (&[], self.taps[1]),
+        };
+        let names = (0..looped.len()).map(|axis| format!("tap{axis}"));
+        let names: Vec<String> = iter::once(String::from("quad")).chain(names).collect();
+        let shape = [&[Dim::from(self.channels.quads())], looped].concat();
+        repeat_as_one(scope, ("step", &names), &shape, |scope, _, at| {
+            let (step, looped) = (&at[0], &at[1..]);
+            let across = (0..written).map(|tap| match self.width {
+                1 => looped.to_vec(),
+                _ => vec![Dim::from(tap).into()],
             });
-        }
-        let across = (0..self.taps[1]).map(|tap| vec![Dim::from(tap).into()]);
-        let across: Vec<Vec<Index>> = across.collect();
-        self.round(scope, sizes, filter, (&across, sums))
+            let across: Vec<Vec<Index>> = across.collect();
+            self.round(scope, sizes, filter, (step, &across, sums))
+        })
     }
 
-    /// All taps along the first spatial axis, at some of the others.
+    /// All taps along the first spatial axis, at some of the others, of a quad of what is seen.
     fn round(
         &self,
         scope: &mut Scope,
         sizes: &Sizes,
         filter: (usize, Texel),
-        (across, sums): (&[Vec<Index>], &[Expr]),
+        (step, across, sums): (&Index, &[Vec<Index>], &[Expr]),
     ) -> Result<Vec<Statement>> {
         let pairs = (0..self.taps[0]).flat_map(|down| (0..across.len()).map(move |x| [down, x]));
         let mut taps = Vec::new();
         for pair in pairs {
             let tap = [&[Dim::from(pair[0]).into()], across[pair[1]].as_slice()].concat();
-            let row = index::linear(&tap, &sizes.taps);
-            let at = [&self.place[1], &row, &Index::zero()].map(|at| at.emit(&mut scope.pool));
-            taps.push((pair, columns(&mut scope.pool, filter, at, 0), tap));
+            taps.push((pair, self.weights(scope, sizes, filter, (&tap, step)), tap));
         }
         let mut known = BTreeMap::new();
         let mut statements = Vec::new();
         for (place, sum) in self.places().zip(sums) {
             let mut total = *sum;
-            for (pair, weight, tap) in &taps {
+            for (pair, weights, tap) in &taps {
                 let seen = match known.entry(self.seen(sizes, place, *pair)) {
                     Entry::Occupied(seen) => *seen.get(),
                     Entry::Vacant(free) => {
-                        let from = (self.place.clone(), None);
+                        let [image, quad] = &self.place;
+                        let from = [image.clone(), self.channels.quad(quad, step)];
                         let position = self.position(place.map(Index::from));
-                        *free.insert(image::input(scope, sizes, from, (&position, tap))?)
+                        *free.insert(image::input(scope, sizes, (from, None), (&position, tap))?)
                     }
                 };
-                let product = scope.pool.call("x * y", Type::F32x4, &[*weight, seen]);
-                total = scope.pool.call("x + y", Type::F32x4, &[total, product]);
+                if let Some(product) = self.channels.product(&mut scope.pool, weights, seen) {
+                    total = scope.pool.call("x + y", Type::F32x4, &[total, product]);
+                }
             }
             statements.push(Statement::Assign(*sum, total));
         }
         Ok(statements)
+    }
+
+    /// The weights of a tap for each channel of a quad that is seen.
+    fn weights(
+        &self,
+        scope: &mut Scope,
+        sizes: &Sizes,
+        filter: (usize, Texel),
+        (tap, step): (&[Index], &Index),
+    ) -> Vec<Expr> {
+        let seen = self.channels.seen();
+        let steps = Dim::from(seen * self.channels.quads());
+        let first = index::linear(tap, &sizes.taps).scale(&steps);
+        let first = first.add(&step.scale(&Dim::from(seen)));
+        let weight = |channel: usize| {
+            let row = first.add_size(&Dim::from(channel));
+            let at = [&self.place[1], &row, &Index::zero()].map(|at| at.emit(&mut scope.pool));
+            columns(&mut scope.pool, filter, at, 0)
+        };
+        (0..seen).map(weight).collect()
     }
 
     /// What a position of the block sees through a tap, counted from what the first one sees through the first one.
@@ -234,25 +333,25 @@ fn height(size: usize, tallest: usize) -> usize {
 }
 
 /// Positions along the spatial axes at most: wide blocks if the driver takes the text of some with a few rows.
-fn largest(strides: &[usize], taps: &[usize]) -> [usize; 2] {
+fn largest(channels: Channels, strides: &[usize], taps: &[usize]) -> [usize; 2] {
     let seen = |along: usize, positions: usize| (positions - 1) * strides[along] + taps[along];
     let fits = |height: &usize| {
         let products = height * WIDEST * taps[0] * taps[1];
         seen(0, *height) * seen(1, WIDEST) <= MOST_READ && products <= MOST_PRODUCTS
     };
-    let wide = match strides.len() {
-        2 => (FEWEST..=TALLEST).rev().find(fits),
+    let wide = match (channels, strides.len()) {
+        (Channels::Own, 2) => (FEWEST..=TALLEST).rev().find(fits),
         _ => None,
     };
     let down = taps.first().copied().unwrap_or(1);
     match wide {
         Some(height) => [height, WIDEST],
-        None => [(LONGEST / down.max(1)).clamp(1, TALLEST), 1],
+        None => [channels.tallest(down), 1],
     }
 }
 
 /// A number that the text is written for. Layers that share a kernel have equal taps and steps.
 fn known(size: &Dim) -> Result<usize> {
     let size = size.as_const().and_then(|size| usize::try_from(size).ok());
-    size.ok_or_else(|| Error::internal("a tap or a step of a depthwise convolution is a symbol"))
+    size.ok_or_else(|| Error::internal("a size of a grouped convolution's text is a symbol"))
 }
