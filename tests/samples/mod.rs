@@ -346,6 +346,12 @@ pub fn all() -> Vec<(&'static str, Graph)> {
             graph(&["f32[B, S]"], |_, x| vec![x[0].scan(ScanFunction::Sum, 1)]),
         ),
         (
+            "rounded maximum",
+            graph(&["f32[B, S]"], |_, x| {
+                vec![(x[0] * 3.0).round().amax(&[1], false)]
+            }),
+        ),
+        (
             "argmax",
             graph(&["f32[B, S]"], |_, x| vec![x[0].argmax(1, false)]),
         ),

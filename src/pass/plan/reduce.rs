@@ -179,7 +179,7 @@ fn shared<'a>(
     let rounds = all.ceil_div(&Dim::from(SHARERS));
     let (local, lane) = scope.counter("local", &Dim::from(SHARERS));
     let mut statements = vec![surplus, Statement::Declare(total, start)];
-    statements.extend(repeat(&mut scope, "round", &rounds, |scope, round| {
+    statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
         let number = round.scale(&Dim::from(SHARERS)).add(&lane);
         let number = number.emit(&mut scope.pool);
         scope.pool.set_label(number, "k");

@@ -222,7 +222,7 @@ impl Block {
         let names = (0..looped.len()).map(|axis| format!("tap{axis}"));
         let names: Vec<String> = iter::once(String::from("quad")).chain(names).collect();
         let shape = [&[Dim::from(self.channels.quads())], looped].concat();
-        repeat_as_one(scope, ("step", &names), &shape, |scope, _, at| {
+        repeat_as_one(scope, ("trip", &names), &shape, |scope, _, at| {
             let (step, looped) = (&at[0], &at[1..]);
             let across = (0..written).map(|tap| match self.width {
                 1 => looped.to_vec(),

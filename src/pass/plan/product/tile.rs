@@ -216,12 +216,12 @@ impl Tile {
     ) -> Result<Vec<Statement>> {
         let rounds = pieces(&product.depth, product.right.round());
         if let Right::Values(_) = product.right {
-            return repeat(scope, "round", &rounds, |scope, round| {
+            return repeat(scope, "trip", &rounds, |scope, round| {
                 self.round(scope, product, (&[], &round), &round, sums)
             });
         }
         let mut names: Vec<String> = (0..product.taps.len()).map(|i| format!("tap{i}")).collect();
-        names.push(String::from("round"));
+        names.push(String::from("trip"));
         let shape = [product.taps.as_slice(), &[rounds]].concat();
         let body = |scope: &mut Scope, row: &Index, at: &[Index]| match at.split_last() {
             Some((round, taps)) => self.round(scope, product, (taps, round), row, sums),

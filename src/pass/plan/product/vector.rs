@@ -29,7 +29,7 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Resu
     let sums = strip.sums.iter();
     statements.extend(sums.map(|sum| Statement::Declare(*sum, zero)));
     let rounds = pieces(&product.depth, strip.lanes() * QUAD);
-    statements.extend(repeat(&mut scope, "round", &rounds, |scope, round| {
+    statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
         strip.round(scope, &round)
     })?);
     statements.extend(strip.sums.iter().map(|sum| Statement::Freeze(*sum)));

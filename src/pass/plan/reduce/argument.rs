@@ -93,7 +93,7 @@ impl Search<'_> {
     /// Looks at the elements of the row that are the invocation's.
     fn all(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
         let size = &self.parts.reduced[0];
-        repeat(scope, "round", &pieces(size, self.lanes), |scope, round| {
+        repeat(scope, "trip", &pieces(size, self.lanes), |scope, round| {
             let place = round.scale(&Dim::from(self.lanes)).add(&self.number);
             let k = place.emit(&mut scope.pool);
             let position = self.parts.join(&self.output.kept, &[Index::expr(k, size)]);

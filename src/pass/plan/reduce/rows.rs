@@ -222,9 +222,9 @@ impl<'a> Row<'a, '_> {
         }
         let rounds = self.rounds().0;
         if !self.is_long() {
-            let (_, round) = self.scope.counter("round", &rounds);
+            let (_, round) = self.scope.counter("trip", &rounds);
             let body = self.round(&round, &body)?;
-            return repeat(&mut self.scope, "round", &rounds, |_, _| Ok(body));
+            return repeat(&mut self.scope, "trip", &rounds, |_, _| Ok(body));
         }
         let is_cheap = self.kept == MOST;
         let at_once = if is_cheap && quad::is_whole(&rounds) {
@@ -233,7 +233,7 @@ impl<'a> Row<'a, '_> {
             1
         };
         let rounds = rounds.floor_div(&Dim::from(at_once));
-        let (variable, round) = self.scope.counter("round", &rounds);
+        let (variable, round) = self.scope.counter("trip", &rounds);
         let first = round.scale(&Dim::from(at_once));
         let numbers = (0..at_once).map(|number| first.add_size(&Dim::from(number)));
         let all = numbers.map(|number| self.round(&number, &body));
