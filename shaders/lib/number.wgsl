@@ -51,6 +51,11 @@ fn truncate_i64(x: f32) -> i64 {
     return select(-9223372036854775807li - 1li, i64(select(0.0, x, fits)), fits);
 }
 
+// An integer of twice the length, put together from its halves: Mesa 22 takes `i64(x) < c` for false where c is a constant.
+fn widened(x: i32) -> i64 {
+    return (i64(x >> 31u) << 32u) | i64(bitcast<u32>(x));
+}
+
 // x · 2ⁿ for n in -252..=254, in two steps so that results near the ends of the range are right.
 fn scale_by_power(x: f32, n: i32) -> f32 {
     let half = n >> 1u;

@@ -10,6 +10,7 @@
 pub mod layers;
 
 use onionskin::dim::Bindings;
+use onionskin::dtype::DType;
 use onionskin::gpu::{Device, DeviceOptions, Reach};
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::capabilities::{Capabilities, MatrixUnit};
@@ -349,6 +350,17 @@ pub fn all() -> Vec<(&'static str, Graph)> {
             "rounded maximum",
             graph(&["f32[B, S]"], |_, x| {
                 vec![(x[0] * 3.0).round().amax(&[1], false)]
+            }),
+        ),
+        (
+            "triangle of a symbolic mean",
+            graph(&["f32[B, 3, S]"], |builder, x| {
+                let columns = x[0].shape()[2].clone();
+                let column = builder.iota(DType::I64, vec![1.into(), 1.into(), columns], 2);
+                let mean = x[0].mean(&[1], true);
+                let parts = [column.le(2), (column - 3).ge(-1), column.lt(column - 1)];
+                let parts = parts.map(|part| mean * part.to(DType::F32));
+                parts.to_vec()
             }),
         ),
         (

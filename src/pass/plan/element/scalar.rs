@@ -146,6 +146,7 @@ pub fn cast(
         (Type::F64, Type::I32) => "truncate_i32_f64(x)",
         (Type::F64, Type::I64) => "truncate_i64_f64(x)",
         (_, Type::I32) => "i32(x)",
+        (Type::I32, Type::I64) => "widened(x)",
         (_, Type::I64) => "i64(x)",
         (_, Type::F64) => "f64(x)",
         _ => "f32(x)",
