@@ -1,6 +1,8 @@
 //! Plans without a device: every kernel is valid WGSL and translates to SPIR-V, MSL and HLSL; some are read by people.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+use std::collections::BTreeSet;
+
 use onionskin::error::Place;
 use onionskin::gpu::Footprint;
 use onionskin::ir::Graph;
@@ -10,7 +12,7 @@ use onionskin::kernel::plan::{Access, Plan, SlotKind};
 use onionskin::kernel::series;
 use onionskin::kernel::shader;
 use onionskin::kernel::translate::translate;
-use onionskin::op::ConvAxis;
+use onionskin::op::{BinaryFunction, ConvAxis, UnaryFunction};
 use onionskin::pass;
 
 mod samples;
@@ -23,6 +25,28 @@ fn kernels_are_valid_and_translate() {
         for device in [capabilities(), rasteriser(), rasteriser_of(16)] {
             let failures = samples::untranslatable(&plan_for(name, &graph, &device));
             assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
+        }
+    }
+}
+
+/// A variable that is called as a function of a node or of the library hides it from what is computed within its loop.
+#[test]
+fn variables_hide_no_function() {
+    let unary = UnaryFunction::ALL.iter().map(|function| function.wgsl());
+    let binary = BinaryFunction::ALL.iter().map(|function| function.wgsl());
+    let called = unary
+        .chain(binary)
+        .filter_map(|template| Some(template.split_once('(')?.0));
+    let functions: BTreeSet<&str> = called.chain(shader::library_names()).collect();
+    assert!(functions.contains("round") && functions.contains("maximum"));
+    for (name, graph) in samples::all() {
+        for device in [capabilities(), rasteriser()] {
+            for kernel in plan_for(name, &graph, &device).kernels {
+                let variables = kernel.wgsl.split("var ").skip(1);
+                let names = variables.filter_map(|text| text.split([' ', ':']).next());
+                let hidden: Vec<&str> = names.filter(|name| functions.contains(name)).collect();
+                assert!(hidden.is_empty(), "{name}: {hidden:?}");
+            }
         }
     }
 }
