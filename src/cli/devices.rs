@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::{Outcome, output};
 use crate::error::Result;
-use crate::gpu::{self, AdapterReport, DeviceChoice, SelfTest};
+use crate::gpu::{self, AdapterReport, DeviceChoice, SelfTest, VectorWidth};
 
 /// List adapters with limits and features, and test whether each computes right.
 #[derive(Args)]
@@ -15,7 +15,7 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    pub(super) fn run(&self) -> Result<Outcome> {
+    pub(super) fn run(&self, vectors: &VectorWidth) -> Result<Outcome> {
         let reports = gpu::adapters();
         let mut all_right = true;
         for report in &reports {
@@ -25,7 +25,7 @@ impl Devices {
             output::line(&if self.json {
                 json(report, &test).to_string()
             } else {
-                text(report, &test)
+                text(report, &test, vectors)
             });
         }
         if reports.is_empty() {
@@ -38,8 +38,11 @@ impl Devices {
     }
 }
 
-fn text(report: &AdapterReport, test: &Result<SelfTest>) -> String {
+fn text(report: &AdapterReport, test: &Result<SelfTest>, vectors: &VectorWidth) -> String {
     let limits = &report.capabilities;
+    let lanes = limits.lanes().map_or_else(String::new, |lanes| {
+        format!("\n  vectors    {lanes} lanes; {vectors}")
+    });
     let verdict = match test {
         Ok(times) => format!(
             "computes right (compile {:.1?}, first run {:.1?}, run {:.1?})",
@@ -50,7 +53,7 @@ fn text(report: &AdapterReport, test: &Result<SelfTest>) -> String {
     format!(
         "{report}\n  driver     {}\n  buffers    {} MiB a binding, {} MiB a buffer, {} bindings a kernel\n  textures   \
          {} texels a side, {} layers, {} bindings a kernel\n  workgroups \
-         {} invocations, {} KiB shared memory, {} along a dimension\n  features   {}\n  self-test  {verdict}",
+         {} invocations, {} KiB shared memory, {} along a dimension{lanes}\n  features   {}\n  self-test  {verdict}",
         report.driver,
         limits.max_binding_size >> 20,
         limits.max_buffer_size >> 20,
@@ -85,6 +88,7 @@ fn json(report: &AdapterReport, test: &Result<SelfTest>) -> serde_json::Value {
             "max_invocations": limits.max_invocations,
             "max_workgroup_memory": limits.max_workgroup_memory,
         },
+        "lanes": limits.lanes(),
         "self_test": match test {
             Ok(_) => "passed".to_string(),
             Err(error) => error.to_string(),

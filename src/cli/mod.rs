@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::error::{Error, Kind, Result};
+use crate::gpu;
 
 /// Traces of neural networks on any GPU.
 #[derive(Parser)]
@@ -70,6 +71,8 @@ pub(crate) enum Outcome {
 
 /// Runs the command that the process's arguments ask for.
 pub fn main() -> ExitCode {
+    // Before the first thread, and before a driver is loaded.
+    let vectors = gpu::widen_vectors();
     let outcome = match Cli::parse().command {
         Command::Import(command) => command.run(),
         Command::Show(command) => command.run(),
@@ -83,7 +86,7 @@ pub fn main() -> ExitCode {
         Command::Bench(command) => command.run(),
         Command::Profile(command) => command.run(),
         Command::Tune(command) => command.run(),
-        Command::Devices(command) => command.run(),
+        Command::Devices(command) => command.run(&vectors),
         Command::Ops(command) => command.run(),
         Command::Demo(command) => command.run(),
     };

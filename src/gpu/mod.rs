@@ -53,6 +53,7 @@ mod transfer;
 #[cfg(feature = "translate")]
 mod translate;
 mod trusted;
+mod vectors;
 mod weights;
 
 pub use adapter::{AdapterKind, AdapterReport, DeviceChoice, adapters, portable};
@@ -66,4 +67,5 @@ pub use sizing::{Footprint, MemoryMap, Placed};
 pub use statistics::Statistics;
 #[cfg(feature = "translate")]
 pub use translate::Translated;
+pub use vectors::{VectorWidth, widen_vectors};
 pub use weights::{Packed, PackedWeights, SharedWeights, WeightSource, Weights};

@@ -1,7 +1,7 @@
-//! The only unsafe calls of the crate: functions of wgpu that trust their caller, and of Vulkan.
+//! The only unsafe calls of the crate: functions of wgpu that trust their caller, of Vulkan, and of the system.
 #![expect(
     unsafe_code,
-    reason = "wgpu marks the calls unsafe; each says below why it is sound"
+    reason = "the calls are marked unsafe; each says below why it is sound"
 )]
 
 #[cfg_attr(not(target_os = "linux"), path = "trusted/unaliased.rs")]
@@ -40,6 +40,17 @@ pub(super) fn give_back_memory() {
     unsafe {
         libc::malloc_trim(0);
     }
+}
+
+/// Sets a variable of the environment, unless there are other threads or the system does not tell.
+pub(super) fn set_variable_if_alone(name: &str, value: &str) -> bool {
+    // Linux lists the threads of a process there.
+    let is_alone = std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
+    if is_alone {
+        // SAFETY: no other thread may read the environment meanwhile. This one is the only one, and starts none.
+        unsafe { std::env::set_var(name, value) }
+    }
+    is_alone
 }
 
 /// Consent to features that wgpu counts as experiments.

@@ -36,6 +36,8 @@ const WIDEST: usize = 320;
 const TALLEST: usize = 4;
 /// Tiles that keep all threads busy.
 const ENOUGH: usize = 8;
+/// Queries and keys that are worth a kernel of their own, though some of sixteen lanes are idle then.
+const FEWEST: usize = 8;
 
 /// Rows and keys that are gone through together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +56,8 @@ pub fn suits(scope: &mut Scope, anchor: usize, attention: &Attention) -> Result<
     let Some(lanes) = scope.capabilities.lanes() else {
         return Ok(false);
     };
-    let are_many = example(graph, &values.rows) >= lanes && example(graph, &values.depth) >= lanes;
+    let sizes = [&values.rows, &values.depth].map(|size| example(graph, size));
+    let are_many = sizes.iter().all(|size| *size >= FEWEST);
     if !are_many || extent(graph, lanes, [&scores, &values]).is_none() {
         return Ok(false);
     }
