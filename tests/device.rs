@@ -205,6 +205,41 @@ fn unary_functions_agree() {
     report(failures);
 }
 
+/// Mesa's rasteriser takes numbers above 2²⁴ for whole ones if its vectors have 512 bits.
+#[test]
+fn doubles_are_rounded_exactly() {
+    let Some(device) = device() else { return };
+    if !device.capabilities().float64 {
+        return println!("skipped: no double precision");
+    }
+    let halves = (-9..10).map(|x| f64::from(x) / 2.0);
+    let large = [
+        16_777_217.5,
+        8.2e11 + 0.25,
+        4_503_599_627_370_495.5,
+        9e15,
+        1e300,
+    ];
+    let signed = large.iter().flat_map(|x| [*x, -*x]);
+    let values = halves.chain(signed).chain([1e-300, f64::INFINITY]);
+    let values: Vec<f64> = values.collect();
+    let ty = TensorType::new(DType::F64, [values.len()]);
+    let input = [Tensor::from_vec([values.len()], values).unwrap()];
+    for function in [
+        UnaryFunction::Floor,
+        UnaryFunction::Ceil,
+        UnaryFunction::Round,
+        UnaryFunction::Trunc,
+    ] {
+        let graph = samples::graph(&[&ty.to_string()], |b, x| {
+            vec![b.apply(Unary { function }, vec![x[0].into()])]
+        });
+        let found = program(&device, &graph).unwrap().run(&input).unwrap();
+        let expected = interp::run(&graph, &BTreeMap::new(), &input).unwrap();
+        assert_eq!(found[0].to_f64(), expected[0].to_f64(), "{function:?}");
+    }
+}
+
 /// None if the function is not defined for the dtype.
 fn unary(device: &Device, dtype: DType, function: UnaryFunction) -> Option<Vec<String>> {
     let mut values = special(dtype);

@@ -26,7 +26,7 @@ fn divide_by_zero_f64(x: f64, y: f64) -> f64 {
 }
 
 fn trunc_divide_f64(x: f64, y: f64) -> f64 {
-    return trunc(x / y);
+    return trunc_f64(x / y);
 }
 
 fn floor_divide_f64(x: f64, y: f64) -> f64 {
@@ -39,6 +39,6 @@ fn floor_divide_f64(x: f64, y: f64) -> f64 {
     if quotient == 0.0lf {
         return copy_sign_f64(0.0lf, x / y);
     }
-    let below = floor(quotient);
+    let below = floor_f64(quotient);
     return select(below, below + 1.0lf, quotient - below > 0.5lf);
 }

@@ -14,14 +14,14 @@ fn without_powers_f64(x: f64, n: f64) -> f64 {
 
 fn exp_of_f64(x: f64) -> f64 {
     let limited = clamp(x, -746.0lf, 710.0lf);
-    let n = round(limited * 1.4426950408889634lf);
+    let n = round_f64(limited * 1.4426950408889634lf);
     let part = expm1_near_zero_f64(without_powers_f64(limited, n));
     return select(scale_by_power_f64(1.0lf + part, i32(n)), x, is_nan_f64(x));
 }
 
 fn exp2_of_f64(x: f64) -> f64 {
     let limited = clamp(x, -1076.0lf, 1025.0lf);
-    let n = round(limited);
+    let n = round_f64(limited);
     let part = expm1_near_zero_f64((limited - n) * 0.6931471805599453lf);
     return select(scale_by_power_f64(1.0lf + part, i32(n)), x, is_nan_f64(x));
 }
@@ -94,8 +94,8 @@ fn power_f64(x: f64, y: f64) -> f64 {
         return not_a_number_f64();
     }
     let magnitude = abs(x);
-    let is_whole = floor(y) == y;
-    let is_odd = is_whole && floor(0.5lf * y) != 0.5lf * y;
+    let is_whole = floor_f64(y) == y;
+    let is_odd = is_whole && floor_f64(0.5lf * y) != 0.5lf * y;
     if abs(y) == infinity_f64() {
         let grows = (magnitude > 1.0lf) == (y > 0.0lf);
         return select(select(0.0lf, infinity_f64(), grows), 1.0lf, magnitude == 1.0lf);

@@ -17,13 +17,13 @@ fn lgamma_of_f64(x: f64) -> f64 {
     if is_nan_f64(x) {
         return x;
     }
-    if abs(x) == infinity_f64() || (x <= 0.0lf && floor(x) == x) {
+    if abs(x) == infinity_f64() || (x <= 0.0lf && floor_f64(x) == x) {
         return infinity_f64();
     }
     if x >= 0.5lf {
         return lgamma_of_positive_f64(x);
     }
-    let turned = abs(sin_of_f64(3.141592653589793lf * (x - floor(x))));
+    let turned = abs(sin_of_f64(3.141592653589793lf * (x - floor_f64(x))));
     return log_of_f64(3.141592653589793lf / turned) - lgamma_of_positive_f64(1.0lf - x);
 }
 
@@ -47,7 +47,7 @@ fn digamma_of_f64(x: f64) -> f64 {
     if is_nan_f64(x) || x > 0.0lf {
         return select(digamma_of_positive_f64(x), x, is_nan_f64(x) || x == infinity_f64());
     }
-    let rest = x - round(x);
+    let rest = x - round_f64(x);
     if rest == 0.0lf {
         return not_a_number_f64();
     }

@@ -1,7 +1,8 @@
 // Double precision numbers: their kinds, order and parts.
 //
-// Drivers have roots and rounding in double precision but no other functions, so that those in this folder are series, longer
-// and slower than those of single precision, good to some 1e-12.
+// Drivers have roots in double precision but no other functions, so that those in this folder are series, longer and slower than
+// those of single precision, good to some 1e-12. They have rounding too, but Mesa's rasteriser takes numbers above 2²⁴ for whole
+// ones and 1.5 for nearest to 1 if its vectors have 512 bits.
 
 fn infinity_f64() -> f64 {
     return f64(infinity());
@@ -42,6 +43,36 @@ fn sign_of_f64(x: f64) -> f64 {
         return 1.0lf;
     }
     return select(0.0lf, -1.0lf, x < 0.0lf);
+}
+
+// Clears the bits behind the point.
+fn trunc_f64(x: f64) -> f64 {
+    let bits = bitcast<u64>(x);
+    let exponent = i32((bits >> 52u) & 2047lu) - 1023;
+    if exponent >= 52 {
+        return x;
+    }
+    let fraction = select(0x000ffffffffffffflu >> u32(max(exponent, 0)), 0x7ffffffffffffffflu, exponent < 0);
+    return bitcast<f64>(bits & ~fraction);
+}
+
+fn floor_f64(x: f64) -> f64 {
+    let whole = trunc_f64(x);
+    return select(whole, whole - 1.0lf, x < whole);
+}
+
+fn ceil_f64(x: f64) -> f64 {
+    let whole = trunc_f64(x);
+    return select(whole, whole + 1.0lf, x > whole);
+}
+
+// To the nearest, halves to the even one.
+fn round_f64(x: f64) -> f64 {
+    let whole = trunc_f64(x);
+    let rest = abs(x - whole);
+    let is_even = 2.0lf * trunc_f64(0.5lf * whole) == whole;
+    let next = whole + copy_sign_f64(1.0lf, x);
+    return select(whole, next, rest > 0.5lf || (rest == 0.5lf && !is_even));
 }
 
 fn truncate_i64_f64(x: f64) -> i64 {

@@ -2,9 +2,9 @@
 
 // The number of quarter turns modulo 4, and the angle that is left.
 fn quarter_turns_f64(x: f64) -> vec2<f64> {
-    let n = round(x * 0.6366197723675814lf);
+    let n = round_f64(x * 0.6366197723675814lf);
     let angle = ((x - n * 1.5707963267341256lf) - n * 6.077100506303966e-11lf) - n * 2.0222662487959506e-21lf;
-    return vec2<f64>(n - 4.0lf * floor(0.25lf * n), angle);
+    return vec2<f64>(n - 4.0lf * floor_f64(0.25lf * n), angle);
 }
 
 fn sin_near_zero_f64(x: f64) -> f64 {
