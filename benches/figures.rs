@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use onionskin::cases::{self, CaseArchive, CaseRef};
-use onionskin::{CompileOptions, Device, Model};
+use onionskin::{CompileOptions, Device, Model, gpu};
 
 /// What is measured if no model is named.
 const MODELS: [&str; 5] = [
@@ -28,6 +28,7 @@ const WATCH: Duration = Duration::from_secs(3);
 type Failure = Box<dyn Error>;
 
 fn main() -> Result<(), Failure> {
+    gpu::widen_vectors();
     let arguments: Vec<String> = std::env::args()
         .skip(1)
         .filter(|argument| argument != "--bench")

@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use onionskin::gpu::{Device, DeviceChoice, Program, ProgramOptions};
+use onionskin::gpu::{self, Device, DeviceChoice, Program, ProgramOptions};
 use onionskin::ir::{Builder, Value};
 use onionskin::op::ConvAxis;
 use onionskin::pass;
@@ -93,6 +93,7 @@ fn values(ty: &TensorType) -> Tensor {
 }
 
 fn all(criterion: &mut Criterion) {
+    gpu::widen_vectors();
     let choice = std::env::var("ONIONSKIN_DEVICE").unwrap_or_default();
     let choice: DeviceChoice = choice.parse().unwrap_or_default();
     let device = match Device::open(choice) {

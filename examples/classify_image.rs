@@ -13,13 +13,14 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use image::imageops::FilterType;
-use onionskin::{CompileOptions, Device, Model, Tensor};
+use onionskin::{CompileOptions, Device, Model, Tensor, gpu};
 
 /// ImageNet's mean and standard deviation by channel.
 const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
 
 fn main() -> Result<(), Box<dyn Error>> {
+    gpu::widen_vectors(); // where Mesa's rasteriser is all there is
     let digits = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/digits"));
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     let (model, input, labels) = match arguments.as_slice() {

@@ -12,7 +12,7 @@
 
 use std::error::Error;
 
-use onionskin::{CompileOptions, Device, Model, Tensor};
+use onionskin::{CompileOptions, Device, Model, Tensor, gpu};
 use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::normalizers::bert::BertNormalizer;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
@@ -21,6 +21,7 @@ use tokenizers::{PaddingParams, Tokenizer};
 type Failure = Box<dyn Error + Send + Sync>;
 
 fn main() -> Result<(), Failure> {
+    gpu::widen_vectors(); // where Mesa's rasteriser is all there is
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let limit = vocabulary_limit(&mut arguments)?;
     let [model, vocabulary, sentences @ ..] = arguments.as_slice() else {

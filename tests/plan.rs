@@ -51,6 +51,25 @@ fn variables_hide_no_function() {
     }
 }
 
+/// Mesa's cache on disk does not tell the lengths of vectors apart: a text that is compiled for eight lanes may run where sixteen
+/// are a subgroup, so that what makes use of subgroups has a text for each.
+#[test]
+fn kernels_of_subgroups_tell_their_size() {
+    let kernels = |lanes| {
+        let device = rasteriser_of(lanes);
+        let plans = samples::all().into_iter();
+        let kernels = plans.flat_map(move |(name, graph)| plan_for(name, &graph, &device).kernels);
+        let texts = kernels.map(|kernel| kernel.wgsl);
+        texts
+            .filter(|wgsl| wgsl.contains("subgroup"))
+            .collect::<BTreeSet<String>>()
+    };
+    let (short, long) = (kernels(8), kernels(16));
+    assert!(!short.is_empty() && !long.is_empty());
+    let same: Vec<&String> = short.intersection(&long).collect();
+    assert!(same.is_empty(), "{same:?}");
+}
+
 /// MSL is missing for double precision alone, whatever else a kernel uses.
 #[test]
 fn only_double_precision_has_no_msl() {

@@ -81,11 +81,13 @@ fn tiles_for_much_work_agree() {
         reasons.extend(choices.map(|choice| format!("{x}: {choice}\n")));
         assert!(agrees(&device, &graph, plan), "{x} differs from the oracle");
     }
-    for shape in [
-        "8 columns for each invocation, rounds of 8",
-        "tiles of 28 rows",
-    ] {
-        assert!(reasons.contains(shape), "{reasons}");
+    if device.capabilities().lanes() == Some(8) {
+        for shape in [
+            "8 columns for each invocation, rounds of 8",
+            "tiles of 28 rows",
+        ] {
+            assert!(reasons.contains(shape), "{reasons}");
+        }
     }
 }
 
