@@ -59,8 +59,8 @@ fn lanes_agree() {
     assert_eq!(graphs.iter().filter(differs).count(), 0);
 }
 
-/// Tiles as they are for many images, of which there are few here: of most rows, of two quads of columns, and in rounds of
-/// eight steps around taps.
+/// Tiles as they are for many images, of which there are few here: of most rows, of two quads of columns, in bands where
+/// columns are few, and in rounds of eight steps around taps.
 #[test]
 fn tiles_for_much_work_agree() {
     let Some(device) = rasteriser() else { return };
@@ -72,6 +72,8 @@ fn tiles_for_much_work_agree() {
         ("f32[B, 3, 13, 14]", "f32[40, 3, 3, 3]", &strided),
         ("f32[B, 24, 7, 7]", "f32[72, 24, 1, 1]", &one),
         ("f32[B, 24, 8, 7]", "f32[20, 24, 1, 1]", &one),
+        ("f32[B, 24, 7, 5]", "f32[13, 24, 1, 1]", &one),
+        ("f32[B, 16, 5, 7]", "f32[16, 16, 3, 3]", &strided),
     ] {
         let graph = convolution_by_weights(x, filter, axes, 1);
         let mut many = graph.clone();
@@ -81,28 +83,33 @@ fn tiles_for_much_work_agree() {
         reasons.extend(choices.map(|choice| format!("{x}: {choice}\n")));
         assert!(agrees(&device, &graph, plan), "{x} differs from the oracle");
     }
-    if device.capabilities().lanes() == Some(8) {
-        for shape in [
-            "8 columns for each invocation, rounds of 8",
-            "tiles of 28 rows",
-        ] {
-            assert!(reasons.contains(shape), "{reasons}");
-        }
+    let shapes = match device.capabilities().lanes() {
+        Some(8) => ["tiles of 28 rows,", "8 columns for each", "in 2 bands"],
+        _ => [
+            "tiles of 25 rows,",
+            "tiles of 56 rows in 2 bands",
+            "in 4 bands",
+        ],
+    };
+    for shape in shapes.iter().chain(&["rounds of 8"]) {
+        assert!(reasons.contains(shape), "{shape}: {reasons}");
     }
 }
 
-/// All of `lanes_agree` in a process whose driver has vectors of sixteen lanes.
+/// The tests above in a process whose driver has vectors of sixteen lanes.
 #[test]
 fn sixteen_lanes_agree() {
     if rasteriser().is_none() {
         return;
     }
     let mut tests = Command::new(std::env::current_exe().unwrap());
-    tests.args(["--exact", "variants::lanes::lanes_agree", "--nocapture"]);
+    let names = ["lanes_agree", "tiles_for_much_work_agree"];
+    tests.args(names.map(|name| format!("variants::lanes::{name}")));
+    tests.args(["--exact", "--nocapture"]);
     let output = tests.env(WIDTH, "512").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && text.contains("1 passed"),
+        output.status.success() && text.contains("2 passed"),
         "{text}"
     );
 }

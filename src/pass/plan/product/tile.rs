@@ -141,10 +141,10 @@ fn by<'a>(scope: Scope<'a>, group: &Group, product: &Product, right: Right) -> R
 /// Tiles that cover a product.
 pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
     let tile = Tile::new(&mut scope, product)?;
-    let sums: Vec<Vec<Expr>> = (0..tile.height)
+    let sums: Vec<Vec<Expr>> = (0..tile.extent.rows)
         .map(|i| {
             let sum = |q| scope.pool.variable(&format!("sum{i}_{q}"), Type::F32x4);
-            (0..tile.quads).map(sum).collect()
+            (0..tile.extent.quads).map(sum).collect()
         })
         .collect();
     let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
@@ -168,23 +168,25 @@ struct Tile {
     count: Dim,
     surplus: Statement,
     outer: Vec<Index>,
-    /// First row.
+    /// First row of the band.
     row: Index,
     /// The number of its columns among the panels.
     panel: Index,
     /// First column.
     column: Index,
+    /// The number of the invocation in its band.
     lane: Index,
-    height: usize,
-    quads: usize,
+    /// Whether the invocation belongs to the second band or a later one, to the third or a later one, and so on.
+    is_behind: Vec<Expr>,
+    extent: Extent,
 }
 
 impl Tile {
     fn new(scope: &mut Scope, product: &Tiling) -> Result<Tile> {
         let missing = || Error::internal("no subgroups to compute tiles");
         let lanes = scope.capabilities.lanes().ok_or_else(missing)?;
-        let (height, quads) = product.extent(scope.graph, lanes);
-        let width = quads * span(lanes);
+        let extent = product.extent(scope.graph, lanes);
+        let (height, width) = (extent.height(), extent.width(lanes));
         // Neighbours share columns, which are read more often than rows.
         let tiles = [
             pieces(&product.columns, width),
@@ -193,17 +195,27 @@ impl Tile {
         let covering = Covering::new(scope, &product.outer, tiles);
         let [column, row] = covering.numbers;
         let (_, lane) = scope.counter("local", &Dim::from(lanes));
+        let of_band = lanes / extent.bands;
+        let is_behind = (1..extent.bands).map(|band| {
+            let first = scope.pool.number((band * of_band) as u32);
+            let lane = lane.emit(&mut scope.pool);
+            scope.pool.call("x >= y", Type::Bool, &[lane, first])
+        });
+        let is_behind = is_behind.collect();
+        let of_band = Dim::from(of_band);
+        let band = lane.div(&of_band).scale(&Dim::from(extent.rows));
+        let row = row.scale(&Dim::from(height)).add(&band);
         Ok(Tile {
             lanes,
             count: covering.count,
             surplus: covering.surplus,
             outer: covering.outer,
             panel: column.clone(),
-            row: named(scope, &row.scale(&Dim::from(height)), "row"),
+            row: named(scope, &row, "row"),
             column: named(scope, &column.scale(&Dim::from(width)), "column"),
-            lane,
-            height,
-            quads,
+            lane: lane.rem(&of_band),
+            is_behind,
+            extent,
         })
     }
 
@@ -277,7 +289,7 @@ impl Tile {
         };
         let first = round.scale(&Dim::from(count)).add_size(&Dim::from(from));
         let mut right = Vec::new();
-        for q in 0..self.quads {
+        for q in 0..self.extent.quads {
             right.push(match &product.right {
                 Right::Values(product) => self.right(scope, product, &first, q)?,
                 Right::Panels(weight, Packed { panels, .. }, matrix) => {
@@ -299,6 +311,11 @@ impl Tile {
             .add_size(&Dim::from(q * span(self.lanes)))
     }
 
+    /// Invocations of a band.
+    fn of_band(&self) -> usize {
+        self.lanes / self.extent.bands
+    }
+
     /// Writes all rows, of the first quad of columns at first: what lies together is written in a row, for a cache may hold no
     /// more than the places of one quad's columns.
     fn write(
@@ -308,14 +325,18 @@ impl Tile {
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
-        for q in 0..self.quads {
+        for q in 0..self.extent.quads {
             let first = self.quad_of(q);
             let held: Vec<Vec<Expr>> = sums.iter().map(|sums| vec![sums[q]]).collect();
             let (cost, all) = (product.epilogue, &product.rows);
             let rows = in_turns(scope, cost, &held, &mut |scope, number, sums| {
                 let place = self.row_to_write(scope, product, number);
                 let quad = (product.write)(scope, [&self.outer, &place], &first, sums[0])?;
-                Ok(guarded(scope, &self.row, number.clone(), all, quad))
+                Ok(match self.extent.bands {
+                    1 => guarded(scope, &self.row, number.clone(), all, quad),
+                    // The first row of a tile is there, that of a band behind it may not be.
+                    _ => below(scope, &self.row.add(number), all, quad),
+                })
             })?;
             statements.extend(match product.in_quads {
                 true => below(scope, &first, &product.columns, rows),
@@ -341,15 +362,15 @@ impl Tile {
 }
 
 impl Tiling<'_> {
-    /// Rows of a tile, and quads of columns of an invocation.
-    fn extent(&self, graph: &Graph, lanes: usize) -> (usize, usize) {
+    /// The shape of tiles.
+    fn extent(&self, graph: &Graph, lanes: usize) -> Extent {
         match &self.right {
             Right::Values(_) => {
                 let outer = Dim::product(&self.outer);
                 let sizes = [&outer, &self.rows, &self.columns];
                 extent(lanes, sizes.map(|size| example(graph, size)))
             }
-            Right::Panels(_, Packed { panels, rows }, _) => (*rows, panels.width / span(lanes)),
+            Right::Panels(_, packed, _) => packed.extent(lanes),
         }
     }
 }
@@ -370,9 +391,9 @@ fn span(lanes: usize) -> usize {
     lanes * QUAD
 }
 
-/// Rows of a tile of values, and quads of columns of an invocation: as many as the driver's vectors can hold, but such that
-/// every thread has some tiles.
-fn extent(lanes: usize, [outer, rows, columns]: [usize; 3]) -> (usize, usize) {
+/// The shape of a tile of values: as many rows and columns as the driver's vectors can hold, but such that every thread has some
+/// tiles.
+fn extent(lanes: usize, [outer, rows, columns]: [usize; 3]) -> Extent {
     let count = |height: usize, quads: usize| {
         outer * rows.div_ceil(height) * columns.div_ceil(quads * span(lanes))
     };
@@ -384,8 +405,12 @@ fn extent(lanes: usize, [outer, rows, columns]: [usize; 3]) -> (usize, usize) {
         height = height.div_ceil(2);
     }
     // Tiles of equal heights, as far as they can be: the rows beyond the edge cost as much as others.
-    let height = rows.div_ceil(rows.div_ceil(height).max(1)).max(1);
-    (height, quads)
+    Extent {
+        bands: 1,
+        rows: rows.div_ceil(rows.div_ceil(height).max(1)).max(1),
+        quads,
+        round: QUAD,
+    }
 }
 
 /// The sum of up to four products.

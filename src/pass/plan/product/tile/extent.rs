@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{holds, span};
+use super::{NARROWEST, holds, span};
 use crate::kernel::layout::{Panels, Run, TextureLimits};
 use crate::pass::plan::element::quad::QUAD;
 
@@ -27,10 +27,11 @@ const WRITE: usize = 5;
 const STEPS: usize = 2;
 
 // What four steps of a tile take, in cycles: to multiply those of a row by a quad of columns, to hand them to all, and to
-// read a texel, and more if invocations read lines apart. For each round, what sums take that loops carry, and what it takes
+// each further band its own, and to read a texel, and more if invocations read lines apart. For each round, what sums take that loops carry, and what it takes
 // to find out where positions see something through a tap.
 const MULTIPLY: usize = 11;
 const HAND: usize = 1;
+const HAND_APART: usize = 3;
 const READ: usize = 25;
 const APART: usize = 40;
 const CARRY: usize = 4;
@@ -39,7 +40,10 @@ const FIND: usize = 40;
 /// The shape of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Rows.
+    /// Bands of rows, each of which is computed by as many of the invocations: where columns are few, one band would leave
+    /// most of them idle.
+    pub bands: usize,
+    /// Rows of a band.
     pub rows: usize,
     /// Quads of columns of an invocation.
     pub quads: usize,
@@ -52,8 +56,22 @@ pub struct Extent {
 pub struct Packed {
     /// How the weight lies.
     pub panels: Panels,
-    /// Rows of a tile.
+    /// Rows of a band of a tile.
     pub rows: usize,
+}
+
+impl Packed {
+    /// The extent of the tiles that read it: panels are as wide as tiles.
+    pub fn extent(&self, lanes: usize) -> Extent {
+        let Panels { width, round, .. } = self.panels;
+        let bands = (span(lanes) / width).max(1);
+        Extent {
+            bands,
+            rows: self.rows,
+            quads: bands * width / span(lanes),
+            round,
+        }
+    }
 }
 
 /// How rows of the left factor lie in memory.
@@ -83,10 +101,14 @@ pub struct Sums {
 impl fmt::Display for Extent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.quads * QUAD;
+        write!(f, "tiles of {} rows", self.height())?;
+        if self.bands > 1 {
+            write!(f, " in {} bands", self.bands)?;
+        }
         write!(
             f,
-            "tiles of {} rows, {columns} columns for each invocation, rounds of {} steps",
-            self.rows, self.round
+            ", {columns} columns for each invocation, rounds of {} steps",
+            self.round
         )
     }
 }
@@ -94,6 +116,7 @@ impl fmt::Display for Extent {
 impl Extent {
     /// For what nothing is known of: the one of fewest layers of panels.
     pub const ANY: Extent = Extent {
+        bands: 1,
         rows: MOST / 2,
         quads: 2,
         round: QUAD,
@@ -106,19 +129,35 @@ impl Extent {
             depth,
             columns,
             round: self.round,
-            width: self.quads * span(lanes),
+            width: self.width(lanes),
             transformed: None,
         };
         let rows = self.rows;
         Packed { panels, rows }
     }
 
-    /// All that a driver should see.
-    fn all() -> impl Iterator<Item = Extent> {
-        let rounds = [QUAD, 2 * QUAD].into_iter();
-        let shapes = rounds.flat_map(|round| [1, 2].map(|quads| (round, quads)));
-        shapes.flat_map(|(round, quads)| {
-            (1..=MOST / quads).map(move |rows| Extent { rows, quads, round })
+    /// Rows of a tile.
+    pub fn height(self) -> usize {
+        self.bands * self.rows
+    }
+
+    /// Columns of a tile.
+    pub fn width(self, lanes: usize) -> usize {
+        self.quads * span(lanes) / self.bands
+    }
+
+    /// All that a driver of so many lanes should see.
+    fn all(lanes: usize) -> impl Iterator<Item = Extent> {
+        let shapes = [(1, 1), (2, 1), (4, 1), (1, 2)].into_iter();
+        let shapes = shapes.filter(move |(bands, _)| span(lanes) / bands >= NARROWEST);
+        let shapes = shapes.flat_map(|shape| [QUAD, 2 * QUAD].map(|round| (round, shape)));
+        shapes.flat_map(|(round, (bands, quads))| {
+            (1..=MOST / quads).map(move |rows| Extent {
+                bands,
+                rows,
+                quads,
+                round,
+            })
         })
     }
 
@@ -133,7 +172,7 @@ impl Sums {
     fn by(&self, lanes: usize, extent: Extent) -> Panels {
         Panels {
             round: extent.round,
-            width: extent.quads * span(lanes),
+            width: extent.width(lanes),
             ..self.panels.clone()
         }
     }
@@ -148,6 +187,7 @@ impl Sums {
         let (round, rows) = (span(lanes), self.sizes[1]);
         let is_filled = self.steps().next_multiple_of(round) <= self.steps() + self.steps() / 4;
         (rows * round < WIDEST && is_filled).then_some(Extent {
+            bands: 1,
             rows: rows.max(1),
             quads: 1,
             round,
@@ -156,7 +196,12 @@ impl Sums {
 
     /// What a run takes by an extent, in cycles; none where panels do not fit a texture, or rounds would be filled up.
     fn time(&self, (lanes, limits): (usize, TextureLimits), extent: Extent) -> Option<u64> {
-        let Extent { rows, quads, round } = extent;
+        let Extent {
+            bands,
+            rows,
+            quads,
+            round,
+        } = extent;
         let is_even = self.steps().div_ceil(QUAD).is_multiple_of(round / QUAD);
         if !is_even || !holds(limits, &self.by(lanes, extent)) {
             return None;
@@ -166,9 +211,10 @@ impl Sums {
             Rows::Seen => (READ, FIND),
             Rows::Apart => (READ + APART, 0),
         };
-        let reads = READ * QUAD * quads + lines * rows.div_ceil(lanes);
-        let steps = rows * (MULTIPLY * quads + HAND) + reads;
-        let carried = CARRY * rows * quads + find * rows.div_ceil(lanes);
+        let mine = rows.div_ceil(lanes / bands);
+        let hand = HAND + HAND_APART * (bands - 1);
+        let steps = rows * (MULTIPLY * quads + hand) + READ * QUAD * quads + lines * mine;
+        let carried = CARRY * rows * quads + find * mine;
         let around: usize = self
             .panels
             .depth
@@ -179,8 +225,8 @@ impl Sums {
             .product();
         let rounds = around * self.steps().div_ceil(round);
         let [matrices, lines] = self.sizes;
-        let columns = self.panels.columns.count.div_ceil(quads * span(lanes));
-        let tiles = (matrices * columns * lines.div_ceil(rows)).max(ENOUGH);
+        let columns = self.panels.columns.count.div_ceil(extent.width(lanes));
+        let tiles = (matrices * columns * lines.div_ceil(extent.height())).max(ENOUGH);
         Some((tiles * rounds) as u64 * (steps * round / QUAD + carried) as u64)
     }
 }
@@ -195,7 +241,8 @@ pub fn extents((lanes, limits): (usize, TextureLimits), sums: &[Sums]) -> Vec<Ex
         }
     }
     for places in texts.into_values() {
-        let offers = Offers::of(&places, |at, extent| sums[at].time((lanes, limits), extent));
+        let time = |at: usize, extent| sums[at].time((lanes, limits), extent);
+        let offers = Offers::of(lanes, &places, time);
         for (at, extent) in places.iter().zip(offers.best()) {
             found[*at] = extent;
         }
@@ -214,11 +261,11 @@ struct Offers {
 }
 
 impl Offers {
-    fn of(products: &[usize], time: impl Fn(usize, Extent) -> Option<u64>) -> Offers {
+    fn of(lanes: usize, products: &[usize], time: impl Fn(usize, Extent) -> Option<u64>) -> Offers {
         let times = |extent| products.iter().map(|at| time(*at, extent)).collect();
         Offers {
             products: products.len(),
-            times: Extent::all()
+            times: Extent::all(lanes)
                 .map(|extent| (extent, times(extent)))
                 .collect(),
         }
@@ -309,6 +356,13 @@ mod tests {
         // No tile of 49 rows has more than four beyond the edge.
         let rows = found[1].rows;
         assert!(49_usize.next_multiple_of(rows) <= 53, "{found:?}");
+    }
+
+    #[test]
+    fn few_columns_take_bands() {
+        let bands = |lanes, channels| extents((lanes, LIMITS), &[sums(400, channels)])[0].bands;
+        assert_eq!([16, 32, 64].map(|channels| bands(8, channels)), [2, 1, 1]);
+        assert_eq!([16, 32, 64].map(|channels| bands(16, channels)), [4, 2, 1]);
     }
 
     #[test]

@@ -3,19 +3,19 @@
 use super::{Step, Tile, Tiling, span};
 use crate::dim::Dim;
 use crate::error::Result;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_multiple, is_whole};
 use crate::pass::plan::kernel::limited;
 
-/// Four steps of a row, and the invocation that has read them; none if each has.
+/// Four steps of a row, and the invocation of the band that has read them; none if each has.
 pub(super) type Held = (Expr, Option<usize>);
 
 impl Tile {
-    /// The row of an invocation, one of as many as there are invocations.
+    /// The row of an invocation, one of as many as its band has invocations.
     pub(super) fn mine(&self, first: usize) -> Index {
-        let mine = if self.height == 1 {
+        let mine = if self.extent.rows == 1 {
             self.row.clone()
         } else {
             self.row.add(&self.lane)
@@ -34,7 +34,7 @@ impl Tile {
         index::coordinates(&row, &product.spread)
     }
 
-    /// Four steps of each row, from a step of the round on. Of as many rows as there are invocations each reads one.
+    /// Four steps of each row, from a step of the round on. Of as many rows as a band has invocations each reads one.
     pub(super) fn rows(
         &self,
         scope: &mut Scope,
@@ -45,11 +45,11 @@ impl Tile {
         let count = Dim::from(product.right.round());
         let first = round.scale(&count).add_size(&Dim::from(from));
         let steps = steps(scope, &first, &product.depth, QUAD);
-        let is_shared = self.height > 1;
+        let is_shared = self.extent.rows > 1;
         let mut held = Vec::new();
-        for first in (0..self.height).step_by(self.lanes) {
+        for first in (0..self.extent.rows).step_by(self.of_band()) {
             let quad = self.left(scope, product, (taps, &steps), &self.mine(first))?;
-            let count = self.lanes.min(self.height - first);
+            let count = self.of_band().min(self.extent.rows - first);
             let lanes = (0..count).map(|lane| is_shared.then_some(lane));
             held.extend(lanes.map(|lane| (quad, lane)));
         }
@@ -69,7 +69,7 @@ impl Tile {
         let first = round.scale(&Dim::from(round_of)).add(&mine);
         let steps = steps(scope, &first, &product.depth, round_of);
         let mut held = Vec::new();
-        for i in 0..self.height {
+        for i in 0..self.extent.rows {
             let row = self.row.add_size(&Dim::from(i));
             let quad = self.left(scope, product, (taps, &steps), &row)?;
             held.push((quad, Some(from / QUAD)));
@@ -91,21 +91,35 @@ impl Tile {
         Ok(quad)
     }
 
-    /// The numbers of a row, handed to all invocations.
+    /// The numbers of a row, handed to all invocations of its band.
     pub(super) fn numbers(&self, scope: &mut Scope, (quad, lane): Held, row: usize) -> Vec<Expr> {
         let pool = &mut scope.pool;
-        let lane = lane.map(|lane| pool.number(lane as u32));
         let part = |k: usize| {
             let number = pool.call(format!("x[{k}]"), Type::F32, &[quad]);
             pool.set_label(number, &format!("a_{k}"));
             let Some(lane) = lane else {
                 return number;
             };
-            let number = pool.call("subgroupShuffle(x, y)", Type::F32, &[number, lane]);
+            let number = self.handed(pool, number, lane);
             pool.set_label(number, &format!("a{row}_{k}"));
             number
         };
         (0..QUAD).map(part).collect()
+    }
+
+    /// What an invocation of each band has, to the others of it. The driver hands numbers of one invocation to all, none but
+    /// those of a constant one fast.
+    fn handed(&self, pool: &mut Pool, number: Expr, lane: usize) -> Expr {
+        let of = |pool: &mut Pool, lane: usize| {
+            let lane = pool.number(lane as u32);
+            pool.call("subgroupShuffle(x, y)", Type::F32, &[number, lane])
+        };
+        let mut handed = of(pool, lane);
+        for (band, is_behind) in self.is_behind.iter().enumerate() {
+            let next = of(pool, lane + (band + 1) * self.of_band());
+            handed = pool.call("select(x, y, z)", Type::F32, &[handed, next, *is_behind]);
+        }
+        handed
     }
 }
 

@@ -91,7 +91,7 @@ impl Tile {
         let (texture, texel) = scope.in_panels(weight, panels)?;
         let pool = &mut scope.pool;
         let columns = |step: usize| {
-            let before = step / texel.steps() * panels.width / QUAD + q * self.lanes;
+            let before = step / texel.steps() * panels.width / QUAD + q * self.of_band();
             let x = self.lane.add_size(&Dim::from(before));
             let at = [&x, row, panel].map(|index| index.emit(pool));
             let columns = columns(pool, (texture, texel), at, step);
