@@ -23,6 +23,8 @@ fn graphs(length: &str) -> Vec<(&'static str, Graph)> {
     };
     vec![
         ("softmax", graph(|x, y| vec![(x * y).softmax(-1)])),
+        // Where a driver's compiler may, it puts signs together wrongly.
+        ("signs", graph(|x, y| vec![(x * y).softmax(-1).tanh()])),
         (
             "log_softmax",
             graph(|x, _| {

@@ -34,8 +34,7 @@ fn sign_bit_f64(x: f64) -> bool {
 }
 
 fn copy_sign_f64(x: f64, y: f64) -> f64 {
-    let sign = bitcast<u64>(y) & (1lu << 63u);
-    return bitcast<f64>((bitcast<u64>(x) & ~(1lu << 63u)) | sign);
+    return abs(x) * select(1.0lf, -1.0lf, sign_bit_f64(y));
 }
 
 fn sign_of_f64(x: f64) -> f64 {
