@@ -57,7 +57,9 @@
 //! images in tiles, what is sorted in runs, or a weight packed into a texture. Its [`kernel::capabilities::Storage`] is what
 //! its elements are there: `f32` may be stored in half precision, where [`kernel::stored::Kept`] does not say why not. On Mesa's rasteriser whatever is in no
 //! texture lies in memory that is a buffer to kernels that write it, a texture to those that read it in vectors
-//! ([`kernel::plan::Access::Texels`]), and the host's own; `gpu`'s `trusted` holds all that is unsafe.
+//! ([`kernel::plan::Access::Texels`]), and the host's own; `gpu`'s `trusted` holds all that is unsafe. Its subgroups are the lanes
+//! of a vector, eight or sixteen, which a program decides before it is loaded ([`gpu::widen_vectors`]); kernels that hand numbers
+//! from lane to lane are made for one of these.
 //!
 //! What a graph makes of weights alone is a weight too, told by a formula ([`pass::Folded`]) and computed when the device
 //! takes it: the host keeps what the model's file has, mapped. A [`digest`] of elements and formula tells which weights are

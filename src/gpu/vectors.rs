@@ -25,7 +25,7 @@ pub enum VectorWidth {
 }
 
 /// Has Mesa's rasteriser compute with vectors of 512 bits, subgroups of sixteen invocations, where the processor has them:
-/// large products take it two thirds of the time that they take by its default of 256. GPUs are not concerned.
+/// large products take it two thirds of the time that they take by its default of 256 (on a Zen 5). GPUs are not concerned.
 ///
 /// It is told through the environment, which programs that this one starts inherit. So this is for the beginning of `main`:
 /// before anything looks for adapters, and before other threads are there. Where there are some, or the system does not tell,

@@ -27,8 +27,8 @@ const WRITE: usize = 5;
 const STEPS: usize = 2;
 
 // What four steps of a tile take, in cycles: to multiply those of a row by a quad of columns, to hand them to all, and to
-// each further band its own, and to read a texel, and more if invocations read lines apart. For each round, what sums take that loops carry, and what it takes
-// to find out where positions see something through a tap.
+// each further band its own, and to read a texel, and more if invocations read lines apart. For each round, what sums take
+// that loops carry, and what it takes to find out where positions see something through a tap.
 const MULTIPLY: usize = 11;
 const HAND: usize = 1;
 const HAND_APART: usize = 3;
