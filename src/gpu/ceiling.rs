@@ -21,8 +21,10 @@ use super::statistics::Counters;
 const BYTES: u64 = 64 << 20;
 /// Invocations that multiply and add.
 const INVOCATIONS: i64 = 64 * 1024;
-/// Vectors of a workgroup, or invocations of it by eight.
+/// Vectors of a workgroup on a rasteriser.
 const VECTORS: usize = 8;
+/// Invocations of a workgroup on other devices.
+const WORKGROUP: usize = 64;
 /// Operations of a round: eight times four vectors of four are multiplied and added to.
 const OPERATIONS: i64 = 8 * 4 * 4 * 2;
 /// Rounds are made more until they take so many nanoseconds, in which a clock's steps are lost.
@@ -61,10 +63,11 @@ impl Device {
 
 /// Operations per nanosecond.
 fn compute(device: &Device) -> Result<f64> {
-    let lanes = device.capabilities().lanes().unwrap_or(8);
+    let lanes = device.capabilities().lanes();
+    let invocations = lanes.map_or(WORKGROUP, |lanes| VECTORS * lanes);
     let mut rounds = 16;
     loop {
-        let time = fastest(device, arithmetic(rounds, VECTORS * lanes), 0)?;
+        let time = fastest(device, arithmetic(rounds, invocations), 0)?;
         if time >= LONG_ENOUGH || rounds >= MOST_ROUNDS {
             return Ok((INVOCATIONS * rounds * OPERATIONS) as f64 / time);
         }
@@ -133,8 +136,8 @@ fn copy() -> Plan {
     }
 }
 
-/// So many rounds by workgroups of a size that tells a rasteriser's vectors: Mesa's cache would hand out what was compiled for
-/// shorter ones.
+/// So many rounds, by workgroups of a size that differs with the length of a rasteriser's vectors: Mesa's cache would hand out
+/// what was compiled for others.
 fn arithmetic(rounds: i64, invocations: usize) -> Plan {
     let size = format!("@workgroup_size({invocations})");
     let text = include_str!("../../shaders/ceiling_arithmetic.wgsl");
