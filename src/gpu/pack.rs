@@ -1,12 +1,13 @@
 //! What a device gets of a weight: its elements as they are stored there, put together as its layout says.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::{Layout, Panels, Texel};
 use crate::kernel::plan::Slot;
-use crate::kernel::winograd::Places;
+use crate::kernel::winograd::{Places, TAPS};
 use crate::tensor::Tensor;
 
 use super::convert;
@@ -29,11 +30,10 @@ pub(super) fn pack(
     let tensor = source.tensor(name)?;
     let part = match &slot.layout {
         Layout::Panels(panels) => {
-            let tensor = match panels.transformed {
-                Some(places) => transformed(&tensor, places)?,
-                None => tensor,
+            return match panels.transformed {
+                Some(places) => pack_filters((panels, slot), places, &tensor, sink),
+                None => pack_panels((panels, slot), &stored(&tensor, storage)?, sink),
             };
-            return pack_panels((panels, slot), &stored(&tensor, storage)?, sink);
         }
         Layout::Piece { start, count } => *start..start + count,
         Layout::Linear | Layout::Quads { .. } | Layout::Tiles(_) | Layout::Runs(_) => {
@@ -53,22 +53,61 @@ fn permuted(name: &str, slot: &Slot, source: &dyn WeightSource) -> Option<(Tenso
     Some((tensor, panels))
 }
 
-/// The numbers that convolutions by tiles have of filters.
-fn transformed(tensor: &Tensor, places: Places) -> Result<Tensor> {
-    let taps = stored(tensor, Storage::F32)?;
-    let taps = taps.as_chunks().0.iter();
-    let taps: Vec<f32> = taps.map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    let numbers = places.filters(&taps);
-    Tensor::from_vec([numbers.len()], numbers)
+/// The numbers that convolutions by tiles have of filters. Those of one matrix are made after the other: all together are
+/// several times the weight.
+fn pack_filters(
+    panels: (&Panels, &Slot),
+    places: Places,
+    filters: &Tensor,
+    sink: &mut Sink,
+) -> Result<()> {
+    const FILTER: usize = TAPS * TAPS;
+    let taps = stored(filters, Storage::F32)?;
+    let filters: &[[[u8; 4]; FILTER]] = taps.as_chunks().0.as_chunks().0;
+    let layers = panels.0.outer.count / places.matrices() * panels.0.panels();
+    for matrix in 0..places.matrices() {
+        let filters = filters.iter().map(|taps| taps.map(f32::from_le_bytes));
+        let numbers: Vec<f32> = filters.map(|taps| places.number(matrix, &taps)).collect();
+        let numbers = Tensor::from_vec([numbers.len()], numbers)?;
+        let part = Part {
+            layers: matrix * layers..(matrix + 1) * layers,
+            first: matrix * numbers.numel(),
+            elements: &stored(&numbers, panels.1.storage)?,
+        };
+        pack_part(panels, &part, sink)?;
+    }
+    Ok(())
 }
 
 fn pack_panels((panels, slot): (&Panels, &Slot), elements: &[u8], sink: &mut Sink) -> Result<()> {
-    let missing = || Error::internal("panels of a type that no texture holds");
-    let panels = (panels, slot.texel().ok_or_else(missing)?);
+    let layers = panels.extent(texel(slot)?)[2];
+    let part = Part {
+        layers: 0..layers,
+        first: 0,
+        elements,
+    };
+    pack_part((panels, slot), &part, sink)
+}
+
+/// Some layers of panels, and the elements that are there.
+struct Part<'a> {
+    layers: Range<usize>,
+    /// The place of the first element among all.
+    first: usize,
+    elements: &'a [u8],
+}
+
+fn pack_part((panels, slot): (&Panels, &Slot), part: &Part, sink: &mut Sink) -> Result<()> {
+    let panels = (panels, texel(slot)?);
     match slot.storage.size() {
-        2 => pack_rows::<2>(panels, elements, sink),
-        _ => pack_rows::<4>(panels, elements, sink),
+        2 => pack_rows::<2>(panels, part, sink),
+        _ => pack_rows::<4>(panels, part, sink),
     }
+}
+
+fn texel(slot: &Slot) -> Result<Texel> {
+    let missing = || Error::internal("panels of a type that no texture holds");
+    slot.texel().ok_or_else(missing)
 }
 
 /// All elements as a device stores them, in row-major order.
@@ -87,18 +126,21 @@ fn stored(tensor: &Tensor, storage: Storage) -> Result<Cow<'_, [u8]>> {
 /// The rows of a texture, from elements of `N` bytes.
 fn pack_rows<const N: usize>(
     (panels, texel): (&Panels, Texel),
-    elements: &[u8],
+    part: &Part,
     sink: &mut Sink,
 ) -> Result<()> {
-    let elements: &[[u8; N]] = elements.as_chunks().0;
-    let [_, height, layers] = panels.extent(texel);
+    let elements: &[[u8; N]] = part.elements.as_chunks().0;
+    let [_, height, _] = panels.extent(texel);
     let mut row = vec![[0; N]; panels.round * panels.width];
     let (steps, stride) = (texel.steps(), panels.columns.stride);
-    for at in (0..layers).flat_map(|layer| (0..height).map(move |y| [y, layer])) {
+    let layers = part.layers.clone();
+    for at in layers.flat_map(|layer| (0..height).map(move |y| [y, layer])) {
         for (number, texels) in row.chunks_exact_mut(panels.width * steps).enumerate() {
-            for part in 0..steps {
-                let (start, count) = panels.line(at, number * steps + part).unwrap_or_default();
-                fill(texels, [part, steps], elements, [start, count, stride]);
+            for step in 0..steps {
+                let line = panels.line(at, number * steps + step);
+                let (start, count) = line.unwrap_or((part.first, 0));
+                let run = [start - part.first, count, stride];
+                fill(texels, [step, steps], elements, run);
             }
         }
         sink(row.as_flattened())?;
@@ -109,7 +151,7 @@ fn pack_rows<const N: usize>(
 /// The columns of one of so many steps that texels hold together; zeros where there is no element.
 fn fill<const N: usize>(
     texels: &mut [[u8; N]],
-    [part, steps]: [usize; 2],
+    [step, steps]: [usize; 2],
     elements: &[[u8; N]],
     [start, count, stride]: [usize; 3],
 ) {
@@ -119,7 +161,7 @@ fn fill<const N: usize>(
         rest.fill([0; N]);
         return;
     }
-    for (column, target) in texels.iter_mut().skip(part).step_by(steps).enumerate() {
+    for (column, target) in texels.iter_mut().skip(step).step_by(steps).enumerate() {
         let element = elements.get(start + column * stride);
         let element = element.filter(|_| column < count);
         *target = element.copied().unwrap_or([0; N]);

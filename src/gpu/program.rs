@@ -21,6 +21,7 @@ use super::pipeline::Pipeline;
 use super::rehearsal::rehearse;
 use super::sizing::{Footprint, Rules, size};
 use super::statistics::{Counters, Statistics, add};
+use super::trusted;
 use super::weights::{Packed, PackedWeights, SharedWeights, WeightSource, Weights, packed, upload};
 
 /// Lanes that are kept while no run uses them.
@@ -288,6 +289,8 @@ fn prepare(
         let failed = |_| Err(Error::device("the driver failed while compiling kernels"));
         (compile.join().unwrap_or_else(failed), weights)
     });
+    // Compilers have used much memory, weights on their way to the device as well.
+    trusted::give_back_memory();
     device.alive()?;
     let (pipelines, created) = pipelines?;
     add(&counters.pipelines, created as u64);

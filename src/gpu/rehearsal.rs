@@ -27,7 +27,6 @@ use super::fault::guarded;
 use super::memory;
 use super::pipeline::Pipeline;
 use super::statistics::Counters;
-use super::trusted;
 
 /// Mesa finds a kernel in its cache sooner than this, and compiles none so soon.
 const FOUND: Duration = Duration::from_millis(6);
@@ -59,8 +58,6 @@ pub(super) fn rehearse(
     let elsewhere = share_out(&stage, &parts, done);
     let again = elsewhere.into_iter();
     again.for_each(|part| stage.play(part, part.pipeline));
-    // Compilers have used much memory, and devices that are gone.
-    trusted::give_back_memory();
     let compiled = |part: &&Part| part.pipeline.is_rehearsed.load(Relaxed);
     parts.iter().filter(compiled).count()
 }

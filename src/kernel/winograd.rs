@@ -114,22 +114,10 @@ impl Places {
         }
     }
 
-    /// The numbers of filters whose taps lie behind each other: the first number of all filters, then the second ones. Each
-    /// is computed in double precision and rounded once.
-    pub fn filters(self, taps: &[f32]) -> Vec<f32> {
-        let count = taps.len() / (TAPS * TAPS);
-        let mut numbers = vec![0.0; self.matrices() * count];
-        for (filter, taps) in taps.chunks_exact(TAPS * TAPS).enumerate() {
-            let rows = self
-                .filter()
-                .iter()
-                .map(|by| [0, 1, 2].map(|x| dot(by, |y| taps[y * TAPS + x].into())));
-            let all = rows.flat_map(|row| self.filter().iter().map(move |by| dot(by, |x| row[x])));
-            for (matrix, number) in all.enumerate() {
-                numbers[matrix * count + filter] = number as f32;
-            }
-        }
-        numbers
+    /// The number of a filter that is an element of a matrix, by the matrix. It is computed in double precision and rounded once.
+    pub fn number(self, matrix: usize, taps: &[f32; TAPS * TAPS]) -> f32 {
+        let [down, across] = [matrix / self.side(), matrix % self.side()].map(|i| self.filter()[i]);
+        dot(&across, |x| dot(&down, |y| taps[y * TAPS + x].into())) as f32
     }
 }
 
@@ -170,7 +158,8 @@ mod tests {
                 .map(|_| (0..side).map(|_| number()).collect())
                 .collect();
             let taps = [(); TAPS * TAPS].map(|()| number());
-            let filter = places.filters(&taps.map(|tap| tap as f32));
+            let single = taps.map(|tap| tap as f32);
+            let filter = (0..places.matrices()).map(|matrix| places.number(matrix, &single));
             let mut products = turned(places.seen(), &seen);
             for (product, filter) in products.iter_mut().flatten().zip(filter) {
                 *product *= f64::from(filter);

@@ -19,8 +19,8 @@ pub struct Panels {
     pub round: usize,
     /// Columns of a panel.
     pub width: usize,
-    /// The elements are not those of the weight, which are filters, but the numbers that
-    /// [`Places::filters`] makes of them, of tiles of this size.
+    /// The elements are not those of the weight, which are filters, but [numbers](Places::number) of tiles of this size, one
+    /// matrix after the other.
     pub transformed: Option<Places>,
 }
 
