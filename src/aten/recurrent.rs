@@ -1,8 +1,11 @@
-//! Recurrent layers and cells. A layer is unrolled: the length of its sequence is fixed when the graph is made.
+//! Recurrent layers and cells. A layer is one primitive, [`Recurrent`], unless it is large or projects its state: then it is
+//! unrolled, and the length of its sequence is fixed when the graph is made.
 
 use crate::dim::Dim;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
+use crate::op::{Cell, Recurrent};
 
 use super::linear::linear;
 use super::{Args, Composite};
@@ -15,7 +18,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| layers(a, Cell::Lstm),
         &[
-            "input: f32[5, B, 3], [f32[1, B, 4], f32[1, B, 4]], [f32[16, 3], f32[16, 4], f32[16], f32[16]], True, 1, 0.0, False, False, False",
+            "input: f32[S, B, 3], [f32[1, B, 4], f32[1, B, 4]], [f32[16, 3], f32[16, 4], f32[16], f32[16]], True, 1, 0.0, False, False, False",
             "input: f32[2, 3, 3], [f32[2, 2, 2], f32[2, 2, 4]], [f32[16, 3], f32[16, 2], f32[2, 4], f32[16, 3], f32[16, 2], f32[2, 4]], False, 1, 0.0, False, True, True",
         ],
     ),
@@ -82,14 +85,8 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// What happens in one step.
-#[derive(Clone, Copy, PartialEq)]
-enum Cell {
-    Lstm,
-    Gru,
-    Tanh,
-    Relu,
-}
+/// Hidden units that one workgroup goes through at most: those of larger layers keep a device busy in each step.
+const LARGEST: i64 = 512;
 
 /// What a step hands to the next.
 #[derive(Clone, Copy)]
@@ -174,6 +171,92 @@ fn parts<'g, const N: usize>(x: Value<'g>) -> [Value<'g>; N] {
     std::array::from_fn(|part| x.narrow(-1, &width * part as i64, width.clone()))
 }
 
+/// A layer: the parameters of each direction, and its states at first. The second direction goes backwards.
+struct Layer<'g> {
+    cell: Cell,
+    directions: Vec<(Parameters<'g>, State<'g>)>,
+}
+
+impl<'g> Layer<'g> {
+    /// Every step over `[time, batch, channel]`, and the last states of each direction.
+    fn run(&self, x: Value<'g>) -> Result<(Value<'g>, Vec<State<'g>>)> {
+        if !x.builder().symbols().less_equal(&Dim::ONE, &x.size(0))? {
+            return Err(Error::operator("takes sequences of one step at least"));
+        }
+        let is_plain = self
+            .directions
+            .iter()
+            .all(|(own, _)| own.projection.is_none());
+        if is_plain && x.dtype() == DType::F32 && x.rank() == 3 && self.units() <= LARGEST {
+            return self.at_once(x);
+        }
+        let (mut outputs, mut last) = (Vec::new(), Vec::new());
+        for (direction, (parameters, state)) in self.directions.iter().enumerate() {
+            let (output, state) = parameters.run(self.cell, x, *state, direction == 1)?;
+            outputs.push(output);
+            last.push(state);
+        }
+        Ok((x.builder().concat(&outputs, -1), last))
+    }
+
+    /// Hidden units; of a size that is not known, more than there can be.
+    fn units(&self) -> i64 {
+        let first = self.directions.first();
+        let units = first.and_then(|(own, _)| own.hidden.size(-1).as_const());
+        units.unwrap_or(i64::MAX)
+    }
+
+    /// The same by one primitive.
+    fn at_once(&self, x: Value<'g>) -> Result<(Value<'g>, Vec<State<'g>>)> {
+        let builder = x.builder();
+        let all = |of: &dyn Fn(&Parameters<'g>) -> Option<Value<'g>>| {
+            let found = self.directions.iter().map(|(own, _)| of(own));
+            found.collect::<Option<Vec<_>>>()
+        };
+        let joined = |values: Vec<Value<'g>>| builder.concat(&values, 0);
+        let stacked = |values: Vec<Value<'g>>| builder.stack(&values, 0);
+        let input = all(&|own| Some(own.input)).map(joined);
+        let weight = all(&|own| Some(own.hidden)).map(stacked);
+        let (Some(input), Some(weight)) = (input, weight) else {
+            return Err(Error::internal("a layer without matrices"));
+        };
+        let projected = linear(x, input, all(&|own| own.input_bias).map(joined))?;
+        let (directions, gates) = (self.directions.len(), self.cell.gates());
+        let units = Dim::from(self.units());
+        let shape = vec![directions.into(), gates.into(), units.clone()];
+        let bias = match all(&|own| own.hidden_bias) {
+            Some(biases) => stacked(biases).reshape(shape.clone()),
+            None => builder.full(x.dtype(), shape.clone(), 0.0),
+        };
+        let weight = weight.reshape([shape, vec![units.clone()]].concat());
+        let states = self.directions.iter().map(|(_, state)| *state);
+        let hidden: Vec<Value> = states.clone().map(|state| state.hidden).collect();
+        let memory: Vec<Value> = states.filter_map(|state| state.memory).collect();
+        let mut operands = vec![projected, weight, bias, stacked(hidden)];
+        operands.extend((!memory.is_empty()).then(|| stacked(memory)));
+        let operands = operands.into_iter().map(Into::into).collect();
+        let results = builder.apply_many(Recurrent { cell: self.cell }, operands);
+        builder.check()?;
+        let missing = || Error::internal("a layer without results");
+        let output = *results.first().ok_or_else(missing)?;
+        let last = (0..directions).map(|direction| {
+            let step = match direction {
+                0 => &x.size(0) - 1,
+                _ => Dim::ZERO,
+            };
+            let of_direction = output.select(0, step);
+            let start = &units * direction as i64;
+            State {
+                hidden: of_direction.narrow(-1, start, units.clone()),
+                memory: results
+                    .get(1)
+                    .map(|memory| memory.select(0, direction as i64)),
+            }
+        });
+        Ok((output, last.collect()))
+    }
+}
+
 fn layers<'g>(a: &Args<'g>, cell: Cell) -> Result<Vec<Value<'g>>> {
     if a.overload() == "data" {
         return a.reject(
@@ -199,20 +282,20 @@ fn layers<'g>(a: &Args<'g>, cell: Cell) -> Result<Vec<Value<'g>>> {
     let mut parameters = Parameters::read(a, cells)?.into_iter();
     let (mut hidden, mut memory) = (Vec::new(), Vec::new());
     for layer in 0..a.int("num_layers") {
-        let mut outputs = Vec::new();
-        for direction in 0..directions {
+        let of_direction = |direction| {
             let of_layer =
                 |value: &Value<'g>| value.to_compute().select(0, layer * directions + direction);
+            let parameters = parameters.next();
+            let missing = || Error::operator("has too few parameters");
             let state = State::of(initial.iter().map(of_layer))?;
-            let parameters = parameters
-                .next()
-                .ok_or_else(|| Error::operator("has too few parameters"))?;
-            let (output, last) = parameters.run(cell, x, state, direction == 1)?;
-            outputs.push(output);
-            hidden.push(last.hidden);
-            memory.extend(last.memory);
-        }
-        x = a.builder().concat(&outputs, -1);
+            Ok((parameters.ok_or_else(missing)?, state))
+        };
+        let directions = (0..directions).map(of_direction);
+        let directions = directions.collect::<Result<_>>()?;
+        let (output, last) = Layer { cell, directions }.run(x)?;
+        hidden.extend(last.iter().map(|state| state.hidden));
+        memory.extend(last.iter().filter_map(|state| state.memory));
+        x = output;
     }
     let output = if batch_first { x.transpose(0, 1) } else { x };
     let mut results = vec![output, a.builder().stack(&hidden, 0)];

@@ -31,6 +31,7 @@ mod iota;
 mod pad;
 mod permute;
 mod polynomial;
+mod recurrent;
 mod reduce;
 mod reshape;
 mod scan;
@@ -56,6 +57,7 @@ pub use gather::Gather;
 pub use iota::Iota;
 pub use pad::Pad;
 pub use permute::Permute;
+pub use recurrent::{Cell, Recurrent};
 pub use reduce::{ArgReduce, ArgReduceFunction, Reduce, ReduceFunction};
 pub use reshape::Reshape;
 pub use scan::{Scan, ScanFunction};
@@ -152,6 +154,7 @@ primitives! {
     Scatter = "scatter",
     Scan = "scan",
     Sort = "sort",
+    Recurrent = "recurrent",
     Custom = "custom",
 }
 

@@ -343,6 +343,21 @@ pub fn all() -> Vec<(&'static str, Graph)> {
             }),
         ),
         (
+            "gru",
+            graph(
+                &[
+                    "f32[S, B, 24]",
+                    "f32[2, 3, 4, 4]",
+                    "f32[2, 3, 4]",
+                    "f32[2, B, 4]",
+                ],
+                |builder, x| {
+                    let operands = x.iter().map(|value| (*value).into()).collect();
+                    builder.apply_many(Recurrent { cell: Cell::Gru }, operands)
+                },
+            ),
+        ),
+        (
             "cumsum",
             graph(&["f32[B, S]"], |_, x| vec![x[0].scan(ScanFunction::Sum, 1)]),
         ),

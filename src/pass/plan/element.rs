@@ -31,7 +31,8 @@ use crate::pass::plan::element::quad::QUAD;
 
 /// Names that the statements of kernels give to variables; buffers have others.
 const VARIABLES: &str = "sum product largest smallest part total lost before best best_index rank local index round \
-                         width shares left right tile tile_row tile_column piece block part lane subgroup subgroups channel tap k j i lane j_from workgroup workgroups";
+                         width shares left right tile tile_row tile_column piece block part lane subgroup subgroups channel tap k j i lane j_from workgroup workgroups \
+                         hidden memory step";
 
 /// A buffer of a kernel and what lies in it.
 #[derive(Clone)]

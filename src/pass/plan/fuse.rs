@@ -185,7 +185,7 @@ impl Fuser<'_> {
             let is_costly = info.cost > REPEATED && repeats(self.graph, node, primitive, place);
             // The left factor of a product is read for many columns at a time.
             let is_factor = place == 0 && matches!(primitive, Primitive::Dot(_));
-            let is_read_often = reads_often(primitive) && !info.plain
+            let is_read_often = reads_often(primitive, place) && !info.plain
                 || place == 0 && !self.stored[operand.index()] && self.convolves(node, primitive);
             if is_read_often && !(place == 0 && self.is_prologue(node, primitive, *operand)) {
                 self.store_behind_views(*operand, is_factor);
@@ -329,12 +329,14 @@ impl Fuser<'_> {
     }
 }
 
-/// True if the kernel reads each element of its operands many times.
-fn reads_often(primitive: &Primitive) -> bool {
-    matches!(
-        primitive,
-        Primitive::Dot(_) | Primitive::Conv(_) | Primitive::Sort(_)
-    )
+/// True if the kernel reads each element of an operand many times.
+fn reads_often(primitive: &Primitive, place: usize) -> bool {
+    match primitive {
+        Primitive::Dot(_) | Primitive::Conv(_) | Primitive::Sort(_) => true,
+        // The weight and its biases are read in each step.
+        Primitive::Recurrent(_) => place == 1 || place == 2,
+        _ => false,
+    }
 }
 
 /// True if elements of an operand are read more than once.

@@ -2,8 +2,8 @@
 //! (`element`), a kernel for each group, blocks of steps for regions (`region`), memory and lifetimes.
 //!
 //! From the bottom: what nodes cost (`cost`) and what a kernel computes (`group`); expressions (`element`) and the text
-//! around them (`kernel`, `quads`, `lanes`); kernels by what they compute (`product`, `conv`, `attention`, `reduce`, `scan`,
-//! `sort`, `map`, `custom`); which of them a device gets (`variant`), what lies where and in what (`storage`), and what is computed
+//! around them (`kernel`, `quads`, `lanes`); kernels by what they compute (`product`, `conv`, `attention`, `recurrent`, `reduce`,
+//! `scan`, `sort`, `map`, `custom`); which of them a device gets (`variant`), what lies where and in what (`storage`), and what is computed
 //! together (`fuse`); kernels that layers share (`form`) and the slots that they bind (`slots`). What has several files has a folder.
 
 mod attention;
@@ -20,6 +20,7 @@ mod lanes;
 mod map;
 mod product;
 mod quads;
+mod recurrent;
 mod reduce;
 mod region;
 mod scan;
@@ -312,6 +313,7 @@ impl<'a> Planner<'a> {
             Op::Primitive(Primitive::Scatter(scatter)) => {
                 scan::lower_scatter(scope, group, node, scatter)
             }
+            Op::Primitive(Primitive::Recurrent(layer)) => recurrent::lower(scope, node, layer),
             _ => Err(element::not_planned(node)),
         }
     }

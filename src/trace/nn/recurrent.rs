@@ -1,4 +1,5 @@
-//! Recurrent layers. Lengths of sequences are fixed by the trace, since the layers are unrolled.
+//! Recurrent layers. Those that project their state, or have more than 512 hidden units, are unrolled: the trace fixes how long
+//! their sequences are.
 
 use std::borrow::Borrow;
 

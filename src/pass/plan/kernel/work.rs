@@ -177,6 +177,9 @@ fn operations(graph: &Graph, node: &Node) -> Dim {
             let products = Dim::product(shape(1).iter().skip(1));
             &result * &(&products * 2)
         }
+        Primitive::Recurrent(_) => {
+            &numel(0) * &(&shape(1).last().cloned().unwrap_or(Dim::ZERO) * 2)
+        }
         Primitive::Reduce(_) | Primitive::ArgReduce(_) | Primitive::Scan(_) => numel(0),
         Primitive::Scatter(_) => numel(operands.len().saturating_sub(1)),
         Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Select(_) => result,

@@ -1,0 +1,223 @@
+use serde::{Deserialize, Serialize};
+
+use super::dot::{self, Size};
+use super::{Operand, Rules, values};
+use crate::dim::{Bindings, Dim};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::TensorType;
+use crate::symbols::Symbols;
+use crate::tensor::Tensor;
+
+/// A recurrent layer: all steps of a sequence, each of which makes a state of the one before it. It is what is left of
+/// `torch.nn.RNN`, `GRU` and `LSTM` once the input has gone through its own matrices, which need no state.
+///
+/// Operands, all `f32`, of `D` directions (1 or 2: the second one goes from the last step to the first), `T` steps, `B` rows of
+/// the batch, `G` gates ([`Cell::gates`]) and `H` hidden units:
+///
+/// - `[T, B, D * G * H]`: what the input gives to the gates, with its biases;
+/// - `[D, G, H, H]`: by unit of a gate what each unit of the state before it gives;
+/// - `[D, G, H]`: biases of that;
+/// - `[D, B, H]`: the hidden state at first, and for an LSTM as much of its memory, the cell state.
+///
+/// Results: the hidden state behind each step, `[T, B, D * H]`, and for an LSTM its memory behind the last, `[D, B, H]`.
+/// The formulas are those of PyTorch's documentation of these modules, as are the names and the order of gates.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recurrent {
+    /// What a step computes.
+    pub cell: Cell,
+}
+
+/// What a step of a recurrent layer computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cell {
+    /// Gates: input, forget, candidate, output.
+    Lstm,
+    /// Gates: reset, update, candidate.
+    Gru,
+    /// `tanh` of a single gate.
+    Tanh,
+    /// `relu` of a single gate.
+    Relu,
+}
+
+impl Cell {
+    /// Gates of a unit.
+    pub fn gates(self) -> usize {
+        match self {
+            Cell::Lstm => 4,
+            Cell::Gru => 3,
+            Cell::Tanh | Cell::Relu => 1,
+        }
+    }
+
+    /// States that a step hands to the next: the hidden one, and the memory of an LSTM.
+    pub fn states(self) -> usize {
+        match self {
+            Cell::Lstm => 2,
+            _ => 1,
+        }
+    }
+
+    /// The states of a unit behind a step, by what the input and the state before it give to its gates.
+    fn next(self, input: &[f64], own: &[f64], [hidden, memory]: [f64; 2]) -> [f64; 2] {
+        let gate = |gate: usize| input[gate] + own[gate];
+        match self {
+            Cell::Lstm => {
+                let memory = sigmoid(gate(1)) * memory + sigmoid(gate(0)) * gate(2).tanh();
+                [sigmoid(gate(3)) * memory.tanh(), memory]
+            }
+            Cell::Gru => {
+                let candidate = (input[2] + sigmoid(gate(0)) * own[2]).tanh();
+                [candidate + sigmoid(gate(1)) * (hidden - candidate), memory]
+            }
+            Cell::Tanh => [gate(0).tanh(), memory],
+            Cell::Relu => {
+                let gate = gate(0);
+                [if gate < 0.0 { 0.0 } else { gate }, memory]
+            }
+        }
+    }
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+impl Rules for Recurrent {
+    fn infer(&self, symbols: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
+        let types = match self.cell.states() {
+            1 => values::<4>(found)?.to_vec(),
+            _ => values::<5>(found)?.to_vec(),
+        };
+        if let Some(other) = types.iter().find(|ty| ty.dtype != DType::F32) {
+            return Err(Error::operator(format!("takes f32, not {other}")));
+        }
+        let complain = || {
+            let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+            let gates = self.cell.gates();
+            let types = types.join(", ");
+            Error::operator(format!(
+                "{types} are not [T, B, D * {gates} * H], [D, {gates}, H, H], [D, {gates}, H] and states [D, B, H]"
+            ))
+        };
+        let ([steps, batch, _], [directions, gates, units, _]) =
+            (types[0].shape.as_slice(), types[1].shape.as_slice())
+        else {
+            return Err(complain());
+        };
+        let is_known = (directions.is(1) || directions.is(2)) && gates.is(self.cell.gates() as i64);
+        if !is_known {
+            return Err(complain());
+        }
+        let width = directions * &(gates * units);
+        let state = [directions, batch, units].map(Dim::clone).to_vec();
+        let mut wanted = vec![
+            vec![steps.clone(), batch.clone(), width],
+            [directions, gates, units, units].map(Dim::clone).to_vec(),
+            [directions, gates, units].map(Dim::clone).to_vec(),
+        ];
+        wanted.resize(types.len(), state.clone());
+        for (ty, wanted) in types.iter().zip(&wanted) {
+            if ty.rank() != wanted.len() {
+                return Err(complain());
+            }
+            for (size, wanted) in ty.shape.iter().zip(wanted) {
+                symbols.require_equal(size, wanted, || complain().to_string())?;
+            }
+        }
+        let ty = |shape| TensorType {
+            dtype: DType::F32,
+            shape,
+        };
+        let hidden = ty(vec![steps.clone(), batch.clone(), directions * units]);
+        let memory = (self.cell.states() > 1).then(|| ty(state));
+        Ok([hidden].into_iter().chain(memory).collect())
+    }
+
+    /// Computes in double precision.
+    fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
+        let missing = || Error::internal("operands of recurrent have other axes");
+        let [x, weight, bias, states @ ..] = found else {
+            return Err(missing());
+        };
+        let (&[steps, batch, _], &[directions, gates, units, _]) = (x.shape(), weight.shape())
+        else {
+            return Err(missing());
+        };
+        let layer = Layer {
+            cell: self.cell,
+            sizes: [steps, batch, units],
+            directions,
+            x: x.to_f64(),
+            bias: bias.to_f64(),
+        };
+        let mut states: Vec<Vec<f64>> = states.iter().map(Tensor::to_f64).collect();
+        states.resize(2, vec![0.0; directions * batch * units]);
+        let mut outputs = vec![0.0; steps * batch * directions * units];
+        let weight = weight.to_f64();
+        for direction in 0..directions {
+            let part = gates * units * units;
+            let weight = transposed(&weight[direction * part..][..part], [gates * units, units]);
+            layer.run(direction, &weight, &mut states, &mut outputs);
+        }
+        let hidden = Tensor::from_f64(DType::F32, [steps, batch, directions * units], outputs)?;
+        let memory = states.pop().filter(|_| self.cell.states() > 1);
+        let memory =
+            memory.map(|memory| Tensor::from_f64(DType::F32, [directions, batch, units], memory));
+        Ok([hidden].into_iter().chain(memory.transpose()?).collect())
+    }
+}
+
+/// The operands that do not change from step to step.
+struct Layer {
+    cell: Cell,
+    /// Steps, rows, units.
+    sizes: [usize; 3],
+    directions: usize,
+    x: Vec<f64>,
+    bias: Vec<f64>,
+}
+
+impl Layer {
+    /// All steps of a direction. Rows of the weight are units of the state before a step.
+    fn run(&self, direction: usize, weight: &[f64], states: &mut [Vec<f64>], outputs: &mut [f64]) {
+        let [steps, batch, units] = self.sizes;
+        let gates = self.cell.gates();
+        let size = Size {
+            batch: 1,
+            m: batch,
+            k: units,
+            n: gates * units,
+        };
+        let first = direction * batch * units;
+        for step in 0..steps {
+            let step = if direction == 0 {
+                step
+            } else {
+                steps - 1 - step
+            };
+            let own = dot::product(&states[0][first..][..batch * units], weight, size);
+            for (row, unit) in (0..batch).flat_map(|row| (0..units).map(move |unit| (row, unit))) {
+                let place = |gate: usize| (direction * gates + gate) * units + unit;
+                let of_row = (step * batch + row) * self.directions;
+                let input = |gate| self.x[of_row * gates * units + place(gate)];
+                let own = |gate| own[(row * gates + gate) * units + unit] + self.bias[place(gate)];
+                let input: Vec<f64> = (0..gates).map(input).collect();
+                let own: Vec<f64> = (0..gates).map(own).collect();
+                let at = first + row * units + unit;
+                let [hidden, memory] = self.cell.next(&input, &own, [states[0][at], states[1][at]]);
+                (states[0][at], states[1][at]) = (hidden, memory);
+                outputs[(of_row + direction) * units + unit] = hidden;
+            }
+        }
+    }
+}
+
+fn transposed(matrix: &[f64], [rows, columns]: [usize; 2]) -> Vec<f64> {
+    let elements = (0..columns).flat_map(|column| (0..rows).map(move |row| (row, column)));
+    elements
+        .map(|(row, column)| matrix[row * columns + column])
+        .collect()
+}

@@ -1,0 +1,398 @@
+//! Recurrent layers: one kernel for all steps of a sequence, of which each needs all of the one before it. Invocations of a
+//! workgroup wait for each other in every step, those of different workgroups cannot; so a workgroup has some rows of the batch
+//! to itself, in one direction, and reads all of the weight in each step.
+
+mod cell;
+mod states;
+mod weight;
+
+use self::states::States;
+use self::weight::Weight;
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::{Node, ValueId};
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::{self, Index};
+use crate::op::{Cell, Recurrent};
+use crate::pass::plan::cost::example;
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::quad::{self, QUAD};
+use crate::pass::plan::element::{Scope, eight, operand};
+use crate::pass::plan::kernel::{Lowered, below, invocation, limited, pieces, repeat};
+use crate::pass::plan::lanes;
+
+const TEMPLATE: &str = include_str!("../../../shaders/recurrent.wgsl");
+
+/// Rows of the batch that a workgroup takes at most: they share what is read of the weight.
+const ROWS: usize = 4;
+/// Rows of the batch are left to so many threads first.
+const THREADS: usize = 2;
+/// Invocations of a workgroup on a GPU, at most.
+const INVOCATIONS: usize = 128;
+
+/// The kernel of a layer.
+pub fn lower<'a>(mut scope: Scope<'a>, node: &Node, recurrent: &Recurrent) -> Result<Lowered<'a>> {
+    let layer = Layer::new(&mut scope, node, recurrent)?;
+    let mut statements = vec![layer.surplus.clone()];
+    statements.extend(layer.begin(&mut scope)?);
+    statements.extend(repeat(&mut scope, "step", &layer.steps, |scope, step| {
+        layer.step(scope, &step)
+    })?);
+    statements.extend(layer.end(&mut scope)?);
+    let count = layer.count.clone();
+    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, count);
+    lowered.holes.push(lanes::size(layer.invocations));
+    lowered.holes.push(("memory", layer.states.declared()));
+    Ok(lowered)
+}
+
+/// A layer as a workgroup sees it.
+struct Layer {
+    cell: Cell,
+    x: ValueId,
+    bias: ValueId,
+    /// States at first.
+    initial: Vec<ValueId>,
+    results: Vec<ValueId>,
+    weight: Weight,
+    steps: Dim,
+    batch: Dim,
+    units: usize,
+    directions: usize,
+    states: States,
+    invocations: usize,
+    count: Dim,
+    surplus: Statement,
+    direction: Index,
+    /// First row of the batch.
+    row: Index,
+    local: Index,
+}
+
+impl Layer {
+    fn new(scope: &mut Scope, node: &Node, recurrent: &Recurrent) -> Result<Layer> {
+        let graph = scope.graph;
+        let (x, weight) = (operand(node, 0)?, operand(node, 1)?);
+        let missing = || Error::internal("a recurrent layer of unknown sizes");
+        let known = |size: &Dim| size.as_const().and_then(|size| usize::try_from(size).ok());
+        let ([steps, batch, _], [directions, _, units, _]) = (
+            graph.ty(x).shape.as_slice(),
+            graph.ty(weight).shape.as_slice(),
+        ) else {
+            return Err(missing());
+        };
+        let (Some(directions), Some(units)) = (known(directions), known(units)) else {
+            return Err(missing());
+        };
+        let invocations = match scope.capabilities.lanes() {
+            Some(lanes) => lanes,
+            None => units
+                .div_ceil(QUAD)
+                .next_power_of_two()
+                .clamp(QUAD, INVOCATIONS),
+        };
+        let cell = recurrent.cell;
+        let rows = rows(scope, [directions, units], (batch, cell));
+        let pieces = [Dim::from(directions), pieces(batch, rows)];
+        let count = Dim::product(&pieces);
+        let (index, surplus) = invocation(scope, &count);
+        let mut place = index::coordinates(&index, &pieces);
+        let row = place.pop().unwrap_or_else(Index::zero);
+        let (_, local) = scope.counter("local", &Dim::from(invocations));
+        Ok(Layer {
+            cell,
+            x,
+            bias: operand(node, 2)?,
+            initial: (0..cell.states())
+                .map(|state| operand(node, 3 + state))
+                .collect::<Result<_>>()?,
+            results: node.results.clone(),
+            weight: Weight::new(scope, weight, invocations)?,
+            steps: steps.clone(),
+            batch: batch.clone(),
+            units,
+            directions,
+            states: States::new(cell, rows, units),
+            invocations,
+            count,
+            surplus,
+            direction: place.pop().unwrap_or_else(Index::zero),
+            row: row.scale(&Dim::from(rows)),
+            local,
+        })
+    }
+
+    /// Statements for all quads of units, of which an invocation takes one after the other. There may be none for it, but
+    /// invocations of a subgroup that hand numbers to others take part in that.
+    fn each_quad(
+        &self,
+        scope: &mut Scope,
+        body: impl FnOnce(&mut Scope, &Index) -> Result<[Vec<Statement>; 2]>,
+    ) -> Result<Vec<Statement>> {
+        let quads = Dim::from(self.states.quads);
+        let rounds = pieces(&quads, self.invocations);
+        repeat(scope, "round", &rounds, |scope, round| {
+            let quad = round.scale(&Dim::from(self.invocations)).add(&self.local);
+            let [mut together, own] = body(scope, &quad)?;
+            together.extend(below(scope, &quad, &quads, own));
+            Ok(together)
+        })
+    }
+
+    /// The units of a quad, kept below the end: all of it if they come in quads.
+    fn units_of(&self, scope: &mut Scope, quad: &Index) -> Vec<Index> {
+        let quad = limited(scope, quad, &Dim::from(self.states.quads));
+        let first = quad.scale(&Dim::from(QUAD));
+        let units = (0..QUAD).map(|part| first.add_size(&Dim::from(part)));
+        match self.units.is_multiple_of(QUAD) {
+            true => units.collect(),
+            false => units
+                .map(|unit| limited(scope, &unit, &Dim::from(self.units)))
+                .collect(),
+        }
+    }
+
+    /// A row of the batch, kept below the end.
+    fn row_of(&self, scope: &mut Scope, row: usize) -> Index {
+        limited(scope, &self.row.add_size(&Dim::from(row)), &self.batch)
+    }
+
+    /// A vector of the elements of a value for each unit of a quad.
+    fn vector(
+        &self,
+        scope: &mut Scope,
+        value: ValueId,
+        units: &[Index],
+        place: impl Fn(&Index) -> Vec<Index>,
+    ) -> Result<Expr> {
+        let factor = |unit| ((value, Position::of(place(unit))), None);
+        quad::quad(scope, &units.iter().map(factor).collect::<Vec<_>>())
+    }
+
+    /// States at first.
+    fn begin(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
+        let mut statements = self.each_quad(scope, |scope, quad| {
+            let units = self.units_of(scope, quad);
+            let mut statements = Vec::new();
+            for row in 0..self.states.rows {
+                let of_batch = self.row_of(scope, row);
+                let at =
+                    |unit: &Index| vec![self.direction.clone(), of_batch.clone(), unit.clone()];
+                let place = self
+                    .states
+                    .place(&Index::zero(), &Dim::from(row).into(), quad);
+                for (state, value) in self.initial.iter().enumerate() {
+                    let vector = self.vector(scope, *value, &units, at)?;
+                    let kept = self.states.keep(&mut scope.pool, state, &place, vector);
+                    statements.push(kept);
+                }
+            }
+            Ok([Vec::new(), statements])
+        })?;
+        statements.push(barrier());
+        Ok(statements)
+    }
+
+    fn step(&self, scope: &mut Scope, step: &Index) -> Result<Vec<Statement>> {
+        let mut statements = self.each_quad(scope, |scope, quad| {
+            let sums = self.sums(scope);
+            let all = || sums.iter().flatten().copied();
+            let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+            let mut together: Vec<Statement> =
+                all().map(|sum| Statement::Declare(sum, zero)).collect();
+            let rounds = pieces(&Dim::from(self.units), self.weight.round());
+            together.extend(repeat(scope, "k", &rounds, |scope, k| {
+                self.products(scope, (step, quad), &k, &sums)
+            })?);
+            together.extend(all().map(Statement::Freeze));
+            Ok([together, self.next(scope, (step, quad), &sums)?])
+        })?;
+        statements.push(barrier());
+        Ok(statements)
+    }
+
+    /// A sum for each row and gate.
+    fn sums(&self, scope: &mut Scope) -> Vec<Vec<Expr>> {
+        let name = |row, gate| format!("sum{row}_{gate}");
+        let mut sum = |row, gate| scope.pool.variable(&name(row, gate), Type::F32x4);
+        let row = |row| (0..self.cell.gates()).map(|gate| sum(row, gate)).collect();
+        (0..self.states.rows).map(row).collect()
+    }
+
+    /// Adds what a round of units of the state gives to a quad of units.
+    fn products(
+        &self,
+        scope: &mut Scope,
+        (step, quad): (&Index, &Index),
+        k: &Index,
+        sums: &[Vec<Expr>],
+    ) -> Result<Vec<Statement>> {
+        let parts = self.weight.round() / QUAD;
+        let first = k.scale(&Dim::from(parts));
+        let lane = self.weight.is_in_panels().then_some(&self.local);
+        let held = self.states.held(scope, step, (&first, parts), lane);
+        let mut statements = Vec::new();
+        for (part, held) in held.iter().enumerate() {
+            for gate in 0..self.cell.gates() {
+                let block = self.weight.block(scope, self, (gate, quad), (k, part))?;
+                for (row, sums) in sums.iter().enumerate() {
+                    let total =
+                        block.times(&mut scope.pool, |pool, unit| held.number(pool, row, unit));
+                    let total = scope.pool.call("x + y", Type::F32x4, &[sums[gate], total]);
+                    statements.push(Statement::Assign(sums[gate], total));
+                }
+            }
+        }
+        Ok(statements)
+    }
+
+    /// The number of a gate among those of all directions.
+    fn gate(&self, gate: usize) -> Index {
+        let gates = Dim::from(self.cell.gates());
+        self.direction.scale(&gates).add_size(&Dim::from(gate))
+    }
+
+    /// The states behind a step, written and kept for the next one.
+    fn next(
+        &self,
+        scope: &mut Scope,
+        (step, quad): (&Index, &Index),
+        sums: &[Vec<Expr>],
+    ) -> Result<Vec<Statement>> {
+        let units = self.units_of(scope, quad);
+        let at = self.time(scope, step);
+        let mut statements = Vec::new();
+        for (row, sums) in sums.iter().enumerate() {
+            let of_batch = self.row_of(scope, row);
+            let (mut input, mut own) = (Vec::new(), Vec::new());
+            for (gate, sum) in sums.iter().enumerate() {
+                let first = self.gate(gate);
+                let column = |unit: &Index| first.scale(&Dim::from(self.units)).add(unit);
+                let place = |unit: &Index| vec![at.clone(), of_batch.clone(), column(unit)];
+                input.push(self.vector(scope, self.x, &units, place)?);
+                let gate = Index::from(Dim::from(gate));
+                let place = |unit: &Index| vec![self.direction.clone(), gate.clone(), unit.clone()];
+                let bias = self.vector(scope, self.bias, &units, place)?;
+                own.push(scope.pool.call("x + y", Type::F32x4, &[*sum, bias]));
+            }
+            let in_row = Index::from(Dim::from(row));
+            let place = self.states.place(step, &in_row, quad);
+            let before = (0..self.states.count)
+                .map(|state| self.states.at(&mut scope.pool, state, &place))
+                .collect::<Vec<Expr>>();
+            let states = cell::next(&mut scope.pool, self.cell, [&input, &own], &before);
+            let next = self.states.place(&step.add_size(&Dim::ONE), &in_row, quad);
+            for (state, value) in states.iter().enumerate() {
+                statements.push(self.states.keep(&mut scope.pool, state, &next, *value));
+            }
+            let of_direction = self.direction.scale(&Dim::from(self.units));
+            let place = |unit: &Index| vec![at.clone(), of_batch.clone(), of_direction.add(unit)];
+            statements.extend(self.write(
+                scope,
+                (row, quad),
+                (self.results[0], states[0]),
+                place,
+            )?);
+        }
+        Ok(statements)
+    }
+
+    /// Where a step is in the sequence: the second direction goes backwards.
+    fn time(&self, scope: &mut Scope, step: &Index) -> Index {
+        if self.directions == 1 || self.steps.is(1) {
+            return step.clone();
+        }
+        let [direction, step] = [&self.direction, step].map(|index| index.emit(&mut scope.pool));
+        let pool = &mut scope.pool;
+        let last = pool.size(&(&self.steps - 1));
+        let time = pool.call(
+            "select(x, y - x, z == 1u)",
+            Type::U32,
+            &[step, last, direction],
+        );
+        pool.set_label(time, "time");
+        Index::expr(time, &self.steps)
+    }
+
+    /// Writes a vector, as far as its row and its units are there.
+    fn write(
+        &self,
+        scope: &mut Scope,
+        (row, quad): (usize, &Index),
+        (value, vector): (ValueId, Expr),
+        place: impl Fn(&Index) -> Vec<Index>,
+    ) -> Result<Vec<Statement>> {
+        let first = quad.scale(&Dim::from(QUAD));
+        let parts: Vec<(Index, Expr, Position)> = (0..QUAD)
+            .map(|part| {
+                let unit = first.add_size(&Dim::from(part));
+                let number = quad::part(&mut scope.pool, vector, part, Type::F32);
+                let position = Position::of(place(&unit));
+                (unit, number, position)
+            })
+            .collect();
+        let units = Dim::from(self.units);
+        let mut statements = Vec::new();
+        if self.units.is_multiple_of(QUAD) {
+            let parts: Vec<_> = parts.into_iter().map(|(_, x, at)| (x, at)).collect();
+            statements = eight::write_all(scope, value, &parts)?;
+        } else {
+            for (unit, number, position) in parts {
+                let one = eight::write_all(scope, value, &[(number, position)])?;
+                statements.extend(below(scope, &unit, &units, one));
+            }
+        }
+        let of_batch = self.row.add_size(&Dim::from(row));
+        Ok(match row {
+            0 => statements,
+            _ => below(scope, &of_batch, &self.batch, statements),
+        })
+    }
+
+    /// The memory behind the last step.
+    fn end(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
+        let Some(memory) = self.results.get(1) else {
+            return Ok(Vec::new());
+        };
+        self.each_quad(scope, |scope, quad| {
+            let last = self.last(scope);
+            let mut statements = Vec::new();
+            for row in 0..self.states.rows {
+                let of_batch = self.row_of(scope, row);
+                let place = self.states.place(&last, &Dim::from(row).into(), quad);
+                let state = self.states.at(&mut scope.pool, 1, &place);
+                let place =
+                    |unit: &Index| vec![self.direction.clone(), of_batch.clone(), unit.clone()];
+                statements.extend(self.write(scope, (row, quad), (*memory, state), place)?);
+            }
+            Ok([Vec::new(), statements])
+        })
+    }
+
+    /// The number of steps as an index.
+    fn last(&self, scope: &mut Scope) -> Index {
+        match self.steps.as_const() {
+            Some(_) => Index::from(self.steps.clone()),
+            None => {
+                let steps = scope.pool.size(&self.steps);
+                Index::expr(steps, &(&self.steps + 1))
+            }
+        }
+    }
+}
+
+fn barrier() -> Statement {
+    Statement::Line(String::from("workgroupBarrier();"))
+}
+
+/// Rows of the batch of a workgroup: on a rasteriser as many as leave all threads some, and workgroup memory room.
+fn rows(scope: &Scope, [directions, units]: [usize; 2], (batch, cell): (&Dim, Cell)) -> usize {
+    let capabilities = scope.capabilities;
+    if capabilities.lanes().is_none() {
+        return 1;
+    }
+    let room = capabilities.max_workgroup_memory as usize / States::bytes(cell, units).max(1);
+    let shared = (example(scope.graph, batch) * directions).div_ceil(THREADS);
+    shared.min(room).clamp(1, ROWS)
+}

@@ -1,0 +1,66 @@
+//! What a step makes of gates and states: the formulas of [`Cell`], for four units at once.
+
+use crate::dtype::DType;
+use crate::kernel::expr::{Expr, Pool, Type};
+use crate::op::{BinaryFunction, Cell, UnaryFunction};
+use crate::pass::plan::element::quad::{self, QUAD};
+use crate::pass::plan::element::scalar;
+
+/// The states behind a step, by what the input and the states before it give to the gates.
+pub fn next(pool: &mut Pool, cell: Cell, [input, own]: [&[Expr]; 2], before: &[Expr]) -> Vec<Expr> {
+    use UnaryFunction::{Sigmoid, Tanh};
+    let gates: Vec<Expr> = input
+        .iter()
+        .zip(own)
+        .map(|(input, own)| combined(pool, "x + y", *input, *own))
+        .collect();
+    match cell {
+        Cell::Lstm => {
+            let [input, forget, output] = [0, 1, 3].map(|gate| each(pool, Sigmoid, gates[gate]));
+            let candidate = each(pool, Tanh, gates[2]);
+            let kept = combined(pool, "x * y", forget, before[1]);
+            let taken = combined(pool, "x * y", input, candidate);
+            let memory = combined(pool, "x + y", kept, taken);
+            let shown = each(pool, Tanh, memory);
+            vec![combined(pool, "x * y", output, shown), memory]
+        }
+        Cell::Gru => {
+            let [reset, update] = [0, 1].map(|gate| each(pool, Sigmoid, gates[gate]));
+            let own = combined(pool, "x * y", reset, own[2]);
+            let candidate = combined(pool, "x + y", input[2], own);
+            let candidate = each(pool, Tanh, candidate);
+            let change = combined(pool, "x - y", before[0], candidate);
+            let change = combined(pool, "x * y", change, update);
+            vec![combined(pool, "x + y", change, candidate)]
+        }
+        Cell::Tanh => vec![each(pool, Tanh, gates[0])],
+        Cell::Relu => vec![relu(pool, gates[0])],
+    }
+}
+
+fn combined(pool: &mut Pool, template: &'static str, x: Expr, y: Expr) -> Expr {
+    pool.call(template, Type::F32x4, &[x, y])
+}
+
+/// A function of each of four numbers.
+fn each(pool: &mut Pool, function: UnaryFunction, vector: Expr) -> Expr {
+    of_parts(pool, vector, |pool, x| {
+        scalar::unary(pool, function, x, DType::F32)
+    })
+}
+
+fn relu(pool: &mut Pool, vector: Expr) -> Expr {
+    of_parts(pool, vector, |pool, x| {
+        let zero = pool.literal(Type::F32, 0.0);
+        scalar::binary(pool, BinaryFunction::Maximum, x, zero, DType::F32)
+    })
+}
+
+fn of_parts(pool: &mut Pool, vector: Expr, of: impl Fn(&mut Pool, Expr) -> Expr) -> Expr {
+    let number = |part| {
+        let number = quad::part(pool, vector, part, Type::F32);
+        of(pool, number)
+    };
+    let numbers: Vec<Expr> = (0..QUAD).map(number).collect();
+    quad::joined(pool, &numbers, Type::F32x4)
+}

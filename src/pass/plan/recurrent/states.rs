@@ -1,0 +1,125 @@
+//! The states of a layer, which lie in workgroup memory: twice, as they were before a step and as they become.
+
+use crate::dim::Dim;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::index::Index;
+use crate::op::Cell;
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::quad::{self, QUAD};
+use crate::pass::plan::kernel::limited;
+
+/// Names of the arrays, by the number of a state.
+const NAMES: [&str; 2] = ["hidden", "memory"];
+
+/// Arrays of vectors of four units.
+pub struct States {
+    /// How many arrays there are.
+    pub count: usize,
+    /// Rows of the batch.
+    pub rows: usize,
+    /// Vectors of a row.
+    pub quads: usize,
+}
+
+/// Four units of the hidden state of each row.
+pub enum Held {
+    /// An invocation has read all of them.
+    Each(Vec<Expr>),
+    /// Of a subgroup one invocation has read those of one row, another one those of the next: which has the first ones, and how
+    /// far apart rows are.
+    Shared(Expr, [usize; 2]),
+}
+
+impl States {
+    pub fn new(cell: Cell, rows: usize, units: usize) -> States {
+        States {
+            count: cell.states(),
+            rows,
+            quads: units.div_ceil(QUAD),
+        }
+    }
+
+    /// Bytes of a row in all arrays.
+    pub fn bytes(cell: Cell, units: usize) -> usize {
+        2 * cell.states() * units.next_multiple_of(QUAD) * size_of::<f32>()
+    }
+
+    /// Where they are declared.
+    pub fn declared(&self) -> String {
+        let vectors = 2 * self.rows * self.quads;
+        let line = |name: &&str| format!("var<workgroup> {name}: array<vec4<f32>, {vectors}>;\n");
+        NAMES.iter().take(self.count).map(line).collect()
+    }
+
+    /// Where the vector of a row and a quad lies before a step.
+    pub fn place(&self, step: &Index, row: &Index, quad: &Index) -> Index {
+        let half = step
+            .rem(&Dim::from(2))
+            .scale(&Dim::from(self.rows * self.quads));
+        half.add(&row.scale(&Dim::from(self.quads))).add(quad)
+    }
+
+    /// What is at a place.
+    pub fn at(&self, pool: &mut Pool, state: usize, place: &Index) -> Expr {
+        let at = place.emit(pool);
+        pool.call(format!("{}[x]", NAMES[state]), Type::F32x4, &[at])
+    }
+
+    /// Writes what will be read in the next step.
+    pub fn keep(&self, pool: &mut Pool, state: usize, place: &Index, value: Expr) -> Statement {
+        Statement::Share {
+            array: NAMES[state],
+            index: place.emit(pool),
+            value,
+        }
+    }
+
+    /// The hidden state before a step in so many quads of units from one on, the next ones beyond the last one being any. Where
+    /// subgroups are lanes, reading takes as long for one invocation as for all of them together: each reads something else.
+    pub fn held(
+        &self,
+        scope: &mut Scope,
+        step: &Index,
+        (first, parts): (&Index, usize),
+        lane: Option<&Index>,
+    ) -> Vec<Held> {
+        let last = Dim::from(self.quads);
+        if let Some(lane) = lane {
+            let parts_of = Dim::from(parts);
+            let quad = limited(scope, &first.add(&lane.rem(&parts_of)), &last);
+            let row = lane.div(&parts_of).rem(&Dim::from(self.rows));
+            let held = self.at(&mut scope.pool, 0, &self.place(step, &row, &quad));
+            scope.pool.set_label(held, "h");
+            return (0..parts)
+                .map(|part| Held::Shared(held, [part, parts]))
+                .collect();
+        }
+        let quads = (0..parts).map(|part| first.add_size(&Dim::from(part)));
+        let quads: Vec<Index> = quads.map(|quad| limited(scope, &quad, &last)).collect();
+        let rows = |quad: &Index| {
+            let rows = (0..self.rows).map(|row| {
+                let place = self.place(step, &Dim::from(row).into(), quad);
+                let held = self.at(&mut scope.pool, 0, &place);
+                scope.pool.set_label(held, "h");
+                held
+            });
+            Held::Each(rows.collect())
+        };
+        quads.iter().map(rows).collect()
+    }
+}
+
+impl Held {
+    /// One of the four units of a row.
+    pub fn number(&self, pool: &mut Pool, row: usize, part: usize) -> Expr {
+        match self {
+            Held::Each(rows) => quad::part(pool, rows[row], part, Type::F32),
+            Held::Shared(vector, [first, apart]) => {
+                let number = quad::part(pool, *vector, part, Type::F32);
+                let lane = pool.number((first + row * apart) as u32);
+                pool.call("subgroupShuffle(x, y)", Type::F32, &[number, lane])
+            }
+        }
+    }
+}

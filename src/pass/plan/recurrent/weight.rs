@@ -1,0 +1,172 @@
+//! The weight of a recurrent layer, as a step reads it: four units of a gate by four units of the state.
+
+use super::Layer;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::{Definition, ValueId};
+use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::index::{self, Index};
+use crate::kernel::layout::{Panels, Run};
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::panels::columns;
+use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::quad::{self, QUAD};
+use crate::pass::plan::product::tile::holds;
+
+/// Units of the state that are taken at a time out of panels: with fewer, reading the state takes longer, with more the loop
+/// grows too long for the cache of instructions.
+const ROUND: usize = 8;
+
+/// Where the weight is.
+pub enum Weight {
+    /// In a buffer.
+    Value(ValueId),
+    /// In panels of a weight: a unit of a gate is a column, one of the state a step.
+    Panels(ValueId, Panels),
+}
+
+/// Four units by four.
+pub enum Block {
+    /// By unit of the state, for four units of a gate.
+    Columns(Vec<Expr>),
+    /// By unit of a gate, for four units of the state.
+    Rows(Vec<Expr>),
+}
+
+impl Weight {
+    /// The weight of a layer: in panels where subgroups are lanes, a texture holds them, and it is no more than a view of a weight.
+    pub fn new(scope: &mut Scope, value: ValueId, invocations: usize) -> Result<Weight> {
+        let panels = panels(scope, value, invocations)?;
+        Ok(panels.map_or(Weight::Value(value), |(base, panels)| {
+            Weight::Panels(base, panels)
+        }))
+    }
+
+    /// Units of the state that are taken at a time.
+    pub fn round(&self) -> usize {
+        match self {
+            Weight::Value(_) => QUAD,
+            Weight::Panels(_, panels) => panels.round,
+        }
+    }
+
+    /// True if it is read as a texture, by subgroups that are lanes.
+    pub fn is_in_panels(&self) -> bool {
+        matches!(self, Weight::Panels(..))
+    }
+
+    /// What lies at a gate of a direction, a quad of its units and one of the units of the state; zeros beyond the last.
+    pub(super) fn block(
+        &self,
+        scope: &mut Scope,
+        layer: &Layer,
+        (gate, quad): (usize, &Index),
+        (k, part): (&Index, usize),
+    ) -> Result<Block> {
+        match self {
+            Weight::Panels(base, panels) => {
+                let (texture, texel) = scope.in_panels(*base, panels)?;
+                let width = Dim::from(panels.width / QUAD);
+                let gate = layer.gate(gate);
+                let panel = gate
+                    .scale(&Dim::from(panels.panels()))
+                    .add(&quad.div(&width));
+                let pool = &mut scope.pool;
+                let column = |step: usize| {
+                    let before = step / texel.steps() * panels.width / QUAD;
+                    let x = quad.rem(&width).add_size(&Dim::from(before));
+                    let at = [&x, k, &panel].map(|index| index.emit(pool));
+                    columns(pool, (texture, texel), at, step)
+                };
+                let first = part * QUAD;
+                Ok(Block::Columns((first..first + QUAD).map(column).collect()))
+            }
+            Weight::Value(value) => {
+                let (direction, gate) = (&layer.direction, Index::from(Dim::from(gate)));
+                let first = k.scale(&Dim::from(QUAD));
+                let units = Dim::from(layer.units);
+                let mut rows = Vec::new();
+                for unit in layer.units_of(scope, quad) {
+                    let mut factors = Vec::new();
+                    for part in 0..QUAD {
+                        let step = first.add_size(&Dim::from(part));
+                        let guard = (!step.is_below(&units) && !layer.units.is_multiple_of(QUAD))
+                            .then(|| scope.is_below(&step, &units));
+                        let at = vec![direction.clone(), gate.clone(), unit.clone(), step];
+                        factors.push(((*value, Position::of(at)), guard));
+                    }
+                    rows.push(quad::quad(scope, &factors)?);
+                }
+                Ok(Block::Rows(rows))
+            }
+        }
+    }
+}
+
+impl Block {
+    /// What four units of a state give to four units of a gate.
+    pub fn times(&self, pool: &mut Pool, state: impl Fn(&mut Pool, usize) -> Expr) -> Expr {
+        match self {
+            Block::Columns(columns) => {
+                let parts = columns.iter().enumerate();
+                let terms: Vec<Expr> = parts
+                    .map(|(part, column)| {
+                        let number = state(pool, part);
+                        pool.call("x * y", Type::F32x4, &[number, *column])
+                    })
+                    .collect();
+                pool.call("(x + y) + (z + w)", Type::F32x4, &terms)
+            }
+            Block::Rows(rows) => {
+                let state: Vec<Expr> = (0..QUAD).map(|part| state(pool, part)).collect();
+                let state = quad::joined(pool, &state, Type::F32x4);
+                let sum = |row: &Expr| pool.call("dot(x, y)", Type::F32, &[*row, state]);
+                let sums: Vec<Expr> = rows.iter().map(sum).collect();
+                quad::joined(pool, &sums, Type::F32x4)
+            }
+        }
+    }
+}
+
+/// The weight that a value is a view of, and its panels: matrices of directions and gates one behind the other.
+fn panels(scope: &mut Scope, value: ValueId, lanes: usize) -> Result<Option<(ValueId, Panels)>> {
+    let sizes = scope.graph.ty(value).shape.iter();
+    let sizes = sizes.map(|size| usize::try_from(size.as_const()?).ok());
+    let sizes: Option<Vec<usize>> = sizes.collect();
+    let (Some(_), Some(&[directions, gates, units, steps])) =
+        (scope.capabilities.lanes(), sizes.as_deref())
+    else {
+        return Ok(None);
+    };
+    let sizes = [directions * gates, units, steps];
+    let shape = sizes.map(Dim::from);
+    let mut counter = |axis: usize, name| scope.counter(name, &shape[axis]);
+    let counters = [counter(0, "outer"), counter(1, "j"), counter(2, "k")];
+    let at = counters.each_ref().map(|(_, index)| index.clone());
+    let place = Position::at(index::linear(&at, &shape));
+    let Some((base, place)) = scope.origin(value, &place)? else {
+        return Ok(None);
+    };
+    let info = scope.graph.value(base);
+    let is_weight = matches!(info.definition, Definition::Weight(_)) && info.ty.dtype == DType::F32;
+    let strides = place.factors(&counters.map(|(variable, _)| variable));
+    let strides = strides.filter(|strides| is_weight && strides.iter().all(|x| *x >= 0));
+    let Some(&[far, near, next]) = strides.as_deref() else {
+        return Ok(None);
+    };
+    let run = |axis: usize, stride: i64| Run {
+        count: sizes[axis],
+        stride: stride.unsigned_abs() as usize,
+    };
+    let panels = Panels {
+        outer: run(0, far),
+        depth: vec![run(2, next)],
+        columns: run(1, near),
+        round: ROUND,
+        width: (lanes * QUAD).min(units.next_multiple_of(QUAD)),
+        transformed: None,
+    };
+    let fits = holds(scope.capabilities.textures, &panels);
+    Ok(fits.then_some((base, panels)))
+}

@@ -1,0 +1,323 @@
+//! Recurrent layers: the primitive against its steps one by one, and devices of all kinds against the primitive.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+
+use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
+use onionskin::interp;
+use onionskin::ir::{Builder, Graph, Value};
+use onionskin::kernel::capabilities::Capabilities;
+use onionskin::kernel::layout::Layout;
+use onionskin::op::{Cell, Recurrent};
+use onionskin::pass;
+use onionskin::tensor::Tensor;
+
+mod samples;
+
+const CELLS: [Cell; 4] = [Cell::Lstm, Cell::Gru, Cell::Tanh, Cell::Relu];
+
+/// A layer by its sizes.
+#[derive(Clone, Copy, Debug)]
+struct Layer {
+    cell: Cell,
+    directions: usize,
+    steps: usize,
+    batch: usize,
+    units: usize,
+}
+
+impl Layer {
+    /// Layers of each cell, by directions, steps, batch and units.
+    fn all(sizes: &[[usize; 4]]) -> Vec<Layer> {
+        let each = sizes.iter().flat_map(|sizes| {
+            let [directions, steps, batch, units] = *sizes;
+            CELLS.map(|cell| Layer {
+                cell,
+                directions,
+                steps,
+                batch,
+                units,
+            })
+        });
+        each.collect()
+    }
+
+    fn shapes(self) -> Vec<Vec<usize>> {
+        let Layer {
+            cell,
+            directions,
+            steps,
+            batch,
+            units,
+        } = self;
+        let gates = cell.gates();
+        let mut shapes = vec![
+            vec![steps, batch, directions * gates * units],
+            vec![directions, gates, units, units],
+            vec![directions, gates, units],
+        ];
+        shapes.resize(3 + cell.states(), vec![directions, batch, units]);
+        shapes
+    }
+
+    /// Operands: numbers of the weight are so small that states are not at their limits.
+    fn tensors(self) -> Vec<Tensor> {
+        let small = |numbers: Vec<f32>| {
+            numbers
+                .iter()
+                .map(|x| x * 3.0 / self.units as f32)
+                .collect()
+        };
+        let shapes = self.shapes().into_iter().enumerate();
+        let tensor = |(place, shape): (usize, Vec<usize>)| {
+            let numbers = samples::tensor(&shape, place).to_f32();
+            let numbers = if place == 1 { small(numbers) } else { numbers };
+            Tensor::from_vec(shape, numbers).unwrap()
+        };
+        shapes.map(tensor).collect()
+    }
+
+    /// The layer of any number of steps and rows; the weight and its biases are weights of the graph, or inputs.
+    fn graph(self, has_weights: bool) -> Graph {
+        let mut types: Vec<String> = self
+            .shapes()
+            .iter()
+            .map(|shape| format!("f32{shape:?}"))
+            .collect();
+        let width = self.shapes()[0][2];
+        types[0] = format!("f32[S, B, {width}]");
+        for state in &mut types[3..] {
+            *state = format!("f32[{}, B, {}]", self.directions, self.units);
+        }
+        let weights: Vec<String> = match has_weights {
+            true => types.drain(1..3).collect(),
+            false => Vec::new(),
+        };
+        let names: Vec<&str> = types.iter().map(String::as_str).collect();
+        let mut graph = samples::graph(&names, |builder, x| {
+            let weights = weights.iter().enumerate();
+            let weights =
+                weights.map(|(i, ty)| builder.weight(&i.to_string(), ty.parse().unwrap()));
+            let mut operands = x.to_vec();
+            operands.splice(1..1, weights);
+            let operands = operands.into_iter().map(Into::into).collect();
+            builder.apply_many(Recurrent { cell: self.cell }, operands)
+        });
+        graph.hints.insert("S".into(), self.steps as i64);
+        graph.hints.insert("B".into(), self.batch as i64);
+        graph
+    }
+
+    /// The same step by step, of pointwise primitives and products.
+    fn written_out(self) -> Graph {
+        let types: Vec<String> = self
+            .shapes()
+            .iter()
+            .map(|shape| format!("f32{shape:?}"))
+            .collect();
+        let types: Vec<&str> = types.iter().map(String::as_str).collect();
+        samples::graph(&types, |builder, x| self.steps(builder, x))
+    }
+
+    fn steps<'g>(self, builder: &'g Builder, x: &[Value<'g>]) -> Vec<Value<'g>> {
+        let (gates, units) = (self.cell.gates() as i64, self.units as i64);
+        let (mut outputs, mut memories) = (Vec::new(), Vec::new());
+        for direction in 0..self.directions as i64 {
+            let of_direction = |place: usize| x[place].select(0, direction);
+            let mut states: Vec<Value> = (3..x.len()).map(of_direction).collect();
+            let mut hidden = Vec::new();
+            for step in 0..self.steps as i64 {
+                let time = if direction == 0 {
+                    step
+                } else {
+                    self.steps as i64 - 1 - step
+                };
+                let input =
+                    x[0].select(0, time)
+                        .narrow(1, direction * gates * units, gates * units);
+                let gate = |gate: i64| {
+                    let weight = of_direction(1).select(0, gate).transpose(0, 1);
+                    let own = states[0].dot(weight) + of_direction(2).select(0, gate);
+                    (input.narrow(1, gate * units, units), own)
+                };
+                states = self.next(&gate, &states);
+                hidden.push(states[0]);
+            }
+            if direction == 1 {
+                hidden.reverse();
+            }
+            outputs.push(builder.stack(&hidden, 0));
+            memories.extend(states.get(1).copied());
+        }
+        let memory = (!memories.is_empty()).then(|| builder.stack(&memories, 0));
+        [builder.concat(&outputs, -1)]
+            .into_iter()
+            .chain(memory)
+            .collect()
+    }
+
+    fn next<'g>(
+        self,
+        of: &dyn Fn(i64) -> (Value<'g>, Value<'g>),
+        states: &[Value<'g>],
+    ) -> Vec<Value<'g>> {
+        let both = |gate| {
+            let (input, own) = of(gate);
+            input + own
+        };
+        match self.cell {
+            Cell::Lstm => {
+                let memory = both(1).sigmoid() * states[1] + both(0).sigmoid() * both(2).tanh();
+                vec![both(3).sigmoid() * memory.tanh(), memory]
+            }
+            Cell::Gru => {
+                let (input, own) = of(2);
+                let candidate = (input + both(0).sigmoid() * own).tanh();
+                let update = both(1).sigmoid();
+                vec![candidate * (update * -1.0 + 1.0) + update * states[0]]
+            }
+            Cell::Tanh => vec![both(0).tanh()],
+            Cell::Relu => vec![both(0).relu()],
+        }
+    }
+}
+
+/// The largest difference of any two numbers.
+fn difference(found: &[Tensor], expected: &[Tensor]) -> f32 {
+    assert_eq!(found.len(), expected.len());
+    let pairs = found.iter().zip(expected);
+    let each = pairs.flat_map(|(found, expected)| {
+        assert_eq!(found.shape(), expected.shape());
+        let numbers = found.to_f32().into_iter().zip(expected.to_f32());
+        numbers.map(|(x, y)| (x - y).abs()).collect::<Vec<f32>>()
+    });
+    each.fold(0.0, |most, x| if x <= most { most } else { x })
+}
+
+#[test]
+fn a_layer_is_its_steps() {
+    for layer in Layer::all(&[[1, 4, 3, 5], [2, 3, 1, 4], [2, 1, 2, 1]]) {
+        let (x, none) = (layer.tensors(), Weights::new());
+        let found = interp::run(&layer.graph(false), &none, &x).unwrap();
+        let expected = interp::run(&layer.written_out(), &none, &x).unwrap();
+        let difference = difference(&found, &expected);
+        assert!(difference < 1e-6, "{layer:?}: {difference}");
+    }
+}
+
+/// A device as it is, as a GPU, and as a rasteriser without textures.
+fn families(device: &Device) -> [Capabilities; 3] {
+    let own = device.capabilities().clone();
+    let gpu = Capabilities {
+        software: false,
+        ..own.clone()
+    };
+    let plain = Capabilities {
+        textures: Default::default(),
+        ..own.clone()
+    };
+    [own, gpu, plain]
+}
+
+#[test]
+fn devices_agree() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let sizes = [
+        [1, 7, 1, 4],
+        [2, 5, 3, 6],
+        [1, 9, 9, 64],
+        [2, 3, 5, 70],
+        [1, 4, 2, 1],
+        [2, 2, 4, 260],
+    ];
+    for layer in Layer::all(&sizes) {
+        let x = layer.tensors();
+        let expected = interp::run(&layer.graph(false), &Weights::new(), &x).unwrap();
+        for (number, capabilities) in families(&device).iter().enumerate() {
+            for has_weights in [true, false] {
+                let plan = pass::plan(&layer.graph(has_weights), capabilities).unwrap();
+                let wrong = samples::untranslatable(&plan);
+                assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+                let is_in_panels = |layout: &Layout| matches!(layout, Layout::Panels(_));
+                let panels = plan.slots.iter().any(|slot| is_in_panels(&slot.layout));
+                let lanes = capabilities.lanes().is_some() && capabilities.textures.bindings > 0;
+                assert_eq!(panels, lanes && has_weights, "{layer:?} {number}");
+                assert_eq!(plan.steps.len(), 1);
+                let (inputs, weights) = operands(&x, has_weights);
+                let program = Program::new(&device, plan, &weights, ProgramOptions::default());
+                let found = program.unwrap().run(&inputs).unwrap();
+                let difference = difference(&found, &expected);
+                assert!(
+                    difference < 2e-6,
+                    "{layer:?} {number} {has_weights}: {difference}"
+                );
+            }
+        }
+    }
+}
+
+/// Operands as inputs and weights.
+fn operands(x: &[Tensor], has_weights: bool) -> (Vec<Tensor>, Weights) {
+    let mut inputs = x.to_vec();
+    if !has_weights {
+        return (inputs, Weights::new());
+    }
+    let weights = inputs.drain(1..3).enumerate();
+    let weights = weights.map(|(i, tensor)| (i.to_string(), tensor)).collect();
+    (inputs, weights)
+}
+
+/// A plan serves sequences of any length and any number of them.
+#[test]
+fn sizes_may_differ_from_those_of_the_example() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let [layer, ..] = Layer::all(&[[2, 5, 3, 12]])[..] else {
+        return;
+    };
+    let graph = layer.graph(true);
+    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let (_, weights) = operands(&layer.tensors(), true);
+    let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
+    for (steps, batch) in [(1, 1), (2, 9), (300, 2)] {
+        let other = Layer {
+            steps,
+            batch,
+            ..layer
+        };
+        let (inputs, _) = operands(&other.tensors(), true);
+        let expected = interp::run(&graph, &weights, &inputs).unwrap();
+        let difference = difference(&program.run(&inputs).unwrap(), &expected);
+        assert!(difference < 2e-6, "{other:?}: {difference}");
+    }
+}
+
+#[test]
+fn operands_that_do_not_fit_are_told() {
+    let types = [
+        "f32[S, B, 12]",
+        "f32[1, 3, 4, 4]",
+        "f32[1, 3, 4]",
+        "f32[1, B, 4]",
+    ];
+    for (place, wrong) in [
+        (0, "f32[B, 12]"),
+        (1, "f32[3, 3, 4, 4]"),
+        (2, "f64[1, 3, 4]"),
+        (3, "f32[1, B, 5]"),
+    ] {
+        let mut types = types;
+        types[place] = wrong;
+        let made = samples::try_graph(&types, |builder, x| {
+            let operands = x.iter().map(|value| (*value).into()).collect();
+            builder.apply_many(Recurrent { cell: Cell::Gru }, operands)
+        });
+        assert!(made.is_none(), "{types:?}");
+    }
+}
