@@ -1,9 +1,8 @@
 //! Padding.
 
 use super::Composite;
-use super::parts::check_axis;
+use super::parts::{PLACE, check_axis};
 use crate::dim::Dim;
-use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 use crate::scalar::Scalar;
@@ -161,7 +160,7 @@ fn around<'g>(x: Value<'g>, pad: &[Dim], mode: Mode) -> Result<Value<'g>> {
         check_width(x, dim, low, mode)?;
         check_width(x, dim, high, mode)?;
         let length = &(&size + low) + high;
-        let place = x.builder().iota(DType::I64, vec![length], 0) - low;
+        let place = x.builder().iota(PLACE, vec![length], 0) - low;
         let last = &size - 1;
         let source = match mode {
             // Symmetric about 0 and about the last element: |p| and then last - |last - p|.

@@ -6,6 +6,9 @@ use crate::error::{Error, Result};
 use crate::ir::{Builder, Value};
 use crate::shape::{Shape, wrap_dim};
 
+/// The dtype of tables of places along an axis: kernels read four of these at once, those of 64 bits one by one.
+pub(super) const PLACE: DType = DType::I32;
+
 /// A size that decides how many results there are. It is answered by the example; a guard keeps the answer, and symbols
 /// stay free where the number does not fix them.
 pub(super) fn count(builder: &Builder, size: &Dim) -> Result<i64> {

@@ -5,6 +5,7 @@
 
 use std::f64::consts::PI;
 
+use super::parts::PLACE;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::ir::{Number, Value};
@@ -92,14 +93,12 @@ impl<'g> Line<'g> {
 
     /// A place as an index that is not behind the end.
     fn inside(&self, place: Value<'g>) -> Value<'g> {
-        place.to(DType::I64).minimum(&self.input - 1)
+        place.to(PLACE).minimum(&self.input - 1)
     }
 
     fn nearest(&self) -> Value<'g> {
-        let index = self
-            .x
-            .builder()
-            .iota(DType::I64, vec![self.output.clone()], 0);
+        let builder = self.x.builder();
+        let index = builder.iota(PLACE, vec![self.output.clone()], 0);
         if self.output == self.input {
             index
         } else if (&self.output - &(&self.input * 2)).is(0) {
