@@ -87,6 +87,9 @@ pub(super) const ROWS: &[Composite] = &[
 
 /// Hidden units that one workgroup goes through at most: those of larger layers keep a device busy in each step.
 const LARGEST: i64 = 512;
+/// Iterations of loops of a kernel at most: Mesa's rasteriser ends them all silently after 65,535 of an invocation (before
+/// version 23), and GPUs are reset that take too long for a dispatch.
+const ITERATIONS: i64 = 60_000;
 
 /// What a step hands to the next.
 #[derive(Clone, Copy)]
@@ -97,6 +100,7 @@ struct State<'g> {
 }
 
 /// Parameters of one layer in one direction.
+#[derive(Clone, Copy)]
 struct Parameters<'g> {
     input: Value<'g>,
     hidden: Value<'g>,
@@ -188,7 +192,11 @@ impl<'g> Layer<'g> {
             .iter()
             .all(|(own, _)| own.projection.is_none());
         if is_plain && x.dtype() == DType::F32 && x.rank() == 3 && self.units() <= LARGEST {
-            return self.at_once(x);
+            let symbols = x.builder().symbols();
+            return match symbols.less_equal(&x.size(0), &Dim::from(self.most()))? {
+                true => self.at_once(x),
+                false => self.in_pieces(x),
+            };
         }
         let (mut outputs, mut last) = (Vec::new(), Vec::new());
         for (direction, (parameters, state)) in self.directions.iter().enumerate() {
@@ -206,54 +214,88 @@ impl<'g> Layer<'g> {
         units.unwrap_or(i64::MAX)
     }
 
+    /// Steps of a primitive at most. Where vectors are shortest, a kernel takes 32 units at a time by eight of the state. To end
+    /// a loop is an iteration as well.
+    fn most(&self) -> i64 {
+        let units = self.units();
+        let of_step = (units + 31) / 32 * ((units + 7) / 8 + 2) + 2;
+        ITERATIONS / of_step
+    }
+
+    /// The same by a primitive for each of some pieces of a sequence, whose length is fixed then.
+    fn in_pieces(&self, x: Value<'g>) -> Result<(Value<'g>, Vec<State<'g>>)> {
+        let builder = x.builder();
+        let length = builder.symbols().concrete(&x.size(0))?;
+        let most = usize::try_from(self.most()).unwrap_or(1);
+        let (mut outputs, mut last) = (Vec::new(), Vec::new());
+        for (direction, (parameters, state)) in self.directions.iter().enumerate() {
+            let turned = |x: Value<'g>| if direction == 0 { x } else { x.flip(&[0]) };
+            let (x, mut state, mut pieces) = (turned(x), *state, Vec::new());
+            for start in (0..length).step_by(most) {
+                let piece = x.narrow(0, start, (length - start).min(self.most()));
+                let layer = Layer {
+                    cell: self.cell,
+                    directions: vec![(*parameters, state)],
+                };
+                let (output, after) = layer.at_once(piece)?;
+                pieces.push(output);
+                state = *after.first().unwrap_or(&state);
+            }
+            outputs.push(turned(builder.concat(&pieces, 0)));
+            last.push(state);
+        }
+        Ok((builder.concat(&outputs, -1), last))
+    }
+
     /// The same by one primitive.
     fn at_once(&self, x: Value<'g>) -> Result<(Value<'g>, Vec<State<'g>>)> {
         let builder = x.builder();
-        let all = |of: &dyn Fn(&Parameters<'g>) -> Option<Value<'g>>| {
-            let found = self.directions.iter().map(|(own, _)| of(own));
-            found.collect::<Option<Vec<_>>>()
-        };
-        let joined = |values: Vec<Value<'g>>| builder.concat(&values, 0);
-        let stacked = |values: Vec<Value<'g>>| builder.stack(&values, 0);
-        let input = all(&|own| Some(own.input)).map(joined);
-        let weight = all(&|own| Some(own.hidden)).map(stacked);
-        let (Some(input), Some(weight)) = (input, weight) else {
-            return Err(Error::internal("a layer without matrices"));
-        };
-        let projected = linear(x, input, all(&|own| own.input_bias).map(joined))?;
-        let (directions, gates) = (self.directions.len(), self.cell.gates());
-        let units = Dim::from(self.units());
-        let shape = vec![directions.into(), gates.into(), units.clone()];
-        let bias = match all(&|own| own.hidden_bias) {
-            Some(biases) => stacked(biases).reshape(shape.clone()),
-            None => builder.full(x.dtype(), shape.clone(), 0.0),
-        };
-        let weight = weight.reshape([shape, vec![units.clone()]].concat());
-        let states = self.directions.iter().map(|(_, state)| *state);
-        let hidden: Vec<Value> = states.clone().map(|state| state.hidden).collect();
-        let memory: Vec<Value> = states.filter_map(|state| state.memory).collect();
-        let mut operands = vec![projected, weight, bias, stacked(hidden)];
-        operands.extend((!memory.is_empty()).then(|| stacked(memory)));
-        let operands = operands.into_iter().map(Into::into).collect();
+        let operands = self.operands(x)?.into_iter().map(Into::into).collect();
         let results = builder.apply_many(Recurrent { cell: self.cell }, operands);
         builder.check()?;
         let missing = || Error::internal("a layer without results");
         let output = *results.first().ok_or_else(missing)?;
-        let last = (0..directions).map(|direction| {
+        let memory = results.get(1);
+        let units = Dim::from(self.units());
+        let last = (0..self.directions.len()).map(|direction| {
             let step = match direction {
                 0 => &x.size(0) - 1,
                 _ => Dim::ZERO,
             };
-            let of_direction = output.select(0, step);
-            let start = &units * direction as i64;
+            let (start, direction) = (&units * direction as i64, direction as i64);
+            let hidden = output.select(0, step);
             State {
-                hidden: of_direction.narrow(-1, start, units.clone()),
-                memory: results
-                    .get(1)
-                    .map(|memory| memory.select(0, direction as i64)),
+                hidden: hidden.narrow(-1, start, units.clone()),
+                memory: memory.map(|memory| memory.select(0, direction)),
             }
         });
         Ok((output, last.collect()))
+    }
+
+    /// The operands of the primitive, of all directions together.
+    fn operands(&self, x: Value<'g>) -> Result<Vec<Value<'g>>> {
+        let builder = x.builder();
+        let own = || self.directions.iter().map(|(own, _)| own);
+        let states = || self.directions.iter().map(|(_, state)| state);
+        let joined = |values: Vec<Value<'g>>| builder.concat(&values, 0);
+        let stacked = |values: Vec<Value<'g>>| builder.stack(&values, 0);
+        let units = Dim::from(self.units());
+        let gates = Dim::from(self.cell.gates());
+        let shape = vec![Dim::from(self.directions.len()), gates, units.clone()];
+        let input_bias: Option<Vec<Value>> = own().map(|own| own.input_bias).collect();
+        let input = joined(own().map(|own| own.input).collect());
+        let projected = linear(x, input, input_bias.map(joined))?;
+        let weight = stacked(own().map(|own| own.hidden).collect());
+        let weight = weight.reshape([shape.clone(), vec![units]].concat());
+        let bias: Option<Vec<Value>> = own().map(|own| own.hidden_bias).collect();
+        let bias = match bias {
+            Some(bias) => stacked(bias).reshape(shape),
+            None => builder.full(x.dtype(), shape, 0.0),
+        };
+        let hidden = stacked(states().map(|state| state.hidden).collect());
+        let memory: Option<Vec<Value>> = states().map(|state| state.memory).collect();
+        let operands = [projected, weight, bias, hidden].into_iter();
+        Ok(operands.chain(memory.map(stacked)).collect())
     }
 }
 
