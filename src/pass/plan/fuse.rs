@@ -12,6 +12,7 @@ pub mod merge;
 pub mod order;
 pub mod prologue;
 pub mod split;
+pub mod walk;
 
 use std::collections::BTreeSet;
 

@@ -12,11 +12,15 @@ use crate::op::{ReduceFunction, Scan, ScanFunction, Scatter, ScatterFunction};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, operand, scalar, write};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, invocation, repeat};
+use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat};
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/scan.wgsl");
 const SCATTER: &str = include_str!("../../../shaders/scatter.wgsl");
+
+/// Elements of a row that an invocation scatters to at most: it copies these, and Mesa's rasteriser ends loops silently after
+/// 65,535 iterations.
+const SEGMENT: usize = 1 << 15;
 
 /// The rows of a shape along an axis.
 pub struct Rows {
@@ -136,25 +140,32 @@ pub fn lower_scatter<'a>(
     let graph = scope.graph;
     let (shape, dtype) = (&graph.ty(x).shape, graph.ty(x).dtype);
     let rows = Rows::new(shape, scatter.axis);
-    let (index, surplus) = invocation(&mut scope, &rows.count);
-    let row = index::coordinates(&index, &rows.others);
+    // Where rows are long an invocation has a segment of one.
+    let size = &shape[scatter.axis];
+    let segments = [rows.count.clone(), pieces(size, SEGMENT)];
+    let count = Dim::product(&segments);
+    let (index, surplus) = invocation(&mut scope, &count);
+    let mut place = index::coordinates(&index, &segments);
+    let first = place.pop().unwrap_or_else(Index::zero);
+    let first = first.scale(&Dim::from(SEGMENT));
+    let row = place.pop().unwrap_or_else(Index::zero);
+    let row = index::coordinates(&row, &rows.others);
+    let length = size.minimum(&Dim::from(SEGMENT));
     let mut statements = vec![surplus];
-    statements.extend(repeat(
-        &mut scope,
-        "i",
-        &shape[scatter.axis],
-        |scope, i| {
-            let position = rows.at(&row, &i);
-            let element = scope.element(x, &position, None)?;
-            Ok(vec![write(scope, group.root, element, &position)?])
-        },
-    )?);
+    statements.extend(repeat(&mut scope, "i", &length, |scope, i| {
+        let along = first.add(&i);
+        let position = rows.at(&row, &along);
+        let inside = (!along.is_below(size)).then(|| scope.is_below(&along, size));
+        let element = scope.element(x, &position, inside)?;
+        let copied = write(scope, group.root, element, &position)?;
+        Ok(below(scope, &along, size, vec![copied]))
+    })?);
     let given = &graph.ty(indices).shape;
     let body = repeat(&mut scope, "k", &given[scatter.axis], |scope, k| {
         let position = rows.at(&row, &k);
         let number = scope.element(indices, &position, None)?;
         let element = scope.element(source, &position, None)?;
-        let along = scope.wrapped(number, &shape[scatter.axis]);
+        let along = scope.wrapped(number, size);
         let target = rows.at(&row, &along);
         let combined = combined(
             scope,
@@ -163,7 +174,17 @@ pub fn lower_scatter<'a>(
             element,
             (&target, dtype),
         )?;
-        Ok(vec![write(scope, group.root, combined, &target)?])
+        let written = write(scope, group.root, combined, &target)?;
+        let is_whole = size.as_const().is_some_and(|size| size <= SEGMENT as i64);
+        if is_whole {
+            return Ok(vec![written]);
+        }
+        let [along, first] = [&along, &first].map(|index| index.emit(&mut scope.pool));
+        let end = scope.pool.number(SEGMENT as u32);
+        let is_own = scope
+            .pool
+            .call("x - y < z", Type::Bool, &[along, first, end]);
+        Ok(vec![Statement::If(is_own, vec![written])])
     })?;
     // Rows that the indices do not reach stay as they are.
     let inner = Rows::new(given, scatter.axis);
@@ -178,7 +199,7 @@ pub fn lower_scatter<'a>(
         Some(inside) => statements.push(Statement::If(inside, body)),
         None => statements.extend(body),
     }
-    Ok(Lowered::new(scope, SCATTER, statements, &rows.count))
+    Ok(Lowered::new(scope, SCATTER, statements, &count))
 }
 
 /// An element combined with what stands at its target.

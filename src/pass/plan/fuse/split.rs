@@ -1,6 +1,6 @@
 //! Products with few elements, each the sum of many terms: they are too little work for a GPU's many cores until each sum is
 //! split into parts, which are computed as products of their own and added up by a second kernel, in a fixed order. And
-//! reductions, which are cut likewise.
+//! reductions, running combinations and scatters, which are cut likewise.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -11,24 +11,31 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::Choices;
 use crate::op::Conv;
 use crate::pass::plan::fuse::cut::Cut;
+use crate::pass::plan::fuse::walk::Walk;
 use crate::pass::plan::variant;
 use crate::shape::Shape;
 
-/// Writes the products in question as sums of several products, and the reductions as reductions of several.
+/// Writes the products in question as sums of several products, and what goes through long rows as several that go through parts.
 pub fn split(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         let parts = |node: &Node| variant::parts(graph, capabilities, node, given);
         let parts: Vec<Option<i64>> = graph.nodes.iter().map(parts).collect::<Result<_>>()?;
         let cut = |node: &Node| Cut::of(graph, capabilities, node);
         let cuts: Vec<Option<Cut>> = graph.nodes.iter().map(cut).collect();
-        if parts.iter().all(Option::is_none) && cuts.iter().all(Option::is_none) {
+        let walks = graph.nodes.iter().map(|node| Walk::of(graph, node));
+        let walks: Vec<Option<Walk>> = walks.collect();
+        let is_whole = parts.iter().all(Option::is_none) && cuts.iter().all(Option::is_none);
+        if is_whole && walks.iter().all(Option::is_none) {
             return Ok(graph.clone());
         }
-        let mut parts = parts.into_iter().zip(cuts);
+        let mut parts = parts.into_iter().zip(cuts).zip(walks);
         replay(graph, |replay, node| {
-            let (parts, cut) = parts.next().unwrap_or_default();
+            let ((parts, cut), walk) = parts.next().unwrap_or_default();
             if let Some(cut) = cut {
                 return Ok(cut.reduce(replay, node));
+            }
+            if let Some(walk) = walk {
+                return Ok(walk.cut(replay, node));
             }
             match (parts, &node.op) {
                 (Some(parts), Op::Primitive(Primitive::Dot(_))) => Ok(product(replay, node, parts)),

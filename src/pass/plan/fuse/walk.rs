@@ -1,0 +1,142 @@
+//! Running combinations, scatters and products of matrices along long rows, along each of which an invocation walks. Mesa's
+//! rasteriser (before version 23) ends loops silently after 65,535 iterations of an invocation, in all of its loops together.
+//!
+//! Blocks of a running combination are walked along side by side, and what all blocks in front of one have come to is combined
+//! with each of its elements. Scatters go through their indices in pieces, one after the other, and products of some steps
+//! each are added up.
+
+use crate::dim::Dim;
+use crate::ir::rewrite::Replay;
+use crate::ir::{Graph, Node, Op, Primitive, Value};
+use crate::op::{Scan, ScanFunction, Scatter, ScatterFunction};
+use crate::pass::plan::cost::example;
+
+/// Rows that are no longer are walked along as a whole.
+const LONG: usize = 4096;
+/// Elements of a block.
+const BLOCK: i64 = 1024;
+/// Indices that a scatter goes through at once.
+const INDICES: i64 = 1 << 14;
+
+/// Steps of a product's sum that is left whole at most, and of those of which it is made otherwise: short sums are more exact.
+const DEEP: i64 = 1 << 15;
+const STEPS: i64 = 1 << 12;
+
+/// A walk that is cut.
+#[derive(Clone, Copy, Debug)]
+pub enum Walk {
+    /// A running combination, into blocks.
+    Blocks { axis: i64, running: ScanFunction },
+    /// A scatter of so many indices, into pieces.
+    Pieces {
+        axis: i64,
+        count: i64,
+        function: ScatterFunction,
+    },
+    /// A product of so many steps, into products of some.
+    Steps { count: i64 },
+}
+
+impl Walk {
+    /// The walk of a node; none if it is left whole.
+    pub fn of(graph: &Graph, node: &Node) -> Option<Walk> {
+        let operands = node.operands();
+        match (&node.op, operands.as_slice()) {
+            (Op::Primitive(Primitive::Scan(Scan { function, axis })), [x]) => {
+                let is_long = example(graph, graph.ty(*x).shape.get(*axis)?) > LONG;
+                let (axis, running) = (*axis as i64, *function);
+                is_long.then_some(Walk::Blocks { axis, running })
+            }
+            (Op::Primitive(Primitive::Scatter(scatter)), [_, indices, _]) => {
+                let Scatter { function, axis } = *scatter;
+                let count = graph.ty(*indices).shape.get(axis)?.as_const()?;
+                (count > INDICES).then_some(Walk::Pieces {
+                    axis: axis as i64,
+                    count,
+                    function,
+                })
+            }
+            (Op::Primitive(Primitive::Dot(_)), [a, _]) => {
+                let count = graph.ty(*a).shape.last()?.as_const()?;
+                (count > DEEP).then_some(Walk::Steps { count })
+            }
+            _ => None,
+        }
+    }
+
+    /// The result of the node.
+    pub fn cut<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
+        let operands = node.operands().into_iter().map(|id| replay.value(id));
+        let operands: Vec<Value> = operands.collect();
+        match (self, operands.as_slice()) {
+            (Walk::Blocks { axis, running }, [x]) => vec![by_blocks(*x, axis, running)],
+            (
+                Walk::Pieces {
+                    axis,
+                    count,
+                    function,
+                },
+                [x, indices, source],
+            ) => {
+                let starts = (0..count).step_by(INDICES as usize);
+                let scattered = starts.fold(*x, |x, start| {
+                    let length = (count - start).min(INDICES);
+                    let piece = |value: &Value<'g>| value.narrow(axis, start, length);
+                    x.scatter(axis, piece(indices), piece(source), function)
+                });
+                vec![scattered]
+            }
+            (Walk::Steps { count }, [a, b]) => vec![by_steps([*a, *b], count)],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A product of matrices as the sum of those of some steps each.
+fn by_steps<'g>(factors: [Value<'g>; 2], count: i64) -> Value<'g> {
+    let [a, b] = factors.map(Value::to_compute);
+    let starts = (0..count).step_by(STEPS as usize);
+    let products = starts.map(|start| {
+        let length = (count - start).min(STEPS);
+        a.narrow(-1, start, length).dot(b.narrow(-2, start, length))
+    });
+    let sum = products.reduce(|sum, product| sum + product);
+    sum.unwrap_or(a).to(factors[0].dtype())
+}
+
+/// A running combination: that of blocks, and that of what they come to.
+fn by_blocks<'g>(original: Value<'g>, axis: i64, running: ScanFunction) -> Value<'g> {
+    let x = original.to_compute();
+    let (size, length) = (x.size(axis), Dim::from(BLOCK));
+    let count = size.ceil_div(&length);
+    let within = blocks(x, axis, [&count, &length]).scan(running, axis + 1);
+    let totals = within.select(axis + 1, BLOCK - 1).scan(running, axis);
+    // The first block has none in front of it.
+    let (first, others) = (within.narrow(axis, 0, 1), &count - 1);
+    let rest = within.narrow(axis, 1, others.clone());
+    let before = totals.narrow(axis, 0, others).unsqueeze(axis + 1);
+    let before = before.expand(rest.shape());
+    let rest = match running {
+        ScanFunction::Sum => before + rest,
+        ScanFunction::Prod => before * rest,
+        ScanFunction::Max => before.maximum(rest),
+        ScanFunction::Min => before.minimum(rest),
+        ScanFunction::LogSumExp => {
+            let pair = x.builder().stack(&[before, rest], 0);
+            pair.scan(running, 0).select(0, 1)
+        }
+    };
+    let whole = x.builder().concat(&[first, rest], axis);
+    let whole = whole.flatten(axis, axis + 1).narrow(axis, 0, size);
+    whole.to(original.dtype())
+}
+
+/// An axis as one of so many blocks and one within them, with zeros behind the last element.
+fn blocks<'g>(x: Value<'g>, axis: i64, [count, length]: [&Dim; 2]) -> Value<'g> {
+    let (mut shape, axis) = (x.shape(), axis as usize);
+    let none = vec![Dim::ZERO; shape.len()];
+    let mut behind = none.clone();
+    behind[axis] = &(count * length) - &shape[axis];
+    shape.splice(axis..=axis, [count.clone(), length.clone()]);
+    x.pad(&none, &behind, 0).reshape(shape)
+}

@@ -1,0 +1,138 @@
+//! Running combinations, scatters and products along rows that are longer than a loop of Mesa's rasteriser may be, against the
+//! host oracle.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+
+use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
+use onionskin::interp;
+use onionskin::ir::Graph;
+use onionskin::op::{ScanFunction, ScatterFunction};
+use onionskin::pass;
+use onionskin::tensor::Tensor;
+
+mod samples;
+
+/// More iterations than any loop may have.
+const LONG: usize = 70_001;
+
+fn numbers(shape: &[usize]) -> Tensor {
+    samples::tensor(shape, 3)
+}
+
+fn indices(shape: &[usize], below: usize) -> Tensor {
+    let count: usize = shape.iter().product();
+    let index = |place: usize| (place * 7919 % below) as i64;
+    Tensor::from_vec(shape, (0..count).map(index).collect()).unwrap()
+}
+
+/// Compares a graph on the device with the oracle: no number may differ by more than a part of the largest one.
+fn agrees(device: &Device, graph: &Graph, inputs: &[Tensor], tolerance: f64) {
+    let plan = pass::plan(graph, device.capabilities()).unwrap();
+    let program = Program::new(device, plan, &Weights::new(), ProgramOptions::default()).unwrap();
+    let found = program.run(inputs).unwrap();
+    let expected = interp::run(graph, &Weights::new(), inputs).unwrap();
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(found.shape(), expected.shape());
+        let (found, expected) = (found.to_f64(), expected.to_f64());
+        let largest = expected.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
+        for (place, (x, y)) in found.iter().zip(&expected).enumerate() {
+            assert!(
+                (x - y).abs() <= tolerance * largest,
+                "{place}: {x} is not {y}"
+            );
+        }
+    }
+}
+
+#[test]
+fn running_combinations_of_long_rows() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let functions = [
+        (ScanFunction::Sum, 1e-5),
+        (ScanFunction::Max, 0.0),
+        (ScanFunction::Min, 0.0),
+        (ScanFunction::LogSumExp, 1e-5),
+    ];
+    for (function, tolerance) in functions {
+        for (ty, shape, axis) in [
+            ("f32[2, 70001]", vec![2, LONG], 1),
+            ("f32[70001, 2]", vec![LONG, 2], 0),
+        ] {
+            let graph = samples::graph(&[ty], |_, x| vec![x[0].scan(function, axis)]);
+            agrees(&device, &graph, &[numbers(&shape)], tolerance);
+        }
+    }
+    let product = samples::graph(&["f32[70001]"], |_, x| {
+        vec![(x[0] * 1e-4 + 1.0).scan(ScanFunction::Prod, 0)]
+    });
+    // Each of the products rounds: n ε / 2 is 4e-3.
+    agrees(&device, &product, &[numbers(&[LONG])], 1e-3);
+    let whole = samples::graph(&["i64[70001]"], |_, x| {
+        vec![x[0].scan(ScanFunction::Sum, 0)]
+    });
+    agrees(&device, &whole, &[indices(&[LONG], 1000)], 0.0);
+}
+
+/// Blocks of rows of any length, whatever the example's is.
+#[test]
+fn running_sums_of_symbolic_length() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let mut graph = samples::graph(&["f32[B, S]"], |_, x| vec![x[0].scan(ScanFunction::Sum, 1)]);
+    graph.hints.insert("S".into(), 5000);
+    for length in [1, 1000, 1024, 1025, 5000, LONG] {
+        agrees(&device, &graph, &[numbers(&[2, length])], 1e-5);
+    }
+}
+
+#[test]
+fn scatters_of_many_indices_and_into_long_rows() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let functions = [
+        ScatterFunction::Set,
+        ScatterFunction::Add,
+        ScatterFunction::Max,
+    ];
+    for function in functions {
+        for (size, count) in [(50, LONG), (LONG, 50), (40_000, 20_000)] {
+            let types = [
+                format!("f32[{size}, 2]"),
+                format!("i64[{count}, 2]"),
+                format!("f32[{count}, 2]"),
+            ];
+            let types = types.each_ref().map(String::as_str);
+            let graph = samples::graph(&types, |_, x| vec![x[0].scatter(0, x[1], x[2], function)]);
+            let inputs = [
+                numbers(&[size, 2]),
+                indices(&[count, 2], size),
+                numbers(&[count, 2]),
+            ];
+            agrees(&device, &graph, &inputs, 1e-5);
+        }
+    }
+}
+
+#[test]
+fn products_of_many_steps() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let graph = samples::graph(&["f32[2, 70001]", "f32[70001, 3]"], |_, x| {
+        vec![x[0].dot(x[1])]
+    });
+    agrees(
+        &device,
+        &graph,
+        &[numbers(&[2, LONG]), numbers(&[LONG, 3])],
+        1e-5,
+    );
+}
