@@ -26,8 +26,6 @@ use crate::pass::plan::group::Group;
 
 /// Invocations of a workgroup where a kernel has no reason for another number.
 pub const INVOCATIONS: i64 = 64;
-/// Loops are cut into pieces of so many iterations: some drivers stop silently at 65,535, and partial sums are more exact.
-const PIECE: i64 = 1024;
 
 /// A kernel before it is text.
 pub struct Lowered<'a> {
@@ -240,50 +238,14 @@ pub fn repeat_to(
     }
     let (variable, number) = scope.counter(name, size);
     let body = body(scope, number)?;
-    let zero = scope.pool.number(0);
-    if is_short(size) {
-        return Ok(vec![Statement::Loop {
-            variable,
-            from: zero,
-            to: end,
-            step: 1,
-            body,
-        }]);
-    }
-    Ok(vec![in_pieces(scope, name, (variable, end), body)])
-}
-
-/// A loop in pieces: some drivers stop silently after 65,535 iterations.
-fn in_pieces(
-    scope: &mut Scope,
-    name: &str,
-    (variable, end): (Expr, Expr),
-    body: Vec<Statement>,
-) -> Statement {
-    let pool = &mut scope.pool;
-    let first = pool.variable(&format!("{name}_from"), Type::U32);
-    let piece = pool.number(PIECE as u32 * 16);
-    let zero = pool.number(0);
-    let last = pool.call("min(x + y, z)", Type::U32, &[first, piece, end]);
-    let inner = Statement::Loop {
+    let from = scope.pool.number(0);
+    Ok(vec![Statement::Loop {
         variable,
-        from: first,
-        to: last,
+        from,
+        to: end,
         step: 1,
         body,
-    };
-    Statement::Loop {
-        variable: first,
-        from: zero,
-        to: end,
-        step: PIECE as u32 * 16,
-        body: vec![inner],
-    }
-}
-
-/// True if a loop of this size need not be cut.
-pub fn is_short(size: &Dim) -> bool {
-    size.as_const().is_some_and(|size| size <= 65_535)
+    }])
 }
 
 /// Nested loops over all coordinates of a shape.
