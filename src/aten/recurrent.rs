@@ -87,8 +87,8 @@ pub(super) const ROWS: &[Composite] = &[
 
 /// Hidden units that one workgroup goes through at most: those of larger layers keep a device busy in each step.
 const LARGEST: i64 = 512;
-/// Iterations of loops of a kernel at most: Mesa's rasteriser ends them all silently after 65,535 of an invocation (before
-/// version 23), and GPUs are reset that take too long for a dispatch.
+/// Iterations of loops of a kernel at most: Mesa's rasteriser ends them all silently after 65,535 of an invocation (22.3,
+/// not 25.0), and GPUs are reset that take too long for a dispatch.
 const ITERATIONS: i64 = 60_000;
 
 /// What a step hands to the next.

@@ -1,5 +1,5 @@
 //! Running combinations, scatters and products of matrices along long rows, along each of which an invocation walks. Mesa's
-//! rasteriser (before version 23) ends loops silently after 65,535 iterations of an invocation, in all of its loops together.
+//! rasteriser (22.3, not 25.0) ends loops silently after 65,535 iterations of an invocation, in all of its loops together.
 //!
 //! Blocks of a running combination are walked along side by side, and what all blocks in front of one have come to is combined
 //! with each of its elements. Scatters go through their indices in pieces, one after the other, and products of some steps
