@@ -298,6 +298,27 @@ fn sizes_may_differ_from_those_of_the_example() {
     }
 }
 
+/// As many steps as importers give to one kernel: with more, Mesa's rasteriser would end its loops.
+#[test]
+fn the_longest_sequence_of_a_kernel_is_whole() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let layer = Layer {
+        cell: Cell::Gru,
+        directions: 1,
+        steps: 60_000 / (3 * (12 + 2) + 2),
+        batch: 1,
+        units: 96,
+    };
+    let (graph, (inputs, weights)) = (layer.graph(true), operands(&layer.tensors(), true));
+    let expected = interp::run(&graph, &weights, &inputs).unwrap();
+    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
+    let difference = difference(&program.run(&inputs).unwrap(), &expected);
+    assert!(difference < 2e-6, "{difference}");
+}
+
 #[test]
 fn operands_that_do_not_fit_are_told() {
     let types = [

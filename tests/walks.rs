@@ -121,6 +121,25 @@ fn scatters_of_many_indices_and_into_long_rows() {
     }
 }
 
+/// Rows of any length, whatever the example's is.
+#[test]
+fn scatters_into_rows_of_symbolic_length() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let graph = samples::graph(&["f32[S, 2]", "i64[9, 2]", "f32[9, 2]"], |_, x| {
+        vec![x[0].scatter(0, x[1], x[2], ScatterFunction::Add)]
+    });
+    for size in [9, 1000, 1 << 15, (1 << 15) + 1, LONG] {
+        let inputs = [
+            numbers(&[size, 2]),
+            indices(&[9, 2], size),
+            numbers(&[9, 2]),
+        ];
+        agrees(&device, &graph, &inputs, 1e-5);
+    }
+}
+
 #[test]
 fn products_of_many_steps() {
     let Some(device) = samples::device(Reach::Whole) else {

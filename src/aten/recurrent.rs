@@ -40,6 +40,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| layers(a, Cell::Tanh),
         &[
             "input: f16[3, 2, 3], f16[2, 2, 4], [f16[4, 3], f16[4, 4], f16[4, 3], f16[4, 4]], False, 1, 0.0, False, True, False",
+            "input: f32[12050, 1, 3], f32[2, 1, 4], [f32[4, 3], f32[4, 4], f32[4, 3], f32[4, 4]], False, 1, 0.0, False, True, False",
         ],
     ),
     Composite::many(
@@ -187,20 +188,21 @@ impl<'g> Layer<'g> {
         if !x.builder().symbols().less_equal(&Dim::ONE, &x.size(0))? {
             return Err(Error::operator("takes sequences of one step at least"));
         }
-        let is_plain = self
-            .directions
-            .iter()
-            .all(|(own, _)| own.projection.is_none());
-        if is_plain && x.dtype() == DType::F32 && x.rank() == 3 && self.units() <= LARGEST {
-            let symbols = x.builder().symbols();
-            return match symbols.less_equal(&x.size(0), &Dim::from(self.most()))? {
-                true => self.at_once(x),
-                false => self.in_pieces(x),
-            };
+        let is_plain = |own: &Parameters| own.projection.is_none();
+        let are_plain = self.directions.iter().all(|(own, _)| is_plain(own));
+        let is_small = are_plain && x.dtype() == DType::F32 && x.rank() == 3;
+        let is_small = is_small && self.units() <= LARGEST;
+        let most = Dim::from(self.most());
+        if is_small && x.builder().symbols().less_equal(&x.size(0), &most)? {
+            return self.at_once(x);
         }
         let (mut outputs, mut last) = (Vec::new(), Vec::new());
         for (direction, (parameters, state)) in self.directions.iter().enumerate() {
-            let (output, state) = parameters.run(self.cell, x, *state, direction == 1)?;
+            let backwards = direction == 1;
+            let (output, state) = match is_small {
+                true => self.in_pieces(x, (*parameters, *state), backwards)?,
+                false => parameters.run(self.cell, x, *state, backwards)?,
+            };
             outputs.push(output);
             last.push(state);
         }
@@ -217,34 +219,34 @@ impl<'g> Layer<'g> {
     /// Steps of a primitive at most. Where vectors are shortest, a kernel takes 32 units at a time by eight of the state. To end
     /// a loop is an iteration as well.
     fn most(&self) -> i64 {
-        let units = self.units();
+        let units = self.units().min(LARGEST);
         let of_step = (units + 31) / 32 * ((units + 7) / 8 + 2) + 2;
         ITERATIONS / of_step
     }
 
-    /// The same by a primitive for each of some pieces of a sequence, whose length is fixed then.
-    fn in_pieces(&self, x: Value<'g>) -> Result<(Value<'g>, Vec<State<'g>>)> {
+    /// One direction by a primitive for each of some pieces of a sequence, whose length is fixed then.
+    fn in_pieces(
+        &self,
+        x: Value<'g>,
+        (parameters, mut state): (Parameters<'g>, State<'g>),
+        backwards: bool,
+    ) -> Result<(Value<'g>, State<'g>)> {
         let builder = x.builder();
         let length = builder.symbols().concrete(&x.size(0))?;
-        let most = usize::try_from(self.most()).unwrap_or(1);
-        let (mut outputs, mut last) = (Vec::new(), Vec::new());
-        for (direction, (parameters, state)) in self.directions.iter().enumerate() {
-            let turned = |x: Value<'g>| if direction == 0 { x } else { x.flip(&[0]) };
-            let (x, mut state, mut pieces) = (turned(x), *state, Vec::new());
-            for start in (0..length).step_by(most) {
-                let piece = x.narrow(0, start, (length - start).min(self.most()));
-                let layer = Layer {
-                    cell: self.cell,
-                    directions: vec![(*parameters, state)],
-                };
-                let (output, after) = layer.at_once(piece)?;
-                pieces.push(output);
-                state = *after.first().unwrap_or(&state);
-            }
-            outputs.push(turned(builder.concat(&pieces, 0)));
-            last.push(state);
+        let turned = |x: Value<'g>| if backwards { x.flip(&[0]) } else { x };
+        let (x, mut pieces, mut start) = (turned(x), Vec::new(), 0);
+        while start < length {
+            let count = self.most().min(length - start);
+            let layer = Layer {
+                cell: self.cell,
+                directions: vec![(parameters, state)],
+            };
+            let (output, last) = layer.at_once(x.narrow(0, start, count))?;
+            pieces.push(output);
+            state = last.into_iter().next().unwrap_or(state);
+            start += count;
         }
-        Ok((builder.concat(&outputs, -1), last))
+        Ok((turned(builder.concat(&pieces, 0)), state))
     }
 
     /// The same by one primitive.

@@ -179,6 +179,7 @@ pub fn lower_scatter<'a>(
         if is_whole {
             return Ok(vec![written]);
         }
+        // What lies in front of the segment is far behind it, by unsigned numbers.
         let [along, first] = [&along, &first].map(|index| index.emit(&mut scope.pool));
         let end = scope.pool.number(SEGMENT as u32);
         let is_own = scope
