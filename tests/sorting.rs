@@ -110,6 +110,96 @@ fn every_row_is_sorted_as_the_oracle_does() {
     }
 }
 
+/// Those that come first in both orders: of short rows and of long ones, of which parts are looked through, and so many
+/// that rows are sorted.
+#[test]
+fn the_first_of_every_row_are_the_oracles() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let shapes: [(&[usize], usize, usize); 8] = [
+        (&[9, 40], 1, 3),
+        (&[70, 1000], 1, 10),
+        (&[1, 4099], 1, 7),
+        (&[3000, 5], 0, 1),
+        (&[2, 513, 5], 1, 64),
+        (&[4, 300], 1, 65),
+        (&[6], 0, 6),
+        (&[70_000], 0, 2),
+    ];
+    for dtype in [
+        DType::F32,
+        DType::F16,
+        DType::F64,
+        DType::I32,
+        DType::I64,
+        DType::U8,
+        DType::Bool,
+    ] {
+        for (shape, axis, k) in shapes {
+            let graph = samples::graph(&[&format!("{dtype}{shape:?}")], |_, x| {
+                let of = |largest| x[0].topk(k, axis as i64, largest);
+                let (least, most) = (of(false), of(true));
+                vec![least.0, least.1, most.0, most.1]
+            });
+            let x = numbers(dtype, shape);
+            for (number, capabilities) in families(device.capabilities()).iter().enumerate() {
+                let plan = pass::plan(&graph, capabilities).unwrap();
+                let what = format!("{k} of {dtype} {shape:?} along {axis}, {number}");
+                agrees(&device, &graph, plan, &x, &what);
+            }
+        }
+    }
+}
+
+/// Rows of any length, as long as they have so many elements.
+#[test]
+fn the_first_of_rows_of_symbolic_length() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let graph = |example: i64| {
+        let mut graph = samples::graph(&["f32[3, S]"], |_, x| {
+            let (values, indices) = x[0].topk(4, 1, true);
+            vec![values * 2.0, indices]
+        });
+        graph.hints.insert("S".into(), example);
+        graph
+    };
+    for (example, first) in [(20, "topk"), (5000, "sort_runs")] {
+        let graph = graph(example);
+        let plan = pass::plan(&graph, device.capabilities()).unwrap();
+        assert_eq!(steps(&plan).0[0], first, "{example}");
+        for length in [4, 5, 63, 5000] {
+            let x = numbers(DType::F32, &[3, length]);
+            let what = format!("{length} by {example}");
+            agrees(&device, &graph, plan.clone(), &x, &what);
+        }
+    }
+}
+
+/// Zeros of both signs are equals, and each comes out as it is.
+#[test]
+fn zeros_keep_their_order_and_sign() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let graph = samples::graph(&["f32[7]"], |_, x| {
+        let (values, indices) = x[0].topk(5, 0, true);
+        vec![values, indices]
+    });
+    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let x = Tensor::from_vec([7], vec![-0.0f32, 0.0, -1.0, -0.0, 1.0, 0.0, -1e-30]).unwrap();
+    agrees(&device, &graph, plan, &x, "zeros");
+}
+
+/// Rows must have as many elements as are wanted.
+#[test]
+fn more_than_there_are_is_an_error() {
+    let of = |k| samples::try_graph(&["f32[2, 3]"], |_, x| vec![x[0].topk(k, 1, true).0]);
+    assert!(of(3).is_some() && of(4).is_none());
+}
+
 /// Rows of any length, whatever the example's is.
 #[test]
 fn rows_of_symbolic_length_are_merged_at_once() {

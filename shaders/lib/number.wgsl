@@ -99,6 +99,14 @@ fn is_before(x: f32, y: f32) -> bool {
     return x < y || (is_nan(y) && !is_nan(x));
 }
 
+// A whole number that is smaller where sorting puts a number in front: zeros are equal, not-a-number comes last.
+fn order_of(x: f32) -> i32 {
+    let bits = bitcast<i32>(x);
+    // Negative numbers are ordered the other way round by their bits.
+    let ordered = bits ^ ((bits >> 31u) & 0x7fffffff);
+    return select(select(ordered, 0, x == 0.0), 0x7fffffff, is_nan(x));
+}
+
 // A product and what rounding takes from it.
 fn exact_product(x: f32, y: f32) -> vec2<f32> {
     let product = x * y;

@@ -46,15 +46,9 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
         ],
         |a| {
-            let (x, dim, k) = (a.tensor("self"), a.int("dim"), a.size("k"));
-            let (values, indices) = x.sort(dim, a.bool("largest"));
-            if x.rank() == 0 {
-                return Ok(vec![values, indices]);
-            }
-            Ok(vec![
-                values.narrow(dim, 0, k.clone()),
-                indices.narrow(dim, 0, k),
-            ])
+            let (x, dim) = (a.tensor("self"), a.int("dim"));
+            let (values, indices) = first(x, dim, a.bool("largest"), &a.size("k"));
+            Ok(vec![values, indices])
         },
         &["f32[B, 5], 3", "i64[4, 3], 2, 0, False", "f32[3], 0"],
     ),
@@ -68,8 +62,9 @@ pub(super) const ROWS: &[Composite] = &[
                 let (values, indices) = x.sort(dim, false);
                 return Ok(vec![values, indices]);
             }
-            let place = &a.size("k") - 1;
-            let (values, indices) = x.sort(dim, false);
+            let k = a.size("k");
+            let (values, indices) = first(x, dim, false, &k);
+            let place = &k - 1;
             Ok(vec![
                 taken(a, values, dim, &place),
                 taken(a, indices, dim, &place),
@@ -133,6 +128,19 @@ pub(super) const ROWS: &[Composite] = &[
         &["scalar: f32[B, 5], 0.4, 1", "f32[4, 3], f32[2], 0, True"],
     ),
 ];
+
+/// The first elements along an axis as sorting orders them, and their indices.
+fn first<'g>(x: Value<'g>, dim: i64, descending: bool, k: &Dim) -> (Value<'g>, Value<'g>) {
+    match k.as_const().and_then(|k| usize::try_from(k).ok()) {
+        Some(k) if k > 0 => x.topk(k, dim, descending),
+        _ if x.rank() == 0 => x.sort(dim, descending),
+        _ => {
+            let (values, indices) = x.sort(dim, descending);
+            let of = |value: Value<'g>| value.narrow(dim, 0, k.clone());
+            (of(values), of(indices))
+        }
+    }
+}
 
 /// One place of an axis, which stays with size 1 if the call says `keepdim`.
 fn taken<'g>(a: &Args, x: Value<'g>, dim: i64, place: &Dim) -> Value<'g> {

@@ -3,40 +3,53 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use super::{Operand, Rules, check_axis, operands, strided, values};
-use crate::dim::Bindings;
+use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// Sorts along an axis, stably; not-a-number counts as the largest. Results: the sorted values and their `i64` indices.
+/// Sorts along an axis, stably; not-a-number counts as the largest. Results: the sorted values and their `i64` indices, of
+/// the first `k` of each row if there is such a number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sort {
     /// The axis along which elements are ordered.
     pub axis: usize,
     /// Largest first.
     pub descending: bool,
+    /// How many of the first are wanted, of rows that are no shorter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub k: Option<usize>,
 }
 
 impl Rules for Sort {
-    fn infer(&self, _: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
+    fn infer(&self, symbols: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
         let [x] = values(found)?;
         check_axis(self.axis, x.rank())?;
-        Ok(vec![
-            x.clone(),
-            TensorType {
-                dtype: DType::I64,
-                shape: x.shape.clone(),
-            },
-        ])
+        let mut shape = x.shape.clone();
+        if let Some(k) = self.k.map(Dim::from) {
+            if !symbols.less_equal(&k, &shape[self.axis])? {
+                let axis = self.axis;
+                return Err(Error::operator(format!(
+                    "the first {k} along axis {axis} of {x}, which is shorter"
+                )));
+            }
+            shape[self.axis] = k;
+        }
+        let of = |dtype| TensorType {
+            dtype,
+            shape: shape.clone(),
+        };
+        Ok(vec![of(x.dtype), of(DType::I64)])
     }
 
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
         let [x] = operands::<_, 1>(found)?;
         let (before, size, after) = strided::around(x.shape(), self.axis)?;
         let keys = Keys::of(x);
-        let mut indices = vec![0i64; x.numel()];
+        let k = self.k.unwrap_or(size).min(size);
+        let mut indices = vec![0i64; before * k * after];
         for row in 0..before {
             for column in 0..after {
                 let at = |index: usize| (row * size + index) * after + column;
@@ -49,12 +62,14 @@ impl Rules for Sort {
                         ordering
                     }
                 });
-                for (rank, index) in order.into_iter().enumerate() {
-                    indices[at(rank)] = index as i64;
+                for (rank, index) in order.into_iter().take(k).enumerate() {
+                    indices[(row * k + rank) * after + column] = index as i64;
                 }
             }
         }
-        let indices = Tensor::from_vec(x.shape(), indices)?;
+        let mut shape = x.shape().to_vec();
+        shape[self.axis] = k;
+        let indices = Tensor::from_vec(shape, indices)?;
         let gather = super::Gather { axis: self.axis };
         let mut results = gather.eval(&[x.clone(), indices.clone()], &Bindings::new())?;
         results.push(indices);

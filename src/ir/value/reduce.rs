@@ -148,15 +148,27 @@ impl<'g> Value<'g> {
 
     /// Sorted values and their indices along an axis.
     pub fn sort(self, dim: i64, descending: bool) -> (Value<'g>, Value<'g>) {
+        self.sort_first(dim, descending, None)
+    }
+
+    /// The `k` largest values along an axis, or the smallest, and their indices; the largest or smallest first.
+    pub fn topk(self, k: usize, dim: i64, largest: bool) -> (Value<'g>, Value<'g>) {
+        self.sort_first(dim, largest, Some(k))
+    }
+
+    fn sort_first(self, dim: i64, descending: bool, k: Option<usize>) -> (Value<'g>, Value<'g>) {
         let Some(axis) = self.axis(dim) else {
             return (self, self);
         };
         if self.rank() == 0 {
             return (self, self.builder.full(DType::I64, Shape::new(), 0));
         }
-        let results = self
-            .builder
-            .apply_many(Sort { axis, descending }, vec![self.into()]);
+        let sort = Sort {
+            axis,
+            descending,
+            k,
+        };
+        let results = self.builder.apply_many(sort, vec![self.into()]);
         match results.as_slice() {
             [values, indices] => (*values, *indices),
             _ => (self.builder.poison(), self.builder.poison()),

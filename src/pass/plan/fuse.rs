@@ -11,6 +11,7 @@ pub mod epilogue;
 pub mod merge;
 pub mod order;
 pub mod prologue;
+pub mod selection;
 pub mod split;
 pub mod walk;
 
@@ -333,7 +334,8 @@ impl Fuser<'_> {
 /// True if the kernel reads each element of an operand many times.
 fn reads_often(primitive: &Primitive, place: usize) -> bool {
     match primitive {
-        Primitive::Dot(_) | Primitive::Conv(_) | Primitive::Sort(_) => true,
+        Primitive::Dot(_) | Primitive::Conv(_) => true,
+        Primitive::Sort(sort) => sort.k.is_none(),
         // The weight and its biases are read in each step.
         Primitive::Recurrent(_) => place == 1 || place == 2,
         _ => false,

@@ -1,8 +1,12 @@
-//! Sorting: one invocation finds the place of one element. In short rows it counts the elements that come before its own;
+//! Sorting. Where the first few of a row are wanted, an invocation walks along the row and keeps them. Else one invocation
+//! finds the place of one element. In short rows it counts the elements that come before its own;
 //! long ones are cut into runs that are sorted so, which are then merged two by two. How often they are is known where the
 //! length of rows is; else those of some length are merged at once.
 
 mod merge;
+mod topk;
+
+pub use self::topk::MOST;
 
 use std::collections::BTreeMap;
 
@@ -41,6 +45,8 @@ struct Sorting {
     results: [ValueId; 2],
     axis: usize,
     descending: bool,
+    /// How many of the first are wanted; all if none.
+    k: Option<usize>,
     /// Elements of a row, and of all.
     size: Dim,
     count: Dim,
@@ -65,6 +71,7 @@ impl Sorting {
             results: results.map_err(|_| Error::internal("what is sorted has two results"))?,
             axis: sort.axis,
             descending: sort.descending,
+            k: sort.k,
             size: shape[sort.axis].clone(),
             count: Dim::product(shape),
             rows: Rows::new(shape, sort.axis),
@@ -181,19 +188,15 @@ impl Planner<'_> {
         let Some(sorting) = self.sorting(group)? else {
             return Ok(None);
         };
-        match sorting.runs(self.graph) {
-            Some(run) if sorting.size.as_const().is_some() => {
-                self.merge(&sorting, group, (run, None)).map(Some)
+        let lowered = match (sorting.k, sorting.runs(self.graph)) {
+            (Some(k), _) => sorting.first(self.scope(), k)?,
+            (None, Some(run)) if sorting.size.as_const().is_some() => {
+                return self.merge(&sorting, group, (run, None)).map(Some);
             }
-            Some(run) => {
-                let lowered = sorting.merged_at_once(self.scope(), run)?;
-                lowered.finish(self.label(group)).map(Some)
-            }
-            None => {
-                let lowered = sorting.counted(self.scope(), None)?;
-                lowered.finish(self.label(group)).map(Some)
-            }
-        }
+            (None, Some(run)) => sorting.merged_at_once(self.scope(), run)?,
+            (None, None) => sorting.counted(self.scope(), None)?,
+        };
+        lowered.finish(self.label(group)).map(Some)
     }
 
     /// Sorts runs of so many elements.

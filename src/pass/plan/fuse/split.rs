@@ -1,6 +1,6 @@
 //! Products with few elements, each the sum of many terms: they are too little work for a GPU's many cores until each sum is
 //! split into parts, which are computed as products of their own and added up by a second kernel, in a fixed order. And
-//! reductions, running combinations and scatters, which are cut likewise.
+//! reductions, running combinations, scatters and the choice of the first of rows, which are cut likewise.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -11,39 +11,63 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::Choices;
 use crate::op::Conv;
 use crate::pass::plan::fuse::cut::Cut;
+use crate::pass::plan::fuse::selection::Selection;
 use crate::pass::plan::fuse::walk::Walk;
 use crate::pass::plan::variant;
 use crate::shape::Shape;
 
+/// What is written otherwise.
+enum Split {
+    Reduction(Cut),
+    Walk(Walk),
+    Selection(Selection),
+    /// A product or a convolution, into so many parts.
+    Sum(i64),
+}
+
+impl Split {
+    /// How a node is written; none if it stays.
+    fn of(
+        graph: &Graph,
+        capabilities: &Capabilities,
+        node: &Node,
+        given: &Choices,
+    ) -> Result<Option<Split>> {
+        let cut = || Cut::of(graph, capabilities, node).map(Split::Reduction);
+        let walk = || Walk::of(graph, node).map(Split::Walk);
+        let selection = || Selection::of(graph, node).map(Split::Selection);
+        Ok(match cut().or_else(walk).or_else(selection) {
+            Some(split) => Some(split),
+            None => variant::parts(graph, capabilities, node, given)?.map(Split::Sum),
+        })
+    }
+
+    fn write<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Result<Vec<Value<'g>>> {
+        Ok(match (self, &node.op) {
+            (Split::Reduction(cut), _) => cut.reduce(replay, node),
+            (Split::Walk(walk), _) => walk.cut(replay, node),
+            (Split::Selection(selection), _) => selection.select(replay, node),
+            (Split::Sum(parts), Op::Primitive(Primitive::Dot(_))) => product(replay, node, parts),
+            (Split::Sum(parts), Op::Primitive(Primitive::Conv(conv))) => {
+                convolution(replay, node, conv, parts)
+            }
+            (Split::Sum(_), _) => return replay.copy(node),
+        })
+    }
+}
+
 /// Writes the products in question as sums of several products, and what goes through long rows as several that go through parts.
 pub fn split(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
-        let parts = |node: &Node| variant::parts(graph, capabilities, node, given);
-        let parts: Vec<Option<i64>> = graph.nodes.iter().map(parts).collect::<Result<_>>()?;
-        let cut = |node: &Node| Cut::of(graph, capabilities, node);
-        let cuts: Vec<Option<Cut>> = graph.nodes.iter().map(cut).collect();
-        let walks = graph.nodes.iter().map(|node| Walk::of(graph, node));
-        let walks: Vec<Option<Walk>> = walks.collect();
-        let is_whole = parts.iter().all(Option::is_none) && cuts.iter().all(Option::is_none);
-        if is_whole && walks.iter().all(Option::is_none) {
+        let split = |node: &Node| Split::of(graph, capabilities, node, given);
+        let splits: Vec<Option<Split>> = graph.nodes.iter().map(split).collect::<Result<_>>()?;
+        if splits.iter().all(Option::is_none) {
             return Ok(graph.clone());
         }
-        let mut parts = parts.into_iter().zip(cuts).zip(walks);
-        replay(graph, |replay, node| {
-            let ((parts, cut), walk) = parts.next().unwrap_or_default();
-            if let Some(cut) = cut {
-                return Ok(cut.reduce(replay, node));
-            }
-            if let Some(walk) = walk {
-                return Ok(walk.cut(replay, node));
-            }
-            match (parts, &node.op) {
-                (Some(parts), Op::Primitive(Primitive::Dot(_))) => Ok(product(replay, node, parts)),
-                (Some(parts), Op::Primitive(Primitive::Conv(conv))) => {
-                    Ok(convolution(replay, node, conv, parts))
-                }
-                _ => replay.copy(node),
-            }
+        let mut splits = splits.into_iter();
+        replay(graph, |replay, node| match splits.next().flatten() {
+            Some(split) => split.write(replay, node),
+            None => replay.copy(node),
         })
     })
 }

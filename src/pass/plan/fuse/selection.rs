@@ -1,0 +1,111 @@
+//! The first few of each row in the order of sorting. Of rows that are long and few they are those among the first of parts
+//! of a row, which are looked through side by side. Where many are wanted, rows are sorted as a whole.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::ir::rewrite::Replay;
+use crate::ir::{Graph, Node, Op, Primitive, Value};
+use crate::op::Sort;
+use crate::pass::plan::cost::example;
+use crate::pass::plan::sort::MOST;
+
+/// Rows that are no longer are looked through as a whole.
+const SHORT: usize = 64;
+/// So many rows and parts keep a device busy.
+const BUSY: usize = 4096;
+/// Rows of symbolic length are sorted if the example's is longer: see [`super::walk`] on loops that end silently.
+const LONG: usize = 4096;
+/// Parts are no longer, for the same reason.
+const PART: usize = 1 << 15;
+
+/// How the first of rows are found other than by looking through each row.
+#[derive(Clone, Copy, Debug)]
+pub enum Selection {
+    /// By sorting.
+    Sorted,
+    /// Among the first of so many parts of so many elements each, and what is left over behind them.
+    Parts { parts: i64, length: i64 },
+}
+
+impl Selection {
+    /// What is done for a node; none if rows are looked through, and if it is about whole rows.
+    pub fn of(graph: &Graph, node: &Node) -> Option<Selection> {
+        let (sort, k) = selecting(node)?;
+        let shape = &graph.ty(*node.operands().first()?).shape;
+        let size = shape.get(sort.axis)?;
+        let length = example(graph, size);
+        if k > MOST || size.as_const().is_none() && length > LONG {
+            return Some(Selection::Sorted);
+        }
+        let rows = example(graph, &Dim::product(shape)) / length.max(1);
+        let parts = parts([rows.max(1), length, k]);
+        (size.as_const().is_some() && parts > 1).then(|| Selection::Parts {
+            parts: parts as i64,
+            length: (length / parts) as i64,
+        })
+    }
+
+    /// The results of the node.
+    pub fn select<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
+        let (Some((sort, k)), [x]) = (selecting(node), &*node.operands()) else {
+            return Vec::new();
+        };
+        let (x, axis) = (replay.value(*x), sort.axis as i64);
+        let (values, indices) = match self {
+            Selection::Sorted => {
+                let (values, indices) = x.sort(axis, sort.descending);
+                let first = |value: Value<'g>| value.narrow(axis, 0, k);
+                (first(values), first(indices))
+            }
+            Selection::Parts { parts, length } => {
+                let (candidates, places) = candidates(x, sort, k, [parts, length]);
+                let (values, found) = candidates.topk(k, axis, sort.descending);
+                (values, places.gather(axis, found))
+            }
+        };
+        vec![values, indices]
+    }
+}
+
+/// A node that wants the first of each row, and how many of them.
+fn selecting(node: &Node) -> Option<(&Sort, usize)> {
+    match &node.op {
+        Op::Primitive(Primitive::Sort(sort)) => Some((sort, sort.k?)),
+        _ => None,
+    }
+}
+
+/// How many parts make finding the first `k` of rows shortest: those of the parts are as many as the elements of a part.
+fn parts([rows, length, k]: [usize; 3]) -> usize {
+    if length <= SHORT {
+        return 1;
+    }
+    let wanted = (length / k.max(1)).isqrt().min(BUSY / rows);
+    wanted.max(length.div_ceil(PART))
+}
+
+/// The first of all parts, with what is left over, in the order of their indices among equals; and these indices.
+fn candidates<'g>(
+    x: Value<'g>,
+    sort: &Sort,
+    k: usize,
+    [parts, length]: [i64; 2],
+) -> (Value<'g>, Value<'g>) {
+    let (builder, axis, mut shape) = (x.builder(), sort.axis, x.shape());
+    let (dim, whole) = (axis as i64, parts * length);
+    let rest = &shape[axis] - &Dim::from(whole);
+    shape.splice(axis..=axis, [Dim::from(parts), Dim::from(length)]);
+    let in_parts = x.narrow(dim, 0, whole).reshape(shape);
+    let (values, indices) = in_parts.topk(k, dim + 1, sort.descending);
+    let starts = builder.iota(DType::I64, indices.shape(), axis) * length;
+    let joined = |first: Value<'g>, left: Value<'g>| {
+        let first = first.flatten(dim, dim + 1);
+        if rest.is(0) {
+            return first;
+        }
+        builder.concat(&[first, left], dim)
+    };
+    let left = x.narrow(dim, whole, rest.clone());
+    let places = builder.iota(DType::I64, left.shape(), axis) + whole;
+    (joined(values, left), joined(indices + starts, places))
+}
