@@ -1,5 +1,5 @@
-// Merges runs that are sorted along an axis two by two, stably: one invocation looks for the place of one element in the other
-// run, by halving what may come before it.
+// Merges runs that are sorted along an axis, stably: one invocation looks for the places of its elements by halving what may
+// come before them in another run.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

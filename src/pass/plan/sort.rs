@@ -1,9 +1,10 @@
-//! Sorting. Where the first few of a row are wanted, an invocation walks along the row and keeps them. Else one invocation
-//! finds the place of one element. In short rows it counts the elements that come before its own;
-//! long ones are cut into runs that are sorted so, which are then merged two by two. How often they are is known where the
-//! length of rows is; else those of some length are merged at once.
+//! Sorting. Where the first few of a row are wanted, an invocation walks along the row and keeps them. Else an invocation finds
+//! the place of each element of a short row: it counts those that come before. Long rows are cut into runs, each of which an
+//! invocation sorts, and these are merged two by two. How often they are is known where the length of rows is; else those of
+//! some length are merged at once.
 
 mod merge;
+mod path;
 mod topk;
 
 pub use self::topk::MOST;
@@ -24,12 +25,12 @@ use crate::pass::plan::cost::example;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, operand, scalar, write};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, Made, invocation, repeat};
+use crate::pass::plan::kernel::{Lowered, Made, invocation, pieces, repeat};
 use crate::pass::plan::scan::Rows;
 
 const TEMPLATE: &str = include_str!("../../../shaders/sort.wgsl");
 
-/// Elements of the runs that are not merged of others.
+/// Elements of the runs that are not merged of others, and those of a merged run that an invocation finds.
 const FIRST: usize = 32;
 /// Rows that are no longer are sorted at once.
 const SHORT: usize = 256;
@@ -59,6 +60,15 @@ struct Own {
     row: Vec<Index>,
     along: Index,
     surplus: Statement,
+}
+
+/// The same: neighbours in a row, as many as the first runs have.
+struct Stretch {
+    row: Vec<Index>,
+    first: Index,
+    surplus: Statement,
+    /// How many there are.
+    count: Dim,
 }
 
 impl Sorting {
@@ -103,20 +113,31 @@ impl Sorting {
         }
     }
 
-    /// Sorts whole rows, or runs of so many elements, by counting.
-    fn counted<'a>(&self, mut scope: Scope<'a>, run: Option<usize>) -> Result<Lowered<'a>> {
+    fn stretch(&self, scope: &mut Scope) -> Stretch {
+        let mut shape = self.rows.others.clone();
+        shape.push(pieces(&self.size, FIRST));
+        let count = Dim::product(&shape);
+        let (number, surplus) = invocation(scope, &count);
+        let mut row = index::coordinates(&number, &shape);
+        let stretch = row.pop().unwrap_or_else(Index::zero);
+        Stretch {
+            row,
+            first: stretch.scale(&Dim::from(FIRST)),
+            surplus,
+            count,
+        }
+    }
+
+    /// Sorts whole rows by counting.
+    fn counted<'a>(&self, mut scope: Scope<'a>) -> Result<Lowered<'a>> {
         let own = self.own(&mut scope);
         let key = scope.element(self.x, &Position::at(own.index.clone()), None)?;
         scope.pool.set_label(key, "key");
         let rank = scope.pool.variable("rank", Type::U32);
         let zero = scope.pool.number(0);
-        let length = run.map_or(self.size.clone(), Dim::from);
-        let first = own.along.div(&length).scale(&length);
         let mut statements = vec![own.surplus.clone(), Statement::Declare(rank, zero)];
-        statements.extend(repeat(&mut scope, "k", &length, |scope, k| {
-            let k = first.add(&k);
-            let inside = (!k.is_below(&self.size)).then(|| scope.is_below(&k, &self.size));
-            let other = scope.element(self.x, &self.rows.at(&own.row, &k), inside)?;
+        statements.extend(repeat(&mut scope, "k", &self.size, |scope, k| {
+            let other = scope.element(self.x, &self.rows.at(&own.row, &k), None)?;
             scope.pool.set_label(other, "other");
             let before = self.is_before(scope, other, key);
             let after = self.is_before(scope, key, other);
@@ -126,7 +147,6 @@ impl Sorting {
             let is_earlier = pool.call("x < y", Type::Bool, &[k, own]);
             let stays = pool.call("x && !y", Type::Bool, &[is_earlier, after]);
             let counts = pool.call("x || y", Type::Bool, &[before, stays]);
-            let counts = pool.both(inside, counts);
             let one = pool.call("u32(x)", Type::U32, &[counts]);
             let next = pool.call("x + y", Type::U32, &[rank, one]);
             Ok(vec![Statement::Assign(rank, next)])
@@ -134,11 +154,9 @@ impl Sorting {
         statements.push(Statement::Freeze(rank));
         let number = own.along.emit(&mut scope.pool);
         let number = scalar::size(&mut scope.pool, number, DType::I64, scope.capabilities);
-        let target = (&first.add(&Index::expr(rank, &length)), run);
-        let kernel = (TEMPLATE, statements);
-        let mut lowered = self.finish(scope, kernel, (&own, target), [key, number])?;
-        lowered.title = run.map(|_| "sort_runs");
-        Ok(lowered)
+        let target = self.rows.at(&own.row, &Index::expr(rank, &self.size));
+        statements.extend(self.store(&mut scope, &target, None, [key, number])?);
+        Ok(Lowered::new(scope, TEMPLATE, statements, &self.count))
     }
 
     /// True if an element comes before another; not-a-number counts as the largest.
@@ -154,31 +172,28 @@ impl Sorting {
         }
     }
 
-    /// The kernel of statements behind which an element and its index go to a place of the results, or of what lies in runs
-    /// of so many.
-    fn finish<'a>(
+    /// Writes an element and its index at a place of the results, or of what lies in runs of so many.
+    fn store(
         &self,
-        mut scope: Scope<'a>,
-        (template, mut statements): (&'static str, Vec<Statement>),
-        (own, (target, run)): (&Own, (&Index, Option<usize>)),
-        elements: [Expr; 2],
-    ) -> Result<Lowered<'a>> {
-        let position = self.rows.at(&own.row, target);
-        for (result, element) in self.results.into_iter().zip(elements) {
-            statements.push(match run {
-                None => write(&mut scope, result, element, &position)?,
-                Some(run) => {
-                    let (buffer, storage) = scope.in_runs(result, run)?;
-                    let ty = scope.graph.ty(result);
-                    Statement::Store {
-                        buffer,
-                        index: position.place(&ty.shape).emit(&mut scope.pool),
-                        value: scalar::to_storage(&mut scope.pool, element, ty.dtype, storage),
-                    }
-                }
-            });
-        }
-        Ok(Lowered::new(scope, template, statements, &self.count))
+        scope: &mut Scope,
+        position: &Position,
+        run: Option<usize>,
+        [element, number]: [Expr; 2],
+    ) -> Result<[Statement; 2]> {
+        let [values, indices] = self.results;
+        let mut store = |result, element| match run {
+            None => write(scope, result, element, position),
+            Some(run) => {
+                let (buffer, storage) = scope.in_runs(result, run)?;
+                let ty = scope.graph.ty(result);
+                Ok(Statement::Store {
+                    buffer,
+                    index: position.place(&ty.shape).emit(&mut scope.pool),
+                    value: scalar::to_storage(&mut scope.pool, element, ty.dtype, storage),
+                })
+            }
+        };
+        Ok([store(values, element)?, store(indices, number)?])
     }
 }
 
@@ -194,7 +209,7 @@ impl Planner<'_> {
                 return self.merge(&sorting, group, (run, None)).map(Some);
             }
             (None, Some(run)) => sorting.merged_at_once(self.scope(), run)?,
-            (None, None) => sorting.counted(self.scope(), None)?,
+            (None, None) => sorting.counted(self.scope())?,
         };
         lowered.finish(self.label(group)).map(Some)
     }
@@ -208,7 +223,7 @@ impl Planner<'_> {
         }
         let made = match run {
             FIRST => {
-                let lowered = sorting.counted(self.scope(), Some(run))?;
+                let lowered = sorting.sorted_runs(self.scope())?;
                 lowered.finish(self.label(group))?
             }
             _ => self.merge(&sorting, group, (run / 2, Some(run)))?,

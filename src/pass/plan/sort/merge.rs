@@ -1,5 +1,4 @@
-//! Merging sorted runs, two by two or all at once: an invocation looks for the place of its element in another run by
-//! halving it.
+//! Merging all sorted runs of a row at once: an invocation looks for the place of its element in each other run by halving it.
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -11,7 +10,7 @@ use crate::pass::plan::element::{Scope, scalar};
 use crate::pass::plan::kernel::{Lowered, repeat, repeat_to};
 use crate::pass::plan::sort::{Own, Sorting};
 
-const TEMPLATE: &str = include_str!("../../../../shaders/merge.wgsl");
+pub(super) const TEMPLATE: &str = include_str!("../../../../shaders/merge.wgsl");
 
 /// A run that an element's run is merged with.
 struct Other {
@@ -22,23 +21,6 @@ struct Other {
 }
 
 impl Other {
-    /// The neighbour of an element's run, and where that one starts.
-    fn neighbour(scope: &mut Scope, own: &Own, [run, size]: [&Dim; 2]) -> (Other, Expr) {
-        let pool = &mut scope.pool;
-        let (run, size, along) = (pool.size(run), pool.size(size), own.along.emit(pool));
-        let (one, two) = (pool.number(1), pool.number(2));
-        let number = pool.call("x / y", Type::U32, &[along, run]);
-        let parity = pool.call("x % y", Type::U32, &[number, two]);
-        let is_in_front = pool.call("x == y", Type::Bool, &[parity, one]);
-        let own_start = pool.call("x * y", Type::U32, &[number, run]);
-        let before = pool.call("x - y", Type::U32, &[own_start, run]);
-        let behind = pool.call("x + y", Type::U32, &[own_start, run]);
-        let start = pool.select(is_in_front, before, behind);
-        pool.set_label(own_start, "own_start");
-        let other = Other::at(pool, start, is_in_front, [run, size]);
-        (other, own_start)
-    }
-
     /// The run that starts at a place of a row, of which there may be less if it is the last one, or nothing.
     fn at(pool: &mut Pool, start: Expr, is_in_front: Expr, [run, size]: [Expr; 2]) -> Other {
         let begin = pool.call("min(x, y)", Type::U32, &[start, size]);
@@ -67,7 +49,7 @@ impl Range {
 }
 
 /// An element of what is sorted in runs of so many.
-fn element(scope: &mut Scope, value: ValueId, run: usize, at: &Index) -> Result<Expr> {
+pub(super) fn element(scope: &mut Scope, value: ValueId, run: usize, at: &Index) -> Result<Expr> {
     let (buffer, storage) = scope.in_runs(value, run)?;
     let at = at.emit(&mut scope.pool);
     let loaded = scope.pool.load(buffer, Type::from(storage), at);
@@ -81,35 +63,6 @@ pub(super) fn halvings(run: usize) -> Dim {
 }
 
 impl Sorting {
-    /// Merges runs of so many elements two by two, to whole rows or to runs of twice as many. The length of a run is a size
-    /// of the kernel, and so is how often it can be halved, so that one text serves for all lengths.
-    pub(super) fn merged<'a>(
-        &self,
-        mut scope: Scope<'a>,
-        (from, to): (usize, Option<usize>),
-        [run, halvings]: [&Dim; 2],
-    ) -> Result<Lowered<'a>> {
-        let own = self.own(&mut scope);
-        let [key, number] = self.taken(&mut scope, from, &own)?;
-        let (other, own_start) = Other::neighbour(&mut scope, &own, [run, &self.size]);
-        let range = Range::new(&mut scope);
-        let mut statements = vec![own.surplus.clone(), Statement::Let(key)];
-        let search = (&other, from, halvings);
-        statements.extend(self.search(&mut scope, (&own, key), search, &range)?);
-        statements.push(Statement::Freeze(range.low));
-        let pool = &mut scope.pool;
-        let along = own.along.emit(pool);
-        let within = pool.call("x - y", Type::U32, &[along, own_start]);
-        let start = pool.call("min(x, y)", Type::U32, &[own_start, other.start]);
-        let place = pool.call("x + y", Type::U32, &[start, within]);
-        let place = pool.call("x + y", Type::U32, &[place, range.low]);
-        let target = (&Index::expr(place, &self.size), to);
-        let kernel = (TEMPLATE, statements);
-        let mut lowered = self.finish(scope, kernel, (&own, target), [key, number])?;
-        lowered.title = Some("merge_runs");
-        Ok(lowered)
-    }
-
     /// Merges all runs of so many elements to whole rows, of which nobody knows how long they are.
     pub(super) fn merged_at_once<'a>(
         &self,
@@ -147,9 +100,9 @@ impl Sorting {
             Ok(body)
         })?);
         statements.push(Statement::Freeze(rank));
-        let target = (&Index::expr(rank, &self.size), None);
-        let kernel = (TEMPLATE, statements);
-        let mut lowered = self.finish(scope, kernel, (&own, target), [key, number])?;
+        let target = self.rows.at(&own.row, &Index::expr(rank, &self.size));
+        statements.extend(self.store(&mut scope, &target, None, [key, number])?);
+        let mut lowered = Lowered::new(scope, TEMPLATE, statements, &self.count);
         lowered.title = Some("merge_all_runs");
         Ok(lowered)
     }

@@ -1,14 +1,16 @@
 //! The first few of each row: an invocation walks along a row and keeps those that come first so far, in order. Rows that are
-//! long and few are cut into parts, see [`crate::pass::plan::fuse::selection`].
+//! long and few are cut into parts, see [`crate::pass::plan::fuse::selection`]. Short runs are sorted so, too: all of them are
+//! the first.
 
+use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Literal, Type};
 use crate::kernel::index::{self, Index};
-use crate::pass::plan::element::{Scope, scalar, write};
-use crate::pass::plan::kernel::{Lowered, invocation, repeat};
-use crate::pass::plan::sort::Sorting;
+use crate::pass::plan::element::{Scope, scalar};
+use crate::pass::plan::kernel::{Lowered, below, invocation, repeat};
+use crate::pass::plan::sort::{FIRST, Sorting};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/topk.wgsl");
 
@@ -34,26 +36,63 @@ impl Sorting {
     pub(super) fn first<'a>(&self, mut scope: Scope<'a>, k: usize) -> Result<Lowered<'a>> {
         let (number, surplus) = invocation(&mut scope, &self.rows.count);
         let row = index::coordinates(&number, &self.rows.others);
-        let ty = match scope.register(scope.graph.ty(self.x).dtype) {
-            Type::F32 => Type::I32,
-            ty => ty,
-        };
-        let places: Vec<Place> = (0..k).map(|i| Place::new(&mut scope, i, ty)).collect();
-        let mut statements = vec![surplus];
-        for place in &places {
-            statements.extend(place.declare(&mut scope));
-        }
-        statements.extend(repeat(&mut scope, "k", &self.size, |scope, along| {
-            let candidate = self.candidate(scope, &row, &along, &places)?;
-            Ok(candidate.take_place(scope, &places))
-        })?);
+        let start = Index::zero();
+        let (mut statements, places) =
+            self.keep(&mut scope, (&row, &start), (&self.size, k), surplus)?;
         for (rank, place) in places.iter().enumerate() {
-            statements.push(Statement::Freeze(place.index));
-            statements.extend(self.write_place(&mut scope, &row, rank, place)?);
+            statements.extend(self.place(&mut scope, &row, &Index::from(rank), (place, None))?);
         }
         let mut lowered = Lowered::new(scope, TEMPLATE, statements, &self.rows.count);
         lowered.title = Some("topk");
         Ok(lowered)
+    }
+
+    /// Runs of the first length: an invocation sorts one.
+    pub(super) fn sorted_runs<'a>(&self, mut scope: Scope<'a>) -> Result<Lowered<'a>> {
+        let stretch = self.stretch(&mut scope);
+        let (row, first, length) = (&stretch.row, &stretch.first, Dim::from(FIRST));
+        let (mut statements, places) = self.keep(
+            &mut scope,
+            (row, first),
+            (&length, FIRST),
+            stretch.surplus.clone(),
+        )?;
+        for (rank, place) in places.iter().enumerate() {
+            let target = first.add(&Index::from(rank));
+            let stores = self.place(&mut scope, row, &target, (place, Some(FIRST)))?;
+            statements.extend(below(&mut scope, &target, &self.size, stores.into()));
+        }
+        let mut lowered = Lowered::new(scope, TEMPLATE, statements, &stretch.count);
+        lowered.title = Some("sort_runs");
+        Ok(lowered)
+    }
+
+    /// Finds the first `k` of so many elements from one of a row on.
+    fn keep(
+        &self,
+        scope: &mut Scope,
+        (row, first): (&[Index], &Index),
+        (length, k): (&Dim, usize),
+        surplus: Statement,
+    ) -> Result<(Vec<Statement>, Vec<Place>)> {
+        let ty = match scope.register(scope.graph.ty(self.x).dtype) {
+            Type::F32 => Type::I32,
+            ty => ty,
+        };
+        let places: Vec<Place> = (0..k).map(|i| Place::new(scope, i, ty)).collect();
+        let mut statements = vec![surplus];
+        for place in &places {
+            statements.extend(place.declare(scope));
+        }
+        statements.extend(repeat(scope, "k", length, |scope, step| {
+            let along = first.add(&step);
+            let candidate = self.candidate(scope, row, [&step, &along], &places)?;
+            let takes = candidate.take_place(scope, &places);
+            Ok(below(scope, &along, &self.size, takes))
+        })?);
+        let indices = places.iter().map(|place| Statement::Freeze(place.index));
+        statements.extend(indices);
+        Ok((statements, places))
     }
 
     /// What an element is compared by: numbers of single precision by whole numbers, which takes one comparison.
@@ -71,18 +110,19 @@ impl Sorting {
         &self,
         scope: &mut Scope,
         row: &[Index],
-        along: &Index,
+        [step, along]: [&Index; 2],
         places: &[Place],
     ) -> Result<Candidate> {
-        let element = scope.element(self.x, &self.rows.at(row, along), None)?;
+        let inside = (!along.is_below(&self.size)).then(|| scope.is_below(along, &self.size));
+        let element = scope.element(self.x, &self.rows.at(row, along), inside)?;
         let key = self.key(scope, element);
-        let index = along.emit(&mut scope.pool);
+        let [step, index] = [step, along].map(|index| index.emit(&mut scope.pool));
         let mut comes_before = Vec::new();
         for (rank, place) in (0..).zip(places) {
             let is_before = self.is_before(scope, key, place.key);
             let pool = &mut scope.pool;
             let rank = pool.number(rank);
-            let is_free = pool.call("x <= y", Type::Bool, &[index, rank]);
+            let is_free = pool.call("x <= y", Type::Bool, &[step, rank]);
             comes_before.push(pool.call("x || y", Type::Bool, &[is_before, is_free]));
         }
         Ok(Candidate {
@@ -92,23 +132,18 @@ impl Sorting {
         })
     }
 
-    /// Writes the element at a place among the first, and its index.
-    fn write_place(
+    /// Writes the element that has a place among the first, and its index.
+    fn place(
         &self,
         scope: &mut Scope,
         row: &[Index],
-        rank: usize,
-        place: &Place,
+        target: &Index,
+        (place, run): (&Place, Option<usize>),
     ) -> Result<[Statement; 2]> {
-        let [values, indices] = self.results;
-        let target = self.rows.at(row, &Index::from(rank));
         let found = self.rows.at(row, &Index::expr(place.index, &self.size));
         let element = scope.element(self.x, &found, None)?;
         let number = scalar::size(&mut scope.pool, place.index, DType::I64, scope.capabilities);
-        Ok([
-            write(scope, values, element, &target)?,
-            write(scope, indices, number, &target)?,
-        ])
+        self.store(scope, &self.rows.at(row, target), run, [element, number])
     }
 }
 

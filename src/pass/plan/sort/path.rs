@@ -1,0 +1,229 @@
+//! Merging sorted runs two by two: an invocation finds so many neighbours of the merged run, one after the other. How many of
+//! those in front of them come from either run is found by halving (Odeh, Green, Mwassi, Shmueli and Birk, "Merge Path:
+//! Parallel Merging Made Simple", 2012).
+
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::index::Index;
+use crate::pass::plan::element::Scope;
+use crate::pass::plan::kernel::{Lowered, below, repeat, repeat_to};
+use crate::pass::plan::sort::merge::{TEMPLATE, element};
+use crate::pass::plan::sort::{FIRST, Sorting, Stretch};
+
+/// A run that is merged with its neighbour.
+struct Run {
+    start: Expr,
+    length: Expr,
+    /// The place of the first element that is not taken yet, and what that is.
+    at: Expr,
+    key: Expr,
+}
+
+impl Run {
+    /// The run that starts at a place of a row, of which there may be less if it is the last one, or nothing.
+    fn new(scope: &mut Scope, name: &str, start: Expr, [run, size]: [Expr; 2], key: Type) -> Run {
+        let pool = &mut scope.pool;
+        let start = pool.call("min(x, y)", Type::U32, &[start, size]);
+        let rest = pool.call("x - y", Type::U32, &[size, start]);
+        let length = pool.call("min(x, y)", Type::U32, &[rest, run]);
+        pool.set_label(start, &format!("{name}_start"));
+        pool.set_label(length, &format!("{name}_length"));
+        Run {
+            start,
+            length,
+            at: pool.variable(&format!("{name}_at"), Type::U32),
+            key: pool.variable(&format!("{name}_key"), key),
+        }
+    }
+
+    /// True if something is left of it.
+    fn is_left(&self, pool: &mut Pool) -> Expr {
+        let end = added(pool, self.start, self.length);
+        pool.call("x < y", Type::Bool, &[self.at, end])
+    }
+}
+
+/// Two runs, and the places of the merged one that an invocation fills.
+struct Pair<'s> {
+    sorting: &'s Sorting,
+    stretch: Stretch,
+    /// Elements of the runs, where the plan knows them.
+    run: usize,
+    front: Run,
+    back: Run,
+    /// Elements of the merged run in front of the stretch.
+    before: Expr,
+}
+
+impl Sorting {
+    /// Merges runs of so many elements two by two, to whole rows or to runs of twice as many. The length of a run is a size
+    /// of the kernel, and so is how often it can be halved, so that one text serves for all lengths.
+    pub(super) fn merged<'a>(
+        &self,
+        mut scope: Scope<'a>,
+        (from, to): (usize, Option<usize>),
+        [run, halvings]: [&Dim; 2],
+    ) -> Result<Lowered<'a>> {
+        let pair = Pair::new(&mut scope, self, from, run);
+        let mut statements = vec![pair.stretch.surplus.clone()];
+        statements.extend(pair.split(&mut scope, halvings)?);
+        statements.extend(pair.merge(&mut scope, to)?);
+        let mut lowered = Lowered::new(scope, TEMPLATE, statements, &pair.stretch.count);
+        lowered.title = Some("merge_runs");
+        Ok(lowered)
+    }
+}
+
+impl Pair<'_> {
+    fn new<'s>(scope: &mut Scope, sorting: &'s Sorting, from: usize, run: &Dim) -> Pair<'s> {
+        let stretch = sorting.stretch(scope);
+        let key = scope.register(scope.graph.ty(sorting.x).dtype);
+        let pool = &mut scope.pool;
+        let (run, size, first) = (
+            pool.size(run),
+            pool.size(&sorting.size),
+            stretch.first.emit(pool),
+        );
+        let two = pool.number(2);
+        let both = pool.call("x * y", Type::U32, &[run, two]);
+        let number = pool.call("x / y", Type::U32, &[first, both]);
+        let start = pool.call("x * y", Type::U32, &[number, both]);
+        let behind = added(pool, start, run);
+        let before = pool.call("x - y", Type::U32, &[first, start]);
+        pool.set_label(before, "before");
+        Pair {
+            sorting,
+            run: from,
+            front: Run::new(scope, "front", start, [run, size], key),
+            back: Run::new(scope, "back", behind, [run, size], key),
+            before,
+            stretch,
+        }
+    }
+
+    /// An element's key at a place of the row, which may lie behind its end.
+    fn key(&self, scope: &mut Scope, along: Expr) -> Result<Expr> {
+        let sorting = self.sorting;
+        let last = scope.pool.size(&(&sorting.size - 1));
+        let along = scope.pool.call("min(x, y)", Type::U32, &[along, last]);
+        let place = self.place(scope, along);
+        element(scope, sorting.results[0], self.run, &place)
+    }
+
+    /// Where an element of the row lies.
+    fn place(&self, scope: &Scope, along: Expr) -> Index {
+        let sorting = self.sorting;
+        let along = Index::expr(along, &sorting.size);
+        let position = sorting.rows.at(&self.stretch.row, &along);
+        position.place(&scope.graph.ty(sorting.x).shape)
+    }
+
+    /// Finds how many elements of each run are in front of the stretch.
+    fn split(&self, scope: &mut Scope, halvings: &Dim) -> Result<Vec<Statement>> {
+        let pool = &mut scope.pool;
+        let [low, high] = ["low", "high"].map(|name| pool.variable(name, Type::U32));
+        let most = pool.call("max(x, y)", Type::U32, &[self.before, self.back.length]);
+        let least = pool.call("x - y", Type::U32, &[most, self.back.length]);
+        let end = pool.call("min(x, y)", Type::U32, &[self.before, self.front.length]);
+        let mut statements = vec![
+            Statement::Declare(low, least),
+            Statement::Declare(high, end),
+        ];
+        let end = (&Dim::from(u32::BITS as usize), scope.pool.size(halvings));
+        statements.extend(repeat_to(scope, "halving", end, |scope, _| {
+            self.halve(scope, [low, high])
+        })?);
+        statements.push(Statement::Freeze(low));
+        let pool = &mut scope.pool;
+        let of_back = pool.call("x - y", Type::U32, &[self.before, low]);
+        let starts = [(&self.front, low), (&self.back, of_back)];
+        let starts = starts.map(|(run, count)| (run, added(&mut scope.pool, run.start, count)));
+        for (run, start) in starts {
+            let key = self.key(scope, start)?;
+            statements.push(Statement::Declare(run.at, start));
+            statements.push(Statement::Declare(run.key, key));
+        }
+        Ok(statements)
+    }
+
+    /// Looks at the middle of those of the front that may be in front of the stretch or not.
+    fn halve(&self, scope: &mut Scope, [low, high]: [Expr; 2]) -> Result<Vec<Statement>> {
+        let pool = &mut scope.pool;
+        let (one, two) = (pool.number(1), pool.number(2));
+        let is_open = pool.call("x < y", Type::Bool, &[low, high]);
+        let both = added(pool, low, high);
+        let middle = pool.call("x / y", Type::U32, &[both, two]);
+        let next = added(pool, middle, one);
+        let of_front = added(pool, self.front.start, middle);
+        // Where nothing is left to halve this may lie in front of the back.
+        let of_back = added(pool, self.back.start, self.before);
+        let of_back = pool.call("x - min(x, y)", Type::U32, &[of_back, next]);
+        let (front, back) = (self.key(scope, of_front)?, self.key(scope, of_back)?);
+        // Of equals, those of the front come first.
+        let is_behind = self.sorting.is_before(scope, back, front);
+        let pool = &mut scope.pool;
+        let up = pool.call("x && !y", Type::Bool, &[is_open, is_behind]);
+        let down = pool.call("x && y", Type::Bool, &[is_open, is_behind]);
+        let (next, last) = (pool.select(up, next, low), pool.select(down, middle, high));
+        for (expr, name) in [(middle, "middle"), (next, "next"), (last, "last")] {
+            pool.set_label(expr, name);
+        }
+        Ok(vec![
+            Statement::Let(next),
+            Statement::Let(last),
+            Statement::Assign(low, next),
+            Statement::Assign(high, last),
+        ])
+    }
+
+    /// Takes the first of what is left of both runs, again and again.
+    fn merge(&self, scope: &mut Scope, to: Option<usize>) -> Result<Vec<Statement>> {
+        repeat(scope, "k", &Dim::from(FIRST), |scope, k| {
+            let target = self.stretch.first.add(&k);
+            let step = self.step(scope, &target, to)?;
+            Ok(below(scope, &target, &self.sorting.size, step))
+        })
+    }
+
+    fn step(&self, scope: &mut Scope, target: &Index, to: Option<usize>) -> Result<Vec<Statement>> {
+        let (sorting, front, back) = (self.sorting, &self.front, &self.back);
+        let is_before = sorting.is_before(scope, back.key, front.key);
+        let pool = &mut scope.pool;
+        let left = [front.is_left(pool), back.is_left(pool)];
+        let operands = [left[1], left[0], is_before];
+        let is_back = pool.call("x && (!y || z)", Type::Bool, &operands);
+        pool.set_label(is_back, "is_back");
+        let taken = pool.select(is_back, back.at, front.at);
+        pool.set_label(taken, "taken");
+        let key = pool.select(is_back, back.key, front.key);
+        let one = pool.number(1);
+        let next = added(pool, taken, one);
+        let place = self.place(scope, taken);
+        let number = element(scope, sorting.results[1], self.run, &place)?;
+        let next_key = self.key(scope, next)?;
+        let position = sorting.rows.at(&self.stretch.row, target);
+        let mut statements = vec![
+            Statement::Let(is_back),
+            Statement::Let(taken),
+            Statement::Let(next_key),
+        ];
+        statements.extend(sorting.store(scope, &position, to, [key, number])?);
+        for (run, is_taken) in [(front, false), (back, true)] {
+            let pool = &mut scope.pool;
+            let mut chosen = |taken, kept| match is_taken {
+                true => pool.select(is_back, taken, kept),
+                false => pool.select(is_back, kept, taken),
+            };
+            let (at, key) = (chosen(next, run.at), chosen(next_key, run.key));
+            statements.push(Statement::Assign(run.at, at));
+            statements.push(Statement::Assign(run.key, key));
+        }
+        Ok(statements)
+    }
+}
+
+fn added(pool: &mut Pool, x: Expr, y: Expr) -> Expr {
+    pool.call("x + y", Type::U32, &[x, y])
+}
