@@ -87,8 +87,9 @@ fn every_row_is_sorted_as_the_oracle_does() {
     let Some(device) = samples::device(Reach::Whole) else {
         return;
     };
-    let shapes: [(&[usize], usize); 8] = [
+    let shapes: [(&[usize], usize); 9] = [
         (&[9, 40], 1),
+        (&[17, 64, 3], 1),
         (&[5, 256], 1),
         (&[5, 257], 1),
         (&[4, 1000], 1),
@@ -223,7 +224,7 @@ fn rows_of_symbolic_length_are_merged_at_once() {
 }
 
 /// Long rows take as many merges as runs can be doubled, all of one text; short ones, few, and those of unknown length one
-/// kernel.
+/// kernel, which keeps all elements of a row where rows are many.
 #[test]
 fn long_rows_are_sorted_in_runs() {
     let graph = |ty: &str| samples::graph(&[ty], |_, x| vec![x[0].sort(-1, false).0]);
@@ -236,9 +237,16 @@ fn long_rows_are_sorted_in_runs() {
     for step in &long.steps {
         assert_eq!(step.work.writes.len(), 2);
     }
-    for whole in ["f32[5000, 256]", "f32[1, 400]", "f32[8, S]"] {
-        assert_eq!(steps(&plan(whole)), (vec!["sort"], 1), "{whole}");
+    let wholes = [
+        ("f32[5000, 64]", "topk"),
+        ("f32[15, 64]", "sort"),
+        ("f32[1, 400]", "sort"),
+        ("f32[8, S]", "sort"),
+    ];
+    for (whole, kernel) in wholes {
+        assert_eq!(steps(&plan(whole)), (vec![kernel], 1), "{whole}");
     }
+    assert_eq!(steps(&plan("f32[5000, 65]")).0.len(), 3);
     let wrong = samples::untranslatable(&long);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -33,7 +33,9 @@ const TEMPLATE: &str = include_str!("../../../shaders/sort.wgsl");
 /// Elements of the runs that are not merged of others, and those of a merged run that an invocation finds.
 const FIRST: usize = 32;
 /// Rows that are no longer are sorted at once.
-const SHORT: usize = 256;
+const SHORT: usize = MOST;
+/// So many short rows are sorted by an invocation each.
+const MANY_ROWS: usize = 16;
 /// So are rows of which so few elements are compared.
 const FEW: usize = 1 << 18;
 /// Runs of a row of the example that are merged at once where the length of rows is a symbol.
@@ -99,6 +101,13 @@ impl Sorting {
             None => MANY,
         };
         is_long.then(|| size.next_power_of_two() / merged)
+    }
+
+    /// All elements of a row, if an invocation may keep them.
+    fn all(&self, graph: &Graph) -> Option<usize> {
+        let size = usize::try_from(self.size.as_const()?).ok()?;
+        let is_many = MANY_ROWS <= example(graph, &self.rows.count);
+        (is_many && size <= MOST).then_some(size)
     }
 
     fn own(&self, scope: &mut Scope) -> Own {
@@ -203,7 +212,8 @@ impl Planner<'_> {
         let Some(sorting) = self.sorting(group)? else {
             return Ok(None);
         };
-        let lowered = match (sorting.k, sorting.runs(self.graph)) {
+        let k = sorting.k.or_else(|| sorting.all(self.graph));
+        let lowered = match (k, sorting.runs(self.graph)) {
             (Some(k), _) => sorting.first(self.scope(), k)?,
             (None, Some(run)) if sorting.size.as_const().is_some() => {
                 return self.merge(&sorting, group, (run, None)).map(Some);
