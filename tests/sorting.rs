@@ -87,7 +87,8 @@ fn every_row_is_sorted_as_the_oracle_does() {
     let Some(device) = samples::device(Reach::Whole) else {
         return;
     };
-    let shapes: [(&[usize], usize); 9] = [
+    let shapes: [(&[usize], usize); 10] = [
+        (&[20, 0], 1),
         (&[9, 40], 1),
         (&[17, 64, 3], 1),
         (&[5, 256], 1),
@@ -118,7 +119,8 @@ fn the_first_of_every_row_are_the_oracles() {
     let Some(device) = samples::device(Reach::Whole) else {
         return;
     };
-    let shapes: [(&[usize], usize, usize); 8] = [
+    let shapes: [(&[usize], usize, usize); 9] = [
+        (&[0, 1000], 1, 3),
         (&[9, 40], 1, 3),
         (&[70, 1000], 1, 10),
         (&[1, 4099], 1, 7),
@@ -220,6 +222,23 @@ fn rows_of_symbolic_length_are_merged_at_once() {
             let x = numbers(DType::F32, &[4, length]);
             agrees(&device, &graph, plan.clone(), &x, &format!("{length}"));
         }
+    }
+}
+
+/// Runs are no shorter than the first ones, however short the rows of the example are.
+#[test]
+fn short_rows_of_symbolic_length_are_few_runs() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let mut graph = sorts("f32[90, S]", 1);
+    graph.hints.insert("S".into(), 65);
+    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let row = ["sort_runs", "merge_all_runs"];
+    assert_eq!(steps(&plan).0, [row, row].concat());
+    for length in [1, 65, 300] {
+        let x = numbers(DType::F32, &[90, length]);
+        agrees(&device, &graph, plan.clone(), &x, &format!("{length}"));
     }
 }
 

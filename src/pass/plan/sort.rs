@@ -1,5 +1,5 @@
-//! Sorting. Where the first few of a row are wanted, an invocation walks along the row and keeps them. Else an invocation finds
-//! the place of each element of a short row: it counts those that come before. Long rows are cut into runs, each of which an
+//! Sorting. Where the first few of a row are wanted, an invocation walks along the row and keeps them, and so it does where
+//! rows are short and many. Where they are few it finds the place of one element: it counts those that come before. Long rows are cut into runs, each of which an
 //! invocation sorts, and these are merged two by two. How often they are is known where the length of rows is; else those of
 //! some length are merged at once.
 
@@ -34,10 +34,10 @@ const TEMPLATE: &str = include_str!("../../../shaders/sort.wgsl");
 const FIRST: usize = 32;
 /// Rows that are no longer are sorted at once.
 const SHORT: usize = MOST;
-/// So many short rows are sorted by an invocation each.
-const MANY_ROWS: usize = 16;
 /// So are rows of which so few elements are compared.
 const FEW: usize = 1 << 18;
+/// So many short rows are sorted by an invocation each.
+const BUSY: usize = 16;
 /// Runs of a row of the example that are merged at once where the length of rows is a symbol.
 const MANY: usize = 8;
 
@@ -100,14 +100,14 @@ impl Sorting {
             Some(_) => 2,
             None => MANY,
         };
-        is_long.then(|| size.next_power_of_two() / merged)
+        is_long.then(|| (size.next_power_of_two() / merged).max(FIRST))
     }
 
     /// All elements of a row, if an invocation may keep them.
     fn all(&self, graph: &Graph) -> Option<usize> {
         let size = usize::try_from(self.size.as_const()?).ok()?;
-        let is_many = MANY_ROWS <= example(graph, &self.rows.count);
-        (is_many && size <= MOST).then_some(size)
+        let is_busy = BUSY <= example(graph, &self.rows.count);
+        (is_busy && (1..=SHORT).contains(&size)).then_some(size)
     }
 
     fn own(&self, scope: &mut Scope) -> Own {

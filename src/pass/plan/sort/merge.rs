@@ -21,18 +21,23 @@ struct Other {
 }
 
 impl Other {
-    /// The run that starts at a place of a row, of which there may be less if it is the last one, or nothing.
-    fn at(pool: &mut Pool, start: Expr, is_in_front: Expr, [run, size]: [Expr; 2]) -> Other {
-        let begin = pool.call("min(x, y)", Type::U32, &[start, size]);
-        let rest = pool.call("x - y", Type::U32, &[size, begin]);
+    fn at(pool: &mut Pool, start: Expr, is_in_front: Expr, sizes: [Expr; 2]) -> Other {
+        let [_, length] = run_at(pool, start, sizes);
         pool.set_label(start, "start");
         pool.set_label(is_in_front, "is_in_front");
         Other {
             is_in_front,
             start,
-            length: pool.call("min(x, y)", Type::U32, &[rest, run]),
+            length,
         }
     }
+}
+
+/// Start and length of the run at a place of a row, of which there may be less if it is the last one, or nothing.
+pub(super) fn run_at(pool: &mut Pool, start: Expr, [run, size]: [Expr; 2]) -> [Expr; 2] {
+    let start = pool.call("min(x, y)", Type::U32, &[start, size]);
+    let rest = pool.call("x - y", Type::U32, &[size, start]);
+    [start, pool.call("min(x, y)", Type::U32, &[rest, run])]
 }
 
 /// What may come before an element in another run: between these.

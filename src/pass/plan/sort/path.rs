@@ -9,7 +9,7 @@ use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::kernel::{Lowered, below, repeat, repeat_to};
-use crate::pass::plan::sort::merge::{TEMPLATE, element};
+use crate::pass::plan::sort::merge::{TEMPLATE, element, run_at};
 use crate::pass::plan::sort::{FIRST, Sorting, Stretch};
 
 /// A run that is merged with its neighbour.
@@ -22,12 +22,9 @@ struct Run {
 }
 
 impl Run {
-    /// The run that starts at a place of a row, of which there may be less if it is the last one, or nothing.
-    fn new(scope: &mut Scope, name: &str, start: Expr, [run, size]: [Expr; 2], key: Type) -> Run {
+    fn new(scope: &mut Scope, name: &str, start: Expr, sizes: [Expr; 2], key: Type) -> Run {
         let pool = &mut scope.pool;
-        let start = pool.call("min(x, y)", Type::U32, &[start, size]);
-        let rest = pool.call("x - y", Type::U32, &[size, start]);
-        let length = pool.call("min(x, y)", Type::U32, &[rest, run]);
+        let [start, length] = run_at(pool, start, sizes);
         pool.set_label(start, &format!("{name}_start"));
         pool.set_label(length, &format!("{name}_length"));
         Run {

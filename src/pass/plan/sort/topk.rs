@@ -37,8 +37,9 @@ impl Sorting {
         let (number, surplus) = invocation(&mut scope, &self.rows.count);
         let row = index::coordinates(&number, &self.rows.others);
         let start = Index::zero();
-        let (mut statements, places) =
-            self.keep(&mut scope, (&row, &start), (&self.size, k), surplus)?;
+        let (kept, places) = self.keep(&mut scope, (&row, &start), (&self.size, k))?;
+        let mut statements = vec![surplus];
+        statements.extend(kept);
         for (rank, place) in places.iter().enumerate() {
             statements.extend(self.place(&mut scope, &row, &Index::from(rank), (place, None))?);
         }
@@ -51,12 +52,9 @@ impl Sorting {
     pub(super) fn sorted_runs<'a>(&self, mut scope: Scope<'a>) -> Result<Lowered<'a>> {
         let stretch = self.stretch(&mut scope);
         let (row, first, length) = (&stretch.row, &stretch.first, Dim::from(FIRST));
-        let (mut statements, places) = self.keep(
-            &mut scope,
-            (row, first),
-            (&length, FIRST),
-            stretch.surplus.clone(),
-        )?;
+        let (kept, places) = self.keep(&mut scope, (row, first), (&length, FIRST))?;
+        let mut statements = vec![stretch.surplus.clone()];
+        statements.extend(kept);
         for (rank, place) in places.iter().enumerate() {
             let target = first.add(&Index::from(rank));
             let stores = self.place(&mut scope, row, &target, (place, Some(FIRST)))?;
@@ -73,14 +71,13 @@ impl Sorting {
         scope: &mut Scope,
         (row, first): (&[Index], &Index),
         (length, k): (&Dim, usize),
-        surplus: Statement,
     ) -> Result<(Vec<Statement>, Vec<Place>)> {
         let ty = match scope.register(scope.graph.ty(self.x).dtype) {
             Type::F32 => Type::I32,
             ty => ty,
         };
         let places: Vec<Place> = (0..k).map(|i| Place::new(scope, i, ty)).collect();
-        let mut statements = vec![surplus];
+        let mut statements = Vec::new();
         for place in &places {
             statements.extend(place.declare(scope));
         }
@@ -121,9 +118,11 @@ impl Sorting {
         for (rank, place) in (0..).zip(places) {
             let is_before = self.is_before(scope, key, place.key);
             let pool = &mut scope.pool;
-            let rank = pool.number(rank);
-            let is_free = pool.call("x <= y", Type::Bool, &[step, rank]);
-            comes_before.push(pool.call("x || y", Type::Bool, &[is_before, is_free]));
+            let number = pool.number(rank);
+            let is_free = pool.call("x <= y", Type::Bool, &[step, number]);
+            let before = pool.call("x || y", Type::Bool, &[is_before, is_free]);
+            pool.set_label(before, &format!("is_before{rank}"));
+            comes_before.push(before);
         }
         Ok(Candidate {
             key,
