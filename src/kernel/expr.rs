@@ -213,6 +213,14 @@ impl Pool {
         }
     }
 
+    /// The types of all elements and vectors that are read.
+    pub fn loads(&self) -> impl Iterator<Item = Type> {
+        let is_load = |node: &Node| matches!(node, Node::Load { .. } | Node::Texel { .. });
+        let loads = self.entries.iter();
+        let loads = loads.filter(move |entry| is_load(&entry.node));
+        loads.map(|entry| entry.ty)
+    }
+
     /// Expressions and all that these are made of.
     pub fn reached(&self, mut open: Vec<Expr>) -> BTreeSet<Expr> {
         let mut reached = BTreeSet::new();

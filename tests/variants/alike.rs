@@ -72,7 +72,12 @@ fn layers() -> Vec<(&'static str, Graph, usize)> {
         ),
         (
             "other orders",
-            of_each(&["f32[5, 24, 7]", "f32[3, 12, 20]"], turned),
+            of_each(&["f32[5, 24, 7]", "f32[3, 12, 21]"], turned),
+            1,
+        ),
+        (
+            "other orders by blocks",
+            of_each(&["f32[5, 24, 8]", "f32[3, 12, 20]"], turned),
             1,
         ),
         (

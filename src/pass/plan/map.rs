@@ -55,12 +55,85 @@ pub fn lower_quads<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Low
     )
 }
 
-/// By four neighbours where a device can, else one by one.
+/// By neighbours where a device can, in a row or in a block, else one by one.
 pub fn lower_any<'a>(scope: impl Fn() -> Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
     match lower_quads(scope(), group)? {
-        Some(quads) if quads.fits() => Ok(quads),
+        Some(quads) if quads.fits() => Ok(lower_blocks(&scope, group, &quads)?.unwrap_or(quads)),
         _ => lower(scope(), group),
     }
+}
+
+/// By blocks of four times four elements, which are written as four vectors: where another axis turns into the last one, and what
+/// is read comes in fours along that. None where neighbours in a row are read at once, or no more often.
+fn lower_blocks<'a>(
+    scope: &impl Fn() -> Scope<'a>,
+    group: &Group,
+    in_row: &Lowered,
+) -> Result<Option<Lowered<'a>>> {
+    let shape = &scope().graph.ty(group.root).shape;
+    let is_linear = *scope().layout(group.root) == Layout::Linear;
+    let (Some((last, outer)), [_]) = (shape.split_last(), group.values().as_slice()) else {
+        return Ok(None);
+    };
+    if !is_linear || !quad::is_whole(last) {
+        return Ok(None);
+    }
+    let (width, pool) = (
+        width(&scope(), group, &Dim::product(shape))?,
+        &in_row.scope.pool,
+    );
+    if pool.loads().filter(|ty| ty.width() == 1).count() < QUAD {
+        return Ok(None);
+    }
+    for axis in (0..outer.len())
+        .rev()
+        .filter(|axis| quad::is_whole(&outer[*axis]))
+    {
+        if let Some(block) = by_blocks(scope(), group, axis)?
+            && block.fits()
+            && block.scope.pool.loads().count() * width < pool.loads().count() * QUAD * QUAD
+        {
+            return Ok(Some(block));
+        }
+    }
+    Ok(None)
+}
+
+/// Four neighbours along an axis times four along the last one; none if they are not the elements of vectors.
+fn by_blocks<'a>(mut scope: Scope<'a>, group: &Group, axis: usize) -> Result<Option<Lowered<'a>>> {
+    scope.compute(&group.also);
+    let (lines, surplus, count) = block(&mut scope, group.root, axis);
+    let mut statements = vec![surplus];
+    for line in lines {
+        let parts = quad::each(&mut scope, line, |scope, _, at| {
+            let position = Position::of(at);
+            Ok((scope.produce(group.root, &position)?, position))
+        })?;
+        match quad::write(&mut scope, group.root, &parts)? {
+            Some(store) => statements.push(store),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(finish(scope, &count, statements)))
+}
+
+/// The coordinates of four neighbours along the last axis for each of four along another one, a test that ends the surplus
+/// invocations, and how many there are.
+fn block(
+    scope: &mut Scope,
+    value: ValueId,
+    axis: usize,
+) -> ([[Vec<Index>; QUAD]; QUAD], Statement, Dim) {
+    let mut shape = scope.graph.ty(value).shape.clone();
+    let last = shape.len() - 1;
+    shape[last] = shape[last].floor_div(&Dim::from(QUAD));
+    let (quad, surplus, count) = quads::each(scope, &shape, axis);
+    let lines = quad::neighbours(&quad, axis);
+    (
+        lines.map(|line| quad::neighbours(&line, last)),
+        surplus,
+        count,
+    )
 }
 
 /// How many neighbours an invocation computes of so many elements of a group: numbers that are only moved are written in words
@@ -129,15 +202,13 @@ pub fn to_quads(scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
 
 /// A copy in quads of what comes in fours along its last axis: four of these are read at once.
 fn turned(mut scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
-    let mut shape = scope.graph.ty(value).shape.clone();
-    let (size, last) = (shape[axis].clone(), shape.len() - 1);
-    shape[last] = shape[last].floor_div(&Dim::from(QUAD));
-    let (quad, surplus, count) = quads::each(&mut scope, &shape, axis);
+    let size = scope.graph.ty(value).shape[axis].clone();
+    let (lines, surplus, count) = block(&mut scope, value, axis);
     let mut quads: [Vec<(Expr, Position)>; QUAD] = Default::default();
-    for (part, at) in quad::neighbours(&quad, axis).into_iter().enumerate() {
+    for (part, line) in lines.into_iter().enumerate() {
         let may_miss = part > 0 && !quad::is_whole(&size);
-        let inside = may_miss.then(|| scope.is_below(&at[axis], &size));
-        for (parts, at) in quads.iter_mut().zip(quad::neighbours(&at, last)) {
+        let inside = may_miss.then(|| scope.is_below(&line[0][axis], &size));
+        for (parts, at) in quads.iter_mut().zip(line) {
             let position = Position::of(at);
             let number = scope.in_quads(|scope| scope.element(value, &position, inside))?;
             parts.push((number, position));
