@@ -291,6 +291,9 @@ fn prepare(
     });
     // Compilers have used much memory, weights on their way to the device as well.
     trusted::give_back_memory();
+    if device.compiles_late() {
+        trusted::give_back_compiler();
+    }
     device.alive()?;
     let (pipelines, created) = pipelines?;
     add(&counters.pipelines, created as u64);

@@ -7,6 +7,8 @@
 #[cfg_attr(not(target_os = "linux"), path = "trusted/unaliased.rs")]
 pub(super) mod aliased;
 #[cfg(target_os = "linux")]
+mod programs;
+#[cfg(target_os = "linux")]
 mod raw;
 
 use wgpu::{
@@ -40,6 +42,12 @@ pub(super) fn give_back_memory() {
     unsafe {
         libc::malloc_trim(0);
     }
+}
+
+/// Gives the system back the pages of a compiler that has done its work in this process.
+pub(super) fn give_back_compiler() {
+    #[cfg(target_os = "linux")]
+    programs::give_back();
 }
 
 /// Sets a variable of the environment, unless there are other threads or the system does not tell.
