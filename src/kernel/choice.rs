@@ -14,6 +14,8 @@ pub enum Variant {
     Portable,
     /// A subgroup computes a tile, for rasterisers that run its invocations as the lanes of a vector.
     Lanes,
+    /// The same for a convolution, of filters by what positions see, where neither need lie in a certain way.
+    Patches,
     /// One invocation computes four channels of a block of positions, for convolutions in groups of a single channel or few.
     Grouped,
     /// Three kernels: what tiles see becomes numbers, products of a matrix for each of these are summed over channels, and
@@ -48,6 +50,7 @@ impl Variant {
     pub const ALL: &[Variant] = &[
         Variant::Portable,
         Variant::Lanes,
+        Variant::Patches,
         Variant::Grouped,
         Variant::Winograd {
             places: Places::Two,
@@ -88,6 +91,7 @@ impl fmt::Display for Variant {
         match self {
             Variant::Portable => f.write_str("portable"),
             Variant::Lanes => f.write_str("lanes"),
+            Variant::Patches => f.write_str("patches"),
             Variant::Grouped => f.write_str("grouped"),
             Variant::Winograd { places } => {
                 let count = places.count();

@@ -234,6 +234,8 @@ struct Constant<'a> {
 struct Constants<'a> {
     graph: &'a Graph,
     known: HashMap<ValueId, Constant<'a>>,
+    /// Filters of convolutions, which devices want as weights: they put them together anew.
+    filters: HashSet<ValueId>,
 }
 
 fn fold_graph(graph: &Graph, stock: &mut Stock<'_>) -> Result<Graph> {
@@ -262,6 +264,7 @@ impl<'a> Constants<'a> {
         let mut constants = Constants {
             graph,
             known: HashMap::new(),
+            filters: filters(graph),
         };
         for (name, id) in graph.weights() {
             if stock.weights.contains_key(name) {
@@ -291,7 +294,8 @@ impl<'a> Constants<'a> {
             .map(numel)
             .sum::<Option<i64>>()?;
         let made = numel(*result)?;
-        (made <= LARGEST && made <= read.max(SMALL)).then_some(())?;
+        let is_small = made <= read.max(SMALL) || self.filters.contains(result);
+        (made <= LARGEST && is_small).then_some(())?;
         let operand = |argument: &Argument| match argument {
             Argument::Value(id) => Some(Argument::Value(self.known.get(id)?.formula.into())),
             other => Some(other.clone()),
@@ -321,7 +325,6 @@ impl<'a> Constants<'a> {
             .chain(self.graph.outputs.iter().copied())
             .filter(is_known)
             .collect();
-        let filters = self.filters();
         let mut seen = HashSet::new();
         let mut wanted = Vec::new();
         while let Some(id) = frontier.pop() {
@@ -330,7 +333,7 @@ impl<'a> Constants<'a> {
                 continue;
             };
             match &node.op {
-                _ if filters.contains(&id) => wanted.push(id),
+                _ if self.filters.contains(&id) => wanted.push(id),
                 Op::Primitive(
                     Primitive::Reshape(_) | Primitive::Expand(_) | Primitive::Slice(_),
                 ) => frontier.extend(node.operands()),
@@ -341,15 +344,6 @@ impl<'a> Constants<'a> {
         wanted.retain(|id| !self.permutes_one_of(*id, &seen));
         wanted.sort_unstable();
         wanted
-    }
-
-    /// Filters of convolutions, which devices want as weights: they put them together anew.
-    fn filters(&self) -> HashSet<ValueId> {
-        let nodes = self.graph.nodes.iter();
-        let convolutions =
-            nodes.filter(|node| matches!(node.op, Op::Primitive(Primitive::Conv(_))));
-        let filter = |node: &Node| node.operands().get(1).copied();
-        convolutions.filter_map(filter).collect()
     }
 
     /// True for a permutation of a weight that is among these.
@@ -364,6 +358,14 @@ impl<'a> Constants<'a> {
         let is_weight = |id: &ValueId| constant(id).is_some_and(|constant| constant.node.is_none());
         operands.iter().all(|id| is_weight(id) && read.contains(id))
     }
+}
+
+/// What a graph's convolutions have as filters.
+fn filters(graph: &Graph) -> HashSet<ValueId> {
+    let is_convolution = |node: &&Node| matches!(node.op, Op::Primitive(Primitive::Conv(_)));
+    let convolutions = graph.nodes.iter().filter(is_convolution);
+    let filter = |node: &Node| node.operands().get(1).copied();
+    convolutions.filter_map(filter).collect()
 }
 
 #[cfg(test)]

@@ -96,6 +96,32 @@ fn tiles_for_much_work_agree() {
     }
 }
 
+/// Convolutions by filters that are no weights, and by weights in groups of channels that are no quads, are tiles as well: all
+/// but those with few output channels.
+#[test]
+fn convolutions_by_patches_agree() {
+    let Some(device) = rasteriser() else { return };
+    let same = [axis(1, 1, 1, 1), axis(1, 2, 1, 1)];
+    let thirds = convolution_by_weights("f32[B, 9, 8, 8]", "f32[18, 3, 3, 3]", &same, 3);
+    let cut = convolution(
+        "f32[2, 6, 9, 10]",
+        "f32[8, 6, 3, 3]",
+        &[axis(1, -1, 1, 1), axis(2, 1, 1, 1)],
+        1,
+    );
+    let mut taken = Vec::new();
+    let others = [("groups of three channels", thirds), ("cut", cut)];
+    for (name, graph) in convolutions().into_iter().chain(others) {
+        let (plan, count) = samples::forced(&graph, device.capabilities(), Variant::Patches);
+        assert!(
+            agrees(&device, &graph, plan),
+            "{name} differs from the oracle"
+        );
+        taken.extend((count > 0).then_some(name));
+    }
+    assert!(taken.len() >= 12, "{taken:?}");
+}
+
 /// The tests above in a process whose driver has vectors of sixteen lanes.
 #[test]
 fn sixteen_lanes_agree() {
@@ -103,13 +129,17 @@ fn sixteen_lanes_agree() {
         return;
     }
     let mut tests = Command::new(std::env::current_exe().unwrap());
-    let names = ["lanes_agree", "tiles_for_much_work_agree"];
+    let names = [
+        "lanes_agree",
+        "tiles_for_much_work_agree",
+        "convolutions_by_patches_agree",
+    ];
     tests.args(names.map(|name| format!("variants::lanes::{name}")));
     tests.args(["--exact", "--nocapture"]);
     let output = tests.env(WIDTH, "512").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && text.contains("2 passed"),
+        output.status.success() && text.contains("3 passed"),
         "{text}"
     );
 }

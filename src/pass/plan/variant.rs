@@ -50,6 +50,11 @@ struct Problem<'a> {
     summed: Shape,
 }
 
+/// Output channels of a group that make a tile worthwhile.
+const LOWEST: usize = 4;
+/// Steps of a sum at most, of which a loop takes four at a time: see [`super::fuse::walk`] on loops that end silently.
+const DEEPEST: usize = 1 << 17;
+
 /// Tiles of workgroups that keep a GPU busy.
 const ENOUGH: usize = 96;
 
@@ -160,6 +165,22 @@ fn is_half(scope: &Scope, value: ValueId) -> Result<bool> {
 /// Variants by key.
 pub type Admitted = BTreeMap<String, Vec<Variant>>;
 
+/// True for a convolution that is computed by what positions see, read from where it lies.
+pub fn is_by_patches(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    node: &Node,
+    given: &Choices,
+) -> Result<bool> {
+    let Some(problem) = Problem::of(graph, capabilities, node)? else {
+        return Ok(false);
+    };
+    let given = given.get(&problem.key).copied();
+    let given = given.filter(|variant| problem.offers(*variant));
+    let first = || problem.table().first().map(|(variant, _)| *variant);
+    Ok(given.or_else(first) == Some(Variant::Patches))
+}
+
 /// Into how many products a node's sums are split before it is planned; none if they are left whole.
 pub fn parts(
     graph: &Graph,
@@ -184,6 +205,10 @@ impl Problem<'_> {
         let mut found = Vec::new();
         if self.conv.is_none() && self.admits(Variant::Lanes) {
             found.push((Variant::Lanes, self.of_lanes()));
+        }
+        if self.admits(Variant::Patches) {
+            let reason = "its filter or its channels are none for images in quads";
+            found.push((Variant::Patches, format!("{}; {reason}", self.of_lanes())));
         }
         found.extend(self.by_tiles());
         if let Some(variant) = self.on_quads {
@@ -243,7 +268,11 @@ impl Problem<'_> {
     fn offers(&self, variant: Variant) -> bool {
         let is_own = matches!(
             variant,
-            Variant::Portable | Variant::Lanes | Variant::Grouped | Variant::Winograd { .. }
+            Variant::Portable
+                | Variant::Lanes
+                | Variant::Patches
+                | Variant::Grouped
+                | Variant::Winograd { .. }
         );
         let is_tiled = matches!(variant, Variant::Winograd { .. });
         let writes_quads = |taken| taken == variant || is_tiled;
@@ -262,6 +291,11 @@ impl Problem<'_> {
                 self.on_quads == Some(variant)
             }
             Variant::Lanes => tile::suits(self.capabilities, self.dtype, product),
+            Variant::Patches => {
+                let is_free = self.conv.is_some() && self.on_quads.is_none();
+                let is_loop = self.rows >= LOWEST && self.depth <= DEEPEST;
+                is_free && is_loop && tile::suits(self.capabilities, self.dtype, product)
+            }
             Variant::Grouped => false,
             Variant::Winograd { places } => self.tiles.contains_key(&places),
             Variant::Direct => self.sees_one_channel() && is_single(self.dtype),

@@ -1,6 +1,7 @@
 //! Products with few elements, each the sum of many terms: they are too little work for a GPU's many cores until each sum is
 //! split into parts, which are computed as products of their own and added up by a second kernel, in a fixed order. And
-//! reductions, running combinations, scatters and the choice of the first of rows, which are cut likewise.
+//! reductions, running combinations, scatters and the choice of the first of rows, which are cut likewise. And convolutions
+//! around whose inputs zeros are written first, so that what positions see need not be looked at for each step.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -9,7 +10,7 @@ use crate::ir::rewrite::{Replay, everywhere, replay};
 use crate::ir::{Graph, Node, Op, Primitive, Value};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::Choices;
-use crate::op::Conv;
+use crate::op::{Conv, ConvAxis};
 use crate::pass::plan::fuse::cut::Cut;
 use crate::pass::plan::fuse::selection::Selection;
 use crate::pass::plan::fuse::walk::Walk;
@@ -23,6 +24,8 @@ enum Split {
     Selection(Selection),
     /// A product or a convolution, into so many parts.
     Sum(i64),
+    /// A convolution, into zeros around its input and what it is without them.
+    Padding,
 }
 
 impl Split {
@@ -36,10 +39,13 @@ impl Split {
         let cut = || Cut::of(graph, capabilities, node).map(Split::Reduction);
         let walk = || Walk::of(graph, node).map(Split::Walk);
         let selection = || Selection::of(graph, node).map(Split::Selection);
-        Ok(match cut().or_else(walk).or_else(selection) {
-            Some(split) => Some(split),
-            None => variant::parts(graph, capabilities, node, given)?.map(Split::Sum),
-        })
+        if let Some(split) = cut().or_else(walk).or_else(selection) {
+            return Ok(Some(split));
+        }
+        if is_padded(node) && variant::is_by_patches(graph, capabilities, node, given)? {
+            return Ok(Some(Split::Padding));
+        }
+        Ok(variant::parts(graph, capabilities, node, given)?.map(Split::Sum))
     }
 
     fn write<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Result<Vec<Value<'g>>> {
@@ -51,7 +57,8 @@ impl Split {
             (Split::Sum(parts), Op::Primitive(Primitive::Conv(conv))) => {
                 convolution(replay, node, conv, parts)
             }
-            (Split::Sum(_), _) => return replay.copy(node),
+            (Split::Padding, Op::Primitive(Primitive::Conv(conv))) => padded(replay, node, conv),
+            (Split::Sum(_) | Split::Padding, _) => return replay.copy(node),
         })
     }
 }
@@ -111,6 +118,38 @@ fn convolution<'g>(
     let y = x.conv(filter, conv.axes.clone(), groups * parts);
     let y = cut(cut(y, 1, groups * parts), 1, groups);
     vec![y.sum(&[2], false).flatten(1, 2).to(dtype)]
+}
+
+/// True for a convolution that sees zeros around an input which is not spread apart.
+fn is_padded(node: &Node) -> bool {
+    let Op::Primitive(Primitive::Conv(conv)) = &node.op else {
+        return false;
+    };
+    let mut axes = conv.axes.iter();
+    let is_whole = axes.clone().all(|axis| axis.base_dilation == 1);
+    is_whole && axes.any(|axis| axis.low != 0 || axis.high != 0)
+}
+
+/// A convolution of an input with zeros around it.
+fn padded<'g>(replay: &mut Replay<'_, 'g>, node: &Node, conv: &Conv) -> Vec<Value<'g>> {
+    let operands = node.operands().into_iter().map(|id| replay.value(id));
+    let operands: Vec<Value> = operands.collect();
+    let [x, filter] = operands.as_slice() else {
+        return Vec::new();
+    };
+    let zeros = |side: fn(&ConvAxis) -> i64| {
+        let along = conv.axes.iter().map(side).map(Dim::from);
+        [Dim::ZERO, Dim::ZERO].into_iter().chain(along)
+    };
+    let [low, high]: [Shape; 2] =
+        [zeros(|axis| axis.low), zeros(|axis| axis.high)].map(Iterator::collect);
+    let bare = |axis: &ConvAxis| ConvAxis {
+        low: 0,
+        high: 0,
+        ..axis.clone()
+    };
+    let axes = conv.axes.iter().map(bare).collect();
+    vec![x.pad(&low, &high, 0).conv(*filter, axes, conv.groups)]
 }
 
 /// An axis as one of parts and one within them.

@@ -105,6 +105,11 @@ pub fn lower<'a>(
     by(scope, group, product, right)
 }
 
+/// The same of values that lie as they like.
+pub fn by_values<'a>(scope: Scope<'a>, group: &Group, product: &Product) -> Result<Lowered<'a>> {
+    by(scope, group, product, Right::Values(product))
+}
+
 /// The same with the right factor in panels of a weight.
 pub fn by_panels<'a>(
     scope: Scope<'a>,

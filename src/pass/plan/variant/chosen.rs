@@ -49,6 +49,10 @@ impl<'a> Planner<'a> {
                 let product = Product::of(self.graph, node)?;
                 tile::lower(scope, group, &product, extent)
             }
+            (_, Variant::Patches) => {
+                let product = Product::of(self.graph, node)?;
+                tile::by_values(scope, group, &product)
+            }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Direct) => {
                 direct::lower(scope, group, node, conv)
             }
