@@ -1,10 +1,21 @@
-// Exponentials, logarithms and powers in double precision.
+// Exponentials, logarithms and powers in double precision. Series are written out: in a kernel that walks along a row, loops here
+// would count towards the iterations after which Mesa's rasteriser ends loops.
 
 fn expm1_near_zero_f64(x: f64) -> f64 {
-    var sum = 1.0lf;
-    for (var k = 15; k > 1; k--) {
-        sum = 1.0lf + x * sum / f64(k);
-    }
+    var sum = 1.0lf + x / 15.0lf;
+    sum = 1.0lf + x * sum / 14.0lf;
+    sum = 1.0lf + x * sum / 13.0lf;
+    sum = 1.0lf + x * sum / 12.0lf;
+    sum = 1.0lf + x * sum / 11.0lf;
+    sum = 1.0lf + x * sum / 10.0lf;
+    sum = 1.0lf + x * sum / 9.0lf;
+    sum = 1.0lf + x * sum / 8.0lf;
+    sum = 1.0lf + x * sum / 7.0lf;
+    sum = 1.0lf + x * sum / 6.0lf;
+    sum = 1.0lf + x * sum / 5.0lf;
+    sum = 1.0lf + x * sum / 4.0lf;
+    sum = 1.0lf + x * sum / 3.0lf;
+    sum = 1.0lf + x * sum / 2.0lf;
     return x * sum;
 }
 
@@ -36,10 +47,19 @@ fn expm1_of_f64(x: f64) -> f64 {
 fn log1p_near_zero_f64(x: f64) -> f64 {
     let s = x / (2.0lf + x);
     let z = s * s;
-    var sum = 0.0lf;
-    for (var k = 25; k > 0; k -= 2) {
-        sum = sum * z + 1.0lf / f64(k);
-    }
+    var sum = 1.0lf / 25.0lf;
+    sum = sum * z + 1.0lf / 23.0lf;
+    sum = sum * z + 1.0lf / 21.0lf;
+    sum = sum * z + 1.0lf / 19.0lf;
+    sum = sum * z + 1.0lf / 17.0lf;
+    sum = sum * z + 1.0lf / 15.0lf;
+    sum = sum * z + 1.0lf / 13.0lf;
+    sum = sum * z + 1.0lf / 11.0lf;
+    sum = sum * z + 1.0lf / 9.0lf;
+    sum = sum * z + 1.0lf / 7.0lf;
+    sum = sum * z + 1.0lf / 5.0lf;
+    sum = sum * z + 1.0lf / 3.0lf;
+    sum = sum * z + 1.0lf;
     return 2.0lf * s * sum;
 }
 

@@ -9,19 +9,30 @@ fn quarter_turns_f64(x: f64) -> vec2<f64> {
 
 fn sin_near_zero_f64(x: f64) -> f64 {
     let z = x * x;
-    var sum = 1.0lf;
-    for (var k = 18; k > 0; k -= 2) {
-        sum = 1.0lf - z * sum / f64(k * (k + 1));
-    }
+    var sum = 1.0lf - z / 342.0lf;
+    sum = 1.0lf - z * sum / 272.0lf;
+    sum = 1.0lf - z * sum / 210.0lf;
+    sum = 1.0lf - z * sum / 156.0lf;
+    sum = 1.0lf - z * sum / 110.0lf;
+    sum = 1.0lf - z * sum / 72.0lf;
+    sum = 1.0lf - z * sum / 42.0lf;
+    sum = 1.0lf - z * sum / 20.0lf;
+    sum = 1.0lf - z * sum / 6.0lf;
     return x * sum;
 }
 
 fn cos_near_zero_f64(x: f64) -> f64 {
     let z = x * x;
-    var sum = 1.0lf;
-    for (var k = 19; k > 0; k -= 2) {
-        sum = 1.0lf - z * sum / f64(k * (k + 1));
-    }
+    var sum = 1.0lf - z / 380.0lf;
+    sum = 1.0lf - z * sum / 306.0lf;
+    sum = 1.0lf - z * sum / 240.0lf;
+    sum = 1.0lf - z * sum / 182.0lf;
+    sum = 1.0lf - z * sum / 132.0lf;
+    sum = 1.0lf - z * sum / 90.0lf;
+    sum = 1.0lf - z * sum / 56.0lf;
+    sum = 1.0lf - z * sum / 30.0lf;
+    sum = 1.0lf - z * sum / 12.0lf;
+    sum = 1.0lf - z * sum / 2.0lf;
     return sum;
 }
 
