@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+use onionskin::dtype::DType;
 use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
 use onionskin::interp;
 use onionskin::ir::Graph;
@@ -77,6 +78,67 @@ fn running_combinations_of_long_rows() {
         vec![x[0].scan(ScanFunction::Sum, 0)]
     });
     agrees(&device, &whole, &[indices(&[LONG], 1000)], 0.0);
+}
+
+/// Rows that subgroups go along together where they are lanes, in whole rounds and not, of what is read and of what is computed.
+#[test]
+fn running_combinations_of_rows() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    for shape in [
+        vec![3, 64],
+        vec![5, 100],
+        vec![2, 3, 257],
+        vec![1, 1024],
+        vec![70, 4096],
+    ] {
+        let axis = shape.len() - 1;
+        for function in [
+            ScanFunction::Sum,
+            ScanFunction::Max,
+            ScanFunction::Min,
+            ScanFunction::LogSumExp,
+        ] {
+            let ty = format!("f32{shape:?}");
+            let graph = samples::graph(&[&ty], |_, x| {
+                vec![
+                    x[0].scan(function, axis as i64),
+                    (x[0] * 0.5 - 1.0).scan(function, axis as i64),
+                ]
+            });
+            agrees(&device, &graph, &[numbers(&shape)], 2e-6);
+        }
+        let ty = format!("i64{shape:?}");
+        let graph = samples::graph(&[&ty], |_, x| {
+            [ScanFunction::Sum, ScanFunction::Prod, ScanFunction::Max]
+                .map(|function| x[0].scan(function, axis as i64))
+                .to_vec()
+        });
+        agrees(&device, &graph, &[indices(&shape, 1000)], 0.0);
+    }
+}
+
+/// Each step has series in double precision.
+#[test]
+fn running_combinations_of_dear_functions() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    if !device.capabilities().float64 {
+        println!("skipped: no double precision");
+        return;
+    }
+    for axis in [0, 1] {
+        let graph = samples::graph(&["f64[4000, 4000]"], |_, x| {
+            vec![
+                x[0].narrow(1 - axis, 0, 3)
+                    .scan(ScanFunction::LogSumExp, axis),
+            ]
+        });
+        let x = numbers(&[4000, 4000]).cast(DType::F64).unwrap();
+        agrees(&device, &graph, &[x], 1e-9);
+    }
 }
 
 /// Blocks of rows of any length, whatever the example's is.

@@ -1,5 +1,7 @@
 //! Running combinations and scatters: one invocation walks along the axis of one row, so that results do not depend on
-//! the order in which invocations run.
+//! the order in which invocations run. Or a subgroup does, where its invocations are the lanes of a vector.
+
+mod subgroup;
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -61,53 +63,127 @@ pub fn lower<'a>(
     scan: &Scan,
 ) -> Result<Lowered<'a>> {
     let x = operand(node, 0)?;
-    let graph = scope.graph;
-    let ty = graph.ty(x);
-    let rows = Rows::new(&ty.shape, scan.axis);
+    let running = Running::new(&mut scope, x, scan.function)?;
+    match subgroup::sharers(&scope, x, scan) {
+        Some(lanes) => subgroup::lower(scope, group.root, (x, &running), lanes),
+        None => alone(scope, group.root, (x, &running), scan.axis),
+    }
+}
+
+/// One invocation walks along each row.
+fn alone<'a>(
+    mut scope: Scope<'a>,
+    root: ValueId,
+    (x, running): (ValueId, &Running),
+    axis: usize,
+) -> Result<Lowered<'a>> {
+    let shape = &scope.graph.ty(x).shape;
+    let rows = Rows::new(shape, axis);
     let (index, surplus) = invocation(&mut scope, &rows.count);
     let row = index::coordinates(&index, &rows.others);
-    let register = scope.register(ty.dtype);
-    let total = scope.pool.variable("total", register);
-    // The largest of no elements is what `log(Σ exp)` of none is, too.
-    let reduction = scan.function.reduction().unwrap_or(ReduceFunction::Max);
-    let start = scalar::identity(&mut scope.pool, reduction, ty.dtype, scope.capabilities)?;
-    let mut statements = vec![surplus, Statement::Declare(total, start)];
-    // Single precision sums are carried with what rounding took from them.
-    let exact = scan.function == ScanFunction::Sum && register == Type::F32;
-    let lost = scope.pool.variable("lost", Type::F32);
-    if exact {
-        statements.push(Statement::Declare(lost, start));
-    }
-    statements.extend(repeat(
-        &mut scope,
-        "k",
-        &ty.shape[scan.axis],
-        |scope, k| {
-            let position = rows.at(&row, &k);
-            let element = scope.element(x, &position, None)?;
-            let mut body = if exact {
-                carried_sum(scope, total, lost, element)
-            } else {
-                let next = running(scope, scan.function, total, element, ty.dtype);
-                vec![Statement::Assign(total, next)]
-            };
-            let result = if exact {
-                scope.pool.call("x + y", Type::F32, &[total, lost])
-            } else {
-                total
-            };
-            let result = scalar::narrow(&mut scope.pool, result, ty.dtype);
-            body.push(write(scope, group.root, result, &position)?);
-            Ok(body)
-        },
-    )?);
+    let mut statements = vec![surplus];
+    statements.extend(running.declared());
+    statements.extend(repeat(&mut scope, "k", &shape[axis], |scope, k| {
+        let position = rows.at(&row, &k);
+        let element = scope.element(x, &position, None)?;
+        let mut body = running.taken(scope, element);
+        let result = running.total(scope);
+        body.push(write(scope, root, result, &position)?);
+        Ok(body)
+    })?);
     Ok(Lowered::new(scope, TEMPLATE, statements, &rows.count))
+}
+
+/// What the elements of a row have come to so far.
+struct Running {
+    function: ScanFunction,
+    dtype: DType,
+    /// What no elements come to.
+    start: Expr,
+    total: Expr,
+    /// What rounding took from a sum of single precision.
+    lost: Option<Expr>,
+}
+
+impl Running {
+    fn new(scope: &mut Scope, x: ValueId, function: ScanFunction) -> Result<Running> {
+        let dtype = scope.graph.ty(x).dtype;
+        let register = scope.register(dtype);
+        // The largest of no elements is what `log(Σ exp)` of none is, too.
+        let reduction = function.reduction().unwrap_or(ReduceFunction::Max);
+        let pool = &mut scope.pool;
+        let exact = function == ScanFunction::Sum && register == Type::F32;
+        Ok(Running {
+            function,
+            dtype,
+            total: pool.variable("total", register),
+            lost: exact.then(|| pool.variable("lost", Type::F32)),
+            start: scalar::identity(pool, reduction, dtype, scope.capabilities)?,
+        })
+    }
+
+    /// Its variables.
+    fn declared(&self) -> Vec<Statement> {
+        let variables = [self.total].into_iter().chain(self.lost);
+        variables
+            .map(|variable| Statement::Declare(variable, self.start))
+            .collect()
+    }
+
+    /// Two elements combined.
+    fn both(&self, scope: &mut Scope, x: Expr, y: Expr) -> Expr {
+        let pool = &mut scope.pool;
+        let Some(reduction) = self.function.reduction() else {
+            let ty = pool.ty(x);
+            return pool.call(scalar::typed("log_add_exp(x, y)", ty), ty, &[x, y]);
+        };
+        // Integers wrap at once, so that running products stay within their type; floats are rounded where they are written.
+        let dtype = if self.dtype.is_float() {
+            DType::F32
+        } else {
+            self.dtype
+        };
+        scalar::combined(pool, reduction, x, y, dtype)
+    }
+
+    /// Takes an element in.
+    fn taken(&self, scope: &mut Scope, element: Expr) -> Vec<Statement> {
+        match self.lost {
+            Some(lost) => carried_sum(scope, self.total, lost, element),
+            None => {
+                let next = self.both(scope, self.total, element);
+                vec![Statement::Assign(self.total, next)]
+            }
+        }
+    }
+
+    /// The result so far.
+    fn total(&self, scope: &mut Scope) -> Expr {
+        let pool = &mut scope.pool;
+        let total = match self.lost {
+            Some(lost) => pool.call("x + y", Type::F32, &[self.total, lost]),
+            None => self.total,
+        };
+        scalar::narrow(pool, total, self.dtype)
+    }
+
+    /// The result once an element will have been taken in.
+    fn total_with(&self, scope: &mut Scope, element: Expr) -> Expr {
+        let total = match self.lost {
+            Some(lost) => {
+                let rest = scope.pool.call("x + y", Type::F32, &[lost, element]);
+                scope.pool.call("x + y", Type::F32, &[self.total, rest])
+            }
+            None => self.both(scope, self.total, element),
+        };
+        scalar::narrow(&mut scope.pool, total, self.dtype)
+    }
 }
 
 /// Adds an element to a sum and what was lost to the rest (Neumaier).
 fn carried_sum(scope: &mut Scope, total: Expr, lost: Expr, element: Expr) -> Vec<Statement> {
     let pool = &mut scope.pool;
-    let before = pool.variable("before", Type::F32);
+    let before = pool.variable("earlier", Type::F32);
     let sum = pool.call("x + y", Type::F32, &[before, element]);
     let rest = pool.call("sum_error(x, y)", Type::F32, &[before, element]);
     let more = pool.call("x + y", Type::F32, &[lost, rest]);
@@ -116,17 +192,6 @@ fn carried_sum(scope: &mut Scope, total: Expr, lost: Expr, element: Expr) -> Vec
         Statement::Assign(lost, more),
         Statement::Assign(total, sum),
     ]
-}
-
-fn running(scope: &mut Scope, function: ScanFunction, x: Expr, y: Expr, dtype: DType) -> Expr {
-    let pool = &mut scope.pool;
-    let Some(reduction) = function.reduction() else {
-        let ty = pool.ty(x);
-        return pool.call(scalar::typed("log_add_exp(x, y)", ty), ty, &[x, y]);
-    };
-    // Integers wrap at once, so that running products stay within their type; floats are rounded where they are written.
-    let dtype = if dtype.is_float() { DType::F32 } else { dtype };
-    scalar::combined(pool, reduction, x, y, dtype)
 }
 
 /// A copy of a value with elements of another combined into it.

@@ -1,0 +1,153 @@
+//! Running combinations along rows whose elements are neighbours, where subgroups are the lanes of a vector: a subgroup goes
+//! along a row together. An invocation combines the neighbours that it reads; what those of the others in front of it come to
+//! it finds by exchanging registers with one at a distance of 1, of 2, of 4 and so on (Hillis and Steele, "Data parallel
+//! algorithms", 1986, by a butterfly).
+
+use super::Running;
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::ir::ValueId;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Type};
+use crate::kernel::index::Index;
+use crate::op::Scan;
+use crate::pass::plan::cost::example;
+use crate::pass::plan::element::quad::QUAD;
+use crate::pass::plan::element::{Scope, eight};
+use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat};
+use crate::pass::plan::lanes;
+use crate::pass::plan::reduce::rows::SUBGROUP;
+
+/// How many invocations go along a row together; none if each has a row of its own.
+pub fn sharers(scope: &Scope, x: ValueId, scan: &Scan) -> Option<usize> {
+    let shape = &scope.graph.ty(x).shape;
+    let (lanes, length) = (scope.capabilities.lanes()?, shape.get(scan.axis)?);
+    let is_last = scan.axis + 1 == shape.len();
+    (is_last && example(scope.graph, length) >= lanes * QUAD).then_some(lanes)
+}
+
+/// A running combination along the last axis by subgroups of so many invocations.
+pub fn lower<'a>(
+    mut scope: Scope<'a>,
+    root: ValueId,
+    (x, running): (ValueId, &Running),
+    lanes: usize,
+) -> Result<Lowered<'a>> {
+    let shape = &scope.graph.ty(x).shape;
+    let (length, rows) = match shape.split_last() {
+        Some((length, rows)) => (length.clone(), Dim::product(rows)),
+        None => (Dim::ONE, Dim::ONE),
+    };
+    let (index, surplus) = invocation(&mut scope, &rows);
+    let (_, lane) = scope.counter("lane", &Dim::from(lanes));
+    let width = eight::width(scope.capabilities, &length);
+    let units = length.floor_div(&Dim::from(width));
+    let walk = Walk {
+        root,
+        x,
+        running,
+        lanes,
+        width,
+        first: index.scale(&units),
+        units,
+        lane,
+    };
+    let mut statements = vec![surplus];
+    statements.extend(running.declared());
+    let rounds = pieces(&walk.units, lanes);
+    statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
+        walk.round(scope, &round)
+    })?);
+    let (place, subgroups) = lanes::place(lanes);
+    let workgroups = pieces(&rows, subgroups);
+    let mut lowered = Lowered::of_workgroups(scope, SUBGROUP, statements, workgroups);
+    lowered.holes.push(place);
+    Ok(lowered)
+}
+
+/// A row that a subgroup goes along.
+struct Walk<'r> {
+    root: ValueId,
+    x: ValueId,
+    running: &'r Running,
+    lanes: usize,
+    /// Neighbours that an invocation takes at once.
+    width: usize,
+    /// So many of these are a row.
+    units: Dim,
+    /// Those in front of the row.
+    first: Index,
+    lane: Index,
+}
+
+impl Walk<'_> {
+    /// What each invocation does with its neighbours.
+    fn round(&self, scope: &mut Scope, round: &Index) -> Result<Vec<Statement>> {
+        let unit = round.scale(&Dim::from(self.lanes)).add(&self.lane);
+        let number = unit.emit(&mut scope.pool);
+        let inside = (!unit.is_below(&self.units)).then(|| {
+            let end = scope.pool.size(&self.units);
+            scope.pool.call("x < y", Type::Bool, &[number, end])
+        });
+        let unit = self.first.add(&Index::expr(number, &self.units));
+        let places = eight::neighbours(&unit, self.width);
+        let mut prefixes: Vec<Expr> = Vec::new();
+        scope.together(self.width, |scope| {
+            for place in &places {
+                let element = scope.element(self.x, place, inside)?;
+                let element = match inside {
+                    Some(inside) => scope.pool.select(inside, element, self.running.start),
+                    None => element,
+                };
+                let next = prefixes
+                    .last()
+                    .map(|sum| self.running.both(scope, *sum, element));
+                prefixes.push(next.unwrap_or(element));
+            }
+            Ok(())
+        })?;
+        let whole = prefixes.last().copied().unwrap_or(self.running.start);
+        let mut statements: Vec<Statement> = prefixes.iter().copied().map(Statement::Let).collect();
+        let (exchange, [before, block]) = self.exchanged(scope, whole);
+        statements.extend(exchange);
+        let mut parts = Vec::new();
+        for (prefix, place) in prefixes.into_iter().zip(places) {
+            let within = self.running.both(scope, before, prefix);
+            parts.push((self.running.total_with(scope, within), place));
+        }
+        let written = eight::write_all(scope, self.root, &parts)?;
+        statements.extend(match inside {
+            Some(inside) => vec![Statement::If(inside, written)],
+            None => written,
+        });
+        statements.extend(self.running.taken(scope, block));
+        Ok(statements)
+    }
+
+    /// What the invocations in front of each have, and all of them.
+    fn exchanged(&self, scope: &mut Scope, own: Expr) -> (Vec<Statement>, [Expr; 2]) {
+        let ty = scope.pool.ty(own);
+        let before = scope.pool.variable("before", ty);
+        let block = scope.pool.variable("block", ty);
+        let mut statements = vec![
+            Statement::Declare(before, self.running.start),
+            Statement::Declare(block, own),
+        ];
+        let lane = self.lane.emit(&mut scope.pool);
+        let mut distances: Vec<usize> = lanes::distances(self.lanes).collect();
+        distances.reverse();
+        for distance in distances {
+            let exchange = format!("subgroupShuffleXor(x, {distance}u)");
+            let other = scope.pool.call(exchange, ty, &[block]);
+            let bit = format!("(x & {distance}u) != 0u");
+            let is_behind = scope.pool.call(bit, Type::Bool, &[lane]);
+            let longer = self.running.both(scope, other, before);
+            let longer = scope.pool.select(is_behind, longer, before);
+            let all = self.running.both(scope, block, other);
+            statements.push(Statement::Let(other));
+            statements.push(Statement::Assign(before, longer));
+            statements.push(Statement::Assign(block, all));
+        }
+        (statements, [before, block])
+    }
+}
