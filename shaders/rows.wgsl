@@ -6,7 +6,9 @@
 @group(0) @binding(1) var<storage, read> x: array<f32>;
 // </bindings>
 
+// <size>
 @compute @workgroup_size(64)
+// </size>
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) workgroups: vec3<u32>,

@@ -193,13 +193,18 @@ fn reductions() -> Vec<(&'static str, Graph, usize)> {
         ("all", reduce("f32[1000000]", Sum, &[]), 2),
         (
             "a prime number of elements",
-            reduce("f32[70001]", Sum, &[0]),
+            reduce("f32[270001]", Sum, &[0]),
             3,
         ),
-        ("three rows", reduce("f32[3, 100, 300]", Max, &[1, 2]), 2),
-        ("half precision", reduce("f16[200, 400]", Sum, &[]), 2),
-        ("brain floats", reduce("bf16[200, 400]", Min, &[]), 2),
-        ("whole numbers", reduce("i32[1, 80000, 1]", Sum, &[0, 1]), 2),
+        ("three rows", reduce("f32[3, 1000, 300]", Max, &[1, 2]), 1),
+        ("a short row", reduce("f32[200, 400]", Sum, &[]), 1),
+        ("half precision", reduce("f16[700, 400]", Sum, &[]), 2),
+        ("brain floats", reduce("bf16[700, 400]", Min, &[]), 2),
+        (
+            "whole numbers",
+            reduce("i32[1, 280000, 1]", Sum, &[0, 1]),
+            2,
+        ),
         ("few columns", reduce("f32[30000, 3]", Sum, &[0]), 2),
         ("columns by eights", reduce("f32[1000, 200]", Max, &[0]), 2),
         ("columns by fours", reduce("f32[1009, 100]", Sum, &[0]), 3),
@@ -207,14 +212,14 @@ fn reductions() -> Vec<(&'static str, Graph, usize)> {
         ("channels", reduce("f32[4, 12, 40, 40]", Sum, &[0, 2, 3]), 2),
         (
             "a norm",
-            samples::graph(&["f32[80000]"], |_, x| {
+            samples::graph(&["f32[280000]"], |_, x| {
                 vec![(x[0] * x[0]).sum(&[], true).sqrt()]
             }),
             2,
         ),
         (
             "a variance",
-            samples::graph(&["f32[80000]"], |_, x| vec![x[0].var(&[0], 1.0, false)]),
+            samples::graph(&["f32[280000]"], |_, x| vec![x[0].var(&[0], 1.0, false)]),
             4,
         ),
     ]

@@ -11,14 +11,25 @@ pub fn size(lanes: usize) -> (&'static str, String) {
     ("size", size)
 }
 
-/// The hole of a shader whose subgroups have an index each, and what its workgroups have of these.
-pub fn place(lanes: usize) -> ((&'static str, String), usize) {
-    let subgroups = INVOCATIONS / lanes;
-    let place = format!(
-        "    let index = (workgroup.y * workgroups.x + workgroup.x) * {subgroups}u + local / {lanes}u;\n    \
-         let lane = local % {lanes}u;\n"
-    );
-    (("place", place), subgroups)
+/// The hole of a shader whose subgroups have an index each, of which its workgroups have so many.
+pub fn place(lanes: usize, subgroups: usize) -> (&'static str, String) {
+    let workgroup = "workgroup.y * workgroups.x + workgroup.x";
+    let (index, lane) = match subgroups {
+        1 => (workgroup.to_string(), String::from("local")),
+        _ => (
+            format!("({workgroup}) * {subgroups}u + local / {lanes}u"),
+            format!("local % {lanes}u"),
+        ),
+    };
+    let place = format!("    let index = {index};\n    let lane = {lane};\n");
+    ("place", place)
+}
+
+/// Subgroups of a workgroup where so many are to be kept busy: where these are few each is a workgroup of its own, which another
+/// core can take.
+pub fn subgroups(lanes: usize, count: usize) -> usize {
+    let whole = INVOCATIONS / lanes;
+    if count < 2 * whole { 1 } else { whole }
 }
 
 /// How far apart invocations are that exchange what they have found, one exchange after the other, until all know all of it.

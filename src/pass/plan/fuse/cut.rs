@@ -13,8 +13,10 @@ use crate::pass::plan::reduce::rows;
 
 /// Fewer elements are not worth another dispatch.
 const MANY: i64 = 1 << 16;
-/// So many rows keep a device busy without parts.
+/// So many rows keep a GPU busy without parts.
 const ROWS: i64 = 16;
+/// A row that is no longer a core goes through sooner than several cores in several dispatches.
+const ALONE: i64 = 1 << 18;
 /// So many columns do.
 const COLUMNS: i64 = 1 << 11;
 /// Elements of a row that is worth a kernel of rows.
@@ -55,7 +57,11 @@ impl Cut {
         let behind = (axis + 1..=last).rev().take_while(|axis| is_reduced(axis));
         let inner: i64 = behind.map(|axis| sizes[axis]).product();
         if Frame::of(graph, node).is_some() {
-            (results < ROWS).then(|| Cut::in_parts(axis, true, elements / results, results))
+            let is_whole = match capabilities.software {
+                true => results > 1 || elements <= ALONE,
+                false => results >= ROWS,
+            };
+            (!is_whole).then(|| Cut::in_parts(axis, true, elements / results, results))
         } else if inner >= LONG {
             capabilities.software.then(|| Cut::whole(axis, sizes[axis]))
         } else if inner == 1 && results < COLUMNS && sizes[axis] >= LONG {

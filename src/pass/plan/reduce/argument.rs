@@ -12,7 +12,7 @@ use crate::pass::plan::element::{Scope, scalar};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, pieces, repeat};
 use crate::pass::plan::lanes;
-use crate::pass::plan::reduce::rows::SUBGROUP;
+use crate::pass::plan::reduce::rows::by_subgroups;
 use crate::pass::plan::reduce::{Output, Parts, is_better};
 
 /// Rows that are not longer are left to one invocation.
@@ -69,11 +69,8 @@ pub fn lower<'a>(
     let zero = scope.pool.number(0);
     let is_first = scope.pool.call("x == y", Type::Bool, &[lane, zero]);
     statements.push(Statement::If(is_first, vec![store]));
-    let (place, subgroups) = lanes::place(lanes);
-    let workgroups = pieces(&search.output.count, subgroups);
-    let mut lowered = Lowered::of_workgroups(scope, SUBGROUP, statements, workgroups);
-    lowered.holes.push(place);
-    Ok(lowered)
+    let rows = &search.output.count;
+    Ok(by_subgroups(scope, statements, (rows, lanes)))
 }
 
 /// What an invocation has found so far.

@@ -12,7 +12,7 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
 use crate::op::ReduceFunction;
-use crate::pass::plan::cost::weight_of;
+use crate::pass::plan::cost::{example, weight_of};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::{Scope, eight, operand, scalar, write};
@@ -21,7 +21,7 @@ use crate::pass::plan::kernel::{INVOCATIONS, Lowered, invocation, pieces, repeat
 use crate::pass::plan::{lanes, reduce};
 
 /// The shader around what subgroups do with rows.
-pub const SUBGROUP: &str = include_str!("../../../../shaders/rows.wgsl");
+const SUBGROUP: &str = include_str!("../../../../shaders/rows.wgsl");
 
 /// Rows that are no longer are left to one invocation.
 const SHORT: i64 = 16;
@@ -347,28 +347,40 @@ impl<'a> Row<'a, '_> {
 
     fn finish(self) -> Lowered<'a> {
         let rows = &self.frame.rows;
-        let (template, workgroups, hole) = match self.sharing {
-            Sharing::Alone => (reduce::TEMPLATE, pieces(rows, INVOCATIONS as usize), None),
-            Sharing::Subgroup(lanes) => {
-                let (place, subgroups) = lanes::place(lanes);
-                (SUBGROUP, pieces(rows, subgroups), Some(place))
+        match self.sharing {
+            Sharing::Alone => {
+                let workgroups = pieces(rows, INVOCATIONS as usize);
+                Lowered::of_workgroups(self.scope, reduce::TEMPLATE, self.statements, workgroups)
             }
+            Sharing::Subgroup(lanes) => by_subgroups(self.scope, self.statements, (rows, lanes)),
             Sharing::Workgroup => {
                 let memory = self.shares.iter().map(|ty| {
                     let (name, ty) = (shares(*ty), ty.wgsl());
                     format!("var<workgroup> {name}: array<{ty}, {}>;\n", reduce::SHARERS)
                 });
-                (
-                    reduce::SHARED,
-                    rows.clone(),
-                    Some(("memory", memory.collect())),
-                )
+                let memory = memory.collect();
+                let (scope, statements) = (self.scope, self.statements);
+                let mut lowered =
+                    Lowered::of_workgroups(scope, reduce::SHARED, statements, rows.clone());
+                lowered.holes.push(("memory", memory));
+                lowered
             }
-        };
-        let mut lowered = Lowered::of_workgroups(self.scope, template, self.statements, workgroups);
-        lowered.holes.extend(hole);
-        lowered
+        }
     }
+}
+
+/// What subgroups of so many invocations do with a row each.
+pub fn by_subgroups<'a>(
+    scope: Scope<'a>,
+    statements: Vec<Statement>,
+    (rows, lanes): (&Dim, usize),
+) -> Lowered<'a> {
+    let subgroups = lanes::subgroups(lanes, example(scope.graph, rows));
+    let workgroups = pieces(rows, subgroups);
+    let mut lowered = Lowered::of_workgroups(scope, SUBGROUP, statements, workgroups);
+    let size = lanes::size(lanes * subgroups);
+    lowered.holes.extend([size, lanes::place(lanes, subgroups)]);
+    lowered
 }
 
 impl Running {

@@ -16,7 +16,7 @@ use crate::pass::plan::element::quad::QUAD;
 use crate::pass::plan::element::{Scope, eight};
 use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat};
 use crate::pass::plan::lanes;
-use crate::pass::plan::reduce::rows::SUBGROUP;
+use crate::pass::plan::reduce::rows::by_subgroups;
 
 /// How many invocations go along a row together; none if each has a row of its own.
 pub fn sharers(scope: &Scope, x: ValueId, scan: &Scan) -> Option<usize> {
@@ -58,11 +58,7 @@ pub fn lower<'a>(
     statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
         walk.round(scope, &round)
     })?);
-    let (place, subgroups) = lanes::place(lanes);
-    let workgroups = pieces(&rows, subgroups);
-    let mut lowered = Lowered::of_workgroups(scope, SUBGROUP, statements, workgroups);
-    lowered.holes.push(place);
-    Ok(lowered)
+    Ok(by_subgroups(scope, statements, (&rows, lanes)))
 }
 
 /// A row that a subgroup goes along.
