@@ -6,6 +6,7 @@ use super::{Args, Composite};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::Value;
+use crate::scalar::Scalar;
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -37,6 +38,9 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 2, 3], f32[4, 3]",
             "f32[2, 3], f32[4, 3], 1.5",
             "f32[2, 3], f32[4, 3], inf",
+            "f32[2, 3], f32[4, 3], 2, 1",
+            "f32[B, 2, 3], f32[40, 3]",
+            "f32[2, 3], f32[40, 3], 2, 2",
             "_euclidean_dist: f32[2, 3], f32[4, 3]",
         ],
     ),
@@ -91,8 +95,37 @@ pub(super) fn pairwise_distance<'g>(
 fn all_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x, y]) = float_operands(a, ["x1", "x2"]);
     let p = if a.has("p") { a.float("p") } else { 2.0 };
-    let difference = x.unsqueeze(-2) - y.unsqueeze(-3);
-    Ok(round_to(dtype, norm(difference, p, -1, false)))
+    let distances = if p == 2.0 && is_by_products(a, [x, y]) {
+        by_products(x, y)
+    } else {
+        norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1, false)
+    };
+    Ok(round_to(dtype, distances))
+}
+
+/// Matrices of more rows have their distances computed by products, unless it is said otherwise.
+const MANY: i64 = 25;
+
+/// Whether `compute_mode` says so, as PyTorch's `Distance.cpp` has it: 1 for always, 2 for never, and else by the rows. A
+/// symbolic number of rows is answered by the example; no guard keeps the answer, for both ways serve any number.
+fn is_by_products<'g>(a: &Args<'g>, operands: [Value<'g>; 2]) -> bool {
+    let mode = match a.has("p") {
+        true => a.optional_scalar("compute_mode").map_or(0, Scalar::to_i64),
+        false => 1,
+    };
+    let rows = |value: &Value<'g>| a.builder().symbols().hint(&value.size(-2)).unwrap_or(0);
+    match mode {
+        0 => operands.iter().any(|value| rows(value) > MANY),
+        mode => mode == 1,
+    }
+}
+
+/// `√max(‖x‖² + ‖y‖² - 2 x yᵀ, 0)`: of vectors that nearly agree few digits are left.
+fn by_products<'g>(x: Value<'g>, y: Value<'g>) -> Value<'g> {
+    let square = |x: Value<'g>| (x * x).sum(&[-1], true);
+    let products = (x * -2.0).matmul(y.transpose(-2, -1));
+    let squares = products + square(x) + square(y).transpose(-2, -1);
+    squares.maximum(0.0).sqrt()
 }
 
 /// Distances of the rows of a matrix from each other, each pair once.
