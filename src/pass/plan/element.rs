@@ -114,7 +114,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The same, with quads read as words.
+    /// The same, with quads read as words, and elements by themselves.
     pub fn by_words(self) -> Scope<'a> {
         Scope {
             reads_words: true,

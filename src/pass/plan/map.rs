@@ -82,7 +82,7 @@ fn lower_blocks<'a>(
         width(&scope(), group, &Dim::product(shape))?,
         &in_row.scope.pool,
     );
-    if pool.loads().filter(|ty| ty.width() == 1).count() < QUAD {
+    if pool.loads().count() < QUAD {
         return Ok(None);
     }
     for axis in (0..outer.len())

@@ -70,13 +70,14 @@ pub fn lower<'a>(
     }
 }
 
-/// One invocation walks along each row.
+/// One invocation walks along each row. Elements are read as such: texels took a quarter to a half more time here.
 fn alone<'a>(
-    mut scope: Scope<'a>,
+    scope: Scope<'a>,
     root: ValueId,
     (x, running): (ValueId, &Running),
     axis: usize,
 ) -> Result<Lowered<'a>> {
+    let mut scope = scope.by_words();
     let shape = &scope.graph.ty(x).shape;
     let rows = Rows::new(shape, axis);
     let (index, surplus) = invocation(&mut scope, &rows.count);

@@ -9,6 +9,7 @@ use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
 use crate::pass::plan::element::position::Position;
+use crate::pass::plan::element::quad::QUAD;
 
 impl Scope<'_> {
     /// The element of a value that lies in memory.
@@ -47,7 +48,8 @@ impl Scope<'_> {
         Ok(scalar::from_storage(&mut self.pool, loaded, ty.dtype))
     }
 
-    /// The element at a place of a value's buffer.
+    /// The element at a place of a value's buffer: out of a texel where there are some. Mesa's rasteriser goes through the lanes
+    /// of a subgroup one after the other where a buffer is read, and not where a texture is.
     fn read_one(
         &mut self,
         value: ValueId,
@@ -55,6 +57,16 @@ impl Scope<'_> {
         place: &Index,
         guard: Option<Expr>,
     ) -> Result<Expr> {
+        let quad = self.quad_type(value)?.filter(|ty| *ty == Type::F32x4);
+        if let Some(ty) = quad
+            && self.has_texels(value)
+            && !self.reads_words
+        {
+            let whole = Dim::from(QUAD);
+            let texel = self.read(value, ty, &place.div(&whole), guard)?;
+            let part = place.rem(&whole).emit(&mut self.pool);
+            return Ok(self.pool.call("x[y]", Type::F32, &[texel, part]));
+        }
         if storage != Storage::F16x2 {
             return self.read(value, Type::from(storage), place, guard);
         }

@@ -139,7 +139,7 @@ pub fn is_multiple(size: &Dim, of: usize) -> bool {
 
 impl Scope<'_> {
     /// What a buffer is an array of when it is read in quads; none if it cannot be.
-    fn quad_type(&self, value: ValueId) -> Result<Option<Type>> {
+    pub(super) fn quad_type(&self, value: ValueId) -> Result<Option<Type>> {
         let ty = self.graph.ty(value);
         Ok(Type::quad(self.storage(value)?).filter(|_| is_whole(&ty.numel())))
     }
