@@ -55,9 +55,10 @@
 //! (`gpu`'s `rehearsal`).
 //! How a value lies in memory is a [`kernel::layout::Layout`] of its slot: row-major, four neighbours along an axis together,
 //! images in tiles, what is sorted in runs, or a weight packed into a texture. Its [`kernel::capabilities::Storage`] is what
-//! its elements are there: `f32` may be stored in half precision, where [`kernel::stored::Kept`] does not say why not. On Mesa's rasteriser whatever is in no
-//! texture lies in memory that is a buffer to kernels that write it, a texture to those that read it in vectors
-//! ([`kernel::plan::Access::Texels`]), and the host's own; `gpu`'s `trusted` holds all that is unsafe. Its subgroups are the lanes
+//! its elements are there: `f32` may be stored in half precision, where [`kernel::stored::Kept`] does not say why not. On Mesa's
+//! rasteriser whatever is in no texture lies in memory that is a buffer to kernels that write it, a texture to those that read
+//! it ([`kernel::plan::Access::Texels`]), and the host's own; `gpu`'s `trusted` holds all that is unsafe. The pages of its
+//! compiler are given back once kernels are compiled. Its subgroups are the lanes
 //! of a vector, eight or sixteen, which a program decides before it is loaded ([`gpu::widen_vectors`]); kernels that hand numbers
 //! from lane to lane are made for one of these.
 //!

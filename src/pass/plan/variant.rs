@@ -69,8 +69,7 @@ pub fn choices<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result
         are_halves: are_halves(scope, node)?,
         ..problem
     };
-    let given = given.get(&problem.key).copied();
-    let given = given.filter(|variant| problem.offers(*variant));
+    let given = problem.asked(given);
     let given = given.map(|variant| (variant, String::from("it is asked for")));
     let table = problem.table().into_iter();
     let any = (Variant::Portable, String::from("no other variant fits"));
@@ -175,10 +174,8 @@ pub fn is_by_patches(
     let Some(problem) = Problem::of(graph, capabilities, node)? else {
         return Ok(false);
     };
-    let given = given.get(&problem.key).copied();
-    let given = given.filter(|variant| problem.offers(*variant));
     let first = || problem.table().first().map(|(variant, _)| *variant);
-    Ok(given.or_else(first) == Some(Variant::Patches))
+    Ok(problem.asked(given).or_else(first) == Some(Variant::Patches))
 }
 
 /// Into how many products a node's sums are split before it is planned; none if they are left whole.
@@ -262,6 +259,12 @@ impl Problem<'_> {
         };
         let is_short = row.as_const().is_some_and(|row| row <= direct::LONGEST);
         self.conv.is_some() && channels.is(1) && is_short
+    }
+
+    /// The variant that is asked for, if it can be.
+    fn asked(&self, given: &Choices) -> Option<Variant> {
+        let variant = given.get(&self.key).copied();
+        variant.filter(|variant| self.offers(*variant))
     }
 
     /// True if a caller can ask for a variant: a rasteriser has layouts that only its own kernels write.

@@ -79,10 +79,14 @@ pub fn split(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> Res
     })
 }
 
+fn operands<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
+    let operands = node.operands().into_iter();
+    operands.map(|id| replay.value(id)).collect()
+}
+
 /// The operands in single precision, in which parts are kept, and the dtype that they have.
-fn operands<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> (Vec<Value<'g>>, DType) {
-    let values = node.operands().into_iter().map(|id| replay.value(id));
-    let values: Vec<Value> = values.collect();
+fn singles<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> (Vec<Value<'g>>, DType) {
+    let values = operands(replay, node);
     let dtype = values.first().map_or(DType::F32, |value| value.dtype());
     let single = values.into_iter().map(|value| value.to(DType::F32));
     (single.collect(), dtype)
@@ -90,7 +94,7 @@ fn operands<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> (Vec<Value<'g>>, DT
 
 /// A contraction: what is in front gets an axis of parts.
 fn product<'g>(replay: &mut Replay<'_, 'g>, node: &Node, parts: i64) -> Vec<Value<'g>> {
-    let (operands, dtype) = operands(replay, node);
+    let (operands, dtype) = singles(replay, node);
     let [a, b] = operands.as_slice() else {
         return Vec::new();
     };
@@ -107,7 +111,7 @@ fn convolution<'g>(
     conv: &Conv,
     parts: i64,
 ) -> Vec<Value<'g>> {
-    let (operands, dtype) = operands(replay, node);
+    let (operands, dtype) = singles(replay, node);
     let [x, filter] = operands.as_slice() else {
         return Vec::new();
     };
@@ -132,8 +136,7 @@ fn is_padded(node: &Node) -> bool {
 
 /// A convolution of an input with zeros around it.
 fn padded<'g>(replay: &mut Replay<'_, 'g>, node: &Node, conv: &Conv) -> Vec<Value<'g>> {
-    let operands = node.operands().into_iter().map(|id| replay.value(id));
-    let operands: Vec<Value> = operands.collect();
+    let operands = operands(replay, node);
     let [x, filter] = operands.as_slice() else {
         return Vec::new();
     };
