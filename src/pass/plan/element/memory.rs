@@ -62,6 +62,9 @@ impl Scope<'_> {
             && self.has_texels(value)
             && !self.reads_words
         {
+            // As one number: of a sum with a negative size in it the terms cannot be divided by themselves.
+            let number = place.emit(&mut self.pool);
+            let place = Index::expr(number, &self.graph.ty(value).numel());
             let whole = Dim::from(QUAD);
             let texel = self.read(value, ty, &place.div(&whole), guard)?;
             let part = place.rem(&whole).emit(&mut self.pool);
