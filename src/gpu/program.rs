@@ -291,11 +291,11 @@ fn prepare(
     });
     // Compilers have used much memory, weights on their way to the device as well.
     trusted::give_back_memory();
-    if device.compiles_late() {
-        trusted::give_back_compiler();
-    }
     device.alive()?;
     let (pipelines, created) = pipelines?;
+    if created > 0 && device.compiles_late() {
+        trusted::give_back_compiler();
+    }
     add(&counters.pipelines, created as u64);
     Ok((pipelines, weights?))
 }

@@ -213,12 +213,11 @@ impl Pool {
         }
     }
 
-    /// The types of all elements and vectors that are read.
-    pub fn loads(&self) -> impl Iterator<Item = Type> {
+    /// How many elements, vectors and texels are read.
+    pub fn loads(&self) -> usize {
         let is_load = |node: &Node| matches!(node, Node::Load { .. } | Node::Texel { .. });
-        let loads = self.entries.iter();
-        let loads = loads.filter(move |entry| is_load(&entry.node));
-        loads.map(|entry| entry.ty)
+        let entries = self.entries.iter();
+        entries.filter(|entry| is_load(&entry.node)).count()
     }
 
     /// Expressions and all that these are made of.

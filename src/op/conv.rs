@@ -36,6 +36,14 @@ pub struct ConvAxis {
     pub base_dilation: i64,
 }
 
+impl Conv {
+    /// True if there are zeros around an input which is not spread apart, or it is cut.
+    pub fn is_padded(&self) -> bool {
+        let is_whole = self.axes.iter().all(|axis| axis.base_dilation == 1);
+        is_whole && self.axes.iter().any(|axis| axis.low != 0 || axis.high != 0)
+    }
+}
+
 impl ConvAxis {
     /// A stride and as many zeros at both ends; nothing is dilated.
     pub fn padded(stride: i64, padding: i64) -> ConvAxis {

@@ -78,11 +78,9 @@ fn lower_blocks<'a>(
     if !is_linear || !quad::is_whole(last) {
         return Ok(None);
     }
-    let (width, pool) = (
-        width(&scope(), group, &Dim::product(shape))?,
-        &in_row.scope.pool,
-    );
-    if pool.loads().count() < QUAD {
+    let width = width(&scope(), group, &Dim::product(shape))?;
+    let loads = in_row.scope.pool.loads();
+    if loads < QUAD {
         return Ok(None);
     }
     for axis in (0..outer.len())
@@ -91,7 +89,7 @@ fn lower_blocks<'a>(
     {
         if let Some(block) = by_blocks(scope(), group, axis)?
             && block.fits()
-            && block.scope.pool.loads().count() * width < pool.loads().count() * QUAD * QUAD
+            && block.scope.pool.loads() * width < loads * QUAD * QUAD
         {
             return Ok(Some(block));
         }

@@ -65,12 +65,12 @@ pub fn lower<'a>(
     let x = operand(node, 0)?;
     let running = Running::new(&mut scope, x, scan.function)?;
     match subgroup::sharers(&scope, x, scan) {
-        Some(lanes) => subgroup::lower(scope, group.root, (x, &running), lanes),
+        Some(lanes) => subgroup::lower(scope, group.root, (x, &running), (scan.axis, lanes)),
         None => alone(scope, group.root, (x, &running), scan.axis),
     }
 }
 
-/// One invocation walks along each row. Elements are read as such: texels took a quarter to a half more time here.
+/// One invocation walks along each row. Elements are read as such: texels took up to 1.6 times as long here.
 fn alone<'a>(
     scope: Scope<'a>,
     root: ValueId,

@@ -164,27 +164,21 @@ fn is_half(scope: &Scope, value: ValueId) -> Result<bool> {
 /// Variants by key.
 pub type Admitted = BTreeMap<String, Vec<Variant>>;
 
-/// True for a convolution that is computed by what positions see, read from where it lies.
-pub fn is_by_patches(
-    graph: &Graph,
-    capabilities: &Capabilities,
-    node: &Node,
-    given: &Choices,
-) -> Result<bool> {
-    let Some(problem) = Problem::of(graph, capabilities, node)? else {
-        return Ok(false);
-    };
-    let first = || problem.table().first().map(|(variant, _)| *variant);
-    Ok(problem.asked(given).or_else(first) == Some(Variant::Patches))
+/// How a contraction or convolution is written otherwise before it is planned.
+pub enum Rewriting {
+    /// As the sum of so many products.
+    Parts(i64),
+    /// With zeros around what positions see, which is read from where it lies.
+    Padding,
 }
 
-/// Into how many products a node's sums are split before it is planned; none if they are left whole.
-pub fn parts(
+/// How a node is written otherwise before it is planned; none if it is left as it is.
+pub fn rewriting(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
     given: &Choices,
-) -> Result<Option<i64>> {
+) -> Result<Option<Rewriting>> {
     let Some(problem) = Problem::of(graph, capabilities, node)? else {
         return Ok(None);
     };
@@ -193,7 +187,14 @@ pub fn parts(
         Some(_) => None,
         None => problem.parts(),
     };
-    Ok(parts.map(i64::from).filter(|parts| problem.splits(*parts)))
+    let parts = parts.map(i64::from).filter(|parts| problem.splits(*parts));
+    let by_patches = match problem.asked(given) {
+        Some(variant) => variant == Variant::Patches,
+        None => problem.admits(Variant::Patches),
+    };
+    let is_padded = by_patches && problem.conv.is_some_and(Conv::is_padded);
+    let padding = is_padded.then_some(Rewriting::Padding);
+    Ok(parts.map(Rewriting::Parts).or(padding))
 }
 
 impl Problem<'_> {

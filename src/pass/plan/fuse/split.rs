@@ -14,7 +14,7 @@ use crate::op::{Conv, ConvAxis};
 use crate::pass::plan::fuse::cut::Cut;
 use crate::pass::plan::fuse::selection::Selection;
 use crate::pass::plan::fuse::walk::Walk;
-use crate::pass::plan::variant;
+use crate::pass::plan::variant::{self, Rewriting};
 use crate::shape::Shape;
 
 /// What is written otherwise.
@@ -22,10 +22,8 @@ enum Split {
     Reduction(Cut),
     Walk(Walk),
     Selection(Selection),
-    /// A product or a convolution, into so many parts.
-    Sum(i64),
-    /// A convolution, into zeros around its input and what it is without them.
-    Padding,
+    /// A product or a convolution.
+    Product(Rewriting),
 }
 
 impl Split {
@@ -39,13 +37,14 @@ impl Split {
         let cut = || Cut::of(graph, capabilities, node).map(Split::Reduction);
         let walk = || Walk::of(graph, node).map(Split::Walk);
         let selection = || Selection::of(graph, node).map(Split::Selection);
-        if let Some(split) = cut().or_else(walk).or_else(selection) {
-            return Ok(Some(split));
+        let rewriting = || {
+            let found = variant::rewriting(graph, capabilities, node, given)?;
+            Ok(found.map(Split::Product))
+        };
+        match cut().or_else(walk).or_else(selection) {
+            None => rewriting(),
+            split => Ok(split),
         }
-        if is_padded(node) && variant::is_by_patches(graph, capabilities, node, given)? {
-            return Ok(Some(Split::Padding));
-        }
-        Ok(variant::parts(graph, capabilities, node, given)?.map(Split::Sum))
     }
 
     fn write<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Result<Vec<Value<'g>>> {
@@ -53,12 +52,16 @@ impl Split {
             (Split::Reduction(cut), _) => cut.reduce(replay, node),
             (Split::Walk(walk), _) => walk.cut(replay, node),
             (Split::Selection(selection), _) => selection.select(replay, node),
-            (Split::Sum(parts), Op::Primitive(Primitive::Dot(_))) => product(replay, node, parts),
-            (Split::Sum(parts), Op::Primitive(Primitive::Conv(conv))) => {
+            (Split::Product(Rewriting::Parts(parts)), Op::Primitive(Primitive::Dot(_))) => {
+                product(replay, node, parts)
+            }
+            (Split::Product(Rewriting::Parts(parts)), Op::Primitive(Primitive::Conv(conv))) => {
                 convolution(replay, node, conv, parts)
             }
-            (Split::Padding, Op::Primitive(Primitive::Conv(conv))) => padded(replay, node, conv),
-            (Split::Sum(_) | Split::Padding, _) => return replay.copy(node),
+            (Split::Product(Rewriting::Padding), Op::Primitive(Primitive::Conv(conv))) => {
+                padded(replay, node, conv)
+            }
+            (Split::Product(_), _) => return replay.copy(node),
         })
     }
 }
@@ -122,16 +125,6 @@ fn convolution<'g>(
     let y = x.conv(filter, conv.axes.clone(), groups * parts);
     let y = cut(cut(y, 1, groups * parts), 1, groups);
     vec![y.sum(&[2], false).flatten(1, 2).to(dtype)]
-}
-
-/// True for a convolution that sees zeros around an input which is not spread apart.
-fn is_padded(node: &Node) -> bool {
-    let Op::Primitive(Primitive::Conv(conv)) = &node.op else {
-        return false;
-    };
-    let mut axes = conv.axes.iter();
-    let is_whole = axes.clone().all(|axis| axis.base_dilation == 1);
-    is_whole && axes.any(|axis| axis.low != 0 || axis.high != 0)
 }
 
 /// A convolution of an input with zeros around it.

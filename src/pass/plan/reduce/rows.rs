@@ -256,20 +256,16 @@ impl<'a> Row<'a, '_> {
         round: &Index,
         body: &impl Fn(&mut Scope<'a>, &[Position]) -> Result<Vec<Statement>>,
     ) -> Result<Vec<Statement>> {
+        let (lanes, lane) = (self.sharing.lanes(), self.lane().1);
         let units = self.rounds().1;
-        let lanes = Dim::from(self.sharing.lanes());
-        let unit = round.scale(&lanes).add(&self.lane().1);
-        let number = unit.emit(&mut self.scope.pool);
-        let start = self.index.scale(&units);
-        let places = eight::neighbours(&start.add(&Index::expr(number, &units)), self.width);
         let scope = &mut self.scope;
+        let (unit, inside) = unit(scope, (round, &units), (lanes, &lane));
+        let places = eight::neighbours(&self.index.scale(&units).add(&unit), self.width);
         let body = scope.together(self.width, |scope| body(scope, &places))?;
-        if unit.is_below(&units) {
-            return Ok(body);
-        }
-        let end = scope.pool.size(&units);
-        let inside = scope.pool.call("x < y", Type::Bool, &[number, end]);
-        Ok(vec![Statement::If(inside, body)])
+        Ok(match inside {
+            Some(inside) => vec![Statement::If(inside, body)],
+            None => body,
+        })
     }
 
     /// The number of an invocation among those that share the row.
@@ -367,6 +363,21 @@ impl<'a> Row<'a, '_> {
             }
         }
     }
+}
+
+/// Which of a row's units an invocation takes in a round, and where there is such a one; absent if there always is.
+pub fn unit(
+    scope: &mut Scope,
+    (round, units): (&Index, &Dim),
+    (lanes, lane): (usize, &Index),
+) -> (Index, Option<Expr>) {
+    let unit = round.scale(&Dim::from(lanes)).add(lane);
+    let number = unit.emit(&mut scope.pool);
+    let inside = (!unit.is_below(units)).then(|| {
+        let end = scope.pool.size(units);
+        scope.pool.call("x < y", Type::Bool, &[number, end])
+    });
+    (Index::expr(number, units), inside)
 }
 
 /// What subgroups of so many invocations do with a row each.

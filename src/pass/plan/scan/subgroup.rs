@@ -3,7 +3,7 @@
 //! it finds by exchanging registers with one at a distance of 1, of 2, of 4 and so on (Hillis and Steele, "Data parallel
 //! algorithms", 1986, by a butterfly).
 
-use super::Running;
+use super::{Rows, Running};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
@@ -16,7 +16,7 @@ use crate::pass::plan::element::quad::QUAD;
 use crate::pass::plan::element::{Scope, eight};
 use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat};
 use crate::pass::plan::lanes;
-use crate::pass::plan::reduce::rows::by_subgroups;
+use crate::pass::plan::reduce::rows::{by_subgroups, unit};
 
 /// How many invocations go along a row together; none if each has a row of its own.
 pub fn sharers(scope: &Scope, x: ValueId, scan: &Scan) -> Option<usize> {
@@ -31,16 +31,13 @@ pub fn lower<'a>(
     mut scope: Scope<'a>,
     root: ValueId,
     (x, running): (ValueId, &Running),
-    lanes: usize,
+    (axis, lanes): (usize, usize),
 ) -> Result<Lowered<'a>> {
     let shape = &scope.graph.ty(x).shape;
-    let (length, rows) = match shape.split_last() {
-        Some((length, rows)) => (length.clone(), Dim::product(rows)),
-        None => (Dim::ONE, Dim::ONE),
-    };
+    let (length, rows) = (&shape[axis], Rows::new(shape, axis).count);
     let (index, surplus) = invocation(&mut scope, &rows);
     let (_, lane) = scope.counter("lane", &Dim::from(lanes));
-    let width = eight::width(scope.capabilities, &length);
+    let width = eight::width(scope.capabilities, length);
     let units = length.floor_div(&Dim::from(width));
     let walk = Walk {
         root,
@@ -79,14 +76,8 @@ struct Walk<'r> {
 impl Walk<'_> {
     /// What each invocation does with its neighbours.
     fn round(&self, scope: &mut Scope, round: &Index) -> Result<Vec<Statement>> {
-        let unit = round.scale(&Dim::from(self.lanes)).add(&self.lane);
-        let number = unit.emit(&mut scope.pool);
-        let inside = (!unit.is_below(&self.units)).then(|| {
-            let end = scope.pool.size(&self.units);
-            scope.pool.call("x < y", Type::Bool, &[number, end])
-        });
-        let unit = self.first.add(&Index::expr(number, &self.units));
-        let places = eight::neighbours(&unit, self.width);
+        let (unit, inside) = unit(scope, (round, &self.units), (self.lanes, &self.lane));
+        let places = eight::neighbours(&self.first.add(&unit), self.width);
         let mut prefixes: Vec<Expr> = Vec::new();
         scope.together(self.width, |scope| {
             for place in &places {
