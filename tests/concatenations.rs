@@ -66,6 +66,24 @@ fn shared() -> Graph {
     })
 }
 
+/// Columns written one after the other, as in-place writes are. Layers share kernels, in which what lies in front of a place is a
+/// size, and a negative one.
+fn columns() -> Graph {
+    graph(&["f32[3, 4]"], |b, x| {
+        let mut y = x[0].pad(&[0.into(), 0.into()], &[0.into(), 4.into()], 0) * 0.0;
+        for column in 0..4 {
+            let number = x[0].narrow(1, column, 1);
+            for (at, number) in [(2 * column, number), (2 * column + 1, number * number)] {
+                let (front, behind) = (y.narrow(1, 0, at), y.narrow(1, at + 1, 7 - at));
+                let parts = [front, number, behind].into_iter();
+                let parts: Vec<Value> = parts.filter(|part| !part.size(1).is(0)).collect();
+                y = b.concat(&parts, 1);
+            }
+        }
+        vec![y]
+    })
+}
+
 /// Five operands along rows, which lie in many pieces, and five that do not begin where a binding can.
 fn scattered(rows: &str) -> Graph {
     let x = format!("f32[{rows}, 60]");
@@ -104,6 +122,7 @@ fn graphs() -> Vec<(&'static str, Graph)> {
         ("caches", caches(64)),
         ("caches of odd heads", caches(33)),
         ("shared operands", shared()),
+        ("columns", columns()),
         ("scattered", scattered("401")),
         ("scattered in odd numbers", scattered("2*L + 201")),
     ]
