@@ -9,74 +9,64 @@ use onionskin::gpu::{Device, Program, ProgramOptions, Reach};
 use onionskin::interp;
 use onionskin::ir::{Graph, Value};
 use onionskin::kernel::capabilities::Capabilities;
-use onionskin::op::{Reduce, ReduceFunction};
+use onionskin::op::{ConvAxis, Reduce, ReduceFunction};
 use onionskin::pass;
 use onionskin::tensor::Tensor;
 
 mod samples;
 
-/// Graphs of rows of a length.
-fn graphs(length: &str) -> Vec<(&'static str, Graph)> {
-    let types = [format!("f32[B, {length}]"), format!("f32[{length}]")];
-    let graph = |body: for<'g> fn(Value<'g>, Value<'g>) -> Vec<Value<'g>>| {
-        samples::graph(&[&types[0], &types[1]], |_, x| body(x[0], x[1]))
-    };
+/// Two numbers for each element: what is combined along an axis, and what is the same for all of them.
+type Body<'b> = &'b dyn for<'g> Fn(Value<'g>, Value<'g>) -> Vec<Value<'g>>;
+
+/// Graphs of a value and of factors for its elements along an axis.
+fn graphs(types: [&str; 2], axis: i64) -> Vec<(&'static str, Graph)> {
+    let graph = |body: Body| samples::graph(&types, |_, x| body(x[0], x[1]));
     vec![
-        ("softmax", graph(|x, y| vec![(x * y).softmax(-1)])),
+        ("softmax", graph(&|x, y| vec![(x * y).softmax(axis)])),
         // Where a driver's compiler may, it puts signs together wrongly.
-        ("signs", graph(|x, y| vec![(x * y).softmax(-1).tanh()])),
+        ("signs", graph(&|x, y| vec![(x * y).softmax(axis).tanh()])),
         (
             "log_softmax",
-            graph(|x, _| {
-                let shifted = x - x.amax(&[1], true);
-                vec![shifted - shifted.exp().sum(&[1], true).log()]
+            graph(&|x, _| {
+                let shifted = x - x.amax(&[axis], true);
+                vec![shifted - shifted.exp().sum(&[axis], true).log()]
             }),
         ),
         (
             "layer_norm",
-            graph(|x, y| {
-                let rest = x - x.mean(&[1], true);
-                let scale = ((rest * rest).mean(&[1], true) + 1e-5).rsqrt();
+            graph(&|x, y| {
+                let rest = x - x.mean(&[axis], true);
+                let scale = ((rest * rest).mean(&[axis], true) + 1e-5).rsqrt();
                 vec![rest * scale * y + y]
             }),
         ),
         (
             "rms_norm",
-            graph(|x, y| vec![x * ((x * x).mean(&[1], true) + 1e-5).rsqrt() * y]),
+            graph(&|x, y| vec![x * ((x * x).mean(&[axis], true) + 1e-5).rsqrt() * y]),
         ),
         (
             "moments in one pass",
-            graph(|x, _| {
-                let mean = x.mean(&[1], false);
-                vec![(x * x).mean(&[1], false) - mean * mean, mean]
+            graph(&|x, _| {
+                let mean = x.mean(&[axis], false);
+                vec![(x * x).mean(&[axis], false) - mean * mean, mean]
             }),
         ),
         (
             "a norm and its moments",
-            graph(|x, _| {
-                let mean = x.mean(&[1], true);
-                let scale = (x.var(&[1], 0.0, true) + 1e-5).rsqrt();
+            graph(&|x, _| {
+                let mean = x.mean(&[axis], true);
+                let scale = (x.var(&[axis], 0.0, true) + 1e-5).rsqrt();
                 vec![(x - mean) * scale, mean, scale]
             }),
         ),
         (
-            "group_norm",
-            graph(|x, y| {
-                let (b, s) = (x.size(0), x.size(1));
-                let rows = (x * y).reshape(vec![b.clone(), 1.into(), 1.into(), s.clone()]);
-                let rest = rows - rows.mean(&[2, 3], true);
-                let norm = rest * (rows.var(&[2, 3], 0.0, true) + 1e-5).rsqrt();
-                vec![norm.reshape(vec![b, s]) * y]
-            }),
-        ),
-        (
             "whole numbers",
-            graph(|x, _| {
+            graph(&|x, _| {
                 let whole = (x * 10.0).to(onionskin::dtype::DType::I32);
                 let largest = x.builder().apply(
                     Reduce {
                         function: ReduceFunction::Max,
-                        axes: vec![1],
+                        axes: vec![axis as usize],
                     },
                     vec![whole.into()],
                 );
@@ -84,6 +74,32 @@ fn graphs(length: &str) -> Vec<(&'static str, Graph)> {
             }),
         ),
     ]
+}
+
+/// Graphs of rows of a length.
+fn of_rows(length: &str) -> Vec<(&'static str, Graph)> {
+    let types = [format!("f32[B, {length}]"), format!("f32[{length}]")];
+    let types = [types[0].as_str(), types[1].as_str()];
+    let group_norm = samples::graph(&types, |_, x| {
+        let (x, y) = (x[0], x[1]);
+        let (b, s) = (x.size(0), x.size(1));
+        let rows = (x * y).reshape(vec![b.clone(), 1.into(), 1.into(), s.clone()]);
+        let rest = rows - rows.mean(&[2, 3], true);
+        let norm = rest * (rows.var(&[2, 3], 0.0, true) + 1e-5).rsqrt();
+        vec![norm.reshape(vec![b, s]) * y]
+    });
+    let mut graphs = graphs(types, 1);
+    graphs.push(("group_norm", group_norm));
+    graphs
+}
+
+/// Graphs of columns of a length: of so many pieces of so many columns that lie side by side.
+fn of_columns([pieces, length, columns]: [&str; 3]) -> Vec<(&'static str, Graph)> {
+    let types = [
+        format!("f32[{pieces}, {length}, {columns}]"),
+        format!("f32[{length}, 1]"),
+    ];
+    graphs([&types[0], &types[1]], 1)
 }
 
 /// The variants that a device can run: by workgroups, by subgroups where it has those, and one reduction after the other.
@@ -160,7 +176,7 @@ fn rows_of_any_length_agree() {
     let Some(device) = samples::device(Reach::Whole) else {
         return;
     };
-    for (name, graph) in graphs("S") {
+    for (name, graph) in of_rows("S") {
         check(
             name,
             &device,
@@ -177,9 +193,60 @@ fn rows_of_known_length_agree() {
         return;
     };
     for length in [12, 13, 200, 768, 1024, 1030, 8192] {
-        for (name, graph) in graphs(&length.to_string()) {
+        for (name, graph) in of_rows(&length.to_string()) {
             check(name, &device, &graph, &[(1, length), (11, length)]);
         }
+    }
+}
+
+/// Columns by eights, by fours and one by one, kept and gone through several times, in pieces and not, and too few for a
+/// kernel of their own.
+#[test]
+fn columns_agree() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    for sizes in [
+        ["2", "12", "256"],
+        ["1", "30", "1024"],
+        ["3", "45", "64"],
+        ["2", "300", "128"],
+        ["4", "129", "63"],
+        ["40", "37", "60"],
+        ["2", "50", "3"],
+        ["3", "S", "64"],
+    ] {
+        for (name, graph) in of_columns(sizes) {
+            check(name, &device, &graph, &[(1, 33)]);
+        }
+    }
+}
+
+/// Between convolutions, whose images have channels in quads: an input, an image and the output are normalised.
+fn normalised_images(channels: &str) -> Graph {
+    let types = [
+        format!("f32[2, {channels}, 9, 12]"),
+        format!("f32[{channels}, {channels}, 1, 1]"),
+    ];
+    let types: Vec<&str> = types.iter().map(String::as_str).collect();
+    samples::graph(&types, |_, x| {
+        let (x, filter) = (x[0], x[1]);
+        let axes = vec![ConvAxis::padded(1, 0); 2];
+        let first = x.softmax(1).conv(filter, axes.clone(), 1);
+        let rest = first - first.mean(&[1], true);
+        let norm = rest * ((rest * rest).mean(&[1], true) + 1e-5).rsqrt();
+        vec![norm.conv(filter, axes, 1).softmax(1)]
+    })
+}
+
+#[test]
+fn columns_of_images_agree() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    for channels in ["6", "8", "32", "64"] {
+        let graph = normalised_images(channels);
+        check(channels, &device, &graph, &[(1, 1)]);
     }
 }
 
@@ -206,7 +273,7 @@ fn reductions() -> Vec<(&'static str, Graph, usize)> {
             2,
         ),
         ("few columns", reduce("f32[30000, 3]", Sum, &[0]), 2),
-        ("columns by eights", reduce("f32[1000, 200]", Max, &[0]), 2),
+        ("columns by eights", reduce("f32[1000, 200]", Max, &[0]), 1),
         ("columns by fours", reduce("f32[1009, 100]", Sum, &[0]), 3),
         ("many columns", reduce("f32[33, 2304]", Min, &[0]), 1),
         ("channels", reduce("f32[4, 12, 40, 40]", Sum, &[0, 2, 3]), 2),
@@ -317,9 +384,20 @@ fn rows_with_what_is_no_number_agree() {
 #[test]
 fn rows_are_one_kernel() {
     for device in [samples::capabilities(), samples::rasteriser()] {
-        for (name, graph) in graphs("S") {
+        for (name, graph) in of_rows("S") {
             let plan = pass::plan(&graph, &device).unwrap();
             assert_eq!(plan.steps.len(), 1, "{name}");
         }
     }
+}
+
+/// Columns of which there are enough are as well, and what is between convolutions is not copied.
+#[test]
+fn columns_are_one_kernel() {
+    for (name, graph) in of_columns(["4", "300", "64"]) {
+        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        assert_eq!(plan.steps.len(), 1, "{name}");
+    }
+    let plan = pass::plan(&normalised_images("32"), &samples::rasteriser()).unwrap();
+    assert_eq!(plan.steps.len(), 5);
 }

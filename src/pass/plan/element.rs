@@ -70,7 +70,7 @@ pub struct Scope<'a> {
     names: BTreeSet<String>,
     /// Values that the kernel itself has computed: results of its loops. Those that it has at one place only are known with
     /// that place.
-    computed: BTreeMap<ValueId, (Expr, Option<Index>)>,
+    computed: BTreeMap<ValueId, Vec<(Expr, Option<Index>)>>,
     /// Values that are computed where they are read, though they may lie in memory for others.
     own: BTreeSet<ValueId>,
     known: HashMap<(ValueId, Position, Option<Expr>, usize), Expr>,
@@ -294,13 +294,14 @@ impl<'a> Scope<'a> {
 
     /// From here on the value is what the kernel has computed, at every position that is asked for.
     pub fn set_computed(&mut self, value: ValueId, expr: Expr) {
-        self.computed.insert(value, (expr, None));
+        self.computed.insert(value, vec![(expr, None)]);
         self.known.clear();
     }
 
-    /// From here on the kernel has computed one element of the value, and reads no other one.
+    /// From here on the kernel has computed an element of the value, and reads none but those that it has computed.
     pub fn set_computed_at(&mut self, value: ValueId, expr: Expr, place: &Index) {
-        self.computed.insert(value, (expr, Some(place.clone())));
+        let elements = self.computed.entry(value).or_default();
+        elements.push((expr, Some(place.clone())));
         self.known.clear();
     }
 
@@ -311,18 +312,19 @@ impl<'a> Scope<'a> {
 
     /// What has been computed of a value.
     fn computed(&self, value: ValueId, position: &Position) -> Result<Option<Expr>> {
-        let Some((expr, place)) = self.computed.get(&value) else {
+        let Some(elements) = self.computed.get(&value) else {
             return Ok(None);
         };
         let info = self.graph.value(value);
-        if place
-            .as_ref()
-            .is_some_and(|place| position.place(&info.ty.shape) != *place)
-        {
-            let message = format!("{} is read where the kernel has not computed it", info.name);
-            return Err(Error::internal(message));
+        let asked = position.place(&info.ty.shape);
+        let is_asked = |place: &Option<Index>| place.as_ref().is_none_or(|place| *place == asked);
+        match elements.iter().find(|(_, place)| is_asked(place)) {
+            Some((expr, _)) => Ok(Some(*expr)),
+            None => {
+                let message = format!("{} is read where the kernel has not computed it", info.name);
+                Err(Error::internal(message))
+            }
         }
-        Ok(Some(*expr))
     }
 
     /// A variable of an index type.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::dim::Dim;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::index::Index;
 use crate::op::Reduce;
 use crate::pass::plan::cost::weight_of;
 use crate::pass::plan::element::operand;
@@ -134,36 +135,57 @@ pub struct Attention {
     pub is_causal: bool,
 }
 
-/// A number of rows and their length: elements of a row are neighbours in memory.
+/// A number of rows and their length. Elements of a row are neighbours in memory, or as far apart as others lie between them:
+/// then the rows are columns, of which neighbours lie side by side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
     /// How many rows there are.
     pub rows: Dim,
     /// Elements of each.
     pub length: Dim,
+    /// From one element of a row to the next.
+    pub stride: Dim,
 }
 
 impl Frame {
-    /// The rows that a node reduces; none if it is no reduction over trailing axes.
+    /// The rows that a node reduces; none if it is no reduction over axes next to each other.
     pub fn of(graph: &Graph, node: &Node) -> Option<Frame> {
         let reduce = reduction(node)?;
         let shape = &graph.ty(operand(node, 0).ok()?).shape;
         let is_reduced = |axis: usize| reduce.axes.contains(&axis);
-        let kept = (0..shape.len()).filter(|axis| !is_reduced(*axis));
-        let last = kept.filter(|axis| !shape[*axis].is(1)).max();
-        let first = (0..shape.len()).find(|axis| is_reduced(*axis) && !shape[*axis].is(1))?;
-        if last.is_some_and(|last| last > first) {
+        let mut axes = (0..shape.len()).filter(|axis| !shape[*axis].is(1));
+        let first = axes.find(|axis| is_reduced(*axis))?;
+        let end = axes.find(|axis| !is_reduced(*axis)).unwrap_or(shape.len());
+        if axes.any(is_reduced) {
             return None;
         }
+        let stride = Dim::product(&shape[end..]);
         Some(Frame {
-            rows: Dim::product(&shape[..first]),
-            length: Dim::product(&shape[first..]),
+            rows: &Dim::product(&shape[..first]) * &stride,
+            length: Dim::product(&shape[first..end]),
+            stride,
         })
     }
 
     /// All elements.
     pub fn numel(&self) -> Dim {
         &self.rows * &self.length
+    }
+
+    /// True if elements of a row are neighbours.
+    pub fn is_contiguous(&self) -> bool {
+        self.stride.is(1)
+    }
+
+    /// True if the rows of a value of this shape lie along an axis.
+    pub fn is_along(&self, shape: &[Dim], axis: usize) -> bool {
+        shape.get(axis) == Some(&self.length) && Dim::product(&shape[axis + 1..]) == self.stride
+    }
+
+    /// Where an element of a row is among all elements.
+    pub fn element(&self, row: &Index, number: &Index) -> Index {
+        let outer = row.div(&self.stride).scale(&self.length).add(number);
+        outer.scale(&self.stride).add(&row.rem(&self.stride))
     }
 }
 

@@ -25,6 +25,13 @@ pub fn place(lanes: usize, subgroups: usize) -> (&'static str, String) {
     ("place", place)
 }
 
+/// The hole of a shader whose invocations have an index each, where its workgroups are a subgroup each.
+pub fn index(lanes: usize) -> (&'static str, String) {
+    let workgroup = "workgroup.y * workgroups.x + workgroup.x";
+    let index = format!("    let index = ({workgroup}) * {lanes}u + local;\n");
+    ("index", index)
+}
+
 /// Subgroups of a workgroup where so many are to be kept busy: where these are few each is a workgroup of its own, which another
 /// core can take.
 pub fn subgroups(lanes: usize, count: usize) -> usize {

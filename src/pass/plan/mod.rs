@@ -290,7 +290,7 @@ impl<'a> Planner<'a> {
 
     fn lower(&self, group: &Group) -> Result<Lowered<'a>> {
         match &group.pattern {
-            Some(Pattern::Rows(rows)) => return reduce::rows::lower(self.scope(), rows),
+            Some(Pattern::Rows(rows)) => return reduce::rows::lower(self.scope(), group, rows),
             Some(Pattern::Attention(attention)) => {
                 return attention::lower(self.scope(), group, attention);
             }

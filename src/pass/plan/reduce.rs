@@ -4,6 +4,7 @@
 pub mod argument;
 pub mod pooling;
 pub mod rows;
+pub mod running;
 pub mod strip;
 
 use crate::dim::Dim;
@@ -15,10 +16,12 @@ use crate::kernel::expr::{Expr, Literal, Type};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Layout;
 use crate::op::{ArgReduce, ArgReduceFunction, BinaryFunction, Reduce, ReduceFunction};
+use crate::pass::plan::cost::example;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, operand, scalar};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, invocation, repeat, store};
+use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat, store};
+use crate::pass::plan::lanes;
 use crate::shape::Shape;
 
 /// The shader around a reduction.
@@ -243,6 +246,27 @@ pub fn tree(
         ),
     ];
     (statements, whole)
+}
+
+/// A kernel of so many invocations. Where the usual workgroups of a rasteriser would be too few for its cores, they are a
+/// subgroup each.
+pub fn by_invocations<'a>(
+    scope: Scope<'a>,
+    statements: Vec<Statement>,
+    count: &Dim,
+) -> Lowered<'a> {
+    let number = example(scope.graph, count);
+    let is_few =
+        |lanes: &usize| number > 0 && lanes::subgroups(*lanes, number.div_ceil(*lanes)) == 1;
+    let Some(lanes) = scope.capabilities.lanes().filter(is_few) else {
+        return Lowered::new(scope, TEMPLATE, statements, count);
+    };
+    let workgroups = pieces(count, lanes);
+    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, workgroups);
+    lowered
+        .holes
+        .extend([lanes::size(lanes), lanes::index(lanes)]);
+    lowered
 }
 
 /// What the result so far is called.

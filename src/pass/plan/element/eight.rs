@@ -27,10 +27,16 @@ pub fn width(capabilities: &Capabilities, size: &Dim) -> usize {
     }
 }
 
-/// The places of neighbours, of which there are so many in each vector, in the vector of a number.
-pub fn neighbours(vector: &Index, width: usize) -> Vec<Position> {
+/// The numbers of neighbours, of which there are so many in each vector, in the vector of a number.
+pub fn numbers(vector: &Index, width: usize) -> Vec<Index> {
     let first = vector.scale(&Dim::from(width));
-    let places = (0..width).map(|part| first.add_size(&Dim::from(part)));
+    let numbers = (0..width).map(|part| first.add_size(&Dim::from(part)));
+    numbers.collect()
+}
+
+/// Their places.
+pub fn neighbours(vector: &Index, width: usize) -> Vec<Position> {
+    let places = numbers(vector, width).into_iter();
     places.map(Position::at).collect()
 }
 

@@ -17,7 +17,7 @@ const MANY: i64 = 1 << 16;
 const ROWS: i64 = 16;
 /// A row that is no longer a core goes through sooner than several cores in several dispatches.
 const ALONE: i64 = 1 << 18;
-/// So many columns do.
+/// Parts of columns so that so many are gone through.
 const COLUMNS: i64 = 1 << 11;
 /// Elements of a row that is worth a kernel of rows.
 const LONG: i64 = 32;
@@ -53,10 +53,12 @@ impl Cut {
         if !rows::suits(capabilities) || elements < MANY || results == 0 {
             return None;
         }
+        let are_many =
+            |columns| usize::try_from(columns).is_ok_and(|n| rows::are_many(capabilities, n));
         let last = sizes.len() - 1;
         let behind = (axis + 1..=last).rev().take_while(|axis| is_reduced(axis));
         let inner: i64 = behind.map(|axis| sizes[axis]).product();
-        if Frame::of(graph, node).is_some() {
+        if Frame::of(graph, node).is_some_and(|frame| frame.is_contiguous()) {
             let is_whole = match capabilities.software {
                 true => results > 1 || elements <= ALONE,
                 false => results >= ROWS,
@@ -64,7 +66,7 @@ impl Cut {
             (!is_whole).then(|| Cut::in_parts(axis, true, elements / results, results))
         } else if inner >= LONG {
             capabilities.software.then(|| Cut::whole(axis, sizes[axis]))
-        } else if inner == 1 && results < COLUMNS && sizes[axis] >= LONG {
+        } else if inner == 1 && !are_many(results) && sizes[axis] >= LONG {
             let wanted = (COLUMNS / results).clamp(2, sizes[axis] / UNIT);
             let parts = (1..=wanted).rev().find(|parts| sizes[axis] % parts == 0);
             let parts = parts.filter(|parts| 2 * parts >= wanted).unwrap_or(wanted);

@@ -2,7 +2,10 @@
 //!
 //! A row is gone through once for each stage: reductions that need no other one's result, then those that need the results
 //! of the first stage, and so on; at last what is written for each element. A mean, then a variance, then the normalised
-//! elements are three stages.
+//! elements are three stages. Rows whose elements are neighbours are shared by invocations; of those whose elements are apart,
+//! which are columns, an invocation goes through some that lie next to each other.
+
+mod grain;
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
@@ -11,13 +14,17 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
+use crate::kernel::layout::Layout;
 use crate::op::ReduceFunction;
 use crate::pass::plan::cost::{example, weight_of};
+use crate::pass::plan::element::eight;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
-use crate::pass::plan::element::{Scope, eight, operand, scalar, write};
-use crate::pass::plan::group::{Frame, Rows, reduction};
-use crate::pass::plan::kernel::{INVOCATIONS, Lowered, invocation, pieces, repeat};
+use crate::pass::plan::element::{Scope, operand, scalar};
+use crate::pass::plan::group::{Frame, Group, Rows, reduction};
+use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat};
+use crate::pass::plan::reduce::rows::grain::Grain;
+use crate::pass::plan::reduce::running::{self, Running};
 use crate::pass::plan::{lanes, reduce};
 
 /// The shader around what subgroups do with rows.
@@ -25,6 +32,11 @@ const SUBGROUP: &str = include_str!("../../../../shaders/rows.wgsl");
 
 /// Rows that are no longer are left to one invocation.
 const SHORT: i64 = 16;
+
+/// Vectors of columns that keep two cores with sixteen lanes each busy.
+const FEWEST: usize = 32;
+/// Columns that keep a GPU busy.
+const MANY: usize = 1 << 11;
 
 /// Elements that an invocation keeps at most, while it goes through a row in stages: the text is there for each of them. Where
 /// functions are as dear as an exponential, and a stage repeats what another one has computed, more text pays.
@@ -47,7 +59,7 @@ impl Sharing {
     fn of(scope: &Scope, frame: &Frame) -> Sharing {
         let capabilities = scope.capabilities;
         let length = frame.length.eval(&scope.graph.hints).unwrap_or_default();
-        if length <= SHORT {
+        if length <= SHORT || !frame.is_contiguous() {
             Sharing::Alone
         } else {
             let lanes = capabilities.lanes();
@@ -70,16 +82,41 @@ pub fn suits(capabilities: &Capabilities) -> bool {
     !capabilities.software || capabilities.lanes().is_some()
 }
 
-/// The kernel.
-pub fn lower<'a>(mut scope: Scope<'a>, rows: &Rows) -> Result<Lowered<'a>> {
+/// True for so many columns that a device's cores are busy though an invocation goes through each by itself.
+pub fn are_many(capabilities: &Capabilities, columns: usize) -> bool {
+    columns
+        >= if capabilities.software {
+            FEWEST * QUAD
+        } else {
+            MANY
+        }
+}
+
+/// True if a kernel pays: for columns, if there are many that are gone through several times, or that are written again.
+pub fn is_worth(graph: &Graph, capabilities: &Capabilities, rows: &Rows) -> bool {
+    let frame = &rows.frame;
+    let reductions = rows.stages.concat().len();
+    let is_wide = |value: &ValueId| graph.ty(*value).numel() != frame.rows;
+    frame.is_contiguous()
+        || are_many(capabilities, example(graph, &frame.rows))
+            && (reductions > 1 || rows.written.iter().any(is_wide))
+}
+
+/// The kernel of a group.
+pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, rows: &Rows) -> Result<Lowered<'a>> {
+    let frame = &rows.frame;
+    let kept = kept(scope.graph, &rows.computed);
+    let Grain { across, width } = Grain::of(&scope, group, rows, kept);
     scope.compute(&rows.computed);
-    let (index, surplus) = invocation(&mut scope, &rows.frame.rows);
+    let count = frame.rows.floor_div(&Dim::from(across));
+    let (index, surplus) = invocation(&mut scope, &count);
     let mut row = Row {
-        sharing: Sharing::of(&scope, &rows.frame),
-        frame: &rows.frame,
-        index,
-        width: eight::width(scope.capabilities, &rows.frame.length),
-        kept: kept(scope.graph, &rows.computed),
+        sharing: Sharing::of(&scope, frame),
+        frame,
+        count,
+        rows: eight::numbers(&index, across),
+        width,
+        kept,
         scope,
         statements: vec![surplus],
         names: Vec::new(),
@@ -97,9 +134,11 @@ struct Row<'a, 'r> {
     scope: Scope<'a>,
     frame: &'r Frame,
     sharing: Sharing,
-    /// The number of the row.
-    index: Index,
-    /// Neighbours that an invocation takes at once.
+    /// How many invocations there are, or sets of them that share a row.
+    count: Dim,
+    /// The numbers of the rows.
+    rows: Vec<Index>,
+    /// Neighbours of a row that an invocation takes at once.
     width: usize,
     /// Elements of which an invocation keeps all at most.
     kept: i64,
@@ -110,75 +149,68 @@ struct Row<'a, 'r> {
     shares: Vec<Type>,
 }
 
-/// A reduction while its stage is made.
-struct Running {
+/// A reduction while its stage is made: of one of the rows that an invocation goes through.
+struct Part {
     operand: ValueId,
     result: ValueId,
-    function: ReduceFunction,
-    total: Expr,
-    start: Expr,
-    /// What some of the elements give, where all of them in one go would lose digits.
-    part: Option<Expr>,
+    row: usize,
+    running: Running,
 }
 
 impl<'a> Row<'a, '_> {
-    /// Goes through the row for reductions that need nothing from each other.
+    /// Goes through the rows for reductions that need nothing from each other.
     fn stage(&mut self, nodes: &[usize]) -> Result<()> {
         let graph = self.scope.graph;
-        let mut running = Vec::new();
+        let mut parts = Vec::new();
         for node in nodes.iter().filter_map(|node| graph.nodes.get(*node)) {
-            running.push(self.running(node)?);
+            parts.extend(self.parts(node)?);
         }
-        let start = running
-            .iter()
-            .map(|one| Statement::Declare(one.total, one.start));
+        let start = parts.iter().map(|part| part.running.declare());
         self.statements.extend(start);
-        let mut before = Vec::new();
-        let mut after = Vec::new();
-        for one in &running {
-            if let Some(part) = one.part {
-                let whole = reduce::combine(&mut self.scope, one.function, one.total, part);
-                before.push(Statement::Declare(part, one.start));
-                after.push(Statement::Assign(one.total, whole));
-            }
-        }
-        let through = self.each([before, after], |scope, positions| {
-            running
-                .iter()
-                .map(|one| one.take(scope, positions))
-                .collect()
+        let around = running::around(&mut self.scope, parts.iter().map(|part| &part.running));
+        let through = self.each(around, |scope, rows| {
+            let each = parts.iter();
+            each.map(|part| part.take(scope, &rows[part.row])).collect()
         })?;
         self.statements.extend(through);
-        for one in &running {
-            self.share(one);
-            self.statements.push(Statement::Freeze(one.total));
-            let dtype = graph.ty(one.result).dtype;
-            let value = scalar::narrow(&mut self.scope.pool, one.total, dtype);
-            self.scope.set_computed_at(one.result, value, &self.index);
+        for part in &parts {
+            let total = part.running.total;
+            self.share(&part.running);
+            self.statements.push(Statement::Freeze(total));
+            let dtype = graph.ty(part.result).dtype;
+            let value = scalar::narrow(&mut self.scope.pool, total, dtype);
+            let row = &self.rows[part.row];
+            self.scope.set_computed_at(part.result, value, row);
         }
         Ok(())
     }
 
-    fn running(&mut self, node: &Node) -> Result<Running> {
+    /// A reduction of each of the rows.
+    fn parts(&mut self, node: &Node) -> Result<Vec<Part>> {
         let (Some(reduce), Some(result)) = (reduction(node), node.results.first()) else {
             return Err(Error::internal("a row is combined by what is no reduction"));
         };
         let operand = operand(node, 0)?;
         let dtype = self.scope.graph.ty(operand).dtype;
-        let name = self.named(reduce::name(reduce.function));
-        let (total, start) = reduce::accumulator(&mut self.scope, reduce.function, dtype, &name)?;
         let in_parts = reduce.function == ReduceFunction::Sum && dtype.is_float() && self.is_long();
-        let ty = self.scope.pool.ty(total);
+        let total = self.named(reduce::name(reduce.function));
         let part = in_parts.then(|| self.named("part"));
-        let part = part.map(|name| self.scope.pool.variable(&name, ty));
-        Ok(Running {
-            operand,
-            result: *result,
-            function: reduce.function,
-            total,
-            start,
-            part,
+        let rows = 0..self.rows.len();
+        rows.map(|row| {
+            let of_row = |name: &String| match self.rows.len() {
+                1 => name.clone(),
+                _ => format!("{name}_{row}"),
+            };
+            let (total, part) = (of_row(&total), part.as_ref().map(of_row));
+            let what = (reduce.function, dtype);
+            Ok(Part {
+                operand,
+                result: *result,
+                row,
+                running: Running::new(&mut self.scope, what, &total, part.as_deref())?,
+            })
         })
+        .collect()
     }
 
     /// A name for a variable, with a number if it is not the first one.
@@ -206,15 +238,16 @@ impl<'a> Row<'a, '_> {
     /// compute of it. Then there is no loop.
     fn written_out(&self) -> Option<i64> {
         let rounds = self.rounds().0.as_const()?;
-        (rounds * self.width as i64 <= self.kept).then_some(rounds)
+        let at_once = self.width * self.rows.len();
+        (rounds * at_once as i64 <= self.kept).then_some(rounds)
     }
 
-    /// Statements for all elements of the row: made for the places of neighbours. Long rows are taken in pieces, with
+    /// Statements for all elements: made for the places of neighbours in each of the rows. Long rows are taken in pieces, with
     /// statements around each, and by several rounds at once where these come in such numbers.
     fn each(
         &mut self,
         [mut before, after]: [Vec<Statement>; 2],
-        body: impl Fn(&mut Scope<'a>, &[Position]) -> Result<Vec<Statement>>,
+        body: impl Fn(&mut Scope<'a>, &[Vec<Position>]) -> Result<Vec<Statement>>,
     ) -> Result<Vec<Statement>> {
         if let Some(rounds) = self.written_out() {
             let rounds = (0..rounds).map(|round| self.round(&Dim::from(round).into(), &body));
@@ -226,7 +259,7 @@ impl<'a> Row<'a, '_> {
             let body = self.round(&round, &body)?;
             return repeat(&mut self.scope, "trip", &rounds, |_, _| Ok(body));
         }
-        let is_cheap = self.kept == MOST;
+        let is_cheap = self.kept == MOST && self.rows.len() == 1;
         let at_once = if is_cheap && quad::is_whole(&rounds) {
             QUAD
         } else {
@@ -254,14 +287,20 @@ impl<'a> Row<'a, '_> {
     fn round(
         &mut self,
         round: &Index,
-        body: &impl Fn(&mut Scope<'a>, &[Position]) -> Result<Vec<Statement>>,
+        body: &impl Fn(&mut Scope<'a>, &[Vec<Position>]) -> Result<Vec<Statement>>,
     ) -> Result<Vec<Statement>> {
         let (lanes, lane) = (self.sharing.lanes(), self.lane().1);
         let units = self.rounds().1;
         let scope = &mut self.scope;
         let (unit, inside) = unit(scope, (round, &units), (lanes, &lane));
-        let places = eight::neighbours(&self.index.scale(&units).add(&unit), self.width);
-        let body = scope.together(self.width, |scope| body(scope, &places))?;
+        let numbers = eight::numbers(&unit, self.width);
+        let along = |row: &Index| {
+            let places = numbers.iter().map(|number| self.frame.element(row, number));
+            places.map(Position::at).collect()
+        };
+        let places: Vec<Vec<Position>> = self.rows.iter().map(along).collect();
+        let neighbours = self.width * self.rows.len();
+        let body = scope.together(neighbours, |scope| body(scope, &places))?;
         Ok(match inside {
             Some(inside) => vec![Statement::If(inside, body)],
             None => body,
@@ -280,7 +319,7 @@ impl<'a> Row<'a, '_> {
 
     /// Combines what the invocations have found, so that all of them know it.
     fn share(&mut self, running: &Running) {
-        let (function, total) = (running.function, running.total);
+        let total = running.total;
         let scope = &mut self.scope;
         let ty = scope.pool.ty(total);
         match self.sharing {
@@ -292,13 +331,13 @@ impl<'a> Row<'a, '_> {
                         _ => format!("subgroupShuffleXor(x, {step}u)"),
                     };
                     let other = scope.pool.call(exchange, ty, &[total]);
-                    let both = reduce::combine(scope, function, total, other);
+                    let both = running.combined(scope, other);
                     self.statements.push(Statement::Assign(total, both));
                 }
             }
             Sharing::Workgroup => {
                 let shares = shares(ty);
-                let (tree, whole) = reduce::tree(scope, function, total, &shares);
+                let (tree, whole) = reduce::tree(scope, running.function, total, &shares);
                 self.statements.extend(tree);
                 self.statements.push(Statement::Assign(total, whole));
                 let barrier = Statement::Line("workgroupBarrier();".to_string());
@@ -316,20 +355,20 @@ impl<'a> Row<'a, '_> {
         let is_wide = |value: &&ValueId| graph.ty(**value).numel() != self.frame.rows;
         let (wide, narrow): (Vec<&ValueId>, Vec<&ValueId>) = values.iter().partition(is_wide);
         if !wide.is_empty() {
-            let through = self.each([Vec::new(), Vec::new()], |scope, places| {
-                let mut statements = Vec::new();
-                for value in &wide {
-                    statements.extend(write_each(scope, **value, places)?);
-                }
-                Ok(statements)
+            let through = self.each([Vec::new(), Vec::new()], |scope, rows| {
+                let each = wide.iter();
+                let stores = each.map(|value| write_each(scope, **value, rows));
+                Ok(stores.collect::<Result<Vec<_>>>()?.concat())
             })?;
             self.statements.extend(through);
         }
         let mut last = Vec::new();
-        let place = Position::at(self.index.clone());
+        let places = self.rows.iter().cloned().map(Position::at);
+        let places: Vec<Vec<Position>> = places.map(|place| vec![place]).collect();
         for value in narrow {
-            let element = self.scope.element(*value, &place, None)?;
-            last.push(write(&mut self.scope, *value, element, &place)?);
+            let scope = &mut self.scope;
+            let store = |scope: &mut Scope| write_each(scope, *value, &places);
+            last.extend(scope.together(places.len(), store)?);
         }
         let lane = self.lane().0;
         if !last.is_empty() && self.sharing != Sharing::Alone {
@@ -342,13 +381,14 @@ impl<'a> Row<'a, '_> {
     }
 
     fn finish(self) -> Lowered<'a> {
-        let rows = &self.frame.rows;
+        let count = self.count;
         match self.sharing {
-            Sharing::Alone => {
-                let workgroups = pieces(rows, INVOCATIONS as usize);
-                Lowered::of_workgroups(self.scope, reduce::TEMPLATE, self.statements, workgroups)
+            // Short rows are soon gone through, however few they are.
+            Sharing::Alone if self.frame.is_contiguous() => {
+                Lowered::new(self.scope, reduce::TEMPLATE, self.statements, &count)
             }
-            Sharing::Subgroup(lanes) => by_subgroups(self.scope, self.statements, (rows, lanes)),
+            Sharing::Alone => reduce::by_invocations(self.scope, self.statements, &count),
+            Sharing::Subgroup(lanes) => by_subgroups(self.scope, self.statements, (&count, lanes)),
             Sharing::Workgroup => {
                 let memory = self.shares.iter().map(|ty| {
                     let (name, ty) = (shares(*ty), ty.wgsl());
@@ -356,8 +396,7 @@ impl<'a> Row<'a, '_> {
                 });
                 let memory = memory.collect();
                 let (scope, statements) = (self.scope, self.statements);
-                let mut lowered =
-                    Lowered::of_workgroups(scope, reduce::SHARED, statements, rows.clone());
+                let mut lowered = Lowered::of_workgroups(scope, reduce::SHARED, statements, count);
                 lowered.holes.push(("memory", memory));
                 lowered
             }
@@ -372,6 +411,9 @@ pub fn unit(
     (lanes, lane): (usize, &Index),
 ) -> (Index, Option<Expr>) {
     let unit = round.scale(&Dim::from(lanes)).add(lane);
+    if unit.is_below(units) && unit.as_const().is_some() {
+        return (unit, None);
+    }
     let number = unit.emit(&mut scope.pool);
     let inside = (!unit.is_below(units)).then(|| {
         let end = scope.pool.size(units);
@@ -394,28 +436,13 @@ pub fn by_subgroups<'a>(
     lowered
 }
 
-impl Running {
+impl Part {
     /// Takes neighbours in.
     fn take(&self, scope: &mut Scope, places: &[Position]) -> Result<Statement> {
-        let mut elements = Vec::new();
-        for place in places {
-            elements.push(scope.element(self.operand, place, None)?);
-        }
-        while elements.len() > 1 {
-            elements = elements
-                .chunks(2)
-                .map(|pair| match pair {
-                    [x, y] => reduce::combine(scope, self.function, *x, *y),
-                    [x, ..] => *x,
-                    [] => self.start,
-                })
-                .collect();
-        }
-        let target = self.part.unwrap_or(self.total);
-        let sum = elements.into_iter().fold(target, |sum, element| {
-            reduce::combine(scope, self.function, sum, element)
-        });
-        Ok(Statement::Assign(target, sum))
+        let places = places.iter();
+        let elements = places.map(|place| scope.element(self.operand, place, None));
+        let elements = elements.collect::<Result<Vec<_>>>()?;
+        Ok(self.running.take(scope, elements))
     }
 }
 
@@ -438,11 +465,21 @@ fn shares(ty: Type) -> String {
     format!("shares_{}", ty.wgsl())
 }
 
-/// Writes neighbours.
-fn write_each(scope: &mut Scope, value: ValueId, places: &[Position]) -> Result<Vec<Statement>> {
-    let mut parts = Vec::new();
-    for place in places {
-        parts.push((scope.element(value, place, None)?, place.clone()));
+/// Writes neighbours in each of some rows: those of a row together if a value lies so, else what is next to each other.
+fn write_each(scope: &mut Scope, value: ValueId, rows: &[Vec<Position>]) -> Result<Vec<Statement>> {
+    let width = rows.first().map_or(0, Vec::len);
+    let of_each = |number: usize| rows.iter().map(move |row| row[number].clone()).collect();
+    let vectors: Vec<Vec<Position>> = match scope.layout(value) {
+        Layout::Linear if rows.len() > 1 => (0..width).map(of_each).collect(),
+        _ => rows.to_vec(),
+    };
+    let mut stores = Vec::new();
+    for places in vectors {
+        let mut parts = Vec::new();
+        for place in places {
+            parts.push((scope.element(value, &place, None)?, place));
+        }
+        stores.extend(eight::write_all(scope, value, &parts)?);
     }
-    eight::write_all(scope, value, &parts)
+    Ok(stores)
 }

@@ -1,18 +1,17 @@
 //! Reductions whose results one invocation computes each: of columns that lie next to each other several at once.
 
 use crate::dim::Dim;
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::Expr;
 use crate::kernel::index::Index;
 use crate::op::ReduceFunction;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, eight};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, epilogue, invocation, repeat_all};
-use crate::pass::plan::reduce::{PARTIAL, Parts, TEMPLATE, accumulator, combine, in_parts, name};
+use crate::pass::plan::reduce::running::{self, Running};
+use crate::pass::plan::reduce::{PARTIAL, Parts, by_invocations, in_parts, name};
 
 /// A reduction with its epilogue.
 pub fn lower<'a>(
@@ -35,46 +34,41 @@ pub fn lower<'a>(
     let in_parts = function == ReduceFunction::Sum && parts.dtype.is_float() && is_long;
     let mut running = Vec::new();
     for number in 0..across {
-        let number = if across > 1 {
-            number.to_string()
-        } else {
-            String::new()
+        let named = |name: &str| match across {
+            1 => name.to_string(),
+            _ => format!("{name}{number}"),
         };
-        let one = Running::new(&mut scope, function, parts.dtype, in_parts, &number)?;
+        let (total, part) = (named(name(function)), in_parts.then(|| named("part")));
+        let one = Running::new(&mut scope, (function, parts.dtype), &total, part.as_deref())?;
         running.push(one);
     }
     let mut statements = vec![surplus];
-    statements.extend(
-        running
-            .iter()
-            .map(|one| Statement::Declare(one.total, one.start)),
-    );
+    statements.extend(running.iter().map(Running::declare));
     let strip = Strip {
-        function,
         parts,
         places,
         running,
+        in_parts,
     };
     statements.extend(strip.all(&mut scope)?);
     statements.extend(strip.write(&mut scope, group)?);
-    Ok(Lowered::new(scope, TEMPLATE, statements, &count))
+    Ok(by_invocations(scope, statements, &count))
 }
 
 /// The results of one invocation.
 struct Strip<'p> {
-    function: ReduceFunction,
     parts: &'p Parts,
     places: Vec<Position>,
     running: Vec<Running>,
+    in_parts: bool,
 }
 
 impl Strip<'_> {
     /// Takes all elements in.
     fn all(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
         let reduced = self.parts.reduced.as_slice();
-        let is_in_parts = self.running.iter().any(|one| one.part.is_some());
         let (outer, inner) = match reduced.split_last() {
-            Some((inner, outer)) if is_in_parts => (outer, Some(inner)),
+            Some((inner, outer)) if self.in_parts => (outer, Some(inner)),
             _ => (reduced, None),
         };
         repeat_all(scope, "k", outer, |scope, mut reduced| {
@@ -84,14 +78,7 @@ impl Strip<'_> {
             let (variable, number) = scope.counter("j", inner);
             reduced.push(number);
             let body = self.take(scope, &reduced)?;
-            let mut before = Vec::new();
-            let mut after = Vec::new();
-            for one in &self.running {
-                let Some(part) = one.part else { continue };
-                before.push(Statement::Declare(part, one.start));
-                let whole = combine(scope, self.function, one.total, part);
-                after.push(Statement::Assign(one.total, whole));
-            }
+            let [mut before, after] = running::around(scope, self.running.iter());
             Ok(in_parts(scope, (inner, PARTIAL), variable, |piece| {
                 before.push(piece(body));
                 before.extend(after);
@@ -110,7 +97,7 @@ impl Strip<'_> {
                         .parts
                         .join(&place.coordinates(&self.parts.kept), reduced);
                     let element = scope.element(self.parts.operand, &position, None)?;
-                    Ok(one.take(scope, self.function, element))
+                    Ok(one.take(scope, vec![element]))
                 })
                 .collect()
         })
@@ -126,36 +113,6 @@ impl Strip<'_> {
         }
         statements.extend(eight::write_all(scope, group.root, &written)?);
         Ok(statements)
-    }
-}
-
-/// A result while its elements are gone through.
-struct Running {
-    total: Expr,
-    start: Expr,
-    /// What some of the elements give, where all of them in one go would lose digits.
-    part: Option<Expr>,
-}
-
-impl Running {
-    fn new(
-        scope: &mut Scope,
-        function: ReduceFunction,
-        dtype: DType,
-        in_parts: bool,
-        number: &str,
-    ) -> Result<Running> {
-        let name = format!("{}{number}", name(function));
-        let (total, start) = accumulator(scope, function, dtype, &name)?;
-        let ty = scope.pool.ty(total);
-        let part = in_parts.then(|| scope.pool.variable(&format!("part{number}"), ty));
-        Ok(Running { total, start, part })
-    }
-
-    /// Takes an element in.
-    fn take(&self, scope: &mut Scope, function: ReduceFunction, element: Expr) -> Statement {
-        let target = self.part.unwrap_or(self.total);
-        Statement::Assign(target, combine(scope, function, target, element))
     }
 }
 

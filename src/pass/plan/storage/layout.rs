@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::layout::Layout;
+use crate::pass::plan::element::quad::is_whole;
 use crate::pass::plan::fuse::Fusion;
-use crate::pass::plan::group::Group;
-use crate::pass::plan::quads::{IMAGE, may_be_image};
+use crate::pass::plan::group::{Group, Pattern};
+use crate::pass::plan::quads::{CHANNELS, IMAGE, may_be_image};
 use crate::pass::plan::reduce::pooling;
 use crate::pass::plan::variant;
 
@@ -77,8 +78,15 @@ impl Assigner<'_> {
                 self.layouts[leaf.index()] == IMAGE && self.graph.ty(*leaf).rank() == rank
             })
         };
-        if group.pattern.is_some() {
-            return false;
+        match &group.pattern {
+            Some(Pattern::Rows(rows)) => {
+                let (frame, shape) = (&rows.frame, &self.graph.ty(group.root).shape);
+                let is_of_channels = !frame.is_contiguous() && frame.is_along(shape, CHANNELS);
+                let in_quads = is_of_channels && is_whole(&frame.length);
+                return in_quads && (reads_quads() || self.is_convolved(group.root));
+            }
+            Some(Pattern::Attention(_)) => return false,
+            None => {}
         }
         let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
             return reads_quads() || self.is_convolved(group.root);

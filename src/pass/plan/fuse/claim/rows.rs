@@ -108,7 +108,7 @@ impl Region {
         let mut scope = Scope::new(fuser.graph, capabilities, &fuser.stored, &written);
         let row = scope.counter("index", &frame.rows).1;
         let within = scope.counter("k", &frame.length).1;
-        let element = row.scale(&frame.length).add(&within);
+        let element = frame.element(&row, &within);
         let mut growth = Growth {
             fuser,
             scope,
@@ -169,21 +169,25 @@ impl Region {
     ) -> Option<Group> {
         self.prune(fuser);
         let rows = self.rows(fuser);
+        if !rows::is_worth(fuser.graph, capabilities, &rows) {
+            return None;
+        }
         let root = *rows.written.last()?;
         if self.is_behind_itself(fuser, &rows.written, units) {
             return None;
         }
         let written = vec![false; fuser.graph.values.len()];
         let scope = Scope::new(fuser.graph, capabilities, &fuser.stored, &written);
-        let lowered = rows::lower(scope, &rows).ok()?;
-        let is_bound = lowered.scope.buffers.len() <= capabilities.max_storage_buffers as usize;
-        is_bound.then(|| Group {
+        let group = Group {
             anchor: rows.stages.last().and_then(|stage| stage.last()).copied(),
             root,
             also: Vec::new(),
             nodes: self.nodes,
-            pattern: Some(Pattern::Rows(rows)),
-        })
+            pattern: Some(Pattern::Rows(rows.clone())),
+        };
+        let lowered = rows::lower(scope, &group, &rows).ok()?;
+        let is_bound = lowered.scope.buffers.len() <= capabilities.max_storage_buffers as usize;
+        is_bound.then_some(group)
     }
 
     fn rows(&self, fuser: &Fuser) -> Rows {
