@@ -72,7 +72,7 @@ fn layers() -> Vec<(&'static str, Graph, usize)> {
         ),
         (
             "other orders",
-            of_each(&["f32[5, 24, 7]", "f32[3, 12, 21]"], turned),
+            of_each(&["f32[5, 24, 7]", "f32[3, 16, 21]"], turned),
             1,
         ),
         (

@@ -2,12 +2,13 @@
 
 use crate::dim::Dim;
 use crate::error::Result;
-use crate::ir::{Op, Primitive, ValueId};
+use crate::ir::ValueId;
 use crate::kernel::capabilities::Storage;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::Expr;
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Layout;
+use crate::pass::plan::cost::weight_of;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::{Scope, eight, scalar, write};
@@ -17,6 +18,9 @@ use crate::pass::plan::quads;
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/map.wgsl");
+
+/// What costs more, in simple operations, takes so long that it does not matter how it is written.
+const CHEAP: u32 = 12;
 
 /// All elements of a pointwise value or view.
 pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
@@ -32,7 +36,7 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
     Ok(finish(scope, &count, statements))
 }
 
-/// The same by four neighbours, or eight of what is only moved, which are read and written at once; none if the value does not
+/// The same by four neighbours, or eight of what costs little, which are read and written at once; none if the value does not
 /// come in fours.
 pub fn lower_quads<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
     if let Layout::Quads { axis } = scope.layout(group.root) {
@@ -89,12 +93,17 @@ fn lower_blocks<'a>(
     {
         if let Some(block) = by_blocks(scope(), group, axis)?
             && block.fits()
-            && block.scope.pool.loads() * width < loads * QUAD * QUAD
+            && time(block.scope.pool.loads(), QUAD) * width < time(loads, 1) * QUAD * QUAD
         {
             return Ok(Some(block));
         }
     }
     Ok(None)
+}
+
+/// How long a rasteriser takes to read and to write so many vectors, relative to others.
+fn time(loads: usize, stores: usize) -> usize {
+    2 * loads + 3 * stores
 }
 
 /// Four neighbours along an axis times four along the last one; none if they are not the elements of vectors.
@@ -134,25 +143,16 @@ fn block(
     )
 }
 
-/// How many neighbours an invocation computes of so many elements of a group: numbers that are only moved are written in words
+/// How many neighbours an invocation computes of so many elements of a group: what costs little to compute is written in words
 /// where that is faster.
 fn width(scope: &Scope, group: &Group, numel: &Dim) -> Result<usize> {
     let graph = scope.graph;
-    let is_moved = |node: usize| {
-        use Primitive::{Concat, Expand, Permute, Reshape, Slice};
-        let op = &graph.nodes[node].op;
-        matches!(
-            op,
-            Op::Primitive(Concat(_) | Expand(_) | Permute(_) | Reshape(_) | Slice(_))
-        )
-    };
-    let mut nodes = group.computed(graph, scope.stored).into_iter();
-    Ok(
-        match nodes.all(is_moved) && scope.is_in_words(group.root)? {
-            true => eight::width(scope.capabilities, numel),
-            false => QUAD,
-        },
-    )
+    let nodes = group.computed(graph, scope.stored).into_iter();
+    let cost: u32 = nodes.map(|node| weight_of(&graph.nodes[node])).sum();
+    Ok(match cost <= CHEAP && scope.is_in_words(group.root)? {
+        true => eight::width(scope.capabilities, numel),
+        false => QUAD,
+    })
 }
 
 /// So many elements that are written to a buffer for each target in quads or eights, by their number; none if they do not come

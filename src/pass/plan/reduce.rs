@@ -32,6 +32,9 @@ const ARGUMENT: &str = include_str!("../../../shaders/arg_reduce.wgsl");
 
 /// Invocations that share a reduction.
 pub const SHARERS: i64 = 64;
+/// Elements of each result that a workgroup shares, and results that it does it for at most.
+const LONG: usize = 1024;
+const MOST: usize = 256;
 /// Sums of more elements are made of partial sums of so many, which keeps more digits.
 pub const PARTIAL: i64 = 128;
 
@@ -46,9 +49,10 @@ pub fn lower<'a>(
         return pooling::lower(scope, group, node, reduce);
     }
     let parts = Parts::new(scope.graph, node, &reduce.axes)?;
-    let hints = &scope.graph.hints;
-    let hint = |shape: &[Dim]| Dim::product(shape).eval(hints).unwrap_or(1);
-    if hint(&parts.reduced) >= 1024 && hint(&parts.kept) <= 256 {
+    let size = |shape: &[Dim]| example(scope.graph, &Dim::product(shape));
+    let (reduced, kept) = (size(&parts.reduced), size(&parts.kept));
+    let are_few = kept <= MOST && !rows::are_many(scope.capabilities, kept);
+    if reduced >= LONG && are_few {
         shared(scope, group, reduce.function, &parts)
     } else {
         strip::lower(scope, group, reduce.function, &parts)
