@@ -275,6 +275,7 @@ fn reductions() -> Vec<(&'static str, Graph, usize)> {
         ("few columns", reduce("f32[30000, 3]", Sum, &[0]), 2),
         ("columns by eights", reduce("f32[1000, 200]", Max, &[0]), 1),
         ("columns by fours", reduce("f32[1009, 100]", Sum, &[0]), 3),
+        ("long columns", reduce("f32[66000, 128]", Max, &[0]), 2),
         ("many columns", reduce("f32[33, 2304]", Min, &[0]), 1),
         ("channels", reduce("f32[4, 12, 40, 40]", Sum, &[0, 2, 3]), 2),
         (

@@ -51,7 +51,7 @@ pub fn lower<'a>(
     let parts = Parts::new(scope.graph, node, &reduce.axes)?;
     let size = |shape: &[Dim]| example(scope.graph, &Dim::product(shape));
     let (reduced, kept) = (size(&parts.reduced), size(&parts.kept));
-    let are_few = kept <= MOST && !rows::are_many(scope.capabilities, kept);
+    let are_few = kept <= MOST && !rows::are_many(scope.capabilities, kept, reduced);
     if reduced >= LONG && are_few {
         shared(scope, group, reduce.function, &parts)
     } else {

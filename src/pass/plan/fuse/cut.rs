@@ -53,8 +53,8 @@ impl Cut {
         if !rows::suits(capabilities) || elements < MANY || results == 0 {
             return None;
         }
-        let are_many =
-            |columns| usize::try_from(columns).is_ok_and(|n| rows::are_many(capabilities, n));
+        let size = |number: i64| usize::try_from(number).unwrap_or(usize::MAX);
+        let are_many = rows::are_many(capabilities, size(results), size(sizes[axis]));
         let last = sizes.len() - 1;
         let behind = (axis + 1..=last).rev().take_while(|axis| is_reduced(axis));
         let inner: i64 = behind.map(|axis| sizes[axis]).product();
@@ -66,8 +66,9 @@ impl Cut {
             (!is_whole).then(|| Cut::in_parts(axis, true, elements / results, results))
         } else if inner >= LONG {
             capabilities.software.then(|| Cut::whole(axis, sizes[axis]))
-        } else if inner == 1 && !are_many(results) && sizes[axis] >= LONG {
-            let wanted = (COLUMNS / results).clamp(2, sizes[axis] / UNIT);
+        } else if inner == 1 && !are_many && sizes[axis] >= LONG {
+            let fewest = (sizes[axis] / (rows::LONGEST as i64 / 2)).max(2);
+            let wanted = (COLUMNS / results).clamp(fewest, sizes[axis] / UNIT);
             let parts = (1..=wanted).rev().find(|parts| sizes[axis] % parts == 0);
             let parts = parts.filter(|parts| 2 * parts >= wanted).unwrap_or(wanted);
             Some(Cut::equal(axis, false, sizes[axis], parts)).filter(|cut| cut.parts > 1)

@@ -6,6 +6,7 @@
 //! which are columns, an invocation goes through some that lie next to each other.
 
 mod grain;
+mod sharing;
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
@@ -24,17 +25,18 @@ use crate::pass::plan::element::{Scope, operand, scalar};
 use crate::pass::plan::group::{Frame, Group, Rows, reduction};
 use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat};
 use crate::pass::plan::reduce::rows::grain::Grain;
+use crate::pass::plan::reduce::rows::sharing::Sharing;
 use crate::pass::plan::reduce::running::{self, Running};
 use crate::pass::plan::{lanes, reduce};
 
 /// The shader around what subgroups do with rows.
 const SUBGROUP: &str = include_str!("../../../../shaders/rows.wgsl");
 
-/// Rows that are no longer are left to one invocation.
-const SHORT: i64 = 16;
-
 /// Vectors of columns that keep two cores with sixteen lanes each busy.
 const FEWEST: usize = 32;
+/// Elements that an invocation of a rasteriser goes through one by one: Mesa (22.3, not 25.0) ends loops silently after 65,535
+/// iterations of an invocation, in all of its loops together.
+pub const LONGEST: usize = 1 << 15;
 /// Columns that keep a GPU busy.
 const MANY: usize = 1 << 11;
 
@@ -44,62 +46,34 @@ const MOST: i64 = 32;
 const MOST_IF_DEAR: i64 = 128;
 const DEAR: u32 = 5;
 
-/// Who goes through a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sharing {
-    /// One invocation.
-    Alone,
-    /// The invocations of a subgroup, which are so many.
-    Subgroup(usize),
-    /// A workgroup.
-    Workgroup,
-}
-
-impl Sharing {
-    fn of(scope: &Scope, frame: &Frame) -> Sharing {
-        let capabilities = scope.capabilities;
-        let length = frame.length.eval(&scope.graph.hints).unwrap_or_default();
-        if length <= SHORT || !frame.is_contiguous() {
-            Sharing::Alone
-        } else {
-            let lanes = capabilities.lanes();
-            lanes.map_or(Sharing::Workgroup, Sharing::Subgroup)
-        }
-    }
-
-    /// Invocations that share a row.
-    fn lanes(self) -> usize {
-        match self {
-            Sharing::Alone => 1,
-            Sharing::Subgroup(lanes) => lanes,
-            Sharing::Workgroup => 64,
-        }
-    }
-}
-
 /// True if a device has a kernel of rows; others compute one reduction at a time.
 pub fn suits(capabilities: &Capabilities) -> bool {
     !capabilities.software || capabilities.lanes().is_some()
 }
 
-/// True for so many columns that a device's cores are busy though an invocation goes through each by itself.
-pub fn are_many(capabilities: &Capabilities, columns: usize) -> bool {
-    columns
-        >= if capabilities.software {
-            FEWEST * QUAD
-        } else {
-            MANY
-        }
+/// True for so many columns that a device's cores are busy though an invocation goes through each by itself, and which are no
+/// longer than it can.
+pub fn are_many(capabilities: &Capabilities, columns: usize, length: usize) -> bool {
+    match capabilities.software {
+        true => columns >= FEWEST * QUAD && length <= LONGEST,
+        false => columns >= MANY,
+    }
 }
 
 /// True if a kernel pays: for columns, if there are many that are gone through several times, or that are written again.
 pub fn is_worth(graph: &Graph, capabilities: &Capabilities, rows: &Rows) -> bool {
     let frame = &rows.frame;
-    let reductions = rows.stages.concat().len();
+    if frame.is_contiguous() {
+        return true;
+    }
     let is_wide = |value: &ValueId| graph.ty(*value).numel() != frame.rows;
-    frame.is_contiguous()
-        || are_many(capabilities, example(graph, &frame.rows))
-            && (reductions > 1 || rows.written.iter().any(is_wide))
+    let is_written = rows.written.iter().any(is_wide);
+    let times = rows.stages.len() + usize::from(is_written);
+    let length = frame.length.as_const().map(usize::try_from);
+    let Some(Ok(length)) = length.filter(|_| rows.stages.concat().len() > 1 || is_written) else {
+        return false;
+    };
+    are_many(capabilities, example(graph, &frame.rows), times * length)
 }
 
 /// The kernel of a group.
