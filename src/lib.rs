@@ -44,7 +44,7 @@
 //! [`ir::State`]: to graphs further inputs and outputs, which a [`Session`] keeps.
 //!
 //! What one kernel computes is decided by fusion (`pass::plan`'s `fuse`): loops with what is pointwise in front of them and
-//! behind, rows with all their reductions, attention from scores to values, and pointwise work that follows on other such
+//! behind, rows (and columns) with all their reductions, attention from scores to values, and pointwise work that follows on other such
 //! work. What is long behind a product is there for a few results of a tile only (`pass::plan`'s `kernel::turns`).
 //!
 //! Many kernels can compute a product, a convolution or a row. A table (`pass::plan`'s `variant`) chooses by adapter, sizes and dtype; a
