@@ -1,7 +1,7 @@
 // Products of matrices on a device whose subgroups are the lanes of a vector: a subgroup computes a tile of the result in
-// registers. For the left factor an invocation is a row, or four steps of every row where rows are few; for the right one it
-// is four neighbouring columns. Each number of the left factor is handed to all invocations in turn. Rows and columns beyond
-// the edge repeat the last ones and are not written.
+// registers. Its invocations are bands, each with rows of its own. An invocation reads four steps of a row of its band, or of
+// every row where rows are few, and four neighbouring columns of one of four steps; then rows are handed to all of a band, and
+// columns to all bands. Rows and columns beyond the edge repeat the last ones and are not written.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;
@@ -14,7 +14,7 @@
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
+    @builtin(subgroup_invocation_id) local: u32,
 ) {
     let index = workgroup.y * workgroups.x + workgroup.x;
     // <body>

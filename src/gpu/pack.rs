@@ -135,9 +135,11 @@ fn pack_rows<const N: usize>(
     let (steps, stride) = (texel.steps(), panels.columns.stride);
     let layers = part.layers.clone();
     for at in layers.flat_map(|layer| (0..height).map(move |y| [y, layer])) {
-        for (number, texels) in row.chunks_exact_mut(panels.width * steps).enumerate() {
+        for (number, texels) in row.chunks_exact_mut(panels.strip * steps).enumerate() {
+            let of_strip = panels.round / steps;
+            let (strip, first) = (number / of_strip, number % of_strip * steps);
             for step in 0..steps {
-                let line = panels.line(at, number * steps + step);
+                let line = panels.line(at, [strip, first + step]);
                 let (start, count) = line.unwrap_or((part.first, 0));
                 let run = [start - part.first, count, stride];
                 fill(texels, [step, steps], elements, run);

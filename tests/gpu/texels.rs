@@ -188,6 +188,7 @@ fn panels_integers_and_other_devices_are_refused() {
                 },
                 round: 4,
                 width: 32,
+                strip: 32,
                 transformed: None,
             });
             plan.inputs.clear();

@@ -92,7 +92,7 @@ fn layers() -> Vec<(&'static str, Graph, usize)> {
         ),
         (
             "products of values of odd sizes",
-            attention(&[[129, 77, 64], [129, 81, 64]]),
+            attention(&[[129, 69, 64], [129, 73, 64]]),
             1,
         ),
     ]

@@ -19,6 +19,8 @@ pub struct Panels {
     pub round: usize,
     /// Columns of a panel.
     pub width: usize,
+    /// Columns of a panel that lie together, all steps of a round in front of the next ones: what invocations read at once.
+    pub strip: usize,
     /// The elements are not those of the weight, which are filters, but [numbers](Places::number) of tiles of this size, one
     /// matrix after the other.
     pub transformed: Option<Places>,
@@ -68,11 +70,16 @@ impl Panels {
         [width, uneven(rounds), layers.max(least)]
     }
 
-    /// The columns that a row of texels has of one of the steps of a round: the place of the first one's element in row-major order, and
-    /// how many there are; those that are missing to a whole panel are zeros. None for a step, row or layer beyond the last.
-    pub fn line(&self, [y, layer]: [usize; 2], step: usize) -> Option<(usize, usize)> {
+    /// The columns that a strip of a row of texels has of one of the steps of a round: the place of the first one's element in
+    /// row-major order, and how many there are; those that are missing to a whole strip are zeros. None for a step, row or layer
+    /// beyond the last, and for a strip without columns.
+    pub fn line(
+        &self,
+        [y, layer]: [usize; 2],
+        [strip, step]: [usize; 2],
+    ) -> Option<(usize, usize)> {
         let (outer, panel) = (layer / self.panels(), layer % self.panels());
-        let column = panel * self.width;
+        let column = panel * self.width + strip * self.strip;
         let (mut rest, step) = (y / self.rounds(), y % self.rounds() * self.round + step);
         let (last, runs) = self.depth.split_last()?;
         let mut place =
@@ -83,7 +90,7 @@ impl Panels {
         }
         let columns = self.columns.count.saturating_sub(column);
         let is_step = outer < self.outer.count && rest == 0 && step < last.count;
-        is_step.then(|| (place, columns.min(self.width)))
+        (is_step && columns > 0).then(|| (place, columns.min(self.strip)))
     }
 
     /// How the panels hold a matrix that is all of a weight of so many elements: the run of steps and that of columns, one of
@@ -140,6 +147,13 @@ impl Panels {
 mod tests {
     use super::*;
 
+    /// All strips and steps.
+    fn lines(panels: &Panels) -> impl Iterator<Item = [usize; 2]> {
+        let strips = 0..panels.width / panels.strip;
+        let steps = panels.round;
+        strips.flat_map(move |strip| (0..steps).map(move |step| [strip, step]))
+    }
+
     #[test]
     fn every_element_lies_in_panels_once() {
         // A filter of 10 outputs in 2 groups, 6 inputs of a group, 3 taps.
@@ -150,6 +164,7 @@ mod tests {
             columns: run(5, 6 * taps),
             round: 4,
             width: 32,
+            strip: 16,
             transformed: None,
         };
         // Those of 2 taps have a row that is empty.
@@ -159,7 +174,8 @@ mod tests {
             assert_eq!(height, rows);
             let mut elements = Vec::new();
             for (layer, y) in (0..layers).flat_map(|layer| (0..height).map(move |y| (layer, y))) {
-                let lines = (0..panels.round).filter_map(|step| panels.line([y, layer], step));
+                let lines = lines(&panels);
+                let lines = lines.filter_map(|line| panels.line([y, layer], line));
                 for (start, count) in lines {
                     elements
                         .extend((0..count).map(|column| start + column * panels.columns.stride));
@@ -179,6 +195,7 @@ mod tests {
             columns,
             round: 4,
             width: 32,
+            strip: 32,
             transformed: None,
         };
         // Sizes of the tensor, axes of the weight, and what is read of the weight.
@@ -215,8 +232,8 @@ mod tests {
             let [_, height, layers] = panels.extent(Texel::F32);
             assert_eq!(permuted.extent(Texel::F32), panels.extent(Texel::F32));
             for at in (0..layers).flat_map(|layer| (0..height).map(move |y| [y, layer])) {
-                for step in 0..panels.round {
-                    let (before, after) = (panels.line(at, step), permuted.line(at, step));
+                for line in lines(&panels) {
+                    let (before, after) = (panels.line(at, line), permuted.line(at, line));
                     let places = |panels: &Panels, (start, count): (usize, usize)| {
                         let stride = panels.columns.stride;
                         (0..count)

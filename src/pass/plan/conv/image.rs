@@ -167,7 +167,11 @@ pub fn panels(
     let whole = channels * patch;
     if is_grouped(graph, node, conv) {
         let panels = by_rows(depth, run(groups * outputs, whole));
-        return is_weight.then_some(Packed { panels, rows: 1 });
+        return is_weight.then_some(Packed {
+            panels,
+            bands: 1,
+            rows: 1,
+        });
     }
     let outer = run(groups, outputs * whole);
     let columns = run(outputs, whole);
@@ -219,6 +223,7 @@ pub fn is_by_window(scope: &Scope, sizes: &Sizes) -> bool {
 
 /// The panels of a filter that sees few channels: a row of texels for each tap of each, and maybe an empty texel.
 fn by_rows(depth: Vec<Run>, columns: Run) -> Panels {
+    let width = uneven(columns.count.div_ceil(QUAD)) * QUAD;
     Panels {
         outer: Run {
             count: 1,
@@ -227,7 +232,8 @@ fn by_rows(depth: Vec<Run>, columns: Run) -> Panels {
         depth,
         columns,
         round: 1,
-        width: uneven(columns.count.div_ceil(QUAD)) * QUAD,
+        width,
+        strip: width,
         transformed: None,
     }
 }

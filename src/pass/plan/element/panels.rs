@@ -42,13 +42,16 @@ impl Spot {
             along.rem(&Dim::from(run.count))
         });
         let (round, width) = (Dim::from(panels.round), Dim::from(panels.width));
-        let (within, quad) = (column.rem(&width), Dim::from(QUAD));
+        let (strip, quad) = (Dim::from(panels.strip), Dim::from(QUAD));
+        let within = column.rem(&width);
         let (of_round, steps) = (step.rem(&round), Dim::from(texel.steps()));
-        let of_steps = Dim::from(panels.width / QUAD);
-        let x = of_round.div(&steps).scale(&of_steps);
+        let of_strip = Dim::from(panels.round / texel.steps());
+        let line = within.div(&strip).scale(&of_strip);
+        let line = line.add(&of_round.div(&steps));
+        let x = line.scale(&Dim::from(panels.strip / QUAD));
         Some(Spot {
             at: [
-                x.add(&within.div(&quad)),
+                x.add(&within.rem(&strip).div(&quad)),
                 step.div(&round),
                 column.div(&width),
             ],
@@ -121,6 +124,7 @@ mod tests {
                 columns: run(columns, column),
                 round: 8,
                 width: 32,
+                strip: 16,
                 transformed: None,
             };
             for (place, texel) in (0..steps * columns).flat_map(|place| TEXELS.map(|x| (place, x)))
@@ -130,9 +134,11 @@ mod tests {
                 let number = |index: &Index| index.as_const().unwrap() as usize;
                 let [x, y, layer] = spot.at.each_ref().map(number);
                 assert!(x < panels.extent(texel)[0]);
-                let step = x / (32 / QUAD) * texel.steps() + number(&spot.step);
-                let offset = x % (32 / QUAD) * QUAD + number(&spot.column);
-                let (first, count) = panels.line([y, layer], step).unwrap();
+                let (of_strip, of_line) = (8 / texel.steps(), 16 / QUAD);
+                let (strip, line) = (x / of_line / of_strip, x / of_line % of_strip);
+                let step = line * texel.steps() + number(&spot.step);
+                let offset = x % of_line * QUAD + number(&spot.column);
+                let (first, count) = panels.line([y, layer], [strip, step]).unwrap();
                 assert!(offset < count);
                 assert_eq!(first + offset * column, place);
             }

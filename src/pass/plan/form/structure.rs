@@ -143,7 +143,7 @@ fn of_any_size(form: &Form, way: &Way) -> Way {
 fn read(packed: &Packed) -> Packed {
     Packed {
         panels: seen(&packed.panels),
-        rows: packed.rows,
+        ..*packed
     }
 }
 

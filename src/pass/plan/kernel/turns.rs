@@ -27,13 +27,50 @@ pub fn in_turns(
     held: &[Vec<Expr>],
     write: Write,
 ) -> Result<Vec<Statement>> {
+    turns(
+        scope,
+        ("turn", cost),
+        held,
+        &mut |scope, held, first, count| {
+            let fixed = held.iter().flatten().copied().map(Statement::Freeze);
+            let lines = written(scope, held, first, count, write)?;
+            Ok(fixed.chain(lines).collect())
+        },
+    )
+}
+
+/// The same for lines that are long enough to be written in turns themselves.
+pub fn in_turns_of_turns(
+    scope: &mut Scope,
+    cost: u32,
+    held: &[Vec<Expr>],
+    write: Write,
+) -> Result<Vec<Statement>> {
+    turns(
+        scope,
+        ("line", cost),
+        held,
+        &mut |scope, held, first, count| written(scope, held, first, count, write),
+    )
+}
+
+/// Statements that write the first lines, of which the first one has this number of so many.
+type Turn<'t> =
+    &'t mut dyn FnMut(&mut Scope, &[Vec<Expr>], &Index, usize) -> Result<Vec<Statement>>;
+
+fn turns(
+    scope: &mut Scope,
+    (name, cost): (&str, u32),
+    held: &[Vec<Expr>],
+    turn: Turn,
+) -> Result<Vec<Statement>> {
     let results = (LONGEST / cost.max(1) as usize).max(FEWEST);
     let width = held.first().map_or(1, Vec::len).max(1);
     let turns = held.len().div_ceil((results / width).max(1)).max(1);
     let lines = held.len().div_ceil(turns);
-    repeat(scope, "turn", &Dim::from(turns), |scope, turn| {
-        let first = turn.scale(&Dim::from(lines));
-        let mut statements = written(scope, &held[..lines], &first, held.len(), write)?;
+    repeat(scope, name, &Dim::from(turns), |scope, number| {
+        let first = number.scale(&Dim::from(lines));
+        let mut statements = turn(scope, &held[..lines], &first, held.len())?;
         if turns > 1 {
             statements.extend(moved(held, lines));
         }
@@ -55,12 +92,8 @@ fn written(
         let line = write(scope, &number, held)?;
         lines.push(below(scope, &number, &Dim::from(count), line));
     }
-    let fixed = held.iter().flatten().copied().map(Statement::Freeze);
     let shared = shared(&scope.pool, &lines).into_iter().map(Statement::Let);
-    Ok(fixed
-        .chain(shared)
-        .chain(lines.into_iter().flatten())
-        .collect())
+    Ok(shared.chain(lines.into_iter().flatten()).collect())
 }
 
 /// Moves all lines up by some.

@@ -1,11 +1,13 @@
 //! Products of matrices where subgroups are the lanes of a vector: what costs a software rasteriser time is reading memory.
 
 mod extent;
+mod held;
 mod left;
 mod right;
 
+use self::extent::of_values;
 pub use self::extent::{Extent, Packed, RUNS, Rows, Sums, extents};
-use self::left::Held;
+use self::held::{Held, handed};
 pub use self::right::{Right, weight};
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -18,9 +20,9 @@ use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Panels, Texel, TextureLimits};
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
+use crate::pass::plan::element::quad::{QUAD, is_whole, part, quad};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::turns::in_turns;
+use crate::pass::plan::kernel::turns::{in_turns, in_turns_of_turns};
 use crate::pass::plan::kernel::{Lowered, below, guarded, pieces, repeat, repeat_as_one};
 use crate::pass::plan::lanes;
 use crate::pass::plan::product::dot::named;
@@ -29,10 +31,6 @@ use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../../shaders/tile.wgsl");
 
-/// Rows of a tile of values: with more the loop grows too long for the driver.
-const TALLEST: usize = 32;
-/// Tiles that keep all threads busy.
-const ENOUGH: usize = 8;
 /// Columns that are worth a whole subgroup.
 const NARROWEST: usize = 16;
 
@@ -163,8 +161,13 @@ pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
     Ok(lowered)
 }
 
-/// Four steps of a round: of each row, and for each quad of columns of each step.
-type Part = (Vec<Held>, Vec<Vec<Expr>>);
+/// Four steps of a round.
+struct Part {
+    /// The steps of each row.
+    rows: Vec<Held>,
+    /// By quad of columns, the columns of each step.
+    columns: Vec<Vec<Held>>,
+}
 
 /// What a subgroup computes.
 struct Tile {
@@ -179,10 +182,9 @@ struct Tile {
     panel: Index,
     /// First column.
     column: Index,
-    /// The number of the invocation in its band.
+    /// The number of the invocation's band, and that of the invocation in it.
+    band: Index,
     lane: Index,
-    /// Whether the invocation belongs to the second band or a later one, to the third or a later one, and so on.
-    is_behind: Vec<Expr>,
     extent: Extent,
 }
 
@@ -200,16 +202,10 @@ impl Tile {
         let covering = Covering::new(scope, &product.outer, tiles);
         let [column, row] = covering.numbers;
         let (_, lane) = scope.counter("local", &Dim::from(lanes));
-        let of_band = lanes / extent.bands;
-        let is_behind = (1..extent.bands).map(|band| {
-            let first = scope.pool.number((band * of_band) as u32);
-            let lane = lane.emit(&mut scope.pool);
-            scope.pool.call("x >= y", Type::Bool, &[lane, first])
-        });
-        let is_behind = is_behind.collect();
-        let of_band = Dim::from(of_band);
-        let band = lane.div(&of_band).scale(&Dim::from(extent.rows));
-        let row = row.scale(&Dim::from(height)).add(&band);
+        let of_band = Dim::from(lanes / extent.bands);
+        let band = lane.div(&of_band);
+        let row = row.scale(&Dim::from(height));
+        let row = row.add(&band.scale(&Dim::from(extent.rows)));
         Ok(Tile {
             lanes,
             count: covering.count,
@@ -219,7 +215,7 @@ impl Tile {
             row: named(scope, &row, "row"),
             column: named(scope, &column.scale(&Dim::from(width)), "column"),
             lane: lane.rem(&of_band),
-            is_behind,
+            band,
             extent,
         })
     }
@@ -261,16 +257,14 @@ impl Tile {
         let parts = parts.map(|from| self.part(scope, product, (taps, round), row, from));
         let parts: Vec<Part> = parts.collect::<Result<_>>()?;
         let mut statements = reads(&parts);
-        for (i, sums) in sums.iter().enumerate() {
-            let numbers = parts
-                .iter()
-                .map(|(left, _)| self.numbers(scope, left[i], i));
-            let numbers: Vec<Vec<Expr>> = numbers.collect();
-            for (q, sum) in sums.iter().enumerate() {
-                for (numbers, (_, right)) in numbers.iter().zip(&parts) {
-                    let total = four(scope, numbers, &right[q]);
-                    let total = scope.pool.call("x + y", Type::F32x4, &[*sum, total]);
-                    statements.push(Statement::Assign(*sum, total));
+        for part in &parts {
+            let rows = handed(scope, &part.rows, |i| format!("row{i}"));
+            for (q, columns) in part.columns.iter().enumerate() {
+                let columns = handed(scope, columns, |k| format!("columns{q}_{k}"));
+                for (row, sums) in rows.iter().zip(sums) {
+                    let step = four(&mut scope.pool, *row, &columns);
+                    let total = scope.pool.call("x + y", Type::F32x4, &[sums[q], step]);
+                    statements.push(Statement::Assign(sums[q], total));
                 }
             }
         }
@@ -287,15 +281,15 @@ impl Tile {
         from: usize,
     ) -> Result<Part> {
         let count = product.right.round();
-        let left = if count == span(self.lanes) {
+        let rows = if count == span(self.lanes) {
             self.wide(scope, product, (taps, round), from)?
         } else {
             self.rows(scope, product, (taps, round), from)?
         };
         let first = round.scale(&Dim::from(count)).add_size(&Dim::from(from));
-        let mut right = Vec::new();
+        let mut columns = Vec::new();
         for q in 0..self.extent.quads {
-            right.push(match &product.right {
+            columns.push(match &product.right {
                 Right::Values(product) => self.right(scope, product, &first, q)?,
                 Right::Panels(weight, Packed { panels, .. }, matrix) => {
                     let matrix = matrix(&self.outer);
@@ -305,20 +299,14 @@ impl Tile {
                 }
             });
         }
-        Ok((left, right))
+        Ok(Part { rows, columns })
     }
 
     /// The first column of a quad of an invocation, which may lie beyond the edge.
-    fn quad_of(&self, q: usize) -> Index {
+    fn quad_of(&self, q: &Index) -> Index {
         let quad = self.lane.scale(&Dim::from(QUAD));
-        self.column
-            .add(&quad)
-            .add_size(&Dim::from(q * span(self.lanes)))
-    }
-
-    /// Invocations of a band.
-    fn of_band(&self) -> usize {
-        self.lanes / self.extent.bands
+        let strip = q.scale(&Dim::from(span(self.of_band())));
+        self.column.add(&quad).add(&strip)
     }
 
     /// Writes all rows, of the first quad of columns at first: what lies together is written in a row, for a cache may hold no
@@ -329,26 +317,37 @@ impl Tile {
         product: &Tiling,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let mut statements = Vec::new();
-        for q in 0..self.extent.quads {
+        let of_quad = |q: usize| sums.iter().map(|sums| sums[q]).collect();
+        let quads: Vec<Vec<Expr>> = (0..self.extent.quads).map(of_quad).collect();
+        in_turns_of_turns(scope, product.epilogue, &quads, &mut |scope, q, sums| {
             let first = self.quad_of(q);
-            let held: Vec<Vec<Expr>> = sums.iter().map(|sums| vec![sums[q]]).collect();
-            let (cost, all) = (product.epilogue, &product.rows);
-            let rows = in_turns(scope, cost, &held, &mut |scope, number, sums| {
-                let place = self.row_to_write(scope, product, number);
-                let quad = (product.write)(scope, [&self.outer, &place], &first, sums[0])?;
-                Ok(match self.extent.bands {
-                    1 => guarded(scope, &self.row, number.clone(), all, quad),
-                    // The first row of a tile is there, that of a band behind it may not be.
-                    _ => below(scope, &self.row.add(number), all, quad),
-                })
-            })?;
-            statements.extend(match product.in_quads {
+            let rows = self.write_rows(scope, product, &first, sums)?;
+            Ok(match product.in_quads {
                 true => below(scope, &first, &product.columns, rows),
                 false => rows,
-            });
-        }
-        Ok(statements)
+            })
+        })
+    }
+
+    /// Writes four columns of all rows.
+    fn write_rows(
+        &self,
+        scope: &mut Scope,
+        product: &Tiling,
+        first: &Index,
+        sums: &[Expr],
+    ) -> Result<Vec<Statement>> {
+        let (cost, all) = (product.epilogue, &product.rows);
+        let held: Vec<Vec<Expr>> = sums.iter().map(|sum| vec![*sum]).collect();
+        in_turns(scope, cost, &held, &mut |scope, number, sums| {
+            let place = self.row_to_write(scope, product, number);
+            let quad = (product.write)(scope, [&self.outer, &place], first, sums[0])?;
+            Ok(match self.extent.bands {
+                1 => guarded(scope, &self.row, number.clone(), all, quad),
+                // The first row of a tile is there, that of a band behind it may not be.
+                _ => below(scope, &self.row.add(number), all, quad),
+            })
+        })
     }
 
     /// The coordinates of a row by its number in the tile. Where the length of a row is symbolic it is one number, so that
@@ -373,7 +372,7 @@ impl Tiling<'_> {
             Right::Values(_) => {
                 let outer = Dim::product(&self.outer);
                 let sizes = [&outer, &self.rows, &self.columns];
-                extent(lanes, sizes.map(|size| example(graph, size)))
+                of_values(lanes, sizes.map(|size| example(graph, size)))
             }
             Right::Panels(_, packed, _) => packed.extent(lanes),
         }
@@ -384,51 +383,29 @@ impl Tiling<'_> {
 /// hundredths less time than if each number is read where it is needed first. All steps of a row are read at once: a cache may
 /// hold no more than some of the tile's rows, where these lie a power of two apart.
 fn reads(parts: &[Part]) -> Vec<Statement> {
-    let height = parts.first().map_or(0, |(left, _)| left.len());
-    let left = (0..height).flat_map(|row| parts.iter().map(move |(left, _)| left[row].0));
-    let right = parts.iter().flat_map(|(_, right)| right.iter().flatten());
-    left.chain(right.copied()).map(Statement::Let).collect()
+    let height = parts.first().map_or(0, |part| part.rows.len());
+    let rows = (0..height).flat_map(|row| parts.iter().map(move |part| part.rows[row].quad));
+    let columns = parts.iter().flat_map(|part| part.columns.iter().flatten());
+    let columns = columns.map(|held| held.quad);
+    rows.chain(columns).map(Statement::Let).collect()
 }
 
-/// Columns that a subgroup computes for each quad of an invocation. So many are the steps of a row of which each invocation
-/// reads four, too.
+/// Columns that so many invocations compute for each quad of an invocation. So many are the steps of a row of which each of
+/// them reads four, too.
 fn span(lanes: usize) -> usize {
     lanes * QUAD
 }
 
-/// The shape of a tile of values: as many rows and columns as the driver's vectors can hold, but such that every thread has some
-/// tiles.
-fn extent(lanes: usize, [outer, rows, columns]: [usize; 3]) -> Extent {
-    let count = |height: usize, quads: usize| {
-        outer * rows.div_ceil(height) * columns.div_ceil(quads * span(lanes))
-    };
-    let highest = rows.clamp(1, TALLEST);
-    let are_two = columns > span(lanes) && count(highest, 2) >= ENOUGH;
-    let quads = if are_two { 2 } else { 1 };
-    let mut height = highest;
-    while count(height, quads) < ENOUGH && height >= 2 * lanes {
-        height = height.div_ceil(2);
-    }
-    // Tiles of equal heights, as far as they can be: the rows beyond the edge cost as much as others.
-    Extent {
-        bands: 1,
-        rows: rows.div_ceil(rows.div_ceil(height).max(1)).max(1),
-        quads,
-        round: QUAD,
-    }
-}
-
-/// The sum of up to four products.
-fn four(scope: &mut Scope, numbers: &[Expr], quads: &[Expr]) -> Expr {
-    let pool = &mut scope.pool;
-    let products: Vec<Expr> = numbers
-        .iter()
-        .zip(quads)
-        .map(|(x, y)| pool.call("x * y", Type::F32x4, &[*x, *y]))
-        .collect();
+/// The sum of up to four products: of the numbers of a row and columns of as many steps.
+fn four(pool: &mut Pool, row: Expr, columns: &[Expr]) -> Expr {
+    let products = columns.iter().enumerate().map(|(k, columns)| {
+        let number = part(pool, row, k, Type::F32);
+        pool.call("x * y", Type::F32x4, &[number, *columns])
+    });
+    let products: Vec<Expr> = products.collect();
     let pairs: Vec<Expr> = products.chunks(2).map(|pair| added(pool, pair)).collect();
     let sum = added(pool, &pairs);
-    pool.set_label(sum, "step");
+    pool.set_label(sum, "steps");
     sum
 }
 

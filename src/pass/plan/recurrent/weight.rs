@@ -159,12 +159,14 @@ fn panels(scope: &mut Scope, value: ValueId, lanes: usize) -> Result<Option<(Val
         count: sizes[axis],
         stride: stride.unsigned_abs() as usize,
     };
+    let width = (lanes * QUAD).min(units.next_multiple_of(QUAD));
     let panels = Panels {
         outer: run(0, far),
         depth: vec![run(2, next)],
         columns: run(1, near),
         round: ROUND,
-        width: (lanes * QUAD).min(units.next_multiple_of(QUAD)),
+        width,
+        strip: width,
         transformed: None,
     };
     let fits = holds(scope.capabilities.textures, &panels);

@@ -4,13 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{NARROWEST, holds, span};
+use super::{holds, span};
 use crate::kernel::layout::{Panels, Run, TextureLimits};
 use crate::pass::plan::element::quad::QUAD;
 
-/// Quads of columns that are summed up at most, of all rows: with more the driver runs out of registers and the loop grows
-/// too long for the cache of instructions.
-const MOST: usize = 32;
 /// Tiles that keep all threads busy: fewer take as long.
 const ENOUGH: usize = 8;
 /// Steps of a wide round times rows: with more the text of a round grows too long.
@@ -26,22 +23,25 @@ const MILLISECOND: u64 = 2_900_000;
 const WRITE: usize = 5;
 const STEPS: usize = 2;
 
-// What four steps of a tile take, in cycles: to multiply those of a row by a quad of columns, to hand them to all, and to
-// each further band its own, and to read a texel, and more if invocations read lines apart. For each round, what sums take
-// that loops carry, and what it takes to find out where positions see something through a tap.
-const MULTIPLY: usize = 11;
-const HAND: usize = 1;
-const HAND_APART: usize = 3;
-const READ: usize = 25;
+// What four steps of a tile take, in cycles of vectors of sixteen numbers: to multiply those of a row of each band by a quad of
+// columns, to hand those of a row to its band, to hand those of a quad of columns to all bands, and to read a texel, and more if
+// invocations read lines apart. For each round, what it takes by itself, and to find out where positions see something through
+// a tap.
+const MULTIPLY: usize = 23;
+const HAND_ROW: usize = 10;
+const HAND_COLUMNS: usize = 8;
+const READ: usize = 20;
 const APART: usize = 40;
-const CARRY: usize = 4;
+const ROUND: usize = 50;
 const FIND: usize = 40;
 
 /// The shape of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bands of rows, each of which is computed by as many of the invocations: where columns are few, one band would leave
-    /// most of them idle.
+    /// Bands of rows, each of which is computed by as many of the invocations.
+    ///
+    /// An invocation reads four steps of a row for its band, and four columns of a step for its place in all bands: there is
+    /// as little to hand over as can be where a band has four invocations. A single band is for few rows.
     pub bands: usize,
     /// Rows of a band.
     pub rows: usize,
@@ -56,7 +56,9 @@ pub struct Extent {
 pub struct Packed {
     /// How the weight lies.
     pub panels: Panels,
-    /// Rows of a band of a tile.
+    /// Bands of a tile.
+    pub bands: usize,
+    /// Rows of a band.
     pub rows: usize,
 }
 
@@ -64,11 +66,10 @@ impl Packed {
     /// The extent of the tiles that read it: panels are as wide as tiles.
     pub fn extent(&self, lanes: usize) -> Extent {
         let Panels { width, round, .. } = self.panels;
-        let bands = (span(lanes) / width).max(1);
         Extent {
-            bands,
+            bands: self.bands,
             rows: self.rows,
-            quads: bands * width / span(lanes),
+            quads: self.bands * width / span(lanes),
             round,
         }
     }
@@ -117,7 +118,7 @@ impl Extent {
     /// For what nothing is known of: the one of fewest layers of panels.
     pub const ANY: Extent = Extent {
         bands: 1,
-        rows: MOST / 2,
+        rows: 16,
         quads: 2,
         round: QUAD,
     };
@@ -130,10 +131,15 @@ impl Extent {
             columns,
             round: self.round,
             width: self.width(lanes),
+            strip: span(lanes / self.bands),
             transformed: None,
         };
-        let rows = self.rows;
-        Packed { panels, rows }
+        let Extent { bands, rows, .. } = self;
+        Packed {
+            panels,
+            bands,
+            rows,
+        }
     }
 
     /// Rows of a tile.
@@ -146,19 +152,40 @@ impl Extent {
         self.quads * span(lanes) / self.bands
     }
 
-    /// All that a driver of so many lanes should see.
+    /// All that a driver of so many lanes should see. With more sums it runs out of registers, and the loop grows too long for
+    /// the cache of instructions.
     fn all(lanes: usize) -> impl Iterator<Item = Extent> {
-        let shapes = [(1, 1), (2, 1), (4, 1), (1, 2)].into_iter();
-        let shapes = shapes.filter(move |(bands, _)| span(lanes) / bands >= NARROWEST);
-        let shapes = shapes.flat_map(|shape| [QUAD, 2 * QUAD].map(|round| (round, shape)));
-        shapes.flat_map(|(round, (bands, quads))| {
-            (1..=MOST / quads).map(move |rows| Extent {
-                bands,
+        let most = 2 * (lanes + 16);
+        [1, 2, 3, 4, 6, 8].into_iter().flat_map(move |quads| {
+            (1..=(most / quads).min(32)).map(move |rows| Extent {
+                bands: lanes / QUAD,
                 rows,
                 quads,
-                round,
+                round: QUAD,
             })
         })
+    }
+
+    /// What four steps take of a left factor that lies so, in cycles of vectors of sixteen numbers.
+    fn steps(self, lanes: usize, left: Rows) -> usize {
+        let Extent {
+            bands, rows, quads, ..
+        } = self;
+        let line = match left {
+            Rows::Together => READ,
+            Rows::Seen => READ + FIND,
+            Rows::Apart => READ + APART,
+        };
+        let lines = rows.div_ceil(lanes / bands) * line;
+        let columns = quads * (HAND_COLUMNS + READ * QUAD.div_ceil(bands));
+        rows * (MULTIPLY * quads + HAND_ROW) + columns + lines + ROUND
+    }
+
+    /// What all tiles of a product take, in cycles: of so many matrices, rows, columns, and times four steps.
+    fn time(self, lanes: usize, left: Rows, [matrices, rows, columns, steps]: [usize; 4]) -> u64 {
+        let columns = columns.div_ceil(self.width(lanes));
+        let tiles = (matrices * columns * rows.div_ceil(self.height())).max(ENOUGH);
+        (tiles * steps * self.steps(lanes, left) * lanes / 16) as u64
     }
 
     /// What the driver takes to compile the text, in cycles.
@@ -173,6 +200,7 @@ impl Sums {
         Panels {
             round: extent.round,
             width: extent.width(lanes),
+            strip: span(lanes / extent.bands),
             ..self.panels.clone()
         }
     }
@@ -194,40 +222,36 @@ impl Sums {
         })
     }
 
-    /// What a run takes by an extent, in cycles; none where panels do not fit a texture, or rounds would be filled up.
+    /// What a run takes by an extent, in cycles; none where panels do not fit a texture.
     fn time(&self, (lanes, limits): (usize, TextureLimits), extent: Extent) -> Option<u64> {
-        let Extent {
-            bands,
-            rows,
-            quads,
-            round,
-        } = extent;
-        let is_even = self.steps().div_ceil(QUAD).is_multiple_of(round / QUAD);
-        if !is_even || !holds(limits, &self.by(lanes, extent)) {
+        if !holds(limits, &self.by(lanes, extent)) {
             return None;
         }
-        let (lines, find) = match self.left {
-            Rows::Together => (READ, 0),
-            Rows::Seen => (READ, FIND),
-            Rows::Apart => (READ + APART, 0),
-        };
-        let mine = rows.div_ceil(lanes / bands);
-        let hand = HAND + HAND_APART * (bands - 1);
-        let steps = rows * (MULTIPLY * quads + hand) + READ * QUAD * quads + lines * mine;
-        let carried = CARRY * rows * quads + find * mine;
-        let around: usize = self
-            .panels
-            .depth
+        let around = self.panels.depth.iter().rev().skip(1);
+        let around: usize = around.map(|run| run.count).product();
+        let steps = around * self.steps().div_ceil(QUAD);
+        let [matrices, rows] = self.sizes;
+        let sizes = [matrices, rows, self.panels.columns.count, steps];
+        Some(extent.time(lanes, self.left, sizes))
+    }
+}
+
+/// The extent of the tiles of a product of values: the same for about the same sizes, so that such products share a kernel.
+pub fn of_values(lanes: usize, [outer, rows, columns]: [usize; 3]) -> Extent {
+    let sizes = [rows, columns].map(usize::next_power_of_two);
+    let time = |extent: &Extent| extent.time(lanes, Rows::Apart, [outer, sizes[0], sizes[1], 1]);
+    let is_plain = |extent: &Extent| {
+        [extent.rows, extent.quads]
             .iter()
-            .rev()
-            .skip(1)
-            .map(|run| run.count)
-            .product();
-        let rounds = around * self.steps().div_ceil(round);
-        let [matrices, lines] = self.sizes;
-        let columns = self.panels.columns.count.div_ceil(extent.width(lanes));
-        let tiles = (matrices * columns * lines.div_ceil(extent.height())).max(ENOUGH);
-        Some((tiles * rounds) as u64 * (steps * round / QUAD + carried) as u64)
+            .all(|x| x.is_power_of_two())
+    };
+    let extents = Extent::all(lanes).filter(is_plain);
+    let extent = extents.min_by_key(time).unwrap_or(Extent::ANY);
+    // Tiles of equal heights, as far as they can be: rows beyond the edge cost as much as others.
+    let tiles = rows.div_ceil(extent.height()).max(1);
+    Extent {
+        rows: rows.div_ceil(tiles * extent.bands).max(1),
+        ..extent
     }
 }
 
@@ -344,25 +368,26 @@ mod tests {
     fn small_networks_share_a_short_text() {
         let found = extents((8, LIMITS), &[sums(196, 32), sums(49, 32), sums(100, 16)]);
         assert!(found.iter().all(|extent| *extent == found[0]), "{found:?}");
-        assert!(found[0].rows * found[0].quads < MOST / 2, "{found:?}");
+        assert!(found[0].rows * found[0].quads <= 16, "{found:?}");
     }
 
     #[test]
     fn large_networks_take_what_suits_each_of_their_products() {
-        let found = extents((8, LIMITS), &[sums(200 * 200, 256), sums(49, 2048)]);
-        assert_eq!(found[0].rows * found[0].quads, MOST, "{found:?}");
-        assert_eq!(found[0].round, 2 * QUAD, "{found:?}");
+        let found = extents((16, LIMITS), &[sums(200 * 200, 256), sums(49, 2048)]);
+        assert!(48 <= found[0].rows * found[0].quads, "{found:?}");
         assert_ne!(found[0], found[1]);
-        // No tile of 49 rows has more than four beyond the edge.
-        let rows = found[1].rows;
-        assert!(49_usize.next_multiple_of(rows) <= 53, "{found:?}");
+        // No tile of 49 rows has more than seven beyond the edge.
+        let height = found[1].height();
+        assert!(49_usize.next_multiple_of(height) <= 56, "{found:?}");
     }
 
     #[test]
-    fn few_columns_take_bands() {
-        let bands = |lanes, channels| extents((lanes, LIMITS), &[sums(400, channels)])[0].bands;
-        assert_eq!([16, 32, 64].map(|channels| bands(8, channels)), [2, 1, 1]);
-        assert_eq!([16, 32, 64].map(|channels| bands(16, channels)), [4, 2, 1]);
+    fn few_columns_take_few_quads() {
+        let columns = |channels| {
+            let found = extents((16, LIMITS), &[sums(400, channels)])[0];
+            found.width(16)
+        };
+        assert_eq!([16, 32, 64].map(columns), [16, 32, 64]);
     }
 
     #[test]
@@ -370,9 +395,8 @@ mod tests {
         let found = extents((8, LIMITS), &[sums(4, 64), sums(4, 40)]);
         assert_eq!(found[0].round, 32);
         assert_eq!(
-            found[1].round,
-            2 * QUAD,
-            "48 steps would be filled up with zeros"
+            found[1].round, QUAD,
+            "40 steps would be filled up with zeros"
         );
     }
 }

@@ -1,16 +1,14 @@
-//! The left factor of a tile: an invocation reads four steps of some row, and hands them to all.
+//! The left factor of a tile: an invocation reads four steps of some row, and hands them to its band.
 
+use super::held::Held;
 use super::{Step, Tile, Tiling, span};
 use crate::dim::Dim;
 use crate::error::Result;
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::expr::Expr;
 use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_multiple, is_whole};
 use crate::pass::plan::kernel::limited;
-
-/// Four steps of a row, and the invocation of the band that has read them; none if each has.
-pub(super) type Held = (Expr, Option<usize>);
 
 impl Tile {
     /// The row of an invocation, one of as many as its band has invocations.
@@ -50,8 +48,10 @@ impl Tile {
         for first in (0..self.extent.rows).step_by(self.of_band()) {
             let quad = self.left(scope, product, (taps, &steps), &self.mine(first))?;
             let count = self.of_band().min(self.extent.rows - first);
-            let lanes = (0..count).map(|lane| is_shared.then_some(lane));
-            held.extend(lanes.map(|lane| (quad, lane)));
+            held.extend((0..count).map(|lane| Held {
+                quad,
+                by: is_shared.then(|| self.of_own_band(lane)),
+            }));
         }
         Ok(held)
     }
@@ -72,7 +72,8 @@ impl Tile {
         for i in 0..self.extent.rows {
             let row = self.row.add_size(&Dim::from(i));
             let quad = self.left(scope, product, (taps, &steps), &row)?;
-            held.push((quad, Some(from / QUAD)));
+            let by = Some(self.of_own_band(from / QUAD));
+            held.push(Held { quad, by });
         }
         Ok(held)
     }
@@ -87,39 +88,8 @@ impl Tile {
     ) -> Result<Expr> {
         let row = self.coordinates(scope, product, row);
         let quad = (product.left)(scope, [&self.outer, &row], steps)?;
-        scope.pool.set_label(quad, "a");
+        scope.pool.set_label(quad, "rows");
         Ok(quad)
-    }
-
-    /// The numbers of a row, handed to all invocations of its band.
-    pub(super) fn numbers(&self, scope: &mut Scope, (quad, lane): Held, row: usize) -> Vec<Expr> {
-        let pool = &mut scope.pool;
-        let part = |k: usize| {
-            let number = pool.call(format!("x[{k}]"), Type::F32, &[quad]);
-            pool.set_label(number, &format!("a_{k}"));
-            let Some(lane) = lane else {
-                return number;
-            };
-            let number = self.handed(pool, number, lane);
-            pool.set_label(number, &format!("a{row}_{k}"));
-            number
-        };
-        (0..QUAD).map(part).collect()
-    }
-
-    /// What an invocation of each band has, to the others of it. The driver hands numbers of one invocation to all, none but
-    /// those of a constant one fast.
-    fn handed(&self, pool: &mut Pool, number: Expr, lane: usize) -> Expr {
-        let of = |pool: &mut Pool, lane: usize| {
-            let lane = pool.number(lane as u32);
-            pool.call("subgroupShuffle(x, y)", Type::F32, &[number, lane])
-        };
-        let mut handed = of(pool, lane);
-        for (band, is_behind) in self.is_behind.iter().enumerate() {
-            let next = of(pool, lane + (band + 1) * self.of_band());
-            handed = pool.call("select(x, y, z)", Type::F32, &[handed, next, *is_behind]);
-        }
-        handed
     }
 }
 

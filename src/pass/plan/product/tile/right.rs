@@ -1,13 +1,12 @@
 //! The right factor of a tile: four neighbouring columns for an invocation, out of panels of a weight or out of values.
 
 use super::extent::{Extent, Packed};
-use super::left::steps;
+use super::held::Held;
 use super::{Tile, holds};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Definition, ValueId};
-use crate::kernel::expr::Expr;
 use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, Run};
 use crate::pass::plan::element::Scope;
@@ -87,52 +86,68 @@ impl Tile {
         (weight, panels): (ValueId, &Panels),
         [row, panel]: [&Index; 2],
         [from, q]: [usize; 2],
-    ) -> Result<Vec<Expr>> {
+    ) -> Result<Vec<Held>> {
         let (texture, texel) = scope.in_panels(weight, panels)?;
         let pool = &mut scope.pool;
-        let columns = |step: usize| {
-            let before = step / texel.steps() * panels.width / QUAD + q * self.of_band();
-            let x = self.lane.add_size(&Dim::from(before));
+        let texels = QUAD / texel.steps();
+        let mut held = Vec::new();
+        for first in (0..texels).step_by(self.extent.bands) {
+            // Bands beyond the texels of four steps read what others do.
+            let line = (q * panels.round + from) / texel.steps() + first;
+            let line = self.band.rem(&Dim::from(texels)).add_size(&Dim::from(line));
+            let x = line.scale(&Dim::from(self.of_band())).add(&self.lane);
             let at = [&x, row, panel].map(|index| index.emit(pool));
-            let columns = columns(pool, (texture, texel), at, step);
-            pool.set_label(columns, &format!("b{step}_{q}"));
-            columns
-        };
-        let last = panels.depth.last().map_or(QUAD, |run| run.count);
-        Ok((from..from + QUAD.min(last)).map(columns).collect())
+            for band in 0..self.extent.bands.min(texels - first) {
+                held.extend((0..texel.steps()).map(|step| {
+                    let quad = columns(pool, (texture, texel), at, step);
+                    pool.set_label(quad, "columns");
+                    Held {
+                        quad,
+                        by: self.in_band(band),
+                    }
+                }));
+            }
+        }
+        held.truncate(panels.depth.last().map_or(QUAD, |run| run.count));
+        Ok(held)
     }
 
-    /// For each of four steps four columns.
+    /// For each of four steps four columns: each band reads those of some step.
     pub(super) fn right(
         &self,
         scope: &mut Scope,
         product: &Product,
         first: &Index,
         q: usize,
-    ) -> Result<Vec<Expr>> {
-        let steps = steps(scope, first, &product.depth, QUAD);
+    ) -> Result<Vec<Held>> {
         let columns: Vec<Index> = (0..QUAD)
             .map(|i| self.column_of(scope, product, q, i))
             .collect();
-        let mut quads = Vec::new();
-        for (step, guard) in &steps {
+        let mut held = Vec::new();
+        for from in (0..QUAD).step_by(self.extent.bands) {
+            let step = first.add(&self.band).add_size(&Dim::from(from));
+            let is_known = is_whole(&product.depth) || (self.extent.bands == 1 && from == 0);
+            let guard = (!is_known).then(|| scope.is_below(&step, &product.depth));
             let mut line = Vec::new();
             for column in &columns {
-                let (factor, inside) = product.right(scope, &self.outer, step, column);
-                let inside = inside.map(|inside| scope.pool.both(*guard, inside));
-                line.push((factor, inside.or(*guard)));
+                let (factor, inside) = product.right(scope, &self.outer, &step, column);
+                let inside = inside.map(|inside| scope.pool.both(guard, inside));
+                line.push((factor, inside.or(guard)));
             }
-            quads.push(quad(scope, &line)?);
+            let quad = quad(scope, &line)?;
+            scope.pool.set_label(quad, "columns");
+            let bands = 0..self.extent.bands;
+            held.extend(bands.map(|band| Held {
+                quad,
+                by: self.in_band(band),
+            }));
         }
-        for (k, quad) in quads.iter().enumerate() {
-            scope.pool.set_label(*quad, &format!("b{k}_{q}"));
-        }
-        Ok(quads)
+        Ok(held)
     }
 
     /// A column of an invocation, kept below the edge.
     fn column_of(&self, scope: &mut Scope, product: &Product, q: usize, i: usize) -> Index {
-        let (first, offset) = (self.quad_of(q), Dim::from(i));
+        let (first, offset) = (self.quad_of(&Index::from(Dim::from(q))), Dim::from(i));
         if is_whole(&product.columns) {
             let whole = Dim::from(QUAD);
             let quads = product.columns.floor_div(&whole);
