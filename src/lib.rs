@@ -60,7 +60,8 @@
 //! it ([`kernel::plan::Access::Texels`]), and the host's own; `gpu`'s `trusted` holds all that is unsafe. The pages of its
 //! compiler are given back once kernels are compiled. Its subgroups are the lanes
 //! of a vector, eight or sixteen, which a program decides before it is loaded ([`gpu::widen_vectors`]); kernels that hand numbers
-//! from lane to lane are made for one of these.
+//! from lane to lane are made for one of these. A tile of a product is bands of four lanes (`pass::plan`'s `product::tile`), so that what
+//! a lane has read of either factor is handed on by as few instructions as can be.
 //!
 //! What a graph makes of weights alone is a weight too, told by a formula ([`pass::Folded`]) and computed when the device
 //! takes it: the host keeps what the model's file has, mapped. A [`digest`] of elements and formula tells which weights are
