@@ -14,7 +14,9 @@
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) workgroups: vec3<u32>,
+    // <lane>
     @builtin(subgroup_invocation_id) local: u32,
+    // </lane>
 ) {
     let index = workgroup.y * workgroups.x + workgroup.x;
     // <body>

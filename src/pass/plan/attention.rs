@@ -19,7 +19,7 @@ use crate::pass::plan::cost::example;
 use crate::pass::plan::element::quad::{QUAD, is_multiple};
 use crate::pass::plan::element::{Scope, scalar};
 use crate::pass::plan::group::{Attention, Group};
-use crate::pass::plan::kernel::turns::in_turns;
+use crate::pass::plan::kernel::turns::{Lines, in_turns};
 use crate::pass::plan::kernel::{Lowered, below, pieces, repeat_to};
 use crate::pass::plan::product::dot::named;
 use crate::pass::plan::product::{Covering, Product, Side};
@@ -239,7 +239,7 @@ impl<'p> Tile<'p> {
 
     /// Writes the rows with the epilogue.
     fn write(&self, scope: &mut Scope, group: &Group) -> Result<Vec<Statement>> {
-        let cost = group.epilogue_cost(scope.graph);
+        let cost = (Lines::Short, group.epilogue_cost(scope.graph));
         let mut statements = Vec::new();
         for row in &self.rows {
             statements.extend([row.largest, row.total].map(Statement::Freeze));

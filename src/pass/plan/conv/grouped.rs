@@ -18,7 +18,7 @@ use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::panels::columns;
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::turns::in_turns;
+use crate::pass::plan::kernel::turns::{Lines, in_turns};
 use crate::pass::plan::kernel::{Lowered, guarded, pieces, repeat_as_one};
 use crate::pass::plan::product::dot::named;
 use crate::pass::plan::product::tile::Extent;
@@ -306,7 +306,7 @@ impl Block {
         sizes: &Sizes,
         sums: &[Expr],
     ) -> Result<Vec<Statement>> {
-        let cost = group.epilogue_cost(scope.graph);
+        let cost = (Lines::Short, group.epilogue_cost(scope.graph));
         let rows: Vec<Vec<Expr>> = sums.chunks(self.width).map(<[Expr]>::to_vec).collect();
         in_turns(scope, cost, &rows, &mut |scope, number, sums| {
             let mut row = Vec::new();

@@ -23,7 +23,7 @@ use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::turns::in_turns;
+use crate::pass::plan::kernel::turns::{Lines, in_turns};
 use crate::pass::plan::kernel::work::behind;
 use crate::pass::plan::kernel::{Lowered, guarded, invocation};
 use crate::pass::plan::product::tile::{self, Extent, Packed, Right, Rows, Sums, Tiling};
@@ -361,7 +361,7 @@ pub fn lower<'a>(
     let held = held(&mut scope.pool, &made.numbers);
     let mut statements = vec![surplus];
     statements.extend(made.columns);
-    let cost = group.epilogue_cost(scope.graph);
+    let cost = (Lines::Short, group.epilogue_cost(scope.graph));
     let numbers = held.iter().flatten().zip(made.numbers.iter().flatten());
     statements.extend(numbers.map(|(held, number)| Statement::Declare(*held, *number)));
     let (first, space) = (&place.first, &sizes.space);

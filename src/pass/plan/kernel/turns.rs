@@ -19,60 +19,43 @@ const FEWEST: usize = 4;
 /// Statements that write a line of results by its number and its variables.
 type Write<'w> = &'w mut dyn FnMut(&mut Scope, &Index, &[Expr]) -> Result<Vec<Statement>>;
 
+/// How lines are written.
+#[derive(Clone, Copy)]
+pub enum Lines {
+    /// Each at once.
+    Short,
+    /// Each in turns itself.
+    Long,
+}
+
 /// Writes lines of variables, by what an epilogue costs for an element: all at once if that is little, else in turns, each of
 /// which writes the first ones and moves the others up. Drivers have no better way to find registers by numbers.
 pub fn in_turns(
     scope: &mut Scope,
-    cost: u32,
+    (lines, cost): (Lines, u32),
     held: &[Vec<Expr>],
     write: Write,
-) -> Result<Vec<Statement>> {
-    turns(
-        scope,
-        ("turn", cost),
-        held,
-        &mut |scope, held, first, count| {
-            let fixed = held.iter().flatten().copied().map(Statement::Freeze);
-            let lines = written(scope, held, first, count, write)?;
-            Ok(fixed.chain(lines).collect())
-        },
-    )
-}
-
-/// The same for lines that are long enough to be written in turns themselves.
-pub fn in_turns_of_turns(
-    scope: &mut Scope,
-    cost: u32,
-    held: &[Vec<Expr>],
-    write: Write,
-) -> Result<Vec<Statement>> {
-    turns(
-        scope,
-        ("line", cost),
-        held,
-        &mut |scope, held, first, count| written(scope, held, first, count, write),
-    )
-}
-
-/// Statements that write the first lines, of which the first one has this number of so many.
-type Turn<'t> =
-    &'t mut dyn FnMut(&mut Scope, &[Vec<Expr>], &Index, usize) -> Result<Vec<Statement>>;
-
-fn turns(
-    scope: &mut Scope,
-    (name, cost): (&str, u32),
-    held: &[Vec<Expr>],
-    turn: Turn,
 ) -> Result<Vec<Statement>> {
     let results = (LONGEST / cost.max(1) as usize).max(FEWEST);
     let width = held.first().map_or(1, Vec::len).max(1);
     let turns = held.len().div_ceil((results / width).max(1)).max(1);
-    let lines = held.len().div_ceil(turns);
-    repeat(scope, name, &Dim::from(turns), |scope, number| {
-        let first = number.scale(&Dim::from(lines));
-        let mut statements = turn(scope, &held[..lines], &first, held.len())?;
+    let count = held.len().div_ceil(turns);
+    let name = match lines {
+        Lines::Short => "turn",
+        Lines::Long => "line",
+    };
+    repeat(scope, name, &Dim::from(turns), |scope, turn| {
+        let first = turn.scale(&Dim::from(count));
+        let written = written(scope, &held[..count], &first, held.len(), write)?;
+        let variables = held[..count].iter().flatten().copied();
+        let mut statements: Vec<Statement> = match lines {
+            Lines::Short => variables.map(Statement::Freeze).collect(),
+            // Their own turns move them up.
+            Lines::Long => Vec::new(),
+        };
+        statements.extend(written);
         if turns > 1 {
-            statements.extend(moved(held, lines));
+            statements.extend(moved(held, count));
         }
         Ok(statements)
     })

@@ -22,7 +22,7 @@ use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole, part, quad};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::turns::{in_turns, in_turns_of_turns};
+use crate::pass::plan::kernel::turns::{Lines, in_turns};
 use crate::pass::plan::kernel::{Lowered, below, guarded, pieces, repeat, repeat_as_one};
 use crate::pass::plan::lanes;
 use crate::pass::plan::product::dot::named;
@@ -31,6 +31,9 @@ use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../../shaders/tile.wgsl");
 
+/// The number of an invocation where nothing is handed on by it. What the driver knows while it compiles it would read from
+/// memory for each column of a wide round.
+const LANE: &str = "    @builtin(local_invocation_index) local: u32,\n";
 /// Columns that are worth a whole subgroup.
 const NARROWEST: usize = 16;
 
@@ -158,6 +161,9 @@ pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
     statements.extend(tile.write(&mut scope, product, &sums)?);
     let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, tile.count);
     lowered.holes.push(lanes::size(tile.lanes));
+    if tile.extent.bands == 1 {
+        lowered.holes.push(("lane", LANE.into()));
+    }
     Ok(lowered)
 }
 
@@ -319,7 +325,8 @@ impl Tile {
     ) -> Result<Vec<Statement>> {
         let of_quad = |q: usize| sums.iter().map(|sums| sums[q]).collect();
         let quads: Vec<Vec<Expr>> = (0..self.extent.quads).map(of_quad).collect();
-        in_turns_of_turns(scope, product.epilogue, &quads, &mut |scope, q, sums| {
+        let cost = (Lines::Long, product.epilogue);
+        in_turns(scope, cost, &quads, &mut |scope, q, sums| {
             let first = self.quad_of(q);
             let rows = self.write_rows(scope, product, &first, sums)?;
             Ok(match product.in_quads {
@@ -337,7 +344,7 @@ impl Tile {
         first: &Index,
         sums: &[Expr],
     ) -> Result<Vec<Statement>> {
-        let (cost, all) = (product.epilogue, &product.rows);
+        let (cost, all) = ((Lines::Short, product.epilogue), &product.rows);
         let held: Vec<Vec<Expr>> = sums.iter().map(|sum| vec![*sum]).collect();
         in_turns(scope, cost, &held, &mut |scope, number, sums| {
             let place = self.row_to_write(scope, product, number);

@@ -10,7 +10,7 @@ use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{self, QUAD, is_whole};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::turns::in_turns;
+use crate::pass::plan::kernel::turns::{Lines, in_turns};
 use crate::pass::plan::kernel::{Lowered, below, pieces, repeat};
 use crate::pass::plan::product::{Covering, Product, Side, four};
 
@@ -367,7 +367,7 @@ impl<'p> Tile<'p> {
         let held: Vec<Vec<Expr>> = quads
             .map(|rows| rows.iter().map(|sums| sums[q]).collect())
             .collect();
-        let cost = group.epilogue_cost(scope.graph);
+        let cost = (Lines::Short, group.epilogue_cost(scope.graph));
         let statements = in_turns(scope, cost, &held, &mut |scope, number, sums| {
             let first = self.first[0].add(&self.quad(Side::Left, number).scale(&whole));
             let mut lines = Vec::new();

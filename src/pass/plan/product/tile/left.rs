@@ -95,7 +95,7 @@ impl Tile {
 
 /// Four steps of a sum, and where each lies within it; absent if it is known to. They are part of so many steps of which
 /// the first one does.
-pub(super) fn steps(scope: &mut Scope, from: &Index, depth: &Dim, of: usize) -> Vec<Step> {
+fn steps(scope: &mut Scope, from: &Index, depth: &Dim, of: usize) -> Vec<Step> {
     let is_known = is_multiple(depth, of);
     let mut guards = Vec::new();
     for k in 0..QUAD {
