@@ -15,6 +15,8 @@ use onionskin::tensor::Tensor;
 
 mod samples;
 
+use samples::distance;
+
 /// Two numbers for each element: what is combined along an axis, and what is the same for all of them.
 type Body<'b> = &'b dyn for<'g> Fn(Value<'g>, Value<'g>) -> Vec<Value<'g>>;
 
@@ -128,15 +130,6 @@ fn input(shape: &[usize], seed: u64) -> Tensor {
     let element = |index: u64| (index.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 7) % 1000;
     let values = (0..numel as u64).map(|index| element(index) as f32 / 250.0 - 2.0);
     Tensor::from_vec(shape.to_vec(), values.collect()).unwrap()
-}
-
-/// The largest difference, relative to numbers above one.
-fn distance(found: &Tensor, expected: &Tensor) -> f64 {
-    assert_eq!(found.shape(), expected.shape());
-    let pairs = found.to_f64().into_iter().zip(expected.to_f64());
-    pairs
-        .map(|(x, y)| (x - y).abs() / y.abs().max(1.0))
-        .fold(0.0, f64::max)
 }
 
 fn check(name: &str, device: &Device, graph: &Graph, sizes: &[(i64, i64)]) {

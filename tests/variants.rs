@@ -22,6 +22,8 @@ use onionskin::tensor::Tensor;
 
 mod samples;
 
+use samples::worse;
+
 mod variants {
     mod alike;
     pub mod attention;
@@ -107,11 +109,6 @@ fn error(device: &Device, graph: &Graph, plan: Plan) -> f64 {
         }
     }
     worst
-}
-
-/// The larger of two distances, of which not-a-number is the largest.
-fn worse(x: f64, y: f64) -> f64 {
-    if y > x || y.is_nan() { y } else { x }
 }
 
 /// True if a plan is as close to the oracle as rounding explains, or as the portable kernels are: sums of many terms round

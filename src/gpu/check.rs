@@ -121,8 +121,8 @@ fn check_slot(
     }
 }
 
-/// Values between kernels may lie in quads, in tiles of single precision, or in runs; weights in panels, in quads and in
-/// pieces.
+/// Values between kernels may lie in rows with room between them, in quads, in tiles of single precision, or in runs; inputs in
+/// rows; weights in panels, in quads and in pieces.
 fn lies_well(slot: &Slot) -> bool {
     let is_weight = matches!(slot.kind, SlotKind::Weight(_));
     let is_handed = matches!(slot.kind, SlotKind::Input(_) | SlotKind::Output);
@@ -131,6 +131,10 @@ fn lies_well(slot: &Slot) -> bool {
     let is_texel = slot.storage.texel().is_some();
     match slot.layout {
         Layout::Linear => true,
+        Layout::Padded { .. } => {
+            let is_input = matches!(slot.kind, SlotKind::Input(_));
+            !slot.shape.is_empty() && (is_between || is_input) && is_texel
+        }
         Layout::Quads { axis } => axis < slot.shape.len() && !is_handed && is_texel,
         Layout::Tiles(_) => slot.shape.len() == 4 && is_between && is_single,
         Layout::Panels(_) => is_weight && is_texel,

@@ -21,6 +21,7 @@ use super::program::{Inner, Keep, Program};
 use super::schedule::{Recorder, walk};
 use super::statistics::add;
 use super::transfer::Mapped;
+use super::upload::{record_uploads, write_inputs};
 
 /// A tensor in a buffer on the device: an output of a run, or an input made by the application.
 #[derive(Clone, Debug)]
@@ -349,78 +350,6 @@ pub(super) fn mismatch(input: &Input, slot: &Slot) -> Error {
     ))
 }
 
-/// Writes the inputs that are on the host to where the device gets them from.
-fn write_inputs(program: &Inner, lane: &Lane, binding: &Binding, inputs: &[Input]) -> Result<()> {
-    let uploads = host_inputs(program, binding, inputs);
-    if uploads.is_empty() {
-        return Ok(());
-    }
-    let buffers = distinct(uploads.iter().map(|(_, _, side)| *side));
-    let mapped = Mapped::begin(&program.device, buffers, MapMode::Write)?;
-    mapped.wait(lane.submission.as_ref())?;
-    for (slot, tensor, side) in uploads {
-        let info = &program.plan.slots[slot.0];
-        convert::send(tensor, info.storage, |start, bytes| {
-            side.memory.write(side.offset + start, bytes)
-        })
-        .at(|| format!("input {}", info.name))?;
-        add(
-            &program.counters.uploaded,
-            binding.sizing.places[slot.0].bytes,
-        );
-    }
-    Ok(())
-}
-
-/// The inputs that are on the host, used and not empty.
-fn host_inputs<'a>(
-    program: &Inner,
-    binding: &'a Binding,
-    inputs: &[Input<'a>],
-) -> Vec<(SlotId, &'a Tensor, &'a HostSide)> {
-    let mut uploads = Vec::new();
-    for ((input, slot), side) in inputs
-        .iter()
-        .zip(&program.plan.inputs)
-        .zip(&binding.uploads)
-    {
-        if let (Input::Host(tensor), Some(slot), Some(side)) = (input, slot, side)
-            && binding.sizing.places[slot.0].bytes > 0
-        {
-            uploads.push((*slot, *tensor, side));
-        }
-    }
-    uploads
-}
-
-fn record_uploads(
-    program: &Inner,
-    encoder: &mut CommandEncoder,
-    binding: &Binding,
-    inputs: &[Input],
-) {
-    for ((input, slot), side) in inputs
-        .iter()
-        .zip(&program.plan.inputs)
-        .zip(&binding.uploads)
-    {
-        let (Some(slot), Some(side)) = (slot, side) else {
-            continue;
-        };
-        let place = &binding.sizing.places[slot.0];
-        let (source, from) = match input {
-            Input::Host(_) if !side.staged => continue,
-            Input::Host(_) => (side.memory.buffer(), side.offset),
-            Input::Device(tensor) => (Ok(&tensor.buffer), tensor.offset),
-        };
-        let bytes = place.bytes.next_multiple_of(4);
-        if let (true, Ok(source), Ok(target)) = (bytes > 0, source, binding.memory[slot.0].buffer())
-        {
-            encoder.copy_buffer_to_buffer(source, from, target, place.spot.offset, bytes);
-        }
-    }
-}
-
 pub(super) fn record_step(
     program: &Inner,
     pass: &mut ComputePass,
@@ -450,7 +379,7 @@ pub(super) fn record_downloads(encoder: &mut CommandEncoder, binding: &Binding) 
 }
 
 /// The buffers that must be mapped, each once.
-fn distinct<'a>(sides: impl Iterator<Item = &'a HostSide>) -> Vec<Buffer> {
+pub(super) fn distinct<'a>(sides: impl Iterator<Item = &'a HostSide>) -> Vec<Buffer> {
     let mut buffers: Vec<Buffer> = Vec::new();
     for side in sides {
         if let Memory::Buffer(buffer) = &side.memory

@@ -53,6 +53,7 @@ mod transfer;
 #[cfg(feature = "translate")]
 mod translate;
 mod trusted;
+mod upload;
 mod vectors;
 mod weights;
 

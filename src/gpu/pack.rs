@@ -36,9 +36,11 @@ pub(super) fn pack(
             };
         }
         Layout::Piece { start, count } => *start..start + count,
-        Layout::Linear | Layout::Quads { .. } | Layout::Tiles(_) | Layout::Runs(_) => {
-            0..tensor.numel()
-        }
+        Layout::Linear
+        | Layout::Padded { .. }
+        | Layout::Quads { .. }
+        | Layout::Tiles(_)
+        | Layout::Runs(_) => 0..tensor.numel(),
     };
     convert::send_part(&tensor, part, storage, |_, bytes| sink(bytes))
 }

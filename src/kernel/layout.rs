@@ -65,6 +65,11 @@ pub enum Layout {
     /// In row-major order in a buffer.
     #[default]
     Linear,
+    /// The same with so many elements to spare behind each row, that is, behind the end of the last axis.
+    Padded {
+        /// How many.
+        spare: usize,
+    },
     /// In a buffer of vectors: each is four neighbours along an axis, with any numbers beyond its end, and they lie in
     /// row-major order.
     Quads {
@@ -91,6 +96,7 @@ impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Layout::Linear => Ok(()),
+            Layout::Padded { spare } => write!(f, " in rows with {spare} elements to spare"),
             Layout::Quads { axis } => write!(f, " by four along axis {axis}"),
             Layout::Tiles(tiles) => write!(f, " in {} matrices of tiles", tiles.matrices()),
             Layout::Panels(panels) => {
@@ -144,11 +150,25 @@ impl TextureLimits {
 }
 
 impl Layout {
+    /// The sizes by which elements lie in row-major order.
+    pub fn sizes(&self, shape: &[Dim]) -> Shape {
+        let mut sizes = shape.to_vec();
+        if let (Layout::Padded { spare }, Some(row)) = (self, sizes.last_mut()) {
+            *row = &*row + Dim::from(*spare);
+        }
+        sizes
+    }
+
+    /// True if elements lie in row-major order in a buffer, side by side in each row.
+    pub fn is_in_rows(&self) -> bool {
+        matches!(self, Layout::Linear | Layout::Padded { .. })
+    }
+
     /// Sizes whose product is the number of elements that memory has room for; none for what cannot lie so.
     pub fn extents(&self, shape: &[Dim]) -> Option<Vec<Dim>> {
         let texels = |sizes: &[Dim]| [sizes, &[Dim::from(TEXEL)]].concat();
         Some(match self {
-            Layout::Linear | Layout::Runs(_) => shape.to_vec(),
+            Layout::Linear | Layout::Padded { .. } | Layout::Runs(_) => self.sizes(shape),
             Layout::Quads { axis } => texels(&quads_of(shape, *axis)),
             Layout::Tiles(tiles) => texels(&tiles.shape(shape)?),
             Layout::Panels(panels) => texels(&panels.extent(Texel::F32).map(Dim::from)),
@@ -168,6 +188,11 @@ impl Layout {
     pub fn element(&self, shape: &[usize], place: usize) -> Option<usize> {
         let axis = match self {
             Layout::Quads { axis } => axis,
+            Layout::Padded { spare } => {
+                let size = shape.last()?;
+                let (row, at) = (place / (size + spare), place % (size + spare));
+                return (at < *size).then_some(row * size + at);
+            }
             Layout::Tiles(_) | Layout::Runs(_) => return None,
             Layout::Piece { start, .. } => return Some(start + place),
             Layout::Linear | Layout::Panels(_) => return Some(place),
@@ -259,14 +284,16 @@ mod tests {
     use crate::dim::Bindings;
 
     #[test]
-    fn every_element_lies_in_quads_once() {
-        for (shape, axis) in [
-            (vec![2, 5, 3, 7], 1),
-            (vec![2, 5, 3, 7], 3),
-            (vec![3, 6, 5], 1),
-            (vec![9], 0),
+    fn every_element_lies_somewhere_once() {
+        let quads = |axis| Layout::Quads { axis };
+        for (shape, layout) in [
+            (vec![2, 5, 3, 7], quads(1)),
+            (vec![2, 5, 3, 7], quads(3)),
+            (vec![3, 6, 5], quads(1)),
+            (vec![9], quads(0)),
+            (vec![2, 3, 8], Layout::Padded { spare: 4 }),
+            (vec![9], Layout::Padded { spare: 1 }),
         ] {
-            let layout = Layout::Quads { axis };
             let places = 0..layout.room(&shape).unwrap();
             let mut elements: Vec<usize> = places
                 .filter_map(|place| layout.element(&shape, place))
@@ -276,7 +303,7 @@ mod tests {
             assert_eq!(
                 elements,
                 (0..numel).collect::<Vec<usize>>(),
-                "{shape:?} by {axis}"
+                "{shape:?} {layout:?}"
             );
         }
     }
@@ -303,6 +330,7 @@ mod tests {
         let hints: Bindings = hints.map(|(name, size)| (name.into(), size)).into();
         for layout in [
             Layout::Linear,
+            Layout::Padded { spare: 16 },
             Layout::Quads { axis: 1 },
             Layout::Tiles(seen),
             Layout::Tiles(Tiles::Summed { places }),

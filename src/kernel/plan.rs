@@ -69,7 +69,7 @@ pub struct Slot {
     pub storage: Storage,
     /// Shape of the value.
     pub shape: Shape,
-    /// How the elements lie in it: inputs and outputs in row-major order.
+    /// How the elements lie in it: outputs in row-major order, inputs too but for room behind each row.
     pub layout: Layout,
     /// What the memory is for.
     pub kind: SlotKind,

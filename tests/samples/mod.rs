@@ -30,6 +30,20 @@ pub fn tensor(shape: &[usize], seed: usize) -> Tensor {
     Tensor::from_vec(shape, (0..numel).map(number).collect()).unwrap()
 }
 
+/// The largest difference, relative to numbers above one.
+pub fn distance(found: &Tensor, expected: &Tensor) -> f64 {
+    assert_eq!(found.shape(), expected.shape());
+    let pairs = found.to_f64().into_iter().zip(expected.to_f64());
+    pairs
+        .map(|(x, y)| (x - y).abs() / y.abs().max(1.0))
+        .fold(0.0, worse)
+}
+
+/// The larger of two distances, of which not-a-number is the largest.
+pub fn worse(x: f64, y: f64) -> f64 {
+    if y > x || y.is_nan() { y } else { x }
+}
+
 /// The device that `ONIONSKIN_DEVICE` names, or the best one. Without any, a test says that it is skipped and passes,
 /// unless `REQUIRE_GPU` is 1. Every kernel that it makes is translated to every language.
 pub fn device(reach: Reach) -> Option<Device> {

@@ -21,7 +21,7 @@ use crate::ir::{Argument, Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::emit::{Buffer, Statement, unique};
 use crate::kernel::expr::{Expr, Pool, Type};
-use crate::kernel::index::Index;
+use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Layout, Panels, Texel, Tiles};
 use crate::kernel::plan::Access;
 use crate::kernel::winograd::Places;
@@ -200,14 +200,34 @@ impl<'a> Scope<'a> {
         self.layouts.get(value.index()).unwrap_or(&Layout::Linear)
     }
 
-    /// The binding of a value's buffer as an array of a type.
+    /// Where an element of a value lies that is in rows.
+    pub fn place(&self, value: ValueId, position: &Position) -> Index {
+        let shape = &self.graph.ty(value).shape;
+        match self.layout(value) {
+            padded @ Layout::Padded { .. } => {
+                index::linear(&position.coordinates(shape), &padded.sizes(shape))
+            }
+            _ => position.place(shape),
+        }
+    }
+
+    /// The elements that the memory of a value in rows has room for.
+    pub fn room(&self, value: ValueId) -> Dim {
+        Dim::product(&self.layout(value).sizes(&self.graph.ty(value).shape))
+    }
+
+    /// The binding of the buffer of a value in rows as an array of a type.
     pub fn binding(&mut self, value: ValueId, is_copy: bool, element: Type) -> Result<usize> {
         let access = if is_copy || self.is_written(value) {
             Access::ReadWrite
         } else {
             Access::Read
         };
-        Ok(self.bind(value, is_copy, &Layout::Linear, (element, access)))
+        let layout = match self.layout(value) {
+            padded @ Layout::Padded { .. } if !is_copy => padded,
+            _ => &Layout::Linear,
+        };
+        Ok(self.bind(value, is_copy, layout, (element, access)))
     }
 
     /// The binding of a value in quads, which lies in the arena, and the type of these.
@@ -442,7 +462,7 @@ pub fn write(
     element: Expr,
     position: &Position,
 ) -> Result<Statement> {
-    let ty = scope.graph.ty(value);
+    let dtype = scope.graph.ty(value).dtype;
     let buffer = scope.buffer(value)?;
     let storage = scope.storage(value)?;
     if storage == Storage::F16x2 {
@@ -450,7 +470,7 @@ pub fn write(
     }
     Ok(Statement::Store {
         buffer,
-        index: position.place(&ty.shape).emit(&mut scope.pool),
-        value: scalar::to_storage(&mut scope.pool, element, ty.dtype, storage),
+        index: scope.place(value, position).emit(&mut scope.pool),
+        value: scalar::to_storage(&mut scope.pool, element, dtype, storage),
     })
 }

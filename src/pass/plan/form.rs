@@ -159,7 +159,7 @@ impl Planner<'_> {
     }
 
     fn way(&self, group: &Group) -> Result<Option<(Way, Option<Choice>)>> {
-        let is_in_quads = *self.scope().layout(group.root) != Layout::Linear;
+        let is_in_quads = !self.scope().layout(group.root).is_in_rows();
         let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
             let way = match is_in_quads {
                 true => Some(Way::Quads),

@@ -62,6 +62,21 @@ pub struct Fusion {
     pub extents: Extents,
 }
 
+impl Fusion {
+    /// The values in memory that these are or are computed from.
+    pub fn leaves(&self, graph: &Graph, values: &[ValueId]) -> BTreeSet<ValueId> {
+        let (mut leaves, mut open) = (BTreeSet::new(), values.to_vec());
+        while let Some(value) = open.pop() {
+            if self.stored[value.index()] {
+                leaves.insert(value);
+            } else if let Definition::Node(node, _) = graph.value(value).definition {
+                open.extend(graph.nodes[node].operands());
+            }
+        }
+        leaves
+    }
+}
+
 /// What is known of a value while nodes are visited in order.
 #[derive(Clone, Default)]
 pub struct Info {

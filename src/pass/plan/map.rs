@@ -75,11 +75,11 @@ fn lower_blocks<'a>(
     in_row: &Lowered,
 ) -> Result<Option<Lowered<'a>>> {
     let shape = &scope().graph.ty(group.root).shape;
-    let is_linear = *scope().layout(group.root) == Layout::Linear;
+    let is_in_rows = scope().layout(group.root).is_in_rows();
     let (Some((last, outer)), [_]) = (shape.split_last(), group.values().as_slice()) else {
         return Ok(None);
     };
-    if !is_linear || !quad::is_whole(last) {
+    if !is_in_rows || !quad::is_whole(last) {
         return Ok(None);
     }
     let width = width(&scope(), group, &Dim::product(shape))?;

@@ -182,6 +182,7 @@ impl Fusion {
         (fusion.storages, fusion.kept) = stored.into_iter().unzip();
         let is_body = !wanted.prefix.is_empty();
         storage::concat::place(graph, capabilities, &mut fusion, is_body);
+        fusion.layouts = storage::padding::assign(graph, capabilities, wanted, &fusion);
         fusion.texels = storage::texels::assign(graph, capabilities, &fusion, is_body);
         panels::place(graph, &mut fusion, wanted.in_panels);
         fusion.extents = storage::tiles::assign(graph, capabilities, &fusion, wanted);

@@ -418,6 +418,6 @@ impl Scope<'_> {
                 _ => return Ok(None),
             }
         }
-        Ok(Some((value, at.place(&self.graph.ty(value).shape))))
+        Ok(Some((value, self.place(value, &at))))
     }
 }

@@ -75,7 +75,7 @@ impl Scope<'_> {
             Some(words) => words,
             None => self.in_vectors(value, &layout)?,
         };
-        let shape = quads_of(&self.graph.ty(value).shape, axis);
+        let shape = quads_of(&layout.sizes(&self.graph.ty(value).shape), axis);
         let place = match self.reads_words {
             true => index::linear(&self.all_apart(quad, &shape), &shape),
             false => index::linear(quad, &shape),
@@ -95,9 +95,9 @@ impl Scope<'_> {
     fn by_four(&self, value: ValueId, axis: usize) -> Layout {
         let shape = &self.graph.ty(value).shape;
         let is_last = Dim::product(&shape[axis + 1..]).is(1) && is_whole(&shape[axis]);
-        let is_linear = *self.layout(value) == Layout::Linear && self.is_written(value);
-        match is_last && is_linear {
-            true => Layout::Linear,
+        let lies = self.layout(value);
+        match is_last && lies.is_in_rows() && self.is_written(value) {
+            true => lies.clone(),
             false => Layout::Quads { axis },
         }
     }

@@ -14,7 +14,6 @@ use crate::ir::{Graph, Node, ValueId};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Literal, Type};
 use crate::kernel::index::{self, Index};
-use crate::kernel::layout::Layout;
 use crate::op::{ArgReduce, ArgReduceFunction, BinaryFunction, Reduce, ReduceFunction};
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::position::Position;
@@ -45,7 +44,7 @@ pub fn lower<'a>(
     node: &Node,
     reduce: &Reduce,
 ) -> Result<Lowered<'a>> {
-    if *scope.layout(group.root) != Layout::Linear {
+    if !scope.layout(group.root).is_in_rows() {
         return pooling::lower(scope, group, node, reduce);
     }
     let parts = Parts::new(scope.graph, node, &reduce.axes)?;

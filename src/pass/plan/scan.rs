@@ -281,7 +281,7 @@ fn combined(
         return Ok(element);
     };
     let buffer = scope.buffer(root)?;
-    let place = target.place(&scope.graph.ty(root).shape);
+    let place = scope.place(root, target);
     let place = place.emit(&mut scope.pool);
     let element_type = scope.buffers[buffer].buffer.element;
     let standing = scope.pool.load(buffer, element_type, place);

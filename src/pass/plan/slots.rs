@@ -17,7 +17,7 @@ impl Planner<'_> {
         if binding.is_copy || self.fusion.layouts[value.index()] == *layout {
             return self.slot(value, binding.is_copy);
         }
-        if *layout == Layout::Linear {
+        if layout.is_in_rows() {
             let name = &self.graph.value(value).name;
             return Err(Error::internal(format!(
                 "a kernel takes {name} for a buffer"
@@ -34,7 +34,7 @@ impl Planner<'_> {
             }
             Layout::Tiles(tiles) => self.tiles(tiles, group)?,
             Layout::Runs(length) => self.runs(*length, group)?,
-            Layout::Linear | Layout::Panels(_) | Layout::Piece { .. } => {}
+            Layout::Linear | Layout::Padded { .. } | Layout::Panels(_) | Layout::Piece { .. } => {}
         }
         Ok(slot)
     }

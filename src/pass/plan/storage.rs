@@ -2,6 +2,7 @@
 
 pub mod concat;
 pub mod layout;
+pub mod padding;
 pub mod panels;
 pub mod precision;
 pub mod texels;

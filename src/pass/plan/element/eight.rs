@@ -8,7 +8,6 @@ use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::Index;
-use crate::kernel::layout::Layout;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD, consecutive, is_multiple, is_whole};
 use crate::pass::plan::element::{self, Scope};
@@ -93,8 +92,7 @@ fn write_words(
     value: ValueId,
     parts: &[(Expr, Position)],
 ) -> Result<Option<Statement>> {
-    let shape = &scope.graph.ty(value).shape;
-    let places = parts.iter().map(|(_, at)| at.place(shape));
+    let places = parts.iter().map(|(_, at)| scope.place(value, at));
     let (true, Some(start)) = (scope.is_in_words(value)?, consecutive(places, EIGHT)) else {
         return Ok(None);
     };
@@ -140,10 +138,9 @@ pub fn settled(pool: &mut Pool, expr: Expr) -> Option<Expr> {
 impl Scope<'_> {
     /// True if a buffer can be accessed as words of two numbers.
     pub fn is_in_words(&self, value: ValueId) -> Result<bool> {
-        let ty = self.graph.ty(value);
         let is_single = self.storage(value)? == Storage::F32;
-        let is_linear = *self.layout(value) == Layout::Linear;
-        Ok(is_single && is_linear && is_multiple(&ty.numel(), EIGHT))
+        let is_in_rows = self.layout(value).is_in_rows();
+        Ok(is_single && is_in_rows && is_multiple(&self.room(value), EIGHT))
     }
 
     /// True if a buffer had better be read as words of two numbers: if it cannot be read as texels.

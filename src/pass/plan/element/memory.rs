@@ -24,7 +24,7 @@ impl Scope<'_> {
             let at = position.coordinates(&ty.shape);
             return self.element_of_quad(value, *axis, &at, guard);
         }
-        let place = position.place(&ty.shape);
+        let place = self.place(value, position);
         if let Layout::Panels(panels) = self.layout(value) {
             return self.element_of_panels(value, panels, &place, guard);
         }
@@ -64,7 +64,7 @@ impl Scope<'_> {
         {
             // As one number: of a sum with a negative size in it the terms cannot be divided by themselves.
             let number = place.emit(&mut self.pool);
-            let place = Index::expr(number, &self.graph.ty(value).numel());
+            let place = Index::expr(number, &self.room(value));
             let whole = Dim::from(QUAD);
             let texel = self.read(value, ty, &place.div(&whole), guard)?;
             let part = place.rem(&whole).emit(&mut self.pool);

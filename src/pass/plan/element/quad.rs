@@ -92,8 +92,8 @@ pub fn write(
     if let Layout::Quads { axis } = scope.layout(value) {
         return scope.store_quad(value, *axis, parts).map(Some);
     }
-    let ty = scope.graph.ty(value);
-    let places = parts.iter().map(|(_, at)| at.place(&ty.shape));
+    let dtype = scope.graph.ty(value).dtype;
+    let places = parts.iter().map(|(_, at)| scope.place(value, at));
     let (Some(element), Some(start)) = (scope.quad_type(value)?, consecutive(places, QUAD)) else {
         return Ok(None);
     };
@@ -103,9 +103,9 @@ pub fn write(
     let vector = if storage.is_half() {
         let numbers: Vec<Expr> = numbers.collect();
         let vector = joined(pool, &numbers, Type::F32x4);
-        scalar::to_halves(pool, vector, ty.dtype, storage)
+        scalar::to_halves(pool, vector, dtype, storage)
     } else {
-        let numbers = numbers.map(|number| scalar::to_storage(pool, number, ty.dtype, storage));
+        let numbers = numbers.map(|number| scalar::to_storage(pool, number, dtype, storage));
         let numbers: Vec<Expr> = numbers.collect();
         joined(pool, &numbers, element)
     };
@@ -140,8 +140,7 @@ pub fn is_multiple(size: &Dim, of: usize) -> bool {
 impl Scope<'_> {
     /// What a buffer is an array of when it is read in quads; none if it cannot be.
     pub(super) fn quad_type(&self, value: ValueId) -> Result<Option<Type>> {
-        let ty = self.graph.ty(value);
-        Ok(Type::quad(self.storage(value)?).filter(|_| is_whole(&ty.numel())))
+        Ok(Type::quad(self.storage(value)?).filter(|_| is_whole(&self.room(value))))
     }
 
     /// The vector of a buffer in which an element lies, and which of its parts that is, where both are known.

@@ -15,7 +15,6 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
-use crate::kernel::layout::Layout;
 use crate::op::ReduceFunction;
 use crate::pass::plan::cost::{example, weight_of};
 use crate::pass::plan::element::eight;
@@ -444,7 +443,7 @@ fn write_each(scope: &mut Scope, value: ValueId, rows: &[Vec<Position>]) -> Resu
     let width = rows.first().map_or(0, Vec::len);
     let of_each = |number: usize| rows.iter().map(move |row| row[number].clone()).collect();
     let vectors: Vec<Vec<Position>> = match scope.layout(value) {
-        Layout::Linear if rows.len() > 1 => (0..width).map(of_each).collect(),
+        layout if layout.is_in_rows() && rows.len() > 1 => (0..width).map(of_each).collect(),
         _ => rows.to_vec(),
     };
     let mut stores = Vec::new();

@@ -64,6 +64,15 @@ impl Assigner<'_> {
         }
     }
 
+    /// The values in memory that a kernel reads to compute one.
+    fn leaves(&self, root: ValueId) -> BTreeSet<ValueId> {
+        let Definition::Node(node, _) = self.graph.value(root).definition else {
+            return BTreeSet::new();
+        };
+        let operands = self.graph.nodes[node].operands();
+        self.fusion.leaves(self.graph, &operands)
+    }
+
     /// True for images in single precision that are ours alone.
     fn may_lie(&self, value: ValueId) -> bool {
         may_be_image(self.graph.ty(value)) && !self.handed.contains(&value)
@@ -123,24 +132,5 @@ impl Assigner<'_> {
             }
             _ => false,
         })
-    }
-
-    /// The values in memory that a kernel reads to compute one.
-    fn leaves(&self, root: ValueId) -> BTreeSet<ValueId> {
-        let mut leaves = BTreeSet::new();
-        let mut open = vec![root];
-        while let Some(value) = open.pop() {
-            let Definition::Node(node, _) = self.graph.value(value).definition else {
-                continue;
-            };
-            for operand in self.graph.nodes[node].operands() {
-                if self.fusion.stored[operand.index()] {
-                    leaves.insert(operand);
-                } else {
-                    open.push(operand);
-                }
-            }
-        }
-        leaves
     }
 }
