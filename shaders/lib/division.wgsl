@@ -12,7 +12,7 @@ fn fmod_of(x: f32, y: f32) -> f32 {
         var unit = divisor;
         if rest / divisor > 4096.0 {
             let shift = ((bitcast<u32>(rest) >> 23u) - (bitcast<u32>(divisor) >> 23u)) - 11u;
-            unit = scale_by_power(divisor, i32(shift));
+            unit = scale_by_power(divisor, f32(shift));
         }
         let quotient = floor(rest / unit);
         let product = exact_product(quotient, unit);

@@ -46,15 +46,14 @@ fn erf_of_large(x: f32) -> f32 {
     sum = sum * x - 1.6269988;
     sum = sum * x - 0.00025605547;
     let n = round(sum);
-    let part = expm1_near_zero((sum - n) * 0.6931472);
-    return 1.0 - (1.0 + part) * bitcast<f32>(u32(i32(n) + 127) << 23u);
+    return 1.0 - exp2_near_zero(sum - n) * power_of_two(n);
 }
 
 // Without a branch, which a rasteriser would take both ways.
 fn erf_of(x: f32) -> f32 {
     let magnitude = abs(x);
-    let large = copy_sign(erf_of_large(clamp(magnitude, 0.9, 3.95)), x);
-    return select(large, erf_near_zero(x), magnitude < 0.9 || is_nan(x));
+    let large = copy_sign(erf_of_large(bounded(magnitude, 0.0, 3.95)), x);
+    return select(large, erf_near_zero(x), magnitude < 0.9);
 }
 
 fn erfc_of(x: f32) -> f32 {

@@ -12,8 +12,15 @@ fn exp_tail(x: f32) -> f32 {
     return sum * (x * x);
 }
 
-fn expm1_near_zero(x: f32) -> f32 {
-    return exp_tail(x) + x;
+// 2^x for |x| <= 1/2, fitted for the least relative error.
+fn exp2_near_zero(x: f32) -> f32 {
+    var sum = 0.00015353362;
+    sum = sum * x + 0.0013398875;
+    sum = sum * x + 0.0096184369;
+    sum = sum * x + 0.055503324;
+    sum = sum * x + 0.24022648;
+    sum = sum * x + 0.69314718;
+    return sum * x + 1.0;
 }
 
 // p and q of e^x = 2ⁿ (1 + p + q), where p has few digits. The first part of ln 2 has few as well, so that its product is
@@ -26,29 +33,27 @@ fn exp_parts(x: f32, n: f32) -> vec2<f32> {
 }
 
 fn exp_of(x: f32) -> f32 {
-    let limited = clamp(x, -104.0, 89.0);
+    let limited = bounded(x, -104.0, 89.0);
     let n = round(limited * 1.442695);
     let parts = exp_parts(limited, n);
-    return select(scale_by_power((1.0 + parts.x) + parts.y, i32(n)), x, is_nan(x));
+    return scale_by_power((1.0 + parts.x) + parts.y, n);
 }
 
 fn exp2_of(x: f32) -> f32 {
-    let limited = clamp(x, -151.0, 129.0);
+    let limited = bounded(x, -151.0, 129.0);
     let n = round(limited);
-    let part = expm1_near_zero((limited - n) * 0.6931472);
-    return select(scale_by_power(1.0 + part, i32(n)), x, is_nan(x));
+    return scale_by_power(exp2_near_zero(limited - n), n);
 }
 
 // Without a branch: where several are inlined into one kernel with others, lavapipe (Mesa 22.3) computes one of them wrongly.
 fn expm1_of(x: f32) -> f32 {
-    let limited = clamp(x, -104.0, 89.0);
+    let limited = bounded(x, -104.0, 89.0);
     let n = round(limited * 1.442695);
     let parts = exp_parts(limited, n);
-    let scale = scale_by_power(1.0, i32(n));
+    let scale = scale_by_power(1.0, n);
     // Around 0 all digits are those of the parts: nothing is added to them before 1 is taken away.
     let sum = rounded((scale - 1.0) + scale * parts.x) + scale * parts.y;
-    let value = select(sum, scale_by_power((1.0 + parts.x) + parts.y, i32(n)), n > 120.0);
-    return select(value, x, is_nan(x));
+    return select(sum, scale_by_power((1.0 + parts.x) + parts.y, n), n > 120.0);
 }
 
 fn sigmoid_of(x: f32) -> f32 {

@@ -25,7 +25,7 @@ fn sign_bit(x: f32) -> bool {
 // By a product: of bits put together by masks, and y where some condition holds, LLVM 15 makes one instruction of AVX-512
 // (vpternlogd), and if it reads the mask from memory, the wrong one.
 fn copy_sign(x: f32, y: f32) -> f32 {
-    return abs(x) * select(1.0, -1.0, sign_bit(y));
+    return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(y) & 0x80000000u));
 }
 
 // 0 for not-a-number, as in PyTorch.
@@ -58,12 +58,21 @@ fn widened(x: i32) -> i64 {
     return (i64(x >> 31u) << 32u) | i64(bitcast<u32>(x));
 }
 
-// x · 2ⁿ for n in -252..=254, in two steps so that results near the ends of the range are right.
-fn scale_by_power(x: f32, n: i32) -> f32 {
-    let half = n >> 1u;
-    let first = bitcast<f32>(u32(half + 127) << 23u);
-    let second = bitcast<f32>(u32(n - half + 127) << 23u);
-    return x * first * second;
+// x between two bounds; not-a-number as it is. WGSL's clamp is made of functions that take lavapipe (Mesa 22.3) three
+// instructions each.
+fn bounded(x: f32, low: f32, high: f32) -> f32 {
+    return select(select(x, low, x < low), high, x > high);
+}
+
+// 2ⁿ for whole n in -126..=127. What is added to n makes it the last digits of the sum, biased as an exponent is.
+fn power_of_two(n: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(n + 12583039.0) << 23u);
+}
+
+// x · 2ⁿ for whole n in -252..=254, in two steps so that results near the ends of the range are right.
+fn scale_by_power(x: f32, n: f32) -> f32 {
+    let half = floor(0.5 * n);
+    return x * power_of_two(half) * power_of_two(n - half);
 }
 
 // An index that counts from the end if it is negative, kept within 0..size.
@@ -84,7 +93,7 @@ fn upper_digits(x: f32) -> f32 {
 
 // A finite sum as it was rounded: Mesa's compiler takes x - (x + y) for -y, and adds x + (y + z) up in any order.
 fn rounded(sum: f32) -> f32 {
-    return clamp(sum, -3.402823466e38, 3.402823466e38);
+    return bounded(sum, -3.402823466e38, 3.402823466e38);
 }
 
 // What rounding takes from x + y.

@@ -34,7 +34,7 @@ fn power_parts(x: f32, y: f32) -> vec2<f32> {
     let small = natural.y + (low * 0.6931472 - high * 1.904654e-9);
     let part = leading_part(natural.x);
     let rest = rounded((natural.x - part) + (small + exp_tail(natural.x + small)));
-    return vec2<f32>(scale_by_power(1.0 + part, i32(whole)), scale_by_power(rest, i32(whole)));
+    return vec2<f32>(scale_by_power(1.0 + part, whole), scale_by_power(rest, whole));
 }
 
 // The cases are those of C's pow.
