@@ -30,10 +30,10 @@ const STEPS: usize = 2;
 // invocations read lines apart. For each round, what it takes by itself, and to find out where positions see something through
 // a tap.
 const MULTIPLY: usize = 23;
-const HAND_ROW: usize = 10;
-const HAND_COLUMNS: usize = 8;
+const HAND_ROW: usize = 8;
+const HAND_COLUMNS: usize = 12;
 const READ: usize = 20;
-const APART: usize = 40;
+const APART: usize = 10;
 const ROUND: usize = 50;
 const FIND: usize = 40;
 
