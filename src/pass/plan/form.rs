@@ -170,8 +170,8 @@ impl Planner<'_> {
         if let Op::Primitive(Primitive::Reduce(_)) = &node.op {
             return Ok(is_in_quads.then_some((Way::Pooling, None)));
         }
-        let choices = variant::choices(&self.scope(), node, &self.wanted.options.choices)?;
-        let Some(mut choice) = choices.into_iter().next() else {
+        let best = variant::best(&self.scope(), node, &self.wanted.options.choices)?;
+        let Some(mut choice) = best else {
             return Ok(None);
         };
         if let Some(extent) = group.anchor.and_then(|node| self.fusion.extents.get(&node)) {

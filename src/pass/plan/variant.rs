@@ -83,6 +83,11 @@ pub fn choices<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result
         .collect())
 }
 
+/// The first of these.
+pub fn best<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result<Option<Choice>> {
+    Ok(choices(scope, node, given)?.into_iter().next())
+}
+
 /// The variants that each contraction and convolution of a graph may admit on a device which stores values in a precision, by
 /// its key; bodies of regions included.
 pub fn admitted(

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::dtype::DType;
-use crate::ir::{Definition, Graph, Op, Primitive, ValueId};
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::Variant;
 use crate::kernel::layout::Layout;
@@ -68,21 +68,19 @@ impl Padder<'_> {
         let mut operands = node.operands();
         match group.pattern {
             Some(Pattern::Attention(_)) => {}
-            None if self.is_in_tiles(group) => operands.truncate(1),
+            None if self.is_in_tiles(node) => operands.truncate(1),
             _ => operands.clear(),
         }
         self.fusion.leaves(self.graph, &operands)
     }
 
     /// True for a product whose kernel computes tiles in the lanes of a vector. An error is found again where it is made.
-    fn is_in_tiles(&self, group: &Group) -> bool {
+    fn is_in_tiles(&self, product: &Node) -> bool {
         let written = vec![false; self.graph.values.len()];
         let scope = Scope::new(self.graph, self.capabilities, &self.fusion.stored, &written);
         let scope = scope.in_memory(&self.fusion.layouts, &self.fusion.storages);
-        let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));
-        let choices = node.map(|node| variant::choices(&scope, node, &self.wanted.options.choices));
-        let choice = choices.and_then(|choices| choices.ok()?.into_iter().next());
-        choice.is_some_and(|choice| choice.variant == Variant::Lanes)
+        let choice = variant::best(&scope, product, &self.wanted.options.choices);
+        matches!(choice, Ok(Some(choice)) if choice.variant == Variant::Lanes)
     }
 
     /// True for a value of rows that would lie in the same places, if nothing else wants it as it is.
@@ -95,7 +93,14 @@ impl Padder<'_> {
             ty.dtype == DType::F32 && self.fusion.layouts[value.index()] == Layout::Linear;
         let is_even = row.as_const().is_some() && is_multiple(row, FEW * LINE);
         let rows: usize = outer.iter().map(|size| example(self.graph, size)).product();
-        is_plain && is_even && rows > WAYS && self.is_alone(value)
+        is_plain && is_even && rows > WAYS && self.has_room(value) && self.is_alone(value)
+    }
+
+    /// True for a value that takes no more than half of the largest binding, so that room behind rows is not what is too much.
+    fn has_room(&self, value: ValueId) -> bool {
+        let size = self.fusion.storages[value.index()].size();
+        let bytes = example(self.graph, &self.graph.ty(value).numel()) as u64 * size;
+        bytes <= self.capabilities.max_binding_size / 2
     }
 
     /// True for what kernels of ours write, or the host, and what lies in no other value's memory, nor others in its.

@@ -56,8 +56,7 @@ pub fn assign(
 fn sums(mut scope: Scope, group: &Group, anchor: usize, wanted: Wanted) -> Option<Sums> {
     let (graph, capabilities) = (scope.graph, scope.capabilities);
     let node = graph.nodes.get(anchor)?;
-    let choices = variant::choices(&scope, node, &wanted.options.choices).ok()?;
-    let choice = choices.into_iter().next()?;
+    let choice = variant::best(&scope, node, &wanted.options.choices).ok()??;
     let nodes = group.computed(graph, scope.stored).into_iter();
     let nodes = nodes.map(|node| &graph.nodes[node]);
     let nodes = nodes.filter(|node| class(node) != Class::View);
