@@ -1,9 +1,9 @@
-//! Files as bytes without reading them, and parts of them as tensor storage.
+//! Memory of the system's, not the allocator's, as tensor storage: parts of files, without reading them, and large results.
 
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::tensor::Storage;
@@ -72,6 +72,52 @@ fn unload(file: &memmap2::Mmap, range: &Range<usize>) {
 
 #[cfg(not(unix))]
 fn unload(_: &memmap2::Mmap, _: &Range<usize>) {}
+
+/// Bytes in huge pages of their own, which go back to the system with them: an allocator keeps the place of what is asked for
+/// again and again, however large it is.
+pub struct HugePages(memmap2::Mmap);
+
+impl HugePages {
+    /// Fewer bytes are left to the allocator.
+    const LEAST: usize = 8 << 20;
+
+    /// A copy of bytes. None if they are few, or if the system has no huge pages: then new pages take longer than the copy.
+    pub fn of(bytes: &[u8]) -> Option<HugePages> {
+        if bytes.len() < HugePages::LEAST || !has_huge_pages() {
+            return None;
+        }
+        let mut pages = memmap2::MmapMut::map_anon(bytes.len()).ok()?;
+        advise_huge(&pages)?;
+        pages.copy_from_slice(bytes);
+        pages.make_read_only().ok().map(HugePages)
+    }
+}
+
+impl Storage for HugePages {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// True if the system gives huge pages to who asks for them.
+fn has_huge_pages() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        // Linux tells there; elsewhere there is no such file.
+        let told = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+        told.is_ok_and(|told| !told.contains("[never]"))
+    })
+}
+
+#[cfg(target_os = "linux")]
+fn advise_huge(pages: &memmap2::MmapMut) -> Option<()> {
+    pages.advise(memmap2::Advice::HugePage).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise_huge(_: &memmap2::MmapMut) -> Option<()> {
+    None
+}
 
 /// A part of a mapping, which it keeps alive. Clones share the bytes.
 #[derive(Clone)]

@@ -1,12 +1,14 @@
 //! Elements between the host's types and those of the device.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use half::{bf16, f16};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::capabilities::Storage;
+use crate::mapping::HugePages;
 use crate::tensor::Tensor;
 
 /// Elements that are converted at a time, so that the converted copy stays small.
@@ -103,10 +105,13 @@ pub(super) fn receive(
     shape: &[usize],
     bytes: &[u8],
 ) -> Result<Tensor> {
-    if same_bytes(dtype, storage) {
-        return Tensor::from_bytes(dtype, shape, bytes);
-    }
     let shape = shape.to_vec();
+    if same_bytes(dtype, storage) {
+        return match HugePages::of(bytes) {
+            Some(pages) => Tensor::from_storage(dtype, shape, Arc::new(pages)),
+            None => Tensor::from_bytes(dtype, shape, bytes),
+        };
+    }
     match (dtype, storage) {
         (DType::Bool, Storage::U32) => {
             Tensor::from_bools(shape, read::<u32>(bytes).map(|value| value != 0))
@@ -194,6 +199,15 @@ mod tests {
             assert_eq!(sent.len() as u64, 3 * storage.size());
             assert_eq!(receive(dtype, storage, &[3], &sent).unwrap(), tensor);
         }
+    }
+
+    #[test]
+    fn large_results_are_copied_whole() {
+        let numbers: Vec<f32> = (0..3_000_000).map(|number| number as f32).collect();
+        let bytes: &[u8] = bytemuck::cast_slice(&numbers);
+        let shape = [3, 1_000_000];
+        let received = receive(DType::F32, Storage::F32, &shape, bytes).unwrap();
+        assert_eq!(received, Tensor::from_vec(shape, numbers).unwrap());
     }
 
     #[test]
