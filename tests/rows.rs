@@ -28,6 +28,17 @@ fn graphs(types: [&str; 2], axis: i64) -> Vec<(&'static str, Graph)> {
         // Where a driver's compiler may, it puts signs together wrongly.
         ("signs", graph(&|x, y| vec![(x * y).softmax(axis).tanh()])),
         (
+            "signs, then selected",
+            graph(&|x, y| {
+                let weights = (x * y).softmax(axis);
+                vec![
+                    weights.erf(),
+                    (weights * 4.0 - 2.0).erf(),
+                    (weights * 4.0 - 2.0).tanh(),
+                ]
+            }),
+        ),
+        (
             "log_softmax",
             graph(&|x, _| {
                 let shifted = x - x.amax(&[axis], true);

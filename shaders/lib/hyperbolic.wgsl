@@ -21,8 +21,7 @@ fn tanh_of(x: f32) -> f32 {
     let e = expm1_of(2.0 * bounded(abs(x), 0.0, 10.0));
     let is_large = e > 2.0;
     let ratio = select(e, 2.0, is_large) / (e + 2.0);
-    let magnitude = select(ratio, 1.0 - ratio, is_large);
-    return select(magnitude, -magnitude, x < 0.0);
+    return copy_sign(select(ratio, 1.0 - ratio, is_large), x);
 }
 
 fn asinh_of(x: f32) -> f32 {

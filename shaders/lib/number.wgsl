@@ -25,7 +25,7 @@ fn sign_bit(x: f32) -> bool {
 // By a product: of bits put together by masks, and y where some condition holds, LLVM 15 makes one instruction of AVX-512
 // (vpternlogd), and if it reads the mask from memory, the wrong one.
 fn copy_sign(x: f32, y: f32) -> f32 {
-    return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(y) & 0x80000000u));
+    return abs(x) * select(1.0, -1.0, sign_bit(y));
 }
 
 // 0 for not-a-number, as in PyTorch.
@@ -59,7 +59,7 @@ fn widened(x: i32) -> i64 {
 }
 
 // x between two bounds; not-a-number as it is. WGSL's clamp is made of functions that take lavapipe (Mesa 22.3) three
-// instructions each.
+// instructions each in vectors of 512 bits.
 fn bounded(x: f32, low: f32, high: f32) -> f32 {
     return select(select(x, low, x < low), high, x > high);
 }
