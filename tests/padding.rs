@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use onionskin::gpu::{Input, Keep, Program, ProgramOptions, Reach};
 use onionskin::interp;
-use onionskin::ir::Graph;
+use onionskin::ir::{Graph, Value};
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::layout::Layout;
 use onionskin::kernel::plan::{Plan, SlotKind};
@@ -111,6 +111,41 @@ fn whatever_reads_them_agrees() {
                 assert_eq!(kept, inputs[0]);
             }
         }
+    }
+}
+
+/// A concatenation of more values than a kernel binds is a kernel for each of them, which write where a product reads.
+#[test]
+fn concatenations_of_many_lie_so_too() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let own = device.capabilities();
+    let few = Capabilities {
+        max_storage_buffers: 8,
+        ..own.clone()
+    };
+    let graph = samples::graph(&["f32[160, 32]", "f32[512, 48]"], |b, x| {
+        let part = |k| (x[0] * f64::from(k)).softmax(1);
+        let parts: Vec<Value> = (0..16).map(part).collect();
+        vec![b.concat(&parts, 1).matmul(x[1])]
+    });
+    let inputs = [
+        samples::tensor(&[160, 32], 7),
+        samples::tensor(&[512, 48], 8),
+    ];
+    let expected = interp::run(&graph, &BTreeMap::new(), &inputs).unwrap();
+    for capabilities in [own, &few] {
+        let plan = pass::plan(&graph, capabilities).unwrap();
+        assert_eq!(!padded(&plan).is_empty(), own.lanes().is_some());
+        let is_concat = |label: &str| label.starts_with("concat");
+        let steps = plan.steps.iter();
+        let concats = steps.filter(|step| is_concat(&plan.kernels[step.kernel].label));
+        assert_eq!(concats.count(), 16);
+        let options = ProgramOptions::default();
+        let program = Program::new(&device, plan, &BTreeMap::new(), options).unwrap();
+        let found = program.run(&inputs).unwrap();
+        assert!(distance(&found[0], &expected[0]) < 2e-5);
     }
 }
 

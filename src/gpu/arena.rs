@@ -53,7 +53,7 @@ struct Filled {
 /// How often items are placed in another order, to take less memory.
 const ROUNDS: usize = 16;
 /// More items are placed once: it takes time with the square of their number.
-const MANY: usize = 512;
+const MANY: usize = 256;
 
 /// Places items so that none share memory while both live, in as little memory as greedy choices find: the largest first, each
 /// at the lowest place that is free. As long as that is more than what lives at once, the item that reaches furthest comes

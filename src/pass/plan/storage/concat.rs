@@ -163,11 +163,11 @@ impl<'a> Planner<'a> {
     /// True for a concatenation in row-major order whose operands are worth a kernel each.
     pub fn is_of_many(&self, group: &Group) -> bool {
         let operands = concatenation(self.graph, group.root).map(|(node, _)| node.operands());
-        let is_linear = self.fusion.layouts[group.root.index()] == Layout::Linear;
+        let is_in_rows = self.fusion.layouts[group.root.index()].is_in_rows();
         let is_worth = |operands: Vec<ValueId>| {
             is_worth_kernels(self.graph, self.capabilities, group.root, operands.len())
         };
-        is_linear && operands.is_some_and(is_worth)
+        is_in_rows && operands.is_some_and(is_worth)
     }
 
     /// A concatenation operand by operand; none if the group is something else. Where operands begin is a size of the kernels,
