@@ -457,3 +457,36 @@ fn a_bench_measures_times_dispatches_and_memory() {
     );
     assert_eq!(json["on_device"]["weight_bytes"], 64 + 32 + 64 + 32);
 }
+
+/// What was tuned on a device is what its plan shows and a profile measures; of another device, a note says that it is not.
+#[test]
+fn a_plan_and_a_profile_take_what_was_tuned() {
+    if !has_adapter() {
+        return;
+    }
+    let tuned = temporary("tuned.json");
+    let model = [TWO_LAYERS, "--shape", "f32[2, 4]"];
+    let call = |command: &[&str]| {
+        let (code, text, error) = onionskin(&[&command[..1], &model[..], &command[1..]].concat());
+        assert_eq!(code, 0, "{error}");
+        (text, error)
+    };
+    call(&["tune", "--output", &tuned]);
+    let file = std::fs::read_to_string(&tuned).unwrap();
+    let mut tuning: Json = serde_json::from_str(&file).unwrap();
+    tuning["choices"] = serde_json::json!({"dot f32 2x4 4x3": "portable"});
+    std::fs::write(&tuned, tuning.to_string()).unwrap();
+    let plan = ["show", "--plan", "--tuned", &tuned];
+    let asked = "portable, since it is asked for";
+    let (text, error) = call(&plan);
+    assert!(text.contains(asked) && !error.contains("tuned"), "{text}");
+    call(&["profile", "--json", "--tuned", &tuned]);
+    tuning["adapter"] = "another".into();
+    std::fs::write(&tuned, tuning.to_string()).unwrap();
+    for command in [&plan[..], &["profile", "--json", "--tuned", &tuned]] {
+        let (text, error) = call(command);
+        assert!(!text.contains(asked), "{text}");
+        assert!(error.contains("another"), "{error}");
+    }
+    std::fs::remove_file(&tuned).unwrap();
+}

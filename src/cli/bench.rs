@@ -16,7 +16,8 @@ use super::inputs::Inputs;
 use super::precision::Dtype;
 use super::run::tell_packed;
 use super::show::calls;
-use super::{Outcome, output, tune};
+use super::tune::Tuned;
+use super::{Outcome, output};
 use crate::dim::Bindings;
 use crate::error::Result;
 use crate::gpu::{Input, Program};
@@ -55,9 +56,8 @@ pub(super) struct Bench {
     against: Option<PathBuf>,
     #[command(flatten)]
     dtype: Dtype,
-    /// Variants of kernels that `onionskin tune` has measured.
-    #[arg(long, value_name = "FILE")]
-    tuned: Option<PathBuf>,
+    #[command(flatten)]
+    tuned: Tuned,
     /// A file of weights as a GPU holds them; see `onionskin run`.
     #[arg(long, value_name = "FILE")]
     packed: Option<PathBuf>,
@@ -76,7 +76,7 @@ impl Bench {
         activity.step("reading and importing the model");
         let precision = self.dtype.precision()?;
         let options = CompileOptions {
-            choices: tune::choices(self.tuned.as_ref(), &device, precision)?,
+            choices: self.tuned.choices(&device, precision)?,
             packed: self.packed.clone(),
             precision,
             ..activity.compile_options()
@@ -120,6 +120,7 @@ impl Bench {
         let mut arguments = self.inputs.arguments();
         arguments.extend(["--device".into(), OsString::from(&self.device)]);
         arguments.push(self.dtype.argument().into());
+        arguments.extend(self.tuned.arguments());
         if let Some(packed) = &self.packed {
             arguments.extend(["--packed".into(), packed.into()]);
         }

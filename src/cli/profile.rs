@@ -14,6 +14,7 @@ use self::rows::{Measured, Row, table};
 use super::activity::Activity;
 use super::inputs::Inputs;
 use super::precision::Dtype;
+use super::tune::Tuned;
 use super::{Outcome, output};
 use crate::error::{Error, Result};
 use crate::gpu::{Clock, Profile};
@@ -35,6 +36,8 @@ pub(super) struct Profiling {
     device: String,
     #[command(flatten)]
     dtype: Dtype,
+    #[command(flatten)]
+    tuned: Tuned,
     /// Lines of a table, at most.
     #[arg(long, default_value_t = 20)]
     top: usize,
@@ -55,8 +58,10 @@ impl Profiling {
         let device = Device::open(&self.device)?;
         let activity = Activity::new(self.json);
         activity.step("reading and importing the model");
+        let precision = self.dtype.precision()?;
         let options = CompileOptions {
-            precision: self.dtype.precision()?,
+            choices: self.tuned.choices(&device, precision)?,
+            precision,
             ..activity.compile_options()
         };
         let session = Model::open(&self.model)?.compile(&device, &options)?;

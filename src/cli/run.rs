@@ -8,7 +8,8 @@ use clap::Args;
 use super::activity::Activity;
 use super::inputs::Inputs;
 use super::precision::Dtype;
-use super::{Outcome, output, tune};
+use super::tune::Tuned;
+use super::{Outcome, output};
 use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::tensor::Tensor;
@@ -26,9 +27,8 @@ pub(super) struct Run {
     device: String,
     #[command(flatten)]
     dtype: Dtype,
-    /// Variants of kernels that `onionskin tune` has measured.
-    #[arg(long, value_name = "FILE")]
-    tuned: Option<PathBuf>,
+    #[command(flatten)]
+    tuned: Tuned,
     /// Weights as a GPU holds them, which a later start uploads as they are: taken from this file, and written to it if it has
     /// them not.
     #[arg(long, value_name = "FILE")]
@@ -56,7 +56,7 @@ impl Run {
         activity.step("reading and importing the model");
         let precision = self.dtype.precision()?;
         let options = CompileOptions {
-            choices: tune::choices(self.tuned.as_ref(), &device, precision)?,
+            choices: self.tuned.choices(&device, precision)?,
             packed: self.packed.clone(),
             precision,
             ..activity.compile_options()

@@ -13,6 +13,7 @@ use super::activity::Activity;
 use super::import::import;
 use super::inputs::Inputs;
 use super::precision::Dtype;
+use super::tune::Tuned;
 use super::{Outcome, output};
 use crate::dim::Bindings;
 use crate::error::Result;
@@ -58,6 +59,8 @@ pub(super) struct Show {
     wgsl: Option<PathBuf>,
     #[command(flatten)]
     dtype: Dtype,
+    #[command(flatten)]
+    tuned: Tuned,
     /// The device of the plan: auto, gpu, software, an adapter's index or a part of its name; webgpu for what any device
     /// can do, which is also taken where there is no adapter.
     #[arg(long, default_value = "auto")]
@@ -106,7 +109,7 @@ impl Show {
 
     /// Shows and writes the plans of all graphs.
     fn plans(&self, module: &Module, activity: Activity) -> Result<Outcome> {
-        let target = Target::open(&self.device, self.dtype.precision()?)?;
+        let target = Target::open(&self.device, self.dtype.precision()?, &self.tuned)?;
         let arguments = match self.inputs.is_empty() {
             true => None,
             false => Some(self.inputs.read()?),

@@ -1,5 +1,6 @@
 //! `onionskin tune`: which variants of kernels a device likes best for a model.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -42,20 +43,32 @@ impl Tune {
     }
 }
 
-/// What `--tuned` says for a device and what it stores values in; a note and nothing where it was measured elsewhere.
-pub(super) fn choices(
-    path: Option<&PathBuf>,
-    device: &Device,
-    precision: Precision,
-) -> Result<Choices> {
-    let Some(path) = path else {
-        return Ok(Choices::new());
-    };
-    let tuning = Tuning::read(path)?;
-    Ok(tuning
-        .choices_for(device, precision)
-        .unwrap_or_else(|error| {
-            output::note(&error.to_string());
-            Choices::new()
-        }))
+/// `--tuned`, for what compiles a model.
+#[derive(Args)]
+pub(super) struct Tuned {
+    /// Variants of kernels that `onionskin tune` has measured.
+    #[arg(long, value_name = "FILE")]
+    tuned: Option<PathBuf>,
+}
+
+impl Tuned {
+    /// What the file says for a device and what it stores values in; a note and nothing where it was measured elsewhere.
+    pub(super) fn choices(&self, device: &Device, precision: Precision) -> Result<Choices> {
+        let Some(path) = &self.tuned else {
+            return Ok(Choices::new());
+        };
+        let tuning = Tuning::read(path)?;
+        Ok(tuning
+            .choices_for(device, precision)
+            .unwrap_or_else(|error| {
+                output::note(&error.to_string());
+                Choices::new()
+            }))
+    }
+
+    /// The arguments of a command that say the same.
+    pub(super) fn arguments(&self) -> Vec<OsString> {
+        let path = self.tuned.as_ref();
+        path.map_or_else(Vec::new, |path| vec!["--tuned".into(), path.into()])
+    }
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::calls;
 use crate::Device;
 use crate::cli::output::amount;
+use crate::cli::tune::Tuned;
 use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -24,28 +25,33 @@ use crate::shape::TensorType;
 pub(super) struct Target {
     name: String,
     capabilities: Capabilities,
-    precision: Precision,
+    options: PlanOptions,
     device: Option<gpu::Device>,
 }
 
 impl Target {
-    /// A device by name; `webgpu`, and the host, stand for any device within WebGPU's default limits.
-    pub(super) fn open(name: &str, precision: Precision) -> Result<Target> {
+    /// A device by name, and what was measured on it; `webgpu`, and the host, stand for any device within WebGPU's default
+    /// limits.
+    pub(super) fn open(name: &str, precision: Precision, tuned: &Tuned) -> Result<Target> {
         let device = match name {
             "webgpu" => Device::Host,
             name => Device::open(name)?,
+        };
+        let options = PlanOptions {
+            choices: tuned.choices(&device, precision)?,
+            precision,
         };
         Ok(match device {
             Device::Host => Target {
                 name: "any device, within WebGPU's default limits".to_string(),
                 capabilities: gpu::portable(),
-                precision,
+                options,
                 device: None,
             },
             Device::Gpu(device) => Target {
                 name: device.name().to_string(),
                 capabilities: device.capabilities().clone(),
-                precision,
+                options,
                 device: Some(device),
             },
         })
@@ -69,11 +75,7 @@ impl Target {
         })?;
         let graph = lowered.graphs.first();
         let graph = graph.ok_or_else(|| Error::internal("the passes lost the graph"))?;
-        let wanted = PlanOptions {
-            precision: self.precision,
-            ..PlanOptions::default()
-        };
-        pass::plan_by(graph, &self.capabilities, &wanted)
+        pass::plan_by(graph, &self.capabilities, &self.options)
     }
 }
 
