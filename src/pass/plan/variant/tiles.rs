@@ -10,15 +10,15 @@ use crate::pass::plan::conv::winograd;
 use crate::pass::plan::cost::example;
 use crate::pass::plan::product::tile::{Extent, holds};
 
-// What kernels of convolutions cost a rasteriser, in multiplications of a product of matrices: as measured for 64 to 512
-// channels of 7² to 56² positions. A channel of a tile is transformed for 250 of these where it has 2×2 positions, for 800
-// where it has 4×4.
-/// The sums of 2×2 positions, which are of 36 products and read less for each than those of matrices.
-const DIRECT: usize = 27;
+// What kernels of convolutions cost a rasteriser, in multiplications, of which sums over taps are as many as they have: as
+// measured for 16 to 512 channels of 7² to 56² positions, in vectors of sixteen numbers.
 /// So many tiles take as long as fewer do, for which as many filters are read.
 const FEW_TILES: usize = 10;
+/// To transform a channel of a tile. A channel of the result of a large tile, with the epilogue, costs twice as much.
+const TRANSFORM_TWO: usize = 460;
+const TRANSFORM_FOUR: usize = 1250;
 /// Two kernels more.
-const KERNELS: usize = 1_400_000;
+const KERNELS: usize = 8_000_000;
 
 impl Problem<'_> {
     /// A convolution by tiles of the size that costs least, where fewer multiplications are worth three kernels.
@@ -32,8 +32,7 @@ impl Problem<'_> {
             (cost, *places, tiles)
         });
         let (cost, places, tiles) = costs.min()?;
-        let products = self.outer * self.tiles.get(&Places::Two)? * channels * self.rows;
-        let direct = DIRECT * products;
+        let direct = self.outer * self.rows * self.columns * self.depth;
         let size = places.count();
         let mut reason = format!(
             "{channels} by {} channels of {tiles} tiles of {size}x{size} positions are worth two kernels more: about {:.1} times as fast",
@@ -61,11 +60,11 @@ impl Problem<'_> {
 /// What a convolution by tiles costs.
 fn cost(places: Places, tiles: usize, [channels, outputs]: [usize; 2]) -> usize {
     let products = places.matrices() * tiles.max(FEW_TILES) * channels * outputs;
-    let transforms = match places {
-        Places::Two => 250,
-        Places::Four => 800,
+    let (transform, transformed) = match places {
+        Places::Two => (TRANSFORM_TWO, channels + outputs),
+        Places::Four => (TRANSFORM_FOUR, channels + 2 * outputs),
     };
-    products + transforms * tiles * (channels + outputs) + KERNELS
+    products + transform * tiles * transformed + KERNELS
 }
 
 /// How many tiles of a size a convolution on quads of channels is cut into, if it can be.
