@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+use ::half::f16;
 use onionskin::dim::Bindings;
 use onionskin::dtype::DType;
 use onionskin::gpu::{Device, Footprint, Keep, Program, ProgramOptions, Reach};
@@ -369,15 +370,38 @@ fn what_half_precision_would_spoil_stays_as_it_is() {
     }
 }
 
+/// What slots in half precision hold of rows of eight numbers, by slot and family.
+fn stored(device: &Device, numbers: &[f32]) -> Vec<(String, Vec<f64>)> {
+    let rows = numbers.len() / 8;
+    let x = Tensor::from_vec([rows, 8], numbers.to_vec()).unwrap();
+    let y = Tensor::from_vec([8, 8], vec![0f32; 64]).unwrap();
+    let shape = format!("f32[{rows}, 8]");
+    let graph = samples::graph(&[&shape, "f32[8, 8]"], |_, x| vec![(x[0] + 0.0).dot(x[1])]);
+    let mut found = Vec::new();
+    for (family, capabilities) in families(device.capabilities()) {
+        let plan = half(&graph, &capabilities);
+        assert!(halves(&plan) > 0, "nothing is stored on {family}");
+        let options = ProgramOptions {
+            keep: Keep::Everything,
+            ..ProgramOptions::default()
+        };
+        let program = Program::new(device, plan.clone(), &Weights::new(), options).unwrap();
+        let run = program.launch(&[(&x).into(), (&y).into()]).unwrap();
+        let slots = plan.slots.iter();
+        found.extend(slots.filter(|slot| slot.storage.is_half()).map(|slot| {
+            let numbers = run.slot(&slot.name).unwrap().to_f64();
+            (format!("{} on {family}", slot.name), numbers)
+        }));
+    }
+    found
+}
+
 /// Finite numbers stay finite, so that a mask of the lowest number hides what it should; the rest stays what it is.
 #[test]
 fn numbers_beyond_the_range_are_the_largest() {
     let Some(device) = samples::device(Reach::Whole) else {
         return;
     };
-    let graph = samples::graph(&["f32[2, 8]", "f32[8, 8]"], |_, x| {
-        vec![(x[0] + 0.0).dot(x[1])]
-    });
     let numbers = [
         f32::MIN,
         -1e6,
@@ -387,19 +411,15 @@ fn numbers_beyond_the_range_are_the_largest() {
         65_519.0,
         1e6,
         f32::MAX,
-    ];
-    let others = [
         f32::NEG_INFINITY,
         f32::INFINITY,
         f32::NAN,
-        1.0,
+        f32::from_bits(0x7f80_0001),
         1.0,
         1.0,
         1.0,
         1.0,
     ];
-    let x = Tensor::from_vec([2, 8], [numbers, others].concat()).unwrap();
-    let y = Tensor::from_vec([8, 8], vec![0f32; 64]).unwrap();
     let largest = 65_504.0;
     let expected = [
         -largest,
@@ -413,20 +433,35 @@ fn numbers_beyond_the_range_are_the_largest() {
         f64::NEG_INFINITY,
         f64::INFINITY,
     ];
-    for (family, capabilities) in families(device.capabilities()) {
-        let plan = half(&graph, &capabilities);
-        assert!(halves(&plan) > 0, "nothing is stored on {family}");
-        let options = ProgramOptions {
-            keep: Keep::Everything,
-            ..ProgramOptions::default()
-        };
-        let program = Program::new(&device, plan.clone(), &Weights::new(), options).unwrap();
-        let run = program.launch(&[(&x).into(), (&y).into()]).unwrap();
-        let slots = plan.slots.iter();
-        for slot in slots.filter(|slot| slot.storage.is_half()) {
-            let found = run.slot(&slot.name).unwrap().to_f64();
-            assert_eq!(found[..10], expected, "{} on {family}", slot.name);
-            assert!(found[10].is_nan(), "{} on {family}", slot.name);
+    for (slot, found) in stored(&device, &numbers) {
+        assert_eq!(found[..10], expected, "{slot}");
+        assert!(found[10].is_nan() && found[11].is_nan(), "{slot}");
+    }
+}
+
+/// All numbers of half precision, what lies half way between two of them and next to that, of both signs.
+#[test]
+fn numbers_are_stored_as_the_nearest_halves_ties_to_even() {
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let positive = (0..0x7bff).flat_map(|bits| {
+        let [low, high] = [bits, bits + 1].map(|bits| f16::from_bits(bits).to_f32());
+        let between = f32::midpoint(low, high);
+        [low, between.next_down(), between, between.next_up()]
+    });
+    let mut numbers: Vec<f32> = positive.flat_map(|number| [number, -number]).collect();
+    // Numbers that only single precision has below its normal ones are zeros to devices.
+    numbers.retain(|number| *number == 0.0 || number.is_normal());
+    numbers.resize(numbers.len().next_multiple_of(8), 1.0);
+    let expected: Vec<f64> = numbers
+        .iter()
+        .map(|number| f16::from_f32(*number).to_f64())
+        .collect();
+    for (slot, found) in stored(&device, &numbers) {
+        let pairs = found.iter().zip(&expected).zip(&numbers);
+        for ((found, expected), number) in pairs {
+            assert_eq!(found, expected, "{number:e} in {slot}");
         }
     }
 }

@@ -35,10 +35,21 @@ fn four_halves_of(x: vec4<f32>) -> vec4<f32> {
     return bitcast<vec4<f32>>(half | (bits & vec4(0x80000000u)));
 }
 
-// Four as they are stored in two words, and back.
+// Four as they are stored in two words, and back. The bits are put together here: in vectors of 512 bits lavapipe (Mesa 22.3)
+// takes pack2x16float apart into more than all of this.
 fn pairs_of(x: vec4<f32>) -> vec2<u32> {
-    let half = four_halves_of(x);
-    return vec2(pack2x16float(half.xy), pack2x16float(half.zw));
+    let bits = bitcast<vec4<u32>>(x);
+    let magnitude = bits & vec4(0x7fffffffu);
+    let finite = select(magnitude, vec4(0x477fe000u), magnitude > vec4(0x477fe000u));
+    let odd = (finite >> vec4(13u)) & vec4(1u);
+    let normal = (finite - 0x37fff001u + odd) >> vec4(13u);
+    // Below 2⁻¹⁴ the steps are those of numbers near one half.
+    let small = bitcast<vec4<u32>>(abs(x) + 0.5) - 0x3f000000u;
+    let rounded = select(normal, small, magnitude < vec4(0x38800000u));
+    let other = select(vec4(0x7c00u), vec4(0x7e00u), magnitude > vec4(0x7f800000u));
+    let half = select(rounded, other, magnitude >= vec4(0x7f800000u));
+    let signed = half | ((bits >> vec4(16u)) & vec4(0x8000u));
+    return signed.xz | (signed.yw << vec2(16u));
 }
 
 // By shifting: behind a vector's element by a number lavapipe (Mesa 22.3) makes branches, and then computes some of what
