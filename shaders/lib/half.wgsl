@@ -22,21 +22,8 @@ fn half_of(x: f32) -> f32 {
     return round_f16(select(x, clamp(x, -65504.0, 65504.0), is_finite));
 }
 
-// The same of four, without branches.
-fn four_halves_of(x: vec4<f32>) -> vec4<f32> {
-    let bits = bitcast<vec4<u32>>(x);
-    let magnitude = bits & vec4(0x7fffffffu);
-    let finite = min(magnitude, vec4(0x477fe000u));
-    let normal = (finite + 0xfffu + ((finite >> vec4(13u)) & vec4(1u))) & vec4(0xffffe000u);
-    // Below 2⁻¹⁴ the steps are those of numbers near one half.
-    let small = bitcast<vec4<u32>>((abs(x) + 0.5) - 0.5);
-    let rounded = select(normal, small, magnitude < vec4(0x38800000u));
-    let half = select(rounded, magnitude, magnitude >= vec4(0x7f800000u));
-    return bitcast<vec4<f32>>(half | (bits & vec4(0x80000000u)));
-}
-
-// Four as they are stored in two words, and back. The bits are put together here: in vectors of 512 bits lavapipe (Mesa 22.3)
-// takes pack2x16float apart into more than all of this.
+// The same of four, without branches, as they are stored in two words; and back. The bits are put together here: in vectors of
+// 512 bits lavapipe (Mesa 22.3) takes pack2x16float apart into more than all of this.
 fn pairs_of(x: vec4<f32>) -> vec2<u32> {
     let bits = bitcast<vec4<u32>>(x);
     let magnitude = bits & vec4(0x7fffffffu);

@@ -90,7 +90,11 @@ pub fn to_storage(pool: &mut Pool, value: Expr, dtype: DType, storage: Storage) 
 pub fn to_halves(pool: &mut Pool, vector: Expr, dtype: DType, storage: Storage) -> Expr {
     match (storage, dtype) {
         (Storage::F16x2, _) => pool.call("pairs_of(x)", Type::U32x2, &[vector]),
-        (_, DType::F32) => pool.call("vec4<f16>(four_halves_of(x))", Type::F16x4, &[vector]),
+        (_, DType::F32) => pool.call(
+            "vec4<f16>(four_of_pairs(pairs_of(x)))",
+            Type::F16x4,
+            &[vector],
+        ),
         _ => pool.call("vec4<f16>(x)", Type::F16x4, &[vector]),
     }
 }
