@@ -54,8 +54,8 @@
 //! They are compiled while a program is made, on several processors, by drivers too that would do it in its first run
 //! (`gpu`'s `rehearsal`).
 //! How a value lies in memory is a [`kernel::layout::Layout`] of its slot: row-major, the same with room behind each row, which
-//! keeps rows that tiles read apart in the cache, four neighbours along an axis together, images in tiles, what is sorted in
-//! runs, or a weight packed into a texture. Its [`kernel::capabilities::Storage`] is what
+//! keeps rows that tiles read apart in the cache, four neighbours along an axis together, what workgroups keep between their
+//! stages, what is sorted in runs, or a weight packed into a texture. Its [`kernel::capabilities::Storage`] is what
 //! its elements are there: `f32` may be stored in half precision, where [`kernel::stored::Kept`] does not say why not. On Mesa's
 //! rasteriser whatever is in no texture lies in memory that is a buffer to kernels that write it, a texture to those that read
 //! it ([`kernel::plan::Access::Texels`]), and the host's own; `gpu`'s `trusted` holds all that is unsafe. The pages of its

@@ -92,6 +92,7 @@ pub(super) fn wanted() -> Features {
         | Features::SHADER_INT64
         | Features::SHADER_F64
         | Features::SUBGROUP
+        | Features::SUBGROUP_BARRIER
         | Features::IMMEDIATES
         | Features::TIMESTAMP_QUERY
         | Features::MAPPABLE_PRIMARY_BUFFERS
@@ -139,6 +140,7 @@ pub(super) fn capabilities(
         float64: features.contains(Features::SHADER_F64),
         float16: features.contains(Features::SHADER_F16),
         subgroups,
+        subgroup_barriers: features.contains(Features::SUBGROUP_BARRIER),
         subgroup_size: if is_fixed { info.subgroup_min_size } else { 0 },
         matrices: Vec::new(),
         software,

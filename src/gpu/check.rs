@@ -121,7 +121,7 @@ fn check_slot(
     }
 }
 
-/// Values between kernels may lie in rows with room between them, in quads, in tiles of single precision, or in runs; inputs in
+/// Values between kernels may lie in rows with room between them, in quads, in runs, or between stages in single precision; inputs in
 /// rows; weights in panels, in quads and in pieces.
 fn lies_well(slot: &Slot) -> bool {
     let is_weight = matches!(slot.kind, SlotKind::Weight(_));
@@ -136,7 +136,7 @@ fn lies_well(slot: &Slot) -> bool {
             !slot.shape.is_empty() && (is_between || is_input) && is_texel
         }
         Layout::Quads { axis } => axis < slot.shape.len() && !is_handed && is_texel,
-        Layout::Tiles(_) => slot.shape.len() == 4 && is_between && is_single,
+        Layout::Scratch { .. } => is_between && is_single,
         Layout::Panels(_) => is_weight && is_texel,
         Layout::Runs(_) => is_between,
         Layout::Piece { .. } => is_weight,

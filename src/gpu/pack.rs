@@ -39,7 +39,7 @@ pub(super) fn pack(
         Layout::Linear
         | Layout::Padded { .. }
         | Layout::Quads { .. }
-        | Layout::Tiles(_)
+        | Layout::Scratch { .. }
         | Layout::Runs(_) => 0..tensor.numel(),
     };
     convert::send_part(&tensor, part, storage, |_, bytes| sink(bytes))

@@ -32,6 +32,8 @@ pub struct Capabilities {
     pub float16: bool,
     /// Subgroup operations.
     pub subgroups: bool,
+    /// Barriers of a subgroup.
+    pub subgroup_barriers: bool,
     /// Invocations of every subgroup; 0 where that is not known or varies.
     pub subgroup_size: u32,
     /// Matrices that subgroups multiply as one; none unless the device was opened for experimental features.

@@ -10,7 +10,6 @@ pub use panels::{Panels, Run};
 
 use std::fmt;
 
-use super::winograd::{Places, TAPS};
 use crate::dim::Dim;
 use crate::shape::Shape;
 
@@ -76,8 +75,13 @@ pub enum Layout {
         /// The axis.
         axis: usize,
     },
-    /// Images as tiles, four channels together, in a buffer.
-    Tiles(Tiles),
+    /// Nothing that other kernels read: vectors of four numbers that workgroups keep between their stages, in a buffer.
+    Scratch {
+        /// What they are.
+        name: &'static str,
+        /// How many, in row-major order. They are the shape of the slot.
+        sizes: Shape,
+    },
     /// A weight in a texture, put together for the products that read it.
     Panels(Panels),
     /// In row-major order in a buffer, as far as they are sorted: in runs of so many along the axis.
@@ -98,7 +102,7 @@ impl fmt::Display for Layout {
             Layout::Linear => Ok(()),
             Layout::Padded { spare } => write!(f, " in rows with {spare} elements to spare"),
             Layout::Quads { axis } => write!(f, " by four along axis {axis}"),
-            Layout::Tiles(tiles) => write!(f, " in {} matrices of tiles", tiles.matrices()),
+            Layout::Scratch { .. } => write!(f, " of vectors of four, between stages"),
             Layout::Panels(panels) => {
                 write!(f, " in panels of {} columns, a texture", panels.width)
             }
@@ -108,26 +112,6 @@ impl fmt::Display for Layout {
             }
         }
     }
-}
-
-/// Images cut into tiles, of each of which there are numbers instead of positions, as many as there are matrices: see
-/// [`winograd`](super::winograd).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Tiles {
-    /// What the tiles of a convolution see of its input, around which there are so many zeros.
-    Seen {
-        /// Positions of a tile.
-        places: Places,
-        /// In front of each spatial axis.
-        low: [i64; 2],
-        /// Behind it.
-        high: [i64; 2],
-    },
-    /// What their products sum up to, of the convolution's result.
-    Summed {
-        /// Positions of a tile.
-        places: Places,
-    },
 }
 
 /// The largest textures of a device.
@@ -170,7 +154,7 @@ impl Layout {
         Some(match self {
             Layout::Linear | Layout::Padded { .. } | Layout::Runs(_) => self.sizes(shape),
             Layout::Quads { axis } => texels(&quads_of(shape, *axis)),
-            Layout::Tiles(tiles) => texels(&tiles.shape(shape)?),
+            Layout::Scratch { .. } => texels(shape),
             Layout::Panels(panels) => texels(&panels.extent(Texel::F32).map(Dim::from)),
             Layout::Piece { count, .. } => vec![Dim::from(*count)],
         })
@@ -193,7 +177,7 @@ impl Layout {
                 let (row, at) = (place / (size + spare), place % (size + spare));
                 return (at < *size).then_some(row * size + at);
             }
-            Layout::Tiles(_) | Layout::Runs(_) => return None,
+            Layout::Scratch { .. } | Layout::Runs(_) => return None,
             Layout::Piece { start, .. } => return Some(start + place),
             Layout::Linear | Layout::Panels(_) => return Some(place),
         };
@@ -239,45 +223,6 @@ pub fn quads_of(shape: &[Dim], axis: usize) -> Shape {
     quads
 }
 
-impl Tiles {
-    /// Positions of a tile along an axis.
-    pub fn places(&self) -> Places {
-        match self {
-            Tiles::Seen { places, .. } | Tiles::Summed { places } => *places,
-        }
-    }
-
-    /// Numbers of a tile.
-    pub fn matrices(&self) -> usize {
-        self.places().matrices()
-    }
-
-    /// Matrices, quads of channels, images, and tiles along both spatial axes, in which order vectors of four channels
-    /// lie; none for what are no images.
-    pub fn shape(&self, images: &[Dim]) -> Option<[Dim; 5]> {
-        let [batch, channels, height, width] = images else {
-            return None;
-        };
-        let along = |axis: usize, size: &Dim| {
-            let places = match self {
-                Tiles::Seen { low, high, .. } => size + (low[axis] + high[axis] + 1 - TAPS as i64),
-                Tiles::Summed { .. } => size.clone(),
-            };
-            let of_tile = self.places().count();
-            (places + (of_tile as i64 - 1)).floor_div(&Dim::from(of_tile))
-        };
-        let quads = (channels + 3).floor_div(&Dim::from(TEXEL));
-        let (down, across) = (along(0, height), along(1, width));
-        Some([
-            Dim::from(self.matrices()),
-            quads,
-            batch.clone(),
-            down,
-            across,
-        ])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,20 +265,12 @@ mod tests {
     fn rooms_of_symbols_are_those_of_their_sizes() {
         let (shape, sizes) = (["B", "C", "H", "9"], [2, 10, 7, 9]);
         let symbols: Shape = shape.iter().map(|size| size.parse().unwrap()).collect();
-        let places = Places::Four;
-        let seen = Tiles::Seen {
-            low: [1, 1],
-            high: [1, 1],
-            places,
-        };
         let hints = [("B", 2), ("C", 10), ("H", 7)];
         let hints: Bindings = hints.map(|(name, size)| (name.into(), size)).into();
         for layout in [
             Layout::Linear,
             Layout::Padded { spare: 16 },
             Layout::Quads { axis: 1 },
-            Layout::Tiles(seen),
-            Layout::Tiles(Tiles::Summed { places }),
         ] {
             let room = Dim::product(&layout.extents(&symbols).unwrap());
             let room = usize::try_from(room.eval(&hints).unwrap()).unwrap();

@@ -174,6 +174,7 @@ pub(super) fn validated(
     flags.set(Flags::FLOAT64, capabilities.float64);
     flags.set(Flags::SHADER_FLOAT16, capabilities.float16);
     flags.set(Flags::SUBGROUP, capabilities.subgroups);
+    flags.set(Flags::SUBGROUP_BARRIER, capabilities.subgroup_barriers);
     let has_matrices = !capabilities.matrices.is_empty();
     flags.set(Flags::COOPERATIVE_MATRIX, has_matrices);
     Validator::new(ValidationFlags::all(), flags)

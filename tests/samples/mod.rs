@@ -79,6 +79,7 @@ pub fn capabilities() -> Capabilities {
         float64: true,
         float16: true,
         subgroups: false,
+        subgroup_barriers: false,
         subgroup_size: 0,
         matrices: Vec::new(),
         software: false,
@@ -95,7 +96,6 @@ pub fn rasteriser() -> Capabilities {
 /// A software rasteriser by invocations of a subgroup.
 pub fn rasteriser_of(lanes: u32) -> Capabilities {
     Capabilities {
-        subgroups: true,
         subgroup_size: lanes,
         software: true,
         textures: TextureLimits {
@@ -104,7 +104,7 @@ pub fn rasteriser_of(lanes: u32) -> Capabilities {
             bindings: 8,
         },
         texels: true,
-        ..capabilities()
+        ..with_subgroups()
     }
 }
 
@@ -135,6 +135,7 @@ pub fn forced_in(
 pub fn with_subgroups() -> Capabilities {
     Capabilities {
         subgroups: true,
+        subgroup_barriers: true,
         ..capabilities()
     }
 }

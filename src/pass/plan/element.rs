@@ -22,7 +22,7 @@ use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::emit::{Buffer, Statement, unique};
 use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::{self, Index};
-use crate::kernel::layout::{Layout, Panels, Texel, Tiles};
+use crate::kernel::layout::{Layout, Panels, Texel};
 use crate::kernel::plan::Access;
 use crate::kernel::winograd::Places;
 use crate::pass::plan::element::decision::Decision;
@@ -182,7 +182,7 @@ impl<'a> Scope<'a> {
         if layout == self.layout(value) {
             return Ok(self.has_texels(value));
         }
-        let is_copied = matches!(layout, Layout::Quads { .. } | Layout::Tiles(_));
+        let is_copied = matches!(layout, Layout::Quads { .. } | Layout::Scratch { .. });
         let texel = stored_in(layout, self.storage(value)?).texel();
         Ok(self.capabilities.texels && is_copied && texel.is_some())
     }
@@ -282,9 +282,7 @@ impl<'a> Scope<'a> {
         }
         let name = &self.graph.value(value).name;
         let wanted = match layout {
-            // The same for all convolutions of the same sizes.
-            Layout::Tiles(Tiles::Seen { .. }) => "seen",
-            Layout::Tiles(Tiles::Summed { .. }) => "summed",
+            Layout::Scratch { name, .. } => *name,
             _ if is_copy => "copy",
             _ => role(name),
         };
@@ -444,11 +442,11 @@ pub fn role(name: &str) -> &str {
     if base.is_empty() { last } else { base }
 }
 
-/// What a value of this storage is stored in where it lies in a layout: sums of tiles are as exact as other sums, and so are
+/// What a value of this storage is stored in where it lies in a layout: what stages make is as exact as other sums, and so are
 /// the filters of large tiles, whose errors the positions would have many times over. What is sorted moves one by one.
 pub fn stored_in(layout: &Layout, storage: Storage) -> Storage {
     match layout {
-        Layout::Tiles(_) if storage.is_half() => Storage::F32,
+        Layout::Scratch { .. } if storage.is_half() => Storage::F32,
         Layout::Runs(_) if storage == Storage::F16x2 => Storage::F32,
         Layout::Panels(panels) if panels.transformed == Some(Places::Four) => Storage::F32,
         _ => storage,

@@ -22,7 +22,7 @@ use crate::ir::{Builder, Definition, Graph, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
 use crate::kernel::choice::{Choice, Variant};
 use crate::kernel::emit::unique;
-use crate::kernel::layout::{Layout, Panels, Tiles};
+use crate::kernel::layout::{Layout, Panels};
 use crate::kernel::winograd::Places;
 use crate::pass::plan::conv::{Along, Sizes, grouped, image, winograd};
 use crate::pass::plan::element::{Binding, Scope};
@@ -42,12 +42,8 @@ enum Way {
     Positions(Packed),
     /// A convolution in groups of a single channel or few.
     Grouped(Panels),
-    /// What tiles of a convolution see of its input.
-    TilesSeen(Places),
-    /// What the products of these sum up to.
-    TilesSummed(Places, Packed),
-    /// The positions that are made of the sums.
-    TilesOutput(Places),
+    /// A convolution by Winograd's tiles.
+    Winograd(Places, Packed),
     /// A product whose right factor is a weight.
     Product(ValueId, Packed),
     /// A reduction of small windows of an image.
@@ -66,15 +62,10 @@ impl Way {
         match self {
             Way::Convolution(packed)
             | Way::Positions(packed)
-            | Way::TilesSummed(_, packed)
+            | Way::Winograd(_, packed)
             | Way::Product(_, packed) => Some(&packed.panels),
             Way::Grouped(panels) => Some(panels),
-            Way::TilesSeen(_)
-            | Way::TilesOutput(_)
-            | Way::Pooling
-            | Way::Quads
-            | Way::Pieces
-            | Way::Copy(_) => None,
+            Way::Pooling | Way::Quads | Way::Pieces | Way::Copy(_) => None,
         }
     }
 }
@@ -98,36 +89,6 @@ impl Planner<'_> {
             Some(made) => Ok(made),
             None => map::to_quads(self.scope(), value, axis)?.finish(self.label(&group)),
         }
-    }
-
-    /// The kernel of a convolution by tiles, or one in front of it.
-    pub(super) fn of_tiles(&mut self, group: &Group, tiles: &Tiles) -> Result<Made> {
-        let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));
-        let missing = || Error::internal("tiles that no convolution asks for");
-        let node = node.ok_or_else(missing)?;
-        let Op::Primitive(Primitive::Conv(conv)) = &node.op else {
-            return Err(missing());
-        };
-        let places = tiles.places();
-        let extent = self.fusion.extent(group.anchor);
-        let packed = winograd::panels(self.graph, self.capabilities, node, (conv, places, extent));
-        let packed = packed.ok_or_else(missing)?;
-        let way = match tiles {
-            Tiles::Seen { .. } => Way::TilesSeen(places),
-            Tiles::Summed { .. } => Way::TilesSummed(places, packed.clone()),
-        };
-        if conv.groups == 1
-            && let Some(made) = self.by_form(group, &way, None)?
-        {
-            return Ok(made);
-        }
-        let lowered = match tiles {
-            Tiles::Seen { .. } => winograd::lower_seen(self.scope(), node, (conv, places))?,
-            Tiles::Summed { .. } => {
-                winograd::lower_summed(self.scope(), node, (conv, places), (packed, None))?
-            }
-        };
-        lowered.finish(self.label(group))
     }
 
     fn by_form(
@@ -190,7 +151,9 @@ impl Planner<'_> {
             (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd { places })
                 if conv.groups == 1 =>
             {
-                Some(Way::TilesOutput(places))
+                let of = (conv, places, extent);
+                let packed = winograd::panels(self.graph, self.capabilities, node, of);
+                packed.map(|packed| Way::Winograd(places, packed))
             }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Grouped) => {
                 image::panels(self.graph, self.capabilities, node, (conv, extent))
@@ -221,9 +184,6 @@ struct Form<'a> {
     values: Vec<ValueId>,
     /// The geometry of a convolution, if that is symbols too.
     axes: Option<Vec<Along>>,
-    /// How many matrices products of tiles have, and how many tiles each; whatever their size, for which there are kernels of
-    /// their own in front and behind.
-    tiles: Option<[Dim; 2]>,
     /// What each symbol stands for.
     sizes: BTreeMap<Symbol, Dim>,
 }
@@ -270,10 +230,9 @@ impl<'a> Form<'a> {
             graph,
             values,
             axes,
-            tiles: None,
             sizes: BTreeMap::new(),
         };
-        let form = form.named(&symbols, planned).counted(way, planned);
+        let form = form.named(&symbols, planned);
         form.stands_for(planned).then_some(form)
     }
 
@@ -301,30 +260,6 @@ impl<'a> Form<'a> {
                 *size = size.substitute(&names);
             }
         }
-        self
-    }
-
-    /// Gives the sizes of products of tiles symbols too.
-    fn counted(mut self, way: &Way, planned: &Graph) -> Form<'a> {
-        let (Way::TilesSummed(places, _), Some(node)) = (way, self.group.anchor) else {
-            return self;
-        };
-        let result = self.graph.nodes[node].results.first();
-        let result = result.map(|result| planned.ty(self.values[result.index()]));
-        let counts = result.and_then(|ty| winograd::counts(&ty.shape, *places));
-        let numbers = counts.and_then(|counts| {
-            let [matrices, tiles] = counts.each_ref().map(Dim::as_const);
-            Some([("matrices", matrices?), ("tiles", tiles?)])
-        });
-        self.tiles = numbers.map(|numbers| {
-            numbers.map(|(wanted, number)| {
-                let mut taken = self.graph.hints.keys().map(ToString::to_string).collect();
-                let name: Symbol = unique(&mut taken, wanted).into();
-                self.graph.hints.insert(name.clone(), number);
-                self.sizes.insert(name.clone(), Dim::from(number));
-                Dim::symbol(name)
-            })
-        });
         self
     }
 
@@ -371,15 +306,8 @@ impl<'a> Form<'a> {
                 let sizes = Sizes::new(&self.graph, node, conv)?;
                 grouped::by_panels(scope, group, &sizes, panels)
             }
-            (Way::TilesSeen(places), Op::Primitive(Primitive::Conv(conv))) => {
-                winograd::lower_seen(scope, node, (conv, *places))
-            }
-            (Way::TilesSummed(places, packed), Op::Primitive(Primitive::Conv(conv))) => {
-                let counts = self.tiles.clone();
-                winograd::lower_summed(scope, node, (conv, *places), (packed.clone(), counts))
-            }
-            (Way::TilesOutput(places), Op::Primitive(Primitive::Conv(conv))) => {
-                winograd::lower(scope, group, node, (conv, *places))
+            (Way::Winograd(places, packed), Op::Primitive(Primitive::Conv(conv))) => {
+                winograd::by_panels(scope, group, node, (conv, *places, packed.clone()))
             }
             (Way::Product(weight, packed), _) => {
                 let weight = self.values.iter().position(|value| value == weight);
@@ -401,6 +329,13 @@ impl<'a> Form<'a> {
             // A weight that lies in panels alone has its true sizes in the form.
             (lies, _) if *lies == self.layouts[binding.value.index()] => lies.clone(),
             (Layout::Panels(_), Some(panels)) => Layout::Panels(panels.clone()),
+            (Layout::Scratch { name, sizes }, _) => Layout::Scratch {
+                name,
+                sizes: sizes
+                    .iter()
+                    .map(|size| size.substitute(&self.sizes))
+                    .collect(),
+            },
             (lies, _) => lies.clone(),
         };
         let made = made.in_sizes(&self.sizes);

@@ -376,6 +376,8 @@ pub fn four(scope: &mut Scope, quad: &Index, size: &Dim) -> Vec<Index> {
 pub struct Covering {
     /// How many tiles there are.
     pub count: Dim,
+    /// The number of a workgroup's.
+    pub index: Index,
     /// A test that ends the surplus workgroups.
     pub surplus: Statement,
     /// What is in front of rows and columns.
@@ -395,6 +397,7 @@ impl Covering {
         let first = outer.pop().unwrap_or_else(Index::zero);
         Covering {
             count,
+            index,
             surplus,
             outer,
             numbers: [first, second],

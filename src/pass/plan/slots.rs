@@ -5,10 +5,11 @@ use super::Planner;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, ValueId};
 use crate::kernel::capabilities::Storage;
-use crate::kernel::layout::{Layout, Tiles};
+use crate::kernel::layout::Layout;
 use crate::kernel::plan::{SlotId, SlotKind};
 use crate::pass::plan::element::{Binding, stored_in};
 use crate::pass::plan::group::Group;
+use crate::shape::TensorType;
 
 impl Planner<'_> {
     /// The slot of a binding of a group's kernel. A value that it wants in another layout than it lies in is made so first.
@@ -32,9 +33,12 @@ impl Planner<'_> {
                 let made = self.copy_in_quads(value, *axis)?;
                 self.step(made, &Group::copy_of(value), None)?;
             }
-            Layout::Tiles(tiles) => self.tiles(tiles, group)?,
             Layout::Runs(length) => self.runs(*length, group)?,
-            Layout::Linear | Layout::Padded { .. } | Layout::Panels(_) | Layout::Piece { .. } => {}
+            Layout::Linear
+            | Layout::Padded { .. }
+            | Layout::Panels(_)
+            | Layout::Piece { .. }
+            | Layout::Scratch { .. } => {}
         }
         Ok(slot)
     }
@@ -53,14 +57,20 @@ impl Planner<'_> {
             }
             _ => {
                 let lies = match layout {
-                    Layout::Tiles(Tiles::Seen { .. }) => "in tiles",
-                    Layout::Tiles(Tiles::Summed { .. }) => "in sums of tiles",
+                    Layout::Scratch { name, .. } => name,
                     Layout::Runs(_) => "in runs",
                     _ => "in quads",
                 };
                 let name = format!("{}{} {lies}", self.prefix, info.name);
                 let kind = SlotKind::Temporary { first: 0, last: 0 };
-                self.sheet.slot(&name, &info.ty, (storage, layout), kind)
+                let ty = match layout {
+                    Layout::Scratch { sizes, .. } => &TensorType {
+                        shape: sizes.clone(),
+                        ..info.ty.clone()
+                    },
+                    _ => &info.ty,
+                };
+                self.sheet.slot(&name, ty, (storage, layout), kind)
             }
         };
         self.converted.insert(key, slot);

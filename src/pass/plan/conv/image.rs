@@ -199,6 +199,7 @@ pub fn sums(scope: &Scope, node: &Node, (conv, text): (&Conv, String)) -> Option
         left,
         sizes: [&matrices, &sizes.positions].map(|size| example(graph, size)),
         panels: packed.panels,
+        whole: None,
     })
 }
 

@@ -170,7 +170,7 @@ impl<'s, 'a> Former<'s, 'a> {
                 Some(role) => self.symbol(size, role, QUAD),
                 None => self.tap(size, along(TAPS, axis - FILTER.len(), rank - FILTER.len())),
             },
-            Way::Convolution(packed) | Way::Positions(packed) | Way::TilesSummed(_, packed)
+            Way::Convolution(packed) | Way::Positions(packed) | Way::Winograd(_, packed)
                 if axis == CHANNELS =>
             {
                 self.symbol(size, IMAGE[CHANNELS], packed.panels.round)

@@ -1,7 +1,6 @@
 //! Forms whose kernels are known: layers that differ in sizes only have equal forms, of which the first is lowered.
 
 use super::{Form, Way};
-use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::{Argument, Definition, Op, ValueId};
 use crate::kernel::capabilities::Storage;
@@ -32,7 +31,6 @@ struct Structure {
     way: Way,
     group: (Option<usize>, Vec<ValueId>, Vec<usize>),
     axes: Option<Vec<Along>>,
-    tiles: Option<[Dim; 2]>,
     values: Vec<Seen>,
     nodes: Vec<(Op, Vec<Argument>, Vec<ValueId>)>,
 }
@@ -89,7 +87,6 @@ impl Structure {
             way: of_any_size(form, way),
             group: (group.anchor, group.values(), group.nodes.clone()),
             axes: form.axes.clone(),
-            tiles: form.tiles.clone(),
             values: (0..form.values.len())
                 .map(|at| Seen::of(form, at))
                 .collect(),
@@ -128,14 +125,8 @@ fn of_any_size(form: &Form, way: &Way) -> Way {
             let of_form = form.values.iter().position(|value| value == weight);
             Way::Product(of_form.map_or(*weight, ValueId::from), read(packed))
         }
-        // It tells the bytes of its panels.
-        Way::TilesSummed(..)
-        | Way::TilesSeen(_)
-        | Way::TilesOutput(_)
-        | Way::Pooling
-        | Way::Quads
-        | Way::Pieces
-        | Way::Copy(_) => way.clone(),
+        Way::Winograd(places, packed) => Way::Winograd(*places, read(packed)),
+        Way::Pooling | Way::Quads | Way::Pieces | Way::Copy(_) => way.clone(),
     }
 }
 

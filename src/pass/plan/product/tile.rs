@@ -6,7 +6,7 @@ mod left;
 mod right;
 
 use self::extent::of_values;
-pub use self::extent::{Extent, Packed, RUNS, Rows, Sums, extents};
+pub use self::extent::{Extent, Packed, RUNS, Rows, Sums, Whole, extents};
 use self::held::{Held, handed};
 pub use self::right::{Right, weight};
 use crate::dim::Dim;
@@ -146,7 +146,32 @@ fn by<'a>(scope: Scope<'a>, group: &Group, product: &Product, right: Right) -> R
 
 /// Tiles that cover a product.
 pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
-    let tile = Tile::new(&mut scope, product)?;
+    let lanes = lanes(&scope)?;
+    let extent = product.extent(scope.graph, lanes);
+    let sizes = [extent.width(lanes), extent.height()];
+    // Neighbours share columns, which are read more often than rows.
+    let tiles = [
+        pieces(&product.columns, sizes[0]),
+        pieces(&product.rows, sizes[1]),
+    ];
+    let covering = Covering::new(&mut scope, &product.outer, tiles);
+    let [column, row] = covering.numbers;
+    let place = Place {
+        outer: covering.outer,
+        row: row.scale(&Dim::from(sizes[1])),
+        column: column.scale(&Dim::from(sizes[0])),
+        panel: column,
+    };
+    let mut statements = vec![covering.surplus];
+    statements.extend(sums(&mut scope, product, place)?);
+    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, covering.count);
+    lowered.holes = holes(lanes, extent.bands);
+    Ok(lowered)
+}
+
+/// The tile of a product that lies at a place.
+pub fn sums(scope: &mut Scope, product: &Tiling, place: Place) -> Result<Vec<Statement>> {
+    let tile = Tile::new(scope, product, place)?;
     let sums: Vec<Vec<Expr>> = (0..tile.extent.rows)
         .map(|i| {
             let sum = |q| scope.pool.variable(&format!("sum{i}_{q}"), Type::F32x4);
@@ -154,17 +179,50 @@ pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
         })
         .collect();
     let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
-    let mut statements = vec![tile.surplus.clone()];
-    let all = || sums.iter().flatten().copied();
-    statements.extend(all().map(|sum| Statement::Declare(sum, zero)));
-    statements.extend(tile.rounds(&mut scope, product, &sums)?);
-    statements.extend(tile.write(&mut scope, product, &sums)?);
-    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, tile.count);
-    lowered.holes.push(lanes::size(tile.lanes));
-    if tile.extent.bands == 1 {
-        lowered.holes.push(("lane", LANE.into()));
+    let all = sums.iter().flatten().copied();
+    let mut statements: Vec<Statement> = all.map(|sum| Statement::Declare(sum, zero)).collect();
+    statements.extend(tile.rounds(scope, product, &sums)?);
+    statements.extend(tile.write(scope, product, &sums)?);
+    Ok(statements)
+}
+
+/// The holes of a shader whose workgroups are subgroups of so many lanes, which compute tiles of so many bands.
+pub fn holes(lanes: usize, bands: usize) -> Vec<(&'static str, String)> {
+    let mut holes = vec![lanes::size(lanes)];
+    if bands == 1 {
+        holes.push(("lane", LANE.into()));
     }
-    Ok(lowered)
+    holes
+}
+
+/// Invocations of a subgroup.
+fn lanes(scope: &Scope) -> Result<usize> {
+    let missing = || Error::internal("no subgroups to compute tiles");
+    scope.capabilities.lanes().ok_or_else(missing)
+}
+
+/// Where a tile is.
+pub struct Place {
+    /// In front of rows and columns.
+    pub outer: Vec<Index>,
+    /// Its first row.
+    pub row: Index,
+    /// Its first column.
+    pub column: Index,
+    /// The number of its columns among the panels.
+    pub panel: Index,
+}
+
+impl Place {
+    /// The only tile of a product whose columns are those of a panel.
+    pub fn of_panel(panel: Index) -> Place {
+        Place {
+            outer: Vec::new(),
+            row: Index::zero(),
+            column: Index::zero(),
+            panel,
+        }
+    }
 }
 
 /// Four steps of a round.
@@ -179,8 +237,6 @@ struct Part {
 struct Tile {
     /// Invocations of the subgroup.
     lanes: usize,
-    count: Dim,
-    surplus: Statement,
     outer: Vec<Index>,
     /// First row of the band.
     row: Index,
@@ -195,31 +251,19 @@ struct Tile {
 }
 
 impl Tile {
-    fn new(scope: &mut Scope, product: &Tiling) -> Result<Tile> {
-        let missing = || Error::internal("no subgroups to compute tiles");
-        let lanes = scope.capabilities.lanes().ok_or_else(missing)?;
+    fn new(scope: &mut Scope, product: &Tiling, place: Place) -> Result<Tile> {
+        let lanes = lanes(scope)?;
         let extent = product.extent(scope.graph, lanes);
-        let (height, width) = (extent.height(), extent.width(lanes));
-        // Neighbours share columns, which are read more often than rows.
-        let tiles = [
-            pieces(&product.columns, width),
-            pieces(&product.rows, height),
-        ];
-        let covering = Covering::new(scope, &product.outer, tiles);
-        let [column, row] = covering.numbers;
         let (_, lane) = scope.counter("local", &Dim::from(lanes));
         let of_band = Dim::from(lanes / extent.bands);
         let band = lane.div(&of_band);
-        let row = row.scale(&Dim::from(height));
-        let row = row.add(&band.scale(&Dim::from(extent.rows)));
+        let row = place.row.add(&band.scale(&Dim::from(extent.rows)));
         Ok(Tile {
             lanes,
-            count: covering.count,
-            surplus: covering.surplus,
-            outer: covering.outer,
-            panel: column.clone(),
+            outer: place.outer,
+            panel: place.panel,
             row: named(scope, &row, "row"),
-            column: named(scope, &column.scale(&Dim::from(width)), "column"),
+            column: named(scope, &place.column, "column"),
             lane: lane.rem(&of_band),
             band,
             extent,

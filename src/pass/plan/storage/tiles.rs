@@ -69,7 +69,7 @@ fn sums(mut scope: Scope, group: &Group, anchor: usize, wanted: Wanted) -> Optio
             image::sums(&scope, node, (conv, text))
         }
         (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd { places }) => {
-            winograd::sums(graph, capabilities, node, (conv, places))
+            winograd::sums(graph, capabilities, node, (conv, places, &names.join(" ")))
         }
         (Op::Primitive(Primitive::Dot(_)), Variant::Lanes) => {
             let product = Product::of(graph, node).ok()?;
@@ -80,6 +80,7 @@ fn sums(mut scope: Scope, group: &Group, anchor: usize, wanted: Wanted) -> Optio
                 left: Rows::Apart,
                 sizes: sizes.map(|size| example(graph, size)),
                 panels: packed.panels,
+                whole: None,
             })
         }
         _ => None,

@@ -43,7 +43,7 @@ impl<'a> Planner<'a> {
                 grouped::lower(scope, group, node, conv)
             }
             (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd { places }) => {
-                winograd::lower(scope, group, node, (conv, places))
+                winograd::lower(scope, group, node, (conv, places, extent))
             }
             (_, Variant::Lanes) => {
                 let product = Product::of(self.graph, node)?;

@@ -1,6 +1,7 @@
 //! Convolutions by tiles in the table: of which size, and where fewer multiplications are worth it; see [`winograd`].
 
 use super::Problem;
+use crate::dim::Dim;
 use crate::ir::{Graph, Node};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::Variant;
@@ -17,11 +18,11 @@ const FEW_TILES: usize = 10;
 /// To transform a channel of a tile. A channel of the result of a large tile, with the epilogue, costs twice as much.
 const TRANSFORM_TWO: usize = 460;
 const TRANSFORM_FOUR: usize = 1250;
-/// Two kernels more.
-const KERNELS: usize = 8_000_000;
+/// A longer text, which a start is worth as much as some runs.
+const TEXT: usize = 8_000_000;
 
 impl Problem<'_> {
-    /// A convolution by tiles of the size that costs least, where fewer multiplications are worth three kernels.
+    /// A convolution by tiles of the size that costs least, where fewer multiplications are worth a longer text.
     pub(super) fn by_tiles(&self) -> Option<(Variant, String)> {
         let channels = usize::try_from(self.summed.first()?.as_const()?).ok()?;
         let sizes = self.tiles.iter();
@@ -35,7 +36,7 @@ impl Problem<'_> {
         let direct = self.outer * self.rows * self.columns * self.depth;
         let size = places.count();
         let mut reason = format!(
-            "{channels} by {} channels of {tiles} tiles of {size}x{size} positions are worth two kernels more: about {:.1} times as fast",
+            "{channels} by {} channels of {tiles} tiles of {size}x{size} positions are worth their transforms: about {:.1} times as fast",
             self.rows,
             direct as f64 / cost as f64
         );
@@ -64,7 +65,7 @@ fn cost(places: Places, tiles: usize, [channels, outputs]: [usize; 2]) -> usize 
         Places::Two => (TRANSFORM_TWO, channels + outputs),
         Places::Four => (TRANSFORM_FOUR, channels + 2 * outputs),
     };
-    products + transform * tiles * transformed + KERNELS
+    products + transform * tiles * transformed + TEXT
 }
 
 /// How many tiles of a size a convolution on quads of channels is cut into, if it can be.
@@ -76,6 +77,6 @@ pub(super) fn count(
 ) -> Option<usize> {
     let packed = winograd::panels(graph, capabilities, node, (conv, places, Extent::ANY))?;
     let result = &graph.ty(*node.results.first()?).shape;
-    let [_, tiles] = winograd::counts(result, places)?;
-    holds(capabilities.textures, &packed.panels).then(|| example(graph, &tiles))
+    let tiles = winograd::tiles(result, places)?;
+    holds(capabilities.textures, &packed.panels).then(|| example(graph, &Dim::product(&tiles)))
 }

@@ -17,7 +17,7 @@ pub(super) struct Transformed {
     /// By row and column.
     pub(super) numbers: Square,
     /// Operations on vectors that make them.
-    pub(super) operations: usize,
+    operations: usize,
 }
 
 impl Transformed {
@@ -41,6 +41,16 @@ impl Transformed {
             numbers: half.iter().map(|row| writer.times(by, row)).collect(),
             operations: writer.operations,
         }
+    }
+
+    /// The operations on vectors that a tile's numbers times a matrix from both sides take.
+    pub(super) fn operations(by: Matrix) -> usize {
+        let mut pool = Pool::default();
+        let side = by.first().map_or(0, |row| row.len());
+        let mut number = |y, x| pool.variable(&format!("d{y}{x}"), Type::F32x4);
+        let mut row = |y| (0..side).map(|x| number(y, x)).collect();
+        let numbers: Square = (0..side).map(&mut row).collect();
+        Transformed::new(&mut pool, by, &numbers).operations
     }
 }
 

@@ -98,6 +98,16 @@ pub struct Sums {
     pub sizes: [usize; 2],
     /// The weight by any extent.
     pub panels: Panels,
+    /// The rest of its kernel, if that is more than a tile and its epilogue.
+    pub whole: Option<Whole>,
+}
+
+/// A kernel of which products are a part.
+pub struct Whole {
+    /// What a run takes by an extent of which a round takes so many cycles, in cycles.
+    pub time: Box<dyn Fn(Extent, usize) -> u64>,
+    /// What the driver takes to compile the other parts, in milliseconds.
+    pub compiled: u64,
 }
 
 /// `tiles of 32 rows in 4 bands, 32 columns for each invocation, rounds of 4 steps`
@@ -236,6 +246,9 @@ impl Sums {
         if !holds(limits, &self.by(lanes, extent)) {
             return None;
         }
+        if let Some(whole) = &self.whole {
+            return Some((whole.time)(extent, extent.steps(lanes, self.left)));
+        }
         let around = self.panels.depth.iter().rev().skip(1);
         let around: usize = around.map(|run| run.count).product();
         let steps = around * self.steps().div_ceil(QUAD);
@@ -275,7 +288,9 @@ pub fn extents((lanes, limits): (usize, TextureLimits), sums: &[Sums]) -> Vec<Ex
     }
     for places in texts.into_values() {
         let time = |at: usize, extent| sums[at].time((lanes, limits), extent);
-        let offers = Offers::of(lanes, &places, time);
+        let whole = places.first().and_then(|at| sums[*at].whole.as_ref());
+        let beside = whole.map_or(0, |whole| whole.compiled * MILLISECOND);
+        let offers = Offers::of((lanes, beside), &places, time);
         for (at, extent) in places.iter().zip(offers.best()) {
             found[*at] = extent;
         }
@@ -289,15 +304,22 @@ pub fn extents((lanes, limits): (usize, TextureLimits), sums: &[Sums]) -> Vec<Ex
 /// What products that differ in sizes only take by each extent.
 struct Offers {
     products: usize,
+    /// What the driver takes to compile what a text has beside tiles, in cycles.
+    beside: u64,
     /// By extent, for each product.
     times: Vec<(Extent, Vec<Option<u64>>)>,
 }
 
 impl Offers {
-    fn of(lanes: usize, products: &[usize], time: impl Fn(usize, Extent) -> Option<u64>) -> Offers {
+    fn of(
+        (lanes, beside): (usize, u64),
+        products: &[usize],
+        time: impl Fn(usize, Extent) -> Option<u64>,
+    ) -> Offers {
         let times = |extent| products.iter().map(|at| time(*at, extent)).collect();
         Offers {
             products: products.len(),
+            beside,
             times: Extent::all(lanes)
                 .map(|extent| (extent, times(extent)))
                 .collect(),
@@ -334,7 +356,7 @@ impl Offers {
         let times: Vec<u64> = times.map(|(time, _)| time).collect();
         let texts: u64 = taken
             .iter()
-            .map(|offer| self.times[*offer].0.compiled())
+            .map(|offer| self.times[*offer].0.compiled() + self.beside)
             .sum();
         (
             self.products - times.len(),
@@ -370,6 +392,7 @@ mod tests {
             left: Rows::Seen,
             sizes: [1, rows],
             panels: packed.panels,
+            whole: None,
         }
     }
 
