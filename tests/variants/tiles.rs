@@ -205,6 +205,25 @@ fn the_table_weighs_tiles() {
     }
 }
 
+/// What workgroups would keep of the tiles of a large image, more than twice the image, is more than a device binds.
+#[test]
+fn large_images_are_convolved_without_tiles() {
+    let filter = "f32[64, 64, 3, 3]";
+    let by = |x| convolution_by_weights(x, filter, &[axis(1, 1, 1, 1), axis(1, 1, 1, 1)], 1);
+    for (x, has_tiles) in [
+        ("f32[1, 64, 320, 320]", true),
+        ("f32[1, 64, 640, 640]", false),
+    ] {
+        let graph = by(x);
+        let capabilities = samples::rasteriser();
+        let admitted = pass::admitted(&graph, &capabilities, Precision::Single).unwrap();
+        let mut variants = admitted.values().flatten();
+        let found = variants.any(|variant| matches!(variant, Variant::Winograd { .. }));
+        assert_eq!(found, has_tiles, "{x}");
+        assert!(pass::plan(&graph, &capabilities).is_ok(), "{x}");
+    }
+}
+
 /// A convolution is one kernel with its residual, however much another one sees the same.
 #[test]
 fn convolutions_by_tiles_are_one_kernel_each() {

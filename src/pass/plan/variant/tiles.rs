@@ -68,7 +68,8 @@ fn cost(places: Places, tiles: usize, [channels, outputs]: [usize; 2]) -> usize 
     products + transform * tiles * transformed + TEXT
 }
 
-/// How many tiles of a size a convolution on quads of channels is cut into, if it can be.
+/// How many tiles of a size a convolution on quads of channels is cut into, if it can be and a device binds what workgroups keep
+/// of them.
 pub(super) fn count(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -77,6 +78,9 @@ pub(super) fn count(
 ) -> Option<usize> {
     let packed = winograd::panels(graph, capabilities, node, (conv, places, Extent::ANY))?;
     let result = &graph.ty(*node.results.first()?).shape;
-    let tiles = winograd::tiles(result, places)?;
-    holds(capabilities.textures, &packed.panels).then(|| example(graph, &Dim::product(&tiles)))
+    let tiles = example(graph, &Dim::product(&winograd::tiles(result, places)?));
+    let bytes = winograd::most_scratch(&packed.panels, tiles);
+    let fits =
+        holds(capabilities.textures, &packed.panels) && bytes <= capabilities.max_binding_size;
+    fits.then_some(tiles)
 }

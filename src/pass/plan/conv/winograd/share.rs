@@ -15,6 +15,9 @@ const ITERATIONS: usize = 50_000;
 /// Of these, what a product has beside its rounds.
 const BESIDE: usize = 8;
 
+/// Rows beyond the tiles at most, of a few of the tallest parts.
+pub(super) const MOST_BEYOND: usize = 256;
+
 /// The parts that workgroups have.
 pub(super) struct Share {
     /// Parts of the tiles.
