@@ -21,7 +21,7 @@ fn main(
     // <body>
     if index >= arrayLength(&y) / 8u { return; }
     seen[index * 8u + local] = vec4<f32>();
-    storageBarrier();
+    subgroupBarrier();
     y[index * 8u + local] = seen[index * 8u + (local + 1u) % 8u];
     // </body>
 }

@@ -1,9 +1,11 @@
 //! Convolutions by Winograd's tiles.
 
+use onionskin::dim::Dim;
 use onionskin::ir::Graph;
 use onionskin::kernel::capabilities::Storage;
 use onionskin::kernel::choice::Variant;
 use onionskin::kernel::layout::Layout;
+use onionskin::kernel::plan::Slot;
 use onionskin::kernel::stored::Precision;
 use onionskin::kernel::winograd::Places;
 use onionskin::pass::PlanOptions;
@@ -221,6 +223,32 @@ fn large_images_are_convolved_without_tiles() {
         let found = variants.any(|variant| matches!(variant, Variant::Winograd { .. }));
         assert_eq!(found, has_tiles, "{x}");
         assert!(pass::plan(&graph, &capabilities).is_ok(), "{x}");
+    }
+}
+
+/// Where many channels have workgroups share tiles each keeps what these see for itself: tiles are of a shape for which that fits.
+#[test]
+fn what_workgroups_keep_is_bound() {
+    let same = [axis(1, 1, 1, 1), axis(1, 1, 1, 1)];
+    let capabilities = samples::rasteriser_of(16);
+    for (places, channels, size) in [(Places::Two, 1280, 48), (Places::Four, 640, 64)] {
+        let x = format!("f32[1, {channels}, {size}, {size}]");
+        let filter = format!("f32[{channels}, {channels}, 3, 3]");
+        let graph = convolution_by_weights(&x, &filter, &same, 1);
+        let (plan, count) = forced(&graph, &capabilities, by_tiles(places));
+        assert_eq!(count, 1, "{places:?}");
+        let is_scratch = |slot: &&Slot| matches!(slot.layout, Layout::Scratch { .. });
+        let scratch: Vec<&Slot> = plan.slots.iter().filter(is_scratch).collect();
+        assert_eq!(scratch.len(), 2, "{places:?}");
+        for slot in scratch {
+            let room = Dim::product(&slot.layout.extents(&slot.shape).unwrap());
+            let bytes = 4 * u64::try_from(room.as_const().unwrap()).unwrap();
+            assert!(
+                bytes <= capabilities.max_binding_size,
+                "{bytes} of {}",
+                slot.name
+            );
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Graph, Node};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
-use crate::kernel::layout::{Panels, Run};
+use crate::kernel::layout::Run;
 use crate::kernel::winograd::{Places, TAPS};
 use crate::kernel::work::Work;
 use crate::op::Conv;
@@ -86,7 +86,11 @@ pub fn sums(
         left: Rows::Together,
         sizes: [packed.panels.outer.count, of_all[1]],
         panels: packed.panels,
-        whole: Some(share::whole(places, lanes, of_all)),
+        whole: Some(share::whole(
+            (places, lanes),
+            of_all,
+            capabilities.max_binding_size,
+        )),
     })
 }
 
@@ -97,14 +101,6 @@ pub fn tiles(result: &[Dim], places: Places) -> Option<[Dim; 3]> {
     };
     let along = |size: &Dim| size.ceil_div(&Dim::from(places.count()));
     Some([batch.clone(), along(height), along(width)])
-}
-
-/// Bytes at most of what workgroups keep of so many tiles from one stage to the next.
-pub fn most_scratch(filters: &Panels, tiles: usize) -> u64 {
-    let channels = filters.depth.iter().map(|run| run.count).max();
-    let widest = channels.unwrap_or(1).max(filters.columns.count);
-    let rows = tiles + share::MOST_BEYOND;
-    (filters.outer.count * rows * widest) as u64 * SINGLE as u64
 }
 
 /// A convolution with its epilogue.

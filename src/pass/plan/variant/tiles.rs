@@ -1,15 +1,12 @@
 //! Convolutions by tiles in the table: of which size, and where fewer multiplications are worth it; see [`winograd`].
 
 use super::Problem;
-use crate::dim::Dim;
 use crate::ir::{Graph, Node};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::Variant;
 use crate::kernel::winograd::Places;
 use crate::op::Conv;
 use crate::pass::plan::conv::winograd;
-use crate::pass::plan::cost::example;
-use crate::pass::plan::product::tile::{Extent, holds};
 
 // What kernels of convolutions cost a rasteriser, in multiplications, of which sums over taps are as many as they have: as
 // measured for 16 to 512 channels of 7² to 56² positions, in vectors of sixteen numbers.
@@ -76,11 +73,7 @@ pub(super) fn count(
     node: &Node,
     (conv, places): (&Conv, Places),
 ) -> Option<usize> {
-    let packed = winograd::panels(graph, capabilities, node, (conv, places, Extent::ANY))?;
-    let result = &graph.ty(*node.results.first()?).shape;
-    let tiles = example(graph, &Dim::product(&winograd::tiles(result, places)?));
-    let bytes = winograd::most_scratch(&packed.panels, tiles);
-    let fits =
-        holds(capabilities.textures, &packed.panels) && bytes <= capabilities.max_binding_size;
-    fits.then_some(tiles)
+    let sums = winograd::sums(graph, capabilities, node, (conv, places, ""))?;
+    let on = (capabilities.lanes()?, capabilities.textures);
+    sums.are_possible(on).then_some(sums.sizes[1])
 }

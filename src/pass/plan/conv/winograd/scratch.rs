@@ -10,9 +10,9 @@ use crate::kernel::layout::Layout;
 use crate::kernel::winograd::Places;
 use crate::pass::plan::element::Scope;
 
-/// Vectors by workgroup, matrix, quad of channels and tile. Each is written once, and read behind a barrier: where a device reads
-/// its buffers as textures, whose loads compilers take for loads of what never changes, none of them can come too early, for
-/// where it reads is told by loops behind the barrier.
+/// Vectors by workgroup, matrix, quad of channels and tile. Each is written once, and read behind a barrier. Where buffers are
+/// read as textures nothing tells the driver that both are the same memory: Mesa's rasteriser leaves its loads in their order,
+/// and most of them are in loops behind the barrier.
 pub(super) struct Scratch {
     /// What the convolution gives, by which this memory is known.
     value: ValueId,

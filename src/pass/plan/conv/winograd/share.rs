@@ -15,9 +15,6 @@ const ITERATIONS: usize = 50_000;
 /// Of these, what a product has beside its rounds.
 const BESIDE: usize = 8;
 
-/// Rows beyond the tiles at most, of a few of the tallest parts.
-pub(super) const MOST_BEYOND: usize = 256;
-
 /// The parts that workgroups have.
 pub(super) struct Share {
     /// Parts of the tiles.
@@ -91,12 +88,27 @@ impl Transforms {
     }
 }
 
-/// The rest of a kernel of which products are a part, on so many lanes, of so many groups, tiles, channels and output channels.
-pub(super) fn whole(places: Places, lanes: usize, sizes: [usize; 4]) -> Whole {
+/// The rest of a kernel of which products are a part, on so many lanes, of so many groups, tiles, channels and output channels,
+/// where a device binds so many bytes.
+pub(super) fn whole((places, lanes): (Places, usize), sizes: [usize; 4], bound: u64) -> Whole {
     Whole {
-        time: Box::new(move |extent, round| time(places, (extent, lanes), sizes, round)),
+        time: Box::new(move |extent, round| {
+            let fits = scratch(places, (extent, lanes), sizes) <= bound;
+            fits.then(|| time(places, (extent, lanes), sizes, round))
+        }),
         compiled: Transforms::of(places).compiled,
     }
+}
+
+/// Bytes of the larger of what all workgroups keep from one stage to the next, by tiles of an extent.
+fn scratch(places: Places, (extent, lanes): (Extent, usize), sizes: [usize; 4]) -> u64 {
+    let dims = sizes.map(Dim::from);
+    let share = Share::new(places, (extent, lanes), dims.each_ref());
+    let [groups, _, channels, _] = sizes;
+    let [parts, blocks, columns] = [&share.parts, &share.blocks, &share.columns].map(known);
+    let channels = channels.next_multiple_of(QUAD).max(columns);
+    let numbers = groups * parts * blocks * places.matrices() * extent.height() * channels;
+    (numbers * size_of::<f32>()) as u64
 }
 
 /// What a run takes by tiles of an extent of which a round of products takes so many cycles.

@@ -104,8 +104,8 @@ pub struct Sums {
 
 /// A kernel of which products are a part.
 pub struct Whole {
-    /// What a run takes by an extent of which a round takes so many cycles, in cycles.
-    pub time: Box<dyn Fn(Extent, usize) -> u64>,
+    /// What a run takes by an extent of which a round takes so many cycles, in cycles; none where a device cannot run it so.
+    pub time: Box<dyn Fn(Extent, usize) -> Option<u64>>,
     /// What the driver takes to compile the other parts, in milliseconds.
     pub compiled: u64,
 }
@@ -241,13 +241,18 @@ impl Sums {
         })
     }
 
+    /// True if tiles of some extent can compute them.
+    pub fn are_possible(&self, on: (usize, TextureLimits)) -> bool {
+        Extent::all(on.0).any(|extent| self.time(on, extent).is_some())
+    }
+
     /// What a run takes by an extent, in cycles; none where panels do not fit a texture.
     fn time(&self, (lanes, limits): (usize, TextureLimits), extent: Extent) -> Option<u64> {
         if !holds(limits, &self.by(lanes, extent)) {
             return None;
         }
         if let Some(whole) = &self.whole {
-            return Some((whole.time)(extent, extent.steps(lanes, self.left)));
+            return (whole.time)(extent, extent.steps(lanes, self.left));
         }
         let around = self.panels.depth.iter().rev().skip(1);
         let around: usize = around.map(|run| run.count).product();
