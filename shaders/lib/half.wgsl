@@ -28,15 +28,22 @@ fn pairs_of(x: vec4<f32>) -> vec2<u32> {
     let bits = bitcast<vec4<u32>>(x);
     let magnitude = bits & vec4(0x7fffffffu);
     let finite = select(magnitude, vec4(0x477fe000u), magnitude > vec4(0x477fe000u));
-    let odd = (finite >> vec4(13u)) & vec4(1u);
-    let normal = (finite - 0x37fff001u + odd) >> vec4(13u);
-    // Below 2⁻¹⁴ the steps are those of numbers near one half.
-    let small = bitcast<vec4<u32>>(abs(x) + 0.5) - 0x3f000000u;
-    let rounded = select(normal, small, magnitude < vec4(0x38800000u));
-    let other = select(vec4(0x7c00u), vec4(0x7e00u), magnitude > vec4(0x7f800000u));
-    let half = select(rounded, other, magnitude >= vec4(0x7f800000u));
-    let signed = half | ((bits >> vec4(16u)) & vec4(0x8000u));
-    return signed.xz | (signed.yw << vec2(16u));
+    // The last digits of the sum with 2¹³ times a number's own power of two are those that a half has, rounded; below 2⁻¹⁴ the
+    // power is that. The exponent of the half goes in front of them.
+    let power = select(finite, vec4(0x38800000u), finite < vec4(0x38800000u)) & vec4(0x7f800000u);
+    let sum = bitcast<vec4<u32>>(bitcast<vec4<f32>>(finite) + bitcast<vec4<f32>>(power + vec4(0x06800000u)));
+    let rounded = sum - power + (power >> vec4(13u)) - vec4(0x0681c400u);
+    let beyond = magnitude - vec4(0x7f800000u);
+    let payload = select(beyond, vec4(0x200u), beyond > vec4(0x200u));
+    let is_finite = magnitude < vec4(0x7f800000u);
+    // What is chosen last is neither of constants nor made by a constant: else LLVM 15 does the last steps anew for each lane
+    // that a buffer is written for.
+    let low = bits.xz >> vec2(16u);
+    let low_half = rounded.xz | (low & vec2(0x8000u));
+    let low_other = payload.xz | (low & vec2(0xfc00u));
+    let high_half = (rounded.yw << vec2(16u)) | (bits.yw & vec2(0x80000000u));
+    let high_other = (payload.yw << vec2(16u)) | (bits.yw & vec2(0xfc000000u));
+    return select(low_other, low_half, is_finite.xz) | select(high_other, high_half, is_finite.yw);
 }
 
 // By shifting: behind a vector's element by a number lavapipe (Mesa 22.3) makes branches, and then computes some of what
