@@ -84,7 +84,7 @@ fn tiles_for_much_work_agree() {
     }
     let shapes = match device.capabilities().lanes() {
         Some(8) => [
-            "tiles of 26 rows in 2 bands, 12 columns for each",
+            "tiles of 18 rows in 2 bands, 12 columns for each",
             "tiles of 28 rows in 2 bands, 8 columns for each",
             "tiles of 36 rows in 2 bands, 4 columns for each",
         ],
