@@ -37,12 +37,14 @@ fn pairs_of(x: vec4<f32>) -> vec2<u32> {
     let payload = select(beyond, vec4(0x200u), beyond > vec4(0x200u));
     let is_finite = magnitude < vec4(0x7f800000u);
     // What is chosen last is neither of constants nor made by a constant: else LLVM 15 does the last steps anew for each lane
-    // that a buffer is written for.
+    // that a buffer is written for. Parts are added, since of masks and choices it makes one instruction of AVX-512
+    // (vpternlogd), and sometimes the wrong one.
     let low = bits.xz >> vec2(16u);
-    let low_half = rounded.xz | (low & vec2(0x8000u));
-    let low_other = payload.xz | (low & vec2(0xfc00u));
-    let high_half = (rounded.yw << vec2(16u)) | (bits.yw & vec2(0x80000000u));
-    let high_other = (payload.yw << vec2(16u)) | (bits.yw & vec2(0xfc000000u));
+    let low_half = rounded.xz + (low & vec2(0x8000u));
+    let low_other = low - vec2(0x380u) + payload.xz;
+    let high = bits.yw & vec2(0xffff0000u);
+    let high_half = (rounded.yw << vec2(16u)) + (bits.yw & vec2(0x80000000u));
+    let high_other = high - vec2(0x3800000u) + (payload.yw << vec2(16u));
     return select(low_other, low_half, is_finite.xz) | select(high_other, high_half, is_finite.yw);
 }
 
