@@ -33,6 +33,7 @@ fn pairs_of(x: vec4<f32>) -> vec2<u32> {
     let power = select(finite, vec4(0x38800000u), finite < vec4(0x38800000u)) & vec4(0x7f800000u);
     let sum = bitcast<vec4<u32>>(bitcast<vec4<f32>>(finite) + bitcast<vec4<f32>>(power + vec4(0x06800000u)));
     let rounded = sum - power + (power >> vec4(13u)) - vec4(0x0681c400u);
+    // The upper half of an infinity is 0x380 more than one of half precision; what is no number stays none by its payload.
     let beyond = magnitude - vec4(0x7f800000u);
     let payload = select(beyond, vec4(0x200u), beyond > vec4(0x200u));
     let is_finite = magnitude < vec4(0x7f800000u);
