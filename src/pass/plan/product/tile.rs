@@ -309,13 +309,14 @@ impl Tile {
         let mut statements = reads(&parts);
         for part in &parts {
             let rows = handed(scope, &part.rows, |i| format!("row{i}"));
-            for (q, columns) in part.columns.iter().enumerate() {
-                let columns = handed(scope, columns, |k| format!("columns{q}_{k}"));
-                for (row, sums) in rows.iter().zip(sums) {
-                    let step = four(&mut scope.pool, *row, &columns);
-                    let total = scope.pool.call("x + y", Type::F32x4, &[sums[q], step]);
-                    statements.push(Statement::Assign(sums[q], total));
-                }
+            let columns = part.columns.iter().enumerate();
+            let columns: Vec<Vec<Expr>> = columns
+                .map(|(q, columns)| handed(scope, columns, |k| format!("columns{q}_{k}")))
+                .collect();
+            for [i, q] in in_order(self.lanes, [rows.len(), columns.len()]) {
+                let step = four(&mut scope.pool, rows[i], &columns[q]);
+                let total = scope.pool.call("x + y", Type::F32x4, &[sums[i][q], step]);
+                statements.push(Statement::Assign(sums[i][q], total));
             }
         }
         Ok(statements)
@@ -439,6 +440,19 @@ fn reads(parts: &[Part]) -> Vec<Statement> {
     let columns = parts.iter().flat_map(|part| part.columns.iter().flatten());
     let columns = columns.map(|held| held.quad);
     rows.chain(columns).map(Statement::Let).collect()
+}
+
+/// The numbers of a row and a quad of columns of each sum, as they follow each other. The columns of a quad in its four steps are
+/// sixteen vectors: where lanes are sixteen a processor has 32 registers, and keeps them from row to row. Where it has 16 that
+/// leaves none, so that a row's four steps are kept, and columns are read from memory by the instructions that multiply them:
+/// the loop over 8 rows and 4 quads has 2144 instructions of AVX2 instead of 2425.
+fn in_order(lanes: usize, [rows, quads]: [usize; 2]) -> Vec<[usize; 2]> {
+    if lanes < 16 {
+        let of_row = |i| (0..quads).map(move |q| [i, q]);
+        return (0..rows).flat_map(of_row).collect();
+    }
+    let of_quad = |q| (0..rows).map(move |i| [i, q]);
+    (0..quads).flat_map(of_quad).collect()
 }
 
 /// Columns that so many invocations compute for each quad of an invocation. So many are the steps of a row of which each of
