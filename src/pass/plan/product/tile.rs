@@ -446,13 +446,11 @@ fn reads(parts: &[Part]) -> Vec<Statement> {
 /// sixteen vectors: where lanes are sixteen a processor has 32 registers, and keeps them from row to row. Where it has 16 that
 /// leaves none, so that a row's four steps are kept, and columns are read from memory by the instructions that multiply them:
 /// the loop over 8 rows and 4 quads has 2144 instructions of AVX2 instead of 2425.
-fn in_order(lanes: usize, [rows, quads]: [usize; 2]) -> Vec<[usize; 2]> {
-    if lanes < 16 {
-        let of_row = |i| (0..quads).map(move |q| [i, q]);
-        return (0..rows).flat_map(of_row).collect();
-    }
-    let of_quad = |q| (0..rows).map(move |i| [i, q]);
-    (0..quads).flat_map(of_quad).collect()
+fn in_order(lanes: usize, [rows, quads]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
+    (0..rows * quads).map(move |n| match lanes {
+        16.. => [n % rows, n / rows],
+        _ => [n / quads, n % quads],
+    })
 }
 
 /// Columns that so many invocations compute for each quad of an invocation. So many are the steps of a row of which each of
