@@ -239,6 +239,69 @@ fn others() -> Vec<(&'static str, Graph)> {
     graphs
 }
 
+/// Channels of heads turned by angles, the one half with the other, as rotary embeddings do it.
+fn rotated<'g>(x: Value<'g>, [cosines, sines]: [Value<'g>; 2]) -> Value<'g> {
+    let half = x.size(-1).floor_div(&2.into());
+    let [first, second] = [0, 1].map(|at| x.narrow(-1, &half * at, half.clone()));
+    let turned = x.builder().concat(&[-second, first], -1);
+    x * cosines + turned * sines
+}
+
+/// Each head of keys or values for two heads of queries.
+fn repeated(x: Value) -> Value {
+    let [batch, heads, rows, width] = [0, 1, 2, 3].map(|axis| x.size(axis));
+    let wide = vec![
+        batch.clone(),
+        heads.clone(),
+        2.into(),
+        rows.clone(),
+        width.clone(),
+    ];
+    let flat = vec![batch, &heads * 2, rows, width];
+    x.unsqueeze(2).expand(wide).reshape(flat)
+}
+
+/// Attention whose queries, keys and values other kernels write, with how many there are.
+fn behind_others() -> Vec<(&'static str, usize, Graph)> {
+    let types = ["f32[B, 20, 96]", "f32[20, 8]", "f32[20, 8]"];
+    vec![
+        (
+            "rotated",
+            3,
+            graph(&types, |_, x| {
+                let [q, k, v] = [0, 1, 2].map(|at| heads(x[0], at, [4, 8]));
+                let [q, k] = [q, k].map(|heads| rotated(heads, [x[1], x[2]]));
+                vec![causal(scores(&[q, k]) * 0.35).softmax(-1).matmul(v)]
+            }),
+        ),
+        (
+            "of norms of heads",
+            3,
+            graph(&types[..1], |_, x| {
+                let [q, k, v] = [0, 1, 2].map(|at| heads(x[0], at, [4, 8]));
+                let [q, k] = [q, k].map(|x| x * ((x * x).mean(&[-1], true) + 1e-5).rsqrt());
+                vec![scores(&[q, k]).softmax(-1).matmul(v)]
+            }),
+        ),
+        (
+            "of keys and values that are repeated",
+            2,
+            graph(&["f32[B, 4, 20, 8]", "f32[B, 2, 20, 8]"], |_, x| {
+                let k = repeated(x[1] * x[1]);
+                vec![scores(&[x[0], k]).softmax(-1).matmul(k)]
+            }),
+        ),
+        (
+            "of values computed in another order",
+            2,
+            graph(
+                &["f32[B, 20, 16]", "f32[B, 24, 16]", "f32[B, 16, 24]"],
+                |_, x| vec![scores(x).softmax(-1).matmul(x[2].exp().transpose(1, 2))],
+            ),
+        ),
+    ]
+}
+
 fn kernels_of_attention(plan: &Plan) -> usize {
     let labels = plan.kernels.iter().map(|kernel| kernel.label.as_str());
     labels.filter(|label| *label == "attention").count()
@@ -256,6 +319,21 @@ fn attention_is_one_kernel() {
             assert!(found == (1, 1) || is_short, "{name}: {found:?}");
             let failures = samples::untranslatable(&plan);
             assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
+        }
+    }
+}
+
+/// Keys and values are written as attention reads them, and once, however often heads are repeated.
+#[test]
+fn attention_reads_what_is_written_for_it() {
+    let device = samples::device(Reach::Whole);
+    for (name, steps, graph) in behind_others() {
+        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        let found = (plan.steps.len(), kernels_of_attention(&plan));
+        assert_eq!(found, (steps, 1), "{name}");
+        if let Some(device) = &device {
+            let plan = pass::plan(&graph, device.capabilities()).unwrap();
+            assert!(agrees(device, &graph, plan), "{name} differs");
         }
     }
 }

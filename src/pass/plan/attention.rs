@@ -11,6 +11,7 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph};
+use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
@@ -48,25 +49,35 @@ struct Extent {
     keys: usize,
 }
 
-/// True if a kernel of attention is the better way to compute scores, softmax and product.
-pub fn suits(scope: &mut Scope, anchor: usize, attention: &Attention) -> Result<bool> {
-    let graph = scope.graph;
-    let [scores, values] = [attention.scores, anchor].map(|node| &graph.nodes[node]);
-    let (scores, values) = (Product::of(graph, scores)?, Product::of(graph, values)?);
-    let Some(lanes) = scope.capabilities.lanes() else {
-        return Ok(false);
-    };
+/// True if a kernel of attention is the better way to compute scores, softmax and product, by their sizes.
+pub fn suits(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    anchor: usize,
+    attention: &Attention,
+) -> Result<bool> {
+    let [scores, values] = products(graph, anchor, attention)?;
     let sizes = [&values.rows, &values.depth].map(|size| example(graph, size));
     let are_many = sizes.iter().all(|size| *size >= FEWEST);
-    if !are_many || extent(graph, lanes, [&scores, &values]).is_none() {
-        return Ok(false);
-    }
-    // What is read again and again is the memory of what kernels have written, four neighbours at once.
+    let extent = |lanes| extent(graph, lanes, [&scores, &values]);
+    Ok(are_many && capabilities.lanes().and_then(extent).is_some())
+}
+
+/// True if keys and values lie in memory as the kernel reads them again and again: written by kernels, four neighbours at once.
+pub fn reads(scope: &mut Scope, anchor: usize, attention: &Attention) -> Result<bool> {
+    let graph = scope.graph;
+    let [scores, values] = products(graph, anchor, attention)?;
     let keys = scores.lies(scope, Side::Right)?.filter(|lies| lies.by_step);
     let values = values.lies(scope, Side::Right)?.filter(|lies| lies.by_line);
     let is_made = |base| !matches!(graph.value(base).definition, Definition::Weight(_));
     let are_made = [keys, values].map(|lies| lies.is_some_and(|lies| is_made(lies.base)));
     Ok(are_made == [true, true])
+}
+
+/// The products of queries and keys, and of weights and values.
+fn products(graph: &Graph, anchor: usize, attention: &Attention) -> Result<[Product; 2]> {
+    let [scores, values] = [attention.scores, anchor].map(|node| &graph.nodes[node]);
+    Ok([Product::of(graph, scores)?, Product::of(graph, values)?])
 }
 
 /// As many rows and keys as registers hold, such that every thread has some tiles; none if the sizes of a row's query and
@@ -106,9 +117,8 @@ pub fn lower<'a>(
     let graph = scope.graph;
     let missing = || Error::internal("attention without its products");
     let anchor = group.anchor.ok_or_else(missing)?;
-    let scores = Product::of(graph, &graph.nodes[attention.scores])?;
+    let [scores, values] = products(graph, anchor, attention)?;
     let node = &graph.nodes[anchor];
-    let values = Product::of(graph, node)?;
     let lanes = scope.capabilities.lanes().ok_or_else(missing)?;
     let extent = extent(graph, lanes, [&scores, &values]).ok_or_else(missing)?;
     let how = format!(

@@ -15,7 +15,7 @@ pub mod selection;
 pub mod split;
 pub mod walk;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
@@ -26,6 +26,7 @@ use crate::kernel::stored::{Kept, Reason};
 use crate::op::Unfold;
 use crate::pass::plan::cost::{Class, class, is_plain_view, weight};
 use crate::pass::plan::element::not_planned;
+use crate::pass::plan::fuse::claim::attention::{Attended, Found};
 use crate::pass::plan::group::{Group, Pattern};
 use crate::pass::plan::storage::concat::{self, Parts, Planned};
 use crate::pass::plan::storage::tiles::Extents;
@@ -108,7 +109,10 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities, choices: &Choices) -> Re
         reasons: vec![None; graph.values.len()],
         readers: readers(graph),
         planned: concat::planned(graph, capabilities),
+        attention: BTreeMap::new(),
+        attended: BTreeMap::new(),
     };
+    fuser.find_attention();
     for (index, info) in graph.values.iter().enumerate() {
         if !matches!(info.definition, Definition::Node(..)) {
             fuser.store(index, None);
@@ -170,6 +174,10 @@ pub struct Fuser<'a> {
     pub readers: Vec<Vec<usize>>,
     /// What is stored to lie within concatenations.
     planned: Planned,
+    /// What kernels of attention may compute, by the node that it ends with.
+    attention: BTreeMap<usize, Found>,
+    /// What they read again and again.
+    attended: BTreeMap<ValueId, Attended>,
 }
 
 impl Fuser<'_> {

@@ -185,9 +185,8 @@ impl Fuser<'_> {
             return;
         }
         let kept = views.iter().copied().chain([base]);
-        let Some(written) = self.epilogue_among(base, &kept.collect()) else {
-            return self.store(value.index(), Reason::ReadOften);
-        };
+        let written = self.epilogue_among(base, &kept.collect());
+        let written = written.unwrap_or_else(|| self.placed(value));
         self.store(written.index(), Reason::ReadOften);
         let outer = views.into_iter().take_while(|view| *view != written);
         let outer: Vec<ValueId> = outer.collect();

@@ -17,6 +17,26 @@ use crate::pass::plan::variant;
 /// What is pointwise behind scores costs no more than this: the text is there for many of them.
 const LONGEST: u32 = 24;
 
+/// What a kernel of attention reads again and again, in blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attended {
+    /// The right factor of scores: channels, which are its steps, shall be neighbours in memory.
+    Keys,
+    /// The right factor of the product with values: so shall channels be, which are its columns.
+    Values,
+}
+
+impl Attended {
+    /// True for a view behind which channels are neighbours as well, and that repeats nothing which is stored.
+    fn is_read_through(self, view: &Primitive) -> bool {
+        match view {
+            Primitive::Reshape(_) | Primitive::Expand(_) => true,
+            Primitive::Permute(_) => self == Attended::Keys,
+            _ => false,
+        }
+    }
+}
+
 /// Attention, and what of the graph it is.
 pub struct Found {
     /// What a kernel needs to know.
@@ -28,15 +48,42 @@ pub struct Found {
 }
 
 impl Fuser<'_> {
+    /// Finds what kernels of attention may compute, before it is known what lies in memory: keys and values that kernels write
+    /// for them are placed as they read them.
+    pub fn find_attention(&mut self) {
+        if self.capabilities.lanes().is_none() {
+            return;
+        }
+        for anchor in 0..self.graph.nodes.len() {
+            if let Some(found) = self.attention(anchor) {
+                let scores = &self.graph.nodes[found.attention.scores];
+                let factors = [scores, &self.graph.nodes[anchor]].map(Node::operands);
+                if let [[_, keys], [_, values]] = factors.each_ref().map(Vec::as_slice) {
+                    self.attended.insert(*values, Attended::Values);
+                    self.attended.insert(*keys, Attended::Keys);
+                }
+                self.attention.insert(anchor, found);
+            }
+        }
+    }
+
+    /// The attention that ends with a product, if it does and its sizes are those for a kernel of it.
+    fn attention(&self, anchor: usize) -> Option<Found> {
+        let found = Search::of(self.graph, anchor)?;
+        let is_asked = |node: usize| variant::is_asked(self.graph, node, self.choices);
+        let is_inside = |node: &usize| self.is_inside(*node, anchor, &found.nodes);
+        let is_ours = found.nodes.iter().all(is_inside);
+        let is_free = !is_asked(anchor) && !is_asked(found.attention.scores);
+        let suits = || attention::suits(self.graph, self.capabilities, anchor, &found.attention);
+        (is_ours && is_free && suits().unwrap_or(false)).then_some(found)
+    }
+
     /// Attention by the product with values that it ends with. The nodes in front of that are claimed, and nothing of them
     /// lies in memory.
     pub fn claim_attention(&mut self, claimed: &mut [bool]) -> BTreeMap<usize, Found> {
         let mut all = BTreeMap::new();
-        if self.capabilities.lanes().is_none() {
-            return all;
-        }
-        for anchor in 0..self.graph.nodes.len() {
-            if let Some(found) = self.attention(anchor, claimed) {
+        for (anchor, found) in std::mem::take(&mut self.attention) {
+            if self.is_claimable(anchor, &found, claimed) {
                 for node in &found.nodes {
                     claimed[*node] = true;
                 }
@@ -47,20 +94,30 @@ impl Fuser<'_> {
         all
     }
 
-    /// The attention that ends with a product, if it does and a kernel of it is the better way.
-    fn attention(&self, anchor: usize, claimed: &[bool]) -> Option<Found> {
-        let found = Search::of(self.graph, anchor)?;
-        let is_asked = |node: usize| variant::is_asked(self.graph, node, self.choices);
-        let is_free = |node: &usize| !claimed[*node] && self.is_inside(*node, anchor, &found.nodes);
-        let is_ours = found.nodes.iter().all(is_free) && self.cost(&found) <= LONGEST;
-        if !is_ours || is_asked(anchor) || is_asked(found.attention.scores) {
-            return None;
-        }
+    /// True for attention whose kernel reads what lies in memory, and is short enough.
+    fn is_claimable(&self, anchor: usize, found: &Found, claimed: &[bool]) -> bool {
+        let is_free = found.nodes.iter().all(|node| !claimed[*node]);
+        let is_short = self.cost(found) <= LONGEST;
+        let fits = self.read_by(found).len() < self.limit;
         let written = vec![false; self.graph.values.len()];
         let mut scope = Scope::new(self.graph, self.capabilities, &self.stored, &written);
-        let suits = attention::suits(&mut scope, anchor, &found.attention);
-        let fits = self.read_by(&found).len() < self.limit;
-        (suits.unwrap_or(false) && fits).then_some(found)
+        let mut reads = || attention::reads(&mut scope, anchor, &found.attention);
+        is_free && is_short && fits && reads().unwrap_or(false)
+    }
+
+    /// Where what a kernel reads often is best stored: of keys and values behind views that attention reads through.
+    pub fn placed(&self, mut value: ValueId) -> ValueId {
+        let Some(attended) = self.attended.get(&value) else {
+            return value;
+        };
+        while let Definition::Node(node, _) = self.graph.value(value).definition
+            && let Op::Primitive(view) = &self.graph.nodes[node].op
+            && attended.is_read_through(view)
+            && let Some(operand) = self.graph.nodes[node].operands().first()
+        {
+            value = *operand;
+        }
+        value
     }
 
     /// True for a node whose results only others of some nodes read, and the anchor.
