@@ -12,8 +12,8 @@ use crate::shape::Shape;
 use super::dce;
 
 /// Computes products of one matrix with several weights as one product with the weights side by side, biases and factors
-/// included, of which the products are slices. Only where these are read through views or by kernels with loops, which read a
-/// slice like a buffer: the projections to queries, keys and values.
+/// included, of which the products are slices. Only where these lie in memory in any case, for something reads them in another
+/// order or many times, to which a slice is like a buffer: the projections to queries, keys and values.
 pub fn join(graph: &Graph) -> Result<Graph> {
     // What is read by nothing is no reader.
     everywhere(&dce(graph)?, &mut |graph| {
@@ -359,21 +359,30 @@ impl<'a> Readers<'a> {
         (is_row && is_weight(self.graph, *row)).then_some(*row)
     }
 
-    /// True if a slice is read for nothing in the place of a value: through views, or by kernels with loops of their own.
+    /// True if a slice is read for nothing in the place of a value, which lies in memory in any case: something reads it that
+    /// the product's kernel cannot compute on the way.
     fn read_slices(&self, value: ValueId) -> bool {
-        let mut open = vec![value];
+        let (mut open, mut is_stored) = (vec![value], false);
         while let Some(value) = open.pop() {
             if self.graph.outputs.contains(&value) {
                 return false;
             }
             for node in self.of_value(value) {
-                match (&node.op, viewed(node)) {
-                    (_, Some(_)) => open.extend(&node.results),
-                    (Op::Primitive(Primitive::Dot(_)), None) => {}
-                    _ => return false,
+                is_stored |= reads_elsewhere(node);
+                if matches!(node.op, Op::Primitive(Primitive::Reshape(_))) {
+                    open.extend(&node.results);
                 }
             }
         }
-        true
+        is_stored
     }
+}
+
+/// True for what reads its operands in another order than it writes, wherever they lie.
+fn reads_elsewhere(node: &Node) -> bool {
+    use Primitive::{Dot, Expand, Permute, Reduce, Slice};
+    matches!(
+        node.op,
+        Op::Primitive(Dot(_) | Expand(_) | Permute(_) | Reduce(_) | Slice(_))
+    )
 }
