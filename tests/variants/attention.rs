@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::gpu::Reach;
 use onionskin::ir::{Graph, Value};
@@ -117,6 +118,24 @@ pub fn graphs() -> Vec<(&'static str, Graph)> {
                     "f32[H, H]",
                 ],
                 |_, x| vec![(scores(x) * 0.25 + x[3]).softmax(-1).matmul(x[2])],
+            ),
+        ),
+        (
+            "with what rows and columns of an image add",
+            graph(
+                &[
+                    "f32[2, 24, 16]",
+                    "f32[2, 24, 16]",
+                    "f32[2, 24, 16]",
+                    "f32[2, 4, 6, 4, 1]",
+                    "f32[2, 4, 6, 1, 6]",
+                ],
+                |_, x| {
+                    let image = [2, 4, 6, 4, 6].map(Dim::from).to_vec();
+                    let added = scores(x).reshape(image) + x[3] + x[4];
+                    let scores = added.reshape(vec![2.into(), 24.into(), 24.into()]);
+                    vec![scores.softmax(-1).matmul(x[2])]
+                },
             ),
         ),
         (

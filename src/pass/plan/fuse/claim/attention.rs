@@ -218,8 +218,10 @@ impl<'a> Search<'a> {
         };
         let is_single = |id: &ValueId| graph.ty(*id).dtype == DType::F32;
         let of_scores = &graph.nodes[scores].results;
+        // A reshape keeps the order, so that scores are elements of the same rows whatever shape they have in between.
+        let are_rows = |id: &ValueId| are_of_same_rows(graph, softmax_of, *id);
         let is_plain = [softmax_of, inner, values].iter().all(is_single)
-            && of_scores.iter().all(is_single)
+            && of_scores.iter().all(|id| is_single(id) && are_rows(id))
             && !found.makes(graph, values);
         is_plain.then_some(found)
     }
@@ -390,12 +392,10 @@ impl<'a> Search<'a> {
             }
             Some((_, node, primitive)) => {
                 let is_reshape = matches!(primitive, Primitive::Reshape(_));
-                let is_pointwise = class(node) == Class::Pointwise;
+                let keeps_order = is_reshape || class(node) == Class::Pointwise;
                 let mut reaches = false;
-                for operand in node.operands() {
-                    let keeps =
-                        is_pointwise || is_reshape && are_of_same_rows(self.graph, value, operand);
-                    reaches |= keeps && self.products(operand, products, known);
+                for operand in node.operands().into_iter().filter(|_| keeps_order) {
+                    reaches |= self.products(operand, products, known);
                 }
                 reaches
             }
