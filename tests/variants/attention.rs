@@ -8,6 +8,7 @@ use onionskin::gpu::Reach;
 use onionskin::ir::{Graph, Value};
 use onionskin::kernel::choice::Variant;
 use onionskin::kernel::plan::Plan;
+use onionskin::op::ConvAxis;
 
 use crate::samples::{self, graph};
 use crate::*;
@@ -52,6 +53,12 @@ fn plain(of: &[(&'static str, [&str; 3])]) -> Vec<(&'static str, Graph)> {
     named
         .map(|(name, types)| (*name, of_types(types)))
         .collect()
+}
+
+/// Attention where positions are neighbours in memory: a row of everything is a channel.
+fn by_channel<'g>(x: Operands<'g, '_>) -> Value<'g> {
+    let weights = (x[0].transpose(-2, -1).matmul(x[1]) * 0.2).softmax(-1);
+    x[2].matmul(weights.transpose(-2, -1))
 }
 
 /// All that one kernel computes.
@@ -171,6 +178,34 @@ pub fn graphs() -> Vec<(&'static str, Graph)> {
             ),
         ),
         (
+            "of keys by channel",
+            graph(
+                &["f32[2, 24, 24]", "f32[2, 24, 40]", "f32[2, 40, 24]"],
+                |_, x| vec![x[0].matmul(x[1]).softmax(-1).matmul(x[2])],
+            ),
+        ),
+        (
+            "of any number of keys by channel",
+            graph(
+                &["f32[B, 16, 32]", "f32[B, 32, H]", "f32[B, H, 32]"],
+                |_, x| vec![(x[0] * 0.2).matmul(x[1]).softmax(-1).matmul(x[2])],
+            ),
+        ),
+        (
+            "of nothing but channels",
+            graph(
+                &["f32[3, 64, 20]", "f32[3, 64, 44]", "f32[3, 64, 44]"],
+                |_, x| vec![by_channel(x)],
+            ),
+        ),
+        (
+            "of channels of odd images",
+            graph(
+                &["f32[3, 8, 21]", "f32[3, 8, 45]", "f32[3, 12, 45]"],
+                |_, x| vec![by_channel(x).relu()],
+            ),
+        ),
+        (
             "with a residual",
             graph(
                 &["f32[4, 30, 16]", "f32[4, 30, 16]", "f32[4, 30, 16]"],
@@ -247,13 +282,6 @@ fn others() -> Vec<(&'static str, Graph)> {
                 vec![both.softmax(-1).matmul(x[2])]
             }),
         ),
-        (
-            "keys lie by channel",
-            graph(
-                &["f32[2, 24, 24]", "f32[2, 24, 40]", "f32[2, 40, 24]"],
-                |_, x| vec![x[0].matmul(x[1]).softmax(-1).matmul(x[2])],
-            ),
-        ),
     ]);
     graphs
 }
@@ -308,6 +336,21 @@ fn behind_others() -> Vec<(&'static str, usize, Graph)> {
             graph(&["f32[B, 4, 20, 8]", "f32[B, 2, 20, 8]"], |_, x| {
                 let k = repeated(x[1] * x[1]);
                 vec![scores(&[x[0], k]).softmax(-1).matmul(k)]
+            }),
+        ),
+        (
+            "of an image, between convolutions",
+            4,
+            graph(&["f32[B, 16, 6, 10]"], |b, x| {
+                let filter = |name, ty: &str| b.weight(name, ty.parse().unwrap());
+                let single = || vec![ConvAxis::padded(1, 0); 2];
+                let all = x[0].conv(filter("all", "f32[96, 16, 1, 1]"), single(), 1);
+                let heads = [x[0].size(0), 2.into(), 48.into(), 60.into()].to_vec();
+                let all = all.reshape(heads);
+                let [q, k, v] = [0, 1, 2].map(|at| all.narrow(2, 16 * at, 16));
+                let image = [x[0].size(0), 32.into(), 6.into(), 10.into()].to_vec();
+                let y = by_channel(&[q, k, v]).reshape(image);
+                vec![y.conv(filter("last", "f32[16, 32, 1, 1]"), single(), 1)]
             }),
         ),
         (

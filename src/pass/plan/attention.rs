@@ -17,7 +17,7 @@ use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
 use crate::op::ReduceFunction;
 use crate::pass::plan::cost::example;
-use crate::pass::plan::element::quad::{QUAD, is_multiple};
+use crate::pass::plan::element::quad::{QUAD, is_multiple, is_whole};
 use crate::pass::plan::element::{Scope, scalar};
 use crate::pass::plan::group::{Attention, Group};
 use crate::pass::plan::kernel::turns::{Lines, in_turns};
@@ -63,21 +63,29 @@ pub fn suits(
     Ok(are_many && capabilities.lanes().and_then(extent).is_some())
 }
 
-/// True if keys and values lie in memory as the kernel reads them again and again: written by kernels, four neighbours at once.
+/// True if keys and values lie in memory as the kernel reads them again and again: written by kernels, four neighbours at once,
+/// be they channels or keys.
 pub fn reads(scope: &mut Scope, anchor: usize, attention: &Attention) -> Result<bool> {
     let graph = scope.graph;
-    let [scores, values] = products(graph, anchor, attention)?;
-    let keys = scores.lies(scope, Side::Right)?.filter(|lies| lies.by_step);
-    let values = values.lies(scope, Side::Right)?.filter(|lies| lies.by_line);
-    let is_made = |base| !matches!(graph.value(base).definition, Definition::Weight(_));
-    let are_made = [keys, values].map(|lies| lies.is_some_and(|lies| is_made(lies.base)));
-    Ok(are_made == [true, true])
+    let mut are_read = true;
+    for product in products(graph, anchor, attention)? {
+        are_read &= product.lies(scope, Side::Right)?.is_some_and(|lies| {
+            let is_made = !matches!(graph.value(lies.base).definition, Definition::Weight(_));
+            is_made && (lies.by_step || lies.by_line)
+        });
+    }
+    Ok(are_read)
 }
 
 /// The products of queries and keys, and of weights and values.
 fn products(graph: &Graph, anchor: usize, attention: &Attention) -> Result<[Product; 2]> {
     let [scores, values] = [attention.scores, anchor].map(|node| &graph.nodes[node]);
-    Ok([Product::of(graph, scores)?, Product::of(graph, values)?])
+    let (scores, values) = (Product::of(graph, scores)?, Product::of(graph, values)?);
+    let values = match attention.is_transposed {
+        true => values.transposed()?,
+        false => values,
+    };
+    Ok([scores, values])
 }
 
 /// As many rows and keys as registers hold, such that every thread has some tiles; none if the sizes of a row's query and
@@ -147,11 +155,37 @@ pub fn lower<'a>(
     Ok(lowered)
 }
 
+/// Which neighbours of keys or values are read at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Together {
+    /// Four channels of a key.
+    Channels,
+    /// A channel of four keys.
+    Keys,
+}
+
+impl Together {
+    /// Those that lie together in memory: keys and values.
+    fn of(scope: &mut Scope, [scores, values]: [&Product; 2]) -> Result<[Together; 2]> {
+        let are_whole = is_whole(&values.depth);
+        let keys = scores.lies(scope, Side::Right)?;
+        let keys = keys.is_some_and(|lies| lies.by_line && !lies.by_step);
+        let values = values.lies(scope, Side::Right)?;
+        let values = values.is_some_and(|lies| lies.by_step && !lies.by_line);
+        Ok([keys, values].map(|are_keys| match are_keys && are_whole {
+            true => Together::Keys,
+            false => Together::Channels,
+        }))
+    }
+}
+
 /// What a subgroup computes.
 struct Tile<'p> {
     attention: &'p Attention,
     lanes: usize,
     extent: Extent,
+    /// How keys and values are read.
+    together: [Together; 2],
     /// Of queries and keys.
     scores: &'p Product,
     /// Of weights and values.
@@ -213,6 +247,7 @@ impl<'p> Tile<'p> {
             attention,
             lanes,
             extent,
+            together: Together::of(scope, [scores, values])?,
             scores,
             values,
             outer: covering.outer.clone(),

@@ -133,6 +133,8 @@ pub struct Attention {
     pub is_safe: bool,
     /// A query sees no keys behind it: their scores are minus infinity.
     pub is_causal: bool,
+    /// The anchor multiplies values with weights, both transposed: its rows are channels.
+    pub is_transposed: bool,
 }
 
 /// A number of rows and their length. Elements of a row are neighbours in memory, or as far apart as others lie between them:

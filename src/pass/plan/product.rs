@@ -72,6 +72,8 @@ pub struct Lies {
 /// Where the factors come from.
 enum Factors {
     Matrices(ValueId, ValueId),
+    /// Matrices by step and row, and by column and step.
+    Transposed(ValueId, ValueId),
     Patches(Box<Sizes>),
 }
 
@@ -100,6 +102,21 @@ impl Product {
             columns: columns.clone(),
             depth: depth.clone(),
             factors: Factors::Matrices(a, b),
+        })
+    }
+
+    /// The same numbers with rows and columns exchanged: the product of the transposed factors, the other way round.
+    pub fn transposed(self) -> Result<Product> {
+        let factors = match self.factors {
+            Factors::Matrices(a, b) => Factors::Transposed(b, a),
+            Factors::Transposed(b, a) => Factors::Matrices(a, b),
+            Factors::Patches(_) => return Err(Error::internal("a convolution is transposed")),
+        };
+        Ok(Product {
+            rows: self.columns,
+            columns: self.rows,
+            factors,
+            ..self
         })
     }
 
@@ -220,7 +237,8 @@ impl Product {
         Ok(self.lies(scope, side)?.is_some_and(|lies| lies.by_step))
     }
 
-    /// How a factor lies in memory, if it is a view of what lies there.
+    /// How a factor lies in memory, if it is a view of what lies there. In quads, neighbours are not known to be those of an
+    /// axis.
     pub fn lies(&self, scope: &mut Scope, side: Side) -> Result<Option<Lies>> {
         let lines = match side {
             Side::Left => &self.rows,
@@ -237,10 +255,13 @@ impl Product {
             return Ok(None);
         };
         let next = Some((base, first.add_size(&Dim::ONE)));
+        let by_step = place(&line, &step.add_size(&Dim::ONE))? == next;
+        let by_line = place(&line.add_size(&Dim::ONE), &step)? == next;
+        let is_in_rows = scope.layout(base).is_in_rows();
         Ok(Some(Lies {
             base,
-            by_step: place(&line, &step.add_size(&Dim::ONE))? == next,
-            by_line: place(&line.add_size(&Dim::ONE), &step)? == next,
+            by_step: by_step && is_in_rows,
+            by_line: by_line && is_in_rows,
         }))
     }
 
@@ -248,6 +269,7 @@ impl Product {
     pub fn left(&self, outer: &[Index], row: &Index, step: &Index) -> Factor {
         match &self.factors {
             Factors::Matrices(a, _) => (*a, within(outer, row, step)),
+            Factors::Transposed(a, _) => (*a, within(outer, step, row)),
             Factors::Patches(sizes) => {
                 let channel = outer.iter().fold(row.clone(), |row, group| {
                     group.scale(&sizes.outputs).add(&row)
@@ -268,6 +290,7 @@ impl Product {
     ) -> (Factor, Option<Expr>) {
         match &self.factors {
             Factors::Matrices(_, b) => ((*b, within(outer, step, column)), None),
+            Factors::Transposed(_, b) => ((*b, within(outer, column, step)), None),
             Factors::Patches(sizes) => {
                 let group = outer.first().cloned().unwrap_or_else(Index::zero);
                 let mut taps = index::coordinates(step, &sizes.patch());
@@ -284,6 +307,7 @@ impl Product {
     pub fn place(&self, outer: &[Index], row: &Index, column: &Index) -> Position {
         match &self.factors {
             Factors::Matrices(..) => within(outer, row, column),
+            Factors::Transposed(..) => within(outer, column, row),
             Factors::Patches(sizes) => {
                 let channel = outer.iter().fold(row.clone(), |row, group| {
                     group.scale(&sizes.outputs).add(&row)

@@ -1,6 +1,6 @@
 //! A block of keys: its scores, what they weigh, and the values that they weight.
 
-use super::{Row, Tile};
+use super::{Row, Tile, Together};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -57,7 +57,8 @@ impl Tile<'_> {
     ) -> Result<Vec<Statement>> {
         let product = self.scores;
         let outer = index::reshape(&self.outer, &self.values.outer, &product.outer);
-        let keys = self.handed(scope, (first, &product.depth, "key"), |scope, key, at| {
+        let read = (self.together[0], "key");
+        let keys = self.handed(scope, (first, &product.depth), read, |scope, key, at| {
             product.right(scope, &outer, at, key)
         })?;
         let mut statements = Vec::new();
@@ -91,27 +92,50 @@ impl Tile<'_> {
         Ok(queries)
     }
 
-    /// What invocations read of the keys of a block, or of their values, handed to all: by quad and key. Where there are more
-    /// invocations than keys, some read the next quad.
+    /// What invocations read of the keys of a block, or of their values, handed to all: by quad of channels and key. Where there
+    /// are more invocations than keys, some read the next quad.
     fn handed(
         &self,
         scope: &mut Scope,
-        (first, numbers, name): (&Index, &Dim, &str),
+        (first, channels): (&Index, &Dim),
+        (together, name): (Together, &str),
         factor: impl Fn(&mut Scope, &Index, &Index) -> (Factor, Option<Expr>),
     ) -> Result<Vec<Vec<Expr>>> {
-        let keys = Dim::from(self.extent.keys);
-        let key = limited(scope, &first.add(&self.lane.rem(&keys)), &self.values.depth);
+        let at_once = self.lanes / self.extent.keys;
         let mut handed = Vec::new();
-        for quad in (0..example(scope.graph, numbers) / QUAD).step_by(self.lanes / self.extent.keys)
-        {
-            let quad = self.lane.div(&keys).add_size(&Dim::from(quad));
-            let factors = quad::neighbours(&[quad], 0).map(|at| factor(scope, &key, &at[0]));
+        for quad in (0..example(scope.graph, channels) / QUAD).step_by(at_once) {
+            let factors = match together {
+                Together::Channels => self.channels_of_key(scope, first, quad),
+                Together::Keys => self.keys_of_channel(scope, first, quad),
+            };
+            let factors = factors.map(|[key, channel]| factor(scope, &key, &channel));
             let read = quad::quad(scope, &factors)?;
             let lanes: Vec<usize> = (0..self.lanes).collect();
-            let quads = lanes.chunks(self.extent.keys);
-            handed.extend(quads.map(|lanes| hand(&mut scope.pool, read, lanes, name)));
+            let all = hand(&mut scope.pool, read, &lanes, name);
+            handed.extend(all.chunks(self.extent.keys).map(|quads| match together {
+                Together::Channels => quads.to_vec(),
+                Together::Keys => turned(&mut scope.pool, quads),
+            }));
         }
         Ok(handed)
+    }
+
+    /// The key of an invocation, with four channels each.
+    fn channels_of_key(&self, scope: &mut Scope, first: &Index, quad: usize) -> [[Index; 2]; QUAD] {
+        let keys = Dim::from(self.extent.keys);
+        let key = limited(scope, &first.add(&self.lane.rem(&keys)), &self.values.depth);
+        let quad = self.lane.div(&keys).add_size(&Dim::from(quad));
+        quad::neighbours(&[quad], 0).map(|at| [key.clone(), at[0].clone()])
+    }
+
+    /// Four keys, with the channel of an invocation each.
+    fn keys_of_channel(&self, scope: &mut Scope, first: &Index, quad: usize) -> [[Index; 2]; QUAD] {
+        let whole = Dim::from(QUAD);
+        let (quads, all) = (Dim::from(self.extent.keys / QUAD), &self.values.depth);
+        let key = first.div(&whole).add(&self.lane.rem(&quads));
+        let key = limited(scope, &key, &all.floor_div(&whole));
+        let channel = self.lane.div(&quads).add_size(&Dim::from(quad * QUAD));
+        quad::neighbours(&[key], 0).map(|at| [at[0].clone(), channel.clone()])
     }
 
     /// What softmax is taken of for the scores of a row; minus infinity beyond the last key.
@@ -181,11 +205,10 @@ impl Tile<'_> {
         weighed: &[Weighed],
     ) -> Result<Vec<Statement>> {
         let product = self.values;
-        let values = self.handed(
-            scope,
-            (first, &product.columns, "value"),
-            |scope, key, at| product.right(scope, &self.outer, key, at),
-        )?;
+        let read = (self.together[1], "value");
+        let values = self.handed(scope, (first, &product.columns), read, |scope, key, at| {
+            product.right(scope, &self.outer, key, at)
+        })?;
         let pool = &mut scope.pool;
         let mut statements = Vec::new();
         for (quad, values) in values.iter().enumerate() {
@@ -198,6 +221,19 @@ impl Tile<'_> {
         }
         Ok(statements)
     }
+}
+
+/// Four channels of each key, out of quads of keys of each of four channels.
+fn turned(pool: &mut Pool, quads: &[Expr]) -> Vec<Expr> {
+    let of_channel = quads.len() / QUAD;
+    let of_key = |key: usize| {
+        let quads = (0..QUAD).map(|channel| quads[channel * of_channel + key / QUAD]);
+        let parts: Vec<Expr> = quads
+            .map(|quad| quad::part(pool, quad, key % QUAD, Type::F32))
+            .collect();
+        quad::joined(pool, &parts, Type::F32x4)
+    };
+    (0..quads.len()).map(of_key).collect()
 }
 
 /// What some invocations have read, handed to all.

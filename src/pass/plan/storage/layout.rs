@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::dim::Dim;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::layout::Layout;
@@ -94,7 +95,9 @@ impl Assigner<'_> {
                 let in_quads = is_of_channels && is_whole(&frame.length);
                 return in_quads && (reads_quads() || self.is_convolved(group.root));
             }
-            Some(Pattern::Attention(_)) => return false,
+            Some(Pattern::Attention(attention)) => {
+                return attention.is_transposed && self.is_of_channels(group);
+            }
             None => {}
         }
         let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
@@ -114,6 +117,18 @@ impl Assigner<'_> {
             }
             _ => false,
         }
+    }
+
+    /// True if four neighbouring rows of what a group's anchor gives are channels of the image that the group writes.
+    fn is_of_channels(&self, group: &Group) -> bool {
+        let results = group.anchor.map(|anchor| &self.graph.nodes[anchor].results);
+        let result = results.and_then(|results| results.first());
+        let Some([.., rows, columns]) = result.map(|id| self.graph.ty(*id).shape.as_slice()) else {
+            return false;
+        };
+        let shape = &self.graph.ty(group.root).shape;
+        let is_place = Dim::product(&shape[CHANNELS + 1..]) == *columns;
+        is_place && is_whole(rows) && is_whole(&shape[CHANNELS])
     }
 
     /// True if a convolution reads a value that wants it in quads, or computes of it what it reads.

@@ -1,0 +1,283 @@
+//! The nodes that attention is made of, found by what they compute: from the product with values back to that of queries and
+//! keys.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Found;
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::ir::{Argument, Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::op::{BinaryFunction, ReduceFunction, UnaryFunction};
+use crate::pass::plan::cost::{Class, class};
+use crate::pass::plan::group::{Attention, reduction};
+
+/// Nodes while a pattern is held against them, from its end on.
+pub(super) struct Search<'a> {
+    graph: &'a Graph,
+    nodes: BTreeSet<usize>,
+}
+
+impl<'a> Search<'a> {
+    /// Attention that a product of weights and values ends, or of transposed ones.
+    pub(super) fn of(graph: &Graph, anchor: usize) -> Option<Found> {
+        let node = &graph.nodes[anchor];
+        let (Op::Primitive(Primitive::Dot(_)), &[left, right]) =
+            (&node.op, node.operands().as_slice())
+        else {
+            return None;
+        };
+        let transposed = || Search::with(graph, [right, left], true);
+        Search::with(graph, [left, right], false).or_else(transposed)
+    }
+
+    fn with(graph: &Graph, [weights, values]: [ValueId; 2], is_transposed: bool) -> Option<Found> {
+        let mut search = Search {
+            graph,
+            nodes: BTreeSet::new(),
+        };
+        let mut inner = search.behind_reshapes(weights);
+        if is_transposed {
+            inner = search.transposed(inner)?;
+            inner = search.behind_reshapes(inner);
+        }
+        let (softmax_of, is_safe) = search.weights(inner)?;
+        let before = search.nodes.clone();
+        let mut products = BTreeSet::new();
+        search.products(softmax_of, &mut products, &mut BTreeMap::new());
+        let [scores] = products.into_iter().collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let between = search.nodes.difference(&before).copied();
+        let found = Found {
+            weights,
+            keys: *graph.nodes[scores].operands().get(1)?,
+            values,
+            between: between.filter(|node| *node != scores).collect(),
+            attention: Attention {
+                scores,
+                softmax_of,
+                is_safe,
+                is_causal: search.is_causal(softmax_of),
+                is_transposed,
+            },
+            nodes: search.nodes.into_iter().collect(),
+        };
+        let is_single = |id: &ValueId| graph.ty(*id).dtype == DType::F32;
+        let of_scores = &graph.nodes[scores].results;
+        // A reshape keeps the order, so that scores are elements of the same rows whatever shape they have in between.
+        let are_rows = |id: &ValueId| are_of_same_rows(graph, softmax_of, *id);
+        let is_plain = [softmax_of, inner, values].iter().all(is_single)
+            && of_scores.iter().all(|id| is_single(id) && are_rows(id))
+            && !found.makes(graph, values);
+        is_plain.then_some(found)
+    }
+
+    /// The primitive that makes a value, which belongs to the pattern from now on.
+    fn take(&mut self, value: ValueId) -> Option<(&'a Node, &'a Primitive)> {
+        let (index, node, primitive) = self.primitive(value)?;
+        self.nodes.insert(index);
+        Some((node, primitive))
+    }
+
+    /// The primitive that makes a value.
+    fn primitive(&self, value: ValueId) -> Option<(usize, &'a Node, &'a Primitive)> {
+        let Definition::Node(index, _) = self.graph.value(value).definition else {
+            return None;
+        };
+        let node = &self.graph.nodes[index];
+        match &node.op {
+            Op::Primitive(primitive) => Some((index, node, primitive)),
+            _ => None,
+        }
+    }
+
+    /// What a value is made of by reshapes that keep rows.
+    fn behind_reshapes(&mut self, value: ValueId) -> ValueId {
+        let graph = self.graph;
+        self.behind(value, |view, [of, by]| {
+            matches!(view, Primitive::Reshape(_)) && are_of_same_rows(graph, of, by)
+        })
+    }
+
+    /// What a value is the transposed of: with rows and columns exchanged.
+    fn transposed(&mut self, value: ValueId) -> Option<ValueId> {
+        let (node, Primitive::Permute(permute)) = self.take(value)? else {
+            return None;
+        };
+        let mut axes = permute.axes.clone();
+        let [.., row, column] = axes.as_mut_slice() else {
+            return None;
+        };
+        std::mem::swap(row, column);
+        let operand = *node.operands().first()?;
+        axes.iter().copied().eq(0..axes.len()).then_some(operand)
+    }
+
+    /// What softmax is taken of, and whether rows of minus infinity give zeros.
+    fn weights(&mut self, value: ValueId) -> Option<(ValueId, bool)> {
+        let (_, node, Primitive::Select(_)) = self.primitive(value)? else {
+            return Some((self.softmax(value)?, false));
+        };
+        let [
+            Argument::Value(is_empty),
+            Argument::Number(zero),
+            Argument::Value(inner),
+        ] = node.arguments[..]
+        else {
+            return None;
+        };
+        self.take(value);
+        let x = self.softmax(inner)?;
+        let compared = self.reduced(is_empty, ReduceFunction::Min)?;
+        let (node, Primitive::Binary(equals)) = self.take(compared)? else {
+            return None;
+        };
+        let is_lowest = match node.arguments[..] {
+            [Argument::Value(of), Argument::Number(lowest)] => {
+                of == x && lowest.to_f64() == f64::NEG_INFINITY
+            }
+            _ => false,
+        };
+        let is_safe = equals.function == BinaryFunction::Eq && is_lowest && zero.to_f64() == 0.0;
+        is_safe.then_some((x, true))
+    }
+
+    /// What softmax over the last axis is taken of: `exp(x - largest) / sum`.
+    fn softmax(&mut self, value: ValueId) -> Option<ValueId> {
+        let [exponentials, sum] = self.binary(value, BinaryFunction::Div)?;
+        let summed = self.reduced(sum, ReduceFunction::Sum)?;
+        let (node, Primitive::Unary(exp)) = self.take(exponentials)? else {
+            return None;
+        };
+        let shifted = *node.operands().first()?;
+        let [x, largest] = self.binary(shifted, BinaryFunction::Sub)?;
+        let compared = self.reduced(largest, ReduceFunction::Max)?;
+        let is_softmax =
+            exp.function == UnaryFunction::Exp && summed == exponentials && compared == x;
+        is_softmax.then_some(x)
+    }
+
+    /// True for scores that are minus infinity where the number of the key is larger than that of the query.
+    fn is_causal(&self, value: ValueId) -> bool {
+        let Some((_, node, Primitive::Select(_))) = self.primitive(value) else {
+            return false;
+        };
+        let [Argument::Value(is_seen), _, Argument::Number(hidden)] = node.arguments[..] else {
+            return false;
+        };
+        let is_seen = self.primitive(self.behind_expansions(is_seen));
+        let Some((_, node, Primitive::Binary(compared))) = is_seen else {
+            return false;
+        };
+        let numbers = node
+            .operands()
+            .into_iter()
+            .map(|id| self.axis_counted(value, id));
+        let numbers: Vec<Option<usize>> = numbers.collect();
+        let is_behind = match compared.function {
+            BinaryFunction::Le => numbers == [Some(1), Some(2)],
+            BinaryFunction::Ge => numbers == [Some(2), Some(1)],
+            _ => false,
+        };
+        is_behind && hidden.to_f64() == f64::NEG_INFINITY
+    }
+
+    fn behind_expansions(&self, mut value: ValueId) -> ValueId {
+        while let Some((_, node, Primitive::Expand(_))) = self.primitive(value)
+            && let Some(operand) = node.operands().first()
+        {
+            value = *operand;
+        }
+        value
+    }
+
+    /// The axis of a value whose numbers another one gives, counted from the end; none if it gives something else.
+    fn axis_counted(&self, of: ValueId, value: ValueId) -> Option<usize> {
+        let (_, _, Primitive::Iota(iota)) = self.primitive(self.behind_expansions(value))? else {
+            return None;
+        };
+        let from_end = iota.shape.len().checked_sub(iota.axis)?;
+        let shape = &self.graph.ty(of).shape;
+        let size = &shape[shape.len().checked_sub(from_end)?];
+        (iota.shape[iota.axis] == *size).then_some(from_end)
+    }
+
+    fn binary(&mut self, value: ValueId, function: BinaryFunction) -> Option<[ValueId; 2]> {
+        let (node, Primitive::Binary(binary)) = self.take(value)? else {
+            return None;
+        };
+        match node.arguments[..] {
+            [Argument::Value(x), Argument::Value(y)] if binary.function == function => Some([x, y]),
+            _ => None,
+        }
+    }
+
+    /// What is reduced over its last axis to a number for each row, which a value repeats along the row.
+    fn reduced(&mut self, value: ValueId, function: ReduceFunction) -> Option<ValueId> {
+        let of_rows = self.behind(value, |view, _| matches!(view, Primitive::Expand(_)));
+        let total = self.behind(of_rows, |view, _| matches!(view, Primitive::Reshape(_)));
+        let (node, _) = self.take(total)?;
+        let (reduce, operand) = (reduction(node)?, *node.operands().first()?);
+        let mut narrow = self.graph.ty(operand).shape.clone();
+        *narrow.last_mut()? = Dim::ONE;
+        let is_of_rows = self.graph.ty(of_rows).shape == narrow;
+        let last = narrow.len() - 1;
+        (is_of_rows && reduce.function == function && reduce.axes == [last]).then_some(operand)
+    }
+
+    /// What a value is made of by views of a kind, each told with the value and its operand. They belong to the pattern from
+    /// now on.
+    fn behind(
+        &mut self,
+        mut value: ValueId,
+        is_view: impl Fn(&Primitive, [ValueId; 2]) -> bool,
+    ) -> ValueId {
+        while let Some((_, node, primitive)) = self.primitive(value)
+            && let Some(operand) = node.operands().first()
+            && is_view(primitive, [value, *operand])
+        {
+            self.take(value);
+            value = *operand;
+        }
+        value
+    }
+
+    /// Collects the products that a value is made of element by element; true if there are any. What makes it of them
+    /// belongs to the pattern.
+    fn products(
+        &mut self,
+        value: ValueId,
+        products: &mut BTreeSet<usize>,
+        known: &mut BTreeMap<ValueId, bool>,
+    ) -> bool {
+        if let Some(known) = known.get(&value) {
+            return *known;
+        }
+        let reaches = match self.primitive(value) {
+            Some((index, _, Primitive::Dot(_))) => {
+                products.insert(index);
+                true
+            }
+            Some((_, node, primitive)) => {
+                let is_reshape = matches!(primitive, Primitive::Reshape(_));
+                let keeps_order = is_reshape || class(node) == Class::Pointwise;
+                let mut reaches = false;
+                for operand in node.operands().into_iter().filter(|_| keeps_order) {
+                    reaches |= self.products(operand, products, known);
+                }
+                reaches
+            }
+            None => false,
+        };
+        if reaches {
+            self.take(value);
+        }
+        known.insert(value, reaches);
+        reaches
+    }
+}
+
+fn are_of_same_rows(graph: &Graph, x: ValueId, y: ValueId) -> bool {
+    let last = |id| graph.ty(id).shape.last_chunk::<2>();
+    last(x).is_some() && last(x) == last(y)
+}
