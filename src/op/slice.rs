@@ -20,6 +20,13 @@ pub struct Slice {
     pub step: i64,
 }
 
+impl Slice {
+    /// True if what is taken of a value of this shape is the value as it is.
+    pub fn is_everything(&self, shape: &[Dim]) -> bool {
+        shape.get(self.axis) == Some(&self.length) && self.start.is(0) && self.step == 1
+    }
+}
+
 impl Rules for Slice {
     fn infer(&self, symbols: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
         let [x] = values(found)?;

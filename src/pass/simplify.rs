@@ -1,3 +1,5 @@
+mod concat;
+
 use crate::dtype::{Category, DType};
 use crate::error::Result;
 use crate::ir::rewrite::{everywhere, replay};
@@ -64,7 +66,11 @@ pub const RULES: &[Rule] = &[
     Rule::new("slice of everything = x", slice_of_everything),
     Rule::new("slice of slice = slice", slice_of_slice),
     Rule::new("pad by nothing = x", pad_by_nothing),
-    Rule::new("concat of one = x", concat_of_one),
+    Rule::new("concat of one = x", concat::of_one),
+    Rule::new(
+        "concat of neighbouring slices = concat of one slice",
+        concat::of_neighbours,
+    ),
     Rule::new("reduce along no axes = x", reduce_of_nothing),
     Rule::new("x + -0 = x - 0 = x * 1 = x / 1 = x", neutral_number),
     Rule::new(
@@ -251,8 +257,7 @@ fn slice_of_everything(site: &Site) -> Option<Step> {
         return None;
     };
     let (x, ty) = site.only_operand()?;
-    let whole = ty.shape.get(slice.axis)? == &slice.length;
-    (whole && slice.start.is(0) && slice.step == 1).then_some(Step::Value(x))
+    slice.is_everything(&ty.shape).then_some(Step::Value(x))
 }
 
 fn slice_of_slice(site: &Site) -> Option<Step> {
@@ -280,14 +285,6 @@ fn pad_by_nothing(site: &Site) -> Option<Step> {
     };
     let nothing = low.iter().chain(high).all(|padding| padding.is(0));
     nothing.then(|| site.operand(0).map(Step::Value))?
-}
-
-fn concat_of_one(site: &Site) -> Option<Step> {
-    let Primitive::Concat(_) = site.primitive else {
-        return None;
-    };
-    let (x, _) = site.only_operand()?;
-    Some(Step::Value(x))
 }
 
 fn reduce_of_nothing(site: &Site) -> Option<Step> {
