@@ -9,14 +9,17 @@
     reason = "tests"
 )]
 
-use onionskin::dim::Bindings;
+use onionskin::dim::{Bindings, Dim};
+use onionskin::dtype::DType;
 use onionskin::gpu::{Device, Keep, Program, ProgramOptions, Reach, Weights};
 use onionskin::interp;
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::plan::{Access, Plan, SlotId, SlotKind};
 use onionskin::kernel::stored::Precision;
+use onionskin::op::ConvAxis;
 use onionskin::pass::{self, PlanOptions};
+use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
 
 mod samples;
@@ -277,4 +280,90 @@ fn states_share_kernels() {
     let labels = odd.kernels.iter().map(|kernel| kernel.label.as_str());
     let texts = labels.filter(|label| label.contains("concat")).count();
     assert!(texts <= 4, "{texts} texts");
+}
+
+/// Names of filters and their shapes.
+const FILTERS: [(&str, [usize; 4]); 5] = [
+    ("first", [16, 8, 3, 3]),
+    ("second", [16, 16, 3, 3]),
+    ("third", [16, 32, 3, 3]),
+    ("fourth", [16, 48, 3, 3]),
+    ("last", [8, 128, 1, 1]),
+];
+
+/// A convolution by one of the filters, and what is pointwise behind it.
+fn layer<'g>(b: &'g Builder, place: usize, x: Value<'g>) -> Value<'g> {
+    let (name, shape) = FILTERS[place];
+    let axis = ConvAxis::padded(1, (shape[2] / 2) as i64);
+    let filter = b.weight(name, TensorType::new(DType::F32, shape));
+    let scale = 1.0 / (shape[1] * shape[2] * shape[3]) as f64;
+    (x.conv(filter, vec![axis; 2], 1) * scale.sqrt()).relu()
+}
+
+/// What each place of half an image is, four times.
+fn enlarged(x: Value) -> Value {
+    let in_places = |size: i64| {
+        let sizes = [16, 16, size, 16, size].map(Dim::from);
+        [&[x.size(0)], sizes.as_slice()].concat()
+    };
+    let small = x.reshape(in_places(2)).amax(&[3, 5], true);
+    small.expand(in_places(2)).reshape(x.shape())
+}
+
+/// Images that are joined along channels: by each layer all that the layers before made; in the end that again with both halves
+/// of an image, what is enlarged, and more that is pointwise.
+fn images(count: usize) -> Graph {
+    let graph = graph(&[&format!("f32[{count}, 8, 32, 32]")], |b, x| {
+        let first = layer(b, 0, x[0]);
+        let second = layer(b, 1, first);
+        let third = layer(b, 2, b.concat(&[first, second], 1));
+        let fourth = layer(b, 3, b.concat(&[first, second, third], 1));
+        let halves = [0, 8].map(|at| fourth.narrow(1, at, 8));
+        let more = [enlarged(fourth), first, second, third].map(|x| (x * x + x).sigmoid());
+        let all = [&[first, second, third], halves.as_slice(), &more].concat();
+        vec![layer(b, 4, b.concat(&all, 1))]
+    });
+    pass::optimize(&graph).unwrap()
+}
+
+fn binding(buffers: u32, device: &Capabilities) -> Capabilities {
+    Capabilities {
+        max_storage_buffers: buffers,
+        ..device.clone()
+    }
+}
+
+/// No image is copied: ten lie in others, the joined ones among them. Of two images, channels do not lie one behind the other:
+/// where the operands are more than a kernel reads, each has one.
+#[test]
+fn images_are_written_where_convolutions_read_them() {
+    let found = |(count, buffers)| {
+        let device = binding(buffers, &samples::rasteriser());
+        counts(&planned(&images(count), &device, Precision::Single))
+    };
+    let cases = [(1, 6), (2, 16), (2, 6)];
+    assert_eq!(cases.map(found), [(0, 10), (3, 0), (8, 0)]);
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let weights: Weights = (1..)
+        .zip(FILTERS)
+        .map(|(seed, (name, shape))| (name.to_string(), tensor(&shape, seed)))
+        .collect();
+    for (count, precision, tolerance) in [
+        (1, Precision::Single, 1e-4),
+        (2, Precision::Single, 1e-4),
+        (1, Precision::Half, 2e-2),
+        (2, Precision::Half, 2e-2),
+    ] {
+        let (graph, inputs) = (images(count), [tensor(&[count, 8, 32, 32], 9)]);
+        for buffers in [6, 16] {
+            let plan = planned(&graph, &binding(buffers, device.capabilities()), precision);
+            let program = Program::new(&device, plan, &weights, ProgramOptions::default());
+            let found = program.unwrap().run(&inputs).unwrap();
+            let expected = interp::run(&graph, &weights, &inputs).unwrap();
+            let distance = samples::distance(&found[0], &expected[0]);
+            assert!(distance < tolerance, "{count} in {precision:?}: {distance}");
+        }
+    }
 }

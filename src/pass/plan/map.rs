@@ -39,9 +39,12 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
 /// The same by four neighbours, or eight of what costs little, which are read and written at once; none if the value does not
 /// come in fours.
 pub fn lower_quads<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
-    if let Layout::Quads { axis } = scope.layout(group.root) {
-        return along(scope, group.root, *axis, |scope, root, position| {
-            scope.produce(root, position)
+    let root = group.root;
+    if let Layout::Quads { axis } = scope.layout(root) {
+        let shape = &scope.graph.ty(root).shape;
+        return along(scope, (shape, root), *axis, |scope, at| {
+            let position = Position::of(at);
+            Ok((scope.produce(root, &position)?, position))
         })
         .map(Some);
     }
@@ -192,8 +195,9 @@ pub fn to_quads(scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
         Some((size, outer)) if quad::is_whole(size) && outer.len() > axis => {
             turned(scope, value, axis)
         }
-        _ => along(scope, value, axis, |scope, value, position| {
-            scope.element(value, position, None)
+        _ => along(scope, (shape, value), axis, |scope, at| {
+            let position = Position::of(at);
+            Ok((scope.element(value, &position, None)?, position))
         }),
     }
 }
@@ -219,20 +223,17 @@ fn turned(mut scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
     Ok(finish(scope, &count, statements))
 }
 
-/// Four neighbours along an axis at a time, into quads.
+/// Four neighbours along an axis of a shape at a time, into quads of a value: what they are, and where they lie there, by their
+/// coordinates.
 fn along<'a>(
     mut scope: Scope<'a>,
-    root: ValueId,
+    (shape, root): (&Shape, ValueId),
     axis: usize,
-    element: impl Fn(&mut Scope, ValueId, &Position) -> Result<Expr>,
+    element: impl Fn(&mut Scope, Vec<Index>) -> Result<(Expr, Position)>,
 ) -> Result<Lowered<'a>> {
-    let shape = &scope.graph.ty(root).shape;
     let (quad, surplus, count) = quads::each(&mut scope, shape, axis);
     let neighbours = quad::neighbours(&quad, axis);
-    let parts = quad::each(&mut scope, neighbours, |scope, _, at| {
-        let position = Position::of(at);
-        Ok((element(scope, root, &position)?, position))
-    })?;
+    let parts = quad::each(&mut scope, neighbours, |scope, _, at| element(scope, at))?;
     let store = scope.store_quad(root, axis, &parts)?;
     Ok(finish(scope, &count, vec![surplus, store]))
 }
@@ -265,11 +266,20 @@ pub fn part<'a>(
     let graph = alone.graph;
     let shape: &Shape = &graph.ty(part).shape;
     let count = Dim::product(shape);
-    let element = |scope: &mut Scope, _, place: Index| {
-        let mut coordinates = index::coordinates(&place, shape);
-        let value = scope.element(part, &Position::both(place, coordinates.clone()), None)?;
+    let put = |scope: &mut Scope, from: Position| {
+        let value = scope.element(part, &from, None)?;
+        let mut coordinates = from.coordinates(shape);
         coordinates[axis] = coordinates[axis].add_size(start);
         Ok((value, Position::of(coordinates)))
+    };
+    if let Layout::Quads { axis: of_quads } = alone.layout(joined.root) {
+        return along(alone, (shape, joined.root), *of_quads, |scope, at| {
+            put(scope, Position::of(at))
+        });
+    }
+    let element = |scope: &mut Scope, _, place: Index| {
+        let coordinates = index::coordinates(&place, shape);
+        put(scope, Position::both(place, coordinates))
     };
     let width = width(&alone, joined, &count)?;
     if let Some(quads) = in_row(scope(), &[joined.root], (&count, width), element)? {

@@ -41,8 +41,21 @@ fn is_worth_kernels(
     whole: ValueId,
     operands: usize,
 ) -> bool {
-    let is_large = example(graph, &graph.ty(whole).numel()) >= WORTHWHILE;
-    operands > MOST && (is_large || operands >= capabilities.max_storage_buffers as usize)
+    let are_many = operands > MOST;
+    are_many && (is_large(graph, whole) || operands >= capabilities.max_storage_buffers as usize)
+}
+
+fn is_large(graph: &Graph, whole: ValueId) -> bool {
+    example(graph, &graph.ty(whole).numel()) >= WORTHWHILE
+}
+
+/// True for an image that convolutions read: it lies in memory, so that it may as well be put there operand by operand.
+fn is_convolved(graph: &Graph, whole: ValueId) -> bool {
+    let is_read = |node: &Node| {
+        matches!(node.op, Op::Primitive(Primitive::Conv(_)))
+            && node.operands().first() == Some(&whole)
+    };
+    graph.nodes.iter().any(is_read)
 }
 
 /// What is stored so that concatenations of many operands need no kernels: these operands, and those of concatenations among
@@ -63,7 +76,9 @@ pub fn planned(graph: &Graph, capabilities: &Capabilities) -> Planned {
         };
         let wholes: BTreeSet<ValueId> = found.values().copied().collect();
         let ends = found.keys().filter(|value| !wholes.contains(value));
-        if is_worth_kernels(graph, capabilities, whole, ends.count()) {
+        if is_worth_kernels(graph, capabilities, whole, ends.count())
+            || is_large(graph, whole) && is_convolved(graph, whole)
+        {
             planned.extend(found);
         }
     }

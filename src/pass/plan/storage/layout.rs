@@ -59,10 +59,24 @@ impl Assigner<'_> {
     fn visit(&mut self, group: &Group) {
         let leaves = self.leaves(group.root);
         // A kernel may bind a buffer twice, by elements and by vectors.
-        let fits = 2 * leaves.len() < self.capabilities.max_storage_buffers as usize;
+        let fits = 2 * leaves.len() < self.capabilities.max_storage_buffers as usize
+            || self.is_put_together(group.root);
         if fits && self.may_lie(group.root) && self.writes(group, &leaves) {
             self.layouts[group.root.index()] = IMAGE;
         }
+    }
+
+    /// True for images joined along channels of which each begins with a quad: no kernel has to read them all.
+    fn is_put_together(&self, value: ValueId) -> bool {
+        let Definition::Node(node, _) = self.graph.value(value).definition else {
+            return false;
+        };
+        let node = &self.graph.nodes[node];
+        let operands = node.operands();
+        let begins = operands.split_last().map_or(&[][..], |(_, before)| before);
+        let is_whole = |id: &ValueId| is_whole(&self.graph.ty(*id).shape[CHANNELS]);
+        matches!(&node.op, Op::Primitive(Primitive::Concat(concat)) if concat.axis == CHANNELS)
+            && begins.iter().all(is_whole)
     }
 
     /// The values in memory that a kernel reads to compute one.
@@ -131,8 +145,12 @@ impl Assigner<'_> {
         is_place && is_whole(rows) && is_whole(&shape[CHANNELS])
     }
 
-    /// True if a convolution reads a value that wants it in quads, or computes of it what it reads.
+    /// True if a convolution reads a value that wants it in quads, or computes of it what it reads, or what the value shall lie
+    /// within.
     fn is_convolved(&self, value: ValueId) -> bool {
+        if let Some(whole) = self.fusion.planned.get(&value) {
+            return self.is_convolved(*whole);
+        }
         let shape = &self.graph.ty(value).shape;
         let is_read = |x: ValueId| {
             x == value
