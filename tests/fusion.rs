@@ -1,6 +1,7 @@
 //! What one kernel computes: epilogues, prologues, and pointwise work that is merged or lies in memory.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+use onionskin::dim::Dim;
 use onionskin::ir::Graph;
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::plan::Plan;
@@ -58,6 +59,26 @@ fn convolutions_of_single_positions_compute_what_they_read() {
     assert_eq!(steps(32, 3, 1), alone + 1);
     assert_eq!(steps(1024, 1, 1), alone + 1);
     assert_eq!(steps(32, 1, 2), alone + 2);
+}
+
+/// Windows are no kernel of their own, whatever is pointwise between a convolution and them, with padding and without.
+#[test]
+fn windows_are_read_where_convolutions_write() {
+    for padding in [0, 1] {
+        let graph = samples::graph(&["f32[1, 16, 15, 15]"], |b, x| {
+            let filter = b.weight("filter", "f32[24, 16, 3, 3]".parse().unwrap());
+            let y = x[0].conv(filter, vec![ConvAxis::padded(1, 1); 2], 1);
+            // As much as a window may repeat, but not a window of windows.
+            let y = (((y - 0.5) * 1.5 + 0.1).relu() * 0.5 + 0.2).relu();
+            let sides = [0, 0, padding, padding].map(Dim::from);
+            let padded = y.pad(&sides, &sides, f64::NEG_INFINITY);
+            let windows = padded.unfold(2, 3, 2, 1).unfold(3, 3, 2, 1);
+            vec![windows.amax(&[4, 5], false)]
+        });
+        let graph = pass::optimize(&graph).unwrap();
+        let plan = plan_for("windows", &graph, &rasteriser());
+        assert_eq!(labels(&plan), ["copy", "conv_to_maximum", "reduce"]);
+    }
 }
 
 /// Of single positions four channels lie together in any case.

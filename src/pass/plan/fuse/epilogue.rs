@@ -209,13 +209,14 @@ impl Fuser<'_> {
         }
     }
 
-    /// Stores what a kernel reads repeatedly: behind padding and views of it where these alone are cheap enough.
+    /// Stores what a kernel reads repeatedly: behind windows, padding and views of it where these alone are cheap enough.
     pub fn store_repeated(&mut self, value: ValueId) {
         let cost = self.infos[value.index()].cost;
         let (mut views, mut base, mut least) = (Vec::new(), value, 1);
         while let Some(node) = self.node(base)
             && let Op::Primitive(primitive) = &node.op
-            && (is_plain_view(primitive) || matches!(primitive, Primitive::Pad(_)))
+            && (is_plain_view(primitive)
+                || matches!(primitive, Primitive::Pad(_) | Primitive::Unfold(_)))
             && let Some(operand) = node.operands().first()
         {
             views.push(base);
