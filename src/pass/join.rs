@@ -85,8 +85,20 @@ impl Family {
         }
         let mut families: Vec<Family> = found.into_values().collect();
         let readers = Readers::of(graph);
-        families.retain_mut(|family| family.members.len() > 1 && family.follow(&readers));
+        families.retain_mut(|family| {
+            family.members.len() > 1 && family.is_free(&readers) && family.follow(&readers)
+        });
         families
+    }
+
+    /// True if nothing but products reads the weights: what else does needs them as they are, so that they would lie in memory
+    /// twice.
+    fn is_free(&self, readers: &Readers) -> bool {
+        let weights = self
+            .members
+            .iter()
+            .map(|member| weight(readers.graph, member.right));
+        weights.flatten().all(|weight| readers.are_products(weight))
     }
 
     /// Goes on as long as the same happens to all; true if what is left then reads slices for nothing.
@@ -272,15 +284,17 @@ fn factor(node: &Node) -> Option<f64> {
 }
 
 /// True for weights and views of them.
-fn is_weight(graph: &Graph, mut value: ValueId) -> bool {
+fn is_weight(graph: &Graph, value: ValueId) -> bool {
+    weight(graph, value).is_some()
+}
+
+/// The weight that a value is a view of.
+fn weight(graph: &Graph, mut value: ValueId) -> Option<ValueId> {
     loop {
         match graph.value(value).definition {
-            Definition::Weight(_) => return true,
-            Definition::Node(node, _) => match viewed(&graph.nodes[node]) {
-                Some(inner) => value = inner,
-                None => return false,
-            },
-            _ => return false,
+            Definition::Weight(_) => return Some(value),
+            Definition::Node(node, _) => value = viewed(&graph.nodes[node])?,
+            _ => return None,
         }
     }
 }
@@ -341,6 +355,14 @@ impl<'a> Readers<'a> {
             [node] if !self.graph.outputs.contains(&value) => Some(node),
             _ => None,
         }
+    }
+
+    /// True if products alone read a value, or views of it.
+    fn are_products(&self, value: ValueId) -> bool {
+        self.of_value(value).iter().all(|node| match viewed(node) {
+            Some(_) => node.results.iter().all(|id| self.are_products(*id)),
+            None => matches!(node.op, Op::Primitive(Primitive::Dot(_))),
+        })
     }
 
     /// The row of weights that a value repeats.
