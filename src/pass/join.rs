@@ -390,7 +390,7 @@ impl<'a> Readers<'a> {
                 return false;
             }
             for node in self.of_value(value) {
-                is_stored |= reads_elsewhere(node);
+                is_stored |= reads_elsewhere(self.graph, node);
                 if matches!(node.op, Op::Primitive(Primitive::Reshape(_))) {
                     open.extend(&node.results);
                 }
@@ -400,11 +400,17 @@ impl<'a> Readers<'a> {
     }
 }
 
-/// True for what reads its operands in another order than it writes, wherever they lie.
-fn reads_elsewhere(node: &Node) -> bool {
-    use Primitive::{Dot, Expand, Permute, Reduce, Slice};
-    matches!(
-        node.op,
-        Op::Primitive(Dot(_) | Expand(_) | Permute(_) | Reduce(_) | Slice(_))
-    )
+/// True for what reads its operands in another order than it writes, wherever they lie. Of a concatenation that is so where its
+/// operands do not lie one behind the other: there a product could write one right to its place.
+fn reads_elsewhere(graph: &Graph, node: &Node) -> bool {
+    use Primitive::{Concat, Dot, Expand, Permute, Reduce, Slice};
+    let [result, ..] = node.results.as_slice() else {
+        return false;
+    };
+    let shape = &graph.ty(*result).shape;
+    match &node.op {
+        Op::Primitive(Concat(concat)) => shape[..concat.axis].iter().any(|size| !size.is(1)),
+        Op::Primitive(Dot(_) | Expand(_) | Permute(_) | Reduce(_) | Slice(_)) => true,
+        _ => false,
+    }
 }
