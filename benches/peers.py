@@ -3,11 +3,12 @@
     cargo build --release
     python benches/peers.py
     python benches/peers.py --models resnet18 minilm --seconds 5 --onionskin target/release/onionskin --json figures.json
+    python benches/peers.py --models torchvision/densenet121 torchvision/swin_t --peers PyTorch
 
 Needs torch, numpy and a built `onionskin`. A peer that is not installed, or that a model fails on, is named under the table,
 never left out in silence: `pip install onnx onnxruntime ncnn pnnx` has all that package registries offer. The models are
-written here in plain PyTorch with random weights, in the sizes of torchvision's and Hugging Face's, batch 1; they are traced
-into a temporary folder. Every peer runs in a process of its own on `--threads` threads, and its outputs are held against
+written here in plain PyTorch with random weights, in the sizes of torchvision's and Hugging Face's, batch 1, or are
+torchvision's classifiers, where that is installed; they are traced into a temporary folder. Every peer runs in a process of its own on `--threads` threads, and its outputs are held against
 PyTorch's: `wrong` is one that differs by more than a thousandth of the largest number.
 
 Cells are the median, and the fastest call in brackets, in milliseconds; then come our fastest over PyTorch's and over that of
@@ -206,12 +207,25 @@ def image():
 
 
 MODELS = {make.__name__: make for make in [squeezenet1_1, resnet18, mobilenet_v2, minilm, gpt2_prefill, gpt2_decode]}
+TORCHVISION = "torchvision/"
+
+
+def known(name):
+    """The name of a model, if it is one of ours or may be one of torchvision's."""
+    if name not in MODELS and not name.startswith(TORCHVISION):
+        raise argparse.ArgumentTypeError(f"no model {name}: {', '.join(MODELS)}, or {TORCHVISION}NAME")
+    return name
 
 
 def made(name):
     """A model and its arguments: the same in every process."""
     torch.manual_seed(0)
-    model, arguments = MODELS[name]()
+    if name.startswith(TORCHVISION):
+        import torchvision
+
+        model, arguments = torchvision.models.get_model(name.removeprefix(TORCHVISION), weights=None), [image()]
+    else:
+        model, arguments = MODELS[name]()
     return model.eval(), arguments
 
 
@@ -374,7 +388,7 @@ def row(name, results, peers):
 
 def main():
     parser = argparse.ArgumentParser(description="Onionskin beside its peers on the same models.")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--models", nargs="+", type=known, default=list(MODELS))
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--onionskin", default="target/release/onionskin")
     parser.add_argument("--device", default="auto")
