@@ -9,48 +9,67 @@ use crate::ir::{Argument, Graph, Op, Primitive, Value, ValueId};
 pub fn cse(graph: &Graph) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         let mut known: HashMap<String, Vec<ValueId>> = HashMap::new();
+        let mut joined = Joined::default();
         replay(graph, |replay, node| {
             if let Op::Region(_) = node.op {
                 return replay.copy(node);
             }
             let arguments = replay.arguments(node);
-            let key = key(&node.op, &arguments);
+            // The printed form tells -0.0 from 0.0 and has one form of not-a-number.
+            let key = format!("{:?} {arguments:?}", node.op);
             if let Some(results) = known.get(&key) {
                 let builder = replay.builder;
                 return Ok(results.iter().map(|id| builder.value(*id)).collect());
             }
-            let results = match begun(&known, &node.op, &arguments) {
-                Some((first, primitive, rest)) => {
-                    let arguments = [&[Argument::Value(first)], rest].concat();
+            let results = match (&node.op, joined.begun(&node.op, &arguments)) {
+                (Op::Primitive(primitive), Some(arguments)) => {
                     replay.builder.try_apply(primitive.clone(), arguments)?
                 }
-                None => replay.copy(node)?,
+                _ => replay.copy(node)?,
             };
+            joined.add(&node.op, arguments, &results);
             known.insert(key, results.iter().copied().map(Value::id).collect());
             Ok(results)
         })
     })
 }
 
-/// The printed form tells -0.0 from 0.0 and has one form of not-a-number.
-fn key(op: &Op, arguments: &[Argument]) -> String {
-    format!("{op:?} {arguments:?}")
+/// Concatenations by what they begin with.
+#[derive(Default)]
+struct Joined(HashMap<Beginning, Vec<Whole>>);
+
+/// Axis and first operand.
+type Beginning = (usize, ValueId);
+
+/// All operands, and what they are together.
+type Whole = (Vec<Argument>, ValueId);
+
+impl Joined {
+    /// The operands of a concatenation with the longest known one that it begins with in their place; none if there is none.
+    fn begun(&self, op: &Op, arguments: &[Argument]) -> Option<Vec<Argument>> {
+        let known = self.0.get(&beginning(op, arguments)?)?;
+        let begun = known
+            .iter()
+            .filter(|(joined, _)| arguments.starts_with(joined));
+        let (joined, whole) = begun.max_by_key(|(joined, _)| joined.len())?;
+        let rest = &arguments[joined.len()..];
+        Some([&[Argument::Value(*whole)], rest].concat())
+    }
+
+    fn add(&mut self, op: &Op, arguments: Vec<Argument>, results: &[Value]) {
+        if let (Some(beginning), [whole]) = (beginning(op, &arguments), results) {
+            let known = self.0.entry(beginning).or_default();
+            known.push((arguments, whole.id()));
+        }
+    }
 }
 
-/// The longest known concatenation that another one begins with, and what that one joins to it.
-fn begun<'a>(
-    known: &HashMap<String, Vec<ValueId>>,
-    op: &'a Op,
-    arguments: &'a [Argument],
-) -> Option<(ValueId, &'a Primitive, &'a [Argument])> {
-    let Op::Primitive(primitive @ Primitive::Concat(_)) = op else {
-        return None;
-    };
-    let counts = (2..arguments.len()).rev();
-    let mut found = counts.filter_map(|count| {
-        let (begin, rest) = arguments.split_at(count);
-        let first = known.get(&key(op, begin))?.first()?;
-        Some((*first, primitive, rest))
-    });
-    found.next()
+/// What a node begins with, if it is a concatenation.
+fn beginning(op: &Op, arguments: &[Argument]) -> Option<Beginning> {
+    match (op, arguments.first()?) {
+        (Op::Primitive(Primitive::Concat(concat)), Argument::Value(first)) => {
+            Some((concat.axis, *first))
+        }
+        _ => None,
+    }
 }
