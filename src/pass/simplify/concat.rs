@@ -16,53 +16,72 @@ pub(super) fn of_neighbours(site: &Site) -> Option<Step> {
     let Primitive::Concat(concat) = &site.primitive else {
         return None;
     };
-    let pairs = site.arguments.windows(2).enumerate();
-    let mut joined = pairs.filter_map(|(place, pair)| {
-        let [Argument::Value(first), Argument::Value(second)] = pair else {
-            return None;
-        };
-        let [first, second] = [first, second].map(|id| piece(site.builder, *id, concat.axis));
-        Some((place, first?.joined(site.builder, &second?)?))
-    });
-    let (place, whole) = joined.next()?;
-    let mut arguments = site.arguments.clone();
-    arguments.splice(place..place + 2, [Argument::Value(whole)]);
+    let mut pieces: Vec<Piece> = Vec::new();
+    for argument in &site.arguments {
+        let next = Piece::of(site.builder, argument, concat.axis);
+        let is_taken = pieces.last_mut().is_some_and(|piece| piece.take(&next));
+        if !is_taken {
+            pieces.push(next);
+        }
+    }
+    if pieces.len() == site.arguments.len() {
+        return None;
+    }
+    let made = pieces.into_iter().map(|piece| piece.made(site.builder));
+    let arguments = made.collect::<Option<_>>()?;
     Some(Step::Node(site.primitive.clone(), arguments))
 }
 
-/// A slice of a value.
+/// An operand: what it is a slice of, if it is one along the axis.
 struct Piece {
-    of: ValueId,
-    slice: Slice,
-}
-
-/// The slice along an axis that a value is.
-fn piece(builder: &Builder, value: ValueId, axis: usize) -> Option<Piece> {
-    let node = builder.node_of(value)?;
-    match (node.op, node.arguments.first()?) {
-        (Op::Primitive(Primitive::Slice(slice)), Argument::Value(of)) if slice.axis == axis => {
-            Some(Piece { of: *of, slice })
-        }
-        _ => None,
-    }
+    argument: Argument,
+    slice: Option<(ValueId, Slice)>,
+    /// It has taken in what followed.
+    is_longer: bool,
 }
 
 impl Piece {
-    /// This one and the next as one, if that begins where this one ends.
-    fn joined(self, builder: &Builder, next: &Piece) -> Option<ValueId> {
-        let Slice { step, length, .. } = &self.slice;
-        let end = &self.slice.start + &(length * *step);
-        if next.of != self.of || next.slice.step != *step || next.slice.start != end {
-            return None;
-        }
-        let slice = Slice {
-            length: length + &next.slice.length,
-            ..self.slice
+    fn of(builder: &Builder, argument: &Argument, axis: usize) -> Piece {
+        let slice = || {
+            let Argument::Value(value) = argument else {
+                return None;
+            };
+            let node = builder.node_of(*value)?;
+            match (node.op, node.arguments.first()?) {
+                (Op::Primitive(Primitive::Slice(slice)), Argument::Value(of)) => Some((*of, slice)),
+                _ => None,
+            }
         };
-        if slice.is_everything(&builder.ty(self.of).shape) {
-            return Some(self.of);
+        Piece {
+            argument: argument.clone(),
+            slice: slice().filter(|(_, slice)| slice.axis == axis),
+            is_longer: false,
         }
-        let made = builder.try_apply(slice, vec![Argument::Value(self.of)]);
-        Some(made.ok()?.first()?.id())
+    }
+
+    /// Takes in the next one, if that begins where this one ends.
+    fn take(&mut self, next: &Piece) -> bool {
+        let (Some((of, slice)), Some((next_of, next))) = (&mut self.slice, &next.slice) else {
+            return false;
+        };
+        let end = &slice.start + &(&slice.length * slice.step);
+        let follows = of == next_of && slice.step == next.step && next.start == end;
+        if follows {
+            slice.length = &slice.length + &next.length;
+            self.is_longer = true;
+        }
+        follows
+    }
+
+    fn made(self, builder: &Builder) -> Option<Argument> {
+        let (of, slice) = match self.slice {
+            Some(of) if self.is_longer => of,
+            _ => return Some(self.argument),
+        };
+        if slice.is_everything(&builder.ty(of).shape) {
+            return Some(Argument::Value(of));
+        }
+        let made = builder.try_apply(slice, vec![Argument::Value(of)]).ok()?;
+        Some(Argument::Value(made.first()?.id()))
     }
 }
