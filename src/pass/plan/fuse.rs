@@ -26,7 +26,7 @@ use crate::kernel::stored::{Kept, Reason};
 use crate::op::Unfold;
 use crate::pass::plan::cost::{Class, class, is_plain_view, weight};
 use crate::pass::plan::element::not_planned;
-use crate::pass::plan::fuse::claim::attention::{Attended, Found};
+use crate::pass::plan::fuse::claim::attention::Found;
 use crate::pass::plan::group::{Group, Pattern};
 use crate::pass::plan::storage::concat::{self, Parts, Planned};
 use crate::pass::plan::storage::tiles::Extents;
@@ -110,7 +110,6 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities, choices: &Choices) -> Re
         readers: readers(graph),
         planned: concat::planned(graph, capabilities),
         attention: BTreeMap::new(),
-        attended: BTreeMap::new(),
     };
     fuser.find_attention();
     for (index, info) in graph.values.iter().enumerate() {
@@ -176,8 +175,6 @@ pub struct Fuser<'a> {
     planned: Planned,
     /// What kernels of attention may compute, by the node that it ends with.
     attention: BTreeMap<usize, Found>,
-    /// What they read again and again.
-    attended: BTreeMap<ValueId, Attended>,
 }
 
 impl Fuser<'_> {

@@ -17,26 +17,6 @@ use crate::pass::plan::variant;
 /// What is pointwise behind scores costs no more than this: the text is there for many of them.
 const LONGEST: u32 = 24;
 
-/// What a kernel of attention reads again and again, in blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attended {
-    /// The right factor of scores: channels, which are its steps, shall be neighbours in memory.
-    Keys,
-    /// The right factor of the product with values: so shall channels be, which are its columns.
-    Values,
-}
-
-impl Attended {
-    /// True for a view behind which channels are neighbours as well, and that repeats nothing which is stored.
-    fn is_read_through(self, view: &Primitive) -> bool {
-        match view {
-            Primitive::Reshape(_) | Primitive::Expand(_) => true,
-            Primitive::Permute(_) => self == Attended::Keys,
-            _ => false,
-        }
-    }
-}
-
 /// Attention, and what of the graph it is.
 pub struct Found {
     /// What a kernel needs to know.
@@ -61,8 +41,6 @@ impl Fuser<'_> {
         }
         for anchor in 0..self.graph.nodes.len() {
             if let Some(found) = self.attention(anchor) {
-                self.attended.insert(found.values, Attended::Values);
-                self.attended.insert(found.keys, Attended::Keys);
                 self.attention.insert(anchor, found);
             }
         }
@@ -106,14 +84,20 @@ impl Fuser<'_> {
         is_short && fits && reads().unwrap_or(false)
     }
 
-    /// Where what a kernel reads often is best stored: of keys and values behind views that attention reads through.
+    /// Where what a kernel reads often is best stored: keys and values of attention once, however often heads are repeated; and
+    /// keys as they are computed, not transposed as their product has them, so that channels are neighbours.
     pub fn placed(&self, mut value: ValueId) -> ValueId {
-        let Some(attended) = self.attended.get(&value) else {
-            return value;
+        let known = self.attention.values();
+        let are_keys = known.clone().any(|found| found.keys == value);
+        let are_values = known.clone().any(|found| found.values == value);
+        let is_read_through = |view: &Primitive| match view {
+            Primitive::Reshape(_) | Primitive::Expand(_) => are_keys || are_values,
+            Primitive::Permute(_) => are_keys,
+            _ => false,
         };
         while let Definition::Node(node, _) = self.graph.value(value).definition
             && let Op::Primitive(view) = &self.graph.nodes[node].op
-            && attended.is_read_through(view)
+            && is_read_through(view)
             && let Some(operand) = self.graph.nodes[node].operands().first()
         {
             value = *operand;
