@@ -318,6 +318,29 @@ fn halves_between_kernels_are_read_as_texels() {
     assert_eq!(accesses, [Access::Texels(Texel::F16)]);
 }
 
+/// Of halves a quad of columns has two lines of texels in four steps: four bands read those of two quads at once.
+#[test]
+fn bands_read_lines_of_several_columns() {
+    let graph = layers("256", &[64, 256]);
+    for lanes in [8, 16] {
+        let plan = half(&graph, &samples::rasteriser_of(lanes));
+        let product = plan
+            .kernels
+            .iter()
+            .find(|kernel| kernel.wgsl.contains("sum0_1"));
+        let wgsl = &product.unwrap().wgsl;
+        let has = |q: &usize| wgsl.contains(&format!("var sum0_{q}:"));
+        let quads = (0..).take_while(has).count();
+        let (lines, bands) = (2 * quads, lanes as usize / 4);
+        assert!(quads > 1, "{wgsl}");
+        assert_eq!(
+            wgsl.matches("= low_halves(").count(),
+            lines.div_ceil(bands),
+            "{wgsl}"
+        );
+    }
+}
+
 fn kept(plan: &Plan) -> Vec<Kept> {
     plan.stored
         .iter()

@@ -80,6 +80,9 @@ pub fn weight(
 
 impl Tile {
     /// For each of four steps four columns, out of texels of a panel. Steps that no round has are left out.
+    ///
+    /// A row of texels consists of lines, as wide as a band. All bands read at once, each a line of its own, be it one of other
+    /// columns: of halves four steps are two lines only.
     pub(super) fn panel(
         &self,
         scope: &mut Scope,
@@ -88,25 +91,26 @@ impl Tile {
         [from, q]: [usize; 2],
     ) -> Result<Vec<Held>> {
         let (texture, texel) = scope.in_panels(weight, panels)?;
-        let pool = &mut scope.pool;
-        let texels = QUAD / texel.steps();
+        let (pool, bands) = (&mut scope.pool, self.extent.bands);
+        let line_of = |step: usize| step / texel.steps();
+        let lines = line_of(self.extent.quads * panels.round);
+        let first = line_of(q * panels.round + from);
         let mut held = Vec::new();
-        for first in (0..texels).step_by(self.extent.bands) {
-            // Bands beyond the texels of four steps read what others do.
-            let line = (q * panels.round + from) / texel.steps() + first;
-            let line = self.band.rem(&Dim::from(texels)).add_size(&Dim::from(line));
-            let x = line.scale(&Dim::from(self.of_band())).add(&self.lane);
+        for line in first..first + line_of(QUAD) {
+            let (band, read) = (line % bands, line - line % bands);
+            // Bands beyond the last line read what others do.
+            let own = self.band.rem(&Dim::from(bands.min(lines - read)));
+            let x = own.add_size(&Dim::from(read));
+            let x = x.scale(&Dim::from(self.of_band())).add(&self.lane);
             let at = [&x, row, panel].map(|index| index.emit(pool));
-            for band in 0..self.extent.bands.min(texels - first) {
-                held.extend((0..texel.steps()).map(|step| {
-                    let quad = columns(pool, (texture, texel), at, step);
-                    pool.set_label(quad, "columns");
-                    Held {
-                        quad,
-                        by: self.in_band(band),
-                    }
-                }));
-            }
+            held.extend((0..texel.steps()).map(|step| {
+                let quad = columns(pool, (texture, texel), at, step);
+                pool.set_label(quad, "columns");
+                Held {
+                    quad,
+                    by: self.in_band(band),
+                }
+            }));
         }
         held.truncate(panels.depth.last().map_or(QUAD, |run| run.count));
         Ok(held)
