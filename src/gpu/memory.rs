@@ -19,7 +19,7 @@ use super::trusted::aliased::{Aliased, Filled};
 /// The format of a texture of such texels.
 pub(super) fn format(texel: Texel) -> TextureFormat {
     match texel {
-        Texel::F16 => TextureFormat::Rgba16Float,
+        Texel::F16 => TextureFormat::Rg32Uint,
         Texel::F16x2 => TextureFormat::Rgba32Uint,
         Texel::F32 => TextureFormat::Rgba32Float,
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use super::expr::{Expr, Node, Pool, Type};
+use super::layout::Texel;
 use super::plan::Access;
 use crate::dim::Dim;
 
@@ -30,10 +31,21 @@ impl Buffer {
     fn loaded(&self, index: &str) -> String {
         let Buffer { name, access, .. } = self;
         match (access, self.element) {
-            (Access::Texels(_), _) => format!("textureLoad({name}, texel_at({index}))"),
+            (Access::Texels(_), _) => self.texel(&format!("texel_at({index})")),
             (_, Type::U32x2) => format!("four_of_pairs({name}[{index}])"),
             (_, Type::F16x4) => format!("vec4<f32>({name}[{index}])"),
             _ => format!("{name}[{index}]"),
+        }
+    }
+
+    /// The texel at a place of a texture, as it is computed with.
+    fn texel(&self, at: &str) -> String {
+        let Buffer { name, access, .. } = self;
+        match access {
+            Access::Load(Texel::F16) | Access::Texels(Texel::F16) => {
+                format!("four_of_pairs(textureLoad({name}, {at}).xy)")
+            }
+            _ => format!("textureLoad({name}, {at})"),
         }
     }
 }
@@ -384,8 +396,8 @@ impl<'a> Emitter<'a> {
             }
             Node::Texel { texture, at } => {
                 let [x, y, layer] = at.map(|expr| self.text(expr).text);
-                let name = &self.buffers[*texture].name;
-                Text::atom(format!("textureLoad({name}, vec2({x}, {y}), {layer})"))
+                let at = format!("vec2({x}, {y}), {layer}");
+                Text::atom(self.buffers[*texture].texel(&at))
             }
             Node::Call { template, operands } => {
                 let operands: Vec<Text> = operands.iter().map(|x| self.text(*x)).collect();

@@ -244,7 +244,7 @@ impl Image {
         let descriptor = vk::ImageCreateInfo::default()
             .image_type(vk::ImageType::TYPE_2D)
             .format(match texel {
-                Texel::F16 => vk::Format::R16G16B16A16_SFLOAT,
+                Texel::F16 => vk::Format::R32G32_UINT,
                 Texel::F16x2 => vk::Format::R32G32B32A32_UINT,
                 Texel::F32 => vk::Format::R32G32B32A32_SFLOAT,
             })
