@@ -51,6 +51,26 @@ fn variables_hide_no_function() {
     }
 }
 
+/// Functions of the library for four numbers are made from those for one: devices take every one of them.
+#[test]
+fn functions_for_four_numbers_are_valid() {
+    let names: Vec<&str> = shader::library_names()
+        .filter(|name| name.ends_with("_four"))
+        .collect();
+    assert!(
+        names.contains(&"erf_of_four") && names.contains(&"exp_of_four"),
+        "{names:?}"
+    );
+    let main = "@compute @workgroup_size(1)\nfn main() {\n}\n";
+    let text = shader::assemble(&format!("// {}\n{main}", names.join(" ")), &[]);
+    assert!(
+        names
+            .iter()
+            .all(|name| text.contains(&format!("fn {name}(")))
+    );
+    shader::validate(&text, &capabilities()).unwrap();
+}
+
 /// Mesa's cache on disk does not tell the lengths of vectors apart: a text that is compiled for eight lanes may run where sixteen
 /// are a subgroup, so that what makes use of subgroups has a text for each.
 #[test]

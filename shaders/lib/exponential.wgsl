@@ -23,20 +23,22 @@ fn exp2_near_zero(x: f32) -> f32 {
     return sum * x + 1.0;
 }
 
-// p and q of e^x = 2ⁿ (1 + p + q), where p has few digits. The first part of ln 2 has few as well, so that its product is
-// exact.
-fn exp_parts(x: f32, n: f32) -> vec2<f32> {
+// p of e^x = 2ⁿ (1 + p + q), which has few digits. The first part of ln 2 has few as well, so that its product is exact.
+fn exp_part(x: f32, n: f32) -> f32 {
+    return upper_digits(x - n * 0.693359375);
+}
+
+// And q.
+fn exp_rest(x: f32, n: f32) -> f32 {
     let high = x - n * 0.693359375;
     let low = n * 0.00021219444;
-    let part = upper_digits(high);
-    return vec2<f32>(part, (high - part) + (low + exp_tail(high + low)));
+    return (high - exp_part(x, n)) + (low + exp_tail(high + low));
 }
 
 fn exp_of(x: f32) -> f32 {
     let limited = bounded(x, -104.0, 89.0);
     let n = round(limited * 1.442695);
-    let parts = exp_parts(limited, n);
-    return scale_by_power((1.0 + parts.x) + parts.y, n);
+    return scale_by_power((1.0 + exp_part(limited, n)) + exp_rest(limited, n), n);
 }
 
 fn exp2_of(x: f32) -> f32 {
@@ -49,11 +51,12 @@ fn exp2_of(x: f32) -> f32 {
 fn expm1_of(x: f32) -> f32 {
     let limited = bounded(x, -104.0, 89.0);
     let n = round(limited * 1.442695);
-    let parts = exp_parts(limited, n);
+    let part = exp_part(limited, n);
+    let rest = exp_rest(limited, n);
     let scale = scale_by_power(1.0, n);
     // Around 0 all digits are those of the parts: nothing is added to them before 1 is taken away.
-    let sum = rounded((scale - 1.0) + scale * parts.x) + scale * parts.y;
-    return select(sum, scale_by_power((1.0 + parts.x) + parts.y, n), n > 120.0);
+    let sum = rounded((scale - 1.0) + scale * part) + scale * rest;
+    return select(sum, scale_by_power((1.0 + part) + rest, n), n > 120.0);
 }
 
 fn sigmoid_of(x: f32) -> f32 {

@@ -10,7 +10,7 @@ use crate::dim::Dim;
 
 mod text;
 
-use text::{Text, fill, literal_text};
+use text::{Text, fill, literal_text, occurrences};
 
 /// Expressions whose text is longer get a name.
 const LONGEST: usize = 72;
@@ -176,12 +176,17 @@ impl<'a> Emitter<'a> {
         (lines, self.sizes.into_iter().map(|(dim, _)| dim).collect())
     }
 
-    /// Counts how often each expression is an operand.
+    /// Counts how often each expression stands in what is made of it.
     fn count(&mut self, expr: Expr, seen: &mut BTreeSet<Expr>) {
         *self.uses.entry(expr).or_insert(0) += 1;
         if seen.insert(expr) {
-            for operand in self.pool.operands(expr).to_vec() {
-                self.count(operand, seen);
+            let pool = self.pool;
+            for (place, operand) in pool.operands(expr).iter().enumerate() {
+                self.count(*operand, seen);
+                if let Node::Call { template, .. } = pool.node(expr) {
+                    let more = occurrences(template, place).saturating_sub(1);
+                    *self.uses.entry(*operand).or_insert(0) += more;
+                }
             }
         }
     }

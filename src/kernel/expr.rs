@@ -28,6 +28,8 @@ pub enum Type {
     U32x2,
     /// `vec4<u32>`: four neighbouring elements, as are the following.
     U32x4,
+    /// `vec4<bool>`
+    Boolx4,
     /// `vec4<i32>`
     I32x4,
     /// `vec4<f16>`
@@ -53,6 +55,7 @@ impl Type {
             Type::F64 => "f64",
             Type::U32x2 => "vec2<u32>",
             Type::U32x4 => "vec4<u32>",
+            Type::Boolx4 => "vec4<bool>",
             Type::I32x4 => "vec4<i32>",
             Type::F16x4 => "vec4<f16>",
             Type::F32x4 => "vec4<f32>",
@@ -64,7 +67,13 @@ impl Type {
     /// Elements of one of these.
     pub fn width(self) -> usize {
         match self {
-            Type::U32x2 | Type::U32x4 | Type::I32x4 | Type::F16x4 | Type::F32x4 | Type::U64x2 => 4,
+            Type::U32x2
+            | Type::U32x4
+            | Type::Boolx4
+            | Type::I32x4
+            | Type::F16x4
+            | Type::F32x4
+            | Type::U64x2 => 4,
             Type::U64x4 => 8,
             _ => 1,
         }

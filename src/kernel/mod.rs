@@ -4,6 +4,7 @@ pub mod capabilities;
 pub mod choice;
 pub mod emit;
 pub mod expr;
+mod fours;
 pub mod host;
 pub mod index;
 pub mod layout;

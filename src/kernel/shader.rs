@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use naga::valid::{Capabilities as Flags, ModuleInfo, ValidationFlags, Validator};
 
 use super::capabilities::Capabilities;
-use super::series;
+use super::{fours, series};
 use crate::error::{Error, Result};
 
 /// Library files, by subject: functions of single precision, and those of double precision that they have.
@@ -99,12 +99,13 @@ fn with_library(text: &str) -> String {
     }
 }
 
-fn words(text: &str) -> impl Iterator<Item = &str> {
+/// Names, types and numbers of a text.
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(|word| !word.is_empty())
 }
 
-/// Functions by name, each with the comment in front of it.
+/// Functions by name, each with the comment in front of it, and their forms for four numbers.
 fn library() -> &'static BTreeMap<String, String> {
     static FUNCTIONS: OnceLock<BTreeMap<String, String>> = OnceLock::new();
     FUNCTIONS.get_or_init(|| {
@@ -112,8 +113,17 @@ fn library() -> &'static BTreeMap<String, String> {
         let wide = INTEGERS.replace("i32", "i64").replace("31", "63");
         let files = LIBRARY.iter().copied().chain([INTEGERS, &wide]);
         let series = series::all().map(|series| (series.name.to_string(), series.wgsl()));
-        files.flat_map(functions).chain(series).collect()
+        let mut library: BTreeMap<String, String> =
+            files.flat_map(functions).chain(series).collect();
+        let fours = fours::of(&library);
+        library.extend(fours);
+        library
     })
+}
+
+/// The name of a library function for each of four numbers; none if it has no such form.
+pub fn of_four(function: &str) -> Option<String> {
+    Some(fours::name(function)).filter(|name| library().contains_key(name))
 }
 
 /// Names of all library functions.

@@ -2,6 +2,9 @@
 
 use crate::kernel::expr::{Literal, Type};
 
+/// What stands for operands in templates.
+const OPERANDS: [&str; 4] = ["x", "y", "z", "w"];
+
 /// How tightly a text binds, loosest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
@@ -42,6 +45,10 @@ pub(super) fn literal_text(literal: Literal, ty: Type) -> Text {
         text,
     };
     match (literal, ty) {
+        (_, Type::Boolx4 | Type::F32x4) => {
+            let number = literal_text(literal, Type::F32);
+            Text::atom(format!("vec4({})", number.text))
+        }
         (Literal::Bool(value), _) => Text::atom(value.to_string()),
         (Literal::Integer(value), Type::U32) => Text::atom(format!("{value}u")),
         (Literal::Integer(i64::MIN), _) => Text::atom("(-9223372036854775807li - 1li)"),
@@ -67,6 +74,13 @@ fn float_text(value: f64, ty: Type) -> String {
     }
 }
 
+/// How often a template has an operand.
+pub(super) fn occurrences(template: &str, place: usize) -> usize {
+    let name = OPERANDS.get(place);
+    let words = template.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| Some(word) == name).count()
+}
+
 /// Puts operands into a template, in parentheses where they must be.
 pub(super) fn fill(template: &str, operands: &[Text]) -> Text {
     let level = level_of(template);
@@ -82,7 +96,7 @@ pub(super) fn fill(template: &str, operands: &[Text]) -> Text {
             continue;
         }
         let (word, after) = rest.split_at(end);
-        let place = ["x", "y", "z", "w"].iter().position(|name| *name == word);
+        let place = OPERANDS.iter().position(|name| *name == word);
         match place.and_then(|place| operands.get(place).map(|operand| (place, operand))) {
             Some((place, operand))
                 if needs_parentheses(level, place, operand.level)

@@ -6,6 +6,7 @@ pub mod position;
 pub mod quad;
 pub mod scalar;
 
+mod fours;
 mod memory;
 pub mod panels;
 pub mod piece;

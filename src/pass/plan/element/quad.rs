@@ -8,7 +8,7 @@ use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::{Scope, scalar};
+use crate::pass::plan::element::{Scope, fours, scalar};
 
 /// Elements that are read at once.
 pub const QUAD: usize = 4;
@@ -59,13 +59,19 @@ pub fn quad(scope: &mut Scope, factors: &[(Factor, Option<Expr>)]) -> Result<Exp
 
 /// A vector of four numbers: the one that they are the parts of, if they are.
 pub fn joined(pool: &mut Pool, parts: &[Expr], ty: Type) -> Expr {
-    let whole = (0..)
-        .zip(parts)
-        .map(|(part, expr)| whole(pool, *expr, part));
-    match whole.collect::<Option<Vec<Expr>>>().as_deref() {
-        Some([whole, rest @ ..]) if rest.iter().all(|other| other == whole) => *whole,
-        _ => pool.call("vec4(x, y, z, w)", ty, parts),
+    match (<[Expr; QUAD]>::try_from(parts), ty) {
+        (Ok(parts), Type::F32x4) => fours::vector(pool, parts),
+        _ => whole(pool, parts).unwrap_or_else(|| pool.call("vec4(x, y, z, w)", ty, parts)),
     }
+}
+
+/// The vector that numbers are the parts of.
+pub(super) fn whole(pool: &Pool, parts: &[Expr]) -> Option<Expr> {
+    let mut wholes = (0..)
+        .zip(parts)
+        .map(|(part, expr)| of_part(pool, *expr, part));
+    let first = wholes.next()??;
+    wholes.all(|other| other == Some(first)).then_some(first)
 }
 
 /// One of the four numbers of a vector.
@@ -74,7 +80,7 @@ pub fn part(pool: &mut Pool, quad: Expr, part: usize, ty: Type) -> Expr {
 }
 
 /// The vector of which an expression is the given part.
-fn whole(pool: &Pool, expr: Expr, part: usize) -> Option<Expr> {
+fn of_part(pool: &Pool, expr: Expr, part: usize) -> Option<Expr> {
     match pool.node(expr) {
         Node::Call { template, operands } if *template == format!("x[{part}]") => {
             operands.first().copied()

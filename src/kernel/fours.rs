@@ -1,0 +1,132 @@
+//! Functions of the library for four numbers at once: their texts are made from those for one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a function that is applied to each number of a vector as well may not contain: branches, which each number would
+/// take by itself, parts of vectors, and types that are not widened.
+const SINGLE: &[&str] = &[
+    "if ", "for ", "loop ", "while ", "switch ", "&&", "||", "[", "vec", "array", "ptr<", "Bits(",
+    "f16", "f64", "i64", "u64",
+];
+/// Types that are.
+const TYPES: &[&str] = &["bool", "f32", "i32", "u32"];
+
+/// The name of a function for four numbers.
+pub fn name(function: &str) -> String {
+    format!("{function}_four")
+}
+
+/// The functions of a library for four numbers, by name, as far as there are such: all types and numbers in a text become
+/// vectors.
+pub fn of(library: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut apt: BTreeMap<&str, String> = library
+        .iter()
+        .map(|(name, text)| (name.as_str(), code(text)))
+        .filter(|(_, code)| SINGLE.iter().all(|part| !code.contains(part)))
+        .collect();
+    loop {
+        let calls = |code: &str| -> bool {
+            let mut words = super::shader::words(code);
+            words.all(|word| !library.contains_key(word) || apt.contains_key(word))
+        };
+        let unfit: BTreeSet<&str> = apt
+            .iter()
+            .filter(|(_, code)| !calls(code))
+            .map(|(name, _)| *name)
+            .collect();
+        if unfit.is_empty() {
+            break;
+        }
+        apt.retain(|name, _| !unfit.contains(name));
+    }
+    let widened = apt.iter().map(|(function, code)| {
+        let text = widened(code, |word| apt.contains_key(word));
+        (name(function), text)
+    });
+    widened.collect()
+}
+
+/// A text without the lines that are comments.
+fn code(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.trim().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The text in vectors of four.
+fn widened(code: &str, is_function: impl Fn(&str) -> bool) -> String {
+    let mut text = String::new();
+    let mut rest = code;
+    while let Some(first) = rest.chars().next() {
+        let end = end_of_word(rest);
+        let (word, behind) = rest.split_at(end.max(first.len_utf8()));
+        match word {
+            _ if end == 0 => text.push_str(word),
+            _ if first.is_ascii_digit() => text += &format!("vec4({word})"),
+            _ if TYPES.contains(&word) => text += &format!("vec4<{word}>"),
+            _ if is_function(word) => text += &name(word),
+            _ => text.push_str(word),
+        }
+        rest = behind;
+    }
+    text
+}
+
+/// Where a name or a number ends that a text begins with; 0 if it begins with neither.
+fn end_of_word(text: &str) -> usize {
+    let is_number = text.starts_with(|c: char| c.is_ascii_digit());
+    let has_exponent = is_number && !text.starts_with("0x");
+    let mut before = ' ';
+    let end = text.find(|c: char| {
+        let is_sign = has_exponent && before == 'e' && matches!(c, '-' | '+');
+        before = c;
+        !(c.is_ascii_alphanumeric() || c == '_' || is_number && c == '.' || is_sign)
+    });
+    end.unwrap_or(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library(texts: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let owned = texts
+            .iter()
+            .map(|(name, text)| (name.to_string(), text.to_string()));
+        owned.collect()
+    }
+
+    #[test]
+    fn types_numbers_and_calls_are_widened() {
+        let found = of(&library(&[
+            (
+                "a",
+                "// A 1.\nfn a(x: f32) -> bool {\n    return bitcast<u32>(x) > 0x7fu;\n}",
+            ),
+            (
+                "b",
+                "fn b(x: f32) -> f32 {\n    return select(x, -1.5e-3, a(x));\n}",
+            ),
+        ]));
+        assert_eq!(
+            found["a_four"],
+            "fn a_four(x: vec4<f32>) -> vec4<bool> {\n    return bitcast<vec4<u32>>(x) > vec4(0x7fu);\n}"
+        );
+        assert_eq!(
+            found["b_four"],
+            "fn b_four(x: vec4<f32>) -> vec4<f32> {\n    return select(x, -vec4(1.5e-3), a_four(x));\n}"
+        );
+    }
+
+    #[test]
+    fn what_branches_is_left_out_with_all_that_call_it() {
+        let found = of(&library(&[
+            (
+                "a",
+                "fn a(x: f32) -> f32 {\n    if x > 1.0 {\n        return 1.0;\n    }\n    return x;\n}",
+            ),
+            ("b", "fn b(x: f32) -> f32 {\n    return a(x);\n}"),
+            ("c", "fn c(x: f32) -> f32 {\n    return b(x);\n}"),
+        ]));
+        assert!(found.is_empty(), "{found:?}");
+    }
+}

@@ -1,0 +1,220 @@
+//! Four numbers that are computed alike, as one vector.
+//!
+//! The text is a quarter as long, and Mesa's rasteriser goes through the operations of a vector one after the other, each for
+//! all four numbers: while a processor waits for one number's last result, it computes the other three.
+
+use std::collections::HashMap;
+
+use super::quad::{QUAD, whole};
+use crate::kernel::expr::{Expr, Node, Pool, Type};
+use crate::kernel::shader;
+
+/// Templates whose operands are vectors or numbers.
+const ARITHMETIC: &[&str] = &["x + y", "x - y", "x * y", "x / y", "-x"];
+/// The third operand is a truth for all or for each.
+const SELECT: &str = "select(x, y, z)";
+/// Templates that are for vectors what they are for numbers, if all operands are vectors.
+const ALIKE: &[&str] = &[
+    SELECT,
+    "select(x, y, x < y)",
+    "select(x, y, x > y)",
+    "select(x, max(x, y), x < y)",
+    "select(x, min(x, y), x > y)",
+    "x < y",
+    "x <= y",
+    "x > y",
+    "x >= y",
+    "x == y",
+    "!(x == y)",
+    "!x",
+    "abs(x)",
+    "ceil(x)",
+    "floor(x)",
+    "round(x)",
+    "sqrt(x)",
+    "trunc(x)",
+];
+
+/// The vector of four numbers or truths.
+pub fn vector(pool: &mut Pool, parts: [Expr; QUAD]) -> Expr {
+    Fours {
+        pool,
+        known: HashMap::new(),
+    }
+    .vector(parts)
+    .expr
+}
+
+struct Fours<'p> {
+    pool: &'p mut Pool,
+    known: HashMap<[Expr; QUAD], Vector>,
+}
+
+/// Four parts as a vector.
+#[derive(Clone, Copy)]
+struct Vector {
+    expr: Expr,
+    /// There is less to compute than of four numbers by themselves: it has no part that other vectors share, as those of the
+    /// windows of neighbouring positions do.
+    is_less: bool,
+}
+
+impl Fours<'_> {
+    fn vector(&mut self, parts: [Expr; QUAD]) -> Vector {
+        if let Some(known) = self.known.get(&parts) {
+            return *known;
+        }
+        let vector = match whole(self.pool, &parts) {
+            Some(expr) => Some(Vector {
+                expr,
+                is_less: true,
+            }),
+            None => self.alike(&parts).filter(|vector| vector.is_less),
+        };
+        let vector = vector.unwrap_or_else(|| self.put_together(&parts));
+        self.known.insert(parts, vector);
+        vector
+    }
+
+    fn put_together(&mut self, parts: &[Expr; QUAD]) -> Vector {
+        let ty = four(self.pool.ty(parts[0])).unwrap_or(Type::F32x4);
+        let expr = match (is_one(parts), self.pool.as_literal(parts[0])) {
+            (true, Some(literal)) => self.pool.literal(ty, literal),
+            (true, None) => self.pool.call("vec4(x)", ty, &parts[..1]),
+            (false, _) => self.pool.call("vec4(x, y, z, w)", ty, parts),
+        };
+        Vector {
+            expr,
+            is_less: false,
+        }
+    }
+
+    /// The same operation of vectors, where all four are that.
+    fn alike(&mut self, parts: &[Expr; QUAD]) -> Option<Vector> {
+        let ty = four(self.pool.ty(parts[0]))?;
+        let (template, _) = self.operation(parts[0])?;
+        let (template, is_function) = widened(&template)?;
+        let operands = self.operands(parts)?.into_iter().enumerate();
+        let operands: Vec<Vector> = operands
+            .map(
+                |(place, operand)| match takes_one(&template, place) && is_one(&operand) {
+                    true => Vector {
+                        expr: operand[0],
+                        is_less: false,
+                    },
+                    false => self.vector(operand),
+                },
+            )
+            .collect();
+        let is_less = is_function || operands.iter().any(|operand| operand.is_less);
+        let operands: Vec<Expr> = operands.iter().map(|operand| operand.expr).collect();
+        let expr = self.pool.call(template, ty, &operands);
+        Some(Vector { expr, is_less })
+    }
+
+    /// The operands of four equal operations, each by part; none if these are not equal, or of other types.
+    fn operands(&self, parts: &[Expr; QUAD]) -> Option<Vec<[Expr; QUAD]>> {
+        let operations = parts.map(|part| self.operation(part));
+        let [Some(first), Some(second), Some(third), Some(fourth)] = operations else {
+            return None;
+        };
+        let all = [first, second, third, fourth];
+        let template = &all[0].0;
+        let is_equal = all.iter().all(|(other, _)| other == template);
+        let count = all[0].1.len();
+        let operands = (0..count).map(|at| {
+            let operand = [0, 1, 2, 3].map(|part| all[part].1.get(at).copied());
+            let [Some(a), Some(b), Some(c), Some(d)] = operand else {
+                return None;
+            };
+            let ty = self.pool.ty(a);
+            let is_fit = four(ty).is_some() && [b, c, d].iter().all(|x| self.pool.ty(*x) == ty);
+            is_fit.then_some([a, b, c, d])
+        });
+        is_equal.then(|| operands.collect())?
+    }
+
+    /// The template and the operands of an operation.
+    fn operation(&self, expr: Expr) -> Option<(String, Vec<Expr>)> {
+        match self.pool.node(expr) {
+            Node::Call { template, operands } => Some((template.to_string(), operands.clone())),
+            _ => None,
+        }
+    }
+}
+
+fn is_one(operand: &[Expr; QUAD]) -> bool {
+    operand.iter().all(|part| *part == operand[0])
+}
+
+/// True if a template has one number or truth beside vectors.
+fn takes_one(template: &str, place: usize) -> bool {
+    ARITHMETIC.contains(&template) || template == SELECT && place == 2
+}
+
+/// The type of four of a type.
+fn four(ty: Type) -> Option<Type> {
+    match ty {
+        Type::F32 => Some(Type::F32x4),
+        Type::Bool => Some(Type::Boolx4),
+        _ => None,
+    }
+}
+
+/// A template for vectors, where there is one, and whether it is a function of the library.
+fn widened(template: &str) -> Option<(String, bool)> {
+    if ARITHMETIC.contains(&template) || ALIKE.contains(&template) {
+        return Some((template.to_string(), false));
+    }
+    let (function, operands) = template.split_once('(')?;
+    let is_call = ["x)", "x, y)", "x, y, z)"].contains(&operands);
+    let function = is_call.then(|| shader::of_four(function))??;
+    Some((format!("{function}({operands}"), true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pass::plan::element::quad::part;
+
+    fn template(pool: &Pool, expr: Expr) -> &str {
+        match pool.node(expr) {
+            Node::Call { template, .. } => template,
+            _ => "",
+        }
+    }
+
+    #[test]
+    fn what_is_computed_of_whole_vectors_or_by_functions_is_one_vector() {
+        let pool = &mut Pool::default();
+        let quad = pool.variable("quad", Type::F32x4);
+        let two = pool.literal(Type::F32, 2.0);
+        let parts = [0, 1, 2, 3].map(|number| part(pool, quad, number, Type::F32));
+        assert_eq!(vector(pool, parts), quad);
+        let doubled = parts.map(|part| pool.call("x * y", Type::F32, &[part, two]));
+        let expected = pool.call("x * y", Type::F32x4, &[quad, two]);
+        assert_eq!(vector(pool, doubled), expected);
+        let [a, b, c, d] = parts;
+        let turned = [d, c, b, a].map(|part| pool.call("erf_of(x)", Type::F32, &[part]));
+        let expected = vector(pool, [d, c, b, a]);
+        let expected = pool.call("erf_of_four(x)", Type::F32x4, &[expected]);
+        assert_eq!(vector(pool, turned), expected);
+    }
+
+    #[test]
+    fn what_other_vectors_may_share_stays_by_itself() {
+        let pool = &mut Pool::default();
+        let numbers = ["a", "b", "c", "d"].map(|name| pool.variable(name, Type::F32));
+        let doubled = numbers.map(|x| pool.call("x + y", Type::F32, &[x, x]));
+        let found = vector(pool, doubled);
+        assert_eq!(template(pool, found), "vec4(x, y, z, w)");
+        assert_eq!(pool.operands(found), doubled);
+        // One of them is something else.
+        let quad = pool.variable("quad", Type::F32x4);
+        let mut parts = [0, 1, 2, 3].map(|number| part(pool, quad, number, Type::F32));
+        parts = parts.map(|part| pool.call("-x", Type::F32, &[part]));
+        parts[3] = numbers[3];
+        let found = vector(pool, parts);
+        assert_eq!(template(pool, found), "vec4(x, y, z, w)");
+    }
+}
