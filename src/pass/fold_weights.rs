@@ -16,6 +16,8 @@ use super::dce;
 
 /// Results of up to this many elements may be larger than what they are made of.
 const SMALL: i64 = 4096;
+/// Gathers of up to this many, such as biases by relative position: each element would be looked up twice whenever it is read.
+const TABLE: i64 = 1 << 20;
 /// Results of more elements are computed on the device each time rather than stored.
 const LARGEST: i64 = 1 << 24;
 
@@ -221,6 +223,14 @@ impl Stock<'_> {
     }
 }
 
+/// True for what a device has for nothing.
+fn is_view(primitive: &Primitive) -> bool {
+    matches!(
+        primitive,
+        Primitive::Reshape(_) | Primitive::Expand(_) | Primitive::Slice(_)
+    )
+}
+
 /// A value that depends on weights and numbers alone.
 struct Constant<'a> {
     /// Absent for a weight.
@@ -288,13 +298,16 @@ impl<'a> Constants<'a> {
             return None;
         };
         let numel = |id: ValueId| self.graph.ty(id).numel().as_const();
-        let read: i64 = node
-            .operands()
-            .into_iter()
-            .map(numel)
-            .sum::<Option<i64>>()?;
+        let operands = node.operands().into_iter();
+        let read = operands.map(|id| Some(numel(id)?.min(numel(self.behind_views(id))?)));
+        let read: i64 = read.sum::<Option<i64>>()?;
         let made = numel(*result)?;
-        let is_small = made <= read.max(SMALL) || self.filters.contains(result);
+        let most = match primitive {
+            _ if is_view(primitive) => LARGEST,
+            Primitive::Gather(_) => TABLE,
+            _ => SMALL,
+        };
+        let is_small = made <= read.max(most) || self.filters.contains(result);
         (made <= LARGEST && is_small).then_some(())?;
         let operand = |argument: &Argument| match argument {
             Argument::Value(id) => Some(Argument::Value(self.known.get(id)?.formula.into())),
@@ -310,6 +323,18 @@ impl<'a> Constants<'a> {
         };
         self.known.insert(*result, constant);
         Some(())
+    }
+
+    /// What a device has to have for a constant: what it is a view of.
+    fn behind_views(&self, mut id: ValueId) -> ValueId {
+        let node = |id: ValueId| self.known.get(&id)?.node;
+        while let Some(Op::Primitive(primitive)) = node(id).map(|node| &node.op)
+            && is_view(primitive)
+            && let Some(operand) = node(id).and_then(|node| node.operands().first().copied())
+        {
+            id = operand;
+        }
+        id
     }
 
     /// What to store: constants that something else than a constant reads, behind views and generators.
@@ -334,9 +359,7 @@ impl<'a> Constants<'a> {
             };
             match &node.op {
                 _ if self.filters.contains(&id) => wanted.push(id),
-                Op::Primitive(
-                    Primitive::Reshape(_) | Primitive::Expand(_) | Primitive::Slice(_),
-                ) => frontier.extend(node.operands()),
+                Op::Primitive(primitive) if is_view(primitive) => frontier.extend(node.operands()),
                 Op::Primitive(Primitive::Full(_) | Primitive::Iota(_)) => {}
                 _ => wanted.push(id),
             }
