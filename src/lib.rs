@@ -64,6 +64,10 @@
 //! from lane to lane are made for one of these. A tile of a product is bands of four lanes (`pass::plan`'s `product::tile`), so that what
 //! a lane has read of either factor is handed on by as few instructions as can be.
 //!
+//! Kernels are texts of expressions ([`kernel::expr`], [`kernel::emit`]). Four numbers that are computed alike become one
+//! expression of vectors (`pass::plan`'s `element::fours`); the library's functions for these are made of those for one
+//! (`kernel`'s `fours`).
+//!
 //! What a graph makes of weights alone is a weight too, told by a formula ([`pass::Folded`]) and computed when the device
 //! takes it: the host keeps what the model's file has, mapped. A [`digest`] of elements and formula tells which weights are
 //! equal, so that programs share them on a device and a file can keep them as they lie there.
