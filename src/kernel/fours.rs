@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::shader;
+
 /// What a function that is applied to each number of a vector as well may not contain: branches, which each number would
 /// take by itself, parts of vectors, and types that are not widened.
 const SINGLE: &[&str] = &[
@@ -24,20 +26,13 @@ pub fn of(library: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         .map(|(name, text)| (name.as_str(), code(text)))
         .filter(|(_, code)| SINGLE.iter().all(|part| !code.contains(part)))
         .collect();
-    loop {
-        let calls = |code: &str| -> bool {
-            let mut words = super::shader::words(code);
-            words.all(|word| !library.contains_key(word) || apt.contains_key(word))
-        };
-        let unfit: BTreeSet<&str> = apt
-            .iter()
-            .filter(|(_, code)| !calls(code))
-            .map(|(name, _)| *name)
-            .collect();
-        if unfit.is_empty() {
-            break;
-        }
-        apt.retain(|name, _| !unfit.contains(name));
+    // What calls others needs these for four as well.
+    let mut count = None;
+    while count != Some(apt.len()) {
+        count = Some(apt.len());
+        let names: BTreeSet<&str> = apt.keys().copied().collect();
+        let is_known = |word: &str| !library.contains_key(word) || names.contains(word);
+        apt.retain(|_, code| shader::words(code).all(is_known));
     }
     let widened = apt.iter().map(|(function, code)| {
         let text = widened(code, |word| apt.contains_key(word));
