@@ -176,14 +176,17 @@ impl<'a> Emitter<'a> {
         (lines, self.sizes.into_iter().map(|(dim, _)| dim).collect())
     }
 
-    /// Counts how often each expression stands in what is made of it.
+    /// Counts how often each expression is an operand, and of vectors how often they stand in what is made of them, since each
+    /// time may be a load. Numbers are not named for that: Mesa's compiler adds three of them up in another order then.
     fn count(&mut self, expr: Expr, seen: &mut BTreeSet<Expr>) {
         *self.uses.entry(expr).or_insert(0) += 1;
         if seen.insert(expr) {
             let pool = self.pool;
             for (place, operand) in pool.operands(expr).iter().enumerate() {
                 self.count(*operand, seen);
-                if let Node::Call { template, .. } = pool.node(expr) {
+                if let (Node::Call { template, .. }, 2..) =
+                    (pool.node(expr), pool.ty(*operand).width())
+                {
                     let more = occurrences(template, place).saturating_sub(1);
                     *self.uses.entry(*operand).or_insert(0) += more;
                 }
