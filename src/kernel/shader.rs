@@ -121,9 +121,14 @@ fn library() -> &'static BTreeMap<String, String> {
     })
 }
 
+/// True for the name of a library function.
+pub fn is_function(name: &str) -> bool {
+    library().contains_key(name)
+}
+
 /// The name of a library function for each of four numbers; none if it has no such form.
 pub fn of_four(function: &str) -> Option<String> {
-    Some(fours::name(function)).filter(|name| library().contains_key(name))
+    Some(fours::name(function)).filter(|name| is_function(name))
 }
 
 /// Names of all library functions.
@@ -160,7 +165,7 @@ pub fn is_reserved(word: &str) -> bool {
         unorm unsafe unsized use using varying virtual volatile wgsl where with yield cast sizes main length index";
     static RESERVED: OnceLock<BTreeSet<&str>> = OnceLock::new();
     let reserved = RESERVED.get_or_init(|| WORDS.split_whitespace().collect());
-    reserved.contains(word) || library().contains_key(word)
+    reserved.contains(word) || is_function(word)
 }
 
 /// Checks WGSL as a device of these capabilities would; the message shows the line.

@@ -1,6 +1,7 @@
 //! Texts of expressions, in parentheses where they bind less tightly than what stands around them.
 
 use crate::kernel::expr::{Literal, Type};
+use crate::kernel::shader::words;
 
 /// What stands for operands in templates.
 const OPERANDS: [&str; 4] = ["x", "y", "z", "w"];
@@ -77,8 +78,7 @@ fn float_text(value: f64, ty: Type) -> String {
 /// How often a template has an operand.
 pub(super) fn occurrences(template: &str, place: usize) -> usize {
     let name = OPERANDS.get(place);
-    let words = template.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    words.filter(|word| Some(word) == name).count()
+    words(template).filter(|word| Some(word) == name).count()
 }
 
 /// Puts operands into a template, in parentheses where they must be.

@@ -1,6 +1,6 @@
 //! Four numbers that are computed alike, as one vector.
 //!
-//! The text is a quarter as long, and Mesa's rasteriser goes through the operations of a vector one after the other, each for
+//! The text is shorter, and Mesa's rasteriser goes through the operations of a vector one after the other, each for
 //! all four numbers: while a processor waits for one number's last result, it computes the other three.
 
 use std::collections::HashMap;
@@ -92,9 +92,9 @@ impl Fours<'_> {
     /// The same operation of vectors, where all four are that.
     fn alike(&mut self, parts: &[Expr; QUAD]) -> Option<Vector> {
         let ty = four(self.pool.ty(parts[0]))?;
-        let (template, _) = self.operation(parts[0])?;
+        let (template, operands) = self.operation(parts)?;
         let (template, is_function) = widened(&template)?;
-        let operands = self.operands(parts)?.into_iter().enumerate();
+        let operands = operands.into_iter().enumerate();
         let operands: Vec<Vector> = operands
             .map(
                 |(place, operand)| match takes_one(&template, place) && is_one(&operand) {
@@ -112,34 +112,31 @@ impl Fours<'_> {
         Some(Vector { expr, is_less })
     }
 
-    /// The operands of four equal operations, each by part; none if these are not equal, or of other types.
-    fn operands(&self, parts: &[Expr; QUAD]) -> Option<Vec<[Expr; QUAD]>> {
-        let operations = parts.map(|part| self.operation(part));
-        let [Some(first), Some(second), Some(third), Some(fourth)] = operations else {
-            return None;
-        };
-        let all = [first, second, third, fourth];
-        let template = &all[0].0;
-        let is_equal = all.iter().all(|(other, _)| other == template);
-        let count = all[0].1.len();
-        let operands = (0..count).map(|at| {
-            let operand = [0, 1, 2, 3].map(|part| all[part].1.get(at).copied());
-            let [Some(a), Some(b), Some(c), Some(d)] = operand else {
-                return None;
-            };
-            let ty = self.pool.ty(a);
-            let is_fit = four(ty).is_some() && [b, c, d].iter().all(|x| self.pool.ty(*x) == ty);
-            is_fit.then_some([a, b, c, d])
-        });
-        is_equal.then(|| operands.collect())?
-    }
-
-    /// The template and the operands of an operation.
-    fn operation(&self, expr: Expr) -> Option<(String, Vec<Expr>)> {
-        match self.pool.node(expr) {
-            Node::Call { template, operands } => Some((template.to_string(), operands.clone())),
+    /// The template of four equal operations and their operands, each by part; none if they are not equal, or of other types.
+    fn operation(&self, parts: &[Expr; QUAD]) -> Option<(String, Vec<[Expr; QUAD]>)> {
+        let call = |part: Expr| match self.pool.node(part) {
+            Node::Call { template, operands } => Some((template, operands)),
             _ => None,
+        };
+        let (template, first) = call(parts[0])?;
+        let mut operands: Vec<[Expr; QUAD]> = first.iter().map(|x| [*x; QUAD]).collect();
+        for (part, expr) in parts.iter().enumerate() {
+            let (other, own) = call(*expr)?;
+            if (other, own.len()) != (template, first.len()) {
+                return None;
+            }
+            for (operand, own) in operands.iter_mut().zip(own) {
+                operand[part] = *own;
+            }
         }
+        let is_fit = |operand: &[Expr; QUAD]| {
+            let ty = self.pool.ty(operand[0]);
+            four(ty).is_some() && operand.iter().all(|part| self.pool.ty(*part) == ty)
+        };
+        operands
+            .iter()
+            .all(is_fit)
+            .then(|| (template.to_string(), operands))
     }
 }
 

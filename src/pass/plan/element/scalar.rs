@@ -334,7 +334,7 @@ fn bound(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr) -> Option<
 /// An error if a function exists for single precision only and is asked for in double precision.
 pub fn check_precision(name: &str, template: &str, ty: Type) -> Result<()> {
     let function = template.split('(').next().unwrap_or_default();
-    let is_library = shader::library_names().any(|known| known == function);
+    let is_library = shader::is_function(function);
     if ty == Type::F64 && is_library && typed(template, ty) == template {
         return Err(
             Error::plan(format!("{name} has no double precision on a device"))
@@ -351,7 +351,7 @@ pub fn typed(template: &str, ty: Type) -> String {
         Type::F32 => return template.to_string(),
         _ => format!("{name}_{}", ty.wgsl()),
     };
-    if shader::library_names().any(|known| known == renamed) {
+    if shader::is_function(&renamed) {
         template.replacen(name, &renamed, 1)
     } else {
         template.to_string()
