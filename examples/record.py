@@ -26,10 +26,12 @@ From a shell, for an archive or for a function that builds the model:
 
 The expected outputs are what the eager module gives on the CPU; an archive has only itself to go by.
 The recorder refuses a trace that does not give these outputs for every set: what a trace got wrong
-must not become the reference. Paths of this machine are cut out of the archives' debug records;
-what stays is relative to the working directory or to the package folder.
+must not become the reference. With the eager module at hand it also calls both with negated inputs,
+zeros and other sizes, and warns of a trace that gives something else there, with the module to blame.
+Paths of this machine are cut out of the archives' debug records; what stays is relative to the
+working directory or to the package folder, and PyTorch can save the archive again.
 
-Needs torch and safetensors.
+Needs torch and safetensors, and the files record_paths.py and record_probes.py beside this one.
 """
 
 import argparse
@@ -39,10 +41,8 @@ import copy
 import importlib
 import io
 import json
-import math
 import os
 import pathlib
-import pickle
 import re
 import sys
 import tempfile
@@ -50,8 +50,10 @@ import warnings
 import zipfile
 
 import torch
-import torch.jit._pickle
 from safetensors.torch import save
+
+from record_paths import UnknownDebugRecord, without_paths
+from record_probes import FROZEN, blamed, call, compare, leaves, probe
 
 RTOL, HALF_RTOL = 1e-3, 2e-2
 """Relative tolerances of a model's outputs; half precision needs the second."""
@@ -67,7 +69,7 @@ class RecordError(Exception):
 
 
 def record(model, inputs, out_dir, *, name, more_inputs=(), method="trace", export=False, label=None,
-           stateful=False, dynamic=None, prepare=None, group="own", source="seeded random weights"):
+           stateful=False, dynamic=None, prepare=None, group="own", source="seeded random weights", probes=True):
     """Writes `<out_dir>/<name>/` and returns its path.
 
     model        an nn.Module, a function of tensors, or a traced or scripted module
@@ -81,6 +83,7 @@ def record(model, inputs, out_dir, *, name, more_inputs=(), method="trace", expo
     dynamic      what varies between the sets, in words, e.g. ["batch", "length"]
     group        a word to sort cases by
     source       where the weights come from, in words
+    probes       False: don't try other inputs than these
     """
     if isinstance(model, torch.nn.Module):
         model.eval()
@@ -96,6 +99,8 @@ def record(model, inputs, out_dir, *, name, more_inputs=(), method="trace", expo
     with tempfile.TemporaryDirectory() as made:
         _write_case(pathlib.Path(made), eager, archived, kind, sets, name=name, export=export, stateful=stateful,
                     dynamic=dynamic, group=group, source=source)
+        if probes and not stateful and not isinstance(model, torch.jit.ScriptModule):
+            _warn(name, eager, torch.jit.load(f"{made}/model.pt"), sets[0][1])
         folder = pathlib.Path(out_dir) / name
         folder.mkdir(parents=True, exist_ok=True)
         for stale in [*folder.glob("io*.safetensors"), *folder.glob("model.pt2")]:
@@ -122,9 +127,8 @@ def _write_case(folder, eager, archived, kind, sets, *, name, export, stateful, 
     }
 
     replayed = torch.jit.load(str(folder / "model.pt"))
-    half = any(p.dtype in HALVES for p in archived.parameters())
     for index, (label, args) in enumerate(sets):
-        expected = _call(eager, args)
+        expected = call(eager, args)
         tensors = {}
         entry = {
             "label": label,
@@ -132,8 +136,12 @@ def _write_case(folder, eager, archived, kind, sets, *, name, export, stateful, 
             "inputs": [value_tree(arg, "in", tensors) for arg in args],
             "output": value_tree(expected, "out", tensors),
         }
-        entry |= _tolerance(tensors, half)
-        _check_replay(f"set {label!r} of {name}", _call(replayed, args), expected, entry)
+        tolerance_of = _tolerances(archived, args)
+        entry |= tolerance_of(expected)
+        why = compare(replayed, args, expected, entry)
+        if why:
+            where = "" if eager is archived else f", first in {blamed(eager, replayed, sets[0][1], args, tolerance_of)}"
+            raise RecordError(f"set {label!r} of {name}: {why}{where}. {FROZEN}, or leave out the set.")
         entry["f64_error"] = None if stateful else _f64_error(eager, args, expected)
         (folder / entry["file"]).write_bytes(save(tensors))
         case["sets"].append(entry)
@@ -141,6 +149,15 @@ def _write_case(folder, eager, archived, kind, sets, *, name, export, stateful, 
     if export:
         case["pt2"] = _export(eager, sets[0][1], folder / "model.pt2")
     (folder / "case.json").write_text(json.dumps(case, indent=1, allow_nan=False) + "\n")
+
+
+def _warn(name, eager, replayed, example):
+    """Says on standard error for which other inputs the archive is not the model."""
+    found = probe(eager, replayed, example, _tolerances(replayed, example))
+    for line in found:
+        print(f"record: warning: {name}: {line}", file=sys.stderr)
+    if found:
+        print(f"record: the case is written; it holds for its own sets. {FROZEN}", file=sys.stderr)
 
 
 def archive_of(model, args, method="trace", check=True):
@@ -212,15 +229,6 @@ def value_tree(value, prefix, tensors):
     raise RecordError(f"no place in a case for a {type(value).__name__}")
 
 
-def leaves(value):
-    """The values that a tree of tuples, lists and dicts holds, in order."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (tuple, list)):
-        return [leaf for item in value for leaf in leaves(item)]
-    return [value]
-
-
 def labelled(more_inputs):
     """Input sets by label; a list's sets are labelled by their shapes."""
     if isinstance(more_inputs, dict):
@@ -236,12 +244,6 @@ def _arguments(inputs):
     return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
 
 
-def _call(model, args):
-    """One call on copies of the arguments: a module may write into them."""
-    with torch.no_grad():
-        return model(*copy.deepcopy(args))
-
-
 def _describe(args):
     return ", ".join(
         "x".join(map(str, leaf.shape)) or "scalar" if isinstance(leaf, torch.Tensor) else repr(leaf)
@@ -249,34 +251,22 @@ def _describe(args):
     )
 
 
-def _tolerance(tensors, half):
-    outputs = [t for name, t in tensors.items() if name.startswith("out") and t.is_floating_point()]
-    half = half or any(t.dtype in HALVES for t in tensors.values())
+def _tolerances(archived, args):
+    """The tolerance of an output of a call with these arguments."""
+    half = any(t.dtype in HALVES for t in [*archived.parameters(), *_tensors(args)])
+    return lambda output: _tolerance(_tensors(output), half)
+
+
+def _tolerance(outputs, half):
+    half = half or any(t.dtype in HALVES for t in outputs)
+    outputs = [t for t in outputs if t.is_floating_point()]
     finite = [t[t.isfinite()].abs().max().item() for t in outputs if t.isfinite().any()]
     largest = max(finite, default=1.0)
     return {"rtol": HALF_RTOL if half else RTOL, "atol": _short(largest * (HALF_ATOL if half else ATOL))}
 
 
-def _check_replay(what, got, expected, tolerance):
-    got, expected = leaves(got), leaves(expected)
-    if len(got) != len(expected):
-        raise RecordError(f"{what}: the archive gives {len(got)} values, the model {len(expected)}")
-    for index, (g, e) in enumerate(zip(got, expected)):
-        if type(g) is not type(e):
-            raise RecordError(f"{what}: output {index} is a {type(g).__name__} from the archive, a {type(e).__name__} from "
-                              "the model: a trace gives tensors for numbers; leave it out or record with method='script'")
-        if isinstance(e, torch.Tensor):
-            same = g.dtype == e.dtype and g.shape == e.shape
-            exact = not e.is_floating_point()
-            close = same and torch.allclose(g.double(), e.double(), rtol=0 if exact else tolerance["rtol"],
-                                            atol=0 if exact else tolerance["atol"], equal_nan=True)
-        else:
-            close = math.isclose(g, e, rel_tol=0, abs_tol=1e-6) if isinstance(e, float) else g == e
-        if not close:
-            raise RecordError(
-                f"{what}: output {index} of the archive is not what the model gives. A trace keeps the path that "
-                "its example took and the Python numbers that it saw; record with method='script', or leave out the set."
-            )
+def _tensors(value):
+    return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def _f64_error(model, args, expected):
@@ -327,115 +317,6 @@ def _short(number):
     return float(f"{number:.3g}")
 
 
-# Machine paths
-#
-# A trace notes for every node the Python stack that made it, with absolute file names. That tells a reader of the
-# archive about the machine and makes two recordings of one model differ, so that they are cut short.
-
-
-def short_path(path):
-    """A source path as it may be published: below the package folder, the working directory, or the bare name."""
-    for marker in ("site-packages/", "dist-packages/"):
-        if marker in path:
-            return path.rsplit(marker, 1)[1]
-    if not os.path.isabs(path):
-        return path
-    relative = os.path.relpath(path)
-    return os.path.basename(path) if relative.startswith("..") else relative
-
-
-def without_paths(archive):
-    """The bytes of a .pt or .pt2 archive with short paths, in the container layout that PyTorch writes."""
-    out = _Stream()
-    with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(out, "w") as new:
-        for entry in old.infolist():
-            payload = old.read(entry)
-            if entry.filename.endswith("/.data/serialization_id"):
-                continue  # a sum over the records as they were
-            if entry.filename.endswith(".debug_pkl"):
-                payload = _shorten_debug(payload)
-            elif entry.filename.endswith(".json"):
-                payload = re.sub(rb'(File \\")([^"\\]+)(\\")',
-                                 lambda m: m[1] + short_path(m[2].decode()).encode() + m[3], payload)
-            info = zipfile.ZipInfo(entry.filename)
-            info.compress_type = entry.compress_type
-            # Payloads start at multiples of 64 bytes, so that a reader can map them.
-            gap = -(out.length + 30 + len(entry.filename.encode()) + 4) % 64
-            info.extra = b"FB" + gap.to_bytes(2, "little") + b"Z" * gap
-            new.writestr(info, payload)
-            info.extra = b""
-    return out.getvalue()
-
-
-class _Stream(io.RawIOBase):
-    """A sink that can't seek: sizes then follow the payloads, as in the archives that PyTorch writes."""
-
-    def __init__(self):
-        self.parts, self.length = [], 0
-
-    def writable(self):
-        return True
-
-    def write(self, data):
-        self.parts.append(bytes(data))
-        self.length += len(data)
-        return len(data)
-
-    def getvalue(self):
-        return b"".join(self.parts)
-
-
-class _IntList(list):
-    def __reduce__(self):
-        return torch.jit._pickle.build_intlist, (list(self),)
-
-
-class _DebugUnpickler(pickle.Unpickler):
-    def find_class(self, module, name):
-        if (module, name) == ("torch.jit._pickle", "build_intlist"):
-            return _IntList
-        raise RecordError(f"unexpected {module}.{name} in a debug record")
-
-
-def _shorten_debug(payload):
-    """A `.debug_pkl`: a table of strings (lines of source or of stacks, file names) and ranges that refer to it."""
-    records = _DebugUnpickler(io.BytesIO(payload)).load()
-    if not (isinstance(records, tuple) and records and records[0] == "FORMAT_WITH_STRING_TABLE"):
-        raise RecordError("a debug record in a format unknown to this script")
-    frame = re.compile(r"(?P<path>.+)(?P<rest>\(\d+\): \S+\n?)")
-
-    def shorten(text):
-        match = frame.fullmatch(text)
-        if match and os.path.abspath(match["path"]) == os.path.abspath(__file__):
-            return ""  # how it was recorded is no part of the model
-        if match:
-            return short_path(match["path"]) + match["rest"]
-        return short_path(text) if text.startswith("/") and "\n" not in text else text
-
-    old = records[1]
-    new = tuple(map(shorten, old))
-
-    def move(offset, lines):
-        """Where a position in the text made of `lines` is after shortening."""
-        moved = 0
-        for line in lines:
-            if offset < len(old[line]):
-                return moved + min(offset, len(new[line]))
-            offset -= len(old[line])
-            moved += len(new[line])
-        return moved + offset
-
-    def rewrite(item):
-        if isinstance(item, tuple):
-            if len(item) == 3 and isinstance(item[0], tuple) and item[0] and isinstance(item[0][0], _IntList):
-                (lines, file, first_line), start, end = item
-                return ((lines, file, first_line), move(start, lines), move(end, lines))
-            return tuple(map(rewrite, item))
-        return item
-
-    return pickle.dumps((records[0], new) + tuple(map(rewrite, records[2:])), protocol=2)
-
-
 # Command line
 
 DTYPES = {
@@ -469,6 +350,7 @@ def main(argv=None):
                         help="a further input set: its label and its inputs; may be repeated")
     parser.add_argument("--method", choices=("trace", "script"), default="trace")
     parser.add_argument("--export", action="store_true", help="also write model.pt2")
+    parser.add_argument("--no-probes", action="store_true", help="don't try negated, zero and resized inputs on model and trace")
     parser.add_argument("--stateful", action="store_true", help="calls change the module; replay them in order")
     parser.add_argument("--seed", type=int, default=0, help="for the inputs and for a function's random weights")
     options = parser.parse_args(argv)
@@ -498,8 +380,8 @@ def main(argv=None):
 
     try:
         folder = record(model, inputs, options.out, name=options.name, more_inputs=more, method=options.method,
-                        export=options.export, stateful=options.stateful)
-    except RecordError as error:
+                        export=options.export, stateful=options.stateful, probes=not options.no_probes)
+    except (RecordError, UnknownDebugRecord) as error:
         sys.exit(f"record: {error}")
     print(f"{folder}: {1 + len(more)} input sets, {sum(f.stat().st_size for f in folder.iterdir())} bytes")
 
