@@ -118,6 +118,7 @@ pub mod digest;
 pub mod dim;
 pub mod dtype;
 pub mod error;
+pub mod geometry;
 pub mod gpu;
 pub mod interp;
 pub mod ir;

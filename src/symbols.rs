@@ -43,6 +43,16 @@ pub struct Guard {
 }
 
 impl Guard {
+    /// A condition that no place in a model asks for yet.
+    pub fn new(left: Dim, relation: Relation, right: Dim) -> Guard {
+        Guard {
+            left,
+            relation,
+            right,
+            place: Place::default(),
+        }
+    }
+
     /// True if the guard is satisfied by the given sizes.
     pub fn holds(&self, bindings: &Bindings) -> Result<bool> {
         let (left, right) = (self.left.eval(bindings)?, self.right.eval(bindings)?);
@@ -261,6 +271,23 @@ impl Symbols {
             return Err(Error::operator(what()));
         }
         self.assume_equal(&left, &right);
+        Ok(())
+    }
+
+    /// Takes conditions that hold for the example as given.
+    pub fn assume(&self, conditions: &[Guard]) -> Result<()> {
+        for Guard {
+            left,
+            relation,
+            right,
+            ..
+        } in conditions
+        {
+            match relation {
+                Relation::LessEqual => self.less_equal(left, right)?,
+                Relation::Equal | Relation::NotEqual => self.equal(left, right)?,
+            };
+        }
         Ok(())
     }
 

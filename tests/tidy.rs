@@ -20,6 +20,7 @@ const ORDER: &[&[&str]] = &[
         "shape",
         "scalar",
         "symbols",
+        "geometry",
         "tensor",
         "mapping",
         "digest",

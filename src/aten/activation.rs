@@ -15,17 +15,17 @@ const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
 const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 
 pub(super) const ROWS: &[Composite] = &[
-    Composite::one(
+    Composite::elementwise(
         &["aten::relu(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").relu()),
         &["f32[4, 8]", "i64[5]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::relu6(Tensor self) -> Tensor"],
         |a| Ok(bounded(a.tensor("self"), Scalar::Int(0), Scalar::Int(6))),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"],
         |a| {
             Ok(bounded(
@@ -36,22 +36,22 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3]", "f32[3], -0.5, 2"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::gelu(Tensor self, *, str approximate='none') -> Tensor"],
         gelu,
         &["f32[4, 8]", "f32[4, 8], approximate='tanh'", "f16[B, 3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::silu(Tensor self) -> Tensor"],
         |a| Ok(wide(a.tensor("self"), |x| x * x.sigmoid())),
         &["f32[B, 3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::mish(Tensor self) -> Tensor"],
         |a| Ok(wide(a.tensor("self"), |x| x * x.exp().log1p().tanh())),
         &["f32[B, 3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"],
         |a| {
             Ok(elu(
@@ -63,12 +63,12 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3]", "f16[3], 0.5, 2, 3"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::selu(Tensor self) -> Tensor"],
         |a| Ok(elu(a.tensor("self"), SELU_ALPHA, SELU_SCALE, 1.0)),
         &["f32[B, 3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor"],
         |a| {
             Ok(elu(
@@ -80,32 +80,32 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3]", "f32[3], 2"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::hardswish(Tensor self) -> Tensor"],
         |a| Ok(wide(a.tensor("self"), |x| x * shifted_bounded(x) / 6.0)),
         &["f32[B, 3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::hardsigmoid(Tensor self) -> Tensor"],
         |a| Ok(wide(a.tensor("self"), |x| shifted_bounded(x) / 6.0)),
         &["f32[B, 3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"],
         hardshrink,
         &["f32[B, 3]", "f16[3], 1"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"],
         softshrink,
         &["f32[B, 3]", "f16[3], 1"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"],
         |a| Ok(leaky(a.tensor("self"), a.float("negative_slope"))),
         &["f32[B, 3]", "f16[3], 0.2"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::prelu(Tensor self, Tensor weight) -> Tensor",
             "aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
@@ -117,7 +117,7 @@ pub(super) const ROWS: &[Composite] = &[
             "_prelu_kernel: f32[B, 3], f32[1, 3]",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::log_sigmoid(Tensor self) -> Tensor"],
         |a| Ok(wide(a.tensor("self"), log_sigmoid)),
         &["f32[B, 3]", "f16[3]"],
@@ -130,17 +130,17 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"],
         softplus,
         &["f32[B, 3]", "f16[3], 2, 1"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"],
         threshold,
         &["f32[B, 3], 0.5, 7", "i64[3], 1, 7"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::glu(Tensor self, int dim=-1) -> Tensor"],
         glu,
         &["f32[B, 4]", "f16[2, 3], 0"],

@@ -9,7 +9,7 @@ use crate::op::{BinaryFunction, UnaryFunction};
 use crate::scalar::Scalar;
 
 pub(super) const ROWS: &[Composite] = &[
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
             "aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
@@ -24,7 +24,7 @@ pub(super) const ROWS: &[Composite] = &[
             "Scalar: i64[3], 0.5",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
             "aten::sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
@@ -38,7 +38,7 @@ pub(super) const ROWS: &[Composite] = &[
             "Scalar: u8[3], 200",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
             "aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
@@ -46,7 +46,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| sum(a, BinaryFunction::Sub, a.number("other"), a.number("self")),
         &["f32[B, 3], f32[3], alpha=2", "Scalar: i64[3], 1.5"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::_add_relu.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
             "aten::_add_relu.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
@@ -54,7 +54,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(sum(a, BinaryFunction::Add, a.number("self"), a.number("other"))?.relu()),
         &["f32[B, 3], f32[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::mul.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::mul.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -69,7 +69,7 @@ pub(super) const ROWS: &[Composite] = &[
             "Scalar: f16[3], 0.1",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::div.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::div.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -92,7 +92,7 @@ pub(super) const ROWS: &[Composite] = &[
             "Scalar_mode: f32[3], 0.1, rounding_mode='trunc'",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::floor_divide(Tensor self, Tensor other) -> Tensor",
             "aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -100,7 +100,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::FloorDivide),
         &["f32[B, 3], f32[3]", "Scalar: i64[3], 2"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -113,7 +113,7 @@ pub(super) const ROWS: &[Composite] = &[
             "Scalar_Tensor: 7, f32[3]",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -121,7 +121,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::Fmod),
         &["f32[B, 3], f32[3]", "Scalar: i64[3], -3"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
             "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
@@ -137,7 +137,7 @@ pub(super) const ROWS: &[Composite] = &[
             "Scalar: 2, f32[3]",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
             "aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
@@ -150,7 +150,7 @@ pub(super) const ROWS: &[Composite] = &[
             "Scalar: 2, f16[3]",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::square(Tensor self) -> Tensor"],
         |a| {
             let x = a.tensor("self");
@@ -158,7 +158,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3]", "bool[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::neg(Tensor self) -> Tensor",
             "aten::negative(Tensor self) -> Tensor",
@@ -166,7 +166,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(-a.tensor("self")),
         &["f32[B, 3]", "u8[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::abs(Tensor self) -> Tensor",
             "aten::absolute(Tensor self) -> Tensor",
@@ -174,7 +174,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").abs()),
         &["f32[B, 3]", "i32[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::sign(Tensor self) -> Tensor",
             "aten::sgn(Tensor self) -> Tensor",
@@ -182,7 +182,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(sign(a.tensor("self"))),
         &["f32[B, 3]", "i64[3]", "bool[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::positive(Tensor self) -> Tensor",
             "aten::conj_physical(Tensor self) -> Tensor",
@@ -191,12 +191,12 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self")),
         &["f32[B, 3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::reciprocal(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").reciprocal()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
         ],
@@ -207,14 +207,14 @@ pub(super) const ROWS: &[Composite] = &[
             "f16[3], f16[3], f16[3]",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
         ],
         |a| add_combined(a, |x, y| x / y),
         &["f32[B, 3], f32[3], f32[B, 1], value=0.5"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
             "aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
@@ -226,12 +226,12 @@ pub(super) const ROWS: &[Composite] = &[
             "Tensor: f32[3], f32[3], f32[3]",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::hypot(Tensor self, Tensor other) -> Tensor"],
         |a| binary(a, BinaryFunction::Hypot),
         &["f32[B, 3], f32[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor"],
         |a| {
             let (x, exponent) = (a.tensor("self"), a.tensor("other"));
@@ -245,7 +245,7 @@ pub(super) const ROWS: &[Composite] = &[
         frexp,
         &["f32[B, 3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::copysign.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -253,27 +253,27 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::Copysign),
         &["f32[B, 3], f32[3]", "Scalar: i64[3], -1"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::nextafter(Tensor self, Tensor other) -> Tensor"],
         nextafter,
         &["f32[B, 3], f32[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::heaviside(Tensor self, Tensor values) -> Tensor"],
         heaviside,
         &["f32[B, 3], f32[]", "i64[3], i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::gcd(Tensor self, Tensor other) -> Tensor"],
         |a| binary(a, BinaryFunction::Gcd),
         &["i64[B, 3], i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::lcm(Tensor self, Tensor other) -> Tensor"],
         lcm,
         &["i64[B, 3], i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::atan2(Tensor self, Tensor other) -> Tensor",
             "aten::arctan2(Tensor self, Tensor other) -> Tensor",
@@ -281,7 +281,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::Atan2),
         &["f32[B, 3], f32[3]", "i64[3], i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor",
@@ -297,7 +297,7 @@ pub(super) const ROWS: &[Composite] = &[
             "xlogy.Scalar_Other: i64[3], 3",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::special_xlog1py(Tensor self, Tensor other) -> Tensor",
             "aten::special_xlog1py.other_scalar(Tensor self, Scalar other) -> Tensor",
@@ -306,12 +306,12 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(times_log(a, |y| y.log1p())),
         &["f32[B, 3], f32[3]", "self_scalar: 2, f32[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::logaddexp(Tensor self, Tensor other) -> Tensor"],
         |a| Ok(log_sum(a, |x| x.exp(), 1.0)),
         &["f32[B, 3], f32[3]", "f16[3], f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::logaddexp2(Tensor self, Tensor other) -> Tensor"],
         |a| Ok(log_sum(a, |x| x.exp2(), std::f64::consts::LOG2_E)),
         &["f32[B, 3], f32[3]"],

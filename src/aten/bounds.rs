@@ -7,7 +7,7 @@ use crate::ir::{Number, Value};
 use crate::op::BinaryFunction;
 
 pub(super) const ROWS: &[Composite] = &[
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::maximum(Tensor self, Tensor other) -> Tensor",
             "aten::max.other(Tensor self, Tensor other) -> Tensor",
@@ -15,7 +15,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::Maximum),
         &["f32[B, 3], f32[3]", "i64[3], f16[3]", "bool[3], bool[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::minimum(Tensor self, Tensor other) -> Tensor",
             "aten::min.other(Tensor self, Tensor other) -> Tensor",
@@ -23,17 +23,17 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::Minimum),
         &["f32[B, 3], f32[3]", "u8[3], i8[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::fmax(Tensor self, Tensor other) -> Tensor"],
         |a| Ok(ignoring_nan(a, BinaryFunction::Maximum)),
         &["f32[B, 3], f32[3]", "i64[3], bool[1]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::fmin(Tensor self, Tensor other) -> Tensor"],
         |a| Ok(ignoring_nan(a, BinaryFunction::Minimum)),
         &["f32[B, 3], f32[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
             "aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",

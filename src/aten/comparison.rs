@@ -1,14 +1,14 @@
 //! Comparisons, tests of numbers, and choices by them.
 
 use super::pointwise::binary;
-use super::{Args, Composite};
+use super::{Args, Composite, Strides};
 use crate::dtype::{Category, DType};
 use crate::error::Result;
 use crate::ir::{Number, Value};
 use crate::op::BinaryFunction;
 
 pub(super) const ROWS: &[Composite] = &[
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::eq.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::eq.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -20,7 +20,7 @@ pub(super) const ROWS: &[Composite] = &[
             "Scalar: i64[3], 1.5",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::ne.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::ne.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -30,7 +30,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::Ne),
         &["ne.Tensor: f32[B, 3], f32[3]", "ne.Scalar: bool[3], 1"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::lt.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::lt.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -40,7 +40,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::Lt),
         &["lt.Tensor: f32[B, 3], f32[3]", "lt.Scalar: i32[3], 1"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::le.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::le.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -50,7 +50,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::Le),
         &["le.Tensor: f32[B, 3], f32[3]", "le.Scalar: i32[3], 1"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::gt.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::gt.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -60,7 +60,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::Gt),
         &["gt.Tensor: f32[B, 3], f32[3]", "gt.Scalar: i32[3], 1"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::ge.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::ge.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -70,7 +70,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::Ge),
         &["ge.Tensor: f32[B, 3], f32[3]", "ge.Scalar: i32[3], 1"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
         ],
@@ -81,27 +81,27 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3], f32[3], equal_nan=True",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::isnan(Tensor self) -> Tensor"],
         |a| Ok(test(a, |x| x.isnan())),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::isinf(Tensor self) -> Tensor"],
         |a| Ok(test(a, |x| x.abs().eq(f64::INFINITY))),
         &["f32[B, 3]", "bool[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::isposinf(Tensor self) -> Tensor"],
         |a| Ok(test(a, |x| x.eq(f64::INFINITY))),
         &["f32[B, 3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::isneginf(Tensor self) -> Tensor"],
         |a| Ok(test(a, |x| x.eq(f64::NEG_INFINITY))),
         &["f32[B, 3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::isfinite(Tensor self) -> Tensor"],
         |a| {
             let x = a.tensor("self");
@@ -113,17 +113,17 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::isreal(Tensor self) -> Tensor"],
         |a| Ok(constant(a.tensor("self"), true)),
         &["f32[B, 3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::signbit(Tensor self) -> Tensor"],
         signbit,
         &["f32[B, 3]", "i64[3]", "bool[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
             "aten::isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor",
@@ -137,7 +137,7 @@ pub(super) const ROWS: &[Composite] = &[
             "Scalar_Tensor: 2, i64[3]",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
             "aten::where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor",
@@ -155,7 +155,7 @@ pub(super) const ROWS: &[Composite] = &[
             "Scalar: bool[3], 1, 2",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
             "aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
@@ -166,7 +166,8 @@ pub(super) const ROWS: &[Composite] = &[
             "Scalar: i64[3], bool[2, 1], 2.7",
             "Tensor: f16[3], bool[3], f32[]",
         ],
-    ),
+    )
+    .placed(Strides::Standard),
 ];
 
 fn constant(x: Value, answer: bool) -> Value {

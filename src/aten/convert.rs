@@ -1,6 +1,6 @@
 //! Conversions between dtypes, and copies.
 
-use super::Composite;
+use super::{Composite, Strides};
 use crate::dtype::DType;
 
 pub(super) const ROWS: &[Composite] = &[
@@ -23,7 +23,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[2], dtype=bool",
             "dtype_layout: f32[2], dtype=f16",
         ],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &[
             "aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
@@ -31,7 +32,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| Ok(a.tensor("self").to(a.tensor("other").dtype())),
         &["other: f32[B, 3], i64[2]"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &["aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor"],
         |a| {
@@ -52,7 +54,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| Ok(a.tensor("self")),
         &["f32[B, 3]"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &[
             "aten::_autocast_to_full_precision(Tensor(a) self, bool cuda_enabled, bool cpu_enabled) -> Tensor(a)",
@@ -65,40 +68,48 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::_cast_Float(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::F32)),
         &["i64[3]"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &["aten::_cast_Double(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::F64)),
         &["f32[3]"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &["aten::_cast_Half(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::F16)),
         &["f32[3]"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &["aten::_cast_Long(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::I64)),
         &["f32[3]"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &["aten::_cast_Int(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::I32)),
         &["f32[3]"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &["aten::_cast_Short(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::I16)),
         &["f32[3]"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &["aten::_cast_Char(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::I8)),
         &["f32[3]"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &["aten::_cast_Byte(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::U8)),
         &["f32[3]"],
-    ),
+    )
+    .placed(Strides::Preserve),
 ];

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Argument, Value};
 use crate::op::ConvAxis;
 
-use super::{Args, Composite};
+use super::{Args, Composite, Strides};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -18,7 +18,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 4, H], f32[6, 2, 3], f32[6], [2], [1], [1], False, [0], 2, False, False, False, False",
             "f16[2, 4, 5, 5], f16[4, 3, 3, 3], None, [2, 2], [1, 1], [1, 1], True, [1, 1], 1, False, False, False, False",
         ],
-    ),
+    )
+    .placed(Strides::Convolution),
     Composite::one(
         &[
             "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
@@ -26,7 +27,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| convolution(a, a.bool("transposed")),
         &["f32[2, 3, 8, 8], f32[4, 3, 3, 3], f32[4], [1, 1], [1, 1], [1, 1], False, [0, 0], 1"],
-    ),
+    )
+    .placed(Strides::Convolution),
     Composite::one(
         &[
             "aten::_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, SymInt[] dilation, SymInt groups) -> Tensor",
@@ -44,7 +46,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 4, L], f32[6, 4, 3], f32[6], stride=2",
             "padding: f32[4, 9], f32[4, 1, 2], padding='same', groups=4",
         ],
-    ),
+    )
+    .placed(Strides::Convolution),
     Composite::one(
         &[
             "aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1], SymInt[2] padding=[0, 0], SymInt[2] dilation=[1, 1], SymInt groups=1) -> Tensor",
@@ -57,7 +60,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f16[1, 3, 8, 8], f16[4, 3, 1, 1], f16[4]",
             "padding: f32[1, 2, 6, 7], f32[2, 2, 2, 3], padding='same'",
         ],
-    ),
+    )
+    .placed(Strides::Convolution),
     Composite::one(
         &[
             "aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=[1, 1, 1], SymInt[3] padding=[0, 0, 0], SymInt[3] dilation=[1, 1, 1], SymInt groups=1) -> Tensor",
@@ -65,14 +69,16 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| convolution(a, false),
         &["f32[B, 2, 5, 5, 5], f32[3, 2, 3, 3, 3], f32[3], padding=[1, 0, 1]"],
-    ),
+    )
+    .placed(Strides::Convolution),
     Composite::one(
         &[
             "aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=[1], SymInt[1] padding=[0], SymInt[1] output_padding=[0], SymInt groups=1, SymInt[1] dilation=[1]) -> Tensor",
         ],
         |a| convolution(a, true),
         &["f32[B, 4, L], f32[4, 3, 3], f32[6], stride=2, padding=1, output_padding=1, groups=2"],
-    ),
+    )
+    .placed(Strides::Convolution),
     Composite::one(
         &[
             "aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1], SymInt[2] padding=[0, 0], SymInt[2] output_padding=[0, 0], SymInt groups=1, SymInt[2] dilation=[1, 1]) -> Tensor",
@@ -82,14 +88,16 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 4, H, W], f32[4, 3, 2, 2], f32[3], stride=2",
             "f32[4, 5, 5], f32[4, 1, 3, 3], padding=1, groups=4, dilation=2",
         ],
-    ),
+    )
+    .placed(Strides::Convolution),
     Composite::one(
         &[
             "aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=[1, 1, 1], SymInt[3] padding=[0, 0, 0], SymInt[3] output_padding=[0, 0, 0], SymInt groups=1, SymInt[3] dilation=[1, 1, 1]) -> Tensor",
         ],
         |a| convolution(a, true),
         &["f32[2, 2, 3, 3, 3], f32[2, 2, 3, 3, 3], stride=2, output_padding=1"],
-    ),
+    )
+    .placed(Strides::Convolution),
     Composite::one(
         &["aten::conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor"],
         time_batch_channel,

@@ -1,7 +1,7 @@
 //! Values from nothing: constants, ranges, and values like others.
 
 use super::positions::{above_diagonal, spaced};
-use super::{Args, Composite};
+use super::{Args, Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -27,7 +27,8 @@ pub(super) const ROWS: &[Composite] = &[
             ))
         },
         &["[2, 3]", "[], dtype=i64", "[0, 2], dtype=bool"],
-    ),
+    )
+    .placed(Strides::Given),
     Composite::one(
         &[
             "aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -73,21 +74,24 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| Ok(like(a, a.tensor("self").shape(), false)),
         &["f32[B, 3]", "f32[2], dtype=i64"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &[
             "aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         ],
         |a| Ok(like(a, a.tensor("self").shape(), true)),
         &["f32[B, 3]", "bool[2]"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &[
             "aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         ],
         |a| Ok(like(a, a.tensor("self").shape(), a.number("fill_value"))),
         &["f32[B, 3], 2", "i64[2], 1.5"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &[
             "aten::fill.Scalar(Tensor self, Scalar value) -> Tensor",
@@ -95,7 +99,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| Ok(like(a, a.tensor("self").shape(), a.number("value"))),
         &["f32[B, 3], 2", "Tensor: f32[2], i64[]"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &[
             "aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -104,7 +109,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| Ok(like(a, a.sizes("size"), false)),
         &["i64[B], [2, 3]"],
-    ),
+    )
+    .placed(Strides::Given),
     Composite::one(
         &[
             "aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",

@@ -1,8 +1,8 @@
 //! Running sums and extremes, differences, integrals by the trapezoidal rule.
 
-use super::Composite;
 use super::join::cat;
 use super::parts::check_axis;
+use super::{Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -102,7 +102,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[2], 5",
             "f32[3], 1, 0, f32[1], f32[2]",
         ],
-    ),
+    )
+    .placed(Strides::Elementwise),
     Composite::one(
         &[
             "aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",

@@ -2,7 +2,7 @@
 
 use super::activation::leaky;
 use super::philox::Philox;
-use super::{Args, Composite};
+use super::{Args, Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -18,6 +18,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3], 0.5, False", "f32[B, 3], 0.0, True", "f16[B, 3], 0.25, True", "f32[3], 1.0, True"],
     )
+    .placed(Strides::Elementwise)
     .random(drops),
     Composite::one(
         &["aten::feature_dropout(Tensor input, float p, bool train) -> Tensor"],
@@ -31,12 +32,14 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3], 0.5, False", "f32[B, 3, 4], 0.5, True"],
     )
+    .placed(Strides::Elementwise)
     .random(drops),
     Composite::one(
         &["aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor"],
         |a| alpha_dropout(a, |x| Ok(x.shape())),
         &["f32[B, 3], 0.5, False", "f32[B, 3, 4], 0.5, True"],
     )
+    .placed(Strides::Elementwise)
     .random(drops),
     Composite::one(
         &["aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor"],
@@ -56,6 +59,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3], 0.5, False", "f32[B, 3], 0.5, None", "f32[B, 3], 0.5, True"],
     )
+    .placed(Strides::Elementwise)
     .random(native_drops),
     Composite::one(
         &[
@@ -65,6 +69,7 @@ pub(super) const ROWS: &[Composite] = &[
         rrelu,
         &["f32[B, 3]", "rrelu_with_noise: f32[3], f32[3]", "f32[B, 3], training=True"],
     )
+    .placed(Strides::Elementwise)
     .random(|a| a.bool("training")),
 ];
 

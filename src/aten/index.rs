@@ -4,7 +4,7 @@ use super::advanced::{indexed, replaced};
 use super::join::broadcast;
 use super::parts::check_axis;
 use super::positions::where_true;
-use super::{Args, Composite};
+use super::{Args, Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -27,7 +27,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[4, B, 5], [i64[2], None, i64[2]]",
             "f32[4], [i64[]]",
         ],
-    ),
+    )
+    .placed(Strides::Indexed),
     Composite::one(
         &[
             "aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
@@ -50,7 +51,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 4], [bool[B, 4]], f32[]",
             "f32[4, B, 5], [i64[2], None, i64[2]], f32[2, 1], True",
         ],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &[
             "aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor",

@@ -1,8 +1,8 @@
 //! Values joined and repeated.
 
-use super::Composite;
 use super::parts::check_axis;
 use super::view::at_least;
+use super::{Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -24,7 +24,8 @@ pub(super) const ROWS: &[Composite] = &[
             "[f32[0], f32[2, 3]], -1",
             "[f32[0, 3], f32[2, 3]]",
         ],
-    ),
+    )
+    .placed(Strides::Joined),
     Composite::one(
         &[
             "aten::stack(Tensor[] tensors, int dim=0) -> Tensor",
@@ -185,7 +186,8 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]"],
         |a| broadcast(a.builder(), &a.tensors("tensors")),
         &["[f32[B, 1], f32[3]]"],
-    ),
+    )
+    .placed(Strides::ItselfOrView),
 ];
 
 /// Values in their common dtype.

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::ir::Value;
 
 use super::factorize::{Lu, Matrix, Triangle, cholesky, reflect, reflections, solve_triangular};
-use super::{Args, Composite};
+use super::{Args, Composite, Strides};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -43,7 +43,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| inverse(&elimination(a)?),
         &["f32[B, 3, 3]"],
-    ),
+    )
+    .placed(Strides::ColumnMajor),
     Composite::many(
         &[
             "aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
@@ -53,7 +54,8 @@ pub(super) const ROWS: &[Composite] = &[
             Ok(vec![inverse(&lu)?, lu.info()])
         },
         &["f32[3, 3]"],
-    ),
+    )
+    .placed(Strides::ColumnMajor),
     Composite::one(
         &["aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor"],
         |a| Ok(solve(a)?.0),
@@ -118,7 +120,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         half_product,
         &["f32[3, 3]"],
-    ),
+    )
+    .placed(Strides::ColumnMajor),
     Composite::many(
         &[
             "aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
@@ -129,12 +132,14 @@ pub(super) const ROWS: &[Composite] = &[
             Ok(vec![half_product(a)?, info])
         },
         &["f32[3, 3]"],
-    ),
+    )
+    .placed(Strides::ColumnMajor),
     Composite::one(
         &["aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor"],
         |a| solve_by_half(a.tensor("input2"), a.bool("upper"), a.tensor("self")),
         &["f32[3, 2], f32[3, 3]"],
-    ),
+    )
+    .placed(Strides::ColumnMajor),
     Composite::one(
         &["aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor"],
         |a| {
@@ -154,7 +159,8 @@ pub(super) const ROWS: &[Composite] = &[
             Ok(vec![lu.factors.value, lu.numbered_pivots(), lu.info()])
         },
         &["f32[B, 3, 4]"],
-    ),
+    )
+    .placed(Strides::ColumnMajor),
     Composite::many(
         &["aten::linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)"],
         |a| {
@@ -162,7 +168,8 @@ pub(super) const ROWS: &[Composite] = &[
             Ok(vec![lu.factors.value, lu.numbered_pivots()])
         },
         &["f32[4, 3]"],
-    ),
+    )
+    .placed(Strides::ColumnMajor),
     Composite::many(
         &["aten::linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)"],
         |a| {
@@ -222,7 +229,8 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)"],
         |a| orthogonal(a.tensor("A"), &a.str("mode")),
         &["f32[4, 3]", "f32[B, 3, 4], 'complete'"],
-    ),
+    )
+    .placed(Strides::ColumnMajor),
     Composite::many(
         &["aten::qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)"],
         |a| {
@@ -242,12 +250,14 @@ pub(super) const ROWS: &[Composite] = &[
             Ok(vec![vectors.value, factors])
         },
         &["f32[4, 3]"],
-    ),
+    )
+    .placed(Strides::ColumnMajor),
     Composite::one(
         &["aten::linalg_householder_product(Tensor input, Tensor tau) -> Tensor"],
         |a| product_of_reflections(a.tensor("input"), a.tensor("tau")),
         &["f32[4, 3], f32[3]"],
-    ),
+    )
+    .placed(Strides::ColumnMajor),
     Composite::one(
         &["aten::orgqr(Tensor self, Tensor input2) -> Tensor"],
         |a| product_of_reflections(a.tensor("self"), a.tensor("input2")),

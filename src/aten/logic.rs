@@ -5,32 +5,32 @@ use super::pointwise::binary;
 use crate::op::BinaryFunction;
 
 pub(super) const ROWS: &[Composite] = &[
-    Composite::one(
+    Composite::elementwise(
         &["aten::logical_not(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").logical_not()),
         &["f32[B, 3]", "bool[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::logical_and(Tensor self, Tensor other) -> Tensor"],
         |a| Ok(a.tensor("self").logical_and(a.tensor("other"))),
         &["f32[B, 3], i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::logical_or(Tensor self, Tensor other) -> Tensor"],
         |a| Ok(a.tensor("self").logical_or(a.tensor("other"))),
         &["f32[B, 3], i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::logical_xor(Tensor self, Tensor other) -> Tensor"],
         |a| Ok(a.tensor("self").logical_xor(a.tensor("other"))),
         &["f32[B, 3], i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::bitwise_not(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").bitwise_not()),
         &["i64[B, 3]", "bool[3]", "u8[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -45,7 +45,7 @@ pub(super) const ROWS: &[Composite] = &[
             "Scalar_Tensor: 5, i32[3]",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -56,7 +56,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::BitwiseOr),
         &["i64[B, 3], bool[3]", "Scalar: u8[3], 5"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -67,7 +67,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::BitwiseXor),
         &["bool[B, 3], bool[3]", "Scalar: i32[3], 5"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor",
@@ -83,7 +83,7 @@ pub(super) const ROWS: &[Composite] = &[
             "__lshift__.Scalar: i32[3], 40",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor",

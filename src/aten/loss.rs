@@ -10,17 +10,17 @@ use crate::error::Result;
 use crate::ir::Value;
 
 pub(super) const ROWS: &[Composite] = &[
-    Composite::one(
+    Composite::elementwise(
         &["aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"],
         |a| elementwise(a, |_, x, y| Ok((x - y).abs())),
         &["f32[B, 3], f32[B, 3]", "f16[3], f16[3], 0"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"],
         |a| elementwise(a, |_, x, y| Ok((x - y).pow(2))),
         &["f32[B, 3], f32[B, 3]", "f16[3], f16[3], 2"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor",
         ],
@@ -31,35 +31,35 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3], f32[3], 1, 0.0",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor",
         ],
         |a| elementwise(a, |a, x, y| Ok(huber(x, y, a.float("delta")))),
         &["f32[B, 3], f32[B, 3]", "f32[3], f32[3], 0, 0.5"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor",
         ],
         binary_cross_entropy,
         &["f32[B, 3], f32[B, 3]", "f32[3], f32[3], f32[3], 2"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor",
         ],
         binary_cross_entropy_with_logits,
         &["f32[B, 3], f32[B, 3]", "f32[3], f32[3], f32[3], f32[3], 0"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor",
         ],
         |a| elementwise(a, divergence),
         &["f32[B, 3], f32[B, 3]", "f32[3], f32[3], 2, log_target=True"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor",
         ],
@@ -69,12 +69,12 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3], f32[3], False, True, 1e-08, 0",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"],
         |a| elementwise(a, |_, x, y| Ok((-(y * x)).exp().log1p())),
         &["f32[B, 3], f32[B, 3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor",
         ],
@@ -84,14 +84,14 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3], f32[3], f32[3], 0.5, 0",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor",
         ],
         hinge_embedding,
         &["f32[B, 3], f32[B, 3]", "f32[3], f32[3], 0.5, 2"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor",
         ],
@@ -101,7 +101,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3], f32[3], f32[], 0.5, 0",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor",
         ],

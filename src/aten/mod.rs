@@ -17,6 +17,7 @@ pub use args::Args;
 pub use philox::Generator;
 use philox::{COUNTER, SEED};
 pub use schema::{ArgumentType, Default, Parameter, Returns, Schema};
+pub use strides::{Placement, Strides, ViewSteps, WantedFormat, after_step};
 
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Builder, Value};
@@ -71,6 +72,7 @@ mod softmax;
 mod special;
 mod spectral;
 mod statistics;
+mod strides;
 mod unary;
 mod view;
 mod windows;
@@ -131,6 +133,8 @@ pub struct Composite {
     pub body: Body,
     /// Whether a call with these arguments draws random numbers; none if no call does.
     pub draws: Option<Draws>,
+    /// Where results lie in memory.
+    pub strides: Strides,
     /// Arguments of sample calls: `f32[4, 8], dim=1`. The first schema is meant unless a case begins with an overload's or
     /// operator's name, or both, and a colon (`Scalar: f32[3], 2`).
     pub cases: &'static [&'static str],
@@ -159,8 +163,18 @@ impl Composite {
             schemas,
             body: Body::One(body),
             draws: None,
+            strides: Strides::Standard,
             cases,
         }
+    }
+
+    /// An operator whose result is computed element by element.
+    pub const fn elementwise(
+        schemas: &'static [&'static str],
+        body: for<'g> fn(&Args<'g>) -> Result<Value<'g>>,
+        cases: &'static [&'static str],
+    ) -> Composite {
+        Composite::one(schemas, body, cases).placed(Strides::Elementwise)
     }
 
     /// An operator whose result is a tuple or list.
@@ -173,8 +187,15 @@ impl Composite {
             schemas,
             body: Body::Many(body),
             draws: None,
+            strides: Strides::Standard,
             cases,
         }
+    }
+
+    /// The row, whose results lie in memory by a rule of their own.
+    const fn placed(mut self, strides: Strides) -> Composite {
+        self.strides = strides;
+        self
     }
 
     /// The row, of which some calls draw random numbers.

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
-use super::{Args, Composite};
+use super::{Args, Composite, Strides};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -17,7 +17,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 3, H, W], f32[3], f32[3], f32[3], f32[3], False, 0.1, 1e-5, True",
             "f16[2, 4, 5], None, None, None, None, True, 0.1, 1e-5, True",
         ],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::many(
         &[
             "aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
@@ -26,7 +27,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| Ok(batch_norm(a, a.bool("training"))?.with_statistics()),
         &["f32[B, 3, H, W], f32[3], f32[3], f32[3], f32[3], True, 0.1, 1e-5"],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::many(
         &[
             "aten::_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",

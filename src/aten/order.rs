@@ -2,7 +2,7 @@
 
 use super::parts::check_axis;
 use super::reduce::floating;
-use super::{Args, Composite};
+use super::{Args, Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -27,7 +27,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[]",
             "f32[0]",
         ],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &[
             "aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor",
@@ -35,12 +36,14 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| Ok(a.tensor("self").sort(a.int("dim"), a.bool("descending")).1),
         &["f32[B, 5]", "i64[4, 3], 0, True"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &["aten::msort(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").sort(0, false).0),
         &["f32[4, B]"],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::many(
         &[
             "aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",

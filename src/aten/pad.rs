@@ -1,7 +1,7 @@
 //! Padding.
 
-use super::Composite;
 use super::parts::{PLACE, check_axis};
+use super::{Composite, Strides};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::Value;
@@ -42,7 +42,8 @@ pub(super) const ROWS: &[Composite] = &[
             "i64[2, 3], [-1, 0, 1, 1], 7",
             "bool[3], [1, 0]",
         ],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &["aten::_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor"],
         |a| {

@@ -8,7 +8,7 @@ use crate::op::{ReduceFunction, ScatterFunction};
 use crate::scalar::Scalar;
 
 use super::windows::{Axis, Windows};
-use super::{Args, Composite};
+use super::{Args, Composite, Strides};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -20,7 +20,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 3, L], [3], [2], [1]",
             "f32[3, 9], [2], ceil_mode=True",
         ],
-    ),
+    )
+    .placed(Strides::Images(1)),
     Composite::one(
         &[
             "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor",
@@ -31,21 +32,24 @@ pub(super) const ROWS: &[Composite] = &[
             "f16[2, 8, 8], 3, 2, ceil_mode=True, dilation=2",
             "i64[1, 2, 5, 6], [2, 3], padding=1",
         ],
-    ),
+    )
+    .placed(Strides::Images(2)),
     Composite::one(
         &[
             "aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor",
         ],
         |a| max_pool(a, 3),
         &["f32[2, 2, 5, 6, 7], [2, 3, 2], padding=1"],
-    ),
+    )
+    .placed(Strides::Images(3)),
     Composite::many(
         &[
             "aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)",
         ],
         |a| max_pool_with_indices(a, 1),
         &["f32[2, 3, 9], [3], [2], [1]"],
-    ),
+    )
+    .placed(Strides::Images(1)),
     Composite::many(
         &[
             "aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -55,14 +59,16 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 3, H, W], [2, 2]",
             "f32[3, 7, 8], [3, 2], 2, 1, 2, True",
         ],
-    ),
+    )
+    .placed(Strides::Images(2)),
     Composite::many(
         &[
             "aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
         ],
         |a| max_pool_with_indices(a, 3),
         &["f32[2, 2, 5, 6, 7], [2, 3, 2], padding=1"],
-    ),
+    )
+    .placed(Strides::Images(3)),
     Composite::one(
         &[
             "aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
@@ -72,7 +78,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 3, L], [3], [2], [1]",
             "f32[3, 9], [2], ceil_mode=True",
         ],
-    ),
+    )
+    .placed(Strides::Images(1)),
     Composite::one(
         &[
             "aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
@@ -84,7 +91,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f16[1, 2, 6, 6], 2, divisor_override=3",
             "i64[1, 2, 6, 6], 2",
         ],
-    ),
+    )
+    .placed(Strides::Images(2)),
     Composite::one(
         &[
             "aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
@@ -96,7 +104,8 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor"],
         |a| adaptive_average_pool(a, 1),
         &["f32[B, 3, L], [1]", "f32[3, 10], [4]"],
-    ),
+    )
+    .placed(Strides::Images(1)),
     Composite::one(
         &[
             "aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
@@ -108,7 +117,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 3, H, W], [3, 2]",
             "f16[2, 6, 8], [3, 3]",
         ],
-    ),
+    )
+    .placed(Strides::Images(2)),
     Composite::one(
         &[
             "aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
@@ -121,12 +131,14 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)"],
         |a| adaptive_max_pool(a, 1),
         &["f32[B, 3, L], [3]"],
-    ),
+    )
+    .placed(Strides::Images(1)),
     Composite::many(
         &["aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"],
         |a| adaptive_max_pool(a, 2),
         &["f32[B, 3, H, W], [1, 1]", "f32[3, 7, 8], [3, 4]"],
-    ),
+    )
+    .placed(Strides::Images(2)),
     Composite::many(
         &["aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)"],
         |a| adaptive_max_pool(a, 3),
@@ -136,7 +148,8 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"],
         |a| max_unpool(a, 2),
         &["f32[1, 2, 3, 3], i64[1, 2, 3, 3], [6, 6]"],
-    ),
+    )
+    .placed(Strides::Images(2)),
     Composite::one(
         &[
             "aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor",

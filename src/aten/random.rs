@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use super::philox::{Philox, mul_high};
 use super::pointwise::round_to;
-use super::{Args, Composite};
+use super::{Args, Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -39,6 +39,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(Philox::of(a).uniform(dtype(a)?, a.tensor("self").shape())),
         &["f32[B, 3]", "i64[2], dtype=bf16"],
     )
+    .placed(Strides::Preserve)
     .random(always),
     Composite::one(
         &[
@@ -48,6 +49,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(normal(a, dtype(a)?, a.tensor("self").shape())),
         &["f32[B, 3]"],
     )
+    .placed(Strides::Preserve)
     .random(always),
     Composite::one(
         &[
@@ -72,6 +74,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3], 7", "low_dtype: i64[3], 2, 4"],
     )
+    .placed(Strides::Preserve)
     .random(always),
     Composite::one(
         &[
@@ -99,6 +102,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3]", "p: f32[B, 3], 0.25", "Tensor: i64[2], f32[2]"],
     )
+    .placed(Strides::Preserve)
     .random(always),
     Composite::one(
         &[

@@ -1,10 +1,10 @@
 //! Elements in another order.
 
-use super::Composite;
 use super::join::{broadcast, cat, common_dtype, join};
 use super::parts::check_axis;
 use super::positions::where_true;
 use super::view::unflatten;
+use super::{Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -15,17 +15,20 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::flip(Tensor self, int[] dims) -> Tensor"],
         |a| Ok(a.tensor("self").flip(&a.ints("dims"))),
         &["f32[B, 3, 4], [0, -1]", "f32[0, 2], [0]", "f32[], [0]"],
-    ),
+    )
+    .placed(Strides::Elementwise),
     Composite::one(
         &["aten::fliplr(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").flip(&[1])),
         &["f32[B, 3]"],
-    ),
+    )
+    .placed(Strides::Elementwise),
     Composite::one(
         &["aten::flipud(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").flip(&[0])),
         &["f32[B, 3]"],
-    ),
+    )
+    .placed(Strides::Elementwise),
     Composite::one(
         &["aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"],
         |a| {
@@ -70,7 +73,8 @@ pub(super) const ROWS: &[Composite] = &[
             })
         },
         &["f32[B, 3]", "f32[2, 3, 4], 2, [1, 2]", "f32[2, 3], -1"],
-    ),
+    )
+    .placed(Strides::Elementwise),
     Composite::one(
         &["aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor"],
         |a| shift_halves(a.tensor("self"), a.optional_ints("dim"), 0),
@@ -117,7 +121,8 @@ pub(super) const ROWS: &[Composite] = &[
             Ok(split.transpose(1, 2).flatten(1, 2))
         },
         &["f32[B, 6, 2, 2], 3"],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::many(
         &[
             "aten::meshgrid(Tensor[] tensors) -> Tensor[]",
@@ -134,7 +139,8 @@ pub(super) const ROWS: &[Composite] = &[
             "[f32[B], f32[3]]",
             "indexing: [f32[2], f32[3], f32[4]], indexing='xy'",
         ],
-    ),
+    )
+    .placed(Strides::ItselfOrView),
     Composite::one(
         &["aten::cartesian_prod(Tensor[] tensors) -> Tensor"],
         |a| {

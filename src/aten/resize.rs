@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::ir::Value;
 
 use super::resample::{Kernel, Line};
-use super::{Args, Composite};
+use super::{Args, Composite, Strides};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -31,7 +31,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 3, H, W], [7, 5]",
             "vec: f32[B, 3, H, W], None, [2.0, 0.5]",
         ],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &[
             "aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
@@ -39,7 +40,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| resize(a, 3, Kernel::Nearest),
         &["f32[1, 2, 3, 4, 5], [2, 5, 10]"],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &[
             "aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
@@ -58,7 +60,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 3, H, W], [7, 5]",
             "vec: f32[1, 2, 4, 4], None, [1.6, 0.7]",
         ],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &[
             "aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
@@ -66,7 +69,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| resize(a, 3, Kernel::NearestCentre),
         &["f32[1, 2, 3, 4, 5], [2, 5, 10]"],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &[
             "aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor",
@@ -86,7 +90,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 3, H, W], [7, 5], True",
             "vec: f32[B, 3, H, W], None, False, [2.0, 1.5]",
         ],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &[
             "aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
@@ -94,7 +99,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| resize(a, 3, Kernel::Linear),
         &["f32[1, 2, 3, 4, 5], [2, 5, 10], False"],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &[
             "aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
@@ -105,7 +111,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 3, H, W], [7, 5], False",
             "f16[1, 1, 4, 5], [3, 8], True",
         ],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &[
             "aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
@@ -116,7 +123,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 3, H, W], [3, 5], False",
             "vec: f32[1, 1, 8, 9], None, False, [0.4, 1.5]",
         ],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &[
             "aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
@@ -124,7 +132,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| resize(a, 2, Kernel::SmoothCubic),
         &["f32[B, 3, H, W], [3, 5], False"],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &[
             "aten::_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
@@ -132,7 +141,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| resize(a, 2, Kernel::SmoothLanczos),
         &["f32[B, 3, H, W], [3, 5], False"],
-    ),
+    )
+    .placed(Strides::Suggested),
 ];
 
 /// Resamples the last axes, from the last to the first.

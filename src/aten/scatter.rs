@@ -1,8 +1,8 @@
 //! Elements written by index.
 
-use super::Composite;
 use super::advanced::replaced;
 use super::index::rank_of_true;
+use super::{Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -142,7 +142,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 4], 1, i64[2], 1.5",
             "int_Tensor: i64[4], 0, i64[], i64[]",
         ],
-    ),
+    )
+    .placed(Strides::Preserve),
     Composite::one(
         &[
             "aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",

@@ -1,7 +1,7 @@
 //! Views of a part: slices, pieces, diagonals, windows.
 
-use super::Composite;
 use super::parts::{chunk, diagonal, split, split_at, split_even, strided_index, unbind};
+use super::{Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -202,14 +202,16 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3, 4], 9",
             "f32[3, 2, B], 1, 0, 2",
         ],
-    ),
+    )
+    .placed(Strides::Diagonal),
     Composite::one(
         &[
             "aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)",
         ],
         |a| diagonal(a.tensor("A"), a.int("offset"), a.int("dim1"), a.int("dim2")),
         &["f32[B, 3, 4], offset=1"],
-    ),
+    )
+    .placed(Strides::Diagonal),
     Composite::one(
         &[
             "aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
@@ -230,7 +232,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[9], [3, 3], [1, 2]",
             "f32[3], [], [], 1",
         ],
-    ),
+    )
+    .placed(Strides::Storage),
 ];
 
 /// A start that counts from the end if it is negative.

@@ -10,7 +10,7 @@ use crate::ir::Value;
 use crate::op::{BinaryFunction, UnaryFunction};
 
 pub(super) const ROWS: &[Composite] = &[
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::i0(Tensor self) -> Tensor",
             "aten::special_i0(Tensor self) -> Tensor",
@@ -18,107 +18,107 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").function(UnaryFunction::I0)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_i0e(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").function(UnaryFunction::I0e)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_i1(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").function(UnaryFunction::I1)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_i1e(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").function(UnaryFunction::I1e)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_bessel_j0(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").function(UnaryFunction::BesselJ0)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_bessel_j1(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").function(UnaryFunction::BesselJ1)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_bessel_y0(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").function(UnaryFunction::BesselY0)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_bessel_y1(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").function(UnaryFunction::BesselY1)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_modified_bessel_i0(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").function(UnaryFunction::I0)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_modified_bessel_i1(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").function(UnaryFunction::ModifiedI1)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_modified_bessel_k0(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").function(UnaryFunction::K0)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_modified_bessel_k1(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").function(UnaryFunction::K1)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_scaled_modified_bessel_k0(Tensor x) -> Tensor"],
         |a| Ok(a.tensor("x").function(UnaryFunction::K0e)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_scaled_modified_bessel_k1(Tensor x) -> Tensor"],
         |a| Ok(a.tensor("x").function(UnaryFunction::K1e)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_airy_ai(Tensor x) -> Tensor"],
         |a| Ok(a.tensor("x").function(UnaryFunction::AiryAi)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_erfcx(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").function(UnaryFunction::Erfcx)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_ndtri(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").function(UnaryFunction::Ndtri)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_spherical_bessel_j0(Tensor x) -> Tensor"],
         |a| Ok(wide_float(a.tensor("x"), spherical_bessel_j0)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_entr(Tensor self) -> Tensor"],
         |a| Ok(entropy(a.tensor("self").to_float())),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_ndtr(Tensor self) -> Tensor"],
         |a| Ok(((a.tensor("self").to_float() / SQRT_2).erf() + 1.0) * 0.5),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::special_log_ndtr(Tensor self) -> Tensor"],
         |a| Ok(wide_float(a.tensor("self"), log_normal_distribution)),
         &["f32[B, 3]", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::special_zeta(Tensor self, Tensor other) -> Tensor",
             "aten::special_zeta.other_scalar(Tensor self, Scalar other) -> Tensor",
@@ -131,7 +131,7 @@ pub(super) const ROWS: &[Composite] = &[
             "self_scalar: 3, i64[3]",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::igamma(Tensor self, Tensor other) -> Tensor",
             "aten::special_gammainc(Tensor self, Tensor other) -> Tensor",
@@ -139,7 +139,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::Igamma),
         &["f32[B, 3], f32[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::igammac(Tensor self, Tensor other) -> Tensor",
             "aten::special_gammaincc(Tensor self, Tensor other) -> Tensor",
@@ -147,7 +147,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| binary(a, BinaryFunction::Igammac),
         &["f32[B, 3], f32[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor",
             "aten::special_chebyshev_polynomial_t.x_scalar(Scalar x, Tensor n) -> Tensor",
@@ -160,7 +160,7 @@ pub(super) const ROWS: &[Composite] = &[
             "n_scalar: f32[3], 4",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
             "aten::special_chebyshev_polynomial_u.x_scalar(Scalar x, Tensor n) -> Tensor",
@@ -173,7 +173,7 @@ pub(super) const ROWS: &[Composite] = &[
             "n_scalar: f32[3], 4",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
             "aten::special_chebyshev_polynomial_v.x_scalar(Scalar x, Tensor n) -> Tensor",
@@ -186,7 +186,7 @@ pub(super) const ROWS: &[Composite] = &[
             "n_scalar: f32[3], 4",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
             "aten::special_chebyshev_polynomial_w.x_scalar(Scalar x, Tensor n) -> Tensor",
@@ -199,7 +199,7 @@ pub(super) const ROWS: &[Composite] = &[
             "n_scalar: f32[3], 4",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor",
             "aten::special_hermite_polynomial_h.x_scalar(Scalar x, Tensor n) -> Tensor",
@@ -212,7 +212,7 @@ pub(super) const ROWS: &[Composite] = &[
             "n_scalar: f32[3], 4",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor",
             "aten::special_hermite_polynomial_he.x_scalar(Scalar x, Tensor n) -> Tensor",
@@ -225,7 +225,7 @@ pub(super) const ROWS: &[Composite] = &[
             "n_scalar: f32[3], 4",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor",
             "aten::special_laguerre_polynomial_l.x_scalar(Scalar x, Tensor n) -> Tensor",
@@ -238,7 +238,7 @@ pub(super) const ROWS: &[Composite] = &[
             "n_scalar: f32[3], 4",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor",
             "aten::special_legendre_polynomial_p.x_scalar(Scalar x, Tensor n) -> Tensor",
@@ -251,7 +251,7 @@ pub(super) const ROWS: &[Composite] = &[
             "n_scalar: f32[3], 4",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor",
             "aten::special_shifted_chebyshev_polynomial_t.x_scalar(Scalar x, Tensor n) -> Tensor",
@@ -260,7 +260,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| polynomial(a, BinaryFunction::ChebyshevT, |x| x + x - 1.0),
         &["f32[B, 3], i64[3]", "n_scalar: f32[3], 4"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
             "aten::special_shifted_chebyshev_polynomial_u.x_scalar(Scalar x, Tensor n) -> Tensor",
@@ -269,7 +269,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| polynomial(a, BinaryFunction::ChebyshevU, |x| x + x - 1.0),
         &["f32[B, 3], i64[3]", "n_scalar: f32[3], 4"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
             "aten::special_shifted_chebyshev_polynomial_v.x_scalar(Scalar x, Tensor n) -> Tensor",
@@ -278,7 +278,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| polynomial(a, BinaryFunction::ChebyshevV, |x| x + x - 1.0),
         &["f32[B, 3], i64[3]", "n_scalar: f32[3], 4"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
             "aten::special_shifted_chebyshev_polynomial_w.x_scalar(Scalar x, Tensor n) -> Tensor",

@@ -10,7 +10,7 @@ use crate::ir::Value;
 use crate::op::{BinaryFunction, UnaryFunction};
 
 pub(super) const ROWS: &[Composite] = &[
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::acos(Tensor self) -> Tensor",
             "aten::arccos(Tensor self) -> Tensor",
@@ -18,7 +18,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").acos()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::acosh(Tensor self) -> Tensor",
             "aten::arccosh(Tensor self) -> Tensor",
@@ -26,7 +26,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").acosh()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::asin(Tensor self) -> Tensor",
             "aten::arcsin(Tensor self) -> Tensor",
@@ -34,7 +34,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").asin()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::asinh(Tensor self) -> Tensor",
             "aten::arcsinh(Tensor self) -> Tensor",
@@ -42,7 +42,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").asinh()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::atan(Tensor self) -> Tensor",
             "aten::arctan(Tensor self) -> Tensor",
@@ -50,7 +50,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").atan()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::atanh(Tensor self) -> Tensor",
             "aten::arctanh(Tensor self) -> Tensor",
@@ -58,42 +58,42 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").atanh()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::cos(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").cos()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::cosh(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").cosh()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::sin(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").sin()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::sinh(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").sinh()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::tan(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").tan()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::tanh(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").tanh()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::exp(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").exp()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::exp2(Tensor self) -> Tensor",
             "aten::special_exp2(Tensor self) -> Tensor",
@@ -101,7 +101,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").exp2()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::expm1(Tensor self) -> Tensor",
             "aten::special_expm1(Tensor self) -> Tensor",
@@ -109,22 +109,22 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").expm1()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::log(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").log()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::log2(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").log2()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::log10(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").log10()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::log1p(Tensor self) -> Tensor",
             "aten::special_log1p(Tensor self) -> Tensor",
@@ -132,17 +132,17 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").log1p()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::sqrt(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").sqrt()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::rsqrt(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").rsqrt()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::sigmoid(Tensor self) -> Tensor",
             "aten::special_expit(Tensor self) -> Tensor",
@@ -150,7 +150,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").sigmoid()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::erf(Tensor self) -> Tensor",
             "aten::special_erf(Tensor self) -> Tensor",
@@ -158,7 +158,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").erf()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::erfc(Tensor self) -> Tensor",
             "aten::special_erfc(Tensor self) -> Tensor",
@@ -166,7 +166,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").erfc()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::erfinv(Tensor self) -> Tensor",
             "aten::special_erfinv(Tensor self) -> Tensor",
@@ -174,7 +174,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").erfinv()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::lgamma(Tensor self) -> Tensor",
             "aten::special_gammaln(Tensor self) -> Tensor",
@@ -182,7 +182,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").lgamma()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::digamma(Tensor self) -> Tensor",
             "aten::special_digamma(Tensor self) -> Tensor",
@@ -191,17 +191,17 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").digamma()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::floor(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").floor()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::ceil(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").ceil()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::trunc(Tensor self) -> Tensor",
             "aten::fix(Tensor self) -> Tensor",
@@ -209,7 +209,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").trunc()),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::round(Tensor self) -> Tensor",
             "aten::round.decimals(Tensor self, *, int decimals) -> Tensor",
@@ -223,22 +223,22 @@ pub(super) const ROWS: &[Composite] = &[
             "decimals: f16[3], decimals=-1",
         ],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::frac(Tensor self) -> Tensor"],
         |a| Ok(wide(a.tensor("self"), |x| x - x.trunc())),
         &["f32[B, 3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::deg2rad(Tensor self) -> Tensor"],
         |a| Ok(wide_float(a.tensor("self"), |x| x * (PI / 180.0))),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::rad2deg(Tensor self) -> Tensor"],
         |a| Ok(wide_float(a.tensor("self"), |x| x * (180.0 / PI))),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::sinc(Tensor self) -> Tensor",
             "aten::special_sinc(Tensor self) -> Tensor",
@@ -246,7 +246,7 @@ pub(super) const ROWS: &[Composite] = &[
         sinc,
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::logit(Tensor self, float? eps=None) -> Tensor",
             "aten::special_logit(Tensor self, float? eps=None) -> Tensor",
@@ -254,19 +254,19 @@ pub(super) const ROWS: &[Composite] = &[
         logit,
         &["f32[B, 3]", "f32[3], 0.1", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &["aten::angle(Tensor self) -> Tensor"],
         angle,
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
         ],
         nan_to_num,
         &["f32[B, 3]", "f32[3], 1, 2, 3", "i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::polygamma(int n, Tensor self) -> Tensor",
             "aten::special_polygamma(int n, Tensor self) -> Tensor",
@@ -274,7 +274,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(polygamma(a.tensor("self"), a.int("n"))),
         &["0, f32[B, 3]", "1, f32[3]", "3, i64[3]"],
     ),
-    Composite::one(
+    Composite::elementwise(
         &[
             "aten::mvlgamma(Tensor self, int p) -> Tensor",
             "aten::special_multigammaln(Tensor self, int p) -> Tensor",

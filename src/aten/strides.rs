@@ -1,0 +1,359 @@
+//! Where the results of a row lie in memory: new tensors of PyTorch's strides, or the memory of the operand.
+
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::geometry::{Assumptions, Geometry, MemoryFormat};
+use crate::ir::{Argument, Builder, Op, ValueId};
+use crate::op::Primitive;
+use crate::shape::{Shape, wrap_dim};
+
+use super::{Args, Operator};
+
+/// A row's rule for the strides of its results. Schemas of the row that are no views have new, contiguous results where the
+/// rule is one of views.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strides {
+    /// New and contiguous; for a view, as the steps of its body say ([`Operator::view_steps`]).
+    Standard,
+    /// New: axes in the order of the operands' strides (`at::TensorIterator`).
+    Elementwise,
+    /// New: as the first operand, in its memory format.
+    Preserve,
+    /// New: in the memory format that the first operand suggests.
+    Suggested,
+    /// New: in the memory format of the first operand, images of so many spatial axes.
+    Images(usize),
+    /// New: in the memory format of the image or the weight, the first two operands.
+    Convolution,
+    /// New: in the memory format that all operands have.
+    Joined,
+    /// New: the operand's other axes keep their order (`torch.index`).
+    Indexed,
+    /// New: each matrix by columns, as LAPACK leaves it.
+    ColumnMajor,
+    /// New: as the argument `stride` says.
+    Given,
+    /// The operand itself where nothing has to change, else a view; of a list, result by result (`torch.broadcast_tensors`).
+    ItselfOrView,
+    /// A view where the operand's strides allow, else a contiguous copy (`torch.reshape`).
+    Reshape,
+    /// The operand where it has the wanted memory format, else a copy (`torch.contiguous`).
+    Contiguous,
+    /// A view with an axis of size 1 more.
+    Unsqueeze,
+    /// A view of the diagonal of two axes.
+    Diagonal,
+    /// A view of the whole storage (`torch.as_strided`).
+    Storage,
+}
+
+impl Strides {
+    /// True if the result may be a copy or share the operand's memory, which its strides decide.
+    pub fn may_copy(self) -> bool {
+        matches!(self, Strides::Reshape | Strides::Contiguous)
+    }
+}
+
+/// `memory_format=` of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WantedFormat {
+    /// Not given.
+    Default,
+    /// `torch.preserve_format`
+    Preserve,
+    /// A format.
+    Format(MemoryFormat),
+}
+
+impl WantedFormat {
+    /// From PyTorch's number of a memory format; none if it was not given.
+    pub fn from_torch_code(code: Option<i64>) -> WantedFormat {
+        match code {
+            None => WantedFormat::Default,
+            Some(0) => WantedFormat::Format(MemoryFormat::Contiguous),
+            Some(2 | 3) => WantedFormat::Format(MemoryFormat::ChannelsLast),
+            Some(_) => WantedFormat::Preserve,
+        }
+    }
+}
+
+/// A call whose results are placed in memory.
+pub struct Placement<'a> {
+    /// The overload.
+    pub operator: &'static Operator,
+    /// Its arguments.
+    pub arguments: &'a [Argument],
+    /// Geometry of its tensors, by parameter; parameters that are no tensors have none.
+    pub operands: &'a [Vec<Geometry>],
+    /// The graph that the call is in.
+    pub builder: &'a Builder,
+    /// `memory_format=`
+    pub format: WantedFormat,
+    /// Answers questions about sizes.
+    pub asked: &'a Assumptions<'a>,
+}
+
+impl Placement<'_> {
+    /// Geometry of a new result of this shape.
+    pub fn new_result(&self, sizes: &Shape) -> Result<Geometry> {
+        let sizes = sizes.clone();
+        if let (WantedFormat::Format(format), false) = (self.format, self.operator.schema.is_view) {
+            return Ok(Geometry::of_format(sizes, format));
+        }
+        match self.operator.row.strides {
+            Strides::Elementwise => {
+                let operands: Vec<&Geometry> = self.operands.iter().flatten().collect();
+                Geometry::elementwise(self.asked, &sizes, &operands)
+            }
+            Strides::Preserve => match self.first() {
+                Some(operand) if operand.sizes == sizes => operand.preserved(self.asked),
+                _ => Ok(Geometry::contiguous(sizes)),
+            },
+            Strides::Suggested => match self.first() {
+                Some(operand) => Ok(Geometry::of_format(
+                    sizes,
+                    operand.suggested_format(self.asked)?,
+                )),
+                None => Ok(Geometry::contiguous(sizes)),
+            },
+            Strides::Images(spatial) => self.images(sizes, spatial, 1),
+            Strides::Convolution => {
+                let weight = self.operands.iter().flatten().nth(1);
+                let spatial = weight.map_or(0, |weight| weight.rank().saturating_sub(2));
+                self.images(sizes, spatial, 2)
+            }
+            Strides::Joined => self.joined(sizes),
+            Strides::Indexed => self.indexed(sizes),
+            Strides::ColumnMajor => Ok(column_major(sizes)),
+            Strides::Given => self.given(sizes),
+            _ => Ok(Geometry::contiguous(sizes)),
+        }
+    }
+
+    fn first(&self) -> Option<&Geometry> {
+        self.operands.iter().flatten().next()
+    }
+
+    /// Channels last if one of the first operands is. Lines count as images of height 1, and a single image as a batch.
+    fn images(&self, sizes: Shape, spatial: usize, operands: usize) -> Result<Geometry> {
+        let mut format = MemoryFormat::Contiguous;
+        for operand in self.operands.iter().flatten().take(operands) {
+            if as_images(operand, spatial).suggested_format(self.asked)?
+                == MemoryFormat::ChannelsLast
+            {
+                format = MemoryFormat::ChannelsLast;
+            }
+        }
+        let result = Geometry::contiguous(sizes);
+        let batch = as_images(&result, spatial);
+        let placed = Geometry::of_format(batch.sizes.clone(), format);
+        Ok(from_images(&placed, result.sizes, spatial))
+    }
+
+    fn joined(&self, sizes: Shape) -> Result<Geometry> {
+        let mut format = None;
+        for operand in self.operands.iter().flatten() {
+            let own = operand.suggested_format(self.asked)?;
+            if *format.get_or_insert(own) != own {
+                format = Some(MemoryFormat::Contiguous);
+                break;
+            }
+        }
+        Ok(Geometry::of_format(
+            sizes,
+            format.unwrap_or(MemoryFormat::Contiguous),
+        ))
+    }
+
+    /// As `at::TensorIterator` places the result of advanced indexing: the operand has stride 0 along the axes of the indices.
+    fn indexed(&self, sizes: Shape) -> Result<Geometry> {
+        let (Some(operand), Some(indices)) = (self.first(), self.operands.get(1)) else {
+            return Ok(Geometry::contiguous(sizes));
+        };
+        let Some(Argument::List(slots)) = self.arguments.get(1) else {
+            return Ok(Geometry::contiguous(sizes));
+        };
+        let is_index = |axis: usize| slots.get(axis).is_some_and(|slot| *slot != Argument::None);
+        let axes: Vec<usize> = (0..operand.rank()).filter(|axis| is_index(*axis)).collect();
+        let first = axes.first().copied().unwrap_or(0);
+        let are_neighbours = axes
+            .iter()
+            .enumerate()
+            .all(|(place, axis)| *axis == first + place);
+        let front = if are_neighbours { first } else { 0 };
+        let kept: Vec<usize> = (0..operand.rank())
+            .filter(|axis| !is_index(*axis))
+            .collect();
+        let Some(added) = sizes.len().checked_sub(kept.len()) else {
+            return Ok(Geometry::contiguous(sizes));
+        };
+        let mut source = operand.permute(&kept);
+        let zeros = std::iter::repeat_n(Dim::ZERO, added);
+        source.strides.splice(front..front, zeros);
+        source.sizes = sizes.clone();
+        let behind = kept.len().saturating_sub(front);
+        let indices = indices.iter().map(|index| {
+            let mut index = index.clone();
+            index.sizes.extend(std::iter::repeat_n(Dim::ONE, behind));
+            index.strides.extend(std::iter::repeat_n(Dim::ZERO, behind));
+            index
+        });
+        let operands: Vec<Geometry> = std::iter::once(source).chain(indices).collect();
+        Geometry::elementwise(self.asked, &sizes, &operands.iter().collect::<Vec<_>>())
+    }
+
+    fn given(&self, sizes: Shape) -> Result<Geometry> {
+        let args = Args::new(self.builder, self.operator, self.arguments);
+        let mut geometry = Geometry::contiguous(sizes);
+        if args.has("stride") {
+            geometry.strides = args.sizes("stride");
+        }
+        if let Some(layout) = args
+            .has("physical_layout")
+            .then(|| args.sizes("physical_layout"))
+        {
+            let axes = layout.iter().rev().filter_map(|axis| axis.as_const());
+            let axes = axes.filter_map(|axis| usize::try_from(axis).ok());
+            geometry = Geometry::dense(geometry.sizes, &axes.collect::<Vec<_>>());
+        }
+        Ok(geometry)
+    }
+}
+
+/// A tensor as a batch of images of at least two spatial axes.
+fn as_images(tensor: &Geometry, spatial: usize) -> Geometry {
+    let images = match spatial {
+        1 => tensor.unsqueeze(tensor.rank().saturating_sub(1)),
+        _ => tensor.clone(),
+    };
+    match images.rank() == spatial.max(2) + 1 {
+        true => images.unsqueeze(0),
+        false => images,
+    }
+}
+
+/// The tensor of these sizes that [`as_images`] made images of.
+fn from_images(images: &Geometry, sizes: Shape, spatial: usize) -> Geometry {
+    let mut strides = images.strides.clone();
+    if spatial == 1 && strides.len() >= 2 {
+        strides.remove(strides.len() - 2);
+    }
+    if strides.len() > sizes.len() {
+        strides.remove(0);
+    }
+    let offset = Dim::ZERO;
+    Geometry {
+        sizes,
+        strides,
+        offset,
+    }
+}
+
+fn column_major(sizes: Shape) -> Geometry {
+    let mut fastest_first: Vec<usize> = (0..sizes.len()).rev().collect();
+    if let [last, next, ..] = fastest_first.as_mut_slice() {
+        std::mem::swap(last, next);
+    }
+    Geometry::dense(sizes, &fastest_first)
+}
+
+/// Primitives from the operand of a view to one of its results, in order, each with the shape of its result.
+pub type ViewSteps = Vec<(Primitive, Shape)>;
+
+impl Operator {
+    /// True if results share memory with an operand, or may.
+    pub fn is_view(&self) -> bool {
+        self.schema.is_view || self.row.strides == Strides::ItselfOrView
+    }
+
+    /// The primitives that make each result of a view of its operand: the first argument, or result by result an item of it.
+    /// None for results that are made otherwise.
+    pub fn view_steps(
+        &'static self,
+        builder: &Builder,
+        arguments: &[Argument],
+    ) -> Result<Vec<Option<ViewSteps>>> {
+        let scratch = builder.scratch();
+        let arguments = scratch.import(builder, arguments);
+        let operands = arguments.first().map(Argument::values).unwrap_or_default();
+        let results = self.expand(&scratch, &arguments)?;
+        let steps = results.iter().enumerate().map(|(index, result)| {
+            let operand = operands.get(index).or(operands.first())?;
+            steps_between(&scratch, *operand, result.id())
+        });
+        Ok(steps.collect())
+    }
+
+    /// The new axis of a view that [`Strides::Unsqueeze`] places.
+    pub fn unsqueezed_axis(
+        &'static self,
+        builder: &Builder,
+        arguments: &[Argument],
+        rank: usize,
+    ) -> Result<usize> {
+        wrap_dim(Args::new(builder, self, arguments).int("dim"), rank + 1)
+    }
+
+    /// The axes and the offset of a view that [`Strides::Diagonal`] places.
+    pub fn diagonal_axes(
+        &'static self,
+        builder: &Builder,
+        arguments: &[Argument],
+        rank: usize,
+    ) -> Result<([usize; 2], i64)> {
+        let args = Args::new(builder, self, arguments);
+        let axes = [
+            wrap_dim(args.int("dim1"), rank)?,
+            wrap_dim(args.int("dim2"), rank)?,
+        ];
+        Ok((axes, args.int("offset")))
+    }
+}
+
+fn steps_between(builder: &Builder, operand: ValueId, result: ValueId) -> Option<ViewSteps> {
+    let mut steps = Vec::new();
+    let mut value = result;
+    while value != operand {
+        let node = builder.node_of(value)?;
+        let (Op::Primitive(primitive), [Argument::Value(next)]) =
+            (&node.op, node.arguments.as_slice())
+        else {
+            return None;
+        };
+        let moves = matches!(
+            primitive,
+            Primitive::Reshape(_)
+                | Primitive::Permute(_)
+                | Primitive::Expand(_)
+                | Primitive::Slice(_)
+                | Primitive::Unfold(_)
+        );
+        if !moves {
+            return None;
+        }
+        steps.push((primitive.clone(), builder.ty(value).shape));
+        value = *next;
+    }
+    steps.reverse();
+    Some(steps)
+}
+
+/// Geometry after a step of a view; none if the step's elements do not lie at equal distances.
+pub fn after_step(
+    geometry: &Geometry,
+    asked: &Assumptions,
+    (primitive, sizes): &(Primitive, Shape),
+) -> Result<Option<Geometry>> {
+    Ok(Some(match primitive {
+        Primitive::Permute(permute) => geometry.permute(&permute.axes),
+        Primitive::Slice(slice) => {
+            geometry.slice(slice.axis, &slice.start, &slice.length, slice.step)
+        }
+        Primitive::Expand(_) => geometry.expand(sizes),
+        Primitive::Unfold(unfold) => {
+            geometry.unfold(unfold.axis, sizes, unfold.stride, unfold.dilation)
+        }
+        Primitive::Reshape(_) => return geometry.with_ones(asked, sizes),
+        _ => return Ok(None),
+    }))
+}

@@ -1,0 +1,542 @@
+//! Where the elements of a tensor lie in its storage: PyTorch's sizes, strides and offset, and its rules about them.
+//!
+//! A graph is functional and row-major; geometry exists at import only, where it decides which tensors share memory. A
+//! question about symbolic sizes is answered by the example. The answers are collected as [`Assumptions`] and become
+//! guards only where something depends on them: two tensors share memory or do not, and one of them is written.
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::shape::Shape;
+use crate::symbols::{Guard, Relation, Symbols};
+
+/// Sizes, strides and offset of a tensor, in elements of its storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Sizes, outermost first.
+    pub sizes: Shape,
+    /// Distance in the storage between neighbours along each axis.
+    pub strides: Vec<Dim>,
+    /// Position of the first element in the storage.
+    pub offset: Dim,
+}
+
+/// `torch.memory_format` of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryFormat {
+    /// Row-major.
+    Contiguous,
+    /// Row-major, except that the axis of channels (the second of four or five) varies fastest.
+    ChannelsLast,
+}
+
+/// Answers about symbolic sizes, given by the example, that have not become guards.
+pub struct Assumptions<'s> {
+    symbols: &'s Symbols,
+    made: RefCell<Vec<Guard>>,
+}
+
+impl<'s> Assumptions<'s> {
+    /// Assumptions about these symbols, beginning with those that were made before.
+    pub fn new(symbols: &'s Symbols, before: &[Guard]) -> Assumptions<'s> {
+        let made = RefCell::new(before.to_vec());
+        Assumptions { symbols, made }
+    }
+
+    /// Everything that was assumed.
+    pub fn into_guards(self) -> Vec<Guard> {
+        self.made.into_inner()
+    }
+
+    /// Whether two sizes are equal.
+    pub fn equal(&self, a: &Dim, b: &Dim) -> Result<bool> {
+        Ok(self.compare(a, b)? == Ordering::Equal)
+    }
+
+    /// How two sizes compare.
+    pub fn compare(&self, a: &Dim, b: &Dim) -> Result<Ordering> {
+        let (a, b) = (self.symbols.resolve(a), self.symbols.resolve(b));
+        if let Some(difference) = (&a - &b).as_const() {
+            return Ok(difference.cmp(&0));
+        }
+        let order = self.symbols.hint(&a)?.cmp(&self.symbols.hint(&b)?);
+        let (left, relation, right) = match order {
+            Ordering::Less => (a + 1, Relation::LessEqual, b),
+            Ordering::Equal => (a, Relation::Equal, b),
+            Ordering::Greater => (b + 1, Relation::LessEqual, a),
+        };
+        self.assume(Guard::new(left, relation, right));
+        Ok(order)
+    }
+
+    fn assume(&self, guard: Guard) {
+        let mut made = self.made.borrow_mut();
+        if !made.contains(&guard) {
+            made.push(guard);
+        }
+    }
+}
+
+impl Geometry {
+    /// Elements one after the other in row-major order, from the start of the storage on.
+    pub fn contiguous(sizes: Shape) -> Geometry {
+        let strides = contiguous_strides(&sizes);
+        Geometry {
+            sizes,
+            strides,
+            offset: Dim::ZERO,
+        }
+    }
+
+    /// A dense tensor of a memory format.
+    pub fn of_format(sizes: Shape, format: MemoryFormat) -> Geometry {
+        match (format, sizes.len()) {
+            (MemoryFormat::ChannelsLast, rank @ (4 | 5)) => {
+                let fastest_first = std::iter::once(1).chain((2..rank).rev()).chain([0]);
+                Geometry::dense(sizes, &fastest_first.collect::<Vec<_>>())
+            }
+            _ => Geometry::contiguous(sizes),
+        }
+    }
+
+    /// A dense tensor whose axes are given from the fastest to the slowest.
+    pub fn dense(sizes: Shape, fastest_first: &[usize]) -> Geometry {
+        let mut geometry = Geometry::contiguous(sizes);
+        let mut stride = Dim::ONE;
+        for axis in fastest_first {
+            if let (Some(place), Some(size)) =
+                (geometry.strides.get_mut(*axis), geometry.sizes.get(*axis))
+            {
+                *place = stride.clone();
+                stride = &stride * size;
+            }
+        }
+        geometry
+    }
+
+    /// Number of axes.
+    pub fn rank(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// Number of elements.
+    pub fn numel(&self) -> Dim {
+        Dim::product(&self.sizes)
+    }
+
+    /// Axes in another order.
+    pub fn permute(&self, axes: &[usize]) -> Geometry {
+        let pick = |from: &[Dim]| {
+            let picked = axes.iter().filter_map(|axis| from.get(*axis).cloned());
+            picked.collect::<Vec<Dim>>()
+        };
+        Geometry {
+            sizes: pick(&self.sizes),
+            strides: pick(&self.strides),
+            offset: self.offset.clone(),
+        }
+    }
+
+    /// `length` indices of an axis from `start` on, `step` apart.
+    pub fn slice(&self, axis: usize, start: &Dim, length: &Dim, step: i64) -> Geometry {
+        let mut part = self.clone();
+        if let (Some(size), Some(stride)) = (part.sizes.get_mut(axis), part.strides.get_mut(axis)) {
+            part.offset = &part.offset + &(start * &*stride);
+            *size = length.clone();
+            *stride = &*stride * step;
+        }
+        part
+    }
+
+    /// Repeated along axes of size 1 and along new axes in front.
+    pub fn expand(&self, sizes: &[Dim]) -> Geometry {
+        let added = sizes.len().saturating_sub(self.rank());
+        let stride = |(axis, size): (usize, &Dim)| match axis.checked_sub(added) {
+            Some(own) if self.sizes.get(own) == Some(size) => {
+                self.strides.get(own).cloned().unwrap_or(Dim::ZERO)
+            }
+            _ => Dim::ZERO,
+        };
+        Geometry {
+            sizes: sizes.to_vec(),
+            strides: sizes.iter().enumerate().map(stride).collect(),
+            offset: self.offset.clone(),
+        }
+    }
+
+    /// Windows along an axis, whose elements are a new last axis.
+    pub fn unfold(&self, axis: usize, sizes: &[Dim], stride: i64, dilation: i64) -> Geometry {
+        let mut windows = self.clone();
+        windows.sizes = sizes.to_vec();
+        if let Some(place) = windows.strides.get_mut(axis) {
+            let element = &*place * dilation;
+            *place = &*place * stride;
+            windows.strides.push(element);
+        }
+        windows
+    }
+
+    /// With a new axis of size 1 (`at::native::inferUnsqueezeGeometry`).
+    pub fn unsqueeze(&self, axis: usize) -> Geometry {
+        let mut geometry = self.clone();
+        let behind = self.sizes.get(axis).zip(self.strides.get(axis));
+        let stride = behind.map_or(Dim::ONE, |(size, stride)| size * stride);
+        geometry.sizes.insert(axis.min(self.rank()), Dim::ONE);
+        geometry.strides.insert(axis.min(self.rank()), stride);
+        geometry
+    }
+
+    /// The diagonal of two axes, which becomes the last axis (`torch.diagonal`).
+    pub fn diagonal(&self, [first, second]: [usize; 2], offset: i64, length: &Dim) -> Geometry {
+        let others = (0..self.rank()).filter(|axis| ![first, second].contains(axis));
+        let mut geometry = self.permute(&others.collect::<Vec<_>>());
+        let stride = |axis: usize| self.strides.get(axis).cloned().unwrap_or(Dim::ZERO);
+        let skipped = if offset < 0 { first } else { second };
+        if !length.is(0) {
+            let start = stride(skipped) * offset.saturating_abs();
+            geometry.offset = &geometry.offset + &start;
+        }
+        geometry.sizes.push(length.clone());
+        geometry.strides.push(stride(first) + stride(second));
+        geometry
+    }
+
+    /// The same memory under another shape; none if that needs a copy (`at::detail::computeStride`).
+    pub fn reshape(&self, asked: &Assumptions, sizes: &[Dim]) -> Result<Option<Geometry>> {
+        let strides = match self.is_plainly_contiguous() {
+            true => Some(contiguous_strides(sizes)),
+            false => match self.strides_without_ones(sizes, Some(asked))? {
+                Some(strides) => Some(strides),
+                None => self.compute_strides(asked, sizes)?,
+            },
+        };
+        Ok(strides.map(|strides| self.with_strides(sizes, strides)))
+    }
+
+    /// With other axes of size 1, where the others keep their strides, as in `select` and `squeeze`.
+    pub fn with_ones(&self, asked: &Assumptions, sizes: &[Dim]) -> Result<Option<Geometry>> {
+        match self.strides_without_ones(sizes, None)? {
+            Some(strides) => Ok(Some(self.with_strides(sizes, strides))),
+            None => self.reshape(asked, sizes),
+        }
+    }
+
+    fn with_strides(&self, sizes: &[Dim], strides: Vec<Dim>) -> Geometry {
+        Geometry {
+            sizes: sizes.to_vec(),
+            strides,
+            offset: self.offset.clone(),
+        }
+    }
+
+    /// Strides for sizes that differ in axes of size 1 only. `computeStride` gives axes new strides whose size happens to
+    /// be 1; without `asked` they keep theirs.
+    fn strides_without_ones(
+        &self,
+        sizes: &[Dim],
+        asked: Option<&Assumptions>,
+    ) -> Result<Option<Vec<Dim>>> {
+        let axes = self.sizes.iter().zip(&self.strides);
+        let mut wide = axes.rev().filter(|(size, _)| !size.is(1));
+        let mut above = self.strides.last().cloned().unwrap_or(Dim::ONE);
+        let mut strides = Vec::with_capacity(sizes.len());
+        for size in sizes.iter().rev() {
+            if size.is(1) {
+                strides.push(above.clone());
+                continue;
+            }
+            let Some((own, stride)) = wide.next().filter(|(own, _)| *own == size) else {
+                return Ok(None);
+            };
+            let is_one = match asked {
+                Some(asked) if *stride != above => asked.equal(own, &Dim::ONE)?,
+                _ => false,
+            };
+            let stride = if is_one { &above } else { stride };
+            strides.push(stride.clone());
+            above = stride * own;
+        }
+        strides.reverse();
+        Ok(wide.next().is_none().then_some(strides))
+    }
+
+    fn compute_strides(&self, asked: &Assumptions, sizes: &[Dim]) -> Result<Option<Vec<Dim>>> {
+        if self.sizes.iter().any(|size| size.is(0)) {
+            return Ok(Some(contiguous_strides(sizes)));
+        }
+        let mut strides = vec![Dim::ONE; sizes.len()];
+        let mut rest = sizes.len();
+        let mut base = self.strides.last().cloned().unwrap_or(Dim::ONE);
+        let mut chunk = Dim::ONE;
+        for axis in (0..self.rank()).rev() {
+            chunk = &chunk * self.sizes.get(axis).unwrap_or(&Dim::ONE);
+            let outer = axis.checked_sub(1);
+            let outer = outer.and_then(|axis| self.sizes.get(axis).zip(self.strides.get(axis)));
+            if let Some((size, stride)) = outer
+                && (asked.equal(stride, &(&chunk * &base))? || asked.equal(size, &Dim::ONE)?)
+            {
+                continue;
+            }
+            let mut done = Dim::ONE;
+            while let Some(next) = rest.checked_sub(1).and_then(|axis| sizes.get(axis)) {
+                if asked.compare(&done, &chunk)?.is_ge() && !asked.equal(next, &Dim::ONE)? {
+                    break;
+                }
+                rest -= 1;
+                if let Some(place) = strides.get_mut(rest) {
+                    *place = &done * &base;
+                }
+                done = &done * next;
+            }
+            if !asked.equal(&done, &chunk)? {
+                return Ok(None);
+            }
+            if let Some((_, stride)) = outer {
+                base = stride.clone();
+            }
+            chunk = Dim::ONE;
+        }
+        Ok((rest == 0).then_some(strides))
+    }
+
+    /// Contiguous for every value of the symbols, as far as that is plain to see.
+    pub fn is_plainly_contiguous(&self) -> bool {
+        let mut expected = Dim::ONE;
+        self.sizes
+            .iter()
+            .zip(&self.strides)
+            .rev()
+            .all(|(size, stride)| {
+                let fits = size.is(1) || *stride == expected;
+                expected = &expected * size;
+                fits
+            })
+    }
+
+    /// `Tensor.is_contiguous()`.
+    pub fn is_contiguous(&self, asked: &Assumptions) -> Result<bool> {
+        let axes = (0..self.rank()).rev().collect::<Vec<_>>();
+        Ok(self.is_plainly_contiguous() || self.is_packed(asked, &axes)?)
+    }
+
+    /// Contiguous in a memory format.
+    pub fn has_format(&self, asked: &Assumptions, format: MemoryFormat) -> Result<bool> {
+        match (format, self.rank()) {
+            (MemoryFormat::Contiguous, _) => self.is_contiguous(asked),
+            (MemoryFormat::ChannelsLast, rank @ (4 | 5)) => {
+                let axes = std::iter::once(1).chain((2..rank).rev()).chain([0]);
+                self.is_packed(asked, &axes.collect::<Vec<_>>())
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Without gaps and overlaps when its axes vary in this order, the fastest first. Strides of size 1 do not matter.
+    fn is_packed(&self, asked: &Assumptions, fastest_first: &[usize]) -> Result<bool> {
+        if self.sizes.iter().any(|size| size.is(0)) {
+            return Ok(true);
+        }
+        let mut expected = Dim::ONE;
+        for axis in fastest_first {
+            let Some((size, stride)) = self.sizes.get(*axis).zip(self.strides.get(*axis)) else {
+                return Ok(false);
+            };
+            if *stride != expected
+                && !asked.equal(size, &Dim::ONE)?
+                && !asked.equal(stride, &expected)?
+            {
+                return Ok(false);
+            }
+            expected = &expected * size;
+        }
+        Ok(true)
+    }
+
+    /// The axes from the fastest to the slowest, if the tensor has no gaps and no overlaps (`is_non_overlapping_and_dense`).
+    pub fn dense_order(&self, asked: &Assumptions) -> Result<Option<Vec<usize>>> {
+        if self.is_plainly_contiguous() {
+            return Ok(Some((0..self.rank()).rev().collect()));
+        }
+        let order = self.by_stride(asked)?;
+        Ok(self.is_packed(asked, &order)?.then_some(order))
+    }
+
+    /// Whether two elements may lie at one place (`at::has_internal_overlap` is less exact).
+    pub fn may_overlap(&self, asked: &Assumptions) -> Result<bool> {
+        if self.is_plainly_contiguous() {
+            return Ok(false);
+        }
+        let mut reach = Dim::ONE;
+        for axis in self.by_stride(asked)? {
+            let Some((size, stride)) = self.sizes.get(axis).zip(self.strides.get(axis)) else {
+                continue;
+            };
+            if asked.compare(size, &Dim::ONE)?.is_le() {
+                continue;
+            }
+            if asked.compare(stride, &reach)?.is_lt() {
+                return Ok(true);
+            }
+            reach = &reach + &((size - 1) * stride);
+        }
+        Ok(false)
+    }
+
+    /// The axes from the smallest stride to the largest.
+    fn by_stride(&self, asked: &Assumptions) -> Result<Vec<usize>> {
+        let row_major: Vec<usize> = (0..self.rank()).rev().collect();
+        sorted(row_major, |a, b| {
+            match (self.strides.get(a), self.strides.get(b)) {
+                (Some(a), Some(b)) => asked.compare(a, b),
+                _ => Ok(Ordering::Equal),
+            }
+        })
+    }
+
+    /// The memory format that PyTorch sees in a tensor of images (`Tensor.suggest_memory_format`).
+    pub fn suggested_format(&self, asked: &Assumptions) -> Result<MemoryFormat> {
+        if !matches!(self.rank(), 4 | 5) || self.is_plainly_contiguous() && self.has_wide_images() {
+            return Ok(MemoryFormat::Contiguous);
+        }
+        Ok(match self.is_channels_last(asked)? {
+            true => MemoryFormat::ChannelsLast,
+            false => MemoryFormat::Contiguous,
+        })
+    }
+
+    /// Several channels and more than one position: strides tell the formats apart.
+    fn has_wide_images(&self) -> bool {
+        let known = |size: &Dim| size.as_const().is_none_or(|size| size > 1);
+        self.sizes.get(1).is_some_and(known) && self.sizes.iter().skip(2).any(known)
+    }
+
+    /// `is_channels_last_strides_2d` and `_3d`: ambiguous tensors are not.
+    fn is_channels_last(&self, asked: &Assumptions) -> Result<bool> {
+        let stride = |axis: usize| self.strides.get(axis).cloned().unwrap_or(Dim::ZERO);
+        if asked.equal(&stride(1), &Dim::ZERO)? {
+            return Ok(false);
+        }
+        let axes = std::iter::once(1).chain((2..self.rank()).rev()).chain([0]);
+        let mut least = Dim::ZERO;
+        for axis in axes {
+            let size = self.sizes.get(axis).cloned().unwrap_or(Dim::ONE);
+            if size.is(0) || asked.compare(&stride(axis), &least)?.is_lt() {
+                return Ok(false);
+            }
+            if axis == 0 && asked.equal(&least, &stride(1))? {
+                return Ok(false);
+            }
+            least = stride(axis) * size;
+        }
+        Ok(true)
+    }
+
+    /// The geometry of a result that keeps the order of axes (`torch.preserve_format`).
+    pub fn preserved(&self, asked: &Assumptions) -> Result<Geometry> {
+        match self.dense_order(asked)? {
+            Some(_) => Ok(Geometry {
+                offset: Dim::ZERO,
+                ..self.clone()
+            }),
+            None => Geometry::elementwise(asked, &self.sizes, &[self]),
+        }
+    }
+
+    /// The geometry of an elementwise result, as `at::TensorIterator` allocates it: axes in the order of the operands'
+    /// strides, the first operand that tells two axes apart decides.
+    pub fn elementwise(
+        asked: &Assumptions,
+        sizes: &[Dim],
+        operands: &[&Geometry],
+    ) -> Result<Geometry> {
+        let row_major: Vec<usize> = (0..sizes.len()).rev().collect();
+        let plain = |operand: &&Geometry| {
+            operand.rank() == 0 || operand.sizes == sizes && operand.is_plainly_contiguous()
+        };
+        if sizes.len() < 2 || operands.iter().all(plain) {
+            return Ok(Geometry::contiguous(sizes.to_vec()));
+        }
+        let strides: Vec<Vec<Dim>> = operands
+            .iter()
+            .map(|o| o.broadcast_strides(sizes))
+            .collect();
+        let order = sorted(row_major, |a, b| compare_axes(asked, sizes, &strides, a, b))?;
+        Ok(Geometry::dense(sizes.to_vec(), &order))
+    }
+
+    /// Strides for a common shape: 0 along axes that are repeated.
+    fn broadcast_strides(&self, sizes: &[Dim]) -> Vec<Dim> {
+        let added = sizes.len().saturating_sub(self.rank());
+        let stride = |(axis, size): (usize, &Dim)| {
+            let own = axis.checked_sub(added);
+            let own = own.and_then(|axis| self.sizes.get(axis).zip(self.strides.get(axis)));
+            match own {
+                Some((own, stride)) if !own.is(1) || size.is(1) => stride.clone(),
+                _ => Dim::ZERO,
+            }
+        };
+        sizes.iter().enumerate().map(stride).collect()
+    }
+}
+
+/// How `at::TensorIterator` orders two axes; equal where no operand tells them apart.
+fn compare_axes(
+    asked: &Assumptions,
+    sizes: &[Dim],
+    strides: &[Vec<Dim>],
+    a: usize,
+    b: usize,
+) -> Result<Ordering> {
+    for operand in strides {
+        let (Some(first), Some(second)) = (operand.get(a), operand.get(b)) else {
+            continue;
+        };
+        if first.is(0) || second.is(0) {
+            continue;
+        }
+        let order = asked.compare(first, second)?;
+        if order.is_ne() {
+            return Ok(order);
+        }
+        if let (Some(first), Some(second)) = (sizes.get(a), sizes.get(b))
+            && asked.compare(first, second)?.is_gt()
+        {
+            return Ok(Ordering::Greater);
+        }
+    }
+    Ok(Ordering::Equal)
+}
+
+/// PyTorch's insertion sort, whose comparison need not be transitive: an equal pair is passed over.
+fn sorted(
+    mut order: Vec<usize>,
+    compare: impl Fn(usize, usize) -> Result<Ordering>,
+) -> Result<Vec<usize>> {
+    for start in 1..order.len() {
+        let mut moved = start;
+        for place in (0..start).rev() {
+            match compare(order[place], order[moved])? {
+                Ordering::Greater => {
+                    order.swap(place, moved);
+                    moved = place;
+                }
+                Ordering::Less => break,
+                Ordering::Equal => {}
+            }
+        }
+    }
+    Ok(order)
+}
+
+fn contiguous_strides(sizes: &[Dim]) -> Vec<Dim> {
+    let mut strides: Vec<Dim> = Vec::with_capacity(sizes.len());
+    let mut stride = Dim::ONE;
+    for size in sizes.iter().rev() {
+        strides.push(stride.clone());
+        stride = &stride * size;
+    }
+    strides.reverse();
+    strides
+}
