@@ -20,6 +20,7 @@ mod object;
 mod operator;
 mod options;
 mod overload;
+mod put;
 mod scope;
 mod signature;
 mod state;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::geometry::Geometry;
 use crate::scalar::Scalar;
 use crate::trace::torchscript::ast::Base;
 use crate::trace::torchscript::storage::TensorRecord;
@@ -17,7 +18,7 @@ use super::Importer;
 use super::cell::Cell;
 use super::datum::{Datum, Dict, Instance, List};
 use super::number::Number;
-use super::tensor::{HostNumber, Origin, TensorRef};
+use super::tensor::{HostNumber, Origin, Placed, TensorRef};
 
 impl Importer<'_> {
     /// The root module.
@@ -161,7 +162,11 @@ impl Importer<'_> {
             Some(_) => None,
             None => Some(self.scopes.weight(&name, record.tensor_type())),
         };
-        let tensor = self.outermost_tensor(value, number, Origin::Weight(name));
+        let placed = Placed {
+            geometry: geometry_of(record),
+            assumed: Vec::new(),
+        };
+        let tensor = self.outermost_tensor(value, number, Origin::Weight(name), placed);
         self.tensors.insert(record.as_ref().clone(), tensor.clone());
         Ok(tensor)
     }
@@ -266,6 +271,16 @@ impl Importer<'_> {
                 )));
             }
         })
+    }
+}
+
+/// Where the elements of a tensor of the archive lie in its storage.
+fn geometry_of(record: &TensorRecord) -> Geometry {
+    let dims = |numbers: &[usize]| numbers.iter().copied().map(Dim::from).collect();
+    Geometry {
+        sizes: dims(&record.sizes),
+        strides: dims(&record.strides),
+        offset: record.offset.into(),
     }
 }
 

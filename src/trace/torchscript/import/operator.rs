@@ -1,15 +1,18 @@
 //! Calls of operators: worked out on the host where everything is known, else nodes of the graph.
 
-use crate::aten::{self, Operator, Returns};
+use crate::aten::{self, Operator, Placement, Returns, Strides, WantedFormat};
 use crate::dtype::DType;
 use crate::error::{Error, Kind as Fault, Result};
+use crate::geometry::{Assumptions, Geometry};
 use crate::ir::{Argument, ValueId};
+use crate::symbols::Guard;
 
 use super::Importer;
 use super::call::Arguments;
 use super::datum::{Datum, Kind};
 use super::number::Number;
-use super::tensor::{HostNumber, TensorRef, View, ViewOperator};
+use super::tensor::{HostNumber, Placed, TensorRef};
+use super::view::ViewResults;
 
 impl Importer<'_> {
     /// A call of an operator by its qualified name, `aten::add`.
@@ -41,6 +44,7 @@ impl Importer<'_> {
 
     /// A call that becomes a node, or a fault if there is no such operator.
     pub(super) fn tensor_operator(&mut self, name: &str, arguments: Arguments) -> Result<Datum> {
+        let arguments = self.with_memory(name, arguments)?;
         let dynamic = dynamic_kind(name, &arguments);
         let name = dynamic.and_then(|_| tensor_name(name)).unwrap_or(name);
         let Some((operator, converted)) = self.resolve(name, &arguments)? else {
@@ -69,17 +73,18 @@ impl Importer<'_> {
         let ids: Vec<ValueId> = results.into_iter().map(|value| value.id()).collect();
         drop(builder);
         self.local().unnamed.extend(ids.iter().copied());
-        let base = match arguments.positional.first() {
-            Some(Datum::Tensor(base)) if operator.schema.is_view => Some(base.clone()),
-            _ => None,
+        let tensors = match self.viewed(operator, arguments) {
+            Some(bases) => {
+                let call = ViewResults {
+                    operator,
+                    arguments: &converted,
+                    ids: &ids,
+                };
+                self.view_results(&bases, &call)?
+            }
+            None => self.new_results(operator, &converted, arguments, &ids)?,
         };
-        let mut tensors = Vec::with_capacity(ids.len());
-        for (index, id) in ids.into_iter().enumerate() {
-            tensors.push(Datum::Tensor(match &base {
-                Some(base) => self.result_view(base, operator, &converted, index, id)?,
-                None => self.new_tensor(id),
-            }));
-        }
+        let mut tensors: Vec<Datum> = tensors.into_iter().map(Datum::Tensor).collect();
         Ok(match operator.schema.returns {
             Returns::One => tensors.into_iter().next().unwrap_or(Datum::None),
             Returns::Tuple => Datum::tuple(tensors),
@@ -92,41 +97,121 @@ impl Importer<'_> {
         })
     }
 
-    /// A result of a view operator, which is a view if PyTorch would not have to copy.
-    fn result_view(
+    /// Arguments of an operator that sees a tensor's whole storage, which has it for an operand and an offset in it.
+    fn with_memory(&mut self, name: &str, mut arguments: Arguments) -> Result<Arguments> {
+        let mut overloads = aten::overloads(name);
+        let reads_storage = overloads.any(|row| row.row.strides == Strides::Storage);
+        let Some(Datum::Tensor(tensor)) = arguments.positional.first().filter(|_| reads_storage)
+        else {
+            return Ok(arguments);
+        };
+        let tensor = tensor.clone();
+        let memory = self.memory_of(&tensor)?;
+        let start = self.placed(&memory).geometry.offset;
+        let offset = named_argument(&arguments, "storage_offset");
+        let offset = offset.or_else(|| arguments.positional.get(3).cloned());
+        let offset = match offset {
+            Some(Datum::Number(Number::Int(offset))) => offset,
+            Some(Datum::None) | None => self.placed(&tensor).geometry.offset,
+            Some(_) => return Ok(arguments),
+        };
+        arguments.named.retain(|(name, _)| name != "storage_offset");
+        arguments.positional.truncate(3);
+        arguments.positional.push(Datum::int(&offset - &start));
+        if let Some(first) = arguments.positional.first_mut() {
+            *first = Datum::Tensor(memory);
+        }
+        Ok(arguments)
+    }
+
+    /// The operands whose memory the results of a view operator share: one for all, or one for each. None for other
+    /// operators.
+    fn viewed(&self, operator: &Operator, arguments: &Arguments) -> Option<Vec<TensorRef>> {
+        let first = arguments
+            .positional
+            .first()
+            .filter(|_| operator.is_view())?;
+        let tensor = |item: &Datum| match item {
+            Datum::Tensor(tensor) => Some(tensor.clone()),
+            _ => None,
+        };
+        match first.items() {
+            Some(items) => items.iter().map(tensor).collect(),
+            None => tensor(first).map(|base| vec![base]),
+        }
+    }
+
+    /// New tensors with the strides that PyTorch gives them.
+    fn new_results(
         &mut self,
-        base: &TensorRef,
         operator: &'static Operator,
         converted: &[Argument],
-        result: usize,
-        id: ValueId,
-    ) -> Result<TensorRef> {
-        let name = operator.schema.name.as_str();
-        let same_dtype = self.ty(base)?.dtype == self.builder().ty(id).dtype;
-        let copies = [
-            "reshape",
-            "flatten",
-            "contiguous",
-            "to",
-            "ravel",
-            "reshape_as",
-        ];
-        if !same_dtype || copies.contains(&name) && !base.contiguous {
-            return Ok(self.new_tensor(id));
-        }
-        let has_values = converted
-            .iter()
-            .skip(1)
-            .any(|argument| !argument.values().is_empty());
-        let view = View {
-            operator: match is_reshape(name) || has_values {
-                true => ViewOperator::Reshape(self.builder().ty(id).shape),
-                false => ViewOperator::Call(operator, converted.to_vec()),
-            },
-            result,
+        arguments: &Arguments,
+        ids: &[ValueId],
+    ) -> Result<Vec<TensorRef>> {
+        let builder = self.builder();
+        let (operands, assumed) = self.operand_geometries(operator, arguments);
+        let asked = Assumptions::new(builder.symbols(), &assumed);
+        let placement = Placement {
+            operator,
+            arguments: converted,
+            operands: &operands,
+            builder: &builder,
+            format: memory_format(operator, arguments),
+            asked: &asked,
         };
-        let contiguous = base.contiguous && keeps_contiguity(name, converted);
-        Ok(self.view_of(base, view, id, contiguous))
+        let shapes = ids.iter().map(|id| builder.ty(*id).shape);
+        let geometries = shapes.map(|shape| placement.new_result(&shape));
+        let geometries = geometries.collect::<Result<Vec<_>>>()?;
+        let assumed = asked.into_guards();
+        let placed = geometries.into_iter().map(|geometry| Placed {
+            geometry,
+            assumed: assumed.clone(),
+        });
+        let pairs = ids.iter().zip(placed);
+        Ok(pairs
+            .map(|(id, placed)| self.new_placed_tensor(*id, placed))
+            .collect())
+    }
+
+    /// Where the tensors of a call lie, by parameter, and the conditions that this was found under.
+    fn operand_geometries(
+        &self,
+        operator: &Operator,
+        arguments: &Arguments,
+    ) -> (Vec<Vec<Geometry>>, Vec<Guard>) {
+        let mut assumed: Vec<Guard> = Vec::new();
+        let mut geometry = |tensor: &TensorRef| {
+            let placed = self.placed(tensor);
+            for guard in placed.assumed {
+                if !assumed.contains(&guard) {
+                    assumed.push(guard);
+                }
+            }
+            placed.geometry
+        };
+        let parameters = operator.schema.parameters.iter().enumerate();
+        let mut operands = Vec::with_capacity(operator.schema.parameters.len());
+        for (position, parameter) in parameters {
+            let given = match parameter.keyword_only {
+                true => None,
+                false => arguments.positional.get(position).cloned(),
+            };
+            let given = given.or_else(|| named_argument(arguments, &parameter.name));
+            operands.push(match given {
+                Some(Datum::Tensor(tensor)) => vec![geometry(&tensor)],
+                Some(other) => {
+                    let items = other.items().unwrap_or_default();
+                    let tensors = items.iter().filter_map(|item| match item {
+                        Datum::Tensor(tensor) => Some(geometry(tensor)),
+                        _ => None,
+                    });
+                    tensors.collect()
+                }
+                None => Vec::new(),
+            });
+        }
+        (operands, assumed)
     }
 
     /// A tensor, or a number that is made one.
@@ -150,8 +235,8 @@ impl Importer<'_> {
         let is_made_up = name
             .strip_prefix('_')
             .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()));
-        let value = tensor.storage.state.borrow().value;
-        let Some(value) = value.filter(|_| !is_made_up && tensor.views.is_empty()) else {
+        let value = tensor.storage().state.borrow().value;
+        let Some(value) = value.filter(|_| !is_made_up && tensor.is_whole()) else {
             return;
         };
         let scope = self.scopes.innermost_mut();
@@ -265,40 +350,13 @@ fn described(value: &Datum) -> String {
     }
 }
 
-/// View operators whose result holds all elements in the same order.
-fn is_reshape(name: &str) -> bool {
-    const NAMES: [&str; 17] = [
-        "view",
-        "reshape",
-        "reshape_as",
-        "view_as",
-        "_unsafe_view",
-        "unsqueeze",
-        "squeeze",
-        "flatten",
-        "unflatten",
-        "ravel",
-        "contiguous",
-        "detach",
-        "alias",
-        "to",
-        "_reshape_alias",
-        "lift_fresh",
-        "atleast_1d",
-    ];
-    NAMES.contains(&name)
-}
-
-/// Whether the view of a contiguous tensor is contiguous: it is if its elements keep their order without gaps.
-fn keeps_contiguity(name: &str, arguments: &[Argument]) -> bool {
-    let is = |index: usize, number: i64| match arguments.get(index) {
-        Some(Argument::Number(scalar)) => scalar.to_i64() == number,
-        _ => false,
-    };
-    match name {
-        "select" | "narrow" | "unbind" => is(1, 0),
-        "slice" => is(1, 0) && is(4, 1),
-        "split" | "chunk" | "split_with_sizes" | "tensor_split" => is(2, 0),
-        name => is_reshape(name),
-    }
+/// `memory_format=` of a call, given by name or by position.
+pub fn memory_format(operator: &Operator, arguments: &Arguments) -> WantedFormat {
+    let position = operator.schema.position("memory_format");
+    let given = position.and_then(|position| arguments.positional.get(position).cloned());
+    let given = named_argument(arguments, "memory_format").or(given);
+    WantedFormat::from_torch_code(match given {
+        Some(Datum::Number(Number::Int(code))) => code.as_const(),
+        _ => None,
+    })
 }

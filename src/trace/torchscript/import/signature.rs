@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Constant, Input, Tree};
 use crate::scalar::Scalar;
-use crate::shape::TensorType;
+use crate::shape::{Shape, TensorType};
 use crate::trace::sizes::Sizes;
 use crate::trace::torchscript::ast::{Base, Function, Type};
 use crate::trace::torchscript::value::Pickled;
@@ -17,7 +17,7 @@ use super::Importer;
 use super::datum::{Datum, Dict, Instance, Kind};
 use super::number::Number;
 use super::options::{Entry, InputSpec};
-use super::tensor::Origin;
+use super::tensor::{Origin, Placed};
 
 type Signature<'a> = (&'a Function, Vec<Datum>, Vec<Input>);
 
@@ -96,8 +96,9 @@ impl<'a> Importer<'a> {
             InputSpec::Tensor(example) => {
                 let index = self.scopes.inputs.len();
                 let ty = self.input_type(name, example, sizes)?;
+                let placed = Placed::contiguous(ty.shape.clone());
                 let value = self.scopes.input(name, ty);
-                let tensor = self.outermost_tensor(Some(value), None, Origin::Local);
+                let tensor = self.outermost_tensor(Some(value), None, Origin::Local, placed);
                 (Datum::Tensor(tensor), Tree::Tensor(index))
             }
             InputSpec::Constant(constant) => (
@@ -107,7 +108,8 @@ impl<'a> Importer<'a> {
             InputSpec::Number(dtype) => {
                 let index = self.scopes.inputs.len();
                 let value = self.scopes.input(name, TensorType::new::<i64>(*dtype, []));
-                let tensor = self.outermost_tensor(Some(value), None, Origin::Local);
+                let placed = Placed::contiguous(Shape::new());
+                let tensor = self.outermost_tensor(Some(value), None, Origin::Local, placed);
                 let kind = match dtype {
                     DType::Bool => Kind::Bool,
                     _ => Kind::Int,

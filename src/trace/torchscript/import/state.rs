@@ -160,7 +160,7 @@ impl Importer<'_> {
 impl Importer<'_> {
     /// Weights that were written in place, by name.
     fn written_weights(&self) -> BTreeMap<String, Rc<Storage>> {
-        let storages = self.tensors.values().map(|tensor| &tensor.storage);
+        let storages = self.tensors.values().map(|tensor| tensor.storage());
         let written = storages.filter(|storage| storage.state.borrow().version > 0);
         let named = written.filter_map(|storage| match &storage.origin {
             Origin::Weight(name) => Some((name.clone(), storage.clone())),
@@ -193,7 +193,7 @@ impl Shared {
 /// True if a tensor in the value was written in place.
 fn was_written(value: &Datum) -> bool {
     match value {
-        Datum::Tensor(tensor) => tensor.storage.state.borrow().version > 0,
+        Datum::Tensor(tensor) => tensor.storage().state.borrow().version > 0,
         other => other.items().iter().flatten().any(was_written),
     }
 }

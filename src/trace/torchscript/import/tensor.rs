@@ -1,70 +1,67 @@
-//! Tensors of the program: storages that change, and views onto them.
+//! Tensors of the program: storages that change, and views of them.
 //!
 //! A graph has no writes. A storage therefore has a *current value*, and a tensor is a storage with a chain of view
-//! operators. Reading a view whose storage was written since replays its chain; writing puts the new value through the
-//! chain backwards ([`super::view`]) and makes the result the storage's current value.
+//! steps. Reading a view whose storage was written since replays its chain; a write puts the new value through the chain
+//! backwards ([`super::write`]) and makes the result the storage's current value. What shares memory with what follows
+//! from each tensor's [`Geometry`], as in PyTorch.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::aten::Operator;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::{Argument, Builder, ValueId};
+use crate::geometry::{Assumptions, Geometry};
+use crate::ir::{Builder, ValueId};
 use crate::shape::{Shape, TensorType};
+use crate::symbols::Guard;
 use crate::trace::scopes::ValueRef;
 
 use super::Importer;
 use super::number::Number;
+use super::view::ViewStep;
 
 /// A tensor of the program, shared by all who hold it.
 pub type TensorRef = Rc<TensorData>;
 
-/// A tensor: a storage, seen through views.
+/// A tensor: a storage, seen in some way. Operators such as `t_` change the way, not the storage.
 #[derive(Debug)]
 pub struct TensorData {
-    /// What it is a view of.
-    pub storage: Rc<Storage>,
-    /// From the storage's value to the tensor's.
-    pub views: Vec<View>,
-    /// True if the elements are known to lie one after the other.
-    pub contiguous: bool,
+    seen: RefCell<StorageView>,
+    /// How many regions lay around the place where it was made.
+    pub depth: usize,
     /// The value for a version of the storage.
     cached: Cell<Option<(u32, ValueRef)>>,
 }
 
-/// A view operator with its arguments; the first of them, the tensor, is put in when it is replayed.
+/// How a tensor sees a storage.
 #[derive(Clone, Debug)]
-pub struct View {
-    /// The operator; none if the view only changes the shape.
-    pub operator: ViewOperator,
-    /// Which of the operator's results.
-    pub result: usize,
+pub struct StorageView {
+    /// The memory.
+    pub storage: Rc<Storage>,
+    /// From the storage's value to the tensor's.
+    pub steps: Vec<ViewStep>,
+    /// Where the elements lie in the storage.
+    pub placed: Placed,
 }
 
-/// How a view is made of what it is a view of.
-#[derive(Clone)]
-pub enum ViewOperator {
-    /// A row of the dictionary with its arguments, the first of which is replaced.
-    Call(&'static Operator, Vec<Argument>),
-    /// The same elements under another shape.
-    Reshape(Shape),
+/// A geometry, and conditions on sizes that it was found under.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// Sizes, strides and offset.
+    pub geometry: Geometry,
+    /// They become guards where something depends on the geometry.
+    pub assumed: Vec<Guard>,
 }
 
-impl std::fmt::Debug for ViewOperator {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ViewOperator::Call(operator, arguments) => write!(f, "{}{arguments:?}", operator.name),
-            ViewOperator::Reshape(shape) => write!(f, "reshape{shape:?}"),
-        }
-    }
-}
-
-/// What tensors are views of.
+/// The memory of tensors.
 #[derive(Debug)]
 pub struct Storage {
     /// What it holds now.
     pub state: RefCell<StorageState>,
+    /// Where the elements of its value lie.
+    pub placed: Placed,
+    /// Conditions under which other tensors share this memory or do not. They become guards when it is written.
+    sharing: RefCell<Vec<Guard>>,
     /// Where it comes from.
     pub origin: Origin,
     /// How many regions lay around the place where it was made.
@@ -102,39 +99,122 @@ pub enum Origin {
     Local,
 }
 
+impl Placed {
+    /// Contiguous for every size.
+    pub fn contiguous(sizes: Shape) -> Placed {
+        Placed {
+            geometry: Geometry::contiguous(sizes),
+            assumed: Vec::new(),
+        }
+    }
+
+    /// The geometry that a question about this one has for an answer, with everything that was assumed.
+    pub fn derive(
+        &self,
+        builder: &Builder,
+        find: impl FnOnce(&Geometry, &Assumptions) -> Result<Option<Geometry>>,
+    ) -> Result<(Option<Geometry>, Vec<Guard>)> {
+        let asked = Assumptions::new(builder.symbols(), &self.assumed);
+        let found = find(&self.geometry, &asked)?;
+        Ok((found, asked.into_guards()))
+    }
+}
+
 impl TensorData {
+    fn new(seen: StorageView, depth: usize, cached: Option<(u32, ValueRef)>) -> TensorRef {
+        Rc::new(TensorData {
+            seen: RefCell::new(seen),
+            depth,
+            cached: Cell::new(cached),
+        })
+    }
+
+    /// The memory.
+    pub fn storage(&self) -> Rc<Storage> {
+        self.seen.borrow().storage.clone()
+    }
+
+    /// How the tensor sees its storage now.
+    pub fn seen(&self) -> StorageView {
+        self.seen.borrow().clone()
+    }
+
+    /// Where its elements lie.
+    pub fn placed(&self) -> Placed {
+        self.seen.borrow().placed.clone()
+    }
+
+    /// True if it is everything that its storage holds, as that holds it.
+    pub fn is_whole(&self) -> bool {
+        self.seen.borrow().steps.is_empty()
+    }
+
+    /// Sees its storage, or another one, in another way from now on.
+    pub fn set_seen(&self, seen: StorageView) {
+        *self.seen.borrow_mut() = seen;
+        self.cached.set(None);
+    }
+
     /// The number, if the tensor is a known scalar.
     pub fn number(&self) -> Option<HostNumber> {
-        if self.views.is_empty() {
-            self.storage.state.borrow().number.clone()
-        } else {
-            None
+        let seen = self.seen.borrow();
+        let number = seen.storage.state.borrow().number.clone();
+        number.filter(|_| seen.steps.is_empty())
+    }
+}
+
+impl Storage {
+    /// Writes to it make guards of these conditions.
+    pub fn depend_on(&self, conditions: &[Guard]) {
+        let mut sharing = self.sharing.borrow_mut();
+        for condition in conditions {
+            if !sharing.contains(condition) {
+                sharing.push(condition.clone());
+            }
         }
+    }
+
+    /// Writes to it make guards of the other's conditions, too: whether they share memory is one of these.
+    pub fn depend_on_as(&self, other: &Storage) {
+        let conditions = other.sharing.borrow().clone();
+        self.depend_on(&conditions);
+    }
+
+    /// The conditions so far, which are guards from now on.
+    pub fn take_conditions(&self) -> Vec<Guard> {
+        std::mem::take(&mut self.sharing.borrow_mut())
     }
 }
 
 impl Importer<'_> {
-    /// A fresh tensor of a value of the innermost graph.
+    /// A fresh, contiguous tensor of a value of the innermost graph.
     pub(super) fn new_tensor(&self, id: ValueId) -> TensorRef {
-        let value = ValueRef {
-            scope: self.scopes.innermost().number,
-            id,
-        };
-        self.tensor_of(Some(value), None, Origin::Local)
+        let sizes = self.builder().ty(id).shape;
+        self.new_placed_tensor(id, Placed::contiguous(sizes))
+    }
+
+    /// A fresh tensor of a value of the innermost graph.
+    pub(super) fn new_placed_tensor(&self, id: ValueId, placed: Placed) -> TensorRef {
+        let value = self.innermost_value(id);
+        tensor_at(
+            self.scopes.depth(),
+            Some(value),
+            None,
+            Origin::Local,
+            placed,
+        )
     }
 
     /// A scalar tensor that is known.
     pub(super) fn host_tensor(&self, number: HostNumber) -> TensorRef {
-        self.tensor_of(None, Some(number), Origin::Local)
-    }
-
-    fn tensor_of(
-        &self,
-        value: Option<ValueRef>,
-        number: Option<HostNumber>,
-        origin: Origin,
-    ) -> TensorRef {
-        tensor_at(self.scopes.depth(), value, number, origin)
+        let placed = Placed::contiguous(Shape::new());
+        tensor_at(
+            self.scopes.depth(),
+            None,
+            Some(number),
+            Origin::Local,
+            placed,
+        )
     }
 
     /// A tensor that is older than every region.
@@ -143,29 +223,26 @@ impl Importer<'_> {
         value: Option<ValueRef>,
         number: Option<HostNumber>,
         origin: Origin,
+        placed: Placed,
     ) -> TensorRef {
-        tensor_at(0, value, number, origin)
+        tensor_at(0, value, number, origin, placed)
     }
 
-    /// A view of a tensor, whose value is in hand.
-    pub(super) fn view_of(
-        &self,
-        base: &TensorRef,
-        view: View,
-        id: ValueId,
-        contiguous: bool,
-    ) -> TensorRef {
-        let value = ValueRef {
-            scope: self.scopes.innermost().number,
-            id,
-        };
-        let version = base.storage.state.borrow().version;
-        Rc::new(TensorData {
-            storage: base.storage.clone(),
-            views: base.views.iter().cloned().chain([view]).collect(),
-            contiguous,
-            cached: Cell::new(Some((version, value))),
-        })
+    fn innermost_value(&self, id: ValueId) -> ValueRef {
+        let scope = self.scopes.innermost().number;
+        ValueRef { scope, id }
+    }
+
+    /// A tensor that sees a storage in some way, whose value may be in hand.
+    pub(super) fn view_of(&self, seen: StorageView, id: Option<ValueId>) -> TensorRef {
+        let version = seen.storage.state.borrow().version;
+        let cached = id.map(|id| (version, self.innermost_value(id)));
+        TensorData::new(seen, self.scopes.depth(), cached)
+    }
+
+    /// Another tensor that sees the storage as this one does now.
+    pub(super) fn alias(&self, tensor: &TensorRef) -> TensorRef {
+        self.view_of(tensor.seen(), None)
     }
 
     /// The tensor's value in the innermost graph.
@@ -176,25 +253,23 @@ impl Importer<'_> {
 
     /// The tensor's value, in whichever of the open graphs it was made.
     fn current(&mut self, tensor: &TensorRef) -> Result<ValueRef> {
-        let version = tensor.storage.state.borrow().version;
-        if tensor.views.is_empty() {
-            return self.storage_value(&tensor.storage);
+        let seen = tensor.seen();
+        let version = seen.storage.state.borrow().version;
+        if seen.steps.is_empty() {
+            return self.storage_value(&seen.storage);
         }
-        if let Some((seen, value)) = tensor.cached.get()
-            && seen == version
+        if let Some((known, value)) = tensor.cached.get()
+            && known == version
             && self.scopes.is_open(value)
         {
             return Ok(value);
         }
-        let base = self.storage_value(&tensor.storage)?;
+        let base = self.storage_value(&seen.storage)?;
         let mut id = self.scopes.captured(base)?;
-        for view in &tensor.views {
-            id = self.replay(view, id)?;
+        for step in &seen.steps {
+            id = self.replay(step, id)?;
         }
-        let value = ValueRef {
-            scope: self.scopes.innermost().number,
-            id,
-        };
+        let value = self.innermost_value(id);
         tensor.cached.set(Some((version, value)));
         Ok(value)
     }
@@ -206,10 +281,7 @@ impl Importer<'_> {
             (Some(value), _) if self.scopes.is_open(value) => Ok(value),
             (_, Some(number)) => {
                 let id = self.materialise(&number)?;
-                let value = ValueRef {
-                    scope: self.scopes.innermost().number,
-                    id,
-                };
+                let value = self.innermost_value(id);
                 storage.state.borrow_mut().value = Some(value);
                 Ok(value)
             }
@@ -237,11 +309,6 @@ impl Importer<'_> {
         Ok(value.id())
     }
 
-    fn replay(&mut self, view: &View, base: ValueId) -> Result<ValueId> {
-        let builder = self.builder();
-        replay_view(&builder, view, base)
-    }
-
     /// The tensor's type. Known scalars need not become values for it.
     pub(super) fn ty(&mut self, tensor: &TensorRef) -> Result<TensorType> {
         if let Some(host) = tensor.number() {
@@ -253,6 +320,18 @@ impl Importer<'_> {
         let value = self.current(tensor)?;
         self.scopes.type_of(value)
     }
+
+    /// Where a tensor's elements lie, with what has been learnt about symbols.
+    pub(super) fn placed(&self, tensor: &TensorRef) -> Placed {
+        let mut placed = tensor.placed();
+        let builder = self.builder();
+        let geometry = &mut placed.geometry;
+        let dims = geometry.sizes.iter_mut().chain(&mut geometry.strides);
+        for dim in dims.chain([&mut geometry.offset]) {
+            *dim = builder.symbols().resolve(dim);
+        }
+        placed
+    }
 }
 
 fn tensor_at(
@@ -260,42 +339,24 @@ fn tensor_at(
     value: Option<ValueRef>,
     number: Option<HostNumber>,
     origin: Origin,
+    placed: Placed,
 ) -> TensorRef {
     let state = StorageState {
         value,
         number,
         version: 0,
     };
-    Rc::new(TensorData {
-        storage: Rc::new(Storage {
-            state: RefCell::new(state),
-            origin,
-            depth,
-        }),
-        views: Vec::new(),
-        contiguous: true,
-        cached: Cell::new(None),
-    })
-}
-
-/// Applies a view operator in a graph.
-pub fn replay_view(builder: &Builder, view: &View, base: ValueId) -> Result<ValueId> {
-    match &view.operator {
-        ViewOperator::Reshape(shape) => {
-            let value = builder.value(base).reshape(shape.clone());
-            builder.check()?;
-            Ok(value.id())
-        }
-        ViewOperator::Call(operator, arguments) => {
-            let mut arguments = arguments.clone();
-            if let Some(first) = arguments.first_mut() {
-                *first = Argument::Value(base);
-            }
-            let results = operator.call(builder, arguments)?;
-            let result = results.get(view.result);
-            result
-                .map(|value| value.id())
-                .ok_or_else(|| Error::internal("a view operator has too few results"))
-        }
-    }
+    let storage = Rc::new(Storage {
+        state: RefCell::new(state),
+        placed: placed.clone(),
+        sharing: RefCell::default(),
+        origin,
+        depth,
+    });
+    let seen = StorageView {
+        storage,
+        steps: Vec::new(),
+        placed,
+    };
+    TensorData::new(seen, depth, None)
 }

@@ -1,151 +1,302 @@
-//! Writes through views: the value below a view after the view's elements were replaced.
+//! Views: results of operators that share memory with an operand, and the steps from a storage's value to a tensor's.
 
+use crate::aten::{Operator, Strides, ViewSteps, after_step};
 use crate::dim::Dim;
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::ir::{Argument, Builder, Value, ValueId};
-use crate::op::ScatterFunction;
-use crate::shape::{Shape, wrap_dim};
+use crate::error::{Error, Result};
+use crate::geometry::{Assumptions, Geometry};
+use crate::ir::{Argument, Builder, ValueId};
+use crate::op::{Permute, Primitive, Reshape};
+use crate::shape::Shape;
+use crate::symbols::Guard;
+use crate::trace::scopes::ValueRef;
 
-use super::tensor::{View, ViewOperator, replay_view};
+use super::Importer;
+use super::tensor::{Placed, StorageView, TensorRef};
 
-/// What `below` becomes when the elements that `view` shows of it are replaced by `value`.
-pub fn put_back(builder: &Builder, view: &View, below: ValueId, value: ValueId) -> Result<ValueId> {
-    let (old, new) = (builder.value(below), builder.value(value));
-    let special = match &view.operator {
-        ViewOperator::Reshape(_) => Some(new.reshape(old.shape())),
-        ViewOperator::Call(operator, arguments) => {
-            put_special(operator.schema.name.as_str(), arguments, old, new)
-        }
-    };
-    let result = match special {
-        Some(result) => result,
-        None => put_anywhere(builder, view, old, new)?,
-    };
-    builder.check()?;
-    Ok(result.id())
+/// A step from a storage's value to the value of a tensor.
+#[derive(Clone)]
+pub struct ViewStep {
+    /// The call that computes it; none where the primitives do.
+    call: Option<ViewCall>,
+    /// The primitives that it consists of; none where it is no sequence of such.
+    pub primitives: Option<ViewSteps>,
 }
 
-/// Views for which there is a shorter way than the general one.
-fn put_special<'g>(
-    name: &str,
-    arguments: &[Argument],
-    old: Value<'g>,
-    new: Value<'g>,
-) -> Option<Value<'g>> {
-    match name {
-        "select" => {
-            let (dim, index) = (int(arguments, 1)?, size(arguments, 2)?);
-            let start = from_end(old, dim, index)?;
-            put_slice(old, new.unsqueeze(axis_of(old, dim)?), dim, start)
+/// A call of a view operator.
+#[derive(Clone)]
+struct ViewCall {
+    operator: &'static Operator,
+    /// The first is replaced by the value that is viewed.
+    arguments: Vec<Argument>,
+    /// The graph that the other arguments belong to.
+    scope: u32,
+    /// Which of the operator's results.
+    result: usize,
+}
+
+/// A call of a view operator whose results are in hand.
+pub(super) struct ViewResults<'a> {
+    pub operator: &'static Operator,
+    pub arguments: &'a [Argument],
+    pub ids: &'a [ValueId],
+}
+
+impl std::fmt::Debug for ViewStep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.call {
+            Some(call) => write!(f, "{}{:?}", call.operator.name, call.arguments),
+            None => write!(f, "{:?}", self.primitives),
         }
-        "slice" => {
-            let dim = int(arguments, 1)?;
-            if int(arguments, 4) != Some(1) {
-                return None;
-            }
-            let start = size(arguments, 2).unwrap_or(Dim::ZERO);
-            put_slice(old, new, dim, from_end(old, dim, start)?)
+    }
+}
+
+impl ViewStep {
+    /// A step that consists of these primitives.
+    fn of(primitives: ViewSteps) -> ViewStep {
+        ViewStep {
+            call: None,
+            primitives: Some(primitives),
         }
-        "narrow" => {
-            let (dim, start) = (int(arguments, 1)?, size(arguments, 2)?);
-            put_slice(old, new, dim, from_end(old, dim, start)?)
+    }
+}
+
+impl Importer<'_> {
+    /// The results of a view operator: views of its operands, or copies where PyTorch has to copy.
+    pub(super) fn view_results(
+        &mut self,
+        bases: &[TensorRef],
+        call: &ViewResults,
+    ) -> Result<Vec<TensorRef>> {
+        let builder = self.builder();
+        let paths = call.operator.view_steps(&builder, call.arguments)?;
+        let numbered = call.ids.iter().enumerate();
+        numbered
+            .map(|(result, id)| {
+                let path = paths.get(result).cloned().flatten();
+                let base = bases.get(result).or(bases.first());
+                let base = base.ok_or_else(|| Error::internal("a view has no operand"))?;
+                self.view_result(base, call, result, *id, path)
+            })
+            .collect()
+    }
+
+    fn view_result(
+        &mut self,
+        base: &TensorRef,
+        call: &ViewResults,
+        result: usize,
+        id: ValueId,
+        path: Option<ViewSteps>,
+    ) -> Result<TensorRef> {
+        let strides = call.operator.row.strides;
+        if strides == Strides::ItselfOrView && path.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(base.clone());
         }
-        "transpose" | "swapaxes" | "swapdims" => {
-            Some(new.transpose(int(arguments, 1)?, int(arguments, 2)?))
-        }
-        "t" | "numpy_T" if old.rank() < 3 => match old.rank() {
-            2 => Some(new.transpose(0, 1)),
-            _ => Some(new),
-        },
-        "mT" | "adjoint" => Some(new.transpose(-1, -2)),
-        "permute" => {
-            let Argument::List(axes) = arguments.get(1)? else {
-                return None;
+        let builder = self.builder();
+        let sizes = builder.ty(id).shape;
+        let before = self.placed(base);
+        let (geometry, assumed) = before.derive(&builder, |geometry, asked| {
+            let placement = ViewPlacement {
+                builder: &builder,
+                call,
+                path: path.as_ref(),
             };
-            let axes = axes.iter().map(|axis| match axis {
-                Argument::Number(axis) => wrap_dim(axis.to_i64(), old.rank()).ok(),
-                _ => None,
-            });
-            let axes: Vec<usize> = axes.collect::<Option<_>>()?;
-            let back = (0..axes.len()).map(|axis| axes.iter().position(|a| *a == axis));
-            Some(new.permute(back.collect::<Option<Vec<usize>>>()?))
+            placement.geometry(geometry, asked, &sizes)
+        })?;
+        if strides.may_copy() {
+            base.storage().depend_on(&assumed);
+            if geometry.is_none() {
+                let copy = self.new_placed_tensor(id, Placed::contiguous(sizes));
+                copy.storage().depend_on(&assumed);
+                return Ok(copy);
+            }
         }
-        _ => None,
+        let geometry = geometry.unwrap_or_else(|| Geometry::contiguous(sizes));
+        let step = self.view_step(call, result, path);
+        let mut seen = base.seen();
+        seen.steps.push(step);
+        seen.placed = Placed { geometry, assumed };
+        Ok(self.view_of(seen, Some(id)))
+    }
+
+    fn view_step(&self, call: &ViewResults, result: usize, path: Option<ViewSteps>) -> ViewStep {
+        let values = call.arguments.iter().flat_map(Argument::values);
+        let reads_values = values.count() > 1;
+        if reads_values && let Some(path) = path {
+            return ViewStep::of(path);
+        }
+        ViewStep {
+            call: Some(ViewCall {
+                operator: call.operator,
+                arguments: call.arguments.to_vec(),
+                scope: self.scopes.innermost().number,
+                result,
+            }),
+            primitives: path,
+        }
+    }
+
+    /// The whole storage of a tensor as a vector, in the order of its memory.
+    pub(super) fn memory_of(&mut self, tensor: &TensorRef) -> Result<TensorRef> {
+        let storage = tensor.storage();
+        let builder = self.builder();
+        let placed = &storage.placed;
+        let asked = Assumptions::new(builder.symbols(), &placed.assumed);
+        let order = placed.geometry.dense_order(&asked)?;
+        builder.symbols().assume(&asked.into_guards())?;
+        let Some(mut axes) = order else {
+            let message = "the memory of a tensor that has gaps or overlaps";
+            return Err(Error::unsupported(message));
+        };
+        axes.reverse();
+        let laid_out = placed.geometry.permute(&axes);
+        let numel = laid_out.numel();
+        let mut path: ViewSteps = Vec::new();
+        if !axes.iter().copied().eq(0..axes.len()) {
+            path.push((Permute { axes }.into(), laid_out.sizes));
+        }
+        if placed.geometry.rank() != 1 {
+            let shape = vec![numel.clone()];
+            path.push((
+                Reshape {
+                    shape: shape.clone(),
+                }
+                .into(),
+                shape,
+            ));
+        }
+        let mut geometry = Geometry::contiguous(vec![numel]);
+        geometry.offset = placed.geometry.offset.clone();
+        let seen = StorageView {
+            steps: match path.is_empty() {
+                true => Vec::new(),
+                false => vec![ViewStep::of(path)],
+            },
+            placed: Placed {
+                geometry,
+                assumed: Vec::new(),
+            },
+            storage,
+        };
+        Ok(self.view_of(seen, None))
+    }
+
+    /// Applies a step to a value of the innermost graph.
+    pub(super) fn replay(&mut self, step: &ViewStep, base: ValueId) -> Result<ValueId> {
+        let builder = self.builder();
+        let Some(call) = &step.call else {
+            let steps = step.primitives.as_deref().unwrap_or_default();
+            return apply_all(&builder, steps, base);
+        };
+        let mut arguments = Vec::with_capacity(call.arguments.len());
+        for (index, argument) in call.arguments.iter().enumerate() {
+            arguments.push(match (index, argument) {
+                (0, _) => Argument::Value(base),
+                (_, Argument::Value(id)) => {
+                    let value = ValueRef {
+                        scope: call.scope,
+                        id: *id,
+                    };
+                    Argument::Value(self.scopes.captured(value)?)
+                }
+                (_, other) => other.clone(),
+            });
+        }
+        let results = call.operator.call(&builder, arguments)?;
+        let result = results.get(call.result);
+        let missing = || Error::internal("a view operator has too few results");
+        Ok(result.ok_or_else(missing)?.id())
+    }
+
+    /// Makes guards of the conditions under which tensors share this tensor's memory.
+    pub(super) fn keep_sharing(&self, tensor: &TensorRef) -> Result<()> {
+        let conditions = tensor.storage().take_conditions();
+        self.assume(&conditions)
+    }
+
+    /// Makes guards of conditions.
+    pub(super) fn assume(&self, conditions: &[Guard]) -> Result<()> {
+        self.builder().symbols().assume(conditions)
     }
 }
 
-fn int(arguments: &[Argument], index: usize) -> Option<i64> {
-    match arguments.get(index)? {
-        Argument::Number(number) => Some(number.to_i64()),
-        _ => None,
+/// A view on its way to a geometry.
+struct ViewPlacement<'a> {
+    builder: &'a Builder,
+    call: &'a ViewResults<'a>,
+    path: Option<&'a ViewSteps>,
+}
+
+impl ViewPlacement<'_> {
+    /// Geometry of the view of an operand; none if it has to be copied, or is no view that strides can say.
+    fn geometry(
+        &self,
+        operand: &Geometry,
+        asked: &Assumptions,
+        sizes: &Shape,
+    ) -> Result<Option<Geometry>> {
+        match self.call.operator.row.strides {
+            Strides::Reshape => operand.reshape(asked, sizes),
+            Strides::Contiguous if !operand.is_contiguous(asked)? => Ok(None),
+            Strides::Contiguous => operand.reshape(asked, sizes),
+            Strides::Unsqueeze => {
+                let (operator, arguments) = (self.call.operator, self.call.arguments);
+                let axis = operator.unsqueezed_axis(self.builder, arguments, operand.rank())?;
+                Ok(Some(operand.unsqueeze(axis)))
+            }
+            Strides::Diagonal => {
+                let (operator, arguments) = (self.call.operator, self.call.arguments);
+                let (axes, offset) =
+                    operator.diagonal_axes(self.builder, arguments, operand.rank())?;
+                let length = sizes.last().cloned().unwrap_or(Dim::ZERO);
+                Ok(Some(operand.diagonal(axes, offset, &length)))
+            }
+            Strides::Storage => self.of_storage(operand, sizes).map(Some),
+            _ => match self.path {
+                Some(path) => along(operand, asked, path),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// The geometry that the arguments of `as_strided` say; the operand is the storage's memory.
+    fn of_storage(&self, memory: &Geometry, sizes: &Shape) -> Result<Geometry> {
+        let args = crate::aten::Args::new(self.builder, self.call.operator, self.call.arguments);
+        let strides = args.sizes("stride");
+        let offset = args.optional_size("storage_offset").unwrap_or(Dim::ZERO);
+        self.builder.check()?;
+        Ok(Geometry {
+            sizes: sizes.clone(),
+            strides,
+            offset: &memory.offset + &offset,
+        })
     }
 }
 
-fn size(arguments: &[Argument], index: usize) -> Option<Dim> {
-    match arguments.get(index)? {
-        Argument::Number(number) => Some(Dim::from(number.to_i64())),
-        Argument::Size(dim) => Some(dim.clone()),
-        _ => None,
+fn along(operand: &Geometry, asked: &Assumptions, path: &ViewSteps) -> Result<Option<Geometry>> {
+    let mut geometry = operand.clone();
+    for step in path {
+        match after_step(&geometry, asked, step)? {
+            Some(next) => geometry = next,
+            None => return Ok(None),
+        }
     }
+    Ok(Some(geometry))
 }
 
-fn axis_of(value: Value<'_>, dim: i64) -> Option<i64> {
-    let axis = wrap_dim(dim, value.rank()).ok()?;
-    i64::try_from(axis).ok()
-}
-
-/// A start that counts from the end if it is negative, and is never beyond the end.
-fn from_end(old: Value<'_>, dim: i64, start: Dim) -> Option<Dim> {
-    let symbols = old.builder().symbols();
-    let length = old.size(dim);
-    if symbols.less_equal(&Dim::ZERO, &start).ok()? {
-        let within = symbols.less_equal(&start, &length).ok()?;
-        return Some(if within { start } else { length });
+/// Applies primitives one after the other.
+pub fn apply_all(
+    builder: &Builder,
+    steps: &[(Primitive, Shape)],
+    base: ValueId,
+) -> Result<ValueId> {
+    let mut value = builder.value(base);
+    for (primitive, shape) in steps {
+        value = match primitive {
+            Primitive::Reshape(_) => value.reshape(shape.clone()),
+            other => builder.apply(other.clone(), vec![value.into()]),
+        };
     }
-    let start = &start + &length;
-    let positive = symbols.less_equal(&Dim::ZERO, &start).ok()?;
-    Some(if positive { start } else { Dim::ZERO })
-}
-
-/// What lies in front, the new part, and what lies behind, joined.
-fn put_slice<'g>(old: Value<'g>, new: Value<'g>, dim: i64, start: Dim) -> Option<Value<'g>> {
-    let builder = old.builder();
-    let length = old.size(dim);
-    let part = new.size(dim);
-    let end = &start + &part;
-    let behind = &length - &end;
-    let mut parts = Vec::new();
-    if !builder.symbols().resolve(&start).is(0) {
-        parts.push(old.narrow(dim, Dim::ZERO, start));
-    }
-    parts.push(new);
-    if !builder.symbols().resolve(&behind).is(0) {
-        parts.push(old.narrow(dim, end, behind));
-    }
-    Some(builder.concat(&parts, dim))
-}
-
-/// The rule for every view: the view of the positions of all elements says where the new ones belong.
-fn put_anywhere<'g>(
-    builder: &'g Builder,
-    view: &View,
-    old: Value<'g>,
-    new: Value<'g>,
-) -> Result<Value<'g>> {
-    let shape: Shape = old.shape();
-    let flat = vec![old.numel()];
-    let positions = builder
-        .iota(DType::I64, flat.clone(), 0)
-        .reshape(shape.clone());
     builder.check()?;
-    let seen = builder.value(replay_view(builder, view, positions.id())?);
-    let count = vec![seen.numel()];
-    let changed = old.reshape(flat).scatter(
-        0,
-        seen.reshape(count.clone()),
-        new.reshape(count),
-        ScatterFunction::Set,
-    );
-    Ok(changed.reshape(shape))
+    Ok(value.id())
 }

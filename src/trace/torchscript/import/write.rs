@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use crate::aten;
+use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::ValueId;
 use crate::trace::scopes::ValueRef;
@@ -10,8 +12,7 @@ use super::Importer;
 use super::call::Arguments;
 use super::datum::Datum;
 use super::number::Number;
-use super::tensor::{Storage, TensorRef, View, replay_view};
-use super::view::put_back;
+use super::tensor::{Storage, TensorRef};
 
 /// Batch normalisations whose arguments begin with input, weight, bias, running mean, running variance, whether statistics are
 /// those of the batch, momentum and epsilon.
@@ -32,14 +33,13 @@ impl Importer<'_> {
         let Some(Datum::Tensor(target)) = arguments.positional.first().cloned() else {
             return self.tensor_operator(name, arguments);
         };
+        if let Some(result) = self.view_in_place(&target, functional, &arguments)? {
+            return Ok(result);
+        }
         let value = match (functional, arguments.positional.get(1)) {
             ("aten::copy", Some(source)) => source.clone(),
             ("aten::fill", Some(number)) => number.clone(),
             ("aten::zero", _) => Datum::Number(Number::int(0)),
-            ("aten::set", _) | ("aten::resize", _) | ("aten::resize_as", _) => {
-                let message = format!("the operator {name}");
-                return Ok(self.unsupported(Error::unsupported(message)));
-            }
             _ => self.operator(functional, arguments)?,
         };
         if value.is_unknown() {
@@ -48,6 +48,81 @@ impl Importer<'_> {
         let source = self.as_tensor(&value)?;
         self.write(&target, &source)?;
         Ok(Datum::Tensor(target))
+    }
+
+    /// An operator that changes how a tensor sees its memory and writes nothing: `t_`, `squeeze_`, `as_strided_`, `set_`.
+    fn view_in_place(
+        &mut self,
+        target: &TensorRef,
+        functional: &str,
+        arguments: &Arguments,
+    ) -> Result<Option<Datum>> {
+        let source = match (functional, arguments.positional.get(1)) {
+            ("aten::set", Some(Datum::Tensor(source))) => source.clone(),
+            ("aten::resize", Some(sizes)) => self.resized(target, &sizes.clone())?,
+            ("aten::resize_as", Some(Datum::Tensor(other))) => {
+                let sizes = self.ty(&other.clone())?.shape;
+                let sizes = self.list(sizes.into_iter().map(Datum::int).collect());
+                self.resized(target, &sizes)?
+            }
+            _ if aten::overloads(functional).any(|operator| operator.schema.is_view) => {
+                match self.operator(functional, arguments.clone())? {
+                    Datum::Tensor(view) => view,
+                    other => return Ok(Some(other)),
+                }
+            }
+            _ => return Ok(None),
+        };
+        if target.depth < self.scopes.depth() {
+            let message = format!("{functional}_ on a tensor from outside of a branch or loop");
+            let help = "use the operator without `_`, whose result is a view";
+            let error = Error::unsupported(message).help(help);
+            return Ok(Some(self.unsupported(error)));
+        }
+        target.set_seen(source.seen());
+        Ok(Some(Datum::Tensor(target.clone())))
+    }
+
+    /// The tensor's memory under other sizes (`Tensor.resize_`); elements beyond its end are zeros.
+    fn resized(&mut self, target: &TensorRef, sizes: &Datum) -> Result<TensorRef> {
+        let memory = self.memory_of(target)?;
+        let items = sizes.items().unwrap_or_else(|| vec![sizes.clone()]);
+        let mut count = Number::int(1);
+        for item in &items {
+            let Datum::Number(Number::Int(size)) = item else {
+                return Err(Error::unsupported("a size that depends on tensors"));
+            };
+            let dim = count.to_int(self.builder().symbols())?;
+            count = Number::Int(&dim * size);
+        }
+        let wanted = count.to_int(self.builder().symbols())?;
+        let present = self.ty(&memory)?.numel();
+        let fits = self.builder().symbols().less_equal(&wanted, &present)?;
+        let memory = match fits {
+            true => memory,
+            false => self.padded(&memory, &(&wanted - &present))?,
+        };
+        let part = vec![
+            Datum::Tensor(memory),
+            Datum::int(0),
+            Datum::int(0),
+            Datum::int(wanted),
+        ];
+        let part = self.operator("aten::narrow", part.into())?;
+        let whole = self.operator("aten::view", vec![part, self.list(items)].into())?;
+        self.as_tensor(&whole)
+    }
+
+    /// A new vector: this one and so many zeros.
+    fn padded(&mut self, vector: &TensorRef, zeros: &Dim) -> Result<TensorRef> {
+        let id = self.read(vector)?;
+        let builder = self.builder();
+        let longer = builder
+            .value(id)
+            .pad(&[Dim::ZERO], std::slice::from_ref(zeros), 0);
+        let id = longer.id();
+        builder.check()?;
+        Ok(self.new_tensor(id))
     }
 
     /// An operator with `out=`.
@@ -128,26 +203,9 @@ impl Importer<'_> {
         let value = builder.value(source).to(ty.dtype).expand(ty.shape);
         builder.check()?;
         let value = self.put_through(target, value.id())?;
-        self.set_storage(&target.storage, value);
+        self.keep_sharing(target)?;
+        self.set_storage(&target.storage(), value);
         Ok(())
-    }
-
-    /// The storage's value after a write to a view of it.
-    fn put_through(&mut self, target: &TensorRef, value: ValueId) -> Result<ValueId> {
-        let base = self.storage_value(&target.storage)?;
-        let base = self.scopes.captured(base)?;
-        let builder = self.builder();
-        let mut seen = vec![base];
-        let inner: &[View] = target.views.split_last().map_or(&[], |(_, inner)| inner);
-        for view in inner {
-            let last = seen.last().copied().unwrap_or(base);
-            seen.push(replay_view(&builder, view, last)?);
-        }
-        let mut value = value;
-        for (view, below) in target.views.iter().zip(seen).rev() {
-            value = put_back(&builder, view, below, value)?;
-        }
-        Ok(value)
     }
 
     /// Gives a storage a new value.

@@ -1,14 +1,17 @@
 //! Operators that give their tensor back, or another dtype of it.
 
+use crate::aten::WantedFormat;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::geometry::{Assumptions, Geometry, MemoryFormat};
+use crate::ir::ValueId;
 
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
 use crate::trace::torchscript::import::datum::{Datum, Kind};
 use crate::trace::torchscript::import::number::Number;
 use crate::trace::torchscript::import::operator::named_argument;
-use crate::trace::torchscript::import::tensor::{HostNumber, TensorRef};
+use crate::trace::torchscript::import::tensor::{HostNumber, Placed, TensorRef};
 
 impl Importer<'_> {
     pub(super) fn identity(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
@@ -23,9 +26,14 @@ impl Importer<'_> {
                 self.cast(tensor, dtype).map(Some)
             }
             ("float", []) => self.cast(tensor, DType::F32).map(Some),
-            ("clone", _) => self.copy(tensor).map(Some),
-            ("contiguous", _) if tensor.contiguous => same(),
-            ("contiguous", _) => self.copy(tensor).map(Some),
+            ("clone", _) => {
+                let format = wanted_format(arguments, rest.first());
+                self.copy(tensor, format).map(Some)
+            }
+            ("contiguous", _) => {
+                let format = wanted_format(arguments, rest.first());
+                self.contiguous(tensor, format).map(Some)
+            }
             ("dropout" | "feature_dropout" | "alpha_dropout" | "feature_alpha_dropout", _)
             | ("dropout_" | "feature_dropout_" | "alpha_dropout_", _) => match rest {
                 [_, Datum::Number(Number::Bool(true)), ..] => Ok(None),
@@ -40,7 +48,8 @@ impl Importer<'_> {
             ("select", [dim, Datum::Dynamic(Kind::Int, index)]) => {
                 self.select_dynamic(tensor, dim, &index.clone()).map(Some)
             }
-            _ if ALIASES.contains(&name) => same(),
+            _ if SAME.contains(&name) => same(),
+            _ if ALIASES.contains(&name) => Ok(Some(Datum::Tensor(self.alias(tensor)))),
             _ => Ok(None),
         }
     }
@@ -79,37 +88,123 @@ impl Importer<'_> {
         Ok(Datum::Tensor(self.new_tensor(id)))
     }
 
-    /// A new tensor with the same value.
-    fn copy(&mut self, tensor: &TensorRef) -> Result<Datum> {
+    /// A new tensor with the same elements.
+    fn copy(&mut self, tensor: &TensorRef, format: WantedFormat) -> Result<Datum> {
         if let Some(host) = tensor.number() {
             return Ok(Datum::Tensor(self.host_tensor(host)));
         }
         let id = self.read(tensor)?;
-        Ok(Datum::Tensor(self.new_tensor(id)))
+        self.copied(tensor, id, format)
     }
 
-    /// `Tensor.to` in all its forms: devices make no difference, a tensor of the wanted dtype is given back.
-    fn to(&mut self, tensor: &TensorRef, copy: bool, arguments: &Arguments) -> Result<Datum> {
-        let mut dtype = None;
-        let named = named_argument(arguments, "dtype");
-        let given = arguments.positional.iter().skip(1).chain(&named);
-        for argument in given {
+    /// A value as a copy of a tensor, whose strides it has if no other format is wanted.
+    fn copied(&mut self, tensor: &TensorRef, id: ValueId, format: WantedFormat) -> Result<Datum> {
+        let builder = self.builder();
+        let before = self.placed(tensor);
+        let asked = Assumptions::new(builder.symbols(), &before.assumed);
+        let geometry = match format {
+            WantedFormat::Format(format) => Geometry::of_format(before.geometry.sizes, format),
+            _ => before.geometry.preserved(&asked)?,
+        };
+        let assumed = asked.into_guards();
+        let copy = self.new_placed_tensor(id, Placed { geometry, assumed });
+        copy.storage().depend_on_as(&tensor.storage());
+        Ok(Datum::Tensor(copy))
+    }
+
+    /// `Tensor.contiguous`: the tensor itself if it has the format already.
+    fn contiguous(&mut self, tensor: &TensorRef, format: WantedFormat) -> Result<Datum> {
+        let format = match format {
+            WantedFormat::Format(format) => format,
+            _ => MemoryFormat::Contiguous,
+        };
+        let is_there = self.has_format(tensor, format)?;
+        if is_there {
+            return Ok(Datum::Tensor(tensor.clone()));
+        }
+        self.copy(tensor, WantedFormat::Format(format))
+    }
+
+    /// Whether a tensor has a memory format. Later writes to it depend on the answer.
+    fn has_format(&mut self, tensor: &TensorRef, format: MemoryFormat) -> Result<bool> {
+        self.sharing(tensor, |geometry, asked| geometry.has_format(asked, format))
+    }
+
+    /// Whether the format is the one that a tensor's strides suggest, which `Tensor.to` goes by.
+    fn suggests(&mut self, tensor: &TensorRef, format: MemoryFormat) -> Result<bool> {
+        self.sharing(tensor, |geometry, asked| {
+            Ok(geometry.suggested_format(asked)? == format)
+        })
+    }
+
+    /// The answer to a question that decides whether a tensor is copied. Writes to it depend on the answer from now on.
+    fn sharing(
+        &mut self,
+        tensor: &TensorRef,
+        ask: impl FnOnce(&Geometry, &Assumptions) -> Result<bool>,
+    ) -> Result<bool> {
+        let builder = self.builder();
+        let placed = self.placed(tensor);
+        let asked = Assumptions::new(builder.symbols(), &placed.assumed);
+        let answer = ask(&placed.geometry, &asked)?;
+        tensor.storage().depend_on(&asked.into_guards());
+        Ok(answer)
+    }
+
+    /// `Tensor.to` in all its forms: devices make no difference, a tensor that is as wanted is given back.
+    fn to(&mut self, tensor: &TensorRef, copies: bool, arguments: &Arguments) -> Result<Datum> {
+        let wanted = self.wanted_conversion(arguments)?;
+        let own = self.ty(tensor)?.dtype;
+        let dtype = wanted.dtype.unwrap_or(own);
+        let has_format = match wanted.format {
+            WantedFormat::Format(format) => self.suggests(tensor, format)?,
+            _ => true,
+        };
+        let is_there = has_format && !copies && !wanted.copies;
+        match dtype == own {
+            true if is_there => Ok(Datum::Tensor(tensor.clone())),
+            true => self.copy(tensor, wanted.format),
+            false => self.cast_to(tensor, dtype, wanted.format),
+        }
+    }
+
+    /// What a call of `Tensor.to` asks for. By position stand a device, a dtype or a tensor of it, `non_blocking`, `copy` and
+    /// `memory_format`.
+    fn wanted_conversion(&mut self, arguments: &Arguments) -> Result<Conversion> {
+        let mut wanted = Conversion {
+            dtype: None,
+            copies: matches!(
+                named_argument(arguments, "copy"),
+                Some(Datum::Number(Number::Bool(true)))
+            ),
+            format: wanted_format(arguments, None),
+        };
+        let mut flags = 0;
+        let dtype = named_argument(arguments, "dtype");
+        for argument in dtype.iter().chain(arguments.positional.iter().skip(1)) {
             match argument {
-                Datum::Number(Number::Int(code)) if dtype.is_none() => {
-                    dtype = Some(DType::from_torch_code(code.as_const().unwrap_or(-1))?);
+                Datum::Number(Number::Bool(flag)) => {
+                    flags += 1;
+                    wanted.copies |= *flag && flags == 2;
                 }
-                Datum::Tensor(other) => dtype = Some(self.ty(&other.clone())?.dtype),
+                Datum::Number(Number::Int(_)) if flags > 0 => {
+                    wanted.format = wanted_format(arguments, Some(argument));
+                }
+                Datum::Number(Number::Int(code)) if wanted.dtype.is_none() => {
+                    wanted.dtype = Some(DType::from_torch_code(code.as_const().unwrap_or(-1))?);
+                }
+                Datum::Tensor(other) => wanted.dtype = Some(self.ty(&other.clone())?.dtype),
                 _ => {}
             }
         }
-        let own = self.ty(tensor)?.dtype;
-        match (dtype.unwrap_or(own), copy) {
-            (dtype, true) if dtype == own => self.copy(tensor),
-            (dtype, _) => self.cast(tensor, dtype),
-        }
+        Ok(wanted)
     }
 
     fn cast(&mut self, tensor: &TensorRef, dtype: DType) -> Result<Datum> {
+        self.cast_to(tensor, dtype, WantedFormat::Default)
+    }
+
+    fn cast_to(&mut self, tensor: &TensorRef, dtype: DType, format: WantedFormat) -> Result<Datum> {
         if let Some(host) = tensor.number() {
             let number = host.number.cast(dtype, self.builder().symbols())?;
             return Ok(Datum::Tensor(self.host_tensor(HostNumber {
@@ -126,21 +221,38 @@ impl Importer<'_> {
         let id = builder.value(id).to(dtype).id();
         builder.check()?;
         self.local().unnamed.insert(id);
-        Ok(Datum::Tensor(self.new_tensor(id)))
+        self.copied(tensor, id, format)
     }
 }
 
-const ALIASES: [&str; 12] = [
+/// What a call of `Tensor.to` asks for.
+struct Conversion {
+    dtype: Option<DType>,
+    copies: bool,
+    format: WantedFormat,
+}
+
+/// `memory_format=` of a call, by name or at a position.
+pub(super) fn wanted_format(arguments: &Arguments, positional: Option<&Datum>) -> WantedFormat {
+    let named = named_argument(arguments, "memory_format");
+    WantedFormat::from_torch_code(match named.as_ref().or(positional) {
+        Some(Datum::Number(Number::Int(code))) => code.as_const(),
+        _ => None,
+    })
+}
+
+/// Operators that give back the tensor that they are given.
+const SAME: [&str; 4] = ["cpu", "cuda", "requires_grad_", "pin_memory"];
+
+/// Operators that give another tensor of the same memory.
+const ALIASES: [&str; 9] = [
     "detach",
     "detach_",
+    "data",
     "alias",
     "lift_fresh",
     "lift",
-    "cpu",
-    "cuda",
-    "requires_grad_",
     "resolve_conj",
     "resolve_neg",
-    "pin_memory",
     "positive",
 ];

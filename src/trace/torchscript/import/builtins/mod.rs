@@ -92,7 +92,7 @@ impl Importer<'_> {
                 Some(Datum::Str(name)) => Datum::Device(name.clone()),
                 _ => Datum::Device("cpu".into()),
             },
-            "wait" | "awaitable_wait" | "data" => first.cloned().unwrap_or(Datum::None),
+            "wait" | "awaitable_wait" => first.cloned().unwrap_or(Datum::None),
             _ => return Ok(None),
         }))
     }

@@ -1,8 +1,10 @@
 //! Questions about values: sizes, types, identity.
 
+use crate::aten::WantedFormat;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::geometry::Assumptions;
 use crate::shape::wrap_dim;
 
 use crate::trace::torchscript::import::Importer;
@@ -10,6 +12,8 @@ use crate::trace::torchscript::import::call::Arguments;
 use crate::trace::torchscript::import::datum::{Datum, Kind};
 use crate::trace::torchscript::import::number::Number;
 use crate::trace::torchscript::import::tensor::TensorRef;
+
+use super::identity::wanted_format;
 
 impl Importer<'_> {
     pub(super) fn question(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
@@ -24,6 +28,13 @@ impl Importer<'_> {
                 return self.equal(&a.clone(), &b.clone()).map(Some);
             }
             (_, [Datum::Tensor(tensor), rest @ ..]) => {
+                if MEMORY_QUESTIONS.contains(&name) {
+                    let axis = rest.first().cloned();
+                    let format = wanted_format(arguments, axis.as_ref());
+                    return self
+                        .question_of_memory(name, &tensor.clone(), axis, format)
+                        .map(Some);
+                }
                 return self.question_of_tensor(name, &tensor.clone(), rest);
             }
             _ => return Ok(None),
@@ -45,12 +56,7 @@ impl Importer<'_> {
             ("size" | "sym_size" | "shape", []) => {
                 self.list(ty.shape.into_iter().map(Datum::int).collect())
             }
-            ("stride", []) => {
-                let strides = strides(&ty.shape);
-                self.list(strides.into_iter().map(Datum::int).collect())
-            }
             ("size" | "sym_size", [axis]) => self.at_axis(&ty.shape, axis)?,
-            ("stride", [axis]) => self.at_axis(&strides(&ty.shape), axis)?,
             ("len", _) => {
                 let first = ty.shape.first().cloned();
                 Datum::int(first.ok_or_else(|| Error::operator("the length of a scalar tensor"))?)
@@ -59,15 +65,39 @@ impl Importer<'_> {
             ("numel", _) => Datum::int(ty.numel()),
             ("dtype", _) => Datum::int(ty.dtype.torch_code()),
             ("device", _) => Datum::Device("cpu".into()),
-            ("layout" | "storage_offset" | "get_device", _) => Datum::int(0),
+            ("layout" | "get_device", _) => Datum::int(0),
             ("is_floating_point", _) => Datum::bool(ty.dtype.is_float()),
             ("is_signed", _) => Datum::bool(!matches!(ty.dtype, DType::Bool | DType::U8)),
-            ("is_contiguous" | "is_cpu" | "is_non_overlapping_and_dense" | "is_leaf", _) => {
-                Datum::bool(true)
-            }
+            ("is_cpu" | "is_leaf", _) => Datum::bool(true),
             ("element_size", _) => Datum::int(ty.dtype.size()),
             _ => Datum::bool(false),
         }))
+    }
+
+    /// A question about where a tensor's elements lie in memory.
+    fn question_of_memory(
+        &mut self,
+        name: &str,
+        tensor: &TensorRef,
+        axis: Option<Datum>,
+        format: WantedFormat,
+    ) -> Result<Datum> {
+        let builder = self.builder();
+        let placed = self.placed(tensor);
+        let asked = Assumptions::new(builder.symbols(), &placed.assumed);
+        let geometry = &placed.geometry;
+        let answer = match (name, axis, format) {
+            ("stride", Some(axis), _) => self.at_axis(&geometry.strides, &axis)?,
+            ("stride", ..) => self.list(geometry.strides.iter().map(Datum::int).collect()),
+            ("storage_offset", ..) => Datum::int(&geometry.offset),
+            ("is_contiguous", _, WantedFormat::Format(format)) => {
+                Datum::bool(geometry.has_format(&asked, format)?)
+            }
+            ("is_contiguous", ..) => Datum::bool(geometry.is_contiguous(&asked)?),
+            _ => Datum::bool(geometry.dense_order(&asked)?.is_some()),
+        };
+        self.assume(&asked.into_guards())?;
+        Ok(answer)
     }
 
     /// Whether two tensors have one shape and equal elements.
@@ -98,11 +128,17 @@ impl Importer<'_> {
     }
 }
 
-const QUESTIONS: [&str; 28] = [
+const MEMORY_QUESTIONS: [&str; 4] = [
+    "stride",
+    "storage_offset",
+    "is_contiguous",
+    "is_non_overlapping_and_dense",
+];
+
+const QUESTIONS: [&str; 24] = [
     "size",
     "sym_size",
     "shape",
-    "stride",
     "len",
     "dim",
     "ndimension",
@@ -110,13 +146,10 @@ const QUESTIONS: [&str; 28] = [
     "dtype",
     "device",
     "layout",
-    "storage_offset",
     "get_device",
     "is_floating_point",
     "is_signed",
-    "is_contiguous",
     "is_cpu",
-    "is_non_overlapping_and_dense",
     "is_leaf",
     "element_size",
     "is_cuda",
@@ -138,16 +171,4 @@ fn is_same(a: &Datum, b: &Datum) -> bool {
         (Datum::Object(a), Datum::Object(b)) => std::rc::Rc::ptr_eq(a, b),
         _ => false,
     }
-}
-
-/// Strides of a tensor whose elements lie one after the other.
-fn strides(shape: &[Dim]) -> Vec<Dim> {
-    let mut strides: Vec<Dim> = Vec::with_capacity(shape.len());
-    let mut stride = Dim::ONE;
-    for size in shape.iter().rev() {
-        strides.push(stride.clone());
-        stride = &stride * size;
-    }
-    strides.reverse();
-    strides
 }

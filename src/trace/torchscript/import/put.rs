@@ -1,0 +1,154 @@
+//! Writes through views: the value of a storage after the elements that a view shows of it were replaced.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::geometry::Assumptions;
+use crate::ir::{Builder, Value, ValueId};
+use crate::op::{Permute, Primitive, ScatterFunction, Slice};
+use crate::shape::Shape;
+
+use super::Importer;
+use super::tensor::{StorageView, TensorRef};
+use super::view::apply_all;
+
+impl Importer<'_> {
+    /// The storage's value after a write of `value` to a view of it.
+    pub(super) fn put_through(&mut self, target: &TensorRef, value: ValueId) -> Result<ValueId> {
+        let seen = target.seen();
+        let base = self.storage_value(&seen.storage)?;
+        let base = self.scopes.captured(base)?;
+        let steps = seen.steps.iter().map(|step| step.primitives.clone());
+        let steps: Option<Vec<_>> = steps.collect();
+        let steps: Option<Vec<_>> = steps.map(|steps| steps.into_iter().flatten().collect());
+        match steps {
+            Some(steps) if steps.iter().all(|(primitive, _)| is_one_to_one(primitive)) => {
+                put_stepwise(&self.builder(), &steps, base, value)
+            }
+            _ => self.put_at_positions(&seen, base, value),
+        }
+    }
+
+    /// The rule for every view: the view of the positions of all elements says where the new ones belong.
+    fn put_at_positions(
+        &mut self,
+        seen: &StorageView,
+        base: ValueId,
+        value: ValueId,
+    ) -> Result<ValueId> {
+        let builder = self.builder();
+        let mut positions = positions_of(builder.value(base)).id();
+        builder.check()?;
+        for step in &seen.steps {
+            positions = self.replay(step, positions)?;
+        }
+        let (old, new) = (builder.value(base), builder.value(value));
+        let positions = builder.value(positions);
+        let asked = Assumptions::new(builder.symbols(), &seen.placed.assumed);
+        let overlaps = seen.placed.geometry.may_overlap(&asked)?;
+        builder.symbols().assume(&asked.into_guards())?;
+        let changed = match overlaps {
+            true => put_changed(old, positions, new),
+            false => put_elements(old, positions, new),
+        };
+        builder.check()?;
+        Ok(changed.id())
+    }
+}
+
+/// Each element that goes into the step comes out of it at most once.
+fn is_one_to_one(primitive: &Primitive) -> bool {
+    matches!(
+        primitive,
+        Primitive::Reshape(_) | Primitive::Permute(_) | Primitive::Slice(_)
+    )
+}
+
+fn put_stepwise(
+    builder: &Builder,
+    steps: &[(Primitive, Shape)],
+    base: ValueId,
+    value: ValueId,
+) -> Result<ValueId> {
+    let mut below = vec![base];
+    for step in steps {
+        let last = below.last().copied().unwrap_or(base);
+        below.push(apply_all(builder, std::slice::from_ref(step), last)?);
+    }
+    let mut new = builder.value(value);
+    for (step, old) in steps.iter().zip(below).rev() {
+        new = put_back(step, builder.value(old), new)?;
+        builder.check()?;
+    }
+    Ok(new.id())
+}
+
+/// The value that a step is applied to, after its result has become `new`.
+fn put_back<'g>(step: &(Primitive, Shape), old: Value<'g>, new: Value<'g>) -> Result<Value<'g>> {
+    Ok(match &step.0 {
+        Primitive::Reshape(_) => new.reshape(old.shape()),
+        Primitive::Permute(permute) => new.permute(inverse(permute)),
+        Primitive::Slice(slice) if slice.step == 1 => put_slice(slice, old, new),
+        _ => {
+            let builder = old.builder();
+            let positions = apply_all(builder, std::slice::from_ref(step), positions_of(old).id())?;
+            put_elements(old, builder.value(positions), new)
+        }
+    })
+}
+
+fn inverse(permute: &Permute) -> Vec<usize> {
+    let axes = &permute.axes;
+    let place = |axis: usize| axes.iter().position(|own| *own == axis).unwrap_or(axis);
+    (0..axes.len()).map(place).collect()
+}
+
+/// The part in front, the new part, and the part behind, joined.
+fn put_slice<'g>(slice: &Slice, old: Value<'g>, new: Value<'g>) -> Value<'g> {
+    let builder = old.builder();
+    let axis = slice.axis as i64;
+    let end = &slice.start + &slice.length;
+    let behind = &old.size(axis) - &end;
+    let mut parts = Vec::new();
+    if !builder.symbols().resolve(&slice.start).is(0) {
+        parts.push(old.narrow(axis, Dim::ZERO, slice.start.clone()));
+    }
+    parts.push(new);
+    if !builder.symbols().resolve(&behind).is(0) {
+        parts.push(old.narrow(axis, end, behind));
+    }
+    builder.concat(&parts, axis)
+}
+
+/// The position of each element, counted in row-major order.
+fn positions_of(value: Value<'_>) -> Value<'_> {
+    let builder = value.builder();
+    let flat = vec![value.numel()];
+    builder.iota(DType::I64, flat, 0).reshape(value.shape())
+}
+
+fn flat(value: Value<'_>) -> Value<'_> {
+    let count = vec![value.numel()];
+    value.reshape(count)
+}
+
+/// The elements at these positions replaced.
+fn put_elements<'g>(old: Value<'g>, positions: Value<'g>, new: Value<'g>) -> Value<'g> {
+    let changed = flat(old).scatter(0, flat(positions), flat(new), ScatterFunction::Set);
+    changed.reshape(old.shape())
+}
+
+/// The elements at these positions replaced, where several of them may be the same. Operators that PyTorch lets write to
+/// such a view (`fill_`, `masked_fill_`, `index_put_`) write some of the elements only: of those that change the last
+/// one stays.
+fn put_changed<'g>(old: Value<'g>, positions: Value<'g>, new: Value<'g>) -> Value<'g> {
+    let builder = old.builder();
+    let (old_flat, positions, new) = (flat(old), flat(positions), flat(new));
+    let before = old_flat.index_select(0, positions);
+    let ordinal = builder.iota(DType::I64, positions.shape(), 0) + 1;
+    let ordinal = new.ne(before).where_(ordinal, 0);
+    let none = builder.full(DType::I64, old_flat.shape(), 0);
+    let last = none.scatter(0, positions, ordinal, ScatterFunction::Max);
+    let written = new.index_select(0, (last - 1).maximum(0));
+    last.gt(0).where_(written, old_flat).reshape(old.shape())
+}
