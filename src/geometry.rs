@@ -4,13 +4,15 @@
 //! question about symbolic sizes is answered by the example. The answers are collected as [`Assumptions`] and become
 //! guards only where something depends on them: two tensors share memory or do not, and one of them is written.
 
-use std::cell::RefCell;
+mod assumptions;
+
 use std::cmp::Ordering;
 
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::symbols::{Guard, Relation, Symbols};
+
+pub use assumptions::Assumptions;
 
 /// Sizes, strides and offset of a tensor, in elements of its storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,53 +32,6 @@ pub enum MemoryFormat {
     Contiguous,
     /// Row-major, except that the axis of channels (the second of four or five) varies fastest.
     ChannelsLast,
-}
-
-/// Answers about symbolic sizes, given by the example, that have not become guards.
-pub struct Assumptions<'s> {
-    symbols: &'s Symbols,
-    made: RefCell<Vec<Guard>>,
-}
-
-impl<'s> Assumptions<'s> {
-    /// Assumptions about these symbols, beginning with those that were made before.
-    pub fn new(symbols: &'s Symbols, before: &[Guard]) -> Assumptions<'s> {
-        let made = RefCell::new(before.to_vec());
-        Assumptions { symbols, made }
-    }
-
-    /// Everything that was assumed.
-    pub fn into_guards(self) -> Vec<Guard> {
-        self.made.into_inner()
-    }
-
-    /// Whether two sizes are equal.
-    pub fn equal(&self, a: &Dim, b: &Dim) -> Result<bool> {
-        Ok(self.compare(a, b)? == Ordering::Equal)
-    }
-
-    /// How two sizes compare.
-    pub fn compare(&self, a: &Dim, b: &Dim) -> Result<Ordering> {
-        let (a, b) = (self.symbols.resolve(a), self.symbols.resolve(b));
-        if let Some(difference) = (&a - &b).as_const() {
-            return Ok(difference.cmp(&0));
-        }
-        let order = self.symbols.hint(&a)?.cmp(&self.symbols.hint(&b)?);
-        let (left, relation, right) = match order {
-            Ordering::Less => (a + 1, Relation::LessEqual, b),
-            Ordering::Equal => (a, Relation::Equal, b),
-            Ordering::Greater => (b + 1, Relation::LessEqual, a),
-        };
-        self.assume(Guard::new(left, relation, right));
-        Ok(order)
-    }
-
-    fn assume(&self, guard: Guard) {
-        let mut made = self.made.borrow_mut();
-        if !made.contains(&guard) {
-            made.push(guard);
-        }
-    }
 }
 
 impl Geometry {

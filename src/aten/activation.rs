@@ -3,7 +3,7 @@
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
 use super::pointwise::{round_to, wide};
-use super::{Args, Composite};
+use super::{Args, Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -121,7 +121,8 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::log_sigmoid(Tensor self) -> Tensor"],
         |a| Ok(wide(a.tensor("self"), log_sigmoid)),
         &["f32[B, 3]", "f16[3]"],
-    ),
+    )
+    .placed(Strides::Standard),
     Composite::many(
         &["aten::log_sigmoid_forward(Tensor self) -> (Tensor, Tensor)"],
         |a| {
@@ -129,7 +130,8 @@ pub(super) const ROWS: &[Composite] = &[
             Ok(vec![wide(x, log_sigmoid), wide(x, |x| (-x.abs()).exp())])
         },
         &["f32[B, 3]"],
-    ),
+    )
+    .placed(Strides::Standard),
     Composite::elementwise(
         &["aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"],
         softplus,

@@ -125,7 +125,6 @@ pub(super) const ROWS: &[Composite] = &[
         &[
             "aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
             "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-            "aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
         ],
         power,
         &[
@@ -134,8 +133,12 @@ pub(super) const ROWS: &[Composite] = &[
             "Tensor_Scalar: bool[3], 2",
             "Tensor_Scalar: f16[3], 0.5",
             "Tensor_Scalar: i64[3], 2.5",
-            "Scalar: 2, f32[3]",
         ],
+    ),
+    Composite::one(
+        &["aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor"],
+        power,
+        &["2, f32[3]"],
     ),
     Composite::elementwise(
         &[

@@ -8,7 +8,7 @@ use crate::ir::Value;
 use super::dropout::dropped;
 use super::linear::linear;
 use super::softmax::safe_softmax;
-use super::{Args, Composite};
+use super::{Args, Composite, Strides};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -24,6 +24,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 2, T, 4], f32[B, 2, S, 4], f32[B, 2, S, 3], dropout_p=0.5",
         ],
     )
+    .placed(Strides::Attention)
     .random(drops),
     Composite::many(
         &[

@@ -85,6 +85,37 @@ pub(super) fn einsum<'g>(equation: &str, operands: &[Value<'g>]) -> Result<Value
     Ok(if keeps { result.to(dtype) } else { result })
 }
 
+/// The axes of the result of `torch.einsum` of two operands from the fastest to the slowest: PyTorch multiplies batches of
+/// matrices, and gives the axes their order by a view. None for formulas that it computes otherwise.
+pub(super) fn memory_order(equation: &str) -> Option<Vec<usize>> {
+    let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
+    let (inputs, output) = equation.split_once("->")?;
+    let (left, right) = inputs.split_once(',')?;
+    let is_sum = left
+        .chars()
+        .any(|label| !output.contains(label) && right.contains(label));
+    if right.contains(',') || equation.contains('.') || !is_sum {
+        return None;
+    }
+    // The operand with the last axis that only one has becomes the right factor.
+    let is_shared = |label: &char| left.contains(*label) && right.contains(*label);
+    let last = output.chars().rev().find(|label| !is_shared(label));
+    let ends_left = last.is_some_and(|label| left.contains(label));
+    let (first, second) = if ends_left {
+        (right, left)
+    } else {
+        (left, right)
+    };
+    let group = |label: &char| match (first.contains(*label), second.contains(*label)) {
+        (true, true) => 0,
+        (true, false) => 1,
+        _ => 2,
+    };
+    let mut axes: Vec<(usize, char)> = output.chars().enumerate().collect();
+    axes.sort_by_key(|(_, label)| group(label));
+    Some(axes.into_iter().rev().map(|(axis, _)| axis).collect())
+}
+
 /// An index of the formula.
 type Label = usize;
 

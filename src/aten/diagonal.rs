@@ -1,8 +1,8 @@
 //! Triangles and diagonals of matrices.
 
-use super::Composite;
 use super::parts::{check_axis, diagonal, diagonal_length};
 use super::positions::{above_diagonal, where_true};
+use super::{Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -77,7 +77,8 @@ pub(super) const ROWS: &[Composite] = &[
             set_diagonal(a.tensor("self"), a.tensor("src"), offset, dim1, dim2)
         },
         &["f32[3, 4], f32[3]", "f32[B, 3, 4], f32[B, 2], -1, 1, 2"],
-    ),
+    )
+    .placed(Strides::Kept),
     Composite::one(
         &[
             "aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",

@@ -36,7 +36,8 @@ pub(super) const ROWS: &[Composite] = &[
             Ok(a.builder().stack(&rows, a.int("dim")))
         },
         &["[f32[B, 2], f32[B, 2]], -1", "[f32[], i64[]]"],
-    ),
+    )
+    .placed(Strides::Stacked),
     Composite::one(
         &["aten::hstack(Tensor[] tensors) -> Tensor"],
         |a| Ok(hstack(a.builder(), &a.tensors("tensors"))),

@@ -8,7 +8,7 @@ use crate::op::ScanFunction;
 use crate::scalar::Scalar;
 
 use super::contraction::{contract, einsum};
-use super::{Args, Composite};
+use super::{Args, Composite, Strides};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -168,7 +168,8 @@ pub(super) const ROWS: &[Composite] = &[
             "'...ii->...i', [f32[2, 3, 3]]",
             "'i,j,k', [f32[2], f32[3], f32[4]]",
         ],
-    ),
+    )
+    .placed(Strides::Einsum),
     Composite::one(
         &[
             "aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",

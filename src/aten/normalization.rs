@@ -90,14 +90,16 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| Ok(group_norm(a, a.int("num_groups"))?.output),
         &["f32[B, 6, H, W], 3, f32[6], f32[6]", "f16[2, 4], 2"],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::many(
         &[
             "aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
         ],
         |a| Ok(group_norm(a, a.int("group"))?.with_statistics()),
         &["f32[2, 6, 5], f32[6], f32[6], 2, 6, 5, 3, 1e-5"],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &[
             "aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",

@@ -33,7 +33,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[2, 3, 4], [4, 2], mode='circular'",
             "f32[0, 3], [1, 1, 2, 0]",
         ],
-    ),
+    )
+    .placed(Strides::Padded),
     Composite::one(
         &["aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"],
         |a| constant(a.tensor("self"), &a.sizes("pad"), a.scalar("value")),
@@ -66,7 +67,8 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::_pad_circular(Tensor self, SymInt[] pad) -> Tensor"],
         |a| around(a.tensor("self"), &a.sizes("pad"), Mode::Circular),
         &["f32[B, 2, 4], [1, 2]"],
-    ),
+    )
+    .placed(Strides::Standard),
     Composite::one(
         &[
             "aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
@@ -75,7 +77,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| around(a.tensor("self"), &a.sizes("padding"), Mode::Reflect),
         &["f32[B, 2, 4], [1, 2]"],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &[
             "aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
@@ -84,7 +87,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| around(a.tensor("self"), &a.sizes("padding"), Mode::Replicate),
         &["f32[B, 2, 4], [1, 2]"],
-    ),
+    )
+    .placed(Strides::Suggested),
 ];
 
 /// Elements added in front and behind by axis, from PyTorch's list of pairs that begins with the last axis.

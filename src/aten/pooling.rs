@@ -21,7 +21,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3, 9], [2], ceil_mode=True",
         ],
     )
-    .placed(Strides::Images(1)),
+    .placed(Strides::Standard),
     Composite::one(
         &[
             "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor",

@@ -102,7 +102,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3]", "p: f32[B, 3], 0.25", "Tensor: i64[2], f32[2]"],
     )
-    .placed(Strides::Preserve)
+    .placed(Strides::Standard)
     .random(always),
     Composite::one(
         &[

@@ -54,7 +54,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[4], 9, 0",
             "f32[0, 2], 1, 0",
         ],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &["aten::rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor"],
         |a| {
@@ -74,7 +75,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3]", "f32[2, 3, 4], 2, [1, 2]", "f32[2, 3], -1"],
     )
-    .placed(Strides::Elementwise),
+    .placed(Strides::Rotated),
     Composite::one(
         &["aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor"],
         |a| shift_halves(a.tensor("self"), a.optional_ints("dim"), 0),
@@ -96,7 +97,8 @@ pub(super) const ROWS: &[Composite] = &[
             Ok(mixed.flatten(-2, -1).flatten(-3, -2))
         },
         &["f32[B, 8, 3, 4], 2", "f32[9, 2, 2], 3"],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &["aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor"],
         |a| {
@@ -109,7 +111,8 @@ pub(super) const ROWS: &[Composite] = &[
             Ok(mixed.flatten(-5, -3))
         },
         &["f32[B, 2, 6, 4], 2"],
-    ),
+    )
+    .placed(Strides::Suggested),
     Composite::one(
         &[
             "aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor",

@@ -7,6 +7,7 @@ use crate::ir::{Argument, Builder, Op, ValueId};
 use crate::op::Primitive;
 use crate::shape::{Shape, wrap_dim};
 
+use super::contraction::memory_order;
 use super::{Args, Operator};
 
 /// A row's rule for the strides of its results. Schemas of the row that are no views have new, contiguous results where the
@@ -21,12 +22,24 @@ pub enum Strides {
     Preserve,
     /// New: in the memory format that the first operand suggests.
     Suggested,
+    /// New: in the memory format that the first operand suggests, or contiguous if the edges are joined to a circle.
+    Padded,
+    /// New: with the strides of the first operand, gaps included.
+    Kept,
+    /// New: the axes of both operands in front, those of the first before those of the second (`torch.einsum`).
+    Einsum,
     /// New: in the memory format of the first operand, images of so many spatial axes.
     Images(usize),
-    /// New: in the memory format of the image or the weight, the first two operands.
+    /// New: in the memory format of the image or the weight, the first two operands; lines and volumes are contiguous.
     Convolution,
     /// New: in the memory format that all operands have.
     Joined,
+    /// New: joined along the first axis, which is then split, or contiguous.
+    Stacked,
+    /// New: elementwise, with two axes exchanged for odd turns.
+    Rotated,
+    /// New: as the query, unless elements of a head lie apart.
+    Attention,
     /// New: the operand's other axes keep their order (`torch.index`).
     Indexed,
     /// New: each matrix by columns, as LAPACK leaves it.
@@ -109,20 +122,27 @@ impl Placement<'_> {
                 Some(operand) if operand.sizes == sizes => operand.preserved(self.asked),
                 _ => Ok(Geometry::contiguous(sizes)),
             },
-            Strides::Suggested => match self.first() {
-                Some(operand) => Ok(Geometry::of_format(
-                    sizes,
-                    operand.suggested_format(self.asked)?,
-                )),
-                None => Ok(Geometry::contiguous(sizes)),
-            },
+            Strides::Padded if self.args().str("mode") == "circular" => {
+                Ok(Geometry::contiguous(sizes))
+            }
+            Strides::Suggested | Strides::Padded => self.suggested(sizes),
+            Strides::Kept => self.kept(sizes),
+            Strides::Einsum => Ok(match memory_order(&self.args().str("equation")) {
+                Some(order) if order.len() == sizes.len() => Geometry::dense(sizes, &order),
+                _ => Geometry::contiguous(sizes),
+            }),
             Strides::Images(spatial) => self.images(sizes, spatial, 1),
             Strides::Convolution => {
                 let weight = self.operands.iter().flatten().nth(1);
-                let spatial = weight.map_or(0, |weight| weight.rank().saturating_sub(2));
-                self.images(sizes, spatial, 2)
+                match weight.map_or(0, Geometry::rank) {
+                    4 => self.images(sizes, 2, 2),
+                    _ => Ok(Geometry::contiguous(sizes)),
+                }
             }
             Strides::Joined => self.joined(sizes),
+            Strides::Stacked => self.stacked(sizes),
+            Strides::Rotated => self.rotated(sizes),
+            Strides::Attention => self.attention(sizes),
             Strides::Indexed => self.indexed(sizes),
             Strides::ColumnMajor => Ok(column_major(sizes)),
             Strides::Given => self.given(sizes),
@@ -132,6 +152,22 @@ impl Placement<'_> {
 
     fn first(&self) -> Option<&Geometry> {
         self.operands.iter().flatten().next()
+    }
+
+    fn suggested(&self, sizes: Shape) -> Result<Geometry> {
+        let format = match self.first() {
+            Some(operand) => operand.suggested_format(self.asked)?,
+            None => MemoryFormat::Contiguous,
+        };
+        Ok(Geometry::of_format(sizes, format))
+    }
+
+    fn kept(&self, sizes: Shape) -> Result<Geometry> {
+        match self.first() {
+            Some(operand) if operand.may_overlap(self.asked)? => operand.preserved(self.asked),
+            Some(operand) => Ok(operand.clone()),
+            None => Ok(Geometry::contiguous(sizes)),
+        }
     }
 
     /// Channels last if one of the first operands is. Lines count as images of height 1, and a single image as a batch.
@@ -163,6 +199,62 @@ impl Placement<'_> {
             sizes,
             format.unwrap_or(MemoryFormat::Contiguous),
         ))
+    }
+
+    fn stacked(&self, sizes: Shape) -> Result<Geometry> {
+        let (Some(operand), 0) = (self.first(), self.args().int("dim")) else {
+            return Ok(Geometry::contiguous(sizes));
+        };
+        let mut joined = operand.sizes.clone();
+        let (Some(length), Some(count)) = (joined.first_mut(), sizes.first()) else {
+            return Ok(Geometry::contiguous(sizes));
+        };
+        let own = length.clone();
+        *length = &own * count;
+        let mut stacked = self.joined(joined)?;
+        let row = stacked
+            .strides
+            .first()
+            .map_or(Dim::ONE, |stride| stride * &own);
+        stacked.strides.insert(0, row);
+        stacked.sizes = sizes;
+        Ok(stacked)
+    }
+
+    fn rotated(&self, mut sizes: Shape) -> Result<Geometry> {
+        let args = self.args();
+        let (turns, dims) = (args.int("k"), args.ints("dims"));
+        let (1 | 3, &[first, second]) = (turns.rem_euclid(4), dims.as_slice()) else {
+            let operands: Vec<&Geometry> = self.operands.iter().flatten().collect();
+            return Geometry::elementwise(self.asked, &sizes, &operands);
+        };
+        let (first, second) = (
+            wrap_dim(first, sizes.len())?,
+            wrap_dim(second, sizes.len())?,
+        );
+        let mut order: Vec<usize> = (0..sizes.len()).collect();
+        order.swap(first, second);
+        sizes.swap(first, second);
+        let operands: Vec<&Geometry> = self.operands.iter().flatten().collect();
+        Ok(Geometry::elementwise(self.asked, &sizes, &operands)?.permute(&order))
+    }
+
+    /// The fast kernels of PyTorch give the result the query's strides; they want the elements of a head side by side.
+    fn attention(&self, sizes: Shape) -> Result<Geometry> {
+        let mut heads = self.operands.iter().take(3).flatten();
+        let are_fast = sizes.len() == 4
+            && heads.all(|operand| operand.strides.last().is_some_and(|stride| stride.is(1)));
+        match self
+            .first()
+            .filter(|query| are_fast && query.sizes == sizes)
+        {
+            Some(query) => query.preserved(self.asked),
+            None => Ok(Geometry::contiguous(sizes)),
+        }
+    }
+
+    fn args(&self) -> Args<'_> {
+        Args::new(self.builder, self.operator, self.arguments)
     }
 
     /// As `at::TensorIterator` places the result of advanced indexing: the operand has stride 0 along the axes of the indices.
@@ -203,7 +295,7 @@ impl Placement<'_> {
     }
 
     fn given(&self, sizes: Shape) -> Result<Geometry> {
-        let args = Args::new(self.builder, self.operator, self.arguments);
+        let args = self.args();
         let mut geometry = Geometry::contiguous(sizes);
         if args.has("stride") {
             geometry.strides = args.sizes("stride");

@@ -1,9 +1,9 @@
 //! Values with a part of their elements replaced, and windows laid over one another.
 
-use super::Composite;
 use super::join::join;
 use super::parts::{check_axis, strided_index};
 use super::slice::from_end;
+use super::{Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -30,7 +30,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[6], f32[2], 0, 1, None, 3",
             "f32[6], i64[6]",
         ],
-    ),
+    )
+    .placed(Strides::Kept),
     Composite::one(
         &["aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"],
         |a| {
@@ -41,7 +42,8 @@ pub(super) const ROWS: &[Composite] = &[
             set_slice(x, source, dim, (Some(start), Some(end)), 1)
         },
         &["f32[B, 3], f32[B], 1, -1", "f32[4, 3], f32[3], 0, 2"],
-    ),
+    )
+    .placed(Strides::Kept),
     Composite::one(
         &[
             "aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
@@ -58,7 +60,8 @@ pub(super) const ROWS: &[Composite] = &[
                 .reshape(x.shape()))
         },
         &["f32[3, 4], f32[2, 2], [2, 2], [4, 1], 1"],
-    ),
+    )
+    .placed(Strides::Kept),
     Composite::one(
         &[
             "aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",

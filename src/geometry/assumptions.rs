@@ -1,0 +1,53 @@
+use std::cell::RefCell;
+use std::cmp::Ordering;
+
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::symbols::{Guard, Relation, Symbols};
+
+/// Answers about symbolic sizes, given by the example, that have not become guards.
+pub struct Assumptions<'s> {
+    symbols: &'s Symbols,
+    made: RefCell<Vec<Guard>>,
+}
+
+impl<'s> Assumptions<'s> {
+    /// Assumptions about these symbols, beginning with those that were made before.
+    pub fn new(symbols: &'s Symbols, before: &[Guard]) -> Assumptions<'s> {
+        let made = RefCell::new(before.to_vec());
+        Assumptions { symbols, made }
+    }
+
+    /// Everything that was assumed.
+    pub fn into_guards(self) -> Vec<Guard> {
+        self.made.into_inner()
+    }
+
+    /// Whether two sizes are equal.
+    pub fn equal(&self, a: &Dim, b: &Dim) -> Result<bool> {
+        Ok(self.compare(a, b)? == Ordering::Equal)
+    }
+
+    /// How two sizes compare.
+    pub fn compare(&self, a: &Dim, b: &Dim) -> Result<Ordering> {
+        let (a, b) = (self.symbols.resolve(a), self.symbols.resolve(b));
+        if let Some(difference) = (&a - &b).as_const() {
+            return Ok(difference.cmp(&0));
+        }
+        let order = self.symbols.hint(&a)?.cmp(&self.symbols.hint(&b)?);
+        let (left, relation, right) = match order {
+            Ordering::Less => (a + 1, Relation::LessEqual, b),
+            Ordering::Equal => (a, Relation::Equal, b),
+            Ordering::Greater => (b + 1, Relation::LessEqual, a),
+        };
+        self.assume(Guard::new(left, relation, right));
+        Ok(order)
+    }
+
+    fn assume(&self, guard: Guard) {
+        let mut made = self.made.borrow_mut();
+        if !made.contains(&guard) {
+            made.push(guard);
+        }
+    }
+}
