@@ -33,6 +33,10 @@ mod models;
 mod modules;
 #[path = "trace/random.rs"]
 mod random_operators;
+#[path = "trace/recorded.rs"]
+mod recorded;
+#[path = "trace/scripts.rs"]
+mod scripts;
 #[path = "trace/sizes.rs"]
 mod sizes;
 #[path = "trace/states.rs"]

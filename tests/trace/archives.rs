@@ -2,57 +2,23 @@
 //! archives are written by `tests/fixtures/make_traces.py`.
 
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
 
-use onionskin::cases::{self, Case, CaseArchive};
-use onionskin::compare::compare;
+use onionskin::cases::Case;
 use onionskin::dtype::DType;
 use onionskin::error::{Error, Kind};
-use onionskin::gpu::Reach;
 use onionskin::ir::{Graph, Module, Node};
 use onionskin::item::Item;
 use onionskin::tensor::Tensor;
 use onionskin::{CompileOptions, Device, Model};
 
-use super::samples;
-
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
-}
+use super::recorded::{self, bytes, fixtures};
 
 fn load(name: &str) -> Case {
-    let file = fixtures().join(format!("cases/traces/{name}.zip"));
-    cases::find(&file).unwrap()[0].load().unwrap()
+    recorded::load(&format!("cases/traces/{name}"))
 }
 
-fn bytes(case: &Case) -> Vec<u8> {
-    match &case.archive {
-        CaseArchive::Bytes(bytes) => bytes.to_vec(),
-        CaseArchive::Path(path) => std::fs::read(path).unwrap(),
-    }
-}
-
-/// The archive gives what the program gave, for all inputs, on the host and on a device. Returns its graph for the first.
 fn replayed(name: &str) -> Module {
-    let case = load(name);
-    let model = Model::from_bytes(bytes(&case)).unwrap();
-    let device = samples::device(Reach::Whole).map(Device::from);
-    for device in [Some(Device::Host), device].into_iter().flatten() {
-        let session = model
-            .clone()
-            .compile(&device, &CompileOptions::default())
-            .unwrap();
-        for set in &case.sets {
-            for call in &set.calls {
-                let got = session.call(&call.inputs).unwrap();
-                for difference in compare(&got, &call.output, set.tolerance) {
-                    assert!(difference.passed(), "{name}, {}: {difference}", set.label);
-                }
-            }
-        }
-    }
-    let first = &case.sets[0].calls[0].inputs;
-    model.import_method("forward", Some(first)).unwrap()
+    recorded::replayed(&format!("cases/traces/{name}"))
 }
 
 fn nodes<'a>(graph: &'a Graph, op: &str) -> Vec<&'a Node> {

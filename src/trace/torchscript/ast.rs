@@ -5,7 +5,7 @@ mod visit;
 use std::fmt;
 use std::sync::Arc;
 
-/// A class: a module, a named tuple, an enumeration or a plain script class.
+/// A class: a module, a named tuple, an enumeration, an interface or a plain script class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
     /// Qualified name, `__torch__.torch.nn.modules.linear.Linear`.
@@ -20,12 +20,23 @@ pub struct Class {
     pub parameters: Vec<String>,
     /// Names of the attributes that are buffers.
     pub buffers: Vec<String>,
+    /// Names of the methods that are called before and after `forward`.
+    pub hooks: Hooks,
     /// Methods in order; their names are not qualified.
     pub methods: Vec<Function>,
     /// The record that the class stands in, `code/__torch__.py`.
     pub file: Arc<str>,
     /// Where the class starts in its file, in bytes.
     pub offset: usize,
+}
+
+/// Hooks of a module by the names of their methods, in the order of their calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Hooks {
+    /// `__forward_pre_hooks__`: called with the module and a tuple of the arguments.
+    pub before: Vec<String>,
+    /// `__forward_hooks__`: called with the module, a tuple of the arguments and the result.
+    pub after: Vec<String>,
 }
 
 /// What a class extends.
@@ -37,6 +48,8 @@ pub enum Base {
     NamedTuple,
     /// `Enum`: the class has nothing but members.
     Enum,
+    /// `Interface` or `ModuleInterface`: the methods of the class have no bodies.
+    Interface,
     /// Nothing: a script class, with `__init__` and other methods.
     None,
 }
@@ -149,10 +162,12 @@ pub enum StatementKind {
         /// Statements of a round.
         body: Vec<Statement>,
     },
-    /// `with context:`.
+    /// `with context:`, or `with context as name:`.
     With {
         /// The context manager.
         context: Expr,
+        /// The variable for the result of `__enter__`.
+        name: Option<String>,
         /// Statements within.
         body: Vec<Statement>,
     },
@@ -189,6 +204,8 @@ pub enum ExprKind {
     Attribute(Box<Expr>, String),
     /// `value[index]`.
     Subscript(Box<Expr>, Box<Expr>),
+    /// `value[start:end]` of a tuple.
+    TupleSlice(Box<Expr>, i64, i64),
     /// A call.
     Call(Box<Call>),
     /// `None`.
@@ -199,6 +216,8 @@ pub enum ExprKind {
     Int(i64),
     /// A float; also `inf` and `nan`.
     Float(f64),
+    /// A complex number by its real and imaginary part.
+    Complex(f64, f64),
     /// A string.
     Str(String),
     /// `[a, b]`.

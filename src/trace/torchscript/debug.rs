@@ -41,6 +41,12 @@ impl DebugMap {
         let (_, location) = self.entries.get(after.checked_sub(1)?)?;
         location.clone()
     }
+
+    /// The first place from a byte on that has a counterpart in the user's source.
+    pub fn first_location(&self, offset: usize) -> Option<Location> {
+        let mut entries = self.entries.iter().filter(|(start, _)| offset <= *start);
+        entries.find_map(|(_, location)| location.clone())
+    }
 }
 
 /// True for files of PyTorch itself, which a user's stack leads through but does not end in.

@@ -24,7 +24,7 @@ pub enum TokenKind<'a> {
     Number(&'a str),
     /// A string, its escapes resolved.
     Str(String),
-    /// One of `()[]{},:.=-^`.
+    /// One of `()[]{},:.=-+^`.
     Punctuation(char),
     /// `->`.
     Arrow,
@@ -212,7 +212,7 @@ impl<'a> Lexer<'a, '_> {
                 self.position += 1;
             }
         }
-        // Letters are taken along, so that `1j` is one wrong number rather than two tokens.
+        // Letters belong to the number: `1j` is an imaginary part, and `1x` one wrong number rather than two tokens.
         self.skip(|byte| byte.is_ascii_alphanumeric());
         self.push(start, TokenKind::Number(self.slice_from(start)));
     }
@@ -221,7 +221,7 @@ impl<'a> Lexer<'a, '_> {
         match byte {
             b'(' | b'[' | b'{' => self.brackets += 1,
             b')' | b']' | b'}' => self.brackets = self.brackets.saturating_sub(1),
-            b',' | b':' | b'.' | b'=' | b'-' | b'^' => {}
+            b',' | b':' | b'.' | b'=' | b'-' | b'+' | b'^' => {}
             _ => {
                 let message = format!("unexpected character {:?}", char::from(byte));
                 return self.error(self.position, message);

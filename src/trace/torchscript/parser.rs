@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::trace::torchscript::ast::{
-    Base, Class, Constant, Expr, ExprKind, Function, Parameter, Statement, StatementKind, Type,
+    Base, Class, Constant, Expr, ExprKind, Function, Hooks, Parameter, Statement, StatementKind,
+    Type,
 };
 use crate::trace::torchscript::lexer::{self, Token, TokenKind};
 
 mod expression;
+mod statement;
 mod types;
 
 /// Blocks, expressions and types may lie this deep in each other.
@@ -212,6 +214,7 @@ impl<'a> Parser<'a> {
             constants: Vec::new(),
             parameters: Vec::new(),
             buffers: Vec::new(),
+            hooks: Hooks::default(),
             methods: Vec::new(),
             file: self.file.clone(),
             offset,
@@ -229,7 +232,8 @@ impl<'a> Parser<'a> {
             TokenKind::Name("Module") => Base::Module,
             TokenKind::Name("NamedTuple") => Base::NamedTuple,
             TokenKind::Name("Enum") => Base::Enum,
-            _ => return self.expected("`Module`, `NamedTuple` or `Enum`"),
+            TokenKind::Name("Interface" | "ModuleInterface") => Base::Interface,
+            _ => return self.expected("`Module`, `NamedTuple`, `Enum` or an interface"),
         };
         self.position += usize::from(base != Base::None);
         self.expect(')')?;
@@ -254,6 +258,10 @@ impl<'a> Parser<'a> {
         match name.as_str() {
             "__parameters__" => class.parameters = self.names_list()?,
             "__buffers__" => class.buffers = self.names_list()?,
+            "__forward_pre_hooks__" => class.hooks.before = self.names_list()?,
+            "__forward_hooks__" => class.hooks.after = self.names_list()?,
+            // `__annotations__ = []` stands before the first attribute whose name is no identifier.
+            "__annotations__" if self.is('=') => drop(self.names_list()?),
             "__annotations__" => {
                 self.expect('[')?;
                 let name = self.string()?;
@@ -332,158 +340,6 @@ impl<'a> Parser<'a> {
         }
         self.position += 1;
         Ok(())
-    }
-
-    fn body(&mut self) -> Result<Vec<Statement>> {
-        let mut statements = Vec::new();
-        self.block(|parser| {
-            statements.push(parser.nested(Self::statement)?);
-            Ok(())
-        })?;
-        Ok(statements)
-    }
-
-    fn statement(&mut self) -> Result<Statement> {
-        let offset = self.offset();
-        let kind = match self.peek() {
-            TokenKind::Name("if") => self.branch()?,
-            TokenKind::Name("while") => self.while_loop()?,
-            TokenKind::Name("for") => self.for_loop()?,
-            TokenKind::Name("with") => self.with()?,
-            TokenKind::Name("def") => StatementKind::Define(self.function()?),
-            _ => {
-                let kind = self.simple_statement()?;
-                self.end_of_line()?;
-                kind
-            }
-        };
-        Ok(Statement { offset, kind })
-    }
-
-    fn branch(&mut self) -> Result<StatementKind> {
-        self.expect_word("if")?;
-        let condition = self.expression()?;
-        let then = self.body()?;
-        let otherwise = self.eat_word("else").then(|| self.body()).transpose()?;
-        Ok(StatementKind::If {
-            condition,
-            then,
-            otherwise: otherwise.unwrap_or_default(),
-        })
-    }
-
-    fn while_loop(&mut self) -> Result<StatementKind> {
-        self.expect_word("while")?;
-        let condition = self.expression()?;
-        let body = self.body()?;
-        Ok(StatementKind::While { condition, body })
-    }
-
-    fn for_loop(&mut self) -> Result<StatementKind> {
-        self.expect_word("for")?;
-        let variable = self.name()?;
-        self.expect_word("in")?;
-        self.expect_word("range")?;
-        self.expect('(')?;
-        let count = self.expression()?;
-        self.expect(')')?;
-        Ok(StatementKind::For {
-            variable,
-            count,
-            body: self.body()?,
-        })
-    }
-
-    fn with(&mut self) -> Result<StatementKind> {
-        self.expect_word("with")?;
-        let context = self.expression()?;
-        let body = self.body()?;
-        Ok(StatementKind::With { context, body })
-    }
-
-    fn simple_statement(&mut self) -> Result<StatementKind> {
-        if self.eat_word("pass") {
-            return Ok(StatementKind::Pass);
-        }
-        if self.eat_word("return") {
-            let value = self.expressions()?;
-            return Ok(StatementKind::Return(value));
-        }
-        if matches!(self.peek(), TokenKind::Name(_)) {
-            match self.peek_at(1) {
-                TokenKind::Punctuation(',') => return self.assign_names(),
-                TokenKind::Punctuation(':') => return self.assign_typed(),
-                _ => {}
-            }
-        }
-        let target = self.expression()?;
-        if !self.eat('=') {
-            return Ok(StatementKind::Evaluate(target));
-        }
-        self.assign(target)
-    }
-
-    /// One expression, or several without parentheses as a tuple.
-    fn expressions(&mut self) -> Result<Expr> {
-        let first = self.expression()?;
-        if !self.is(',') {
-            return Ok(first);
-        }
-        let offset = first.offset;
-        let mut items = vec![first];
-        while self.eat(',') && *self.peek() != TokenKind::Newline {
-            items.push(self.expression()?);
-        }
-        let kind = ExprKind::Tuple(items);
-        Ok(Expr { offset, kind })
-    }
-
-    fn assign(&mut self, target: Expr) -> Result<StatementKind> {
-        match target.kind {
-            ExprKind::Name(name) => {
-                let value = self.expressions()?;
-                let ty = None;
-                Ok(StatementKind::Assign { name, ty, value })
-            }
-            ExprKind::Attribute(object, attribute) => Ok(StatementKind::SetAttribute {
-                object: *object,
-                attribute,
-                value: self.expressions()?,
-            }),
-            _ => self.error_at(target.offset, "nothing can be assigned to this"),
-        }
-    }
-
-    fn assign_typed(&mut self) -> Result<StatementKind> {
-        let name = self.name()?;
-        self.expect(':')?;
-        let ty = Some(self.ty()?);
-        self.expect('=')?;
-        let value = self.expressions()?;
-        Ok(StatementKind::Assign { name, ty, value })
-    }
-
-    /// `a, b, = value` takes a value apart; `a, b = x, y` assigns one by one.
-    fn assign_names(&mut self) -> Result<StatementKind> {
-        let offset = self.offset();
-        let mut names = vec![self.name()?];
-        while self.eat(',') && !self.is('=') {
-            names.push(self.name()?);
-        }
-        self.expect('=')?;
-        let value = self.expression()?;
-        if !self.is(',') {
-            return Ok(StatementKind::Unpack { names, value });
-        }
-        let mut values = vec![value];
-        while self.eat(',') && *self.peek() != TokenKind::Newline {
-            values.push(self.expression()?);
-        }
-        if names.len() != values.len() {
-            let message = format!("{} names for {} values", names.len(), values.len());
-            return self.error_at(offset, message);
-        }
-        Ok(StatementKind::AssignAll { names, values })
     }
 }
 

@@ -105,12 +105,21 @@ impl Source {
 
     /// Where in the user's own source a byte of a source file comes from, as far as it was recorded.
     pub fn location(&self, record: &str, offset: usize) -> Option<Location> {
+        self.debug_map(record)?.location(offset)
+    }
+
+    /// The first such place at or behind a byte: for a function, a line of its body.
+    pub fn first_location(&self, record: &str, offset: usize) -> Option<Location> {
+        self.debug_map(record)?.first_location(offset)
+    }
+
+    fn debug_map(&self, record: &str) -> Option<&DebugMap> {
         let module = self.modules.get(&module_of(record)?)?;
         let debug = module.debug.get_or_init(|| {
             let bytes = self.container.record(&format!("{record}.debug_pkl")).ok()?;
             DebugMap::read(bytes.bytes()).ok()
         });
-        debug.as_ref()?.location(offset)
+        debug.as_ref()
     }
 }
 

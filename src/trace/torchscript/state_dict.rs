@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::error::{Result, Trail};
+use crate::error::{Error, Result, Trail};
 use crate::tensor::Tensor;
 use crate::trace::torchscript::archive::{check_byte_order, pickle};
 use crate::trace::torchscript::container::Container;
@@ -38,6 +38,9 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn collect(&mut self, name: &str, value: &Pickled) -> Result<()> {
+        if let Pickled::Foreign(what) = value {
+            return Err(Error::unsupported(format!("{name} is {what}")));
+        }
         if let Pickled::Tensor(record) = value {
             let tensor = record.read(self.container).at(|| name.to_owned())?;
             self.tensors.push((name.to_owned(), tensor));

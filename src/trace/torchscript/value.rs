@@ -30,6 +30,8 @@ pub enum Pickled {
     Tensor(Arc<TensorRecord>),
     /// An instance of a class of the archive.
     Object(Arc<Object>),
+    /// A value that graphs don't hold, in words: `a sparse tensor`. Only a program that reads it is refused.
+    Foreign(Arc<str>),
 }
 
 /// A list with its static type.
@@ -141,6 +143,7 @@ impl Pickled {
             Pickled::Dict(_) => "a dict",
             Pickled::Tensor(_) => "a tensor",
             Pickled::Object(_) => "an object",
+            Pickled::Foreign(_) => "an unsupported value",
         }
     }
 }

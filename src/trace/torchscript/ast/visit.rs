@@ -44,6 +44,7 @@ impl Statement {
             | StatementKind::With {
                 context: head,
                 body,
+                ..
             } => {
                 head.each(visit);
                 each_statement(body, visit);
@@ -61,6 +62,7 @@ impl Expr {
             ExprKind::Attribute(inner, _)
             | ExprKind::Annotate(_, inner)
             | ExprKind::UncheckedCast(_, inner)
+            | ExprKind::TupleSlice(inner, ..)
             | ExprKind::IsInstance(inner, _) => inner.each(visit),
             ExprKind::Subscript(value, index) => {
                 value.each(visit);
@@ -81,6 +83,7 @@ impl Expr {
             | ExprKind::Bool(_)
             | ExprKind::Int(_)
             | ExprKind::Float(_)
+            | ExprKind::Complex(..)
             | ExprKind::Str(_)
             | ExprKind::Uninitialized(_) => {}
         }

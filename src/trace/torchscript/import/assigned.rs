@@ -57,7 +57,9 @@ fn collect(body: &[Statement], found: &mut BTreeSet<String>) {
                 collect(then, found);
                 collect(otherwise, found);
             }
-            StatementKind::While { body, .. } | StatementKind::With { body, .. } => {
+            StatementKind::While { body, .. } => collect(body, found),
+            StatementKind::With { name, body, .. } => {
+                found.extend(name.clone());
                 collect(body, found);
             }
             StatementKind::For { variable, body, .. } => {

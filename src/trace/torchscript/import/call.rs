@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use crate::error::{Error, Result};
 use crate::trace::torchscript::ast::{Base, Call, Callee, Class, Function};
+use crate::trace::torchscript::debug::is_library;
 use crate::trace::torchscript::source::Item;
 
 use super::Importer;
@@ -121,7 +122,12 @@ impl Importer<'_> {
         Ok(Datum::NamedTuple(class.name.as_str().into(), fields.into()))
     }
 
-    fn method(&mut self, object: &Datum, name: &str, arguments: Arguments) -> Result<Datum> {
+    pub(super) fn method(
+        &mut self,
+        object: &Datum,
+        name: &str,
+        arguments: Arguments,
+    ) -> Result<Datum> {
         let archive = self.archive;
         let instance = match object {
             Datum::Object(instance) => instance,
@@ -180,6 +186,12 @@ impl Importer<'_> {
             module: module.to_string(),
         };
         self.bind(&mut frame, function, arguments)?;
+        if self.place.location.is_none() {
+            // Statements that only read an attribute have no line of their own.
+            let source = self.archive.source();
+            let first = source.first_location(&function.file, function.offset);
+            self.place.location = first.filter(|location| !is_library(&location.file));
+        }
         self.calls += 1;
         let result = self.block(&mut frame, &function.body)?;
         self.calls -= 1;

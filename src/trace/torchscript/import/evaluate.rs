@@ -10,6 +10,7 @@ use crate::trace::torchscript::ast::{Expr, ExprKind, Statement, StatementKind, T
 use crate::trace::torchscript::debug::is_library;
 
 use super::Importer;
+use super::call::Arguments;
 use super::datum::{Closure, Datum, Dict, List};
 use super::number::Number;
 
@@ -102,9 +103,13 @@ impl Importer<'_> {
                 count,
                 body,
             } => self.for_loop(frame, variable, count, body)?,
-            StatementKind::With { context, body } => {
-                self.eval(frame, context)?;
-                return self.block(frame, body);
+            StatementKind::With {
+                context,
+                name,
+                body,
+            } => {
+                let context = self.eval(frame, context)?;
+                return self.with(frame, &context, name.as_deref(), body);
             }
             StatementKind::Return(value) => return self.eval(frame, value).map(Some),
             StatementKind::Evaluate(value) => {
@@ -122,6 +127,24 @@ impl Importer<'_> {
             StatementKind::Pass => {}
         }
         Ok(None)
+    }
+
+    /// A body between the `__enter__` and the `__exit__` of a context manager.
+    fn with(
+        &mut self,
+        frame: &mut Frame,
+        context: &Datum,
+        name: Option<&str>,
+        body: &[Statement],
+    ) -> Result<Option<Datum>> {
+        let entered = self.method(context, "__enter__", Arguments::default())?;
+        if let Some(name) = name {
+            self.assign(frame, name, entered);
+        }
+        let result = self.block(frame, body)?;
+        let nothing_raised = vec![Datum::None; 3];
+        self.method(context, "__exit__", nothing_raised.into())?;
+        Ok(result)
     }
 
     /// Binds a variable; a fresh result takes its name.
@@ -173,6 +196,11 @@ impl Importer<'_> {
                 let index = self.eval(frame, index)?;
                 self.subscript(&value, &index)?
             }
+            ExprKind::TupleSlice(value, start, end) => {
+                let value = self.eval(frame, value)?;
+                let bounds = [*start, *end].map(Datum::int);
+                self.tuple_slice(&value, &bounds)?
+            }
             ExprKind::Call(call) => {
                 self.visit(frame, expr.offset);
                 self.eval_call(frame, call, expr.offset)?
@@ -181,6 +209,10 @@ impl Importer<'_> {
             ExprKind::Bool(value) => Datum::bool(*value),
             ExprKind::Int(value) => Datum::int(*value),
             ExprKind::Float(value) => Datum::Number(Number::Float(*value)),
+            ExprKind::Complex(real, imaginary) => {
+                let message = format!("the complex number {real}{imaginary:+}j");
+                self.unsupported(Error::unsupported(message))
+            }
             ExprKind::Str(text) => Datum::str(text),
             ExprKind::List(items) => {
                 let items = self.eval_all(frame, items)?;

@@ -13,6 +13,7 @@ mod control;
 mod datum;
 mod evaluate;
 mod faults;
+mod hooks;
 mod loops;
 mod merge;
 mod number;
@@ -164,7 +165,7 @@ impl<'a> Importer<'a> {
     fn entry(&mut self, entry: &Entry) -> Result<(Vec<ValueId>, Vec<crate::ir::Input>, Tree)> {
         let root = self.root_module()?;
         let (function, arguments, trees) = self.signature(&root, entry)?;
-        let result = self.call_function(function, &root.path, arguments)?;
+        let result = self.call_hooked(&root, function, arguments)?;
         self.place = Place::default();
         if result.is_unknown() {
             return Ok((Vec::new(), trees, Tree::Tuple(Vec::new())));

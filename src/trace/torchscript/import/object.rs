@@ -10,7 +10,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::scalar::Scalar;
-use crate::trace::torchscript::ast::Base;
+use crate::trace::torchscript::ast::{Base, ExprKind};
 use crate::trace::torchscript::storage::TensorRecord;
 use crate::trace::torchscript::value::{Object, Pickled};
 
@@ -23,9 +23,11 @@ use super::tensor::{HostNumber, Origin, Placed, TensorRef};
 impl Importer<'_> {
     /// The root module.
     pub(super) fn root_module(&mut self) -> Result<Rc<Instance>> {
-        let root = self.archive.root().as_object().cloned();
-        let root = root.ok_or_else(|| Error::format("data.pkl holds no module"))?;
-        Ok(self.instance(&root, ""))
+        match self.archive.root() {
+            Pickled::Object(root) => Ok(self.instance(root, "")),
+            Pickled::Foreign(what) => Err(Error::unsupported(format!("the module is {what}"))),
+            _ => Err(Error::format("data.pkl holds no module")),
+        }
     }
 
     fn instance(&mut self, object: &Arc<Object>, path: &str) -> Rc<Instance> {
@@ -78,11 +80,29 @@ impl Importer<'_> {
                 Some(state) => state,
                 None => self.unpickled(value, &join(&instance.path, name))?,
             },
-            None => self.class_constant(&instance.class, name)?,
+            None => match self.member_name(instance, name)? {
+                Some(member) => member,
+                None => self.class_constant(&instance.class, name)?,
+            },
         };
         let mut attributes = instance.attributes.borrow_mut();
         attributes.insert(name.to_string(), value.clone());
         Ok(value)
+    }
+
+    /// The name of a member of an enumeration that the archive holds by its value.
+    fn member_name(&self, instance: &Instance, attribute: &str) -> Result<Option<Datum>> {
+        let class = self.archive.source().class(&instance.class)?;
+        let value = instance
+            .pickled
+            .as_ref()
+            .and_then(|object| object.get("value"));
+        let Some(value) = value.filter(|_| class.base == Base::Enum && attribute == "name") else {
+            return Ok(None);
+        };
+        let mut members = class.constants.iter();
+        let found = members.find(|member| is_literal(value, &member.value.kind));
+        Ok(found.map(|member| Datum::str(&member.name)))
     }
 
     fn class_constant(&mut self, class: &str, name: &str) -> Result<Datum> {
@@ -109,6 +129,9 @@ impl Importer<'_> {
             Pickled::Dict(dict) => self.unpickled_dict(&dict.entries, path)?,
             Pickled::Tensor(record) => Datum::Tensor(self.weight(record, path)?),
             Pickled::Object(object) => Datum::Object(self.instance(object, path)),
+            Pickled::Foreign(what) => {
+                self.unsupported(Error::unsupported(format!("{path} is {what}")))
+            }
         })
     }
 
@@ -281,6 +304,17 @@ fn geometry_of(record: &TensorRecord) -> Geometry {
         sizes: dims(&record.sizes),
         strides: dims(&record.strides),
         offset: record.offset.into(),
+    }
+}
+
+/// Whether a value is that of a literal. A large float is written like an integer.
+fn is_literal(value: &Pickled, literal: &ExprKind) -> bool {
+    match (value, literal) {
+        (Pickled::Int(value), ExprKind::Int(literal)) => value == literal,
+        (Pickled::Float(value), ExprKind::Float(literal)) => value == literal,
+        (Pickled::Float(value), ExprKind::Int(literal)) => *value == *literal as f64,
+        (Pickled::Str(value), ExprKind::Str(literal)) => **value == **literal,
+        _ => false,
     }
 }
 

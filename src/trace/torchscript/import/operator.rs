@@ -26,7 +26,7 @@ impl Importer<'_> {
             return Ok(result.unwrap_or(Datum::Unknown));
         }
         let arguments = self.upgraded(name, arguments)?;
-        let builtin = namespace == "aten" || namespace == "prim";
+        let builtin = ["aten", "prim", "profiler"].contains(&namespace);
         if builtin && let Some(result) = self.builtin(short, &arguments)? {
             return Ok(result);
         }

@@ -226,6 +226,9 @@ pub fn spec_of(value: &Pickled) -> Result<InputSpec> {
             });
             InputSpec::Dict(entries.collect::<Result<_>>()?)
         }
+        Pickled::Foreign(what) => {
+            return Err(Error::unsupported(format!("a value that is {what}")));
+        }
         Pickled::Object(_) => {
             return Err(Error::unsupported("an input that is an object of a class"));
         }

@@ -224,6 +224,6 @@ fn initial(value: &Pickled, path: &str, tensors: &mut Records) -> Option<Tree> {
             tensors.push((path.to_string(), record.clone()));
             Some(Tree::Tensor(tensors.len() - 1))
         }
-        Pickled::Device(_) | Pickled::Dict(_) | Pickled::Object(_) => None,
+        Pickled::Device(_) | Pickled::Dict(_) | Pickled::Object(_) | Pickled::Foreign(_) => None,
     }
 }

@@ -21,9 +21,7 @@ impl<'a> Parser<'a> {
             let kind = if self.eat('.') {
                 self.member_of(value)?
             } else if self.eat('[') {
-                let index = self.expression()?;
-                self.expect(']')?;
-                ExprKind::Subscript(Box::new(value), Box::new(index))
+                self.subscript_of(value)?
             } else if self.is('(') {
                 self.call_of(value)?
             } else {
@@ -41,6 +39,21 @@ impl<'a> Parser<'a> {
             return self.call(Callee::Method(object, name));
         }
         Ok(ExprKind::Attribute(Box::new(object), name))
+    }
+
+    /// `index]`, or `start:end]` of a tuple, whose bounds are numbers.
+    fn subscript_of(&mut self, value: Expr) -> Result<ExprKind> {
+        let index = self.expression()?;
+        let kind = match (self.eat(':'), &index.kind) {
+            (false, _) => ExprKind::Subscript(Box::new(value), Box::new(index)),
+            (true, ExprKind::Int(start)) => match self.expression()?.kind {
+                ExprKind::Int(end) => ExprKind::TupleSlice(Box::new(value), *start, end),
+                _ => return self.error_at(index.offset, "the end of a slice is no number"),
+            },
+            _ => return self.error_at(index.offset, "the start of a slice is no number"),
+        };
+        self.expect(']')?;
+        Ok(kind)
     }
 
     fn call_of(&mut self, callee: Expr) -> Result<ExprKind> {
@@ -114,7 +127,36 @@ impl<'a> Parser<'a> {
             }
             _ => return self.expected("an expression"),
         };
+        let kind = self.imaginary_part(kind)?;
         Ok(Expr { offset, kind })
+    }
+
+    /// What follows the real part of a complex number: `-2.j`, `+infj`. No other number has a sign behind it.
+    fn imaginary_part(&mut self, kind: ExprKind) -> Result<ExprKind> {
+        let real = match kind {
+            ExprKind::Float(real) => real,
+            ExprKind::Int(real) => real as f64,
+            _ => return Ok(kind),
+        };
+        let sign = match self.peek() {
+            TokenKind::Punctuation('+') => 1.0,
+            TokenKind::Punctuation('-') => -1.0,
+            _ => return Ok(kind),
+        };
+        self.position += 1;
+        let imaginary = match *self.peek() {
+            TokenKind::Number(number) => number.strip_suffix('j').and_then(|n| n.parse().ok()),
+            TokenKind::Name("infj") => Some(f64::INFINITY),
+            TokenKind::Name("nanj") => Some(f64::NAN),
+            _ => None,
+        };
+        match imaginary {
+            Some(imaginary) => {
+                self.position += 1;
+                Ok(ExprKind::Complex(real, sign * imaginary))
+            }
+            None => self.expected("an imaginary part"),
+        }
     }
 
     /// `^Foo(2)(x)`: what is no tensor comes first.
@@ -182,9 +224,6 @@ impl<'a> Parser<'a> {
         }
         match number.parse() {
             Ok(value) => Ok(ExprKind::Float(value)),
-            Err(_) if number.ends_with('j') => {
-                self.error_at(offset, "complex numbers are not supported")
-            }
             Err(_) => self.error_at(offset, "this is no number"),
         }
     }

@@ -235,3 +235,73 @@ fn depth_is_limited() {
         .is_err()
     );
 }
+
+/// Statements that PyTorch's printer writes for classes: `__annotations__ = []`, hooks, interfaces.
+#[test]
+fn members_of_classes() {
+    let text = "class P(Module):\n  __parameters__ = [\"0\", ]\n  __buffers__ = []\n  __forward_pre_hooks__ = [\"a\", \"b\", ]\n  __forward_hooks__ = [\"c\", ]\n  __annotations__ = []\n  __annotations__[\"0\"] = Tensor\n  __annotations__[\"1.5 x\"] = RRef[Tensor]\nclass I(ModuleInterface):\n  def forward(self, x: Tensor, y: SymInt) -> Tensor:\n    pass\nclass J(Interface):\n  def area(self) -> int:\n    pass\n";
+    let file = parse_file("t.py", "__torch__", text).unwrap();
+    let [list, module, plain] = file.classes.as_slice() else {
+        panic!("{file:?}");
+    };
+    assert_eq!(list.attribute("0"), Some(&Type::Tensor));
+    assert_eq!(
+        list.attribute("1.5 x"),
+        Some(&Type::Other("RRef[Tensor]".into()))
+    );
+    assert_eq!((list.hooks.before.len(), list.hooks.after.len()), (2, 1));
+    assert_eq!(
+        (module.base, plain.base),
+        (Base::Interface, Base::Interface)
+    );
+    assert_eq!(
+        module.method("forward").unwrap().parameters[2].ty,
+        Type::Int
+    );
+}
+
+#[test]
+fn context_managers_have_names() {
+    let statements = body("  with a as b:\n    with c:\n      pass\n");
+    let [StatementKind::With { name, body, .. }] = statements.as_slice() else {
+        panic!("{statements:?}");
+    };
+    assert_eq!(name.as_deref(), Some("b"));
+    assert!(matches!(
+        &body[0].kind,
+        StatementKind::With { name: None, .. }
+    ));
+}
+
+#[test]
+fn slices_of_tuples() {
+    let sliced = expression("(x)[1:3]").unwrap();
+    assert!(
+        matches!(sliced, ExprKind::TupleSlice(_, 1, 3)),
+        "{sliced:?}"
+    );
+    assert!(expression("x[a:3]").is_err());
+    assert!(expression("x[1:]").is_err());
+}
+
+#[test]
+fn complex_literals() {
+    let infinity = f64::INFINITY;
+    for (text, real, imaginary) in [
+        ("1.5-2.j", 1.5, -2.0),
+        ("-0.5+1e-07j", -0.5, 1e-7),
+        ("3+4j", 3.0, 4.0),
+        ("-inf+infj", -infinity, infinity),
+        ("inf-infj", infinity, -infinity),
+    ] {
+        assert_eq!(
+            expression(text).unwrap(),
+            ExprKind::Complex(real, imaginary)
+        );
+    }
+    let ExprKind::Complex(real, imaginary) = expression("nan-nanj").unwrap() else {
+        panic!("not complex");
+    };
+    assert!(real.is_nan() && imaginary.is_nan());
+    assert!(expression("1.5-x").is_err());
+}

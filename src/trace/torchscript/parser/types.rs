@@ -22,9 +22,9 @@ impl Parser<'_> {
         }
         Ok(match name {
             "Tensor" => Type::Tensor,
-            "int" => Type::Int,
-            "float" => Type::Float,
-            "bool" => Type::Bool,
+            "int" | "SymInt" => Type::Int,
+            "float" | "SymFloat" => Type::Float,
+            "bool" | "SymBool" => Type::Bool,
             "str" => Type::Str,
             "number" | "Scalar" => Type::Number,
             "NoneType" | "None" => Type::None,
@@ -51,6 +51,7 @@ impl Parser<'_> {
             ("List", [inner]) => Type::List(boxed(inner)),
             ("Future" | "Await", [inner]) => Type::Future(boxed(inner)),
             ("Dict", [key, value]) => Type::Dict(boxed(key), boxed(value)),
+            ("RRef", [inner]) => Type::Other(format!("RRef[{inner}]")),
             _ => {
                 let message = format!("{name} does not take {} types", parts.len());
                 return self.error_at(offset, message);

@@ -8,7 +8,7 @@ impl Machine<'_> {
     pub(super) fn persistent(&mut self) -> Result<()> {
         let id = self.pop()?;
         let malformed = || Error::format("a persistent id is not that of a storage");
-        let [tag, class, key, _, numel] = *self.tuple_items(id)? else {
+        let [tag, class, key, device, numel] = *self.tuple_items(id)? else {
             return Err(malformed());
         };
         let Node::Global(class) = &self.nodes[class] else {
@@ -18,10 +18,17 @@ impl Machine<'_> {
             return Err(malformed());
         }
         let storage_numel = self.usize(numel)?;
+        let Some(dtype) = storage_dtype(class) else {
+            let what = format!("a tensor of {class}");
+            return self.foreign(what);
+        };
+        if self.str(device).is_ok_and(|device| &**device == "meta") {
+            return self.foreign("a tensor without elements (device \"meta\")");
+        }
         let record = TensorRecord {
             storage: format!("{}/{}", self.folder, self.str(key)?),
             storage_numel,
-            dtype: storage_dtype(class)?,
+            dtype,
             offset: 0,
             sizes: vec![storage_numel],
             strides: vec![1],
@@ -61,7 +68,10 @@ impl Machine<'_> {
                 self.tagged(*list, "List[Tensor]".into())
             }
             ("torch.device", arguments) => self.device(arguments),
-            (name, _) => Err(refuse(name)),
+            (name, _) => match foreign(name) {
+                Some(what) => self.foreign(what),
+                None => Err(refuse(name)),
+            },
         }
     }
 
@@ -75,7 +85,13 @@ impl Machine<'_> {
                 let class = name.as_str().into();
                 self.push(Node::Object(class, Vec::new()))
             }
-            Node::Global(name) => Err(refuse(name)),
+            Node::Global(name) => match name.strip_prefix(CUSTOM) {
+                Some(class) => {
+                    let what = format!("an object of the C++ class {class}");
+                    self.foreign(what)
+                }
+                None => Err(refuse(name)),
+            },
             _ => Err(Error::format("something is instantiated that is no class")),
         }
     }
@@ -91,9 +107,10 @@ impl Machine<'_> {
         match (&mut self.nodes[object], state) {
             (Node::Object(_, attributes), Some(state)) => attributes.extend(state),
             (Node::Object(class, _), None) => {
-                let message = format!("{class} restores itself from a state of its own making");
-                return Err(Error::unsupported(message));
+                let what = format!("an object of {class}, which restores itself by __setstate__");
+                self.nodes[object] = Node::Leaf(Pickled::Foreign(what.into()));
             }
+            (Node::Leaf(Pickled::Foreign(_)), _) => {}
             // A state dict carries `_metadata` as an attribute, which is about loading old versions.
             (Node::Dict(..), Some(_)) => {}
             _ => return Err(Error::format("a state is given to what is no object")),
@@ -127,20 +144,33 @@ impl Machine<'_> {
                 "a tensor needs storage, offset, sizes and strides",
             ));
         };
-        let Node::Storage(storage) = &self.nodes[storage] else {
-            return Err(Error::format("a tensor is built over what is no storage"));
+        let storage = match &self.nodes[storage] {
+            Node::Storage(storage) => storage.clone(),
+            Node::Leaf(Pickled::Foreign(_)) => return self.again(storage),
+            _ => return Err(Error::format("a tensor is built over what is no storage")),
         };
+        if arguments.get(6).is_some_and(|bits| self.has_entries(*bits)) {
+            return self.foreign("a lazily negated tensor");
+        }
         let record = TensorRecord {
             offset: self.usize(offset)?,
             sizes: self.sizes(sizes)?,
             strides: self.sizes(strides)?,
-            ..storage.clone()
+            ..storage
         };
         if record.sizes.len() != record.strides.len() {
             return Err(Error::format("a tensor has not as many strides as sizes"));
         }
         record.numel()?;
         self.leaf(Pickled::Tensor(Arc::new(record)))
+    }
+
+    fn has_entries(&self, id: Id) -> bool {
+        matches!(&self.nodes[id], Node::Dict(entries, _) if !entries.is_empty())
+    }
+
+    fn foreign(&mut self, what: impl Into<Arc<str>>) -> Result<()> {
+        self.leaf(Pickled::Foreign(what.into()))
     }
 
     fn sizes(&self, id: Id) -> Result<Vec<usize>> {
@@ -180,11 +210,29 @@ pub(super) fn refuse(name: &str) -> Error {
 }
 
 fn is_class(name: &str) -> bool {
-    name.starts_with("__torch__.") && !name.starts_with("__torch__.torch.classes.")
+    name.starts_with("__torch__.") && !name.starts_with(CUSTOM)
 }
 
-fn storage_dtype(class: &str) -> Result<DType> {
-    Ok(match class {
+/// Where classes that C++ registers have their names.
+const CUSTOM: &str = "__torch__.torch.classes.";
+
+/// Values that are told from others by the function that Python builds them with.
+fn foreign(function: &str) -> Option<&'static str> {
+    Some(match function {
+        "torch._utils._rebuild_sparse_tensor" | "torch._utils._rebuild_sparse_csr_tensor" => {
+            "a sparse tensor"
+        }
+        "torch._utils._rebuild_qtensor" => "a quantised tensor",
+        "torch._utils._rebuild_nested_tensor" => "a nested tensor",
+        "torch.serialization._get_layout" => "a layout",
+        "builtins.complex" | "__builtin__.complex" => "a complex number",
+        _ => return None,
+    })
+}
+
+/// The dtype of a storage by the name of its class.
+fn storage_dtype(class: &str) -> Option<DType> {
+    Some(match class {
         "torch.FloatStorage" => DType::F32,
         "torch.DoubleStorage" => DType::F64,
         "torch.HalfStorage" => DType::F16,
@@ -195,6 +243,6 @@ fn storage_dtype(class: &str) -> Result<DType> {
         "torch.CharStorage" => DType::I8,
         "torch.ByteStorage" => DType::U8,
         "torch.BoolStorage" => DType::Bool,
-        _ => return Err(Error::unsupported(format!("a tensor of {class}"))),
+        _ => return None,
     })
 }

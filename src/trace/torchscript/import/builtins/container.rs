@@ -10,7 +10,7 @@ use super::string::check_length;
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
 use crate::trace::torchscript::import::cell::Cell;
-use crate::trace::torchscript::import::datum::{Datum, Dict, List};
+use crate::trace::torchscript::import::datum::{Datum, Dict, Instance, List};
 use crate::trace::torchscript::import::number::{self, Number};
 
 impl Importer<'_> {
@@ -50,6 +50,9 @@ impl Importer<'_> {
             let found = self.lookup(dict, index)?;
             return found.ok_or_else(|| self.missing_key(dict, index));
         }
+        if let Datum::Object(container) = value {
+            return self.module_of(&container.clone(), index);
+        }
         let index = self.known_index(index)?;
         if let Datum::Str(text) = value {
             return self.character(text, index);
@@ -61,6 +64,38 @@ impl Importer<'_> {
         let found = position(index, items.len()).and_then(|at| items.get(at));
         let missing = || Error::source(format!("index {index} of {} elements", items.len()));
         found.cloned().ok_or_else(missing)
+    }
+
+    /// A module of a list by its place, or of a dict by its name.
+    fn module_of(&mut self, container: &Rc<Instance>, index: &Datum) -> Result<Datum> {
+        if let Datum::Str(name) = index {
+            return self.instance_attribute(container, name);
+        }
+        let index = self.known_index(index)?;
+        let attributes = container
+            .pickled
+            .iter()
+            .flat_map(|object| &object.attributes);
+        let count = attributes.filter(|(name, _)| name.parse::<usize>().is_ok());
+        let count = count.count();
+        let missing = || Error::source(format!("index {index} of {count} modules"));
+        let place = position(index, count).ok_or_else(missing)?;
+        self.instance_attribute(container, &place.to_string())
+    }
+
+    /// `value[start:end]` of a tuple.
+    pub(in crate::trace::torchscript::import) fn tuple_slice(
+        &mut self,
+        value: &Datum,
+        bounds: &[Datum],
+    ) -> Result<Datum> {
+        let Some(items) = value.items() else {
+            return match value {
+                Datum::Unknown => Ok(Datum::Unknown),
+                other => Err(Error::source(format!("a {} is sliced", other.describe()))),
+            };
+        };
+        Ok(Datum::tuple(self.slice_items(&items, bounds)?))
     }
 
     fn missing_key(&self, dict: &Dict, key: &Datum) -> Error {
@@ -190,6 +225,17 @@ impl Importer<'_> {
             "all" => truths.iter().all(|truth| *truth),
             _ => truths.iter().any(|truth| *truth),
         })))
+    }
+
+    /// A sorted copy of a list.
+    pub(super) fn sorted(&mut self, list: &List) -> Result<Datum> {
+        let copy = Rc::new(List {
+            items: list.items.clone(),
+            depth: self.scopes.depth(),
+            is_archived: false,
+        });
+        self.sort(&copy, false)?;
+        Ok(Datum::List(copy))
     }
 
     fn sort(&mut self, list: &Rc<List>, descending: bool) -> Result<()> {

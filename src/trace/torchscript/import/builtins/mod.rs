@@ -54,6 +54,9 @@ impl Importer<'_> {
             ("bool", Some(value)) => self.converted(Kind::Bool, &value),
             ("str", Some(value)) => Ok(Datum::str(&self.display(&value))),
             ("print", _) => Ok(Datum::None),
+            ("sorted", Some(Datum::List(list))) => self.sorted(&list),
+            // The function runs when its result is waited for.
+            ("awaitable", Some(function)) => Ok(function),
             ("fork", Some(function)) => {
                 let mut rest = arguments;
                 rest.positional.remove(0);
@@ -92,7 +95,14 @@ impl Importer<'_> {
                 Some(Datum::Str(name)) => Datum::Device(name.clone()),
                 _ => Datum::Device("cpu".into()),
             },
-            "wait" | "awaitable_wait" => first.cloned().unwrap_or(Datum::None),
+            "awaitable_wait" if matches!(first, Some(Datum::Closure(_))) => match first {
+                Some(closure) => self.call_datum(closure, Arguments::default())?,
+                None => Datum::None,
+            },
+            // Events of the profiler have a handle, which nothing but the profiler reads.
+            "_record_function_enter_new" | "_record_function_enter" => Datum::str(name),
+            "_record_function_exit" => Datum::None,
+            "wait" | "awaitable_wait" | "awaitable_nowait" => first.cloned().unwrap_or(Datum::None),
             _ => return Ok(None),
         }))
     }

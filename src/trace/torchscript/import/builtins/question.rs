@@ -20,6 +20,8 @@ impl Importer<'_> {
         let answer = match (name, arguments.positional.as_slice()) {
             ("__is__", [a, b]) => is_same(a, b),
             ("__isnot__", [a, b]) => !is_same(a, b),
+            ("eq", [Datum::Device(a), Datum::Device(b)]) => a == b,
+            ("ne", [Datum::Device(a), Datum::Device(b)]) => a != b,
             ("type", [Datum::Device(device)]) => {
                 let kind = device.split(':').next().unwrap_or_default();
                 return Ok(Some(Datum::str(kind)));

@@ -1,0 +1,50 @@
+//! Hooks of the root module. Those of other modules are calls in the program, which the compiler of TorchScript writes.
+
+use std::rc::Rc;
+
+use crate::error::{Error, Result};
+use crate::trace::torchscript::ast::{Class, Function};
+
+use super::Importer;
+use super::datum::{Datum, Instance};
+
+impl Importer<'_> {
+    /// Calls an entry method, whose first argument is the module; `forward` with the hooks around it.
+    pub(super) fn call_hooked(
+        &mut self,
+        root: &Rc<Instance>,
+        function: &Function,
+        arguments: Vec<Datum>,
+    ) -> Result<Datum> {
+        let archive = self.archive;
+        let class = archive.source().class(&root.class)?;
+        if function.name != "forward" {
+            return self.call_function(function, &root.path, arguments);
+        }
+        let module = Datum::Object(root.clone());
+        let mut inputs: Vec<Datum> = arguments.into_iter().skip(1).collect();
+        for name in &class.hooks.before {
+            let given = vec![module.clone(), Datum::tuple(inputs.clone())];
+            match self.call_function(hook(class, name)?, &root.path, given)? {
+                Datum::None => {}
+                Datum::Tuple(changed) => inputs = changed.to_vec(),
+                single => inputs = vec![single],
+            }
+        }
+        let given = std::iter::once(module.clone()).chain(inputs.clone());
+        let mut result = self.call_function(function, &root.path, given.collect())?;
+        for name in &class.hooks.after {
+            let given = vec![module.clone(), Datum::tuple(inputs.clone()), result.clone()];
+            match self.call_function(hook(class, name)?, &root.path, given)? {
+                Datum::None => {}
+                changed => result = changed,
+            }
+        }
+        Ok(result)
+    }
+}
+
+fn hook<'a>(class: &'a Class, name: &str) -> Result<&'a Function> {
+    let missing = || Error::source(format!("{} has no hook {name}", class.name));
+    class.method(name).ok_or_else(missing)
+}

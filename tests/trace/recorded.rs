@@ -1,0 +1,67 @@
+//! Cases of `tests/fixtures` that PyTorch recorded, replayed on the host and on a device.
+
+use std::path::{Path, PathBuf};
+
+use onionskin::cases::{self, Case, CaseArchive};
+use onionskin::compare::compare;
+use onionskin::error::Error;
+use onionskin::gpu::Reach;
+use onionskin::ir::Module;
+use onionskin::{CompileOptions, Device, Model};
+
+use super::samples;
+
+pub fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// A case by folder and name: `cases/traces/casts`.
+pub fn load(case: &str) -> Case {
+    let file = fixtures().join(format!("{case}.zip"));
+    cases::find(&file).unwrap()[0].load().unwrap()
+}
+
+pub fn bytes(case: &Case) -> Vec<u8> {
+    match &case.archive {
+        CaseArchive::Bytes(bytes) => bytes.to_vec(),
+        CaseArchive::Path(path) => std::fs::read(path).unwrap(),
+    }
+}
+
+/// The host, and the device of the tests where there is one.
+pub fn devices() -> impl Iterator<Item = Device> {
+    let device = samples::device(Reach::Whole).map(Device::from);
+    [Some(Device::Host), device].into_iter().flatten()
+}
+
+/// The archive gives what the program gave, for all inputs, on the host and on a device. Returns its graph for the first.
+pub fn replayed(name: &str) -> Module {
+    let case = load(name);
+    let model = Model::from_bytes(bytes(&case)).unwrap();
+    for device in devices() {
+        let session = model
+            .clone()
+            .compile(&device, &CompileOptions::default())
+            .unwrap();
+        for set in &case.sets {
+            for call in &set.calls {
+                let got = session.call(&call.inputs);
+                let got = got.unwrap_or_else(|error| panic!("{name}, {}: {error}", set.label));
+                for difference in compare(&got, &call.output, set.tolerance) {
+                    assert!(difference.passed(), "{name}, {}: {difference}", set.label);
+                }
+            }
+        }
+    }
+    let first = &case.sets[0].calls[0].inputs;
+    model.import_method("forward", Some(first)).unwrap()
+}
+
+/// Why a case is refused.
+pub fn refusal(name: &str) -> Error {
+    let case = load(name);
+    let inputs = &case.sets[0].calls[0].inputs;
+    let model = Model::from_bytes(bytes(&case));
+    let imported = model.and_then(|model| model.import_method("forward", Some(inputs)));
+    imported.map(drop).unwrap_err()
+}

@@ -1,0 +1,79 @@
+//! Programs of every construct that PyTorch's printer of TorchScript writes, recorded by `tests/fixtures/make_scripts.py`.
+
+use onionskin::error::{Error, Kind};
+
+use super::recorded::{refusal, replayed};
+
+macro_rules! replay {
+    ($($name:ident)+) => {
+        $(
+            #[test]
+            fn $name() {
+                replayed(concat!("cases/scripts/", stringify!($name)));
+            }
+        )+
+    };
+}
+
+replay! {
+    parameter_lists
+    parameter_dicts
+    modules
+    enums
+    named_tuples
+    interfaces
+    classes
+    hooks
+    overloads
+    exported
+    withs
+    flow
+    forked
+    awaited
+    slices
+    collections
+    refined
+    functions
+    literals
+    strings
+    devices
+}
+
+/// Buffers of unsupported layouts and dtypes matter to programs that read them only.
+#[test]
+fn what_nothing_reads_is_not_refused() {
+    replayed("cases/scripts/unused");
+}
+
+/// The refusals of a case, each with the user's line.
+fn refusals(name: &str) -> Vec<String> {
+    let error = refusal(&format!("refused/{name}"));
+    let unsupported = |error: &Error| {
+        assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("make_scripts.py:"), "{text}");
+        error.message().to_string()
+    };
+    error.iter().map(unsupported).collect()
+}
+
+#[test]
+fn tensors_of_other_layouts_are_named() {
+    assert_eq!(refusals("sparse"), ["buffer is a sparse tensor"]);
+    assert_eq!(refusals("rows"), ["buffer is a sparse tensor"]);
+    assert_eq!(refusals("negative"), ["buffer is a lazily negated tensor"]);
+}
+
+#[test]
+fn complex_numbers_are_named() {
+    let expected = ["number is a complex number", "the complex number 1.5-2j"];
+    let mut found = refusals("complex");
+    found.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn generators_are_named() {
+    let found = refusals("generator");
+    assert!(found[0].contains("aten::Generator"), "{found:?}");
+}
