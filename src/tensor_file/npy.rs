@@ -16,10 +16,6 @@ pub fn parse(bytes: &[u8]) -> Result<Tensor> {
     let NpyDType::Plain(ty) = header.dtype() else {
         return Err(Error::unsupported("structured NumPy arrays"));
     };
-    if header.order() == Order::Fortran && header.shape().len() > 1 {
-        return Err(Error::unsupported("Fortran-ordered NumPy arrays")
-            .help("save numpy.ascontiguousarray(array)"));
-    }
     let shape: Vec<usize> = header
         .shape()
         .iter()
@@ -29,7 +25,41 @@ pub fn parse(bytes: &[u8]) -> Result<Tensor> {
     let data = bytes
         .get(usize::try_from(cursor.position()).unwrap_or(usize::MAX)..)
         .unwrap_or_default();
-    Tensor::from_bytes(dtype, shape, data)
+    let product = |product: usize, size: &usize| product.checked_mul(*size);
+    let bytes = shape.iter().try_fold(dtype.size(), product);
+    match header.order() {
+        Order::Fortran if bytes == Some(data.len()) => {
+            let elements = row_major(data, &shape, dtype.size());
+            Tensor::from_bytes(dtype, shape, &elements)
+        }
+        _ => Tensor::from_bytes(dtype, shape, data),
+    }
+}
+
+/// Elements in row-major order of data whose first axis is the innermost. The data are as long as the shape says.
+fn row_major(data: &[u8], shape: &[usize], size: usize) -> Vec<u8> {
+    let mut elements = Vec::with_capacity(data.len());
+    let mut index = vec![0; shape.len()];
+    let steps = shape.iter().scan(size, |step, length| {
+        let own = *step;
+        *step *= length;
+        Some(own)
+    });
+    let steps: Vec<usize> = steps.collect();
+    for _ in 0..data.len() / size {
+        let place = index.iter().zip(&steps).map(|(index, step)| index * step);
+        let place: usize = place.sum();
+        let element = data.get(place..place + size);
+        elements.extend_from_slice(element.unwrap_or_default());
+        for (index, length) in index.iter_mut().zip(shape).rev() {
+            *index += 1;
+            if *index < *length {
+                break;
+            }
+            *index = 0;
+        }
+    }
+    elements
 }
 
 /// Reads every array of a `.npz` file.
@@ -134,6 +164,28 @@ fn descriptor(dtype: DType) -> Result<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `numpy.asfortranarray(numpy.arange(6, dtype="<i2").reshape(1, 2, 3))` as `numpy.save` writes it.
+    #[test]
+    fn fortran_order_is_read() {
+        let tensor = Tensor::from_i64(DType::I16, [1, 2, 3], vec![0, 1, 2, 3, 4, 5]).unwrap();
+        let bytes = serialize(&tensor).unwrap();
+        let (header, _) = bytes.split_at(bytes.len() - 12);
+        let header = String::from_utf8_lossy(header).replace("False", "True ");
+        let mut fortran = b"\x93".to_vec();
+        fortran.extend(header.trim_start_matches('\u{fffd}').as_bytes());
+        for element in [0u8, 3, 1, 4, 2, 5] {
+            fortran.extend([element, 0]);
+        }
+        assert_eq!(parse(&fortran).unwrap(), tensor);
+        let short = &fortran[..fortran.len() - 2];
+        assert!(parse(short).is_err());
+        let named = [("a".to_string(), tensor.clone())];
+        assert_eq!(
+            parse_archive(&serialize_archive(&named).unwrap()).unwrap(),
+            named
+        );
+    }
 
     #[test]
     fn arrays_round_trip() {
