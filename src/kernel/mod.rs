@@ -8,6 +8,7 @@ mod fours;
 pub mod host;
 pub mod index;
 pub mod layout;
+pub mod literal;
 pub mod plan;
 pub mod series;
 pub mod shader;

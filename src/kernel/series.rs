@@ -4,6 +4,8 @@
 use std::fmt::Write;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
+use super::literal;
+
 pub mod airy;
 pub mod bessel;
 pub mod gamma;
@@ -136,7 +138,7 @@ impl Series {
         let (name, count) = (self.name, self.coefficients.len());
         let mut list = String::new();
         for c in self.coefficients {
-            let _ = write!(list, "{:?}, ", *c as f32);
+            let _ = write!(list, "{}, ", literal::single(*c as f32));
         }
         let list = list.trim_end_matches(", ");
         let (step, result) = match self.rule {

@@ -7,6 +7,7 @@ use naga::back::{hlsl, msl, spv};
 use naga::valid::ModuleInfo;
 
 use super::capabilities::Capabilities;
+use super::literal;
 use super::shader::{parse, validated};
 use crate::error::{Error, Result};
 
@@ -25,9 +26,10 @@ pub struct Translations {
 /// Checks WGSL as a device of these capabilities would, and writes it in the other languages.
 ///
 /// # Errors
-/// The WGSL is not valid, or a language cannot say it; the message names the language.
+/// The WGSL is not valid, a literal is not the same number to every compiler, or a language cannot say it; the message names the language.
 pub fn translate(wgsl: &str, capabilities: &Capabilities) -> Result<Translations> {
     let module = parse(wgsl)?;
+    literal::check(wgsl)?;
     let info = validated(&module, wgsl, capabilities)?;
     let single = Capabilities {
         float64: false,

@@ -1,6 +1,7 @@
 //! Texts of expressions, in parentheses where they bind less tightly than what stands around them.
 
 use crate::kernel::expr::{Literal, Type};
+use crate::kernel::literal;
 use crate::kernel::shader::words;
 
 /// What stands for operands in templates.
@@ -70,8 +71,8 @@ fn float_text(value: f64, ty: Type) -> String {
         return format!("{sign}infinity{suffix}()");
     }
     match ty {
-        Type::F64 => format!("{value:?}lf"),
-        _ => format!("{:?}", value as f32),
+        Type::F64 => literal::double(value),
+        _ => literal::single(value as f32),
     }
 }
 
