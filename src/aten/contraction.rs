@@ -125,6 +125,15 @@ struct Term<'g> {
     labels: Vec<Label>,
 }
 
+/// A list without the item at a place.
+fn without<T>(list: Vec<T>, place: usize) -> Vec<T> {
+    let items = list.into_iter().enumerate();
+    items
+        .filter(|(index, _)| *index != place)
+        .map(|(_, item)| item)
+        .collect()
+}
+
 impl<'g> Term<'g> {
     /// Takes diagonals until every label stands once.
     fn without_repeats(mut self) -> Result<Term<'g>> {
@@ -138,9 +147,11 @@ impl<'g> Term<'g> {
                 *size = Dim::ONE;
             }
             let place = self.value.builder().iota(DType::I64, shape.clone(), first);
-            shape.remove(second);
-            self.value = self.value.gather(second as i64, place).reshape(shape);
-            self.labels.remove(second);
+            self.value = self
+                .value
+                .gather(second as i64, place)
+                .reshape(without(shape, second));
+            self.labels = without(self.labels, second);
         }
         Ok(self)
     }
@@ -154,15 +165,20 @@ impl<'g> Term<'g> {
 
     /// Sums over the axes whose labels are not wanted.
     fn summed(self, wanted: &[Label]) -> Term<'g> {
-        let (kept, gone): (Vec<usize>, Vec<usize>) =
-            (0..self.labels.len()).partition(|axis| wanted.contains(&self.labels[*axis]));
+        let (kept, gone): (Vec<usize>, Vec<usize>) = (0..self.labels.len()).partition(|axis| {
+            let label = self.labels.get(*axis);
+            label.is_some_and(|label| wanted.contains(label))
+        });
         if gone.is_empty() {
             return self;
         }
         let dims: Vec<i64> = gone.into_iter().map(|axis| axis as i64).collect();
         Term {
             value: self.value.sum(&dims, false),
-            labels: kept.into_iter().map(|axis| self.labels[axis]).collect(),
+            labels: kept
+                .iter()
+                .filter_map(|axis| self.labels.get(*axis).copied())
+                .collect(),
         }
     }
 
@@ -171,7 +187,11 @@ impl<'g> Term<'g> {
         let axis_of = |label: &Label| self.labels.iter().position(|other| other == label);
         let axes: Vec<usize> = labels.iter().filter_map(axis_of).collect();
         let shape = self.value.shape();
-        let size = |label: &Label| axis_of(label).map_or(Dim::ONE, |axis| shape[axis].clone());
+        let size = |label: &Label| {
+            axis_of(label)
+                .and_then(|axis| shape.get(axis).cloned())
+                .unwrap_or(Dim::ONE)
+        };
         let sizes: Vec<Dim> = labels.iter().map(size).collect();
         self.value.permute(axes).reshape(sizes)
     }

@@ -281,7 +281,7 @@ fn areas<'g>(y: Value<'g>, x: Value<'g>, dim: i64) -> Result<Value<'g>> {
         let lead = y.rank().saturating_sub(x.rank());
         x.reshape([vec![Dim::ONE; lead], x.shape()].concat())
     };
-    let dim = i64::try_from(axis + x.rank() - y.rank()).unwrap_or(0);
+    let dim = i64::try_from((axis + x.rank()).saturating_sub(y.rank())).unwrap_or(0);
     let [left, right] = neighbours(y, i64::try_from(axis).unwrap_or(0))?;
     Ok(difference(x, 1, dim)? * (left + right))
 }

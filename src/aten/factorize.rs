@@ -90,10 +90,10 @@ impl<'g> Matrix<'g> {
     /// The elements on the diagonal.
     pub fn diagonal(&self) -> Value<'g> {
         let shape = [self.batch(), vec![Dim::ONE, Dim::from(self.steps())]].concat();
-        let index = self
-            .value
-            .builder()
-            .iota(DType::I64, shape, self.value.rank() - 1);
+        let index =
+            self.value
+                .builder()
+                .iota(DType::I64, shape, self.value.rank().saturating_sub(1));
         let part = self.value.narrow(-1, 0, self.steps());
         part.gather(-2, index).squeeze(&[-2])
     }

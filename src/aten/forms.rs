@@ -1,7 +1,7 @@
 //! What a graph needs the dictionary for: its written forms and its proof.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
@@ -77,6 +77,11 @@ impl Module {
 
     /// Reads a module that [`Module::save`] wrote; see [`crate::ir::json`].
     pub fn load(path: impl AsRef<Path>) -> Result<Module> {
+        Ok(Module::load_with_file(path)?.0)
+    }
+
+    /// Reads a module that [`Module::save`] wrote, and says which file its weights are mapped from.
+    pub fn load_with_file(path: impl AsRef<Path>) -> Result<(Module, Option<PathBuf>)> {
         json::load(path.as_ref(), &Aten)
     }
 

@@ -283,7 +283,7 @@ fn multinomial<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         return Ok(order.narrow(-1, Dim::ZERO, count));
     }
     let mut shape = weights.shape();
-    shape.insert(weights.rank() - 1, count);
+    shape.insert(shape.len().saturating_sub(1), count);
     let repeated = weights.unsqueeze(-2).expand(shape);
     let speeds = repeated / exponential(a, repeated).to(weights.dtype());
     Ok(speeds.argmax(-1, false))

@@ -173,12 +173,15 @@ impl<'g> Line<'g> {
 
         let mut shape = x.shape();
         let axis = x.axis(self.dim).unwrap_or(0);
-        shape.splice(axis..=axis, [self.output.clone(), taps]);
+        let behind = shape.split_off(shape.len().min(axis + 1));
+        shape.truncate(axis);
+        shape.extend([self.output.clone(), taps]);
+        shape.extend(behind);
         let picked = x
             .index_select(self.dim, self.inside(place).flatten(0, 1))
             .reshape(shape);
         let mut beside = weights.shape();
-        beside.resize(x.rank() - axis + 1, Dim::ONE);
+        beside.resize(x.rank().saturating_sub(axis) + 1, Dim::ONE);
         (picked * weights.reshape(beside)).sum(&[axis as i64 + 1], false)
     }
 

@@ -239,8 +239,20 @@ fn scatter<'g>(
 ) -> Result<Value<'g>> {
     if x.rank() == 0 {
         let [index, source] = [index, source].map(|value| value.reshape(vec![value.numel()]));
-        return Ok(scatter(x.unsqueeze(0), dim, index, source, function)?.reshape(Shape::new()));
+        let vector = x.reshape(vec![Dim::ONE]);
+        return Ok(scatter_dimensioned(vector, dim, index, source, function)?.reshape(Shape::new()));
     }
+    scatter_dimensioned(x, dim, index, source, function)
+}
+
+/// As [`scatter`], into a value that is no scalar.
+fn scatter_dimensioned<'g>(
+    x: Value<'g>,
+    dim: i64,
+    index: Value<'g>,
+    source: Value<'g>,
+    function: ScatterFunction,
+) -> Result<Value<'g>> {
     let (index, source) = if index.rank() == 0 {
         (index.unsqueeze(0), source.reshape(vec![source.numel()]))
     } else {

@@ -173,7 +173,7 @@ fn unbatched(x: Value<'_>, batched: bool) -> Value<'_> {
     if batched {
         x
     } else {
-        x.reshape(x.shape().split_off(1))
+        x.reshape(x.shape().into_iter().skip(1).collect::<Vec<Dim>>())
     }
 }
 

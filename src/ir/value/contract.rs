@@ -2,7 +2,6 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::{Conv, ConvAxis, Dot, Gather, Scatter, ScatterFunction};
-use crate::shape::Shape;
 
 use super::Value;
 
@@ -27,51 +26,36 @@ impl<'g> Value<'g> {
                 other.ty()
             )));
         }
-        let left = if self.rank() == 1 {
-            self.unsqueeze(0)
-        } else {
-            self
-        };
-        let right = if other.rank() == 1 {
-            other.unsqueeze(1)
-        } else {
-            other
-        };
+        let (is_row, is_column) = (self.rank() == 1, other.rank() == 1);
+        let left = if is_row { self.unsqueeze(0) } else { self };
+        let right = if is_column { other.unsqueeze(1) } else { other };
         let product = left.batched_dot(right)?;
-        let mut shape = product.shape();
-        if other.rank() == 1 {
-            shape.pop();
-        }
-        if self.rank() == 1 {
-            shape.remove(shape.len() - usize::from(other.rank() != 1) - 1);
-        }
-        Ok(product.reshape(shape))
+        self.builder.check()?;
+        let added = [is_row.then_some(-2), is_column.then_some(-1)];
+        Ok(product.squeeze(&added.into_iter().flatten().collect::<Vec<i64>>()))
     }
 
     /// Batch axes that only the left operand has are folded into its rows, so that one matrix product remains.
     fn batched_dot(self, other: Value<'g>) -> Result<Value<'g>> {
         let (left, right) = (self.shape(), other.shape());
-        let (Some((rows, batch_left)), Some((_, batch_right))) =
-            (split_matrix(&left), split_matrix(&right))
+        let (Some((batch_left, [rows, inner])), Some((batch_right, [height, columns]))) =
+            (left.split_last_chunk(), right.split_last_chunk())
         else {
             return Err(Error::operator("matmul of scalars"));
         };
-        let columns = right.last().cloned().unwrap_or(Dim::ONE);
-        if right.len() == 2 {
-            let inner = left.last().cloned().unwrap_or(Dim::ONE);
+        if batch_right.is_empty() {
             let flat = self
-                .reshape(vec![&Dim::product(batch_left) * &rows, inner])
+                .reshape(vec![&Dim::product(batch_left) * rows, inner.clone()])
                 .dot(other);
-            return Ok(flat.reshape([batch_left, &[rows, columns]].concat()));
+            return Ok(flat.reshape([batch_left, &[rows.clone(), columns.clone()]].concat()));
         }
         let batch = self
             .builder
             .symbols()
             .broadcast_shapes(&[batch_left.to_vec(), batch_right.to_vec()])?;
-        let expand = |value: Value<'g>, shape: &Shape| {
-            value.expand([batch.as_slice(), &shape[shape.len() - 2..]].concat())
-        };
-        Ok(expand(self, &left).dot(expand(other, &right)))
+        let sized = |matrix: [&Dim; 2]| [batch.as_slice(), &matrix.map(Dim::clone)].concat();
+        let left = self.expand(sized([rows, inner]));
+        Ok(left.dot(other.expand(sized([height, columns]))))
     }
 
     /// Convolution with a filter; see [`Conv`].
@@ -132,10 +116,4 @@ impl<'g> Value<'g> {
         }
         self.builder.iota(DType::I64, shape, axis)
     }
-}
-
-/// Rows of the matrices and the batch axes in front of them.
-fn split_matrix(shape: &[Dim]) -> Option<(Dim, &[Dim])> {
-    let (rows_and_columns, batch) = (shape.len().checked_sub(2)?, shape.get(..shape.len() - 2)?);
-    Some((shape.get(rows_and_columns)?.clone(), batch))
 }

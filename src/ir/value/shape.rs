@@ -139,8 +139,10 @@ impl<'g> Value<'g> {
         if from > to {
             return self.failed(Error::operator(format!("flatten from axis {from} to {to}")));
         }
-        let joined = Dim::product(&shape[from..=to]);
-        self.reshape([&shape[..from], &[joined], &shape[to + 1..]].concat())
+        let joined = Dim::product(shape.iter().take(to + 1).skip(from));
+        let (before, after) = (shape.iter().take(from), shape.iter().skip(to + 1));
+        let sizes = before.chain([&joined]).chain(after);
+        self.reshape(sizes.cloned().collect::<Shape>())
     }
 
     /// `length` indices along an axis from `start` on.
