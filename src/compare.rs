@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::dtype::DType;
 use crate::item::Item;
+use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
 /// Relative and absolute tolerance.
@@ -31,7 +32,7 @@ pub struct Difference {
     /// Index of the element that is furthest beyond its tolerance.
     pub worst: Vec<usize>,
     /// That element, and what it should be.
-    pub values: (f64, f64),
+    pub values: (Scalar, Scalar),
     /// Elements beyond the tolerance.
     pub wrong: usize,
     /// Elements in all.
@@ -54,8 +55,8 @@ impl Difference {
             "max_rel_error": self.max_rel,
             "max_ulps": self.max_ulps,
             "worst_index": self.worst,
-            "got": self.values.0,
-            "expected": self.values.1,
+            "got": json(self.values.0),
+            "expected": json(self.values.1),
             "wrong": self.wrong,
             "numel": self.numel,
         })
@@ -81,7 +82,7 @@ impl Difference {
             max_rel: f64::NAN,
             max_ulps: f64::NAN,
             worst: Vec::new(),
-            values: (f64::NAN, f64::NAN),
+            values: (Scalar::Float(f64::NAN), Scalar::Float(f64::NAN)),
             wrong: 0,
             numel: 0,
         }
@@ -112,11 +113,32 @@ impl fmt::Display for Difference {
             let (got, expected) = self.values;
             write!(
                 f,
-                ", {} of {} wrong, worst at {:?}: {got} instead of {expected}",
-                self.wrong, self.numel, self.worst
+                ", {} of {} wrong, worst at {:?}: {} instead of {}",
+                self.wrong,
+                self.numel,
+                self.worst,
+                shown(got),
+                shown(expected)
             )?;
         }
         Ok(())
+    }
+}
+
+/// A number in JSON, which has no infinity and no not-a-number.
+fn json(number: Scalar) -> serde_json::Value {
+    match number {
+        Scalar::Bool(value) => value.into(),
+        Scalar::Int(value) => value.into(),
+        Scalar::Float(value) => value.into(),
+    }
+}
+
+/// A number in a message: whole floats look like integers.
+fn shown(number: Scalar) -> String {
+    match number {
+        Scalar::Float(value) => value.to_string(),
+        other => other.to_string(),
     }
 }
 
@@ -159,16 +181,11 @@ fn compare_leaf(
     expected: &Item,
     tolerance: &dyn Fn(DType) -> Tolerance,
 ) -> Difference {
-    let close = |a: f64, b: f64| {
-        a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-6 * b.abs().max(1.0)
-    };
     match (got, expected) {
         (Item::Tensor(got), Item::Tensor(expected)) => {
             compare_tensors(path, got, expected, tolerance(expected.dtype()))
         }
-        (Item::Number(a), Item::Number(b))
-            if a.category() == b.category() && close(a.to_f64(), b.to_f64()) =>
-        {
+        (Item::Number(Scalar::Float(a)), Item::Number(Scalar::Float(b))) if close(*a, *b) => {
             Difference::equal(path)
         }
         (got, expected) if got == expected => Difference::equal(path),
@@ -176,6 +193,11 @@ fn compare_leaf(
             Difference::incomparable(path, format!("{got:?} instead of {expected:?}"))
         }
     }
+}
+
+/// Floats that a program returns differ by rounding only.
+fn close(a: f64, b: f64) -> bool {
+    a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-6 * b.abs().max(1.0)
 }
 
 /// Compares two tensors; integers and `bool` must be equal.
@@ -195,35 +217,24 @@ pub fn compare_tensors(
     }
     let mut difference = Difference::equal(path);
     difference.numel = got.numel();
-    let dtype = got.dtype();
-    if !got.dtype().is_float() {
-        let pairs = got.to_i64().into_iter().zip(expected.to_i64());
-        let distances = pairs.map(|(a, b)| {
-            (
-                a as f64,
-                b as f64,
-                if a == b {
-                    0.0
-                } else {
-                    (a.wrapping_sub(b) as f64).abs().max(1.0)
-                },
-                0.0,
-            )
-        });
-        difference.measure(dtype, got.shape(), distances);
-        return difference;
-    }
-    let distances = got
-        .to_f64()
-        .into_iter()
-        .zip(expected.to_f64())
-        .map(|(a, b)| {
-            let same = a == b || (a.is_nan() && b.is_nan());
-            let distance = if same { 0.0 } else { (a - b).abs() };
-            (a, b, distance, tolerance.atol + tolerance.rtol * b.abs())
-        });
-    difference.measure(dtype, got.shape(), distances);
+    let pairs = got.scalars().zip(expected.scalars());
+    let distances = pairs.map(|(got, expected)| {
+        let (distance, allowed) = distance(got, expected, tolerance);
+        (got, expected, distance, allowed)
+    });
+    difference.measure(got.dtype(), got.shape(), distances);
     difference
+}
+
+/// How far two elements are apart, and how far they may be.
+fn distance(got: Scalar, expected: Scalar, tolerance: Tolerance) -> (f64, f64) {
+    let (Scalar::Float(a), Scalar::Float(b)) = (got, expected) else {
+        let (a, b) = (got.to_i64(), expected.to_i64());
+        return (a.abs_diff(b) as f64, 0.0);
+    };
+    let same = a == b || (a.is_nan() && b.is_nan());
+    let distance = if same { 0.0 } else { (a - b).abs() };
+    (distance, tolerance.atol + tolerance.rtol * b.abs())
 }
 
 impl Difference {
@@ -232,10 +243,12 @@ impl Difference {
         &mut self,
         dtype: DType,
         shape: &[usize],
-        elements: impl Iterator<Item = (f64, f64, f64, f64)>,
+        elements: impl Iterator<Item = (Scalar, Scalar, f64, f64)>,
     ) {
         let mut furthest = f64::NEG_INFINITY;
         for (index, (got, expected, distance, allowed)) in elements.enumerate() {
+            let values = (got, expected);
+            let expected = expected.to_f64();
             // An infinity or not-a-number on one side only makes the distance incomparable, hence wrong.
             let within = distance == 0.0 || (distance <= allowed && distance.is_finite());
             let wrong = !within;
@@ -258,7 +271,7 @@ impl Difference {
             self.wrong += usize::from(wrong);
             if (wrong || self.wrong == 0) && excess > furthest {
                 furthest = excess;
-                self.values = (got, expected);
+                self.values = values;
                 self.worst = unravel(index, shape);
             }
         }
@@ -342,6 +355,25 @@ mod tests {
         assert_eq!(found[0].max_ulps, 1.0);
         let found = compare(&floats(&[f32::from_bits(3)]), &floats(&[0.0]), EXACT);
         assert_eq!(found[0].max_ulps, 3.0);
+    }
+
+    #[test]
+    fn integers_are_compared_and_printed_exactly() {
+        let integers = |value: i64| Item::Tensor(Tensor::from_vec([1], vec![value]).unwrap());
+        let far = compare(&integers(i64::MAX), &integers(i64::MAX - 1), EXACT);
+        assert!(!far[0].passed());
+        assert!(
+            far[0]
+                .to_string()
+                .contains("9223372036854775807 instead of 9223372036854775806")
+        );
+        let number = |value: i64| Item::Number(Scalar::Int(value));
+        let found = compare(
+            &number(5_180_049_555_625_274_385),
+            &number(5_180_049_555_625_274_384),
+            EXACT,
+        );
+        assert!(!found[0].passed());
     }
 
     #[test]

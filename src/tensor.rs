@@ -165,6 +165,12 @@ impl Tensor {
         })
     }
 
+    /// Elements one by one as numbers of their category: integers are exact.
+    pub fn scalars(&self) -> impl Iterator<Item = Scalar> {
+        let elements = self.bytes().chunks_exact(self.dtype.size());
+        elements.map(|bytes| scalar(self.dtype, bytes))
+    }
+
     /// Elements as `f64`; exact except for large 64-bit integers.
     pub fn to_f64(&self) -> Vec<f64> {
         match self.dtype {
@@ -325,11 +331,29 @@ pub fn strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
+/// The number that an element's bytes are.
+fn scalar(dtype: DType, bytes: &[u8]) -> Scalar {
+    use bytemuck::pod_read_unaligned as read;
+    match dtype {
+        DType::Bool => Scalar::Bool(read::<u8>(bytes) != 0),
+        DType::U8 => Scalar::Int(read::<u8>(bytes).into()),
+        DType::I8 => Scalar::Int(read::<i8>(bytes).into()),
+        DType::I16 => Scalar::Int(read::<i16>(bytes).into()),
+        DType::I32 => Scalar::Int(read::<i32>(bytes).into()),
+        DType::I64 => Scalar::Int(read(bytes)),
+        DType::F16 => Scalar::Float(read::<f16>(bytes).into()),
+        DType::BF16 => Scalar::Float(read::<bf16>(bytes).into()),
+        DType::F32 => Scalar::Float(read::<f32>(bytes).into()),
+        DType::F64 => Scalar::Float(read(bytes)),
+    }
+}
+
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{:?}", self.dtype, self.shape)?;
         if self.numel() <= 16 {
-            write!(f, " {:?}", self.to_f64())
+            let elements: Vec<String> = self.scalars().map(|element| element.to_string()).collect();
+            write!(f, " [{}]", elements.join(", "))
         } else {
             Ok(())
         }
