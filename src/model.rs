@@ -28,7 +28,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use crate::kernel::stored::Precision;
-pub use bisect::first_divergence;
+pub use bisect::{Search, SearchOptions, SearchProgress, first_divergence};
 pub use check::{Reference, check};
 pub use device::Device;
 pub use packed::PackedReport;

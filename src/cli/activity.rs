@@ -1,17 +1,26 @@
 //! What a command is doing, on a line of standard error that is there while it does it.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
+use super::output;
 use crate::CompileOptions;
 use crate::gpu::Progress;
+use crate::model::SearchProgress;
+
+/// Where there is no terminal, a long step is told of again after this time.
+const INTERVAL: Duration = Duration::from_secs(5);
 
 /// A line that tells steps; hidden where standard error is no terminal. It is gone when the command is done with it.
 pub(super) struct Activity {
     bar: ProgressBar,
+    /// True if steps are lines of their own, for want of a terminal.
+    has_lines: bool,
+    /// When the last of these was printed.
+    told: Mutex<Instant>,
 }
 
 impl Activity {
@@ -25,14 +34,48 @@ impl Activity {
         };
         // Steps shorter than this are not seen at all.
         bar.enable_steady_tick(Duration::from_millis(100));
-        Activity { bar }
+        Activity {
+            bar,
+            has_lines: false,
+            told: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// For a command whose steps take minutes: they are told where there is no terminal, too.
+    pub(super) fn told(quiet: bool) -> Activity {
+        let mut activity = Activity::new(quiet);
+        activity.has_lines = !quiet && !std::io::stderr().is_terminal();
+        activity
     }
 
     /// A step of unknown length.
     pub(super) fn step(&self, what: impl Into<String>) {
+        let what = what.into();
+        if self.has_lines {
+            self.tell(&what, Duration::ZERO);
+        }
         self.bar.set_style(style("{spinner} {msg} {elapsed}"));
         self.bar.reset_elapsed();
-        self.bar.set_message(what.into());
+        self.bar.set_message(what);
+    }
+
+    /// How far a search is.
+    pub(super) fn searched(&self, SearchProgress { done, total }: SearchProgress) {
+        let what =
+            format!("looking for the first value that differs: {done} of {total} nodes agree");
+        if self.has_lines {
+            self.tell(&what, INTERVAL);
+        }
+        self.bar.set_message(what);
+    }
+
+    /// Prints a line, unless the last one was printed within an interval.
+    fn tell(&self, what: &str, interval: Duration) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.elapsed() >= interval {
+            output::note(what);
+            *told = Instant::now();
+        }
     }
 
     /// A step of so many parts, which [`Activity::advance`] counts.

@@ -1,6 +1,7 @@
 //! `onionskin compare`: a device against the oracle or against recorded outputs.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -8,12 +9,11 @@ use super::activity::Activity;
 use super::inputs::Inputs;
 use super::precision::{Dtype, Exactness};
 use super::{Outcome, output};
-use crate::compare::{Difference, compare};
+use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, Result};
 use crate::item::Item;
-use crate::model::first_divergence;
-use crate::trace::check::Divergence;
-use crate::{CompileOptions, Device, Model, tensor_file};
+use crate::model::{Search, SearchOptions, SearchProgress, first_divergence};
+use crate::{CompileOptions, Device, Model, Session, tensor_file};
 
 /// Compare a device with the oracle, or with recorded outputs.
 #[derive(Args)]
@@ -32,6 +32,17 @@ pub(super) struct Compare {
     dtype: Dtype,
     #[command(flatten)]
     exactness: Exactness,
+    /// Don't look for the first value that differs.
+    #[arg(long)]
+    no_search: bool,
+    /// How long to look for the first value that differs, in seconds; the oracle computes all values up to it.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        conflicts_with = "no_search"
+    )]
+    search_limit: u64,
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
@@ -39,8 +50,7 @@ pub(super) struct Compare {
 
 impl Compare {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let arguments = self.inputs.read()?;
-        let activity = Activity::new(self.json);
+        let activity = Activity::told(self.json);
         let options = CompileOptions {
             precision: self.dtype.precision()?,
             ..activity.compile_options()
@@ -48,6 +58,7 @@ impl Compare {
         let tolerance = self.exactness.tolerance(options.precision);
         activity.step("reading and importing the model");
         let (model, device) = (Model::open(&self.model)?, Device::open(&self.device)?);
+        let arguments = self.inputs.read()?;
         let session = model.compile(&device, &options)?;
         activity.step(format!("running on {device}"));
         let got = session.call(&arguments)?;
@@ -58,15 +69,29 @@ impl Compare {
             None => compare(&got, &expected, tolerance),
         };
         let passed = differences.iter().all(Difference::passed);
-        let culprit = if passed {
-            None
-        } else {
-            activity.step("looking for the first value that differs");
-            first_divergence(&model, &device, &options, &arguments, tolerance)?
+        let search = match passed || self.no_search {
+            true => None,
+            false => Some(self.search(&session, &arguments, tolerance, &activity)?),
         };
         drop(activity);
-        self.print(&device, &differences, culprit.as_ref());
+        self.print(&device, &differences, search.as_ref());
         Ok(if passed { Outcome::Yes } else { Outcome::No })
+    }
+
+    fn search(
+        &self,
+        session: &Session,
+        arguments: &[Item],
+        tolerance: Tolerance,
+        activity: &Activity,
+    ) -> Result<Search> {
+        activity.step("looking for the first value that differs");
+        let progress = |progress| activity.searched(progress);
+        let options = SearchOptions {
+            limit: Some(Duration::from_secs(self.search_limit)),
+            progress: Some(&progress),
+        };
+        first_divergence(session, arguments, tolerance, options)
     }
 
     fn expected(&self, model: &Model, arguments: &[Item]) -> Result<Item> {
@@ -75,26 +100,22 @@ impl Compare {
                 .compile(&Device::Host, &CompileOptions::default())?
                 .call(arguments);
         };
-        let tensors = tensor_file::read(path)?;
+        let tensors = tensor_file::read(path)?.into_iter();
+        let tensors: Vec<Item> = tensors.map(|(_, tensor)| Item::Tensor(tensor)).collect();
         if tensors.is_empty() {
             return Err(Error::usage(format!("{} holds no tensors", path.display())));
         }
-        Ok(Item::Tuple(
-            tensors
-                .into_iter()
-                .map(|(_, tensor)| Item::Tensor(tensor))
-                .collect(),
-        ))
+        Ok(Item::Tuple(tensors))
     }
 
-    fn print(&self, device: &Device, differences: &[Difference], culprit: Option<&Divergence>) {
+    fn print(&self, device: &Device, differences: &[Difference], search: Option<&Search>) {
         let against = if self.against.is_some() {
             "recorded outputs"
         } else {
             "the oracle"
         };
         if self.json {
-            output::line(&json(device, differences, culprit).to_string());
+            output::line(&json(device, differences, search).to_string());
             return;
         }
         output::line(&format!("{device} against {against}"));
@@ -104,8 +125,22 @@ impl Compare {
                 if difference.passed() { "ok  " } else { "DIFF" }
             ));
         }
-        if let Some(culprit) = culprit {
-            output::line(&format!("against the oracle, {culprit}"));
+        match search {
+            Some(Search::Found(found)) => output::line(&format!("against the oracle, {found}")),
+            Some(Search::Stopped(SearchProgress { done, total })) => {
+                let limit = self.search_limit;
+                let line = format!(
+                    "the values of the first {done} of {total} nodes agree with the oracle; the search ended after {limit} s"
+                );
+                output::line(&line);
+                output::line(
+                    "  help: --search-limit gives it more seconds, --no-search leaves it out",
+                );
+            }
+            Some(Search::Agreement) => {
+                output::line("every value that the device keeps agrees with the oracle")
+            }
+            None => {}
         }
     }
 }
@@ -118,12 +153,12 @@ fn tensors(item: &Item) -> Vec<Item> {
         .collect()
 }
 
-fn json(
-    device: &Device,
-    differences: &[Difference],
-    culprit: Option<&Divergence>,
-) -> serde_json::Value {
+fn json(device: &Device, differences: &[Difference], search: Option<&Search>) -> serde_json::Value {
     let outputs: Vec<_> = differences.iter().map(Difference::to_json).collect();
-    let culprit = culprit.map(Divergence::to_json);
-    serde_json::json!({"device": device.to_string(), "outputs": outputs, "first_divergence": culprit})
+    let found = match search {
+        Some(Search::Found(found)) => Some(found.to_json()),
+        _ => None,
+    };
+    let stopped = matches!(search, Some(Search::Stopped(_)));
+    serde_json::json!({"device": device.to_string(), "outputs": outputs, "first_divergence": found, "search_stopped": stopped})
 }

@@ -199,10 +199,16 @@ impl Run {
                     .help("make the program with Keep::Everything"),
             );
         }
-        let (side, submission) = guarded(inner.device.wgpu(), || self.copy_slot(index))?;
-        let mapped = Mapped::begin(&inner.device, distinct([&side].into_iter()), MapMode::Read)?;
+        self.fetch(SlotId(index))
+    }
+
+    /// Reads a slot's memory as it is now.
+    pub(super) fn fetch(&self, slot: SlotId) -> Result<Tensor> {
+        let device = &self.program.inner.device;
+        let (side, submission) = guarded(device.wgpu(), || self.copy_slot(slot.0))?;
+        let mapped = Mapped::begin(device, distinct([&side].into_iter()), MapMode::Read)?;
         mapped.wait(Some(&submission))?;
-        self.decode(SlotId(index), &side)
+        self.decode(slot, &side)
     }
 
     /// A slot in its buffer, which every output has.

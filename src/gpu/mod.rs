@@ -27,6 +27,7 @@
 
 mod adapter;
 mod arena;
+mod capture;
 mod ceiling;
 mod check;
 mod convert;

@@ -1,8 +1,13 @@
 //! The first value that a device computes otherwise than the oracle.
 
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
 use crate::compare::Tolerance;
-use crate::error::Result;
-use crate::gpu::{self, Input, Keep, Program, ProgramOptions, Run};
+use crate::dim::Bindings;
+use crate::error::{Error, Result};
+use crate::gpu::{self, Input, Program, ProgramOptions};
 use crate::interp::{self, Event, Part, Within, body_sizes};
 use crate::ir::{Graph, Node, Weights};
 use crate::item::Item;
@@ -11,84 +16,223 @@ use crate::pass::{self, PlanOptions};
 use crate::tensor::Tensor;
 use crate::trace::check::{Divergence, Site};
 
-use super::{CompileOptions, Device, Model};
+use super::Session;
 
 /// What is said of a region whose bodies are all right.
 const BODIES_AGREE: &str = "on its own, every body that ran computes what the oracle does: differences that are allowed in \
                             a round add up, or control flow itself is wrong";
 
-/// Runs a call on a device, compiled as `options` say but with all values kept, and the oracle beside it, and finds the first value that differs.
-/// If that is made by a region, its bodies are run on their own, on what the oracle gave them, round by round, and the first
-/// value in them that differs is named. `None` if all that both have agree; values that were fused into kernels exist on the
-/// oracle only.
+/// What is said of a region whose bodies there was no time for.
+const BODIES_UNKNOWN: &str = "the limit of the search passed before its bodies were compared";
+
+/// Bytes of the device's values that the host holds at once.
+const CHUNK: usize = 256 << 20;
+
+/// How a search goes, and how long it may take.
+#[derive(Clone, Copy, Default)]
+pub struct SearchOptions<'a> {
+    /// The search ends after the node during which this has passed; none for no limit.
+    pub limit: Option<Duration>,
+    /// Called after each node of the graph.
+    pub progress: Option<&'a dyn Fn(SearchProgress)>,
+}
+
+/// How far a search is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SearchProgress {
+    /// Nodes that the oracle has run.
+    pub done: usize,
+    /// Nodes of the graph.
+    pub total: usize,
+}
+
+/// What a search found.
+#[derive(Clone, Debug)]
+pub enum Search {
+    /// The first value that differs.
+    Found(Box<Divergence>),
+    /// All values that both have agree; values that were fused into kernels exist on the oracle only.
+    Agreement,
+    /// The limit passed. The values of the nodes so far agree.
+    Stopped(SearchProgress),
+}
+
+impl Search {
+    /// The value that differs; none if none was found.
+    pub fn found(self) -> Option<Divergence> {
+        match self {
+            Search::Found(found) => Some(*found),
+            Search::Agreement | Search::Stopped(_) => None,
+        }
+    }
+}
+
+/// Runs a call on a session's device and the oracle beside it, and finds the first value that differs. If that is made by a
+/// region, its bodies are run on their own, on what the oracle gave them, round by round, and the first value in them that
+/// differs is named.
+///
+/// The oracle drops each value after its last use. The device's values are read in chunks, each by a run of the program in the
+/// memory that it needs anyway, so that the host holds one chunk at a time.
 ///
 /// # Errors
 /// The call fails on either side.
 pub fn first_divergence(
-    model: &Model,
-    device: &Device,
-    options: &CompileOptions,
+    session: &Session,
     arguments: &[Item],
     tolerance: Tolerance,
-) -> Result<Option<Divergence>> {
-    let options = CompileOptions {
-        keep: Keep::Everything,
-        ..options.clone()
-    };
-    let (variant, inputs) = model.compile(device, &options)?.prepare(arguments)?;
+    options: SearchOptions,
+) -> Result<Search> {
+    let (variant, inputs) = session.prepare(arguments)?;
     let Some(program) = &variant.program else {
-        return Ok(None);
+        return Ok(Search::Agreement);
     };
-    let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
-    let run = program.launch_with(&variant.bind(&inputs)?, &hosted)?;
     let weights = variant.weights()?;
-    let search = Search {
+    let searcher = Searcher {
         device: program.device(),
-        precision: options.precision,
+        precision: session.precision(),
         weights: weights.as_ref(),
         tolerance,
+        end: options
+            .limit
+            .and_then(|limit| Instant::now().checked_add(limit)),
+        stopped: RefCell::default(),
     };
-    search.first(&variant.lowered, &inputs, &run)
+    let sizes = variant.bind(&inputs)?;
+    let reader = Reader::new(program, &variant.lowered, sizes, &inputs);
+    let found = searcher.first(&variant.lowered, &inputs, reader, options.progress);
+    match (found, searcher.stopped.take()) {
+        (_, Some(progress)) => Ok(Search::Stopped(progress)),
+        (found, None) => {
+            Ok(found?.map_or(Search::Agreement, |found| Search::Found(Box::new(found))))
+        }
+    }
 }
 
-struct Search<'a> {
+/// The values of a graph on a device, read in chunks as they are asked for.
+struct Reader<'a> {
+    program: &'a Program,
+    sizes: Bindings,
+    inputs: &'a [Tensor],
+    /// Names of values that have memory of their own, in order of nodes, with their bytes.
+    order: Vec<(&'a str, usize)>,
+    /// How many of them were read.
+    read: usize,
+    held: HashMap<String, Tensor>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(
+        program: &'a Program,
+        graph: &'a Graph,
+        sizes: Bindings,
+        inputs: &'a [Tensor],
+    ) -> Reader<'a> {
+        let results = graph.nodes.iter().flat_map(|node| &node.results);
+        let named = results.filter_map(|id| {
+            let name = graph.value(*id).name.as_str();
+            Some((name, program.value_bytes(&sizes, name)?))
+        });
+        Reader {
+            order: named.collect(),
+            program,
+            sizes,
+            inputs,
+            read: 0,
+            held: HashMap::new(),
+        }
+    }
+
+    /// A value, which is not asked for again; none if it has no memory of its own, or did not come about.
+    fn take(&mut self, name: &str) -> Result<Option<Tensor>> {
+        let is_next = |(next, _): &(&str, usize)| *next == name;
+        while !self.held.contains_key(name) && self.order.iter().skip(self.read).any(is_next) {
+            self.read_chunk()?;
+        }
+        Ok(self.held.remove(name))
+    }
+
+    /// Reads the next values that fit a chunk, at least one, in the place of those that were held.
+    fn read_chunk(&mut self) -> Result<()> {
+        let mut bytes = 0usize;
+        let left = self.order.iter().skip(self.read);
+        let fits = left.take_while(|(_, size)| {
+            bytes = bytes.saturating_add(*size);
+            bytes <= CHUNK || bytes == *size
+        });
+        let names: HashSet<&str> = fits.map(|(name, _)| *name).collect();
+        self.read += names.len().max(1);
+        let hosted: Vec<Input> = self.inputs.iter().map(Input::Host).collect();
+        self.held = self.program.capture(&self.sizes, &hosted, &names)?;
+        Ok(())
+    }
+}
+
+struct Searcher<'a> {
     device: &'a gpu::Device,
     precision: Precision,
     weights: &'a Weights,
     tolerance: Tolerance,
+    end: Option<Instant>,
+    /// How far the search was when the limit had passed.
+    stopped: RefCell<Option<SearchProgress>>,
 }
 
 /// A body that ran, and what it was given.
 type Entered = (Part, Vec<Tensor>);
 
-impl Search<'_> {
+impl Searcher<'_> {
     /// The first value of a graph that a run on the device has otherwise than the oracle.
-    fn first(&self, graph: &Graph, inputs: &[Tensor], run: &Run) -> Result<Option<Divergence>> {
+    fn first(
+        &self,
+        graph: &Graph,
+        inputs: &[Tensor],
+        mut reader: Reader,
+        progress: Option<&dyn Fn(SearchProgress)>,
+    ) -> Result<Option<Divergence>> {
         let (mut found, mut entered) = (None, Vec::new());
-        interp::run_watched(graph, self.weights, inputs, &mut |event| {
-            match event.within {
-                _ if found.is_some() => {}
-                Some(within) => enter(&mut entered, within),
-                None => match self.compare(event, run)? {
-                    None => entered.clear(),
-                    wrong => found = wrong,
-                },
-            }
-            Ok(())
-        })?;
-        let Some(found) = found else { return Ok(None) };
-        let mut nodes = graph.nodes.iter();
-        let makes = |node: &&Node| {
-            let mut results = node.results.iter();
-            results.any(|id| graph.value(*id).name == found.site.value)
+        let mut count = SearchProgress {
+            done: 0,
+            total: graph.nodes.len(),
         };
-        match nodes.find(makes) {
-            Some(node) if !entered.is_empty() => {
-                let inner = self.inside(graph, node, &entered)?;
-                Ok(Some(inner.unwrap_or_else(|| found.noted(BODIES_AGREE))))
-            }
-            _ => Ok(Some(found)),
+        let ran = interp::run_watched(graph, self.weights, inputs, &mut |event| {
+            self.check_limit(count)?;
+            let Some(within) = event.within else {
+                found = self
+                    .compare(event, &mut reader)?
+                    .map(|found| (found, event.node.clone()));
+                count.done += 1;
+                progress.inspect(|progress| progress(count));
+                return match found {
+                    Some(_) => Err(ended()),
+                    None => {
+                        entered.clear();
+                        Ok(())
+                    }
+                };
+            };
+            enter(&mut entered, within);
+            Ok(())
+        });
+        let Some((found, node)) = found else {
+            return ran.map(|_| None);
+        };
+        if entered.is_empty() {
+            return Ok(Some(found));
         }
+        match self.inside(graph, &node, &entered) {
+            Ok(inner) => Ok(Some(inner.unwrap_or_else(|| found.noted(BODIES_AGREE)))),
+            Err(_) if self.stopped.take().is_some() => Ok(Some(found.noted(BODIES_UNKNOWN))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Ends the oracle's run once the limit has passed.
+    fn check_limit(&self, count: SearchProgress) -> Result<()> {
+        if self.end.is_none_or(|end| Instant::now() < end) {
+            return Ok(());
+        }
+        self.stopped.replace(Some(count));
+        Err(ended())
     }
 
     /// The first value that differs in the bodies of a region, each run on its own.
@@ -107,9 +251,8 @@ impl Search<'_> {
                 Some(program) => program,
                 None => self.compile(body)?,
             };
-            let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
-            let run = program.launch_with(&body_sizes(body, inputs), &hosted)?;
-            if let Some(found) = self.first(body, inputs, &run)? {
+            let reader = Reader::new(&program, body, body_sizes(body, inputs), inputs);
+            if let Some(found) = self.first(body, inputs, reader, None)? {
                 return Ok(Some(found.through(&Within {
                     outer: None,
                     graph,
@@ -130,20 +273,15 @@ impl Search<'_> {
             ..PlanOptions::default()
         };
         let plan = pass::plan_by(body, self.device.capabilities(), &wanted)?;
-        let options = ProgramOptions {
-            keep: Keep::Everything,
-            ..ProgramOptions::default()
-        };
-        Program::new(self.device, plan, self.weights, options)
+        Program::new(self.device, plan, self.weights, ProgramOptions::default())
     }
 
     /// The first result of a node that is in memory of its own and differs from the oracle's.
-    fn compare(&self, event: &Event, run: &Run) -> Result<Option<Divergence>> {
+    fn compare(&self, event: &Event, reader: &mut Reader) -> Result<Option<Divergence>> {
         for (id, expected) in event.node.results.iter().zip(event.results) {
-            let name = &event.graph.value(*id).name;
-            if run.has_slot(name) {
-                let site = Site::of(event, *id);
-                let found = Divergence::between(site, &run.slot(name)?, expected, self.tolerance);
+            if let Some(got) = reader.take(&event.graph.value(*id).name)? {
+                let found =
+                    Divergence::between(Site::of(event, *id), &got, expected, self.tolerance);
                 if found.is_some() {
                     return Ok(found);
                 }
@@ -151,6 +289,11 @@ impl Search<'_> {
         }
         Ok(None)
     }
+}
+
+/// The error by which a run of the oracle ends that has shown enough. Nobody sees it.
+fn ended() -> Error {
+    Error::internal("the search has ended")
 }
 
 /// Keeps what the body of an outermost region was given, once for each body and round.

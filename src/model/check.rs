@@ -9,7 +9,7 @@ use crate::trace::check::{
 };
 
 use super::subject::Method;
-use super::{CompileOptions, Device, Model, first_divergence};
+use super::{CompileOptions, Device, Model, SearchOptions, first_divergence};
 
 /// What a device is held against.
 pub struct Reference<'a> {
@@ -168,7 +168,12 @@ impl DeviceCheck<'_> {
             precision: self.reference.precision,
             ..CompileOptions::default()
         };
-        match first_divergence(self.model, device, &options, set, *tolerance) {
+        let session = self.model.compile(device, &options);
+        let found = session.and_then(|session| {
+            let search = first_divergence(&session, set, *tolerance, SearchOptions::default())?;
+            Ok(search.found())
+        });
+        match found {
             Ok(Some(found)) => {
                 let finding = finding.at(&found.site.place).value(&found.site.value);
                 finding.details([found.to_string()])

@@ -29,7 +29,7 @@ pub struct CompileOptions {
     /// What a device stores values of `f32` in, weights included: half the bytes, and less exact. Inputs and outputs stay as
     /// they are, and kernels compute in `f32`. The host stores `f32` only.
     pub precision: Precision,
-    /// What can be read after a run; see [`crate::model::first_divergence`].
+    /// What can be read after a run with [`Run::slot`].
     pub keep: Keep,
     /// A file of weights as a GPU holds them. What it has of the model's is uploaded as it is, without being computed or put
     /// together; what it has not, or has damaged, is added to it. It may be missing, or be another model's. It must not be
@@ -112,6 +112,11 @@ impl Session {
     /// The device that runs the model.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// What the device stores values of `f32` in.
+    pub fn precision(&self) -> Precision {
+        self.options.precision
     }
 
     /// Runs on tensors in the order of the graph's inputs and returns the tensors of its outputs; states go without saying.

@@ -12,7 +12,7 @@ use crate::pass::{self, Pass};
 use crate::tensor::Tensor;
 use crate::trace::check::{Divergence, Site, evaluate, example, inputs};
 
-use super::{CompileOptions, Device, Model, first_divergence};
+use super::{CompileOptions, Device, Model, SearchOptions, first_divergence};
 
 /// A compiled entry graph on one set of inputs, beside the same graph in two uncompiled forms.
 #[derive(Clone, Debug)]
@@ -170,8 +170,9 @@ impl Verifier<'_> {
         if let Some((name, divergence)) = found {
             return Ok(Some(Culprit::Pass(name, divergence)));
         }
-        let found = first_divergence(self.model, self.device, &self.options, set, self.tolerance)?;
-        Ok(found.map(Culprit::Device))
+        let session = self.model.compile(self.device, &self.options)?;
+        let search = first_divergence(&session, set, self.tolerance, SearchOptions::default())?;
+        Ok(search.found().map(Culprit::Device))
     }
 }
 

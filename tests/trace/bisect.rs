@@ -1,6 +1,9 @@
 //! The first value that differs is found inside of branches and loops too.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use std::time::Duration;
 
 use onionskin::compare::Tolerance;
 use onionskin::dim::Dim;
@@ -10,7 +13,10 @@ use onionskin::interp::Part;
 use onionskin::ir::Graph;
 use onionskin::item::Item;
 use onionskin::kernel::stored::Precision;
-use onionskin::model::{Culprit, Reference, check, first_divergence, first_wrong_pass, verify};
+use onionskin::model::{
+    Culprit, Reference, Search, SearchOptions, SearchProgress, check, first_divergence,
+    first_wrong_pass, verify,
+};
 use onionskin::pass::Pass;
 use onionskin::tensor::Tensor as HostTensor;
 use onionskin::trace::check::{CheckOptions, Id};
@@ -83,14 +89,10 @@ fn a_device_is_wrong_in_a_branch_of_a_round() {
     let Some(device) = samples::device(Reach::Whole).map(Device::from) else {
         return;
     };
-    let found = first_divergence(
-        &model(),
-        &device,
-        &CompileOptions::default(),
-        &one(),
-        TOLERANCE,
-    );
-    let found = found.unwrap().unwrap();
+    let session = model().compile(&device, &CompileOptions::default());
+    let session = session.unwrap();
+    let found = first_divergence(&session, &one(), TOLERANCE, SearchOptions::default());
+    let found = found.unwrap().found().unwrap();
     let parts: Vec<Part> = found.site.within.iter().map(|one| one.part).collect();
     assert_eq!(parts, [Part::Round(2), Part::Then], "{found}");
     assert_eq!(found.site.op, "custom");
@@ -124,6 +126,47 @@ fn a_device_is_wrong_in_a_branch_of_a_round() {
         panic!("{verification:?}");
     };
     assert_eq!(found.site.within.len(), 2);
+}
+
+/// A search that has no time compares nothing, and says so; one that has tells of every node.
+#[test]
+fn a_search_ends_at_its_limit_and_tells_how_far_it_is() {
+    let Some(device) = samples::device(Reach::Whole).map(Device::from) else {
+        return;
+    };
+    let session = model().compile(&device, &CompileOptions::default());
+    let session = session.unwrap();
+    let stopped = first_divergence(
+        &session,
+        &one(),
+        TOLERANCE,
+        SearchOptions {
+            limit: Some(Duration::ZERO),
+            progress: None,
+        },
+    );
+    let Search::Stopped(progress) = stopped.unwrap() else {
+        panic!("the search did not end");
+    };
+    assert_eq!(progress.done, 0);
+    let told = RefCell::new(Vec::new());
+    let tell = |progress: SearchProgress| told.borrow_mut().push(progress);
+    let options = SearchOptions {
+        limit: None,
+        progress: Some(&tell),
+    };
+    assert!(
+        first_divergence(&session, &one(), TOLERANCE, options)
+            .unwrap()
+            .found()
+            .is_some()
+    );
+    let told = told.into_inner();
+    assert!(
+        !told.is_empty() && told.iter().all(|one| one.done <= one.total),
+        "{told:?}"
+    );
+    assert!(told.is_sorted_by_key(|one| one.done), "{told:?}");
 }
 
 /// The report names the value by the regions around it, with the line of the program, and so does its page.

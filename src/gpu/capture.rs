@@ -1,0 +1,131 @@
+//! Values between kernels, read in the middle of a run while their memory is still their own.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+
+use crate::dim::Bindings;
+use crate::error::Result;
+use crate::kernel::plan::{Flow, Plan, SlotId, SlotKind};
+use crate::tensor::Tensor;
+
+use super::execute::{Input, Run};
+use super::lane::Binding;
+use super::program::Program;
+use super::schedule::{Call, Recorder, Runner, walk};
+
+impl Program {
+    /// The bytes of a value on the host, by its name; none if it was fused into a kernel and has no memory.
+    pub fn value_bytes(&self, sizes: &Bindings, name: &str) -> Option<usize> {
+        let slot = self.plan().slots.iter().find(|slot| slot.name == name)?;
+        let shape = crate::shape::sizes(&slot.shape, sizes).ok()?;
+        let numel = shape
+            .iter()
+            .try_fold(1usize, |numel, size| numel.checked_mul(*size))?;
+        numel.checked_mul(slot.dtype.size())
+    }
+
+    /// Runs the program and reads values by their names, in the memory that it needs anyway: each is read before its memory
+    /// serves another. Values that have no memory, and those of branches that are not taken, are left out.
+    ///
+    /// # Errors
+    /// The inputs do not fit, or the device fails.
+    pub fn capture(
+        &self,
+        sizes: &Bindings,
+        inputs: &[Input],
+        names: &HashSet<&str>,
+    ) -> Result<HashMap<String, Tensor>> {
+        let nothing = |_: &mut Recorder, _: &Binding| Ok(());
+        let run = Run::submit(self, sizes, inputs, false, nothing)?;
+        let inner = &self.inner;
+        let mut capture = Capture {
+            recorder: Recorder::new(inner, &run.binding),
+            run: &run,
+            due: due(self.plan(), names),
+            is_straight: self.plan().flows.is_empty(),
+            found: HashMap::new(),
+        };
+        walk(inner, &run.binding, &mut capture)?;
+        capture.rest()?;
+        Ok(capture.found)
+    }
+}
+
+/// When values can be read: behind a step during which their memory is still their own, or at the end.
+fn due(plan: &Plan, names: &HashSet<&str>) -> BTreeMap<usize, Vec<SlotId>> {
+    let mut due = BTreeMap::<usize, Vec<SlotId>>::new();
+    let mut known = HashSet::new();
+    for (index, slot) in plan.slots.iter().enumerate() {
+        if names.contains(slot.name.as_str()) && known.insert(&slot.name) {
+            let step = last_step(plan, SlotId(index));
+            due.entry(step).or_default().push(SlotId(index));
+        }
+    }
+    due
+}
+
+/// The last step during which a slot's memory is its own; that behind all if it always is. A branch may leave its steps out,
+/// so that of a value that only they read is the step that writes it.
+fn last_step(plan: &Plan, slot: SlotId) -> usize {
+    let in_flow = |step: usize| plan.flows.iter().any(|flow| flow.steps().contains(&step));
+    match plan.slots[slot.0].kind {
+        SlotKind::Temporary { first, last } if in_flow(last) && !in_flow(first) => first,
+        SlotKind::Temporary { first, last } => last.max(first),
+        SlotKind::Part { whole, .. } => last_step(plan, whole),
+        _ => plan.steps.len(),
+    }
+}
+
+/// Runs steps and reads values in between.
+struct Capture<'a> {
+    recorder: Recorder<'a>,
+    run: &'a Run,
+    due: BTreeMap<usize, Vec<SlotId>>,
+    is_straight: bool,
+    found: HashMap<String, Tensor>,
+}
+
+impl Capture<'_> {
+    fn take(&mut self, slots: &[SlotId]) -> Result<()> {
+        self.recorder.submit()?;
+        for slot in slots {
+            let name = self.recorder.program.plan.slots[slot.0].name.clone();
+            self.found.insert(name, self.run.fetch(*slot)?);
+        }
+        Ok(())
+    }
+
+    /// Reads what stays to the end.
+    fn rest(&mut self) -> Result<()> {
+        let end = self.recorder.program.plan.steps.len();
+        let slots = self.due.remove(&end).unwrap_or_default();
+        self.take(&slots)
+    }
+}
+
+impl Runner for Capture<'_> {
+    fn steps(&mut self, steps: Range<usize>) -> Result<()> {
+        let mut next = steps.start;
+        let due = self.due.range(steps.clone());
+        let due: Vec<(usize, Vec<SlotId>)> =
+            due.map(|(step, slots)| (*step, slots.clone())).collect();
+        for (step, slots) in due {
+            self.recorder.steps(next..step + 1)?;
+            self.take(&slots)?;
+            next = step + 1;
+        }
+        // Without control flow nothing that is left to be read depends on the steps behind the last value.
+        if self.is_straight && self.due.range(next..).next().is_none() {
+            return Ok(());
+        }
+        self.recorder.steps(next..steps.end)
+    }
+
+    fn number(&mut self, slot: SlotId, flow: &Flow) -> Result<i64> {
+        self.recorder.number(slot, flow)
+    }
+
+    fn call(&mut self, call: Call) -> Result<()> {
+        self.recorder.call(call)
+    }
+}
