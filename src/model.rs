@@ -18,13 +18,14 @@ mod check;
 mod device;
 mod packed;
 mod session;
+mod signature;
 mod state;
 mod subject;
 mod tuning;
 mod variant;
 mod verify;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use crate::kernel::stored::Precision;
@@ -33,6 +34,7 @@ pub use check::{Reference, check};
 pub use device::Device;
 pub use packed::PackedReport;
 pub use session::{CompileOptions, Session};
+pub use signature::Signature;
 pub use subject::Method;
 pub use tuning::Tuning;
 pub use variant::Variant;
@@ -50,6 +52,8 @@ use state::States;
 #[derive(Clone)]
 pub struct Model {
     source: Arc<Source>,
+    /// The files that it was opened from.
+    files: Arc<[PathBuf]>,
 }
 
 enum Source {
@@ -69,28 +73,33 @@ impl Model {
         let is_json = path
             .extension()
             .is_some_and(|extension| extension == "json");
-        let source = if is_json {
-            Module::load(path).map(Source::Module)
+        let opened = if is_json {
+            Module::load_with_file(path).map(|(module, file)| (Source::Module(module), file))
         } else {
-            Archive::open(path).map(|archive| Source::Archive(Box::new(archive)))
+            Archive::open(path).map(|archive| (Source::Archive(Box::new(archive)), None))
         };
+        let (source, weights) = opened.at(|| path.display().to_string())?;
+        let files = [path.to_path_buf()].into_iter().chain(weights);
         Ok(Model {
-            source: Arc::new(source.at(|| path.display().to_string())?),
+            files: files.collect(),
+            ..Model::from(source)
         })
+    }
+
+    /// The files that the model was opened from and maps: they must not change while it lives. None if it was made from bytes
+    /// or from graphs.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// A model from the bytes of a `.pt` archive.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Model> {
-        Ok(Model {
-            source: Arc::new(Source::Archive(Box::new(Archive::from_bytes(bytes)?))),
-        })
+        Ok(Model::from(Archive::from_bytes(bytes)?))
     }
 
     /// A model from graphs.
     pub fn from_module(module: Module) -> Model {
-        Model {
-            source: Arc::new(Source::Module(module)),
-        }
+        Model::from(Source::Module(module))
     }
 
     /// The graphs and weights, made with the example inputs that the archive holds.
@@ -202,8 +211,15 @@ impl Model {
 
 impl From<Archive> for Model {
     fn from(archive: Archive) -> Model {
+        Model::from(Source::Archive(Box::new(archive)))
+    }
+}
+
+impl From<Source> for Model {
+    fn from(source: Source) -> Model {
         Model {
-            source: Arc::new(Source::Archive(Box::new(archive))),
+            source: Arc::new(source),
+            files: Arc::default(),
         }
     }
 }

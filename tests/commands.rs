@@ -8,23 +8,12 @@
     reason = "tests fail by panicking and say what they skip"
 )]
 
-use std::process::Command;
+mod command;
 
+use command::onionskin;
 use onionskin::gpu::{adapters, portable};
 use onionskin::kernel::shader;
 use serde_json::Value as Json;
-
-/// Exit code, standard output, standard error.
-fn onionskin(arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_onionskin"))
-        .args(arguments)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    let code = output.status.code().unwrap();
-    (code, text(output.stdout), text(output.stderr))
-}
 
 fn temporary(name: &str) -> String {
     let name = format!("onionskin-{}-{name}", std::process::id());

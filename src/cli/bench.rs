@@ -70,7 +70,8 @@ impl Bench {
     pub(super) fn run(&self) -> Result<Outcome> {
         let peers = self.against.as_deref().map(peers::read).transpose()?;
         let start = Instant::now();
-        let arguments = self.inputs.read()?;
+        let model = Model::open(&self.model)?;
+        let arguments = self.inputs.read(&model)?;
         let device = Device::open(&self.device)?;
         let activity = Activity::new(self.json);
         activity.step("reading and importing the model");
@@ -81,7 +82,7 @@ impl Bench {
             precision,
             ..activity.compile_options()
         };
-        let session = Model::open(&self.model)?.compile(&device, &options)?;
+        let session = model.compile(&device, &options)?;
         session.call(&arguments)?;
         let cold = milliseconds(start);
         activity.step("measuring");

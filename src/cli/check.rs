@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use super::activity::Activity;
-use super::inputs::{Sets, arguments};
+use super::inputs::{Sets, in_order};
+use super::overwrite::Overwrite;
 use super::precision::{Dtype, Exactness, widened};
 use super::{Outcome, libtorch, output};
 use crate::cases::{self, CaseArchive};
@@ -13,6 +14,7 @@ use crate::compare::Tolerance;
 use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::model::{Reference, check};
+use crate::tensor_file::write_whole;
 use crate::trace::check::{Allow, CheckOptions, Report, example};
 use crate::{Device, Model};
 
@@ -56,6 +58,8 @@ pub(super) struct Check {
     /// Write the report as an HTML page.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 /// References.
@@ -81,6 +85,10 @@ struct Subject {
 impl Check {
     pub(super) fn run(&self) -> Result<Outcome> {
         let subject = self.subject()?;
+        if let Some(path) = &self.html {
+            let read = [subject.model.files(), &self.sets.paths(), &self.expected].concat();
+            self.overwrite.check(path, &["html"], &read)?;
+        }
         let device = Device::open(&self.device)?;
         let options = CheckOptions {
             inputs: subject.sets,
@@ -121,14 +129,12 @@ impl Check {
                 ..recorded
             }
         } else {
-            let results = self
-                .expected
-                .iter()
-                .map(|path| Ok(result(arguments(path)?)));
+            let results = self.expected.iter().map(|path| Ok(result(in_order(path)?)));
+            let model = Model::open(&self.model)?;
             Subject {
-                model: Model::open(&self.model)?,
                 archive: CaseArchive::Path(self.model.clone()),
-                sets: self.sets.read()?,
+                sets: self.sets.read(&model, std::slice::from_ref(&self.entry))?,
+                model,
                 expected: results.collect::<Result<_>>()?,
                 tolerance: self.exactness.tolerance(precision),
             }
@@ -152,7 +158,7 @@ impl Check {
 
     fn print(&self, report: &Report) -> Result<()> {
         if let Some(path) = &self.html {
-            std::fs::write(path, report.to_html()).map_err(|error| Error::io(path, error))?;
+            write_whole(path, report.to_html().as_bytes())?;
         }
         output::line(&if self.json {
             report.to_json().to_string()

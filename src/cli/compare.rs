@@ -6,14 +6,14 @@ use std::time::Duration;
 use clap::Args;
 
 use super::activity::Activity;
-use super::inputs::Inputs;
+use super::inputs::{Inputs, in_order};
 use super::precision::{Dtype, Exactness};
 use super::{Outcome, output};
 use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::model::{Search, SearchOptions, SearchProgress, first_divergence};
-use crate::{CompileOptions, Device, Model, Session, tensor_file};
+use crate::{CompileOptions, Device, Model, Session};
 
 /// Compare a device with the oracle, or with recorded outputs.
 #[derive(Args)]
@@ -58,7 +58,7 @@ impl Compare {
         let tolerance = self.exactness.tolerance(options.precision);
         activity.step("reading and importing the model");
         let (model, device) = (Model::open(&self.model)?, Device::open(&self.device)?);
-        let arguments = self.inputs.read()?;
+        let arguments = self.inputs.read(&model)?;
         let session = model.compile(&device, &options)?;
         activity.step(format!("running on {device}"));
         let got = session.call(&arguments)?;
@@ -100,8 +100,7 @@ impl Compare {
                 .compile(&Device::Host, &CompileOptions::default())?
                 .call(arguments);
         };
-        let tensors = tensor_file::read(path)?.into_iter();
-        let tensors: Vec<Item> = tensors.map(|(_, tensor)| Item::Tensor(tensor)).collect();
+        let tensors = in_order(path)?;
         if tensors.is_empty() {
             return Err(Error::usage(format!("{} holds no tensors", path.display())));
         }

@@ -1,10 +1,12 @@
 //! `onionskin demo`: a trained network reads handwritten digits, from its archive to numbers, with nothing to download.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
 
+use super::overwrite::Overwrite;
+use super::values::{probabilities, ranked};
 use super::{Outcome, output};
 use crate::compare::{Tolerance, compare_tensors};
 use crate::error::{Error, Result};
@@ -21,6 +23,8 @@ pub(super) struct Demo {
     /// The folder that the archive and its JSON are written to.
     #[arg(short, long, default_value = "out/demo")]
     output: PathBuf,
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 const ARCHIVE: &[u8] = include_bytes!("../../examples/digits/digits.pt");
@@ -51,9 +55,10 @@ impl Demo {
     pub(super) fn run(&self) -> Result<Outcome> {
         std::fs::create_dir_all(&self.output).map_err(|error| Error::io(&self.output, error))?;
         let archive = self.output.join("digits.pt");
-        write_whole(&archive, ARCHIVE)?;
-        let device = step("open the device", || Device::open(&self.device))?;
         let graph = archive.with_extension("json");
+        self.overwrite.check(&graph, &["json"], &[])?;
+        self.write_archive(&archive)?;
+        let device = step("open the device", || Device::open(&self.device))?;
         step("import the archive, write the JSON", || {
             Model::open(&archive)?.import()?.save(&graph)
         })?;
@@ -100,6 +105,17 @@ impl Demo {
     }
 }
 
+impl Demo {
+    /// Writes the archive, unless it is there already.
+    fn write_archive(&self, path: &Path) -> Result<()> {
+        if std::fs::read(path).is_ok_and(|found| found == ARCHIVE) {
+            return Ok(());
+        }
+        self.overwrite.check(path, &["pt"], &[])?;
+        write_whole(path, ARCHIVE)
+    }
+}
+
 /// Runs a step and says how long it took.
 fn step<T>(name: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
@@ -132,7 +148,10 @@ fn show(logits: &Tensor) -> usize {
     let scores = logits.to_f64();
     let answers: Vec<(usize, f64)> = scores
         .chunks(labels.len().max(1))
-        .filter_map(|row| super::run::top(row, 1).first().copied())
+        .filter_map(|row| {
+            let class = ranked(row).first().copied()?;
+            Some((class, *probabilities(row).get(class)?))
+        })
         .collect();
     for (images, answers) in IMAGES.chunks(ROW).zip(answers.chunks(ROW)) {
         let pictures: Vec<Vec<u8>> = images

@@ -1,6 +1,6 @@
 //! `onionskin import`: from an archive to a JSON graph with its weights beside it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -8,6 +8,7 @@ use indicatif::HumanBytes;
 
 use super::activity::Activity;
 use super::inputs::Inputs;
+use super::overwrite::Overwrite;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::Result;
@@ -29,17 +30,22 @@ pub(super) struct Import {
     /// Print a JSON summary.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 impl Import {
     pub(super) fn run(&self) -> Result<Outcome> {
         let start = Instant::now();
         let activity = Activity::new(self.json);
-        let module = import_methods(&self.model, &self.inputs, &self.methods, &activity)?;
-        let path = self
-            .output
-            .clone()
-            .unwrap_or_else(|| self.model.with_extension("json"));
+        activity.step(format!("reading {}", self.model.display()));
+        let model = Model::open(&self.model)?;
+        let path = self.output.clone();
+        let path = path.unwrap_or_else(|| self.model.with_extension("json"));
+        let read = [model.files(), &self.inputs.paths()].concat();
+        self.overwrite.check(&path, &["json"], &read)?;
+        let module = import_methods(&model, &self.inputs, &self.methods, &activity)?;
+        check_weights(&self.overwrite, &module, &path, &read)?;
         let bytes: usize = module
             .weights
             .values()
@@ -72,27 +78,35 @@ impl Import {
     }
 }
 
-/// Opens a model and imports it for the inputs that were given, or for those that the archive remembers.
-pub(super) fn import(
-    path: &std::path::Path,
-    inputs: &Inputs,
-    activity: &Activity,
-) -> Result<Module> {
-    import_methods(path, inputs, &[], activity)
+/// Checks that the file of a module's weights may be written, beside that of its graphs.
+pub(super) fn check_weights(
+    overwrite: &Overwrite,
+    module: &Module,
+    path: &Path,
+    read: &[PathBuf],
+) -> Result<()> {
+    match module.weights.is_empty() {
+        true => Ok(()),
+        false => overwrite.check(&path.with_extension("safetensors"), &["safetensors"], read),
+    }
+}
+
+/// Imports a model for the inputs that were given, or for those that the archive remembers.
+pub(super) fn import(model: &Model, inputs: &Inputs, activity: &Activity) -> Result<Module> {
+    import_methods(model, inputs, &[], activity)
 }
 
 fn import_methods(
-    path: &std::path::Path,
+    model: &Model,
     inputs: &Inputs,
     methods: &[String],
     activity: &Activity,
 ) -> Result<Module> {
-    activity.step(format!("reading {}", path.display()));
-    let model = Model::open(path)?;
     activity.step("importing the graph");
-    let arguments = match inputs.is_empty() {
+    // Graphs that are there already are not made for inputs.
+    let arguments = match inputs.is_empty() || model.archive().is_none() {
         true => None,
-        false => Some(inputs.read()?),
+        false => Some(inputs.read(model)?),
     };
     model.import_with_methods(arguments.as_deref(), methods)
 }

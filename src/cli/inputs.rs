@@ -1,27 +1,33 @@
 //! Inputs from the command line: tensor files, images, or sizes only.
 
+mod names;
+
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use image::imageops::FilterType;
 
+use self::names::{Tensors, named};
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
+use crate::ir::Graph;
 use crate::item::Item;
+use crate::model::{Model, Signature};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 use crate::tensor_file;
 
-/// Where the model's arguments come from; the options may be repeated and count in order.
+/// Where the model's arguments come from. Names decide which input is which, order where there are none.
 #[derive(Args)]
 pub(super) struct Inputs {
-    /// A tensor file (.npy, .npz, .safetensors, .pt); every tensor in it is an argument.
-    #[arg(short = 'i', long = "input", value_name = "FILE")]
-    files: Vec<PathBuf>,
+    /// A tensor file (.npy, .npz, .safetensors, .pt). Its tensors go by name, in order if their names are none of the model's.
+    /// A name in front is that of the tensor, such as `input_ids` or `batch.input_ids`, or stands before those of the file.
+    #[arg(short = 'i', long = "input", value_name = "[NAME=]FILE")]
+    files: Vec<OsString>,
     /// An image file; see --size and --normalize.
-    #[arg(long = "image", value_name = "FILE")]
-    images: Vec<PathBuf>,
+    #[arg(long = "image", value_name = "[NAME=]FILE")]
+    images: Vec<OsString>,
     /// Resize images to HEIGHTxWIDTH, or to a square.
     #[arg(long)]
     size: Option<String>,
@@ -32,7 +38,7 @@ pub(super) struct Inputs {
     #[arg(long)]
     gray: bool,
     /// An argument of zeros of a type, such as `f32[1, 3, 224, 224]`: for importing and timing.
-    #[arg(long = "shape", value_name = "TYPE")]
+    #[arg(long = "shape", value_name = "[NAME=]TYPE")]
     shapes: Vec<String>,
 }
 
@@ -47,23 +53,51 @@ pub(super) struct Sets {
 }
 
 impl Sets {
-    /// The sets in order: what `-i`, `--image` and `--shape` give together, then a set for each file.
-    pub(super) fn read(&self) -> Result<Vec<Vec<Item>>> {
+    /// The sets in order: what `-i`, `--image` and `--shape` give together, then a set for each file. Each is of the first
+    /// entry that its names fit.
+    pub(super) fn read(&self, model: &Model, entries: &[String]) -> Result<Vec<Vec<Item>>> {
+        let signatures = entries.iter().map(|entry| model.signature(entry));
+        let signatures: Vec<Signature> = signatures.collect::<Result<_>>()?;
         let mut sets = Vec::new();
         if !self.first.is_empty() {
-            sets.push(self.first.read()?);
+            sets.push(self.first.tensors()?.arguments(&signatures)?);
         }
         for path in &self.sets {
-            sets.push(arguments(path)?);
+            sets.push(of_file(path)?.arguments(&signatures)?);
         }
         Ok(sets)
     }
+
+    /// The files that are read.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        let mut paths = self.first.paths();
+        paths.extend(self.sets.iter().cloned());
+        paths
+    }
 }
 
-/// The tensors of a file.
-pub(super) fn arguments(path: &Path) -> Result<Vec<Item>> {
-    let tensors = tensor_file::read(path)?.into_iter();
-    Ok(tensors.map(|(_, tensor)| Item::Tensor(tensor)).collect())
+/// The arguments of `forward` that a file holds.
+pub(super) fn arguments(path: &Path, model: &Model) -> Result<Vec<Item>> {
+    of_file(path)?.arguments(&[model.signature("forward")?])
+}
+
+/// The tensors of a file in order: those that this program numbered, `output_0`, `output_1` …, by their numbers.
+pub(super) fn in_order(path: &Path) -> Result<Vec<Item>> {
+    let mut tensors = tensor_file::read(path)?;
+    let number = |name: &str| name.strip_prefix("output_")?.parse::<usize>().ok();
+    if tensors.iter().all(|(name, _)| number(name).is_some()) {
+        tensors.sort_by_key(|(name, _)| number(name));
+    }
+    Ok(tensors
+        .into_iter()
+        .map(|(_, tensor)| Item::Tensor(tensor))
+        .collect())
+}
+
+fn of_file(path: &Path) -> Result<Tensors> {
+    let mut tensors = Tensors::default();
+    tensors.add_file(None, path)?;
+    Ok(tensors)
 }
 
 /// Usual ways in which pixels of 0 to 255 become numbers.
@@ -84,12 +118,8 @@ impl Inputs {
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let mut list: Vec<OsString> = Vec::new();
         let mut option = |name: &str, value: &OsStr| list.extend([name.into(), value.to_owned()]);
-        self.files
-            .iter()
-            .for_each(|path| option("--input", path.as_os_str()));
-        self.images
-            .iter()
-            .for_each(|path| option("--image", path.as_os_str()));
+        self.files.iter().for_each(|file| option("--input", file));
+        self.images.iter().for_each(|file| option("--image", file));
         self.shapes
             .iter()
             .for_each(|text| option("--shape", OsStr::new(text)));
@@ -108,19 +138,41 @@ impl Inputs {
         self.files.is_empty() && self.images.is_empty() && self.shapes.is_empty()
     }
 
-    /// The arguments in order: files, images, shapes.
-    pub(super) fn read(&self) -> Result<Vec<Item>> {
-        let mut items = Vec::new();
-        for path in &self.files {
-            items.extend(arguments(path)?);
+    /// The files that are read.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        let files = self.files.iter().chain(&self.images);
+        files.map(|file| named(file).1).collect()
+    }
+
+    /// The arguments of a model's `forward`.
+    pub(super) fn read(&self, model: &Model) -> Result<Vec<Item>> {
+        self.tensors()?.arguments(&[model.signature("forward")?])
+    }
+
+    /// The arguments of a graph.
+    pub(super) fn read_for(&self, graph: &Graph) -> Result<Vec<Item>> {
+        self.tensors()?.arguments(&[Signature::of_graph(graph)])
+    }
+
+    /// The tensors in order: files, images, shapes.
+    fn tensors(&self) -> Result<Tensors> {
+        let mut tensors = Tensors::default();
+        for file in &self.files {
+            let (name, path) = named(file);
+            tensors.add_file(name.as_deref(), &path)?;
         }
-        for path in &self.images {
-            items.push(Item::Tensor(self.image(path)?));
+        for file in &self.images {
+            let (name, path) = named(file);
+            tensors.add(name, self.image(&path)?);
         }
         for text in &self.shapes {
-            items.push(Item::Tensor(zeros(text)?));
+            let (name, ty) = match text.split_once('=') {
+                Some((name, ty)) => (Some(name.to_string()), ty),
+                None => (None, text.as_str()),
+            };
+            tensors.add(name, zeros(ty)?);
         }
-        Ok(items)
+        Ok(tensors)
     }
 
     /// An image as `f32[1, C, H, W]`.

@@ -15,6 +15,7 @@ mod inputs;
 mod libtorch;
 mod ops;
 mod output;
+mod overwrite;
 mod precision;
 mod prepare;
 mod profile;
@@ -22,6 +23,7 @@ mod run;
 mod show;
 mod test;
 mod tune;
+mod values;
 mod verify;
 
 use std::process::ExitCode;

@@ -3,15 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
 
 use super::activity::Activity;
-use super::import::import;
+use super::import::{check_weights, import};
 use super::inputs::{Inputs, arguments};
+use super::overwrite::{FIRST_LINE, Overwrite};
 use super::{Outcome, json_failed, output};
-use crate::error::{Error, Result};
+use crate::Model;
+use crate::error::Result;
 use crate::item::Item;
 use crate::pass;
 use crate::scalar::Scalar;
+use crate::tensor_file::write_whole;
 use crate::trace::prepare::{PrepareOptions, Prepared, Report, prepare};
 
 /// Prepare a graph for quantisers and other tools: unique names by module, an instance for each call of a module.
@@ -45,6 +49,8 @@ pub(super) struct Prepare {
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 fn parse_setting(text: &str) -> Result<(String, Scalar), String> {
@@ -64,20 +70,24 @@ fn parse_setting(text: &str) -> Result<(String, Scalar), String> {
 impl Prepare {
     pub(super) fn run(&self) -> Result<Outcome> {
         let activity = Activity::new(self.json);
-        let module = import(&self.model, &self.example, &activity)?;
+        activity.step(format!("reading {}", self.model.display()));
+        let model = Model::open(&self.model)?;
+        let path = self.output.clone();
+        let path = path.unwrap_or_else(|| self.model.with_extension("prepared.json"));
+        self.check_files(&model, &path)?;
+        let module = import(&model, &self.example, &activity)?;
         activity.step("preparing the graph, and comparing the results");
         let options = PrepareOptions {
             leaves: self.leaves.clone(),
             fixed: self.fixed.clone(),
             copy_parameters: self.copy_parameters,
-            inputs: self.inputs()?,
+            inputs: self.inputs(&model)?,
         };
         let Prepared { mut module, report } = prepare(&module, &options)?;
         if self.lift {
             module = pass::lift(&module);
         }
-        let path = self.output.clone();
-        let path = path.unwrap_or_else(|| self.model.with_extension("prepared.json"));
+        check_weights(&self.overwrite, &module, &path, &self.read(&model))?;
         module.save(&path)?;
         drop(activity);
         if let Some(path) = &self.report {
@@ -92,12 +102,34 @@ impl Prepare {
         Ok(Outcome::Yes)
     }
 
-    fn inputs(&self) -> Result<Vec<Item>> {
+    fn inputs(&self, model: &Model) -> Result<Vec<Item>> {
         match &self.all {
-            Some(path) => arguments(path),
-            None => self.example.read(),
+            Some(path) => arguments(path, model),
+            None => self.example.read(model),
         }
     }
+
+    /// The files that are read.
+    fn read(&self, model: &Model) -> Vec<PathBuf> {
+        let mut read = [model.files(), &self.example.paths()].concat();
+        read.extend(self.all.clone());
+        read
+    }
+
+    fn check_files(&self, model: &Model, path: &Path) -> Result<()> {
+        let read = self.read(model);
+        self.overwrite.check(path, &["json"], &read)?;
+        let mut reports = self.report.iter();
+        reports.try_for_each(|report| self.overwrite.check(report, &["json", "txt"], &read))
+    }
+}
+
+/// A report in a file, which says who wrote it.
+#[derive(Serialize)]
+struct Marked<'a> {
+    format: &'static str,
+    #[serde(flatten)]
+    report: &'a Report,
 }
 
 fn json(report: &Report) -> Result<String> {
@@ -109,9 +141,13 @@ fn write(path: &Path, report: &Report) -> Result<()> {
         .extension()
         .is_some_and(|extension| extension == "json");
     let text = if is_json {
-        json(report)? + "\n"
+        let marked = Marked {
+            format: "onionskin report",
+            report,
+        };
+        serde_json::to_string(&marked).map_err(json_failed)? + "\n"
     } else {
-        report.to_string()
+        format!("{FIRST_LINE}\n{report}")
     };
-    std::fs::write(path, text).map_err(|error| Error::io(path, error))
+    write_whole(path, text.as_bytes())
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use self::rows::{Measured, Row, table};
 use super::activity::Activity;
 use super::inputs::Inputs;
+use super::overwrite::Overwrite;
 use super::precision::Dtype;
 use super::tune::Tuned;
 use super::{Outcome, output};
@@ -50,21 +51,25 @@ pub(super) struct Profiling {
     /// Write a page with the timeline of the fastest run and all tables; it needs no other file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 impl Profiling {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let arguments = self.inputs.read()?;
+        let model = Model::open(&self.model)?;
+        self.check_files(&model)?;
+        let arguments = self.inputs.read(&model)?;
         let device = Device::open(&self.device)?;
         let activity = Activity::new(self.json);
-        activity.step("reading and importing the model");
+        activity.step("importing the model");
         let precision = self.dtype.precision()?;
         let options = CompileOptions {
             choices: self.tuned.choices(&device, precision)?,
             precision,
             ..activity.compile_options()
         };
-        let session = Model::open(&self.model)?.compile(&device, &options)?;
+        let session = model.compile(&device, &options)?;
         let (variant, inputs) = session.prepare(&arguments)?;
         let Some(program) = &variant.program else {
             return Err(Error::usage("the host has no kernels to measure")
@@ -83,6 +88,14 @@ impl Profiling {
         drop(activity);
         self.report(&measured);
         Ok(Outcome::Yes)
+    }
+
+    fn check_files(&self, model: &Model) -> Result<()> {
+        let read = [model.files(), &self.inputs.paths()].concat();
+        let trace = self.trace.iter().map(|path| (path, "json"));
+        let html = self.html.iter().map(|path| (path, "html"));
+        let mut files = trace.chain(html);
+        files.try_for_each(|(path, ending)| self.overwrite.check(path, &[ending], &read))
     }
 
     /// Writes the files that are asked for, all or none.

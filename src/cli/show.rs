@@ -15,6 +15,7 @@ use super::inputs::Inputs;
 use super::precision::Dtype;
 use super::tune::Tuned;
 use super::{Outcome, output};
+use crate::Model;
 use crate::dim::Bindings;
 use crate::error::Result;
 use crate::ir::{Graph, Module, Op, to_dot};
@@ -70,7 +71,8 @@ pub(super) struct Show {
 impl Show {
     pub(super) fn run(&self) -> Result<Outcome> {
         let activity = Activity::new(false);
-        let mut module = import(&self.model, &self.inputs, &activity)?;
+        activity.step(format!("reading {}", self.model.display()));
+        let mut module = import(&Model::open(&self.model)?, &self.inputs, &activity)?;
         if self.plan || self.wgsl.is_some() {
             activity.step("planning");
             return self.plans(&module, activity);
@@ -110,15 +112,13 @@ impl Show {
     /// Shows and writes the plans of all graphs.
     fn plans(&self, module: &Module, activity: Activity) -> Result<Outcome> {
         let target = Target::open(&self.device, self.dtype.precision()?, &self.tuned)?;
-        let arguments = match self.inputs.is_empty() {
-            true => None,
-            false => Some(self.inputs.read()?),
-        };
         let (mut plans, mut texts) = (Vec::<(String, Plan)>::new(), Vec::new());
         for graph in &module.graphs {
             let is_called = graph.name == "forward" || module.graphs.len() == 1;
-            let given = arguments.as_deref().filter(|_| is_called);
-            let sizes = given.map(|given| sizes(graph, given)).transpose()?;
+            let sizes = match is_called && !self.inputs.is_empty() {
+                true => Some(sizes(graph, &self.inputs.read_for(graph)?)?),
+                false => None,
+            };
             let plan = target.plan(graph, module, sizes.as_ref())?;
             if self.plan {
                 texts.push(plan::text(&target, graph, &plan, sizes.as_ref())?);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::inputs::Inputs;
+use super::overwrite::Overwrite;
 use super::precision::Dtype;
 use super::{Outcome, output};
 use crate::error::Result;
@@ -29,13 +30,17 @@ pub(super) struct Tune {
     /// The file to write. It is for runs with the same --dtype.
     #[arg(short, long)]
     output: PathBuf,
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 impl Tune {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let arguments = self.inputs.read()?;
-        let device = Device::open(&self.device)?;
         let model = Model::open(&self.model)?;
+        let read = [model.files(), &self.inputs.paths()].concat();
+        self.overwrite.check(&self.output, &["json"], &read)?;
+        let arguments = self.inputs.read(&model)?;
+        let device = Device::open(&self.device)?;
         let precision = self.dtype.precision()?;
         let tuning = Tuning::measure(&model, &device, precision, &arguments, &mut output::line)?;
         tuning.write(&self.output)?;

@@ -44,8 +44,9 @@ impl Verify {
             ..CompileOptions::default()
         };
         let tolerance = self.exactness.tolerance(options.precision);
+        let sets = self.sets.read(&model, &model.entries())?;
         activity.step("verifying");
-        let found = verify(&model, &device, &options, &self.sets.read()?, tolerance)?;
+        let found = verify(&model, &device, &options, &sets, tolerance)?;
         drop(activity);
         if self.json {
             let runs: Vec<_> = found.iter().map(json).collect();

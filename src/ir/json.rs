@@ -8,7 +8,7 @@ mod form;
 mod layout;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
@@ -42,6 +42,10 @@ pub const MIGRATIONS: &[fn(Json) -> Result<Json>] = &[];
 pub fn save(module: &Module, path: &Path, dictionary: &dyn Dictionary) -> Result<()> {
     verify_module(module, dictionary)?;
     let weights_path = path.with_extension("safetensors");
+    if weights_path == path {
+        let message = format!("{} is the file of the graph's weights", path.display());
+        return Err(Error::usage(message).help("give the graph a name that ends in .json"));
+    }
     let file = weights_path
         .file_name()
         .unwrap_or_default()
@@ -59,27 +63,30 @@ pub fn save(module: &Module, path: &Path, dictionary: &dyn Dictionary) -> Result
     write_together(&[(&weights_path, &bytes), (path, text.as_bytes())])
 }
 
-/// Reads a module; its weights are mapped, not read.
+/// Reads a module, and says which file its weights are in; they are mapped, not read.
 ///
 /// # Errors
 /// The files cannot be read, are of a newer version, or what they say breaks a rule of the IR.
-pub fn load(path: &Path, dictionary: &dyn Dictionary) -> Result<Module> {
+pub fn load(path: &Path, dictionary: &dyn Dictionary) -> Result<(Module, Option<PathBuf>)> {
     read_file(path, dictionary).at(|| path.display().to_string())
 }
 
-fn read_file(path: &Path, dictionary: &dyn Dictionary) -> Result<Module> {
+fn read_file(path: &Path, dictionary: &dyn Dictionary) -> Result<(Module, Option<PathBuf>)> {
     let text = std::fs::read(path).map_err(|error| Error::io(path, error))?;
     let (mut module, files) = parse(&text, dictionary)?;
+    let mut weights = None;
     if let Some(files) = files {
         let is_plain = Path::new(&files.file).file_name() == Some(files.file.as_ref());
         if !is_plain {
             let message = format!("{:?} is no file beside this one", files.file);
             return Err(Error::format(message));
         }
-        module.weights = read_weights(&path.with_file_name(&files.file), &files.tensors)?;
+        let file = path.with_file_name(&files.file);
+        module.weights = read_weights(&file, &files.tensors)?;
+        weights = Some(file);
     }
     verify_module(&module, dictionary)?;
-    Ok(module)
+    Ok((module, weights))
 }
 
 fn read_weights(path: &Path, wanted: &BTreeMap<String, TensorType>) -> Result<Weights> {

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::packed::{PackedFile, PackedReport};
+use super::signature::{Signature, arguments_of};
 use super::state::States;
 use super::variant::{Depot, Given, Variant, accept};
 use super::{Device, Model, no_fit};
@@ -125,17 +126,52 @@ impl Session {
     /// The inputs fit no graph of the model, or the device failed.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let arguments: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
-        let given = |_: &Graph| Ok(inputs.to_vec());
-        self.perform(
-            &self.options.entry,
-            &arguments,
-            &given,
-            |variant, inputs| {
-                let outputs = variant.run(inputs)?;
-                let count = variant.graph.result_count();
-                Ok((outputs.iter().take(count).cloned().collect(), outputs))
-            },
-        )
+        self.outputs(&arguments, &|_| Ok(inputs.to_vec()))
+    }
+
+    /// Runs on tensors by name, in any order, and returns the tensors of the outputs. [`Session::signature`] tells the names:
+    /// those of the parameters, and `batch.input_ids` or `pair.0` within dictionaries, tuples and lists.
+    ///
+    /// ```no_run
+    /// # fn main() -> onionskin::error::Result<()> {
+    /// use onionskin::{CompileOptions, Device, Model, Tensor};
+    ///
+    /// let session = Model::open("bert.pt")?.compile(&Device::auto()?, &CompileOptions::default())?;
+    /// let mask = Tensor::from_vec([1, 4], vec![1i64, 1, 1, 0])?;
+    /// let ids = Tensor::from_vec([1, 4], vec![101i64, 7592, 102, 0])?;
+    /// let outputs = session.run_named(&[("attention_mask", mask), ("input_ids", ids)])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Names are missing, unknown or given twice, all of which the message lists; or as [`Session::run`].
+    pub fn run_named(&self, inputs: &[(&str, Tensor)]) -> Result<Vec<Tensor>> {
+        let named = inputs
+            .iter()
+            .map(|(name, tensor)| (name.to_string(), tensor.clone()));
+        let named: Vec<(String, Tensor)> = named.collect();
+        let arguments = self.signature()?.arguments(&named)?;
+        self.outputs(&arguments, &|graph| {
+            flatten(&arguments_of(graph), &arguments)
+        })
+    }
+
+    /// The inputs of the entry by name.
+    ///
+    /// # Errors
+    /// The archive is damaged.
+    pub fn signature(&self) -> Result<Signature> {
+        self.model.signature(&self.options.entry)
+    }
+
+    fn outputs(&self, arguments: &[Item], given: Given) -> Result<Vec<Tensor>> {
+        let entry = &self.options.entry;
+        self.perform(entry, arguments, given, |variant, inputs| {
+            let outputs = variant.run(inputs)?;
+            let count = variant.graph.result_count();
+            Ok((outputs.iter().take(count).cloned().collect(), outputs))
+        })
     }
 
     /// Like [`Session::run`], without blocking the thread while a GPU works; the host works at once, and so do models with

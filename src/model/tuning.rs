@@ -42,6 +42,14 @@ pub struct Tuning {
     pub choices: BTreeMap<String, String>,
 }
 
+/// A tuning in a file, which says who wrote it.
+#[derive(Serialize)]
+struct Marked<'a> {
+    format: &'static str,
+    #[serde(flatten)]
+    tuning: &'a Tuning,
+}
+
 /// What files said nothing of was measured with.
 fn single() -> DType {
     Precision::Single.dtype()
@@ -168,7 +176,11 @@ impl Tuning {
     /// # Errors
     /// It cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let text = serde_json::to_vec_pretty(self)
+        let marked = Marked {
+            format: "onionskin tuning",
+            tuning: self,
+        };
+        let text = serde_json::to_vec_pretty(&marked)
             .map_err(|error| Error::internal(format!("JSON: {error}")))?;
         write_together(&[(path, &text)])
     }

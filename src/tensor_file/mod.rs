@@ -35,6 +35,11 @@ pub fn read(path: &Path) -> Result<NamedTensors> {
     found.map_err(|error| error.at(path.display()))
 }
 
+/// True if the tensors of a file have names of their own: a `.npy` file has one tensor, which is called like the file.
+pub fn has_names(path: &Path) -> bool {
+    extension(path) != "npy"
+}
+
 /// Writes tensors to a file whole or not at all; the format follows from its extension.
 pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
     let bytes = match (extension(path).as_str(), tensors) {

@@ -105,12 +105,16 @@ pub fn serialize(tensor: &Tensor) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The comment of `.npz` files that are written here: it tells them from others'.
+pub const COMMENT: &str = "written by onionskin";
+
 /// Writes a `.npz` file.
 pub fn serialize_archive(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     let options =
         zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
     let failed = |error: zip::result::ZipError| Error::format(format!("npz: {error}"));
+    zip.set_comment(COMMENT).map_err(failed)?;
     for (name, tensor) in tensors {
         zip.start_file(format!("{name}.npy"), options)
             .map_err(failed)?;

@@ -1,5 +1,6 @@
 //! The safetensors format, by the crate of its authors.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -54,6 +55,9 @@ pub(super) fn note(whole: &MappedRange, name: &str) -> Result<Option<String>> {
     Ok(notes.and_then(|notes| notes.get(name).cloned()))
 }
 
+/// What the metadata of files that are written here say under `kind`: it tells them from others'.
+pub const KIND: &str = "tensors of onionskin";
+
 /// Writes tensors; the same tensors give the same bytes.
 pub fn serialize(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
     let views = tensors.iter().map(|(name, tensor)| {
@@ -65,7 +69,8 @@ pub fn serialize(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
         .map_err(bad)?;
         Ok((name.as_str(), view))
     });
-    safetensors::serialize(views.collect::<Result<Vec<_>>>()?, None).map_err(bad)
+    let metadata = HashMap::from([("kind".to_string(), KIND.to_string())]);
+    safetensors::serialize(views.collect::<Result<Vec<_>>>()?, Some(metadata)).map_err(bad)
 }
 
 pub(super) fn bad(error: safetensors::SafeTensorError) -> Error {

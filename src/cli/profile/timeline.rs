@@ -91,7 +91,7 @@ pub(super) fn trace(measured: &Measured) -> Value {
         events.push(json!({"ph": "X", "cat": "kernel", "name": name(profile, measured, span.spent), "pid": 1, "tid": 2,
             "ts": micro(span.start), "dur": micro(span.nanoseconds), "args": arguments}));
     }
-    json!({"displayTimeUnit": "ns", "traceEvents": events})
+    json!({"format": "onionskin trace", "displayTimeUnit": "ns", "traceEvents": events})
 }
 
 fn arguments(measured: &Measured, index: usize) -> Value {

@@ -15,7 +15,8 @@ impl Report {
         let verdict = if self.passed() { "passed" } else { "failed" };
         let findings = self.by_severity();
         format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{name}: {verdict}</title>\n\
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"generator\" content=\"onionskin\">\n<title>{name}: {verdict}</title>\n\
              <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{name} <span class=\"{verdict}\">{verdict}</span></h1>\n\
              <p>{}</p>\n{}{}{}</body>\n</html>\n",
             self.summary(),

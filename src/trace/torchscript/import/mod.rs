@@ -21,6 +21,7 @@ mod object;
 mod operator;
 mod options;
 mod overload;
+mod parameters;
 mod put;
 mod scope;
 mod signature;
@@ -46,6 +47,7 @@ use crate::trace::torchscript::storage::TensorRecord;
 
 pub use crate::trace::sizes::Sizes;
 pub use options::{Entry, ImportOptions, InputSpec};
+pub use parameters::{Parameter, parameters};
 
 use datum::{Datum, Instance};
 use faults::Faults;

@@ -17,6 +17,7 @@ use super::Importer;
 use super::datum::{Datum, Dict, Instance, Kind};
 use super::number::Number;
 use super::options::{Entry, InputSpec};
+use super::parameters;
 use super::tensor::{Origin, Placed};
 
 type Signature<'a> = (&'a Function, Vec<Datum>, Vec<Input>);
@@ -28,14 +29,7 @@ impl<'a> Importer<'a> {
         root: &Rc<Instance>,
         entry: &Entry,
     ) -> Result<Signature<'a>> {
-        let archive = self.archive;
-        let class = archive.source().class(&root.class)?;
-        let method = entry.method.as_str();
-        let Some(function) = class.method(method) else {
-            let names: Vec<&str> = class.methods.iter().map(|m| m.name.as_str()).collect();
-            let message = format!("the module has no method {method}");
-            return Err(Error::usage(message).help(format!("it has {}", names.join(", "))));
-        };
+        let function = parameters::function(self.archive, &root.class, &entry.method)?;
         let examples = self.examples(function, entry)?;
         let sizes = self.sizes.clone();
         let parameters = function.parameters.iter().skip(1);
@@ -69,10 +63,8 @@ impl<'a> Importer<'a> {
             }
             return Ok(given.clone());
         }
-        let traced = self.archive.traced_inputs().and_then(Pickled::as_dict);
-        let traced = traced.and_then(|dict| dict.get(&entry.method));
-        if let Some(items) = traced.and_then(Pickled::as_items) {
-            return items.iter().map(spec_of).collect();
+        if let Some(traced) = parameters::traced(self.archive, &entry.method)? {
+            return Ok(traced);
         }
         if parameters.all(|parameter| parameter.default.is_some()) {
             return Ok(Vec::new());

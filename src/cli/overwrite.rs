@@ -1,0 +1,98 @@
+//! Whether a command may write a file: a new one, or one that this program wrote before.
+//!
+//! A file says who wrote it: JSON by a field `format` that begins with `onionskin`, safetensors by the entry `kind` of its
+//! metadata, a `.npz` file by its comment, a page by its generator, a report by its first line. A `.npy` file has no place
+//! for it and is never written over without `--force`. Files that the command reads are never written over.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::error::{Error, Result};
+
+/// `--force`, for commands that write files.
+#[derive(Args)]
+pub(super) struct Overwrite {
+    /// Write over files that onionskin did not write, and to files whose names do not end as usual.
+    #[arg(long)]
+    force: bool,
+}
+
+/// What a page says of its generator.
+pub(super) const GENERATOR: &str = "<meta name=\"generator\" content=\"onionskin\">";
+/// The first line of reports as text.
+pub(super) const FIRST_LINE: &str = "# written by onionskin";
+
+/// How much of a file's beginning can say who wrote it.
+const HEAD: u64 = 4096;
+
+impl Overwrite {
+    /// Checks that a file may be written.
+    ///
+    /// # Errors
+    /// The command reads the file; or, without `--force`, it was not written by this program or does not end as it should.
+    pub(super) fn check(&self, path: &Path, endings: &[&str], read: &[PathBuf]) -> Result<()> {
+        let shown = path.display();
+        if read.iter().any(|read| is_same(read, path)) {
+            let message = format!("{shown} is read by this command and is not written over");
+            return Err(Error::usage(message).help("name another file"));
+        }
+        if self.force {
+            return Ok(());
+        }
+        let ending = path.extension().unwrap_or_default().to_string_lossy();
+        if !endings.contains(&ending.to_lowercase().as_str()) {
+            let message = format!("{shown} does not end in .{}", endings.join(" or ."));
+            return Err(
+                Error::usage(message).help("name another file, or write to this one with --force")
+            );
+        }
+        if path.exists() && !is_ours(path) {
+            let message = format!("{shown} exists and does not say that onionskin wrote it");
+            return Err(
+                Error::usage(message).help("name another file, or write over it with --force")
+            );
+        }
+        Ok(())
+    }
+}
+
+fn is_same(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// True if a file says that this program wrote it.
+fn is_ours(path: &Path) -> bool {
+    let Ok((head, tail)) = ends(path) else {
+        return false;
+    };
+    let text = String::from_utf8_lossy(&head);
+    let dense: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    let is_json = dense.starts_with('{') && dense.contains("\"format\":\"onionskin");
+    let metadata = head.get(8..).unwrap_or_default();
+    let metadata = String::from_utf8_lossy(metadata);
+    let kind = metadata.strip_prefix("{\"__metadata__\":{\"kind\":\"");
+    let is_tensors = kind
+        .and_then(|kind| kind.split('"').next())
+        .is_some_and(|kind| kind.contains("onionskin"));
+    let is_page = text.starts_with("<!DOCTYPE html>") && text.contains(GENERATOR);
+    let is_archive =
+        head.starts_with(b"PK") && tail.ends_with(crate::tensor_file::npy::COMMENT.as_bytes());
+    is_json || is_tensors || is_page || is_archive || text.starts_with(FIRST_LINE)
+}
+
+/// The first and the last bytes of a file.
+fn ends(path: &Path) -> std::io::Result<(Vec<u8>, Vec<u8>)> {
+    let mut file = File::open(path)?;
+    let (mut head, mut tail) = (Vec::new(), Vec::new());
+    (&mut file).take(HEAD).read_to_end(&mut head)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(HEAD)))?;
+    file.take(HEAD).read_to_end(&mut tail)?;
+    Ok((head, tail))
+}

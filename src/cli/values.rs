@@ -1,0 +1,207 @@
+//! What results look like: a line for each output, the largest entries of the first, JSON.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value as Json, json};
+
+use super::output;
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Definition, Graph, Node, Op, ValueId};
+use crate::item::Item;
+use crate::scalar::Scalar;
+use crate::tensor::Tensor;
+
+/// Elements that the line of an output shows.
+const SHOWN: usize = 6;
+
+/// The largest entries of an output.
+#[derive(Args)]
+pub(super) struct Top {
+    /// Show the largest entries along the last axis of the first output.
+    #[arg(long, value_name = "K")]
+    top_k: Option<usize>,
+    /// Show the entries of --top-k as percentages: their softmax along the last axis.
+    #[arg(long, requires = "top_k")]
+    softmax: bool,
+    /// Names of the classes for --top-k, one a line.
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+}
+
+impl Top {
+    /// The file of the labels.
+    pub(super) fn labels(&self) -> Option<&PathBuf> {
+        self.labels.as_ref()
+    }
+
+    /// Prints the largest entries of each row of a tensor, if they are asked for.
+    pub(super) fn print(&self, tensor: &Tensor, ends_in_softmax: bool) -> Result<()> {
+        let Some(k) = self.top_k else { return Ok(()) };
+        let labels = match &self.labels {
+            Some(path) => std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?,
+            None => String::new(),
+        };
+        let labels: Vec<&str> = labels.lines().collect();
+        if ends_in_softmax {
+            output::note(
+                "the model ends in a softmax: its values are probabilities, and are shown as they are",
+            );
+        }
+        let softmax = self.softmax && !ends_in_softmax;
+        let classes = tensor.shape().last().copied().unwrap_or(1).max(1);
+        let entries: Vec<Scalar> = tensor.scalars().collect();
+        for (row, entries) in entries.chunks(classes).enumerate() {
+            for (rank, (class, text)) in largest(entries, k, softmax).into_iter().enumerate() {
+                let label = labels.get(class).copied().unwrap_or_default();
+                output::line(format!("[{row}] {}. {text}  {class} {label}", rank + 1).trim_end());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The `k` largest entries of a row by their places, as they are shown.
+fn largest(entries: &[Scalar], k: usize, softmax: bool) -> Vec<(usize, String)> {
+    let numbers: Vec<f64> = entries.iter().map(|entry| entry.to_f64()).collect();
+    let shares = if softmax {
+        probabilities(&numbers)
+    } else {
+        Vec::new()
+    };
+    let text = |class: usize| match shares.get(class) {
+        Some(share) => format!("{:5.1} %", share * 100.0),
+        None => entries
+            .get(class)
+            .map_or_else(String::new, |entry| number(*entry)),
+    };
+    let places = ranked(&numbers).into_iter().take(k);
+    places.map(|class| (class, text(class))).collect()
+}
+
+/// Places of numbers, that of the largest first. Not-a-number counts as the largest, as in PyTorch.
+pub(super) fn ranked(numbers: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..numbers.len()).collect();
+    let key = |place: usize| {
+        if numbers[place].is_nan() {
+            f64::NAN
+        } else {
+            numbers[place]
+        }
+    };
+    order.sort_by(|a, b| key(*b).total_cmp(&key(*a)));
+    order
+}
+
+/// The softmax of a row.
+pub(super) fn probabilities(scores: &[f64]) -> Vec<f64> {
+    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let powers: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
+    let total: f64 = powers.iter().sum();
+    powers.into_iter().map(|power| power / total).collect()
+}
+
+/// True if a graph's first output is a softmax along its last axis, perhaps converted to another dtype.
+pub(super) fn ends_in_softmax(graph: &Graph) -> bool {
+    let mut next = graph.outputs.first().copied();
+    while let Some(id) = next {
+        let Some(node) = maker(graph, id) else {
+            return false;
+        };
+        let name = match &node.op {
+            Op::Call(name) => name.trim_start_matches("aten.").to_string(),
+            _ => return false,
+        };
+        let base = name.split('.').next().unwrap_or_default();
+        match base
+            .trim_start_matches("special_")
+            .trim_start_matches("_safe_")
+            .trim_start_matches('_')
+        {
+            "softmax" => return is_last_axis(graph, node, id),
+            "to" | "type_as" | "float" | "contiguous" | "clone" | "detach" | "dropout" => {
+                next = node.arguments.iter().flat_map(Argument::values).next();
+            }
+            _ => return false,
+        }
+    }
+    false
+}
+
+fn maker(graph: &Graph, id: ValueId) -> Option<&Node> {
+    match graph.value(id).definition {
+        Definition::Node(node, _) => graph.nodes.get(node),
+        _ => None,
+    }
+}
+
+fn is_last_axis(graph: &Graph, node: &Node, id: ValueId) -> bool {
+    let rank = i64::try_from(graph.ty(id).rank()).unwrap_or(i64::MAX);
+    matches!(node.arguments.get(1), Some(Argument::Number(Scalar::Int(dim))) if *dim == -1 || *dim == rank - 1)
+}
+
+/// An output on a line: its type, its range and its first elements.
+pub(super) fn describe(leaf: &Item) -> String {
+    match leaf {
+        Item::Tensor(tensor) => describe_tensor(tensor),
+        Item::Number(value) => number(*value),
+        Item::Str(text) => format!("{text:?}"),
+        _ => "none".to_string(),
+    }
+}
+
+fn describe_tensor(tensor: &Tensor) -> String {
+    let first: Vec<String> = tensor.scalars().take(SHOWN).map(number).collect();
+    let more = if tensor.numel() > SHOWN { ", …" } else { "" };
+    let (ty, range) = (tensor.tensor_type(), range(tensor));
+    format!("{ty} {range}[{}{more}]", first.join(", "))
+}
+
+/// Smallest, largest and mean element, or how many are true.
+fn range(tensor: &Tensor) -> String {
+    let finite = || tensor.scalars().filter(|value| value.to_f64().is_finite());
+    let total: f64 = tensor.scalars().map(Scalar::to_f64).sum();
+    let least = finite().reduce(|a, b| if is_less(b, a) { b } else { a });
+    let most = finite().reduce(|a, b| if is_less(a, b) { b } else { a });
+    match (least, most) {
+        (Some(Scalar::Bool(_)), _) => format!("{total:.0} of {} true ", tensor.numel()),
+        (Some(least), Some(most)) => {
+            let mean = total / tensor.numel() as f64;
+            format!("min {} max {} mean {mean:.6} ", number(least), number(most))
+        }
+        _ => String::new(),
+    }
+}
+
+fn is_less(a: Scalar, b: Scalar) -> bool {
+    match (a, b) {
+        (Scalar::Int(a), Scalar::Int(b)) => a < b,
+        _ => a.to_f64() < b.to_f64(),
+    }
+}
+
+/// A number as results show it: integers whole, floats to six places.
+fn number(value: Scalar) -> String {
+    match value {
+        Scalar::Float(value) => format!("{value:.6}"),
+        other => other.to_string(),
+    }
+}
+
+/// A result as JSON: tensors with their types, numbers, strings, lists and objects.
+pub(super) fn item_json(item: &Item) -> Json {
+    match item {
+        Item::Tensor(tensor) => json!({
+            "type": tensor.tensor_type().to_string(),
+            "data": if tensor.dtype().is_float() { json!(tensor.to_f64()) } else { json!(tensor.to_i64()) },
+        }),
+        Item::Number(number) => json!(number),
+        Item::Str(text) => json!(text),
+        Item::None => Json::Null,
+        Item::Tuple(items) | Item::List(items) => items.iter().map(item_json).collect(),
+        Item::Dict(items) => items
+            .iter()
+            .map(|(key, item)| (key.clone(), item_json(item)))
+            .collect(),
+    }
+}

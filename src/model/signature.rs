@@ -1,0 +1,484 @@
+//! The inputs of an entry by their names.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{Model, Source};
+use crate::error::{Error, Result};
+use crate::ir::{Constant, Graph, Input, Tree};
+use crate::item::Item;
+use crate::tensor::Tensor;
+use crate::trace::torchscript::ast::Type;
+use crate::trace::torchscript::import::{Parameter, parameters};
+use crate::trace::torchscript::{Archive, InputSpec};
+
+/// The inputs of an entry by name: a parameter's name, and within dictionaries, tuples and lists the key or the place behind
+/// a dot, as in `batch.input_ids` and `pair.0`. `Display` is `forward(input_ids, attention_mask)`.
+#[derive(Clone, Debug)]
+pub struct Signature {
+    entry: String,
+    parameters: Vec<Argument>,
+}
+
+/// A parameter and how its value is made up.
+#[derive(Clone, Debug)]
+struct Argument {
+    name: String,
+    form: Form,
+    default: Option<LeftOut>,
+}
+
+/// What an argument that a call leaves out is.
+#[derive(Clone, Debug)]
+enum LeftOut {
+    /// This value.
+    Value(Constant),
+    /// The program alone knows it: nothing may follow.
+    Program,
+}
+
+/// How a value is made up of tensors.
+#[derive(Clone, Debug)]
+enum Form {
+    /// As a graph or the example of an archive has it. Indices do not matter.
+    Known(Tree),
+    /// As the names say that are given; numbered items make up a list, or else a tuple.
+    Open { is_list: bool },
+}
+
+impl Model {
+    /// The inputs of an entry by name. An archive is not imported for it.
+    ///
+    /// # Errors
+    /// The model has no such entry, or the archive is damaged.
+    pub fn signature(&self, entry: &str) -> Result<Signature> {
+        match &*self.source {
+            Source::Archive(archive) => Signature::of_archive(archive, entry),
+            Source::Module(module) => Ok(Signature::of_graph(module.graph(entry)?)),
+        }
+    }
+}
+
+impl Signature {
+    /// The signature of a graph: its arguments, or its inputs where it says nothing of arguments.
+    pub fn of_graph(graph: &Graph) -> Signature {
+        let argument = |input: Input| Argument {
+            name: input.name,
+            form: Form::Known(input.tree),
+            default: None,
+        };
+        Signature {
+            entry: graph.name.clone(),
+            parameters: arguments_of(graph).into_iter().map(argument).collect(),
+        }
+    }
+
+    fn of_archive(archive: &Archive, entry: &str) -> Result<Signature> {
+        let parameters = parameters(archive, entry)?.into_iter();
+        Ok(Signature {
+            entry: entry.to_string(),
+            parameters: parameters.map(Argument::of).collect(),
+        })
+    }
+
+    /// The names of the tensors that a call must give, in the order of the parameters. A parameter whose structure only a
+    /// call tells counts as one.
+    pub fn names(&self) -> Vec<String> {
+        self.leaves(false)
+    }
+
+    /// The arguments of a call made of tensors by name.
+    ///
+    /// # Errors
+    /// Names are missing, unknown or given twice; the message lists all of them.
+    pub fn arguments(&self, named: &[(String, Tensor)]) -> Result<Vec<Item>> {
+        let mut given = Given::default();
+        for (name, tensor) in named {
+            if given.left.insert(name, tensor).is_some() {
+                given.twice.push(name.clone());
+            }
+        }
+        let mut items = Vec::new();
+        let mut count = 0;
+        for argument in &self.parameters {
+            let (item, is_given) = argument.item(&mut given);
+            items.push(item);
+            count = if is_given { items.len() } else { count };
+        }
+        self.refuse(&given)?;
+        items.truncate(count);
+        Ok(items)
+    }
+
+    /// Names for tensors without names that are given beside named ones: those of the inputs that are left, in order.
+    ///
+    /// # Errors
+    /// There are more tensors than inputs.
+    pub fn names_for(&self, count: usize, named: &[String]) -> Result<Vec<String>> {
+        let left = |with_optional| -> Vec<String> {
+            let leaves = self.leaves(with_optional).into_iter();
+            leaves.filter(|name| !named.contains(name)).collect()
+        };
+        let required = left(false);
+        let mut names = if required.len() < count {
+            left(true)
+        } else {
+            required
+        };
+        if names.len() < count {
+            let (given, taken) = (count + named.len(), names.len() + named.len());
+            let message = format!("{given} inputs given, {} takes {taken}", self.entry);
+            return Err(Error::input(message).help(format!("the inputs are those of {self}")));
+        }
+        names.truncate(count);
+        Ok(names)
+    }
+
+    /// True if a tensor may be given by this name.
+    pub fn takes(&self, name: &str) -> bool {
+        let is_open = |argument: &Argument| {
+            let rest = name.strip_prefix(argument.name.as_str());
+            matches!(argument.form, Form::Open { .. })
+                && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.parameters.iter().any(is_open) || self.all_names().iter().any(|known| known == name)
+    }
+
+    /// The names of tensors; with optional ones those too that a call may leave out.
+    fn leaves(&self, with_optional: bool) -> Vec<String> {
+        let mut names = Vec::new();
+        for argument in &self.parameters {
+            let is_required = argument.default.is_none();
+            match &argument.form {
+                Form::Open { .. } if is_required || with_optional => {
+                    names.push(argument.name.clone())
+                }
+                Form::Open { .. } => {}
+                Form::Known(_) if !is_required && !with_optional => {}
+                Form::Known(tree) => leaves(tree, &argument.name, with_optional, false, &mut names),
+            }
+        }
+        names
+    }
+
+    /// Every name that a tensor may be given by: fields of named tuples by name and by place.
+    fn all_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for argument in &self.parameters {
+            if let Form::Known(tree) = &argument.form {
+                leaves(tree, &argument.name, true, true, &mut names);
+            }
+        }
+        names
+    }
+
+    fn refuse(&self, given: &Given) -> Result<()> {
+        let unknown: Vec<String> = given.left.keys().map(ToString::to_string).collect();
+        let lists = [
+            ("missing", &given.missing),
+            ("unknown", &unknown),
+            ("given twice", &given.twice),
+        ];
+        let told = lists.iter().filter(|(_, names)| !names.is_empty());
+        let told: Vec<String> = told
+            .map(|(what, names)| format!("{what}: {}", names.join(", ")))
+            .collect();
+        if !told.is_empty() {
+            let message = format!(
+                "the names of the inputs do not fit {}: {}",
+                self.entry,
+                told.join("; ")
+            );
+            return Err(Error::input(message).help(format!("the inputs are those of {self}")));
+        }
+        given
+            .wrong
+            .clone()
+            .map_or(Ok(()), |message| Err(Error::input(message)))
+    }
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let required = self.names();
+        let mark = |name: String| match required.contains(&name) {
+            true => name,
+            false => format!("{name}?"),
+        };
+        let names: Vec<String> = self.leaves(true).into_iter().map(mark).collect();
+        write!(f, "{}({})", self.entry, names.join(", "))
+    }
+}
+
+/// Tensors by name that are to become arguments, and what is wrong with their names.
+#[derive(Default)]
+struct Given<'a> {
+    left: BTreeMap<&'a str, &'a Tensor>,
+    missing: Vec<String>,
+    twice: Vec<String>,
+    wrong: Option<String>,
+}
+
+impl Given<'_> {
+    fn take(&mut self, name: &str) -> Option<Tensor> {
+        self.left.remove(name).cloned()
+    }
+
+    /// True if something is given by a name or by one that goes on behind a dot.
+    fn has(&self, name: &str) -> bool {
+        let goes_on = |rest: &str| rest.is_empty() || rest.starts_with('.');
+        self.left
+            .keys()
+            .any(|key| key.strip_prefix(name).is_some_and(goes_on))
+    }
+
+    fn required(&mut self, name: &str) -> Item {
+        self.take(name).map_or_else(
+            || {
+                self.missing.push(name.to_string());
+                Item::None
+            },
+            Item::Tensor,
+        )
+    }
+
+    /// A number from a tensor of one element.
+    fn number(&mut self, name: &str) -> Item {
+        let Item::Tensor(tensor) = self.required(name) else {
+            return Item::None;
+        };
+        tensor.item().map_or_else(
+            |error| {
+                self.wrong = Some(format!("input {name}: {}", error.message()));
+                Item::None
+            },
+            Item::Number,
+        )
+    }
+
+    /// The keys behind a name and a dot, in order of numbers, else of text.
+    fn keys(&self, name: &str) -> Vec<String> {
+        let key = |given: &&str| {
+            let rest = given.strip_prefix(name)?.strip_prefix('.')?;
+            Some(rest.split('.').next()?.to_string())
+        };
+        let mut keys: Vec<String> = self.left.keys().filter_map(key).collect();
+        keys.sort_by_key(|key| (key.parse().unwrap_or(usize::MAX), key.clone()));
+        keys.dedup();
+        keys
+    }
+}
+
+impl Argument {
+    fn of(parameter: Parameter) -> Argument {
+        let default = parameter.default.map(LeftOut::Value);
+        let default = default.or(parameter.has_default.then_some(LeftOut::Program));
+        Argument {
+            form: match &parameter.example {
+                Some(example) => Form::Known(tree_of(example)),
+                None => form_of(&parameter.ty),
+            },
+            // An argument that the archive was traced with is none that its calls leave out.
+            default: default.filter(|_| parameter.example.is_none()),
+            name: parameter.name,
+        }
+    }
+
+    /// The value, and whether a call must say it.
+    fn item(&self, given: &mut Given) -> (Item, bool) {
+        match &self.default {
+            Some(LeftOut::Value(value)) if !given.has(&self.name) => (constant(value), false),
+            Some(LeftOut::Program) if !given.has(&self.name) => (Item::None, false),
+            _ => (self.form.item(&self.name, given), true),
+        }
+    }
+}
+
+impl Form {
+    fn item(&self, name: &str, given: &mut Given) -> Item {
+        match self {
+            Form::Known(tree) => known(tree, name, given),
+            Form::Open { is_list } => open(name, *is_list, given),
+        }
+    }
+}
+
+fn known(tree: &Tree, name: &str, given: &mut Given) -> Item {
+    let mut numbered = |items: &[Tree]| -> Vec<Item> {
+        let items = items.iter().enumerate();
+        items
+            .map(|(place, item)| known(item, &format!("{name}.{place}"), given))
+            .collect()
+    };
+    match tree {
+        Tree::Tuple(items) => Item::Tuple(numbered(items)),
+        Tree::List(items) => Item::List(numbered(items)),
+        Tree::Tensor(_) => given.required(name),
+        Tree::Number(_) => given.number(name),
+        Tree::Constant(value) => match (value, given.has(name)) {
+            (Constant::Number(_), true) => given.number(name),
+            (Constant::None, true) => open(name, false, given),
+            _ => constant(value),
+        },
+        Tree::Size(_) => Item::None,
+        Tree::Dict(fields) => {
+            let fields = fields.iter();
+            let field = |(key, item): &(String, Tree)| {
+                (key.clone(), known(item, &format!("{name}.{key}"), given))
+            };
+            Item::Dict(fields.map(field).collect())
+        }
+        Tree::NamedTuple(_, fields) => {
+            let fields = fields.iter().enumerate();
+            let field = |(place, (key, item)): (usize, &(String, Tree))| {
+                let by_place = format!("{name}.{place}");
+                let name = if given.has(&by_place) {
+                    by_place
+                } else {
+                    format!("{name}.{key}")
+                };
+                known(item, &name, given)
+            };
+            Item::Tuple(fields.map(field).collect())
+        }
+    }
+}
+
+/// A value as the names say that are given.
+fn open(name: &str, is_list: bool, given: &mut Given) -> Item {
+    let keys = given.keys(name);
+    if keys.is_empty() {
+        return given.required(name);
+    }
+    let is_numbered = keys
+        .iter()
+        .enumerate()
+        .all(|(place, key)| *key == place.to_string());
+    let items: Vec<(String, Item)> = keys
+        .into_iter()
+        .map(|key| {
+            let item = open(&format!("{name}.{key}"), false, given);
+            (key, item)
+        })
+        .collect();
+    match is_numbered {
+        false => Item::Dict(items),
+        true if is_list => Item::List(items.into_iter().map(|(_, item)| item).collect()),
+        true => Item::Tuple(items.into_iter().map(|(_, item)| item).collect()),
+    }
+}
+
+/// The names of the tensors of a value. Constants count where a tensor may stand in their place.
+fn leaves(
+    tree: &Tree,
+    name: &str,
+    with_constants: bool,
+    with_places: bool,
+    found: &mut Vec<String>,
+) {
+    match tree {
+        Tree::Tensor(_) | Tree::Number(_) => found.push(name.to_string()),
+        Tree::Constant(Constant::None | Constant::Number(_)) if with_constants => {
+            found.push(name.to_string())
+        }
+        Tree::Constant(_) | Tree::Size(_) => {}
+        Tree::Tuple(items) | Tree::List(items) => {
+            for (place, item) in items.iter().enumerate() {
+                leaves(
+                    item,
+                    &format!("{name}.{place}"),
+                    with_constants,
+                    with_places,
+                    found,
+                );
+            }
+        }
+        Tree::Dict(fields) => {
+            for (key, item) in fields {
+                leaves(
+                    item,
+                    &format!("{name}.{key}"),
+                    with_constants,
+                    with_places,
+                    found,
+                );
+            }
+        }
+        Tree::NamedTuple(_, fields) => {
+            for (place, (key, item)) in fields.iter().enumerate() {
+                leaves(
+                    item,
+                    &format!("{name}.{key}"),
+                    with_constants,
+                    with_places,
+                    found,
+                );
+                if with_places {
+                    leaves(
+                        item,
+                        &format!("{name}.{place}"),
+                        with_constants,
+                        with_places,
+                        found,
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// How a graph's arguments are made up: without word of them, each is an input.
+pub(super) fn arguments_of(graph: &Graph) -> Vec<Input> {
+    match graph.input_trees.is_empty() {
+        true => graph
+            .plain_inputs()
+            .into_iter()
+            .take(graph.argument_count())
+            .collect(),
+        false => graph.input_trees.clone(),
+    }
+}
+
+fn constant(value: &Constant) -> Item {
+    match value {
+        Constant::None => Item::None,
+        Constant::Number(number) => Item::Number(*number),
+        Constant::Str(text) => Item::Str(text.clone()),
+    }
+}
+
+fn tree_of(example: &InputSpec) -> Tree {
+    let all = |items: &[InputSpec]| items.iter().map(tree_of).collect();
+    match example {
+        InputSpec::Tensor(_) => Tree::Tensor(0),
+        InputSpec::Number(_) => Tree::Number(0),
+        InputSpec::Constant(value) => Tree::Constant(value.clone()),
+        InputSpec::Tuple(items) => Tree::Tuple(all(items)),
+        InputSpec::List(items) => Tree::List(all(items)),
+        InputSpec::Dict(fields) => {
+            let fields = fields
+                .iter()
+                .map(|(key, item)| (key.clone(), tree_of(item)));
+            Tree::Dict(fields.collect())
+        }
+    }
+}
+
+/// The form that a type tells.
+fn form_of(ty: &Type) -> Form {
+    let closed = |ty: &Type| match form_of(ty) {
+        Form::Known(tree) => Some(tree),
+        Form::Open { .. } => None,
+    };
+    match ty {
+        Type::Tensor => Form::Known(Tree::Tensor(0)),
+        Type::Int | Type::Float | Type::Bool | Type::Number => Form::Known(Tree::Number(0)),
+        Type::Optional(inner) => form_of(inner),
+        Type::Tuple(types) => match types.iter().map(closed).collect::<Option<Vec<Tree>>>() {
+            Some(trees) => Form::Known(Tree::Tuple(trees)),
+            None => Form::Open { is_list: false },
+        },
+        Type::List(_) => Form::Open { is_list: true },
+        _ => Form::Open { is_list: false },
+    }
+}

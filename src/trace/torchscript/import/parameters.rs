@@ -1,0 +1,80 @@
+//! The parameters of an archive's method, as its callers see them.
+
+use crate::error::{Error, Result};
+use crate::scalar::Scalar;
+use crate::trace::torchscript::archive::Archive;
+use crate::trace::torchscript::ast::{Expr, ExprKind, Function, Type};
+use crate::trace::torchscript::value::Pickled;
+
+use super::options::InputSpec;
+use super::signature::spec_of;
+use crate::ir::Constant;
+
+/// A parameter of a method.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
+    /// The argument that the archive was traced with, if it holds one.
+    pub example: Option<InputSpec>,
+    /// True if a call may leave it out.
+    pub has_default: bool,
+    /// The default, where it is a number, a string or none.
+    pub default: Option<Constant>,
+}
+
+/// The parameters of a method, without the module itself.
+///
+/// # Errors
+/// The module has no such method, or the archive is damaged.
+pub fn parameters(archive: &Archive, method: &str) -> Result<Vec<Parameter>> {
+    let root = archive.root().as_object();
+    let root = root.ok_or_else(|| Error::format("data.pkl holds no module"))?;
+    let function = function(archive, &root.class, method)?;
+    let mut examples = traced(archive, method)?.unwrap_or_default().into_iter();
+    let parameters = function.parameters.iter().skip(1);
+    let parameters = parameters.map(|parameter| Parameter {
+        name: parameter.name.clone(),
+        ty: parameter.ty.clone(),
+        example: examples.next(),
+        has_default: parameter.default.is_some(),
+        default: parameter.default.as_ref().and_then(literal),
+    });
+    Ok(parameters.collect())
+}
+
+/// A method of a class of the archive.
+pub(super) fn function<'a>(
+    archive: &'a Archive,
+    class: &str,
+    method: &str,
+) -> Result<&'a Function> {
+    let class = archive.source().class(class)?;
+    class.method(method).ok_or_else(|| {
+        let names: Vec<&str> = class.methods.iter().map(|m| m.name.as_str()).collect();
+        let message = format!("the module has no method {method}");
+        Error::usage(message).help(format!("it has {}", names.join(", ")))
+    })
+}
+
+/// The arguments that a method was traced with; none if the archive holds none.
+pub(super) fn traced(archive: &Archive, method: &str) -> Result<Option<Vec<InputSpec>>> {
+    let traced = archive.traced_inputs().and_then(Pickled::as_dict);
+    let items = traced.and_then(|dict| dict.get(method)?.as_items());
+    items
+        .map(|items| items.iter().map(spec_of).collect())
+        .transpose()
+}
+
+fn literal(expr: &Expr) -> Option<Constant> {
+    Some(match &expr.kind {
+        ExprKind::None => Constant::None,
+        ExprKind::Bool(value) => Constant::Number(Scalar::Bool(*value)),
+        ExprKind::Int(value) => Constant::Number(Scalar::Int(*value)),
+        ExprKind::Float(value) => Constant::Number(Scalar::Float(*value)),
+        ExprKind::Str(text) => Constant::Str(text.clone()),
+        _ => return None,
+    })
+}

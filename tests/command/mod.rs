@@ -1,0 +1,67 @@
+//! The program as users run it, and files for it.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test uses its part, and fails by panicking"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use onionskin::tensor::Tensor;
+use onionskin::tensor_file;
+
+/// Exit code, standard output, standard error.
+pub fn onionskin(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_onionskin"))
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let code = output.status.code().unwrap();
+    (code, text(output.stdout), text(output.stderr))
+}
+
+/// A folder of a test, which is gone with it.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Folder {
+        let name = format!("onionskin-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// The path of a file as text.
+    pub fn file(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_string()
+    }
+
+    /// A file of tensors.
+    pub fn tensors(&self, name: &str, tensors: &[(&str, Tensor)]) -> String {
+        let named = tensors
+            .iter()
+            .map(|(name, tensor)| (name.to_string(), tensor.clone()));
+        tensor_file::write(&self.path(name), &named.collect::<Vec<_>>()).unwrap();
+        self.file(name)
+    }
+
+    /// A copy of a file.
+    pub fn copy(&self, from: impl AsRef<Path>, name: &str) -> String {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(from);
+        std::fs::write(self.path(name), std::fs::read(from).unwrap()).unwrap();
+        self.file(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

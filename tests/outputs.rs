@@ -1,0 +1,254 @@
+//! Results as commands print them, and the files that commands write and must not write over.
+
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod command;
+
+use command::{Folder, onionskin};
+use onionskin::Tensor;
+use onionskin::ir::Module;
+
+const TWO_LAYERS: &str = "tests/fixtures/archives/two_layers.pt";
+
+fn saved(folder: &Folder, name: &str, text: &str) -> String {
+    let module: Module = text.parse().unwrap();
+    module.save(folder.path(name)).unwrap();
+    folder.file(name)
+}
+
+fn doubled(folder: &Folder, ty: &str) -> String {
+    let text = format!("graph forward(x: {ty}) {{\n  y = add x, x\n  return y\n}}");
+    saved(folder, "doubled.json", &text)
+}
+
+#[test]
+fn integers_are_printed_as_integers() {
+    let folder = Folder::new("integers");
+    let model = doubled(&folder, "i64[2]");
+    let x = Tensor::from_vec([2], vec![2_590_024_777_812_637_192i64, -3]).unwrap();
+    let x = folder.tensors("x.npy", &[("", x)]);
+    let (code, text, error) = onionskin(&["run", &model, "-i", &x, "--device", "cpu"]);
+    assert_eq!(code, 0, "{error}");
+    assert!(text.contains("min -6 max 5180049555625274384"), "{text}");
+    assert!(text.contains("[5180049555625274384, -6]"), "{text}");
+    let (_, text, _) = onionskin(&["run", &model, "-i", &x, "--device", "cpu", "--top-k", "1"]);
+    assert!(text.contains("1. 5180049555625274384  0"), "{text}");
+}
+
+#[test]
+fn the_largest_entries_are_shown_as_they_are_or_as_percentages() {
+    let folder = Folder::new("largest");
+    let model = doubled(&folder, "f32[1, 3]");
+    let x = Tensor::from_vec([1, 3], vec![0f32, 2.0, 1.0]).unwrap();
+    let x = folder.tensors("x.npy", &[("", x)]);
+    let run = ["run", &model, "-i", &x, "--device", "cpu", "--top-k", "2"];
+    let (_, text, _) = onionskin(&run);
+    assert!(
+        text.contains("[0] 1. 4.000000  1\n[0] 2. 2.000000  2"),
+        "{text}"
+    );
+    let (_, text, _) = onionskin(&[run.as_slice(), &["--softmax"]].concat());
+    assert!(
+        text.contains("[0] 1.  86.7 %  1\n[0] 2.  11.7 %  2"),
+        "{text}"
+    );
+    let (code, ..) = onionskin(&["run", &model, "-i", &x, "--softmax"]);
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn probabilities_are_not_softened_again() {
+    let folder = Folder::new("softmax");
+    let text = "graph forward(x: f32[1, 2]) {\n  y = aten.softmax.int x, -1\n  return y\n}";
+    let model = saved(&folder, "softmax.json", text);
+    let x = Tensor::from_vec([1, 2], vec![0f32, 2.0]).unwrap();
+    let x = folder.tensors("x.npy", &[("", x)]);
+    for option in [&[][..], &["--softmax"]] {
+        let run = ["run", &model, "-i", &x, "--device", "cpu", "--top-k", "1"];
+        let (code, text, error) = onionskin(&[run.as_slice(), option].concat());
+        assert_eq!(code, 0, "{error}");
+        assert!(text.contains("[0] 1. 0.880797  1"), "{text}");
+        assert!(error.contains("its values are probabilities"), "{error}");
+    }
+}
+
+/// A command must refuse to write, and leave the file as it is.
+fn refused(arguments: &[&str], file: &str, told: &str) {
+    let before = std::fs::read(file).ok();
+    let (code, text, error) = onionskin(arguments);
+    assert_eq!(code, 2, "{arguments:?}: {text}{error}");
+    assert!(error.contains(told), "{error}");
+    assert_eq!(std::fs::read(file).ok(), before);
+}
+
+fn written(arguments: &[&str]) {
+    let (code, text, error) = onionskin(arguments);
+    assert_eq!(code, 0, "{arguments:?}: {text}{error}");
+}
+
+#[test]
+fn somebodys_weights_beside_an_archive_are_not_lost() {
+    let folder = Folder::new("weights");
+    let model = folder.copy(TWO_LAYERS, "model.pt");
+    let weights = folder.file("model.safetensors");
+    // As PyTorch's users write them: without metadata of ours.
+    std::fs::write(&weights, b"\x02\0\0\0\0\0\0\0{}").unwrap();
+    refused(
+        &["import", &model],
+        &weights,
+        "does not say that onionskin wrote it",
+    );
+    assert!(!folder.path("model.json").exists());
+    written(&["import", &model, "--force"]);
+    written(&["import", &model]);
+    let json = folder.file("model.json");
+    std::fs::write(&json, "{\"format\": \"another\"}").unwrap();
+    refused(
+        &["import", &model],
+        &json,
+        "does not say that onionskin wrote it",
+    );
+}
+
+#[test]
+fn files_that_are_read_are_never_written_over() {
+    let folder = Folder::new("read");
+    let model = folder.copy(TWO_LAYERS, "model.pt");
+    refused(
+        &["import", &model, "-o", &model, "--force"],
+        &model,
+        "is read by this command",
+    );
+    written(&["import", &model]);
+    let (json, weights) = (folder.file("model.json"), folder.file("model.safetensors"));
+    let run = [
+        "run",
+        &json,
+        "--shape",
+        "f32[2, 4]",
+        "--device",
+        "cpu",
+        "--force",
+        "-o",
+    ];
+    refused(
+        &[run.as_slice(), &[&weights]].concat(),
+        &weights,
+        "is read by this command",
+    );
+    let x = folder.tensors(
+        "x.npz",
+        &[("x", Tensor::from_vec([1, 4], vec![0f32; 4]).unwrap())],
+    );
+    let run = [
+        "run", &model, "-i", &x, "--device", "cpu", "--force", "-o", &x,
+    ];
+    refused(&run, &x, "is read by this command");
+    written(&["run", &model, "-i", &x, "--device", "cpu"]);
+}
+
+#[test]
+fn only_files_of_usual_names_are_written() {
+    let folder = Folder::new("names");
+    let model = folder.copy(TWO_LAYERS, "model.pt");
+    let text = folder.file("model.txt");
+    refused(
+        &["import", &model, "-o", &text],
+        &text,
+        "does not end in .json",
+    );
+    let weights = folder.file("graph.safetensors");
+    refused(
+        &["import", &model, "-o", &weights, "--force"],
+        &weights,
+        "the file of the graph's weights",
+    );
+    let page = folder.file("page.pt");
+    let check = ["check", &model, "--device", "cpu", "--html", &page];
+    refused(&check, &page, "does not end in .html");
+}
+
+/// Everything that a command has written it may write again; what says nothing of itself it may not.
+#[test]
+fn own_files_are_written_again() {
+    let folder = Folder::new("again");
+    let model = folder.copy(TWO_LAYERS, "model.pt");
+    let (json, page) = (folder.file("model.json"), folder.file("page.html"));
+    let (prepared, report, text) = (
+        folder.file("p.json"),
+        folder.file("r.json"),
+        folder.file("r.txt"),
+    );
+    let (arrays, tensors, array) = (
+        folder.file("y.npz"),
+        folder.file("y.safetensors"),
+        folder.file("y.npy"),
+    );
+    let run = [
+        "run",
+        &model,
+        "--shape",
+        "f32[2, 4]",
+        "--device",
+        "cpu",
+        "-o",
+    ];
+    for _ in 0..2 {
+        written(&["import", &model, "-o", &json]);
+        written(&["check", &model, "--device", "cpu", "--html", &page]);
+        written(&["prepare", &model, "-o", &prepared, "--report", &report]);
+        written(&["prepare", &model, "-o", &prepared, "--report", &text]);
+        written(&[run.as_slice(), &[&arrays]].concat());
+        written(&[run.as_slice(), &[&tensors]].concat());
+    }
+    written(&[run.as_slice(), &[&array]].concat());
+    refused(
+        &[run.as_slice(), &[&array]].concat(),
+        &array,
+        "does not say that onionskin wrote it",
+    );
+    for file in [&page, &report, &text, &arrays] {
+        std::fs::write(file, "mine").unwrap();
+    }
+    refused(
+        &["check", &model, "--device", "cpu", "--html", &page],
+        &page,
+        "exists",
+    );
+    refused(
+        &["prepare", &model, "-o", &prepared, "--report", &report],
+        &report,
+        "exists",
+    );
+    refused(
+        &["prepare", &model, "-o", &prepared, "--report", &text],
+        &text,
+        "exists",
+    );
+    refused(&[run.as_slice(), &[&arrays]].concat(), &arrays, "exists");
+}
+
+#[test]
+fn a_search_can_be_left_out() {
+    let folder = Folder::new("search");
+    let model = folder.copy(TWO_LAYERS, "model.pt");
+    let y = Tensor::from_vec([1], vec![0f32]).unwrap();
+    let y = folder.tensors("y.npy", &[("", y)]);
+    let compare = [
+        "compare",
+        &model,
+        "--shape",
+        "f32[2, 4]",
+        "--device",
+        "cpu",
+        "--against",
+        &y,
+        "--json",
+    ];
+    let (code, text, error) = onionskin(&[compare.as_slice(), &["--no-search"]].concat());
+    assert_eq!(code, 1, "{text}{error}");
+    assert!(text.contains("\"first_divergence\":null"), "{text}");
+    let both = [compare.as_slice(), &["--no-search", "--search-limit", "3"]].concat();
+    assert_eq!(onionskin(&both).0, 2);
+}
