@@ -49,6 +49,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn run(&self) -> Result<Outcome> {
+        let start = Instant::now();
         let model = Model::open(&self.model)?;
         if let Some(path) = &self.output {
             self.overwrite
@@ -56,7 +57,6 @@ impl Run {
         }
         let arguments = self.inputs.read(&model)?;
         let device = Device::open(&self.device)?;
-        let start = Instant::now();
         let activity = Activity::new(self.json);
         activity.step("importing the model");
         let precision = self.dtype.precision()?;
