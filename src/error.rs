@@ -33,6 +33,8 @@ pub enum Kind {
     Verify,
     /// `E0501`: inputs do not match the graph's signature.
     Input,
+    /// `E0502`: the program raised an error: an assertion, an index out of range, an integer divided by zero.
+    Raised,
     /// `E0601`: no plan can be made for the device (limits, dtypes).
     Plan,
     /// `E0602`: the device failed or refused.
@@ -55,6 +57,7 @@ impl Kind {
         Kind::Operator,
         Kind::Verify,
         Kind::Input,
+        Kind::Raised,
         Kind::Plan,
         Kind::Device,
         Kind::Mismatch,
@@ -72,6 +75,7 @@ impl Kind {
             Kind::Operator => "E0401",
             Kind::Verify => "E0402",
             Kind::Input => "E0501",
+            Kind::Raised => "E0502",
             Kind::Plan => "E0601",
             Kind::Device => "E0602",
             Kind::Mismatch => "E0701",
@@ -90,6 +94,7 @@ impl Kind {
             Kind::Operator => "bad operands",
             Kind::Verify => "invalid graph",
             Kind::Input => "inputs do not match",
+            Kind::Raised => "the model raised an error",
             Kind::Plan => "cannot plan for this device",
             Kind::Device => "device error",
             Kind::Mismatch => "outputs differ",
@@ -209,6 +214,17 @@ impl Error {
     /// [`Kind::Input`].
     pub fn input(message: impl Into<String>) -> Error {
         Error::new(Kind::Input, message)
+    }
+
+    /// [`Kind::Raised`] for a number that fails a check: in the message `{value}` stands for the number, `{size}` for the end
+    /// of the range that it must lie in.
+    pub fn raised(message: &str, value: i64, end: Option<i64>) -> Error {
+        let message = message.replace("{value}", &value.to_string());
+        let message = match end {
+            Some(end) => message.replace("{size}", &end.to_string()),
+            None => message,
+        };
+        Error::new(Kind::Raised, message)
     }
 
     /// [`Kind::Plan`].

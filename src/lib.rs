@@ -43,6 +43,10 @@
 //! which steps run again or not at all; the host goes through them and reads back what decides. What outlives a call is an
 //! [`ir::State`]: to graphs further inputs and outputs, which a [`Session`] keeps.
 //!
+//! A model may refuse values: assertions, indices out of range, integers divided by zero. Each is an [`op::Check`] in the
+//! graph, which gives its operand as it is. The host raises PyTorch's message at once. A kernel that computes a check notes a
+//! failure in a word of [`kernel::plan::Faults`], which a run reads with its outputs.
+//!
 //! What one kernel computes is decided by fusion (`pass::plan`'s `fuse`): loops with what is pointwise in front of them and
 //! behind, rows (and columns) with all their reductions, attention from scores to values, and pointwise work that follows on other such
 //! work. What is long behind a product is there for a few results of a tile only (`pass::plan`'s `kernel::turns`).

@@ -1,5 +1,6 @@
 //! Indexing by tensors, one for each indexed axis: `x[:, i, j]` and its assignment.
 
+use super::checked::{self as check, Negative};
 use super::index::rank_of_true;
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -24,11 +25,7 @@ impl<'g> Plan<'g> {
     /// Indexed axes that stand side by side keep their place; else the indices' shape comes first, as in PyTorch.
     fn new(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Result<Plan<'g>> {
         if indices.len() > x.rank() {
-            return Err(Error::operator(format!(
-                "{} indices for {}",
-                indices.len(),
-                x.ty()
-            )));
+            return Err(too_many(x, indices.len()));
         }
         let given: Vec<(usize, Value<'g>)> = indices
             .iter()
@@ -94,6 +91,37 @@ fn linear<'g>(x: Value<'g>, given: &[(usize, Value<'g>)]) -> Result<Value<'g>> {
         total = total * &size + wrapped;
     }
     Ok(total)
+}
+
+/// Indices, of which those out of range end the run; masks are left as they are.
+pub(super) fn checked<'g>(
+    x: Value<'g>,
+    indices: &[Option<Value<'g>>],
+) -> Result<Vec<Option<Value<'g>>>> {
+    let mut axis = 0;
+    let mut checked = Vec::new();
+    for index in indices {
+        let covered = match index {
+            Some(mask) if is_mask(*mask) => mask.rank(),
+            _ => 1,
+        };
+        checked.push(match index {
+            Some(index) if index.dtype().is_integer() && !is_mask(*index) => {
+                if axis >= x.rank() {
+                    return Err(too_many(x, indices.len()));
+                }
+                let dim = i64::try_from(axis).unwrap_or(i64::MAX);
+                Some(check::index(x, dim, *index, Negative::FromEnd))
+            }
+            other => *other,
+        });
+        axis += covered;
+    }
+    Ok(checked)
+}
+
+fn too_many(x: Value, indices: usize) -> Error {
+    Error::operator(format!("{indices} indices for {}", x.ty()))
 }
 
 /// `x[indices]`; an absent index takes a whole axis.

@@ -1,10 +1,11 @@
 //! Arithmetic of two tensors, or of a tensor and a number.
 
+use super::checked::divisor;
 use super::pointwise::{binary, combine, operands, promote, scaled, stepwise_operands, wide};
 use super::{Args, Composite};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::{Number, Value};
+use crate::ir::{Number, Value, result_type};
 use crate::op::{BinaryFunction, UnaryFunction};
 use crate::scalar::Scalar;
 
@@ -97,7 +98,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::floor_divide(Tensor self, Tensor other) -> Tensor",
             "aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor",
         ],
-        |a| binary(a, BinaryFunction::FloorDivide),
+        |a| Ok(division(a, BinaryFunction::FloorDivide)),
         &["f32[B, 3], f32[3]", "Scalar: i64[3], 2"],
     ),
     Composite::elementwise(
@@ -106,7 +107,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor",
             "aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
         ],
-        |a| binary(a, BinaryFunction::Remainder),
+        |a| Ok(division(a, BinaryFunction::Remainder)),
         &[
             "f32[B, 3], f32[3]",
             "Scalar: i64[3], -3",
@@ -118,7 +119,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor",
             "aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor",
         ],
-        |a| binary(a, BinaryFunction::Fmod),
+        |a| Ok(division(a, BinaryFunction::Fmod)),
         &["f32[B, 3], f32[3]", "Scalar: i64[3], -3"],
     ),
     Composite::elementwise(
@@ -361,15 +362,26 @@ fn quotient<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x, y]) = promote([a.number("self"), a.number("other")]);
     match a.str("rounding_mode").as_str() {
         "" => binary(a, BinaryFunction::Div),
-        "floor" => binary(a, BinaryFunction::FloorDivide),
+        "floor" => Ok(division(a, BinaryFunction::FloorDivide)),
         "trunc" if dtype.is_float() => Ok(a
             .builder()
             .combine(BinaryFunction::Div, x, y)
             .trunc()
             .to(dtype)),
-        "trunc" => binary(a, BinaryFunction::TruncDivide),
+        "trunc" => Ok(division(a, BinaryFunction::TruncDivide)),
         other => a.reject(format!("rounding_mode = {other:?}")),
     }
+}
+
+/// A division that PyTorch refuses for integers where the divisor is zero.
+fn division<'g>(a: &Args<'g>, function: BinaryFunction) -> Value<'g> {
+    let (x, y) = (a.number("self"), a.number("other"));
+    let dtype = result_type(&[x.clone(), y.clone()]);
+    let y = match dtype.is_integer() {
+        true => divisor(a.builder(), dtype, y),
+        false => y,
+    };
+    combine(a, function, x, y)
 }
 
 fn power<'g>(a: &Args<'g>) -> Result<Value<'g>> {

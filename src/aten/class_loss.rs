@@ -1,5 +1,6 @@
 //! Losses of scores for classes and the classes that should have won.
 
+use super::checked::{self as check, Negative};
 use super::loss::reduce;
 use super::pointwise::round_to;
 use super::softmax::log_softmax;
@@ -109,6 +110,8 @@ fn likelihood<'g>(a: &Args<'g>, scores: Value<'g>) -> Result<Likelihood<'g>> {
     let classes = a.tensor("target").to(DType::I64).unsqueeze(axis);
     let ignored = classes.eq(a.int("ignore_index"));
     let classes = ignored.where_(0, classes);
+    let message = "Target {value} is out of bounds";
+    let classes = check::index_or(scores, axis, classes, Negative::Refused, message);
     let weight = match a.optional_tensor("weight") {
         Some(weight) => pick(
             along_classes(weight, scores).expand(scores.shape()),
@@ -199,6 +202,8 @@ fn multi_margin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let rows = as_rows(scores);
     let classes = a.tensor("target").reshape(vec![rows.size(0), Dim::ONE]);
     let wide = rows.to_compute();
+    let message = "target out of range: class {value} of {size}";
+    let classes = check::index_or(wide, 1, classes, Negative::Refused, message);
     let excess = (wide - wide.gather(1, classes) + a.float("margin")).maximum(0.0);
     let mut terms = excess.pow(a.scalar("p").to_f64());
     if let Some(weight) = a.optional_tensor("weight") {
@@ -226,6 +231,8 @@ fn multilabel_margin<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
         .scan(ScanFunction::Min, -1)
         .to_bool();
     let classes = listed.where_(target, 0);
+    let message = "argument #2 'target' is out of range: class {value} of {size}";
+    let classes = check::index_or(scores, -1, classes, Negative::Refused, message);
     let mentions = classes.unsqueeze(-1).eq(scores.positions(-1).unsqueeze(-2));
     let is_target = mentions.logical_and(listed.unsqueeze(-1)).any(&[-2], false);
     let wide = scores.to_compute();

@@ -1,6 +1,7 @@
 //! Sums, means and extremes of the embeddings in a bag.
 
 use super::advanced::replaced;
+use super::checked::{self as check, Negative};
 use super::index::rows_of;
 use super::norm::vector_norm;
 use super::scatter::scatter_reduce;
@@ -17,6 +18,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let (x, indices) = (a.tensor("self"), a.tensor("indices").flatten(0, -1));
+            let indices = check::index(x, 0, indices, Negative::Refused);
             let norm = vector_norm(x.to_compute(), a.float("norm_type"), &[1], true)?;
             let used = a.builder().full(DType::Bool, vec![x.size(0)], false);
             let yes = a.builder().full(DType::Bool, indices.shape(), true);
@@ -48,7 +50,9 @@ pub(super) const ROWS: &[Composite] = &[
 fn embedding_bag<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     let (weight, indices, offsets) = (a.tensor("weight"), a.tensor("indices"), a.tensor("offsets"));
     let [_, width] = weight.sizes()?;
+    let message = "index {value} of a bag is not in the valid range [0, {size})";
     let indices = indices.flatten(0, -1);
+    let indices = check::index_or(weight, 0, indices, Negative::Refused, message);
     let bags = if a.bool("include_last_offset") {
         &offsets.numel() - 1
     } else {

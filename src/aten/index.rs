@@ -1,6 +1,7 @@
 //! Elements taken by index.
 
-use super::advanced::{indexed, replaced};
+use super::advanced::{checked, indexed, replaced};
+use super::checked::{self as check, Negative};
 use super::join::broadcast;
 use super::parts::check_axis;
 use super::positions::where_true;
@@ -20,7 +21,10 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
             "aten::_unsafe_index.Tensor_hacked_twin(Tensor self, Tensor[] indices) -> Tensor",
         ],
-        |a| indexed(a.tensor("self"), &a.optional_tensors("indices")),
+        |a| {
+            let x = a.tensor("self");
+            indexed(x, &checked(x, &a.optional_tensors("indices"))?)
+        },
         &[
             "f32[4, B], [i64[3]]",
             "f32[B, 4, 5], [None, i64[2], i64[3, 1]]",
@@ -38,9 +42,10 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::_index_put_impl(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor",
         ],
         |a| {
+            let x = a.tensor("self");
             replaced(
-                a.tensor("self"),
-                &a.optional_tensors("indices"),
+                x,
+                &checked(x, &a.optional_tensors("indices"))?,
                 a.tensor("values"),
                 a.bool("accumulate"),
             )
@@ -84,18 +89,30 @@ pub(super) const ROWS: &[Composite] = &[
                 return Ok(x);
             }
             check_axis(x, dim)?;
-            Ok(x.index_select(dim, a.tensor("index")))
+            let index = check::index(x, dim, a.tensor("index"), Negative::Refused);
+            Ok(x.index_select(dim, index))
         },
         &["f32[4, B], 0, i64[3]", "f32[B, 4], -1, i32[2]"],
     ),
     Composite::one(
         &["aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"],
-        |a| Ok(gather(a.tensor("self"), a.int("dim"), a.tensor("index"))),
+        |a| {
+            let (x, dim) = (a.tensor("self"), a.int("dim"));
+            let index = check::index(x, dim, a.tensor("index"), Negative::Refused);
+            Ok(gather(x, dim, index))
+        },
         &["f32[B, 4], 1, i64[B, 3]", "f32[4, 3], 0, i64[2, 2]"],
     ),
     Composite::one(
         &["aten::take(Tensor self, Tensor index) -> Tensor"],
-        |a| Ok(take(a.tensor("self").flatten(0, -1), a.tensor("index"))),
+        |a| {
+            let x = a.tensor("self").flatten(0, -1);
+            let message =
+                "out of range: tried to access index {value} on a tensor of {size} elements";
+            let index = a.tensor("index");
+            let index = check::index_or(x, 0, index, Negative::FromEnd, message);
+            Ok(take(x, index))
+        },
         &["f32[4, 3], i64[2, B]"],
     ),
     Composite::one(
@@ -104,7 +121,10 @@ pub(super) const ROWS: &[Composite] = &[
             let (x, index) = (a.tensor("self"), a.tensor("indices"));
             match a.optional_int("dim") {
                 Some(dim) => take_along(x, index, dim),
-                None => Ok(take(x.flatten(0, -1), index.flatten(0, -1))),
+                None => {
+                    let (x, index) = (x.flatten(0, -1), index.flatten(0, -1));
+                    Ok(take(x, check::index(x, 0, index, Negative::Refused)))
+                }
             }
         },
         &["f32[B, 4], i64[1, 2], 1", "f32[4, 3], i64[5]"],
@@ -113,7 +133,13 @@ pub(super) const ROWS: &[Composite] = &[
         &[
             "aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
         ],
-        |a| Ok(rows_of(a.tensor("weight"), a.tensor("indices"))),
+        |a| {
+            let weight = a.tensor("weight");
+            let message = "index out of range in self: index {value}, {size} rows";
+            let indices = a.tensor("indices");
+            let indices = check::index_or(weight, 0, indices, Negative::Refused, message);
+            Ok(rows_of(weight, indices))
+        },
         &["f32[10, 4], i64[B, 3]", "f32[10, 4], i64[]"],
     ),
     Composite::one(
@@ -124,6 +150,8 @@ pub(super) const ROWS: &[Composite] = &[
                 return a.reject("the number of classes depends on the elements; pass num_classes");
             }
             let class = a.builder().iota(DType::I64, vec![Dim::from(classes)], 0);
+            let message = "Class values must be non-negative and smaller than num_classes: class {value} of {size}";
+            let x = x.within(Dim::ZERO, &Dim::from(classes), message);
             Ok(x.unsqueeze(-1).eq(class).to(DType::I64))
         },
         &["i64[B, 2], 5"],
@@ -136,7 +164,12 @@ pub(super) const ROWS: &[Composite] = &[
         |a| {
             let sequence = a.tensor("sorted_sequence");
             let sorted = match a.optional_tensor("sorter") {
-                Some(order) => gather(sequence, -1, order),
+                Some(order) => {
+                    let message =
+                        "torch.searchsorted(): sorter index {value} is out of range of {size}";
+                    let order = check::index_or(sequence, -1, order, Negative::Refused, message);
+                    gather(sequence, -1, order)
+                }
                 None => sequence,
             };
             let right = a.bool("right") || a.str("side") == "right";
@@ -210,6 +243,7 @@ pub(super) fn rows_of<'g>(x: Value<'g>, index: Value<'g>) -> Value<'g> {
     x.index_select(0, index.flatten(0, -1)).reshape(shape)
 }
 
+/// Indices of any size, each for what is left of it when it is divided by the axis's.
 fn take_along<'g>(x: Value<'g>, index: Value<'g>, dim: i64) -> Result<Value<'g>> {
     let axis = check_axis(x, dim)?;
     if x.rank() != index.rank() {
@@ -234,6 +268,7 @@ fn take_along<'g>(x: Value<'g>, index: Value<'g>, dim: i64) -> Result<Value<'g>>
         shape.splice(axis..axis + 1, [value.size(dim)]);
         value.expand(shape)
     };
+    let index = index.remainder(&x.size(dim));
     Ok(gather(expanded(x), dim, expanded(index)))
 }
 

@@ -28,6 +28,7 @@ mod advanced;
 mod arithmetic;
 mod attention;
 mod bounds;
+mod checked;
 mod class_loss;
 mod comparison;
 mod contraction;

@@ -1,8 +1,9 @@
 //! Elements written by index.
 
 use super::advanced::replaced;
+use super::checked::{self as check, Negative};
 use super::index::rank_of_true;
-use super::{Composite, Strides};
+use super::{Args, Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -18,13 +19,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let function = named(&a.str("reduce"))?;
-            scatter(
-                a.tensor("self"),
-                a.int("dim"),
-                a.tensor("index"),
-                a.tensor("src"),
-                function,
-            )
+            let (x, dim) = (a.tensor("self"), a.int("dim"));
+            scatter(x, dim, index(a), a.tensor("src"), function)
         },
         &[
             "f32[B, 4], 1, i64[B, 2], f32[B, 3]",
@@ -37,7 +33,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
         ],
         |a| {
-            let (x, index) = (a.tensor("self"), a.tensor("index"));
+            let (x, index) = (a.tensor("self"), index(a));
             let value = a
                 .builder()
                 .full(x.dtype(), index.shape(), a.number("value"));
@@ -51,13 +47,8 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &["aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"],
         |a| {
-            scatter(
-                a.tensor("self"),
-                a.int("dim"),
-                a.tensor("index"),
-                a.tensor("src"),
-                ScatterFunction::Add,
-            )
+            let (x, dim) = (a.tensor("self"), a.int("dim"));
+            scatter(x, dim, index(a), a.tensor("src"), ScatterFunction::Add)
         },
         &["f32[B, 4], 1, i64[B, 2], f32[B, 3]"],
     ),
@@ -66,7 +57,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
         ],
         |a| {
-            let (dim, index) = (a.int("dim"), a.tensor("index"));
+            let (dim, index) = (a.int("dim"), index(a));
             scatter_reduce(
                 a.tensor("self"),
                 dim,
@@ -98,7 +89,7 @@ pub(super) const ROWS: &[Composite] = &[
             } else {
                 (source * alpha).to(x.dtype())
             };
-            let index = along(scaled, a.int("dim"), a.tensor("index"))?;
+            let index = along(scaled, a.int("dim"), index(a))?;
             scatter(x, a.int("dim"), index, scaled, ScatterFunction::Add)
         },
         &["f32[4, B], 0, i64[3], f32[3, B], alpha=2"],
@@ -107,7 +98,7 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"],
         |a| {
             let source = a.tensor("source");
-            let index = along(source, a.int("dim"), a.tensor("index"))?;
+            let index = along(source, a.int("dim"), index(a))?;
             scatter(
                 a.tensor("self"),
                 a.int("dim"),
@@ -125,6 +116,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let (x, dim, index) = (a.tensor("self"), a.int("dim"), a.tensor("index"));
+            let index = check::index(x, dim, index, Negative::FromEnd);
             let mut shape = x.shape();
             if let Some(size) = shape.get_mut(wrap_dim(dim, x.rank())?) {
                 *size = index.numel();
@@ -150,7 +142,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let (dim, source) = (a.int("dim"), a.tensor("source"));
-            let index = along(source, dim, a.tensor("index"))?;
+            let index = along(source, dim, index(a))?;
             scatter_reduce(
                 a.tensor("self"),
                 dim,
@@ -173,12 +165,11 @@ pub(super) const ROWS: &[Composite] = &[
                 a.tensor("index").flatten(0, -1),
                 a.tensor("source").flatten(0, -1),
             );
-            let written = replaced(
-                x.flatten(0, -1),
-                &[Some(index)],
-                source,
-                a.bool("accumulate"),
-            )?;
+            let flat = x.flatten(0, -1);
+            let message =
+                "out of range: tried to access index {value} on a tensor of {size} elements";
+            let index = check::index_or(flat, 0, index, Negative::FromEnd, message);
+            let written = replaced(flat, &[Some(index)], source, a.bool("accumulate"))?;
             Ok(written.reshape(x.shape()))
         },
         &["f32[4, 3], i64[2], f32[2]", "f32[4], i64[5], f32[5], True"],
@@ -208,6 +199,12 @@ pub(super) const ROWS: &[Composite] = &[
         ],
     ),
 ];
+
+/// The indices of an axis, none of which may be negative.
+fn index<'g>(a: &Args<'g>) -> Value<'g> {
+    let (x, dim) = (a.tensor("self"), a.int("dim"));
+    check::index(x, dim, a.tensor("index"), Negative::Refused)
+}
 
 /// The function that `scatter` calls `reduce`.
 fn named(reduce: &str) -> Result<ScatterFunction> {

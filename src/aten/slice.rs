@@ -1,5 +1,6 @@
 //! Views of a part: slices, pieces, diagonals, windows.
 
+use super::checked::{self as check, Negative};
 use super::parts::{chunk, diagonal, split, split_at, split_even, strided_index, unbind};
 use super::{Composite, Strides};
 use crate::dim::Dim;
@@ -55,7 +56,9 @@ pub(super) const ROWS: &[Composite] = &[
                 .where_(start + x.size(dim), start)
                 .reshape(vec![]);
             let positions = a.builder().iota(DType::I64, vec![a.size("length")], 0);
-            Ok(x.index_select(dim, positions + first))
+            let message = "narrow reads index {value} of an axis of size {size}";
+            let positions = check::index_or(x, dim, positions + first, Negative::Refused, message);
+            Ok(x.index_select(dim, positions))
         },
         &["Tensor: f32[9], 0, i64[], 2"],
     ),

@@ -54,6 +54,9 @@ pub(super) struct Bench {
     /// Times of others for the same call, to be compared with: a JSON object of milliseconds by name.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
+    /// Go on where the model asserts, indexes out of range or divides integers by zero.
+    #[arg(long)]
+    no_checks: bool,
     #[command(flatten)]
     dtype: Dtype,
     #[command(flatten)]
@@ -80,6 +83,7 @@ impl Bench {
             choices: self.tuned.choices(&device, precision)?,
             packed: self.packed.clone(),
             precision,
+            checks: !self.no_checks,
             ..activity.compile_options()
         };
         let session = model.compile(&device, &options)?;

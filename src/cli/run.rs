@@ -27,6 +27,9 @@ pub(super) struct Run {
     /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
     #[arg(long, default_value = "auto")]
     device: String,
+    /// Go on where the model asserts, indexes out of range or divides integers by zero.
+    #[arg(long)]
+    no_checks: bool,
     #[command(flatten)]
     dtype: Dtype,
     #[command(flatten)]
@@ -64,6 +67,7 @@ impl Run {
             choices: self.tuned.choices(&device, precision)?,
             packed: self.packed.clone(),
             precision,
+            checks: !self.no_checks,
             ..activity.compile_options()
         };
         let session = model.compile(&device, &options)?;

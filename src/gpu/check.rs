@@ -46,6 +46,7 @@ fn unknown_slots(plan: &Plan) -> Option<Error> {
         && read_back(plan).all(|slot| known(&slot))
         && are_in_order(&plan.flows, 0..plan.steps.len())
         && plan.inputs.iter().flatten().all(known)
+        && plan.faults.iter().all(|faults| known(&faults.slot))
         && plan.outputs.iter().all(known);
     (!fine).then(|| Error::internal("the plan names a kernel, slot or step that it does not have"))
 }
@@ -214,7 +215,7 @@ fn check_step(
 fn suits(slot: &Slot, access: Access, capabilities: &Capabilities) -> bool {
     let is_panels = matches!(slot.layout, Layout::Panels(_));
     match access {
-        Access::Read | Access::ReadWrite => !is_panels,
+        Access::Read | Access::ReadWrite | Access::Faults => !is_panels,
         Access::Load(texel) => is_panels && slot.texel() == Some(texel),
         Access::Texels(texel) => capabilities.texels && !is_panels && slot.texel() == Some(texel),
     }

@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result, Trail};
 use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Slot, SlotId, SlotKind};
+use crate::kernel::plan::{Faults, Slot, SlotId, SlotKind};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
@@ -132,6 +132,7 @@ impl Run {
         let submission = guarded(inner.device.wgpu(), || {
             let mut recorder = Recorder::new(inner, &binding);
             record_uploads(inner, &mut recorder.encoder, &binding, inputs);
+            clear_faults(inner, &mut recorder.encoder, &binding)?;
             record(&mut recorder, &binding)?;
             recorder.submit()
         })?;
@@ -153,6 +154,22 @@ impl Run {
             .iter()
             .filter_map(|slot| self.tensor(*slot))
             .collect()
+    }
+
+    /// Waits until the device is done, and tells the first check of the model that failed: an assertion, an index out of
+    /// range, an integer divided by zero. [`Run::read`] does so too.
+    ///
+    /// # Errors
+    /// A check failed, or the device did.
+    pub fn check(&self) -> Result<()> {
+        let Some(faults) = &self.program.inner.plan.faults else {
+            return self.wait();
+        };
+        let device = &self.program.inner.device;
+        let (side, submission) = guarded(device.wgpu(), || self.copy_slot(faults.slot.0))?;
+        let mapped = Mapped::begin(device, distinct([&side].into_iter()), MapMode::Read)?;
+        mapped.wait(Some(&submission))?;
+        self.check_words(faults, &side)
     }
 
     /// Waits until the device is done.
@@ -242,8 +259,31 @@ impl Run {
         Ok((mapped, submission))
     }
 
+    /// An error if a word says that a check failed.
+    fn check_words(&self, faults: &Faults, side: &HostSide) -> Result<()> {
+        let bytes = self.binding.sizing.places[faults.slot.0].bytes;
+        side.memory.read(side.offset..side.offset + bytes, |view| {
+            if view.iter().all(|byte| *byte == 0) {
+                return Ok(());
+            }
+            let words = view.chunks_exact(4);
+            let words = words.filter_map(|word| Some(u32::from_le_bytes(word.try_into().ok()?)));
+            let words: Vec<u32> = words.collect();
+            let fault = faults.first(&words, &self.binding.sizes);
+            fault.map_or(Ok(()), Err)
+        })
+    }
+
     fn decode_outputs(&self) -> Result<Vec<Tensor>> {
+        let mut sides = self.binding.downloads.iter();
+        if let Some(faults) = &self.program.inner.plan.faults
+            && let Some((_, side)) = sides.find(|(slot, _)| *slot == faults.slot)
+        {
+            self.check_words(faults, side)?;
+        }
         let downloads = self.binding.downloads.iter();
+        let outputs = &self.program.inner.plan.outputs;
+        let downloads = downloads.filter(|(slot, _)| outputs.contains(slot));
         let read: Vec<(SlotId, Tensor)> = downloads
             .map(|(slot, side)| Ok((*slot, self.decode(*slot, side)?)))
             .collect::<Result<_>>()?;
@@ -253,7 +293,7 @@ impl Run {
                 .map(|(_, tensor)| tensor.clone())
                 .ok_or_else(|| Error::internal("an output was not read"))
         };
-        self.program.inner.plan.outputs.iter().map(find).collect()
+        outputs.iter().map(find).collect()
     }
 
     fn decode(&self, slot: SlotId, side: &HostSide) -> Result<Tensor> {
@@ -305,6 +345,16 @@ impl Drop for Run {
             self.program.inner.check_in(lane);
         }
     }
+}
+
+/// Makes the words of the faults zero.
+fn clear_faults(program: &Inner, encoder: &mut CommandEncoder, binding: &Binding) -> Result<()> {
+    if let Some(faults) = &program.plan.faults {
+        let place = &binding.sizing.places[faults.slot.0];
+        let buffer = binding.memory[faults.slot.0].buffer()?;
+        encoder.clear_buffer(buffer, place.spot.offset, Some(place.bytes));
+    }
+    Ok(())
 }
 
 fn check_inputs(program: &Inner, binding: &Binding, inputs: &[Input]) -> Result<()> {

@@ -50,7 +50,7 @@ pub(super) struct Binding {
     pub(super) groups: Vec<Option<BindGroup>>,
     /// Where the host writes each input.
     pub(super) uploads: Vec<Option<HostSide>>,
-    /// Where the host reads each slot that is an output.
+    /// Where the host reads each slot that is an output, and that of the faults.
     pub(super) downloads: Vec<(SlotId, HostSide)>,
     /// Where the host reads numbers that control flow depends on; none if there is no control flow.
     pub(super) readback: Option<Buffer>,
@@ -206,6 +206,7 @@ impl Lane {
         direct: bool,
     ) -> Result<Vec<(SlotId, HostSide)>> {
         let mut slots = program.plan.outputs.clone();
+        slots.extend(program.plan.faults.iter().map(|faults| faults.slot));
         slots.sort_unstable();
         slots.dedup();
         // An output may also be an input or a weight, whose memory the host cannot read.

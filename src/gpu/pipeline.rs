@@ -229,7 +229,7 @@ fn create_layout(device: &wgpu::Device, signature: &Signature) -> BindGroupLayou
 
 fn binding_type(access: Access) -> BindingType {
     match access {
-        Access::Read | Access::ReadWrite => buffer(BufferBindingType::Storage {
+        Access::Read | Access::ReadWrite | Access::Faults => buffer(BufferBindingType::Storage {
             read_only: access == Access::Read,
         }),
         Access::Load(texel) => BindingType::StorageTexture {

@@ -152,7 +152,8 @@ impl Program {
 
     /// Runs the program and reads the outputs back. An input that the plan does not use is ignored.
     ///
-    /// An error says which input does not fit its type, or which condition on the sizes does not hold.
+    /// An error says which input does not fit its type, which condition on the sizes does not hold, or which check of the
+    /// model failed.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let inputs: Vec<Input> = inputs.iter().map(Input::Host).collect();
         Run::start(self, &self.bind(&inputs)?, &inputs, true)?.read()
@@ -172,7 +173,8 @@ impl Program {
     }
 
     /// Submits a run whose outputs stay on the device, with inputs from the host or from the device. Blocks for as long as
-    /// control flow reads numbers back; a plan without any never does.
+    /// control flow reads numbers back; a plan without any never does. Checks of the model that fail are told by
+    /// [`Run::check`] and [`Run::read`]: until then outputs may be made of indices that were kept within their range.
     pub fn launch(&self, inputs: &[Input]) -> Result<Run> {
         Run::start(self, &self.bind(inputs)?, inputs, false)
     }

@@ -211,7 +211,7 @@ impl Stage<'_> {
         let views: Vec<Option<TextureView>> = bindings().zip(&part.textures).map(view).collect();
         let storage = bindings().zip(&views).map(|bound| match bound {
             (_, Some(view)) => BindingResource::TextureView(view),
-            (Access::ReadWrite, None) => self.written.as_entire_binding(),
+            (Access::ReadWrite | Access::Faults, None) => self.written.as_entire_binding(),
             (_, None) => self.read.as_entire_binding(),
         });
         let sizes = (part.kernel.sizes > 0).then(|| self.read.as_entire_binding());

@@ -309,6 +309,11 @@ impl Builder {
         state.reserved.extend(names.map(str::to_string));
     }
 
+    /// True if a node counts though nothing reads its results.
+    pub(crate) fn has_effect(&self) -> bool {
+        self.state.borrow().graph.has_effect()
+    }
+
     /// How many values there are.
     pub fn count(&self) -> usize {
         self.state.borrow().graph.values.len()

@@ -10,6 +10,7 @@ mod assemble;
 mod builder;
 mod dictionary;
 mod dot;
+mod effect;
 mod graph;
 pub mod json;
 mod part;

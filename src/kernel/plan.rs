@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Kind, Place, Result};
 use crate::shape::Shape;
 use crate::symbols::Guard;
 
@@ -40,6 +40,8 @@ pub enum Access {
     Read,
     /// `var<storage, read_write>`: everything in the arena, read or written, since a dispatch is one usage scope.
     ReadWrite,
+    /// `var<storage, read_write>` of atomic words: those of [`Plan::faults`].
+    Faults,
     /// `texture_storage_2d_array<…, read>`: weights in textures of this format.
     Load(Texel),
     /// `texture_storage_2d<…, read>`: the vectors of a value of single or half precision, in rows of
@@ -189,6 +191,60 @@ pub enum FlowKind {
     },
 }
 
+/// Where a run notes the checks that failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Faults {
+    /// The slot of a word for each site, zero before a run: see [`Site::fault`].
+    pub slot: SlotId,
+    /// The checks, in the order of their words.
+    pub sites: Vec<Site>,
+}
+
+/// A check that a step makes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Site {
+    /// The message of its error.
+    pub message: String,
+    /// True if the message speaks of the number that failed: see [`Error::raised`].
+    pub is_of_number: bool,
+    /// The end of the range that numbers must lie in, if it has one.
+    pub end: Option<Dim>,
+    /// Where its node stands: its index in the graph, behind those of the regions around it. What comes first fails first.
+    pub order: Vec<usize>,
+    /// The graph node, for messages.
+    pub node: String,
+    /// Where in the user's model it stands.
+    pub place: Place,
+}
+
+impl Site {
+    /// The error that a word tells; none if the check held. A word is 0, or the largest number that failed with its sign
+    /// turned, so that numbers are in order; `check.wgsl` writes it.
+    pub fn fault(&self, word: u32, bindings: &Bindings) -> Option<Error> {
+        if word == 0 {
+            return None;
+        }
+        let number = i64::from((word ^ 0x8000_0000).cast_signed());
+        let end = self.end.as_ref().and_then(|end| end.eval(bindings).ok());
+        let fault = match self.is_of_number {
+            true => Error::raised(&self.message, number, end),
+            false => Error::new(Kind::Raised, &self.message),
+        };
+        Some(fault.at(&self.node).at_place(&self.place))
+    }
+}
+
+impl Faults {
+    /// The error of the first check that failed, by the order of nodes.
+    pub fn first(&self, words: &[u32], bindings: &Bindings) -> Option<Error> {
+        let sites = self.sites.iter().zip(words);
+        let (site, word) = sites
+            .filter(|(_, word)| **word != 0)
+            .min_by(|(a, _), (b, _)| a.order.cmp(&b.order))?;
+        site.fault(*word, bindings)
+    }
+}
+
 /// How often a loop runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trips {
@@ -294,6 +350,8 @@ pub struct Plan {
     pub outputs: Vec<SlotId>,
     /// Conditions on symbolic sizes.
     pub guards: Vec<Guard>,
+    /// Where checks that fail are noted; none if nothing can fail.
+    pub faults: Option<Faults>,
     /// Why values lie in memory, for people.
     pub stored: Vec<Stored>,
     /// How weights lie that several kinds of kernels read, for people.

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 /// Library files, by subject: functions of single precision, and those of double precision that they have.
 const LIBRARY: &[&str] = &[
     include_str!("../../shaders/lib/number.wgsl"),
+    include_str!("../../shaders/lib/check.wgsl"),
     include_str!("../../shaders/lib/half.wgsl"),
     include_str!("../../shaders/lib/words.wgsl"),
     include_str!("../../shaders/lib/texel.wgsl"),
@@ -162,7 +163,7 @@ pub fn is_reserved(word: &str) -> bool {
         noperspective nullptr of operator package packoffset partition pass patch pixelfragment precise precision \
         premerge protected pub public ref regardless register resource restrict set shared sizeof smooth snorm static \
         std subroutine super target template this throw trait try type typedef typeid typename typeof union unless \
-        unorm unsafe unsized use using varying virtual volatile wgsl where with yield cast sizes main length index";
+        unorm unsafe unsized use using varying virtual volatile wgsl where with yield cast sizes main length index faults";
     static RESERVED: OnceLock<BTreeSet<&str>> = OnceLock::new();
     let reserved = RESERVED.get_or_init(|| WORDS.split_whitespace().collect());
     reserved.contains(word) || is_function(word)

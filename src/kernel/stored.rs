@@ -152,6 +152,8 @@ impl fmt::Display for Kept {
 pub enum Reason {
     /// The graph returns it.
     Output,
+    /// It is an assertion of the model's, which nothing else may compute.
+    Assertion,
     /// A condition, a loop or an operator of the user's takes or gives it.
     Handed,
     /// Several nodes read it, and it costs too much to be computed for each.
@@ -191,6 +193,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Output => f.write_str("it is an output"),
+            Reason::Assertion => f.write_str("it is an assertion of the model's"),
             Reason::Handed => f.write_str("control flow or an operator of the user's has it"),
             Reason::Shared { readers, cost } => {
                 write!(

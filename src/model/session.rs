@@ -30,6 +30,9 @@ pub struct CompileOptions {
     /// What a device stores values of `f32` in, weights included: half the bytes, and less exact. Inputs and outputs stay as
     /// they are, and kernels compute in `f32`. The host stores `f32` only.
     pub precision: Precision,
+    /// A run is an error where the model asserts, indexes out of range or divides integers by zero, as in PyTorch. Without it
+    /// assertions are left out, indices are kept within their range by a GPU, and such quotients are any numbers.
+    pub checks: bool,
     /// What can be read after a run with [`Run::slot`].
     pub keep: Keep,
     /// A file of weights as a GPU holds them. What it has of the model's is uploaded as it is, without being computed or put
@@ -48,6 +51,7 @@ impl Default for CompileOptions {
             static_shapes: true,
             choices: Choices::new(),
             precision: Precision::Single,
+            checks: true,
             keep: Keep::Outputs,
             packed: None,
             progress: None,
@@ -123,7 +127,7 @@ impl Session {
     /// Runs on tensors in the order of the graph's inputs and returns the tensors of its outputs; states go without saying.
     ///
     /// # Errors
-    /// The inputs fit no graph of the model, or the device failed.
+    /// The inputs fit no graph of the model, the model raised an error ([`Kind::Raised`]), or the device failed.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let arguments: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
         self.outputs(&arguments, &|_| Ok(inputs.to_vec()))
@@ -197,7 +201,7 @@ impl Session {
     }
 
     /// Submits a run on a GPU whose outputs stay in its buffers, for an application that goes on with them there. Inputs
-    /// come from the host or from buffers of the same device.
+    /// come from the host or from buffers of the same device. [`Run::check`] tells whether a check of the model failed.
     ///
     /// # Errors
     /// The session runs on the host, the model has states, or as [`Session::run`]. A graph is not made anew for inputs on

@@ -84,7 +84,7 @@ impl Variant {
         depot: &Depot,
     ) -> Result<Variant> {
         let Device::Gpu(gpu) = device else {
-            let lowered = pass::decompose(&graph)?;
+            let lowered = checked(pass::decompose(&graph)?, options)?;
             return Ok(Variant {
                 graph,
                 lowered,
@@ -100,6 +100,7 @@ impl Variant {
         let mut folded = pass::optimize_lazily(&entry)?;
         let lowered = folded.graphs.pop();
         let lowered = lowered.ok_or_else(|| Error::internal("the passes lost the graph"))?;
+        let lowered = checked(lowered, options)?;
         let wanted = PlanOptions {
             choices: options.choices.clone(),
             precision: options.precision,
@@ -189,6 +190,14 @@ impl Variant {
                 ))
             })
             .collect()
+    }
+}
+
+/// The graph with checks, if they are wanted.
+fn checked(graph: Graph, options: &CompileOptions) -> Result<Graph> {
+    match options.checks {
+        true => Ok(graph),
+        false => pass::without_checks(&graph),
     }
 }
 

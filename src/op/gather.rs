@@ -9,7 +9,7 @@ use crate::tensor::Tensor;
 
 /// `torch.gather`: result `[.., i, ..]` is operand `[.., index[.., i, ..], ..]` along an axis. The second operand holds the
 /// indices; its sizes off the axis are at most the first operand's. Negative indices count from the end. The oracle refuses
-/// an index out of range; a device clamps it.
+/// an index out of range; a device clamps it. Indices that a model is given pass a [`Check`](super::Check) first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gather {
     /// The axis that is indexed.

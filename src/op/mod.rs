@@ -20,6 +20,7 @@ use crate::tensor::Tensor;
 mod bessel;
 mod binary;
 mod cast;
+mod check;
 mod concat;
 mod conv;
 mod custom;
@@ -47,6 +48,7 @@ mod unfold;
 
 pub use binary::{Binary, BinaryFunction};
 pub use cast::Cast;
+pub use check::{Check, Requirement};
 pub use concat::Concat;
 pub use conv::{Conv, ConvAxis};
 pub use custom::{Custom, Shader, register};
@@ -146,6 +148,7 @@ primitives! {
     Binary = "binary",
     Select = "select",
     Cast = "cast",
+    Check = "check",
     Reduce = "reduce",
     ArgReduce = "arg_reduce",
     Dot = "dot",

@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::ir::rewrite::replay;
 use crate::ir::{Graph, Node, Op, Region, ValueId};
 
-/// Removes nodes of which no result is read, what regions compute, carry and are given in vain, and weights that are not
-/// read then.
+/// Removes nodes that have no effect and of which no result is read, what regions compute, carry and are given in vain, and
+/// weights that are not read then.
 pub fn dce(graph: &Graph) -> Result<Graph> {
     let live = Graph {
         nodes: live_nodes(graph)?,
@@ -38,7 +38,7 @@ fn outputs_of(graph: &Graph) -> Vec<bool> {
 }
 
 fn is_live(node: &Node, is_read: &[bool]) -> bool {
-    node.results.iter().any(|result| is_read[result.index()])
+    node.has_effect() || node.results.iter().any(|result| is_read[result.index()])
 }
 
 fn read(node: &Node, is_read: &mut [bool]) {
@@ -54,6 +54,10 @@ fn trimmed(node: &Node, is_read: &[bool]) -> Result<Node> {
     };
     let results = node.results.iter();
     let mut kept: Vec<bool> = results.map(|result| is_read[result.index()]).collect();
+    // A node that counts for its effect alone has a result still.
+    if let (false, Some(first)) = (kept.contains(&true), kept.first_mut()) {
+        *first = true;
+    }
     let (region, given) = match &**region {
         Region::If { then, otherwise } => {
             let (then, otherwise) = (with_outputs(then, &kept)?, with_outputs(otherwise, &kept)?);

@@ -45,6 +45,11 @@ fn fold_node<'g>(
         return Ok(vec![result]);
     }
     let computed = compute(primitive, &arguments, &types, constants);
+    if let (Primitive::Check(_), Some(Argument::Value(checked)), false) =
+        (primitive, arguments.first(), computed.is_empty())
+    {
+        return Ok(vec![builder.value(*checked)]);
+    }
     let results = match computed.iter().map(uniform).collect::<Option<Vec<_>>>() {
         Some(numbers) if !numbers.is_empty() && !matches!(primitive, Primitive::Full(_)) => types
             .into_iter()
@@ -71,9 +76,11 @@ fn repeated<'g>(
         | Primitive::Expand(_)
         | Primitive::Slice(_)
         | Primitive::Unfold(_) => splat(builder, one_value(arguments)?)?,
-        Primitive::Unary(_) | Primitive::Cast(_) | Primitive::Binary(_) | Primitive::Select(_) => {
-            Argument::Number(pointwise(builder, primitive, arguments)?)
-        }
+        Primitive::Unary(_)
+        | Primitive::Cast(_)
+        | Primitive::Binary(_)
+        | Primitive::Select(_)
+        | Primitive::Check(_) => Argument::Number(pointwise(builder, primitive, arguments)?),
         _ => return None,
     };
     let full = Full {

@@ -223,11 +223,11 @@ impl Stock<'_> {
     }
 }
 
-/// True for what a device has for nothing.
+/// True for what a device has for nothing. Checks of weights are made here, once.
 fn is_view(primitive: &Primitive) -> bool {
     matches!(
         primitive,
-        Primitive::Reshape(_) | Primitive::Expand(_) | Primitive::Slice(_)
+        Primitive::Reshape(_) | Primitive::Expand(_) | Primitive::Slice(_) | Primitive::Check(_)
     )
 }
 
@@ -262,6 +262,13 @@ fn fold_graph(graph: &Graph, stock: &mut Stock<'_>) -> Result<Graph> {
         let [result] = node.results.as_slice() else {
             return replay.copy(node);
         };
+        let constant = constants.known.get(result);
+        if let (Op::Primitive(Primitive::Check(_)), Some(constant), [Argument::Value(checked), ..]) =
+            (&node.op, constant, node.arguments.as_slice())
+            && stock.can_compute(constant)
+        {
+            return Ok(vec![replay.value(*checked)]);
+        }
         match names.get(result) {
             Some(name) => Ok(vec![replay.builder.weight(name, graph.ty(*result).clone())]),
             None => replay.copy(node),

@@ -2,6 +2,7 @@
 //!
 //! Passes keep results bit for bit, with one exception: sign and payload of not-a-number.
 
+mod checks;
 mod constant;
 mod cse;
 mod dce;
@@ -15,10 +16,12 @@ mod join;
 mod lift;
 pub mod plan;
 mod polyphase;
+mod range;
 mod simplify;
 mod specialize;
 mod unroll;
 
+pub use checks::{proven_checks, without_checks};
 pub use cse::cse;
 pub use dce::dce;
 pub use decompose::decompose;
@@ -54,6 +57,7 @@ pub const PIPELINE: &[Pass] = &[
     Pass::new("unroll", unroll),
     Pass::new("if_conversion", if_conversion),
     Pass::new("fold", fold),
+    Pass::new("proven_checks", proven_checks),
     Pass::new("simplify", simplify),
     Pass::new("cse", cse),
     Pass::new("join", join),

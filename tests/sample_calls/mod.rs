@@ -175,6 +175,9 @@ pub fn inputs(graph: &Graph, bindings: &Bindings) -> Result<Vec<Tensor>> {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let first = graph.inputs.first().map_or(0, |id| graph.ty(*id).rank());
     let limit = if first == 0 { 1.0 } else { 2.0 };
+    // Integers may divide each other; beside floats they are indices.
+    let mut types = graph.inputs.iter().map(|id| graph.ty(*id).dtype);
+    let least = f64::from(u8::from(first > 0 && types.all(|dtype| dtype.is_integer())));
     let tensor = |id| {
         let ty = graph.ty(id);
         let shape = ty.sizes(bindings)?;
@@ -185,7 +188,7 @@ pub fn inputs(graph: &Graph, bindings: &Bindings) -> Result<Vec<Tensor>> {
             if is_float {
                 value
             } else {
-                (value * limit).floor()
+                (value * limit).floor() + least
             }
         };
         Tensor::from_f64(ty.dtype, shape, (0..numel).map(element).collect())

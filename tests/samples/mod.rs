@@ -414,6 +414,14 @@ pub fn all() -> Vec<(&'static str, Graph)> {
             }),
         ),
         (
+            "checked rows",
+            graph(&["f32[10, 4]", "i64[B, S]"], |_, x| {
+                let message = "index {value} is out of bounds for dimension 0 with size {size}";
+                let rows = x[1].within((-10).into(), &10.into(), message);
+                vec![x[0].index_select(0, rows.reshape(vec![x[1].numel()]))]
+            }),
+        ),
+        (
             "cat",
             graph(&["f32[B, 3]", "f32[B, 4]", "f32[B, S]"], |b, x| {
                 vec![b.concat(&[x[0], x[1].relu(), x[2]], 1)]

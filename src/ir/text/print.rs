@@ -292,7 +292,9 @@ const SEPARATORS: [char; 9] = [',', '[', ']', '{', '}', '@', '"', '\n', '\\'];
 
 fn attribute(value: &Json) -> String {
     match value {
-        Json::String(text) if text.contains(SEPARATORS) => json_string(text),
+        Json::String(text) if text.contains(SEPARATORS) || reads_otherwise(text) => {
+            json_string(text)
+        }
         Json::String(text) => text.clone(),
         Json::Array(items) => {
             let items: Vec<String> = items.iter().map(attribute).collect();
@@ -307,6 +309,12 @@ fn attribute(value: &Json) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// True for a text that is read as a number, a truth or another text where it stands without quotes.
+fn reads_otherwise(text: &str) -> bool {
+    let is_number = text.parse::<i64>().is_ok() || matches!(text, "true" | "false");
+    is_number || text.is_empty() || text.trim() != text
 }
 
 /// `  @ file:line (module)`, or nothing.

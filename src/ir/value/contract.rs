@@ -1,9 +1,10 @@
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::op::{Conv, ConvAxis, Dot, Gather, Scatter, ScatterFunction};
+use crate::op::{Check, Conv, ConvAxis, Dot, Gather, Requirement, Scatter, ScatterFunction};
 
 use super::Value;
+use crate::ir::Argument;
 
 impl<'g> Value<'g> {
     /// Product of matrices with equal batch axes.
@@ -103,6 +104,28 @@ impl<'g> Value<'g> {
             Scatter { axis, function },
             vec![self.into(), index.into(), source.into()],
         )
+    }
+
+    /// The value, whose integers must lie in `low..end`; see [`Check`] for the message.
+    pub fn within(self, low: Dim, end: &Dim, message: impl Into<String>) -> Value<'g> {
+        let bounds = [low.into(), end.clone().into()];
+        self.check(Requirement::Within, &bounds, message.into())
+    }
+
+    /// The value, whose integers must not be zero.
+    pub fn nonzero(self, message: impl Into<String>) -> Value<'g> {
+        self.check(Requirement::Nonzero, &[], message.into())
+    }
+
+    /// The value, which must be true.
+    pub fn asserted(self, message: impl Into<String>) -> Value<'g> {
+        self.to_bool()
+            .check(Requirement::Holds, &[], message.into())
+    }
+
+    fn check(self, require: Requirement, bounds: &[Argument], message: String) -> Value<'g> {
+        let arguments = [&[self.into()], bounds].concat();
+        self.builder.apply(Check { require, message }, arguments)
     }
 
     /// Positions `0..size` of an axis, shaped so that they broadcast against the value.

@@ -32,9 +32,11 @@ pub fn class(node: &Node) -> Class {
         | Primitive::Concat(_)
         | Primitive::Unfold(_)
         | Primitive::Gather(_) => Class::View,
-        Primitive::Unary(_) | Primitive::Binary(_) | Primitive::Select(_) | Primitive::Cast(_) => {
-            Class::Pointwise
-        }
+        Primitive::Unary(_)
+        | Primitive::Binary(_)
+        | Primitive::Select(_)
+        | Primitive::Cast(_)
+        | Primitive::Check(_) => Class::Pointwise,
         _ => Class::Kernel,
     }
 }
@@ -59,6 +61,8 @@ pub fn weight_of(node: &Node) -> u32 {
 pub fn weight(primitive: &Primitive) -> u32 {
     match primitive {
         Primitive::Reshape(_) | Primitive::Expand(_) | Primitive::Permute(_) => 0,
+        // What is computed where must not depend on what is checked.
+        Primitive::Check(_) => 0,
         Primitive::Unary(unary) => unary_weight(unary.function),
         Primitive::Binary(binary) => binary_weight(binary.function),
         Primitive::Concat(_) | Primitive::Gather(_) => 3,

@@ -104,6 +104,7 @@ impl Planner<'_> {
             sizes_in,
         };
         let made = Made {
+            checks: Vec::new(),
             kernel,
             sizes,
             workgroups: Workgroups::Grid(shader.workgroups.clone()),

@@ -1,5 +1,6 @@
 //! Elements of values as expressions: views change the position, pointwise primitives combine, buffers are read.
 
+pub mod check;
 pub mod decision;
 pub mod eight;
 pub mod position;
@@ -84,6 +85,8 @@ pub struct Scope<'a> {
     pub singles: BTreeSet<ValueId>,
     /// What was decided by the example's sizes.
     pub decisions: Vec<Decision>,
+    /// The checks that the kernel makes, by the values that they give; none where it makes none.
+    pub checks: Option<Vec<ValueId>>,
 }
 
 impl<'a> Scope<'a> {
@@ -112,6 +115,7 @@ impl<'a> Scope<'a> {
             reads_words: false,
             singles: BTreeSet::new(),
             decisions: Vec::new(),
+            checks: Some(Vec::new()),
         }
     }
 
@@ -276,7 +280,9 @@ impl<'a> Scope<'a> {
     ) -> usize {
         let known = |binding: &Binding| {
             let key = (binding.value, binding.is_copy, &binding.layout);
-            key == (value, is_copy, layout) && binding.buffer.element == element
+            let is_of_value = binding.buffer.access != Access::Faults;
+            let fits = binding.buffer.element == element && is_of_value;
+            key == (value, is_copy, layout) && fits
         };
         if let Some(found) = self.buffers.iter().position(known) {
             return found;
@@ -405,6 +411,7 @@ impl<'a> Scope<'a> {
                     .set_label(expr, role(&self.graph.value(value).name));
                 expr
             }
+            Primitive::Check(check) => self.check(check, node, value, position, guard)?,
             Primitive::Full(full) => self.number(&node.arguments[0], full.dtype)?,
             Primitive::Iota(iota) => {
                 let coordinates = position.coordinates(&iota.shape);

@@ -350,6 +350,7 @@ impl<'a> Form<'a> {
                 })
                 .collect(),
             singles: made.singles.into_iter().map(value).collect(),
+            checks: made.checks.into_iter().map(value).collect(),
             ..made
         }
     }

@@ -248,6 +248,8 @@ impl Fuser<'_> {
         let (cost, readers) = (*cost, self.readers[value.index()].len());
         if self.graph.outputs.contains(&value) {
             Some(Reason::Output)
+        } else if self.is_assertion(value) {
+            Some(Reason::Assertion)
         } else if self.planned.contains_key(&value) || self.is_of_parts(value) {
             Some(Reason::Joined)
         } else if readers > 1 && cost > DUPLICATED {
@@ -258,6 +260,14 @@ impl Fuser<'_> {
             Some(Reason::Buffers)
         } else {
             None
+        }
+    }
+
+    /// True for a check that counts though nothing reads its result.
+    fn is_assertion(&self, value: ValueId) -> bool {
+        match self.graph.value(value).definition {
+            Definition::Node(node, _) => self.graph.nodes[node].has_effect(),
+            _ => false,
         }
     }
 
@@ -334,12 +344,14 @@ impl Fuser<'_> {
         order::sorted(self, groups)
     }
 
-    /// True if something reads a result of a node.
+    /// True if something reads a result of a node, or if the node counts without that.
     pub fn is_used(&self, index: usize) -> bool {
-        let mut results = self.graph.nodes[index].results.iter();
-        results.any(|result| {
+        let node = &self.graph.nodes[index];
+        let mut results = node.results.iter();
+        let is_read = |result: &ValueId| {
             !self.readers[result.index()].is_empty() || self.graph.outputs.contains(result)
-        })
+        };
+        node.has_effect() || results.any(is_read)
     }
 
     /// Index of the node that defines a value.

@@ -64,6 +64,8 @@ pub struct Made {
     pub work: Option<Work>,
     /// Values in pairs of which it would write single elements.
     pub singles: BTreeSet<ValueId>,
+    /// The checks that it makes, by the values that they give, in the order of their sites.
+    pub checks: Vec<ValueId>,
     /// What its text is written from; none if that is the application's.
     pub source: Option<Rc<Source>>,
 }
@@ -149,6 +151,7 @@ impl<'a> Lowered<'a> {
             choice: self.choice,
             work: self.work,
             singles: self.scope.singles,
+            checks: self.scope.checks.unwrap_or_default(),
             source: Some(Rc::new(source)),
         })
     }

@@ -35,6 +35,7 @@ pub use self::variant::{Admitted, admitted};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use self::check::check_types;
+use self::element::check::first_site;
 use self::element::{Binding, Scope};
 use self::form::Known;
 use self::fuse::{Fusion, fuse};
@@ -43,12 +44,13 @@ use self::kernel::{Lowered, Made};
 use self::sheet::{Kernels, Sheet};
 use self::storage::panels::{self, InPanels};
 use self::storage::precision::Wanted;
+use crate::dim::Dim;
 use crate::error::{Error, Place, Result};
-use crate::ir::{Graph, Op, Primitive, ValueId};
+use crate::ir::{Argument, Definition, Graph, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::Choices;
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Flow, Plan, SlotId, Step, Workgroups};
+use crate::kernel::plan::{Access, Flow, Plan, Site, SlotId, Step, Workgroups};
 use crate::kernel::stored::{Precision, Stored};
 use crate::kernel::work::Work;
 use crate::pass::explicit_regions;
@@ -146,6 +148,8 @@ fn sheet(
         converted: BTreeMap::new(),
         written: &written,
         prefix: String::new(),
+        order: Vec::new(),
+        makes_checks: true,
         exchanged: custom::exchanged(graph),
         flows: Vec::new(),
     };
@@ -168,6 +172,10 @@ struct Planner<'a> {
     written: &'a [bool],
     /// What slots of a body are called by, so that they are told from those around it: `y/`.
     prefix: String,
+    /// Where the region around a body stands: indices of nodes, outermost first.
+    order: Vec<usize>,
+    /// Kernels make the checks that their nodes are.
+    makes_checks: bool,
     /// Values that functions of the application take or give: their memory serves nothing else.
     exchanged: HashSet<ValueId>,
     flows: Vec<Flow>,
@@ -226,7 +234,11 @@ impl<'a> Planner<'a> {
             ..
         } = self.fusion;
         let scope = Scope::new(self.graph, self.capabilities, stored, self.written);
-        scope.in_memory(layouts, storages).with_texels(texels)
+        let scope = scope.in_memory(layouts, storages).with_texels(texels);
+        match self.makes_checks {
+            true => scope,
+            false => scope.without_checks(),
+        }
     }
 
     fn place(&self, group: &Group) -> Place {
@@ -278,7 +290,7 @@ impl<'a> Planner<'a> {
             return Ok(vec![(made, None)]);
         }
         let label = self.label(group);
-        let lowered = self.lower(group)?;
+        let lowered = self.lower_to_fit(group)?;
         let parts = match lowered.fits() && !self.is_of_many(group) {
             true => None,
             false => self.by_operands(group, &label)?,
@@ -287,6 +299,18 @@ impl<'a> Planner<'a> {
             Some(parts) => Ok(parts),
             None => Ok(vec![(lowered.finish(label)?, None)]),
         }
+    }
+
+    /// The kernel of a group, without checks if the device could not bind the words for them besides.
+    fn lower_to_fit(&mut self, group: &Group) -> Result<Lowered<'a>> {
+        let lowered = self.lower(group)?;
+        if lowered.fits() || !lowered.scope.makes_checks() {
+            return Ok(lowered);
+        }
+        self.makes_checks = false;
+        let unchecked = self.lower(group);
+        self.makes_checks = true;
+        unchecked
     }
 
     fn lower(&self, group: &Group) -> Result<Lowered<'a>> {
@@ -339,9 +363,14 @@ impl<'a> Planner<'a> {
     /// A dispatch of a kernel.
     fn dispatch(&mut self, made: Made, group: &Group, mut work: Work) -> Result<()> {
         let kernel = self.sheet.kernel(made.kernel, made.source);
+        let sizes = self.with_sites(&made.checks, made.sizes);
         let mut bindings = Vec::new();
         let written = group.written(self.graph, &self.fusion.stored);
         for binding in &made.bindings {
+            if binding.buffer.access == Access::Faults {
+                bindings.push(self.sheet.faults().slot);
+                continue;
+            }
             let slot = self.bound(binding, group)?;
             bindings.push(slot);
             let layout = &self.fusion.layouts[binding.value.index()];
@@ -368,7 +397,7 @@ impl<'a> Planner<'a> {
         let step = Step {
             kernel,
             bindings,
-            sizes: made.sizes,
+            sizes,
             workgroups: made.workgroups,
             place: self.place(group),
             nodes: names.collect(),
@@ -377,6 +406,48 @@ impl<'a> Planner<'a> {
         };
         self.sheet.plan.steps.push(step);
         Ok(())
+    }
+
+    /// The sizes of a step with the number of its first site, which are known from here on.
+    fn with_sites(&mut self, checks: &[ValueId], sizes: Vec<Dim>) -> Vec<Dim> {
+        if checks.is_empty() {
+            return sizes;
+        }
+        let sites = checks.iter().filter_map(|value| self.site(*value));
+        let sites: Vec<Site> = sites.collect();
+        let first = Dim::from(self.sheet.sites(sites));
+        let number = |size: Dim| match size == first_site() {
+            true => first.clone(),
+            false => size,
+        };
+        sizes.into_iter().map(number).collect()
+    }
+
+    /// A check of the graph as a site.
+    fn site(&self, value: ValueId) -> Option<Site> {
+        let info = self.graph.value(value);
+        let Definition::Node(index, _) = info.definition else {
+            return None;
+        };
+        let node = &self.graph.nodes[index];
+        let Op::Primitive(Primitive::Check(check)) = &node.op else {
+            return None;
+        };
+        Some(Site {
+            message: match check.is_assertion() {
+                true => check.fault(0, None).message().to_string(),
+                false => check.message.clone(),
+            },
+            is_of_number: !check.is_assertion(),
+            end: match node.arguments.get(2) {
+                Some(Argument::Number(end)) => Some(Dim::from(end.to_i64())),
+                Some(Argument::Size(end)) => Some(end.clone()),
+                _ => None,
+            },
+            order: [self.order.as_slice(), &[index]].concat(),
+            node: format!("{}{}", self.prefix, info.name),
+            place: node.place.clone(),
+        })
     }
 
     /// The primitives of a group, shortened where there are many.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
-use crate::ir::{Argument, Graph, Node, Region};
+use crate::ir::{Argument, Definition, Graph, Node, Region};
 use crate::kernel::plan::{Block, Flow, FlowKind, SlotId, SlotKind, Trips};
 use crate::pass::constant::known;
 use crate::pass::plan::{Fusion, Planner, custom};
@@ -134,6 +134,15 @@ impl Planner<'_> {
         let name = region.results.first().map(|id| &self.graph.value(*id).name);
         let name = name.map_or("", String::as_str);
         let prefix = format!("{}{name}/", self.prefix);
+        let here = region
+            .results
+            .first()
+            .map(|id| &self.graph.value(*id).definition);
+        let here = match here {
+            Some(Definition::Node(index, _)) => Some(*index),
+            _ => None,
+        };
+        let order = self.order.iter().copied().chain(here).collect();
         let fusion = Fusion::of(graph, self.capabilities, self.wanted.within(&prefix))?;
         let start = self.sheet.plan.steps.len();
         let mut written = vec![false; graph.values.len()];
@@ -158,6 +167,8 @@ impl Planner<'_> {
             converted: BTreeMap::new(),
             written: &written,
             prefix,
+            order,
+            makes_checks: true,
             exchanged: custom::exchanged(graph),
             flows: Vec::new(),
         };

@@ -4,10 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::rc::Rc;
 
+use crate::dim::Dim;
+use crate::dtype::DType;
 use crate::ir::ValueId;
 use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, all_flows};
+use crate::kernel::plan::{
+    Faults, FlowKind, Kernel, Plan, Site, Slot, SlotId, SlotKind, all_flows,
+};
 use crate::pass::plan::form::Known;
 use crate::pass::plan::kernel::{Made, Source};
 use crate::shape::TensorType;
@@ -104,6 +108,36 @@ impl Sheet {
         let slot = self.slot(&format!("${name}{lies}"), ty, (storage, layout), kind);
         self.weights.insert(key, slot);
         slot
+    }
+
+    /// The slot of the words in which checks note that they failed.
+    pub(super) fn faults(&mut self) -> &mut Faults {
+        let plan = &mut self.plan;
+        let next = SlotId(plan.slots.len());
+        plan.faults.get_or_insert_with(|| {
+            plan.slots.push(Slot {
+                name: "faults".to_string(),
+                dtype: DType::I32,
+                storage: Storage::U32,
+                shape: vec![Dim::ONE],
+                layout: Layout::Linear,
+                kind: SlotKind::Output,
+            });
+            Faults {
+                slot: next,
+                sites: Vec::new(),
+            }
+        })
+    }
+
+    /// Adds the sites of a step; the number of the first.
+    pub(super) fn sites(&mut self, sites: Vec<Site>) -> usize {
+        let faults = self.faults();
+        let first = faults.sites.len();
+        faults.sites.extend(sites);
+        let (slot, count) = (faults.slot, faults.sites.len());
+        self.plan.slots[slot.0].shape = vec![Dim::from(count)];
+        first
     }
 
     /// Fills in lifetimes: from the first to the last use; to the end of a loop for what is older than the loop.

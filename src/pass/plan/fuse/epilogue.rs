@@ -273,9 +273,12 @@ impl Fuser<'_> {
     }
 }
 
-/// True if a node's elements are made of the same elements of its operands, in whatever shape.
+/// True if a node's elements are made of the same elements of its operands, in whatever shape. Checks are made for elements
+/// that are used, which an epilogue's need not be.
 fn keeps_order(node: &Node) -> bool {
-    class(node) == Class::Pointwise || matches!(node.op, Op::Primitive(Primitive::Reshape(_)))
+    let is_check = matches!(node.op, Op::Primitive(Primitive::Check(_)));
+    class(node) == Class::Pointwise && !is_check
+        || matches!(node.op, Op::Primitive(Primitive::Reshape(_)))
 }
 
 fn takes_epilogue(node: &Node) -> bool {

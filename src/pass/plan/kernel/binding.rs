@@ -105,6 +105,7 @@ pub fn declarations(buffers: &[Buffer], (sizes, sizes_in): (usize, SizesIn)) -> 
         let (name, element) = (&buffer.name, buffer.element.wgsl());
         let declaration = match buffer.access {
             Access::Read => format!("var<storage, read> {name}: array<{element}>"),
+            Access::Faults => format!("var<storage, read_write> {name}: array<atomic<{element}>>"),
             Access::ReadWrite => format!("var<storage, read_write> {name}: array<{element}>"),
             Access::Load(texel) => {
                 let format = texel.wgsl();

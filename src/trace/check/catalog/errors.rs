@@ -13,6 +13,7 @@ pub fn entry(kind: Kind) -> &'static Entry {
         Kind::Operator => &OPERATOR,
         Kind::Verify => &VERIFY,
         Kind::Input => &INPUT,
+        Kind::Raised => &RAISED,
         Kind::Plan => &PLAN,
         Kind::Device => &DEVICE,
         Kind::Mismatch => &MISMATCH,
@@ -103,6 +104,16 @@ const INPUT: Entry = error(
         "Inputs do not fit the graph's signature, or break a guard under which the graph holds.",
         "onionskin run model.pt --shape 'f32[1, 3]' # the graph takes f32[B, 4]",
         "`onionskin show --signature` says what is taken.",
+    ],
+);
+
+const RAISED: Entry = error(
+    "E0502",
+    "the model raised an error",
+    [
+        "The program refuses its inputs as PyTorch does: an assertion, an index out of range, an integer divided by zero.",
+        "torch.nn.Embedding(10, 4)(torch.tensor([10])) # the last row is 9",
+        "Look at the place that is named. `CompileOptions::checks` and `--no-checks` leave such checks out.",
     ],
 );
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::dtype::DType;
-use crate::error::{Error, Kind as Fault, Result};
+use crate::error::{Error, Kind as Fault, Place, Result};
 use crate::ir::{Argument, Graph, Region, ValueId};
 use crate::shape::TensorType;
 use crate::trace::torchscript::ast::Statement;
@@ -17,6 +17,15 @@ use super::merge::{Slot, Template};
 use super::scope::Scope;
 use super::tensor::{Storage, TensorRef};
 use crate::trace::bodies::Body;
+
+/// An exception that the program raises.
+#[derive(Clone)]
+pub struct Raised {
+    /// Its class and message.
+    pub message: String,
+    /// Where it is raised.
+    pub place: Place,
+}
 
 /// A branch that was run.
 struct Branch {
@@ -71,13 +80,13 @@ impl Importer<'_> {
             self.unsupported(error);
         }
         self.calls = calls;
-        self.raised = false;
+        self.raised = None;
         for name in assigned(body) {
             frame.locals.insert(name, Datum::Unknown);
         }
     }
 
-    /// Both branches as bodies of a region. A branch that raises an exception is taken for one that never runs.
+    /// Both branches as bodies of a region. In place of a branch that raises an exception stands a check that it is not taken.
     fn both_branches(
         &mut self,
         frame: &mut Frame,
@@ -88,14 +97,22 @@ impl Importer<'_> {
         let before = self.generator;
         let taken = self.branch(frame, then)?;
         let after = std::mem::replace(&mut self.generator, before);
-        let Some(taken) = taken else {
-            self.block(frame, otherwise)?;
-            return Ok(());
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(raised) => {
+                self.refuse(condition, true, raised)?;
+                self.block(frame, otherwise)?;
+                return Ok(());
+            }
         };
-        let Some(other) = self.branch(frame, otherwise)? else {
-            self.generator = before;
-            self.block(frame, then)?;
-            return Ok(());
+        let other = match self.branch(frame, otherwise)? {
+            Ok(other) => other,
+            Err(raised) => {
+                self.generator = before;
+                self.refuse(condition, false, raised)?;
+                self.block(frame, then)?;
+                return Ok(());
+            }
         };
         self.generator.counter = self.generator.counter.max(after.counter);
         self.join(
@@ -107,22 +124,33 @@ impl Importer<'_> {
         )
     }
 
-    /// Runs statements in a region of their own; none if they raise an exception.
-    fn branch(&mut self, frame: &Frame, body: &[Statement]) -> Result<Option<Branch>> {
+    /// A check that the branch is not taken that raises an exception.
+    fn refuse(&mut self, condition: &TensorRef, branch: bool, raised: Raised) -> Result<()> {
+        let condition = self.read(condition)?;
+        let builder = self.builder();
+        builder.set_place(&raised.place);
+        let condition = builder.value(condition).to_bool();
+        let kept = match branch {
+            true => condition.logical_not(),
+            false => condition,
+        };
+        kept.asserted(raised.message);
+        builder.check()
+    }
+
+    /// Runs statements in a region of their own; the exception if they raise one.
+    fn branch(&mut self, frame: &Frame, body: &[Statement]) -> Result<Result<Branch, Raised>> {
         let mut frame = frame.clone();
         self.open_scope();
         let calls = self.calls;
         let result = self.block(&mut frame, body);
         self.calls = calls;
         let scope = self.close_scope()?;
-        match result {
-            Err(_) if self.raised => {
-                self.raised = false;
-                Ok(None)
-            }
-            Err(error) => Err(error),
-            Ok(Some(_)) => Err(Error::unsupported("a return within a condition on tensors")),
-            Ok(None) => Ok(Some(Branch { scope, frame })),
+        match (result, self.raised.take()) {
+            (Err(_), Some(raised)) => Ok(Err(raised)),
+            (Err(error), None) => Err(error),
+            (Ok(Some(_)), _) => Err(Error::unsupported("a return within a condition on tensors")),
+            (Ok(None), _) => Ok(Ok(Branch { scope, frame })),
         }
     }
 
@@ -151,6 +179,15 @@ impl Importer<'_> {
         let written = written_by(&[&then.scope, &otherwise.scope]);
         for storage in &written {
             slots.push(Slot::Storage(storage.clone()));
+        }
+        let scopes = [&then.scope, &otherwise.scope];
+        if slots.is_empty() && scopes.iter().any(|scope| scope.builder.has_effect()) {
+            // A region has a result.
+            slots.push(Slot::Value(
+                Some(Kind::Bool),
+                Datum::bool(true),
+                Datum::bool(true),
+            ));
         }
         if slots.is_empty() {
             return self.bind_templates(frame, bound, &[]);

@@ -21,6 +21,9 @@ use crate::trace::bodies::Body;
 /// Loops of known length are unrolled up to this many iterations in all.
 const MOST_ITERATIONS: usize = 100_000;
 
+/// What a loop carries that does nothing but check. No variable of the user's has such a name.
+const CHECKED: &str = "<checked>";
+
 /// What decides when a loop ends.
 struct Ends<'a> {
     /// The variable that counts, and how far.
@@ -164,6 +167,13 @@ impl Importer<'_> {
             if !is_carried {
                 slots.push(Slot::Storage(storage.clone()));
             }
+        }
+        if slots.is_empty() && scope.builder.has_effect() {
+            // A region has a result.
+            bound.push((
+                Target::Variable(CHECKED.into()),
+                carried(&Datum::bool(true), slots),
+            ));
         }
         Ok(((slots.len(), bound.len()) == before).then_some((scope, outputs)))
     }

@@ -49,6 +49,7 @@ pub use crate::trace::sizes::Sizes;
 pub use options::{Entry, ImportOptions, InputSpec};
 pub use parameters::{Parameter, parameters};
 
+use control::Raised;
 use datum::{Datum, Instance};
 use faults::Faults;
 use scope::Local;
@@ -116,8 +117,8 @@ struct Importer<'a> {
     modules_called: Calls,
     faults: Faults,
     calls: usize,
-    /// True once the program raised an exception.
-    raised: bool,
+    /// The exception that the program raised.
+    raised: Option<Raised>,
     /// Statements that were run.
     statements: usize,
     /// Iterations of loops that were unrolled.
@@ -146,7 +147,7 @@ impl<'a> Importer<'a> {
             modules_called: Calls::default(),
             faults: Faults::default(),
             calls: 0,
-            raised: false,
+            raised: None,
             statements: 0,
             unrolled: 0,
             generator: Generator::default(),

@@ -177,7 +177,9 @@ impl Region {
             return None;
         }
         let written = vec![false; fuser.graph.values.len()];
+        // Where the words of checks do not fit, a kernel goes without them.
         let scope = Scope::new(fuser.graph, capabilities, &fuser.stored, &written);
+        let scope = scope.without_checks();
         let group = Group {
             anchor: rows.stages.last().and_then(|stage| stage.last()).copied(),
             root,
@@ -337,5 +339,5 @@ fn is_pointwise(node: &Node) -> bool {
         node.op,
         Op::Primitive(Primitive::Reshape(_) | Primitive::Expand(_))
     );
-    is_plain_view || class(node) == Class::Pointwise
+    is_plain_view || class(node) == Class::Pointwise && !node.has_effect()
 }

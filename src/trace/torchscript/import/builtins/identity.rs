@@ -81,7 +81,9 @@ impl Importer<'_> {
         let builder = self.builder();
         let (value, index) = (builder.value(value), builder.value(index));
         let size = value.size(dim);
-        let index = index.lt(0).where_(index + size, index);
+        let message =
+            format!("index {{value}} is out of bounds for dimension {dim} with size {{size}}");
+        let index = index.to(DType::I64).within(-&size, &size, message);
         let row = value.index_select(dim, index.reshape(vec![1.into()]));
         let id = row.select(dim, 0).id();
         builder.check()?;

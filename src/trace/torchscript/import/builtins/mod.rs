@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 
 use super::Importer;
 use super::call::Arguments;
+use super::control::Raised;
 use super::datum::{Datum, Kind};
 use super::evaluate::Frame;
 use super::number::Number;
@@ -77,11 +78,11 @@ impl Importer<'_> {
         let first = arguments.positional.first();
         Ok(Some(match name {
             "RaiseException" => {
-                let message = match first {
-                    Some(Datum::Str(text)) => text.to_string(),
-                    _ => "an exception".to_string(),
-                };
-                self.raised = true;
+                let message = raised_message(arguments);
+                self.raised = Some(Raised {
+                    message: message.clone(),
+                    place: self.place.clone(),
+                });
                 let help = "the model refuses these inputs, or sizes that follow from them";
                 return Err(Error::input(format!("the model raises {message:?}")).help(help));
             }
@@ -150,4 +151,16 @@ fn parsed(kind: Kind, text: &str) -> Result<Datum> {
         Kind::Float => Number::Float(text.trim().parse().map_err(|_| bad())?),
         Kind::Bool => Number::Bool(!text.is_empty()),
     }))
+}
+
+/// The message of an exception: behind the name of its class, unless it begins with one.
+fn raised_message(arguments: &Arguments) -> String {
+    match arguments.positional.as_slice() {
+        [Datum::Str(message)] => message.to_string(),
+        [Datum::Str(message), Datum::Str(class), ..] => {
+            let name = class.rsplit('.').next().unwrap_or(class);
+            format!("{name}: {message}")
+        }
+        _ => "an exception".to_string(),
+    }
 }

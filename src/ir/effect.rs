@@ -1,0 +1,21 @@
+//! Nodes that count for more than their results.
+
+use super::graph::{Graph, Node, Op};
+use crate::op::Primitive;
+
+impl Node {
+    /// True for a node that counts though nothing reads its results: an assertion, or a region with one in a body.
+    pub fn has_effect(&self) -> bool {
+        match &self.op {
+            Op::Primitive(Primitive::Check(check)) => check.is_assertion(),
+            _ => self.bodies().into_iter().any(Graph::has_effect),
+        }
+    }
+}
+
+impl Graph {
+    /// True if a node of it counts though nothing reads its results.
+    pub fn has_effect(&self) -> bool {
+        self.nodes.iter().any(Node::has_effect)
+    }
+}

@@ -1,0 +1,71 @@
+use std::collections::HashMap;
+
+use super::range::{Range, of_result};
+use crate::error::Result;
+use crate::ir::rewrite::{Replay, everywhere, replay};
+use crate::ir::{Argument, Graph, Node, Op, Primitive, Value, ValueId};
+use crate::shape::TensorType;
+
+/// Removes checks of numbers that hold whatever the inputs are: of positions that count along an axis, are remainders, or were
+/// checked before.
+pub fn proven_checks(graph: &Graph) -> Result<Graph> {
+    everywhere(graph, &mut |graph| {
+        let mut ranges = HashMap::new();
+        replay(graph, |replay, node| match &node.op {
+            Op::Primitive(primitive) => prove(replay, node, primitive, &mut ranges),
+            _ => replay.copy(node),
+        })
+    })
+}
+
+/// Removes all checks: what they would find goes unnoticed.
+pub fn without_checks(graph: &Graph) -> Result<Graph> {
+    everywhere(graph, &mut |graph| {
+        replay(graph, |replay, node| match checked(node) {
+            Some(value) => Ok(vec![replay.value(value)]),
+            None => replay.copy(node),
+        })
+    })
+}
+
+/// The value that a node checks, if it is a check.
+fn checked(node: &Node) -> Option<ValueId> {
+    match (&node.op, node.arguments.first()?) {
+        (Op::Primitive(Primitive::Check(_)), Argument::Value(value)) => Some(*value),
+        _ => None,
+    }
+}
+
+fn prove<'g>(
+    replay: &mut Replay<'_, 'g>,
+    node: &Node,
+    primitive: &Primitive,
+    ranges: &mut HashMap<ValueId, Range>,
+) -> Result<Vec<Value<'g>>> {
+    let operands: Vec<(Option<TensorType>, Range)> = replay
+        .arguments(node)
+        .iter()
+        .map(|argument| match argument {
+            Argument::Value(id) => {
+                let ty = replay.builder.ty(*id);
+                (Some(ty), ranges.get(id).cloned().unwrap_or_default())
+            }
+            number => (None, Range::of_number(number)),
+        })
+        .collect();
+    if let (Primitive::Check(check), Some(value), [(_, range), bounds @ ..]) =
+        (primitive, checked(node), operands.as_slice())
+    {
+        let bounds: Vec<Range> = bounds.iter().map(|(_, range)| range.clone()).collect();
+        if range.meets(check, &bounds) {
+            return Ok(vec![replay.value(value)]);
+        }
+    }
+    let results = replay.copy(node)?;
+    for (place, result) in results.iter().enumerate() {
+        if result.dtype().is_integer() {
+            ranges.insert(result.id(), of_result(primitive, place, &operands));
+        }
+    }
+    Ok(results)
+}

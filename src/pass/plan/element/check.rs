@@ -1,0 +1,134 @@
+//! Checks: an element as it is, noted in a word of the run where it fails.
+
+use super::{Binding, Scope, operand, scalar};
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::ir::{Node, ValueId};
+use crate::kernel::emit::Buffer;
+use crate::kernel::expr::{Expr, Literal, Type};
+use crate::kernel::layout::Layout;
+use crate::kernel::plan::Access;
+use crate::op::{Check, Requirement};
+use crate::pass::plan::element::position::Position;
+
+/// The buffer of the words, which the library's functions know by this name.
+const FAULTS: &str = "faults";
+/// The symbol that stands for a step's first site among all sites of a plan. Symbols of graphs have no spaces.
+const SITE: &str = "first site";
+
+/// The size that stands for a step's first site among all sites of a plan.
+pub fn first_site() -> Dim {
+    Dim::symbol(SITE)
+}
+
+impl<'a> Scope<'a> {
+    /// The same for a kernel that makes no checks.
+    pub fn without_checks(self) -> Scope<'a> {
+        Scope {
+            checks: None,
+            ..self
+        }
+    }
+
+    /// True for a kernel that makes checks.
+    pub fn makes_checks(&self) -> bool {
+        self.checks
+            .as_ref()
+            .is_some_and(|checks| !checks.is_empty())
+    }
+
+    /// An element that is noted where it fails. Nothing is noted for positions that a kernel computes without using them.
+    pub(super) fn check(
+        &mut self,
+        check: &Check,
+        node: &Node,
+        value: ValueId,
+        position: &Position,
+        guard: Option<Expr>,
+    ) -> Result<Expr> {
+        let element = self.element(operand(node, 0)?, position, guard)?;
+        let Some(site) = self.site(value) else {
+            return Ok(element);
+        };
+        let dtype = self.graph.ty(value).dtype;
+        let mut bounds = Vec::new();
+        for bound in &node.arguments[1..] {
+            bounds.push(self.number(bound, dtype)?);
+        }
+        let guard = self.inside(value, position, guard);
+        let harmless = self.harmless(check.require, self.pool.ty(element), &bounds);
+        let element = match guard {
+            Some(guard) => self.pool.select(guard, element, harmless),
+            None => element,
+        };
+        let template = match check.require {
+            Requirement::Holds => "check_holds(x, y)",
+            Requirement::Nonzero => "check_nonzero(x, y)",
+            Requirement::Within => "check_within(x, y, z, w)",
+        };
+        let ty = self.pool.ty(element);
+        let operands = [&[element], bounds.as_slice(), &[site]].concat();
+        let checked = self.pool.call(scalar::typed(template, ty), ty, &operands);
+        self.pool.set_label(checked, "checked");
+        Ok(checked)
+    }
+
+    /// The word of a check; none where the kernel makes no checks.
+    fn site(&mut self, value: ValueId) -> Option<Expr> {
+        let checks = self.checks.as_mut()?;
+        let known = checks.iter().position(|known| *known == value);
+        let place = known.unwrap_or_else(|| {
+            checks.push(value);
+            checks.len() - 1
+        });
+        self.bind_faults(value);
+        let first = self.pool.size(&first_site());
+        if place == 0 {
+            return Some(first);
+        }
+        let place = self.pool.number(u32::try_from(place).unwrap_or(u32::MAX));
+        Some(self.pool.call("x + y", Type::U32, &[first, place]))
+    }
+
+    fn bind_faults(&mut self, value: ValueId) {
+        let mut buffers = self.buffers.iter();
+        if buffers.all(|binding| binding.buffer.access != Access::Faults) {
+            self.buffers.push(Binding {
+                value,
+                is_copy: false,
+                layout: Layout::Linear,
+                buffer: Buffer {
+                    name: FAULTS.to_string(),
+                    element: Type::U32,
+                    access: Access::Faults,
+                },
+            });
+        }
+    }
+
+    /// The guard of a position, with a test for each coordinate that may lie beyond its axis.
+    fn inside(
+        &mut self,
+        value: ValueId,
+        position: &Position,
+        mut guard: Option<Expr>,
+    ) -> Option<Expr> {
+        let shape = &self.graph.ty(value).shape;
+        for (coordinate, size) in position.coordinates(shape).iter().zip(shape) {
+            if !coordinate.is_below(size) {
+                let below = self.is_below(coordinate, size);
+                guard = Some(self.pool.both(guard, below));
+            }
+        }
+        guard
+    }
+
+    /// An element that passes a check.
+    fn harmless(&mut self, require: Requirement, ty: Type, bounds: &[Expr]) -> Expr {
+        match (require, bounds) {
+            (Requirement::Within, [low, ..]) => *low,
+            (Requirement::Holds, _) => self.pool.literal(ty, Literal::Bool(true)),
+            _ => self.pool.literal(ty, Literal::Integer(1)),
+        }
+    }
+}
