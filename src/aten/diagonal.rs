@@ -7,7 +7,7 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Builder, Value};
-use crate::shape::wrap_dim;
+use crate::shape::{Shape, wrap_dim};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -79,6 +79,19 @@ pub(super) const ROWS: &[Composite] = &[
         &["f32[3, 4], f32[3]", "f32[B, 3, 4], f32[B, 2], -1, 1, 2"],
     )
     .placed(Strides::Kept),
+    // PyTorch has this operator in place only.
+    Composite::one(
+        &["aten::fill_diagonal(Tensor self, Scalar fill_value, bool wrap=False) -> Tensor"],
+        |a| {
+            let x = a.tensor("self");
+            let number = a
+                .builder()
+                .full(x.dtype(), Shape::new(), a.number("fill_value"));
+            Ok(main_diagonal(x, a.bool("wrap"))?.where_(number, x))
+        },
+        &["f32[B, 3], 2", "i64[7, 2], -1, True", "f32[2, 2, 2], 0.5"],
+    )
+    .placed(Strides::Kept),
     Composite::one(
         &[
             "aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -110,6 +123,30 @@ pub(super) const ROWS: &[Composite] = &[
         &["3, 4", "4, 3, -1", "2, 3, 1", "0, 3"],
     ),
 ];
+
+/// Where all indices are equal. In matrices with more rows than columns it may begin anew, a row below its end.
+fn main_diagonal(x: Value<'_>, wrap: bool) -> Result<Value<'_>> {
+    let (builder, shape) = (x.builder(), x.shape());
+    if let [rows, columns] = shape.as_slice() {
+        let above = above_diagonal(builder, rows, columns);
+        let above = if wrap {
+            above.remainder(columns + 1)
+        } else {
+            above
+        };
+        return Ok(above.eq(0));
+    }
+    let [first, second, others @ ..] = shape.as_slice() else {
+        return Err(Error::operator(format!("the diagonal of {}", x.ty())));
+    };
+    for size in others.iter().chain([second]) {
+        let complain = || format!("sizes of {} differ, so that it has no diagonal", x.ty());
+        builder.symbols().require_equal(first, size, complain)?;
+    }
+    let index = |axis: usize| builder.iota(DType::I64, shape.clone(), axis);
+    let equal = (1..x.rank()).map(|axis| index(axis).eq(index(0)));
+    Ok(equal.reduce(Value::logical_and).unwrap_or(x))
+}
 
 fn matrix_sizes(x: Value) -> Result<[Dim; 2]> {
     if x.rank() < 2 {

@@ -60,6 +60,7 @@ mod philox;
 mod pointwise;
 mod pooling;
 mod positions;
+mod quantize;
 mod random;
 mod rearrange;
 mod recurrent;
@@ -95,6 +96,7 @@ const FAMILIES: &[&[Composite]] = &[
     unary::ROWS,
     convolution::ROWS,
     pooling::ROWS,
+    quantize::ROWS,
     normalization::ROWS,
     softmax::ROWS,
     linear::ROWS,

@@ -1,0 +1,160 @@
+//! Fake quantisation: values rounded to those that quantised ones stand for.
+
+use super::{Args, Composite, Strides};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::Value;
+use crate::shape::{Shape, wrap_dim};
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::one(
+        &[
+            "aten::fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> Tensor",
+            "aten::fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max) -> Tensor",
+        ],
+        |a| Ok(per_tensor(a)?.restored()),
+        &[
+            "f32[B, 3], 0.1, 3, 0, 255",
+            "tensor_qparams: f32[3], f32[1], i32[1], -128, 127",
+        ],
+    )
+    .placed(Strides::Preserve),
+    Composite::many(
+        &[
+            "aten::fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
+        ],
+        |a| Ok(per_tensor(a)?.with_mask().to_vec()),
+        &["f32[B, 3], 0.1, 3, 0, 255"],
+    )
+    .placed(Strides::Preserve),
+    Composite::many(
+        &[
+            "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
+        ],
+        |a| {
+            let x = a.tensor("self");
+            let enabled = a.tensor("fake_quant_enabled").reshape(Shape::new()).ne(0);
+            let [output, mask] = per_tensor(a)?.with_mask();
+            Ok(vec![
+                enabled.where_(output, x),
+                mask.logical_or(enabled.logical_not()),
+            ])
+        },
+        &["f32[B, 3], f32[1], i32[1], i64[1], 0, 255"],
+    )
+    .placed(Strides::Preserve),
+    Composite::one(
+        &[
+            "aten::fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> Tensor",
+        ],
+        |a| Ok(per_channel(a)?.restored()),
+        &["f32[B, 3], f32[3], i32[3], 1, 0, 255"],
+    )
+    .placed(Strides::Preserve),
+    Composite::many(
+        &[
+            "aten::fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
+        ],
+        |a| Ok(per_channel(a)?.with_mask().to_vec()),
+        &["f32[B, 3], f32[3], i32[3], 1, 0, 255"],
+    )
+    .placed(Strides::Preserve),
+    Composite::one(
+        &[
+            "aten::_fake_quantize_learnable_per_tensor_affine(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max, float grad_factor=1.) -> Tensor",
+        ],
+        |a| Ok(learnt(per_tensor(a)?).restored()),
+        &["f32[B, 3], f32[1], f32[1], 0, 255"],
+    )
+    .placed(Strides::Preserve),
+    Composite::one(
+        &[
+            "aten::_fake_quantize_learnable_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.) -> Tensor",
+        ],
+        |a| Ok(learnt(per_channel(a)?).restored()),
+        &["f32[B, 3], f32[3], f32[3], 1, 0, 255"],
+    )
+    .placed(Strides::Preserve),
+];
+
+/// Values on their way to integers and back.
+struct Quantised<'g> {
+    x: Value<'g>,
+    scale: Value<'g>,
+    zero_point: Value<'g>,
+    bounds: [i64; 2],
+}
+
+impl<'g> Quantised<'g> {
+    /// The integers before they are clamped, as floats.
+    fn integers(&self) -> Value<'g> {
+        (self.x.to_compute() * self.scale.reciprocal()).round() + self.zero_point
+    }
+
+    /// What the clamped integers stand for. Not-a-number becomes the least of them.
+    fn restored(&self) -> Value<'g> {
+        let [low, high] = self.bounds;
+        let integers = self.integers();
+        let integers = integers.isnan().where_(low as f64, integers);
+        let clamped = integers.clamp(Some((low as f64).into()), Some((high as f64).into()));
+        ((clamped - self.zero_point) * self.scale).to(self.x.dtype())
+    }
+
+    /// The values, and which of them needed no clamping.
+    fn with_mask(&self) -> [Value<'g>; 2] {
+        let [low, high] = self.bounds;
+        let integers = self.integers();
+        let mask = integers
+            .ge(low as f64)
+            .logical_and(integers.le(high as f64));
+        [self.restored(), mask]
+    }
+}
+
+fn bounds(a: &Args) -> Result<[i64; 2]> {
+    let [low, high] = [a.int("quant_min"), a.int("quant_max")];
+    if high < low {
+        return Err(Error::operator(format!(
+            "quant_min {low} is above quant_max {high}"
+        )));
+    }
+    Ok([low, high])
+}
+
+fn per_tensor<'g>(a: &Args<'g>) -> Result<Quantised<'g>> {
+    let x = a.tensor("self");
+    let single = |name: &str| a.tensor(name).to(DType::F32).reshape(Shape::new());
+    Ok(Quantised {
+        x,
+        scale: single("scale"),
+        zero_point: single("zero_point"),
+        bounds: bounds(a)?,
+    })
+}
+
+fn per_channel<'g>(a: &Args<'g>) -> Result<Quantised<'g>> {
+    let x = a.tensor("self");
+    let axis = wrap_dim(a.int("axis"), x.rank())?;
+    let mut shape = vec![Dim::ONE; x.rank()];
+    if let (Some(slot), Some(size)) = (shape.get_mut(axis), x.shape().get(axis)) {
+        *slot = size.clone();
+    }
+    let along = |name: &str| a.tensor(name).to(DType::F32).reshape(shape.clone());
+    Ok(Quantised {
+        x,
+        scale: along("scale"),
+        zero_point: along("zero_point"),
+        bounds: bounds(a)?,
+    })
+}
+
+/// A zero point that was learnt is rounded to an integer between the bounds.
+fn learnt(quantised: Quantised<'_>) -> Quantised<'_> {
+    let [low, high] = quantised.bounds.map(|bound| bound as f64);
+    let zero_point = quantised.zero_point.round();
+    Quantised {
+        zero_point: zero_point.clamp(Some(low.into()), Some(high.into())),
+        ..quantised
+    }
+}
