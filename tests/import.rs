@@ -11,6 +11,9 @@
 
 mod random;
 
+#[path = "import/numbers.rs"]
+mod numbers;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -154,6 +157,10 @@ fn versions() {
         let of_version = cases.iter().filter(|case| case.name.ends_with(version));
         assert!(2 < of_version.count(), "few cases of {version}");
     }
+    all_pass(&cases);
+}
+
+fn all_pass(cases: &[CaseRef]) {
     let failures = cases.iter().filter_map(|case| match outcome(case) {
         Outcome::Passed(_) => None,
         other => Some(format!("{}: {other:?}", case.name)),

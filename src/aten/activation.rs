@@ -2,12 +2,13 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
-use super::pointwise::{round_to, wide};
+use super::pointwise::{round_to, scaled, wide};
 use super::{Args, Composite, Strides};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::Value;
+use crate::ir::{Number, Value};
+use crate::op::BinaryFunction;
 use crate::scalar::Scalar;
 
 /// Klambauer et al., "Self-Normalizing Neural Networks" (2017).
@@ -28,11 +29,10 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::elementwise(
         &["aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"],
         |a| {
-            Ok(bounded(
-                a.tensor("self"),
-                a.scalar("min_val"),
-                a.scalar("max_val"),
-            ))
+            let x = a.tensor("self");
+            let bounds = ["min_val", "max_val"].map(|name| Some(a.factor(name, x.dtype())));
+            let [low, high] = bounds;
+            Ok(x.clamp(low, high))
         },
         &["f32[B, 3]", "f32[3], -0.5, 2"],
     ),
@@ -54,29 +54,40 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::elementwise(
         &["aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"],
         |a| {
-            Ok(elu(
-                a.tensor("self"),
-                a.float("alpha"),
-                a.float("scale"),
-                a.float("input_scale"),
-            ))
+            let x = a.tensor("self");
+            let number = |name: &str| a.factor(name, x.dtype().to_compute());
+            let scale = number("scale");
+            let factor = scaled(a, number("alpha"), scale.clone());
+            Ok(elu(x, factor, scale, number("input_scale")))
         },
         &["f32[B, 3]", "f16[3], 0.5, 2, 3"],
     ),
     Composite::elementwise(
         &["aten::selu(Tensor self) -> Tensor"],
-        |a| Ok(elu(a.tensor("self"), SELU_ALPHA, SELU_SCALE, 1.0)),
+        |a| {
+            let factor = SELU_ALPHA * SELU_SCALE;
+            Ok(elu(
+                a.tensor("self"),
+                factor.into(),
+                SELU_SCALE.into(),
+                1.0.into(),
+            ))
+        },
         &["f32[B, 3]"],
     ),
     Composite::elementwise(
         &["aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor"],
         |a| {
-            Ok(elu(
-                a.tensor("self"),
-                a.float("alpha"),
-                1.0,
-                1.0 / a.float("alpha"),
-            ))
+            let x = a.tensor("self");
+            let alpha = a.factor("alpha", x.dtype().to_compute());
+            let inverse = match &alpha {
+                Number::Scalar(alpha) => (1.0 / alpha.to_f64()).into(),
+                alpha => a
+                    .builder()
+                    .combine(BinaryFunction::Div, 1.0, alpha.clone())
+                    .into(),
+            };
+            Ok(elu(x, alpha, 1.0.into(), inverse))
         },
         &["f32[B, 3]", "f32[3], 2"],
     ),
@@ -102,7 +113,10 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::elementwise(
         &["aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"],
-        |a| Ok(leaky(a.tensor("self"), a.float("negative_slope"))),
+        |a| {
+            let x = a.tensor("self");
+            Ok(leaky(x, a.factor("negative_slope", x.dtype().to_compute())))
+        },
         &["f32[B, 3]", "f16[3], 0.2"],
     ),
     Composite::elementwise(
@@ -181,23 +195,25 @@ fn gelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     }
 }
 
-fn elu(x: Value, alpha: f64, scale: f64, input_scale: f64) -> Value {
+/// `scale · x` above 0, `factor · (exp(input_scale · x) - 1)` elsewhere.
+fn elu<'g>(
+    x: Value<'g>,
+    factor: Number<'g>,
+    scale: Number<'g>,
+    input_scale: Number<'g>,
+) -> Value<'g> {
     wide(x, |x| {
-        let positive = if scale == 1.0 { x } else { x * scale };
-        let input = if input_scale == 1.0 {
-            x
-        } else {
-            x * input_scale
-        };
-        let negative = input.expm1();
-        let factor = alpha * scale;
-        let negative = if factor == 1.0 {
-            negative
-        } else {
-            negative * factor
-        };
+        let positive = times(x, scale);
+        let negative = times(times(x, input_scale).expm1(), factor);
         x.le(0.0).where_(negative, positive)
     })
+}
+
+fn times<'g>(x: Value<'g>, factor: Number<'g>) -> Value<'g> {
+    match factor {
+        Number::Scalar(factor) if factor.to_f64() == 1.0 => x,
+        factor => x * factor,
+    }
 }
 
 fn hardshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
@@ -213,7 +229,7 @@ fn softshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     }))
 }
 
-pub(super) fn leaky(x: Value, slope: f64) -> Value {
+pub(super) fn leaky<'g>(x: Value<'g>, slope: impl Into<Number<'g>>) -> Value<'g> {
     wide(x, |x| x.gt(0.0).where_(x, x * slope))
 }
 
@@ -236,19 +252,25 @@ pub(super) fn log_sigmoid(x: Value) -> Value {
 }
 
 fn softplus<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    let (beta, threshold) = (a.float("beta"), a.float("threshold"));
-    Ok(wide(a.tensor("self"), |x| {
-        let scaled = if beta == 1.0 { x } else { x * beta };
+    let x = a.tensor("self");
+    let number = |name: &str| a.factor(name, x.dtype().to_float().to_compute());
+    let (beta, threshold) = (number("beta"), number("threshold"));
+    Ok(wide(x, |x| {
+        let scaled = times(x, beta.clone());
         let soft = scaled.exp().log1p();
-        let soft = if beta == 1.0 { soft } else { soft / beta };
+        let soft = if a.is_number("beta", 1.0) {
+            soft
+        } else {
+            soft / beta
+        };
         scaled.gt(threshold).where_(x, soft)
     }))
 }
 
 fn threshold<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
-    let value = a.scalar("value").cast(x.dtype());
-    Ok(x.le(a.scalar("threshold")).where_(value, x))
+    let value = a.factor("value", x.dtype());
+    Ok(x.le(a.number("threshold")).where_(value, x))
 }
 
 /// One half of an axis times the sigmoid of the other.

@@ -135,11 +135,31 @@ impl<'g> Args<'g> {
         (!self.is_none(name)).then(|| self.number(name))
     }
 
+    /// A number that may be a tensor's, as a dtype holds it.
+    pub fn factor(&self, name: &str, dtype: DType) -> Number<'g> {
+        match self.number(name) {
+            Number::Value(value) => value.reshape(Shape::new()).to(dtype).into(),
+            Number::Scalar(scalar) => scalar.cast(dtype).into(),
+            size => size,
+        }
+    }
+
+    /// True for a number that is known to be another.
+    pub fn is_number(&self, name: &str, wanted: f64) -> bool {
+        matches!(self.get(name), Argument::Number(scalar) if scalar.to_f64() == wanted)
+    }
+
     /// A number that must be known when the graph is made; a symbolic size is fixed to its example.
     pub fn scalar(&self, name: &str) -> Scalar {
         match self.get(name) {
             Argument::Number(scalar) => scalar,
             Argument::Size(dim) => Scalar::Int(self.concrete(&dim)),
+            Argument::Value(_) => {
+                let message = format!("the number {name} depends on tensors");
+                let help = "it has to be known before the graph runs: follow from sizes of tensors, or be a number";
+                self.builder.fail(Error::unsupported(message).help(help));
+                Scalar::Int(0)
+            }
             _ => self.wrong(name, "a number", Scalar::Int(0)),
         }
     }

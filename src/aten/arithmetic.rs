@@ -330,19 +330,18 @@ fn sum<'g>(
     y: Number<'g>,
 ) -> Result<Value<'g>> {
     let (dtype, [x, y]) = promote([x, y]);
-    let alpha = a.scalar("alpha");
     if dtype == DType::Bool {
         return match function {
-            BinaryFunction::Add if alpha.to_i64() == 0 => {
+            BinaryFunction::Add if a.is_number("alpha", 0.0) => {
                 Ok(a.builder().combine(BinaryFunction::LogicalOr, x, false))
             }
             BinaryFunction::Add => Ok(a.builder().combine(BinaryFunction::LogicalOr, x, y)),
             _ => a.reject("bool cannot be subtracted"),
         };
     }
-    let alpha = match alpha {
-        Scalar::Int(1) => alpha,
-        alpha => alpha.cast(dtype),
+    let alpha = match a.number("alpha") {
+        Number::Scalar(Scalar::Int(1)) => Scalar::Int(1).into(),
+        _ => a.factor("alpha", dtype),
     };
     let y = scaled(a, y, alpha);
     Ok(a.builder().combine(function, x, y).to(dtype))
@@ -417,9 +416,9 @@ fn add_combined<'g>(
     function: fn(Value<'g>, Value<'g>) -> Value<'g>,
 ) -> Result<Value<'g>> {
     let (dtype, [x, y, z]) = operands(a, ["self", "tensor1", "tensor2"]);
-    let y = match a.scalar("value").cast(dtype) {
-        Scalar::Int(1) | Scalar::Float(1.0) => y,
-        value => y * value,
+    let y = match a.is_number("value", 1.0) {
+        true => y,
+        false => y * a.factor("value", dtype),
     };
     Ok((x + function(y, z)).to(dtype))
 }

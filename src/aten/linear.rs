@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Number, Value};
 use crate::op::ScanFunction;
-use crate::scalar::Scalar;
+use crate::shape::Shape;
 
 use super::contraction::{contract, einsum};
 use super::{Args, Composite, Strides};
@@ -294,21 +294,21 @@ fn added<'g>(a: &Args<'g>, left: &str, right: &str) -> Result<Value<'g>> {
 /// `beta · self + alpha · product`. With `beta = 0` even infinities in `self` do not count. For integers the factors are
 /// integers, too.
 fn weighted<'g>(a: &Args<'g>, product: Value<'g>) -> Result<Value<'g>> {
-    let (x, beta, alpha) = (a.tensor("self"), a.scalar("beta"), a.scalar("alpha"));
+    let x = a.tensor("self");
     let dtype = a.dtype("out_dtype").unwrap_or(x.dtype());
-    let times = |value: Value<'g>, factor: Scalar| {
-        if factor.to_f64() == 1.0 {
-            value
-        } else {
-            value * factor.cast(value.dtype())
-        }
+    let times = |value: Value<'g>, factor: &str| match a.is_number(factor, 1.0) {
+        true => value,
+        false => value * a.factor(factor, value.dtype()),
     };
-    let product = times(product, alpha);
+    let product = times(product, "alpha");
     let shape = product.shape();
-    let sum = if beta.to_f64() == 0.0 {
-        product
-    } else {
-        times(x.to_compute(), beta).expand(shape) + product
+    if a.is_number("beta", 0.0) {
+        return Ok(product.to(dtype));
+    }
+    let sum = times(x.to_compute(), "beta").expand(shape) + product;
+    let sum = match a.number("beta") {
+        Number::Value(beta) => beta.reshape(Shape::new()).eq(0).where_(product, sum),
+        _ => sum,
     };
     Ok(sum.to(dtype))
 }

@@ -3,9 +3,11 @@
 use super::parts::{PLACE, check_axis};
 use super::{Composite, Strides};
 use crate::dim::Dim;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::Value;
+use crate::ir::{Number, Value};
 use crate::scalar::Scalar;
+use crate::shape::Shape;
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -37,7 +39,18 @@ pub(super) const ROWS: &[Composite] = &[
     .placed(Strides::Padded),
     Composite::one(
         &["aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"],
-        |a| constant(a.tensor("self"), &a.sizes("pad"), a.scalar("value")),
+        |a| {
+            let (x, pad) = (a.tensor("self"), a.sizes("pad"));
+            match a.number("value") {
+                Number::Value(value) => {
+                    let everywhere = a.builder().full(DType::Bool, x.shape(), true);
+                    let inside = constant(everywhere, &pad, Scalar::Bool(false))?;
+                    let value = value.reshape(Shape::new()).to(x.dtype());
+                    Ok(inside.where_(constant(x, &pad, Scalar::Int(0))?, value))
+                }
+                _ => constant(x, &pad, a.scalar("value")),
+            }
+        },
         &[
             "f32[B, 3], [1, 2], 1.5",
             "i64[2, 3], [-1, 0, 1, 1], 7",

@@ -109,12 +109,20 @@ pub(super) fn combine<'g>(
 }
 
 /// `number · scale`, multiplied out if both are known.
-pub(super) fn scaled<'g>(a: &Args<'g>, number: Number<'g>, scale: Scalar) -> Number<'g> {
+pub(super) fn scaled<'g>(a: &Args<'g>, number: Number<'g>, scale: Number<'g>) -> Number<'g> {
+    use Number::{Scalar as Known, Size};
     match (number, scale) {
-        (number, Scalar::Int(1)) => number,
-        (Number::Scalar(Scalar::Float(number)), scale) => (number * scale.to_f64()).into(),
-        (Number::Scalar(number), Scalar::Float(scale)) => (number.to_f64() * scale).into(),
-        (Number::Scalar(number), scale) => number.to_i64().wrapping_mul(scale.to_i64()).into(),
+        (number, Known(Scalar::Int(1))) => number,
+        (Known(Scalar::Float(number)), Known(scale)) => (number * scale.to_f64()).into(),
+        (Known(number), Known(Scalar::Float(scale))) => (number.to_f64() * scale).into(),
+        (Known(number), Known(scale)) => number.to_i64().wrapping_mul(scale.to_i64()).into(),
+        (Size(size), Known(Scalar::Int(scale))) => (size * scale).into(),
+        (number @ (Known(_) | Size(_)), scale @ (Known(_) | Size(_))) => {
+            let number = a.builder().full(DType::F32, Shape::new(), number);
+            a.builder()
+                .combine(BinaryFunction::Mul, number, scale)
+                .into()
+        }
         (number, scale) => a
             .builder()
             .combine(BinaryFunction::Mul, number, scale)

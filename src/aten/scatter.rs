@@ -80,14 +80,9 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let (x, source) = (a.tensor("self"), a.tensor("source"));
-            let alpha = a.number("alpha");
-            let scaled = if a
-                .optional_scalar("alpha")
-                .is_some_and(|alpha| alpha.to_f64() == 1.0)
-            {
-                source
-            } else {
-                (source * alpha).to(x.dtype())
+            let scaled = match a.is_number("alpha", 1.0) {
+                true => source,
+                false => (source * a.number("alpha")).to(x.dtype()),
             };
             let index = along(scaled, a.int("dim"), index(a))?;
             scatter(x, a.int("dim"), index, scaled, ScatterFunction::Add)

@@ -11,9 +11,10 @@ use super::graph::{Graph, ValueId};
 const MOST_PARTS: usize = 256;
 
 impl Builder {
-    /// A graph without inputs that computes a value; none if it depends on inputs, on symbolic sizes or on regions.
+    /// A graph without inputs that computes a value from weights and sizes; none if it depends on inputs or on regions.
     pub fn constant_part(&self, id: ValueId) -> Option<Graph> {
-        let part = Builder::new("constant");
+        let symbols = self.symbols();
+        let part = Builder::with_symbols("constant", symbols.hints(), symbols.guards());
         let mut known: HashMap<ValueId, ValueId> = HashMap::new();
         // Whatever a value is made of was there before it, and so comes first in order of numbers.
         for id in self.constant_parts(id)? {
@@ -30,7 +31,14 @@ impl Builder {
             let arguments = node.arguments.iter();
             let arguments = arguments.map(|argument| argument.map(&mut value, &mut size));
             let arguments = arguments.collect();
-            let types = node.results.iter().map(|id| self.ty(*id)).collect();
+            let resolved = |id: &ValueId| {
+                let mut ty = self.ty(*id);
+                ty.shape
+                    .iter_mut()
+                    .for_each(|dim| *dim = self.symbols().resolve(dim));
+                ty
+            };
+            let types = node.results.iter().map(resolved).collect();
             let results = part.repeat(&node.op, arguments, types).ok()?;
             let results = results.iter().map(|result| result.id());
             known.extend(node.results.iter().copied().zip(results));
@@ -47,8 +55,7 @@ impl Builder {
             if !found.insert(id) {
                 continue;
             }
-            let is_static = self.ty(id).shape.iter().all(|dim| dim.as_const().is_some());
-            if !is_static || MOST_PARTS < found.len() {
+            if MOST_PARTS < found.len() {
                 return None;
             }
             match self.node_of(id) {

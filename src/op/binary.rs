@@ -190,6 +190,14 @@ impl BinaryFunction {
         self.row().0
     }
 
+    /// The host's function of two floats in double precision; none if the result is `bool` or the operands are integers.
+    pub fn on_floats(self) -> Option<fn(f64, f64) -> f64> {
+        match self.oracle() {
+            Float(function) | Number(function, _) | Precise(_, function) => Some(function),
+            _ => None,
+        }
+    }
+
     /// True if the result is `bool` whatever the operands are.
     pub fn is_comparison(self) -> bool {
         matches!(self.oracle(), Compare(..))

@@ -11,7 +11,7 @@ use crate::trace::torchscript::debug::is_library;
 
 use super::Importer;
 use super::call::Arguments;
-use super::datum::{Closure, Datum, Dict, List};
+use super::datum::{Closure, Datum, Dict, Kind, List};
 use super::number::Number;
 
 /// Statements that a program may run, those of unrolled loops and inlined functions counted each time.
@@ -280,15 +280,21 @@ impl Importer<'_> {
         self.eval(&frame, value)
     }
 
-    /// A known scalar tensor that is used as a number is that number.
+    /// A tensor that is used as a number is its only element.
     fn annotated(&mut self, ty: &Type, value: Datum) -> Result<Datum> {
-        let wants_number = matches!(ty, Type::Number | Type::Int | Type::Float | Type::Bool);
-        match &value {
-            Datum::Tensor(tensor) if wants_number => match tensor.number() {
-                Some(host) => Ok(Datum::Number(host.number)),
-                None => Ok(value),
-            },
-            _ => Ok(value),
+        let Datum::Tensor(tensor) = &value else {
+            return Ok(value);
+        };
+        let kind = match ty {
+            Type::Number => self.kind_of(tensor)?,
+            Type::Int => Kind::Int,
+            Type::Float => Kind::Float,
+            Type::Bool => Kind::Bool,
+            _ => return Ok(value),
+        };
+        match tensor.number() {
+            Some(host) => Ok(Datum::Number(host.number)),
+            None => self.converted(kind, &value),
         }
     }
 

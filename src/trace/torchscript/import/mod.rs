@@ -13,6 +13,7 @@ mod control;
 mod datum;
 mod evaluate;
 mod faults;
+mod follow;
 mod hooks;
 mod loops;
 mod merge;

@@ -1,13 +1,21 @@
 //! Arithmetic on the numbers of the program that are known while it is read: Python's `bool`, `int` and `float`.
 //!
 //! An `int` may be a symbolic size. Floats made from sizes stay exact as long as they are a size over a whole number, so
-//! that `int(floor(size * 0.5))` remains a size; anything else fixes the sizes to their examples.
+//! that `int(floor(size * 0.5))` remains a size; anything else fixes the sizes to their examples. An `int` that is known
+//! has 64 bits and wraps, as PyTorch's scripts and tensors do.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::op::BinaryFunction;
 use crate::scalar::Scalar;
 use crate::symbols::Symbols;
+
+mod integer;
+mod ratio;
+
+use integer::on_ints;
+use ratio::on_ratios;
 
 /// A number that is known while the program is read.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +46,7 @@ impl Number {
         Ok(match self {
             Number::Bool(value) => Dim::from(i64::from(*value)),
             Number::Int(dim) => dim.clone(),
-            Number::Float(value) => Dim::from(*value as i64),
+            Number::Float(value) => Dim::from(whole(*value)),
             Number::Ratio(size, by) => match symbols.less_equal(&Dim::ZERO, size)? {
                 true => size.floor_div(&Dim::from(*by)),
                 false => size.ceil_div(&Dim::from(*by)),
@@ -127,15 +135,10 @@ impl From<Scalar> for Number {
     }
 }
 
-fn ratio(size: &Dim, by: i64) -> Number {
-    let divided = size.floor_div(&Dim::from(by));
-    if &divided * &Dim::from(by) == *size {
-        return Number::Int(divided).to_float();
-    }
-    size.as_const()
-        .map_or(Number::Ratio(size.clone(), by), |value| {
-            Number::Float(value as f64 / by as f64)
-        })
+/// The integer part; the least `i64` for what no `i64` holds, as processors of the x86 family and so PyTorch's scripts have it.
+fn whole(value: f64) -> i64 {
+    let holds = (-(2f64.powi(63))..2f64.powi(63)).contains(&value);
+    if holds { value as i64 } else { i64::MIN }
 }
 
 /// A function of two numbers by its ATen name; `None` if it is no such function.
@@ -196,171 +199,39 @@ fn less(symbols: &Symbols, a: &Number, b: &Number) -> Result<bool> {
     }
 }
 
-fn on_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Option<Number>> {
-    let dim = match name {
-        "add" => a + b,
-        "sub" => a - b,
-        "rsub" => b - a,
-        "mul" => a * b,
-        "floordiv" | "floor_divide" => a.floor_div(&divisor(symbols, b)?),
-        "remainder" => a.modulo(&divisor(symbols, b)?),
-        "min" | "minimum" => a.minimum(b),
-        "max" | "maximum" => a.maximum(b),
-        "div" | "true_divide" => return true_division(symbols, a, b).map(Some),
-        "pow" => return power(symbols, a, b).map(Some),
-        _ => return on_fixed_ints(symbols, name, a, b),
-    };
-    Ok(Some(Number::Int(dim)))
-}
-
-fn divisor(symbols: &Symbols, dim: &Dim) -> Result<Dim> {
-    if Number::Int(dim.clone()).truth(symbols)? {
-        return Ok(dim.clone());
-    }
-    Err(Error::operator("integer division by zero"))
-}
-
-fn true_division(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Number> {
-    if let Some(by) = b.as_const() {
-        return Ok(match by {
-            0 => Number::Float(symbols.concrete(a)? as f64 / 0.0),
-            by if by < 0 => ratio(&-a, by.saturating_neg()),
-            by => ratio(a, by),
-        });
-    }
-    let quotient = a.floor_div(b);
-    if &quotient * b == *a {
-        return Ok(Number::Int(quotient).to_float());
-    }
-    let (a, b) = (symbols.concrete(a)?, symbols.concrete(b)?);
-    Ok(Number::Float(a as f64 / b as f64))
-}
-
-fn power(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Number> {
-    let exponent = symbols.concrete(b)?;
-    if let Some(base) = a.as_const() {
-        let whole = u32::try_from(exponent)
-            .ok()
-            .and_then(|e| base.checked_pow(e));
-        return Ok(whole.map_or(
-            Number::Float((base as f64).powf(exponent as f64)),
-            Number::int,
-        ));
-    }
-    if (0..=4).contains(&exponent) {
-        let factors = (0..exponent).map(|_| a);
-        return Ok(Number::Int(Dim::product(factors)));
-    }
-    let base = symbols.concrete(a)?;
-    power(symbols, &Dim::from(base), b)
-}
-
-fn on_fixed_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Option<Number>> {
-    let known = [
-        "__and__",
-        "__or__",
-        "__xor__",
-        "__lshift__",
-        "__rshift__",
-        "gcd",
-        "fmod",
-    ];
-    if !known.contains(&name) {
-        return on_floats(
-            symbols,
-            name,
-            &Number::Int(a.clone()),
-            &Number::Int(b.clone()),
-        );
-    }
-    let (a, b) = (symbols.concrete(a)?, symbols.concrete(b)?);
-    let shift = u32::try_from(b).unwrap_or(u32::MAX);
-    Ok(Some(Number::int(match name {
-        "__and__" => a & b,
-        "__or__" => a | b,
-        "__xor__" => a ^ b,
-        "__lshift__" => a.checked_shl(shift).unwrap_or(0),
-        "__rshift__" => a.checked_shr(shift).unwrap_or(0),
-        "gcd" => greatest_common_divisor(a, b),
-        _ => a.checked_rem(b).unwrap_or(0),
-    })))
-}
-
-fn greatest_common_divisor(a: i64, b: i64) -> i64 {
-    match b {
-        0 => a.saturating_abs(),
-        _ => greatest_common_divisor(b, a.checked_rem(b).unwrap_or(0)),
-    }
-}
-
 fn on_floats(symbols: &Symbols, name: &str, a: &Number, b: &Number) -> Result<Option<Number>> {
     if let Some(exact) = on_ratios(name, a, b) {
         return Ok(Some(exact));
     }
-    if !is_float_function(name) {
+    let Some(function) = float_function_of_two(name) else {
         return Ok(None);
-    }
-    let (a, b) = (a.concrete(symbols)?.to_f64(), b.concrete(symbols)?.to_f64());
-    Ok(Some(Number::Float(match name {
-        "add" => a + b,
-        "sub" => a - b,
-        "rsub" => b - a,
-        "mul" => a * b,
-        "div" | "true_divide" => a / b,
-        "floordiv" | "floor_divide" => (a / b).floor(),
-        "remainder" => a - b * (a / b).floor(),
-        "fmod" => a % b,
-        "pow" => a.powf(b),
-        "min" | "minimum" => a.min(b),
-        "max" | "maximum" => a.max(b),
-        "atan2" => a.atan2(b),
-        _ => libm::copysign(a, b),
-    })))
-}
-
-fn is_float_function(name: &str) -> bool {
-    let arithmetic = ["add", "sub", "rsub", "mul", "div", "true_divide", "pow"];
-    let others = [
-        "floordiv",
-        "floor_divide",
-        "remainder",
-        "fmod",
-        "atan2",
-        "copysign",
-    ];
-    let order = ["min", "max", "minimum", "maximum"];
-    arithmetic.contains(&name) || others.contains(&name) || order.contains(&name)
-}
-
-/// Sums, products and quotients in which a symbolic size takes part, as long as they are ratios again.
-fn on_ratios(name: &str, a: &Number, b: &Number) -> Option<Number> {
-    let symbolic = |number: &Number| match number {
-        Number::Ratio(..) => true,
-        Number::Int(dim) => dim.as_const().is_none(),
-        _ => false,
     };
-    if !symbolic(a) && !symbolic(b) {
-        return None;
-    }
-    let ((a, p), (b, q)) = (a.as_ratio()?, b.as_ratio()?);
-    let both = p.checked_mul(q).filter(|by| *by < 1 << 40)?;
-    match name {
-        "add" => Some(ratio(&(a * q + b * p), both)),
-        "sub" => Some(ratio(&(a * q - b * p), both)),
-        "rsub" => Some(ratio(&(b * p - a * q), both)),
-        "mul" => Some(ratio(&(a * b), both)),
-        "div" | "true_divide" => {
-            let by = b.as_const().filter(|by| *by != 0)?;
-            let sign = by.signum();
-            let by = p.checked_mul(by.checked_abs()?)?;
-            Some(ratio(&(a * q * sign), by))
-        }
-        "floordiv" | "floor_divide" => {
-            let by = b.as_const().filter(|by| 0 < *by)?;
-            Some(Number::Int((a * q).floor_div(&Dim::from(p.checked_mul(by)?))).to_float())
-        }
-        _ => None,
-    }
+    let (a, b) = (a.concrete(symbols)?.to_f64(), b.concrete(symbols)?.to_f64());
+    Ok(Some(Number::Float(function(a, b))))
+}
+
+fn float_function_of_two(name: &str) -> Option<fn(f64, f64) -> f64> {
+    Some(match name {
+        "add" => |a, b| a + b,
+        "sub" => |a, b| a - b,
+        "rsub" => |a, b| b - a,
+        "mul" => |a, b| a * b,
+        "div" | "true_divide" => |a, b| a / b,
+        "floordiv" => |a, b| (a / b).floor(),
+        "floor_divide" => return BinaryFunction::FloorDivide.on_floats(),
+        "trunc_divide" => |a, b| (a / b).trunc(),
+        "remainder" => return BinaryFunction::Remainder.on_floats(),
+        "minimum" => return BinaryFunction::Minimum.on_floats(),
+        "maximum" => return BinaryFunction::Maximum.on_floats(),
+        "script_remainder" => |a, b| (b + a % b) % b,
+        "fmod" => |a, b| a % b,
+        "pow" | "script_pow" => f64::powf,
+        "min" => |a, b| if b < a { b } else { a },
+        "max" => |a, b| if a < b { b } else { a },
+        "atan2" => f64::atan2,
+        "copysign" => libm::copysign,
+        _ => return None,
+    })
 }
 
 /// A function of one number by its ATen name; `None` if it is no such function.
@@ -382,6 +253,11 @@ pub fn unary(symbols: &Symbols, name: &str, a: &Number) -> Result<Option<Number>
             "neg" => return Ok(Some(Number::Ratio(-size, by.as_const().unwrap_or(1)))),
             "floor" => return Ok(Some(Number::Int(size.floor_div(&by)))),
             "ceil" => return Ok(Some(Number::Int(size.ceil_div(&by)))),
+            // An odd divisor leaves no ties.
+            "round" if by.modulo(&2.into()).is(1) => {
+                let doubled = size * 2 + &by;
+                return Ok(Some(Number::Int(doubled.floor_div(&(by * 2)))));
+            }
             "trunc" => return Ok(Some(Number::Int(a.to_int(symbols)?))),
             _ => {}
         }
@@ -422,45 +298,4 @@ fn float_function(name: &str) -> Option<fn(f64) -> f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::dim::Bindings;
-
-    fn symbols() -> Symbols {
-        Symbols::new(Bindings::from([("H".into(), 7)]), Vec::new())
-    }
-
-    fn size(text: &str) -> Number {
-        Number::Int(text.parse().unwrap())
-    }
-
-    #[test]
-    fn halving_a_size_stays_symbolic() {
-        let symbols = symbols();
-        let half = binary(&symbols, "mul", &size("H").to_float(), &Number::Float(0.5))
-            .unwrap()
-            .unwrap();
-        let floor = unary(&symbols, "floor", &half).unwrap().unwrap();
-        assert_eq!(floor, size("floordiv(H, 2)"));
-        assert!(symbols.guards().is_empty());
-    }
-
-    #[test]
-    fn inexact_factors_fix_the_size() {
-        let symbols = symbols();
-        let product = binary(&symbols, "mul", &size("H"), &Number::Float(0.3)).unwrap();
-        assert_eq!(product, Some(Number::Float(7.0 * 0.3)));
-        assert_eq!(symbols.resolve(&"H".parse().unwrap()), Dim::from(7));
-    }
-
-    #[test]
-    fn comparisons_record_guards() {
-        let symbols = symbols();
-        let answer = binary(&symbols, "lt", &size("H"), &Number::Float(7.5)).unwrap();
-        assert_eq!(answer, Some(Number::Bool(true)));
-        assert_eq!(symbols.guards().len(), 1);
-        let same = binary(&symbols, "eq", &size("2*H"), &size("H + H")).unwrap();
-        assert_eq!(same, Some(Number::Bool(true)));
-        assert_eq!(symbols.guards().len(), 1);
-    }
-}
+mod tests;

@@ -26,12 +26,13 @@ impl Importer<'_> {
             return Ok(result.unwrap_or(Datum::Unknown));
         }
         let arguments = self.upgraded(name, arguments)?;
+        let outs = outs(name, &arguments);
+        if !outs.is_empty() {
+            return self.write_out(name, arguments, &outs);
+        }
         let builtin = ["aten", "prim", "profiler"].contains(&namespace);
         if builtin && let Some(result) = self.builtin(short, &arguments)? {
             return Ok(result);
-        }
-        if let Some(out) = named_argument(&arguments, "out") {
-            return self.write_out(name, arguments, &out);
         }
         if let Some(functional) = in_place_of(name) {
             return self.write_in_place(name, &functional, arguments);
@@ -47,18 +48,57 @@ impl Importer<'_> {
         let arguments = self.with_memory(name, arguments)?;
         let dynamic = dynamic_kind(name, &arguments);
         let name = dynamic.and_then(|_| tensor_name(name)).unwrap_or(name);
-        let Some((operator, converted)) = self.resolve(name, &arguments)? else {
-            return Ok(self.unsupported(no_overload(name, &arguments)));
-        };
-        let result = self.call_operator(operator, converted, &arguments);
-        let result = match result {
-            Err(error) if error.kind() == Fault::Unsupported => return Ok(self.unsupported(error)),
+        let result = match self.try_operator(name, &arguments) {
+            Err(error) if error.kind() == Fault::Unsupported => {
+                let settled = self.settled_arguments(&arguments)?;
+                match settled.map(|arguments| self.try_operator(name, &arguments)) {
+                    Some(result) => result.unwrap_or_else(|_| self.unsupported(error)),
+                    None => self.unsupported(error),
+                }
+            }
             result => result?,
         };
         Ok(match (dynamic, result) {
             (Some(kind), Datum::Tensor(tensor)) => Datum::Dynamic(kind, tensor),
             (_, result) => result,
         })
+    }
+
+    fn try_operator(&mut self, name: &str, arguments: &Arguments) -> Result<Datum> {
+        match self.resolve(name, arguments)? {
+            Some((operator, converted)) => self.call_operator(operator, converted, arguments),
+            None => Err(no_overload(name, arguments)),
+        }
+    }
+
+    /// The arguments with known numbers for those that follow from sizes and weights, if there are such.
+    fn settled_arguments(&mut self, arguments: &Arguments) -> Result<Option<Arguments>> {
+        let mut changed = false;
+        let mut settled = arguments.clone();
+        let named = settled.named.iter_mut().map(|(_, value)| value);
+        for value in settled.positional.iter_mut().chain(named) {
+            *value = match (&*value, value.items()) {
+                (Datum::List(_), Some(items)) => {
+                    let items = items
+                        .iter()
+                        .map(|item| self.settled_number(item, &mut changed));
+                    let items = items.collect::<Result<_>>()?;
+                    self.list(items)
+                }
+                _ => self.settled_number(value, &mut changed)?,
+            };
+        }
+        Ok(changed.then_some(settled))
+    }
+
+    /// A number that the graph computes, as a known one if it can be.
+    fn settled_number(&mut self, value: &Datum, changed: &mut bool) -> Result<Datum> {
+        if !matches!(value, Datum::Dynamic(..)) {
+            return Ok(value.clone());
+        }
+        let settled = self.settled(value)?;
+        *changed |= matches!(settled, Datum::Number(_));
+        Ok(settled)
     }
 
     fn call_operator(
@@ -261,14 +301,39 @@ pub fn named_argument(arguments: &Arguments, name: &str) -> Option<Datum> {
     found.map(|(_, value)| value.clone())
 }
 
-/// `aten::add` for `aten::add_`; none for operators that do not write.
+/// `aten::add` for `aten::add_`, `aten::__and__` for `aten::__iand__`; none for operators that do not write.
 fn in_place_of(name: &str) -> Option<String> {
+    const ASSIGNED: [&str; 5] = ["and", "or", "xor", "lshift", "rshift"];
+    let assigned = name
+        .strip_prefix("aten::__i")
+        .and_then(|name| name.strip_suffix("__"));
+    if let Some(name) = assigned.filter(|name| ASSIGNED.contains(name)) {
+        return Some(format!("aten::__{name}__"));
+    }
     let functional = name.strip_suffix('_')?;
     (!functional.ends_with('_')).then(|| functional.to_string())
 }
 
+/// Names of the tensors that a call writes its results into: `out`, or names that no overload without such tensors has.
+fn outs(name: &str, arguments: &Arguments) -> Vec<String> {
+    let is_parameter = |argument: &str| {
+        aten::overloads(name).any(|operator| operator.schema.position(argument).is_some())
+    };
+    let named = arguments.named.iter();
+    let outs = named.filter(|(argument, value)| {
+        let is_result =
+            argument == "out" || aten::overloads(name).next().is_some() && !is_parameter(argument);
+        matches!(value, Datum::Tensor(_)) && is_result
+    });
+    outs.map(|(argument, _)| argument.clone()).collect()
+}
+
 /// What arithmetic on numbers that are known only when the graph runs gives: a number again, unless a tensor takes part.
 fn dynamic_kind(name: &str, arguments: &Arguments) -> Option<Kind> {
+    // What makes a tensor of numbers says of which dtype.
+    if arguments.named.iter().any(|(name, _)| name == "dtype") {
+        return None;
+    }
     let mut kind = None;
     let mut has_float = false;
     for value in &arguments.positional {

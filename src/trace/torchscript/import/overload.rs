@@ -10,13 +10,15 @@ use super::call::Arguments;
 use super::datum::Datum;
 use super::number::Number;
 
-/// What known scalar tensors count as while an overload is looked for.
+/// What scalar tensors count as while an overload is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Matching {
-    /// Numbers: `x * tensor(2.)` is `x * 2.`, which saves a tensor.
+    /// Numbers, if they are known: `x * tensor(2.)` is `x * 2.`, which saves a tensor.
     Numbers,
     /// Tensors.
     Tensors,
+    /// Tensors, and those of one element where a number is wanted too.
+    Elements,
     /// Whatever fits, and numbers where a tensor is wanted.
     Anything,
 }
@@ -29,7 +31,13 @@ impl Importer<'_> {
         base_name: &str,
         arguments: &Arguments,
     ) -> Result<Option<(&'static Operator, Vec<Argument>)>> {
-        for matching in [Matching::Numbers, Matching::Tensors, Matching::Anything] {
+        const ORDER: [Matching; 4] = [
+            Matching::Numbers,
+            Matching::Tensors,
+            Matching::Elements,
+            Matching::Anything,
+        ];
+        for matching in ORDER {
             for operator in aten::overloads(base_name) {
                 if let Some(chosen) = self.assign_parameters(operator, arguments, matching) {
                     return Ok(Some((operator, self.convert_all(operator, chosen)?)));
@@ -115,8 +123,15 @@ impl Importer<'_> {
             (ty, Datum::Number(number)) => self.number_argument(number, ty),
             (ty, Datum::Tensor(tensor)) => match tensor.number() {
                 Some(host) => self.number_argument(&host.number, ty),
-                None => Err(Error::internal("a tensor is taken for a number")),
+                None => {
+                    let kind = self.kind_of(tensor)?;
+                    let number = self.converted(kind, value)?;
+                    self.convert(&number, ty)
+                }
             },
+            (ArgumentType::Scalar, Datum::Dynamic(_, tensor)) => {
+                Ok(Argument::Value(self.read(tensor)?))
+            }
             (_, other) => Err(Error::internal(format!(
                 "a {} is taken for a {ty:?}",
                 other.describe()
@@ -157,6 +172,7 @@ fn fits(value: &Datum, parameter: &Parameter, matching: Matching) -> bool {
 
 fn fits_type(value: &Datum, ty: &ArgumentType, matching: Matching) -> bool {
     let lenient = matching == Matching::Anything;
+    let takes_elements = lenient || matching == Matching::Elements;
     match (ty, value) {
         (ArgumentType::Ignored, value) => !matches!(value, Datum::Tensor(_) | Datum::List(_)),
         (ArgumentType::Optional(_), Datum::None) => true,
@@ -172,9 +188,11 @@ fn fits_type(value: &Datum, ty: &ArgumentType, matching: Matching) -> bool {
         (ArgumentType::Tensor, Datum::Number(_)) => lenient,
         (ArgumentType::Str, Datum::Str(_)) => true,
         (ty, Datum::Number(number)) => fits_number(number, ty, lenient),
-        (ty, Datum::Tensor(tensor)) if matching != Matching::Tensors => tensor
-            .number()
-            .is_some_and(|host| fits_number(&host.number, ty, lenient)),
+        (ArgumentType::Scalar, Datum::Dynamic(..)) => takes_elements,
+        (ty, Datum::Tensor(tensor)) if matching != Matching::Tensors => match tensor.number() {
+            Some(host) => fits_number(&host.number, ty, lenient),
+            None => takes_elements && *ty == ArgumentType::Scalar,
+        },
         _ => false,
     }
 }

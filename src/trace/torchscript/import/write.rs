@@ -12,7 +12,7 @@ use super::Importer;
 use super::call::Arguments;
 use super::datum::Datum;
 use super::number::Number;
-use super::tensor::{Storage, TensorRef};
+use super::tensor::{HostNumber, Storage, TensorRef};
 
 /// Batch normalisations whose arguments begin with input, weight, bias, running mean, running variance, whether statistics are
 /// those of the batch, momentum and epsilon.
@@ -125,20 +125,58 @@ impl Importer<'_> {
         Ok(self.new_tensor(id))
     }
 
-    /// An operator with `out=`.
+    /// An operator with `out=`, or with one such argument for each of its results.
     pub(super) fn write_out(
         &mut self,
         name: &str,
         mut arguments: Arguments,
-        out: &Datum,
+        outs: &[String],
     ) -> Result<Datum> {
-        arguments.named.retain(|(argument, _)| argument != "out");
+        let (targets, named) = arguments
+            .named
+            .into_iter()
+            .partition(|(name, _)| outs.contains(name));
+        arguments.named = named;
         let value = self.operator(name, arguments)?;
-        if let (Datum::Tensor(target), Datum::Tensor(source)) = (out, &value) {
-            self.write(&target.clone(), &source.clone())?;
-            return Ok(out.clone());
+        let targets: Vec<(String, Datum)> = targets;
+        let sources = value.items().unwrap_or_else(|| vec![value.clone()]);
+        for ((_, target), source) in targets.iter().zip(&sources) {
+            if let (Datum::Tensor(target), Datum::Tensor(source)) = (target, source) {
+                self.write_result(target, source)?;
+            }
         }
-        Ok(value)
+        let mut targets = targets.into_iter().map(|(_, target)| target);
+        Ok(match value {
+            Datum::Unknown => value,
+            Datum::Tensor(_) => targets.next().unwrap_or(value),
+            _ => Datum::tuple(targets.collect()),
+        })
+    }
+
+    /// Writes a result; a tensor of other sizes takes the result's, as PyTorch does.
+    fn write_result(&mut self, target: &TensorRef, source: &TensorRef) -> Result<()> {
+        let (old, new) = (self.ty(target)?, self.ty(source)?);
+        let mut fits = old.rank() == new.rank();
+        for (old, new) in old.shape.iter().zip(&new.shape) {
+            fits = fits && self.builder().symbols().equal(old, new)?;
+        }
+        if fits {
+            return self.write(target, source);
+        }
+        if target.depth < self.scopes.depth() {
+            let message =
+                "a result of other sizes in a branch or loop for a tensor from outside of it";
+            return Err(
+                Error::unsupported(message).help("give `out=` a tensor of the result's sizes")
+            );
+        }
+        let source = self.read(source)?;
+        let builder = self.builder();
+        let value = builder.value(source).to(old.dtype).id();
+        builder.check()?;
+        let resized = self.new_tensor(value);
+        target.set_seen(resized.seen());
+        Ok(())
     }
 
     /// A batch normalisation that uses the statistics of the batch leaves them in its running mean and variance.
@@ -208,8 +246,23 @@ impl Importer<'_> {
         Ok(())
     }
 
+    /// Makes a known scalar another number.
+    pub(super) fn write_number(&mut self, target: &TensorRef, number: HostNumber) {
+        self.set_content(&target.storage(), None, Some(number));
+    }
+
     /// Gives a storage a new value.
     pub(super) fn set_storage(&mut self, storage: &Rc<Storage>, id: ValueId) {
+        let scope = self.scopes.innermost().number;
+        self.set_content(storage, Some(ValueRef { scope, id }), None);
+    }
+
+    fn set_content(
+        &mut self,
+        storage: &Rc<Storage>,
+        value: Option<ValueRef>,
+        number: Option<HostNumber>,
+    ) {
         let depth = self.scopes.depth();
         let scope = self.scopes.innermost_mut();
         let before = storage.state.borrow().clone();
@@ -221,13 +274,9 @@ impl Importer<'_> {
         if storage.depth < depth && is_new {
             scope.local.written.push((storage.clone(), before));
         }
-        let value = ValueRef {
-            scope: scope.number,
-            id,
-        };
         let mut state = storage.state.borrow_mut();
-        state.value = Some(value);
-        state.number = None;
+        state.value = value;
+        state.number = number;
         state.version += 1;
     }
 }

@@ -33,8 +33,33 @@ impl Importer<'_> {
                 let equal = same(self.builder().symbols(), a, b)?;
                 Ok(Some(Datum::bool(equal == (name == "eq"))))
             }
+            [] if name == "dict" => Ok(Some(self.dict(Vec::new()))),
             _ => Ok(None),
         }
+    }
+
+    /// A fresh dict.
+    fn dict(&self, entries: Vec<(Datum, Datum)>) -> Datum {
+        Datum::Dict(Rc::new(Dict {
+            entries: RefCell::new(entries),
+            depth: self.scopes.depth(),
+            is_archived: false,
+        }))
+    }
+
+    /// A fresh dict of pairs of key and value; the last value of a key counts.
+    fn dict_of(&mut self, pairs: Vec<Datum>) -> Result<Datum> {
+        let result = self.dict(Vec::new());
+        let Datum::Dict(dict) = &result else {
+            return Err(Error::internal("a dict is something else"));
+        };
+        for pair in pairs {
+            match pair.items().as_deref() {
+                Some([key, value]) => self.set_entry(dict, key, value)?,
+                _ => return Err(Error::source("a dict is made of something else than pairs")),
+            }
+        }
+        Ok(result)
     }
 
     /// `value[index]`
@@ -106,12 +131,8 @@ impl Importer<'_> {
     }
 
     pub(super) fn known_index(&mut self, index: &Datum) -> Result<i64> {
-        match index {
+        match self.settled(index)? {
             Datum::Number(number) => Ok(number.concrete(self.builder().symbols())?.to_i64()),
-            Datum::Tensor(tensor) if tensor.number().is_some() => match tensor.number() {
-                Some(host) => Ok(host.number.concrete(self.builder().symbols())?.to_i64()),
-                None => Ok(0),
-            },
             _ => Err(Error::unsupported(
                 "a list is indexed by what depends on tensors",
             )),
@@ -127,6 +148,7 @@ impl Importer<'_> {
         Ok(Some(match (name, rest) {
             ("len", _) => Datum::int(items.len()),
             ("copy" | "list", _) => self.list(items),
+            ("dict", _) => self.dict_of(items)?,
             ("add", [other]) => {
                 let more = other.items().unwrap_or_default();
                 check_length(items.len() + more.len())?;
@@ -329,11 +351,7 @@ impl Importer<'_> {
                 let pairs = pairs.map(|(key, value)| Datum::tuple(vec![key, value]));
                 self.list(pairs.collect())
             }
-            ("copy" | "dict", _) => Datum::Dict(Rc::new(Dict {
-                entries: RefCell::new(entries),
-                depth: self.scopes.depth(),
-                is_archived: false,
-            })),
+            ("copy" | "dict", _) => self.dict(entries),
             ("__contains__", [key]) => Datum::bool(self.lookup(dict, key)?.is_some()),
             ("__getitem__", [key]) => self.subscript(&Datum::Dict(dict.clone()), key)?,
             ("get", [key, rest @ ..]) => {

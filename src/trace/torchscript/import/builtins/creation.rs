@@ -20,6 +20,11 @@ impl Importer<'_> {
             _ => None,
         };
         match (name, arguments.positional.as_slice()) {
+            ("_shape_as_tensor", [Datum::Tensor(tensor)]) => {
+                let sizes = self.ty(&tensor.clone())?.shape;
+                let sizes = self.list(sizes.into_iter().map(Datum::int).collect());
+                self.tensor_from(&sizes, Some(DType::I64)).map(Some)
+            }
             ("tensor" | "as_tensor", [Datum::Tensor(_), ..]) => self.identity("to", arguments),
             ("tensor" | "as_tensor", [data, ..]) => self.tensor_from(data, dtype).map(Some),
             ("scalar_tensor", [Datum::Number(number), ..]) => Ok(Some(

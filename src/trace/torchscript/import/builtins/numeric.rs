@@ -1,10 +1,9 @@
 //! Arithmetic on known numbers and on scalar tensors whose value is known.
 
-use crate::dtype::DType;
+use crate::dtype::{Category, DType};
 use crate::error::{Error, Result};
-use crate::interp;
-use crate::ir::{ValueId, Weights};
 
+use crate::symbols::Symbols;
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
 use crate::trace::torchscript::import::datum::{Datum, Kind};
@@ -38,14 +37,73 @@ impl Importer<'_> {
             ("gather" | "where", _) => return Ok(None),
             _ => {}
         }
-        let Some(operands) = known_operands(arguments) else {
-            return Ok(None);
+        self.on_known(name, arguments)
+    }
+
+    /// A function of numbers and scalar tensors all of which are known; what ends in `_` writes into its first operand.
+    fn on_known(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
+        let in_place = name.strip_suffix('_').filter(|name| !name.ends_with('_'));
+        let name = in_place.unwrap_or(name);
+        let (operands, result) = match name {
+            "clamp" | "clip" | "clamp_min" | "clamp_max" => match bounds(name, arguments) {
+                Some(operands) => self.clamped(operands)?,
+                None => return Ok(None),
+            },
+            _ => {
+                let Some(operands) = known_operands(arguments) else {
+                    return Ok(None);
+                };
+                let numbers = self.rounded(&operands)?;
+                let Some(result) = self.arithmetic(name, &numbers, arguments)? else {
+                    return Ok(None);
+                };
+                (operands, result)
+            }
         };
-        let numbers: Vec<Number> = operands.iter().map(Operand::number).collect();
-        let Some(result) = self.arithmetic(name, &numbers, arguments)? else {
-            return Ok(None);
-        };
+        let target = arguments.positional.first().zip(operands.first());
+        if let (Some(_), Some((Datum::Tensor(tensor), Operand::Tensor(host)))) = (in_place, target)
+        {
+            let number = result.cast(host.dtype, self.builder().symbols())?;
+            let host = HostNumber {
+                number,
+                ..host.clone()
+            };
+            self.write_number(&tensor.clone(), host);
+            return Ok(arguments.positional.first().cloned());
+        }
         self.like_operands(name, result, &operands).map(Some)
+    }
+
+    /// The numbers of operands. Floats beside a tensor that computes in single precision are rounded to it.
+    fn rounded(&mut self, operands: &[Operand]) -> Result<Vec<Number>> {
+        let builder = self.builder();
+        let dtype = operands_dtype(operands).map(DType::to_compute);
+        let numbers = operands.iter().map(Operand::number);
+        match dtype.filter(|dtype| dtype.is_float()) {
+            Some(dtype) => numbers
+                .map(|number| match number.is_float() {
+                    true => number.cast(dtype, builder.symbols()),
+                    false => Ok(number),
+                })
+                .collect(),
+            None => Ok(numbers.collect()),
+        }
+    }
+
+    /// A number between bounds, either of which may be absent.
+    fn clamped(&mut self, [x, low, high]: [Option<Operand>; 3]) -> Result<(Vec<Operand>, Number)> {
+        let limits = [("maximum", low.is_some()), ("minimum", high.is_some())];
+        let operands: Vec<Operand> = [x, low, high].into_iter().flatten().collect();
+        let numbers = self.rounded(&operands)?;
+        let mut numbers = numbers.into_iter();
+        let mut result = numbers.next().unwrap_or(Number::int(0));
+        let builder = self.builder();
+        let present = limits.into_iter().filter(|(_, is_present)| *is_present);
+        for ((function, _), bound) in present.zip(numbers) {
+            let bounded = number::binary(builder.symbols(), function, &result, &bound)?;
+            result = bounded.unwrap_or(result);
+        }
+        Ok((operands, result))
     }
 
     fn arithmetic(
@@ -56,45 +114,32 @@ impl Importer<'_> {
     ) -> Result<Option<Number>> {
         let builder = self.builder();
         let symbols = builder.symbols();
-        let name = name
-            .strip_suffix('_')
-            .filter(|short| !short.ends_with('_'))
-            .unwrap_or(name);
-        let rounding = named_argument(arguments, "rounding_mode");
+        let has_tensor = |value: &Datum| matches!(value, Datum::Tensor(_));
+        let name = match arguments.positional.iter().any(has_tensor) {
+            true => name,
+            false => script_name(name),
+        };
         let alpha = match (named_argument(arguments, "alpha"), name, operands) {
             (Some(Datum::Number(alpha)), ..) => Some(alpha),
             (None, "add" | "sub" | "rsub", [_, _, alpha]) => Some(alpha.clone()),
             _ => None,
         };
-        match operands {
-            [a] => number::unary(symbols, name, a),
-            [a, b] | [a, b, _] if alpha.is_some() || operands.len() == 2 => {
-                let scaled = match (&alpha, name) {
-                    (Some(alpha), "rsub") => {
-                        let scaled = number::binary(symbols, "mul", a, alpha)?;
-                        return match scaled {
-                            Some(scaled) => number::binary(symbols, "sub", b, &scaled),
-                            None => Ok(None),
-                        };
-                    }
-                    (Some(alpha), _) => number::binary(symbols, "mul", b, alpha)?,
-                    (None, _) => Some(b.clone()),
-                };
-                let Some(b) = scaled else { return Ok(None) };
+        match (operands, alpha) {
+            ([a], _) => number::unary(symbols, name, a),
+            ([a, b], None) => {
+                let rounding = named_argument(arguments, "rounding_mode");
                 match (name, rounding) {
-                    ("div", Some(Datum::Str(mode))) => {
-                        let floored = number::binary(symbols, "floordiv", a, &b)?;
-                        if &*mode == "floor" {
-                            return Ok(floored);
-                        }
-                        let quotient = number::binary(symbols, "div", a, &b)?;
-                        match quotient {
-                            Some(quotient) => number::unary(symbols, "trunc", &quotient),
-                            None => Ok(None),
-                        }
-                    }
-                    _ => number::binary(symbols, name, a, &b),
+                    ("div", Some(Datum::Str(mode))) => divided(symbols, &mode, a, b),
+                    _ => number::binary(symbols, name, a, b),
                 }
+            }
+            ([a, b] | [a, b, _], Some(alpha)) => {
+                let (base, other) = if name == "rsub" { (b, a) } else { (a, b) };
+                let Some(scaled) = number::binary(symbols, "mul", other, &alpha)? else {
+                    return Ok(None);
+                };
+                let name = if name == "rsub" { "sub" } else { name };
+                number::binary(symbols, name, base, &scaled)
             }
             _ => Ok(None),
         }
@@ -113,7 +158,7 @@ impl Importer<'_> {
         let dtype = if let Number::Bool(_) = result {
             DType::Bool
         } else {
-            common_dtype(&tensors, &result, operands)
+            common_dtype(&result, operands)
         };
         let wrapped = tensors.iter().all(|host| host.wrapped);
         let builder = self.builder();
@@ -156,11 +201,7 @@ impl Importer<'_> {
 
     /// The value of a scalar tensor as a Python number.
     fn item(&mut self, tensor: &TensorRef) -> Result<Datum> {
-        let kind = match self.ty(tensor)?.dtype {
-            DType::Bool => Kind::Bool,
-            dtype if dtype.is_float() => Kind::Float,
-            _ => Kind::Int,
-        };
+        let kind = self.kind_of(tensor)?;
         self.converted(kind, &Datum::Tensor(tensor.clone()))
     }
 
@@ -177,31 +218,10 @@ impl Importer<'_> {
         };
         let id = value.reshape(Vec::new()).id();
         builder.check()?;
-        match self.constant_number(kind, id)? {
+        match self.followed(kind, id)? {
             Some(number) => Ok(Datum::Number(number)),
             None => Ok(Datum::Dynamic(kind, self.new_tensor(id))),
         }
-    }
-
-    /// The number that a scalar is if it depends on weights alone.
-    fn constant_number(&mut self, kind: Kind, id: ValueId) -> Result<Option<Number>> {
-        let Some(part) = self.builder().constant_part(id) else {
-            return Ok(None);
-        };
-        let mut weights = Weights::new();
-        for (name, _) in part.weights() {
-            if let Some(record) = self.shared.records.get(name) {
-                weights.insert(name.to_string(), self.archive.tensor(record)?);
-            }
-        }
-        // What can't be computed here is left to fail when the graph runs.
-        let result = interp::run(&part, &weights, &[]).ok();
-        let result = result.and_then(|tensors| tensors.into_iter().next());
-        Ok(result.and_then(|tensor| match kind {
-            Kind::Bool => Some(Number::Bool(*tensor.to_i64().first()? != 0)),
-            Kind::Int => Some(Number::int(*tensor.to_i64().first()?)),
-            Kind::Float => Some(Number::Float(*tensor.to_f64().first()?)),
-        }))
     }
 
     /// How many steps `range(start, stop, step)` has.
@@ -229,14 +249,16 @@ impl Importer<'_> {
     }
 
     fn three_sizes(&mut self, arguments: &Arguments) -> Result<[crate::dim::Dim; 3]> {
-        let builder = self.builder();
-        let sizes = arguments.positional.iter().map(|value| match value {
-            Datum::Number(number) => number.to_int(builder.symbols()),
-            other => {
-                let message = format!("a range over a {}", other.describe());
-                Err(Error::unsupported(message).help("ranges must not depend on tensors"))
-            }
-        });
+        let sizes = arguments
+            .positional
+            .iter()
+            .map(|value| match self.settled(value)? {
+                Datum::Number(number) => number.to_int(self.builder().symbols()),
+                other => {
+                    let message = format!("a range over a {}", other.describe());
+                    Err(Error::unsupported(message).help("ranges must not depend on tensors"))
+                }
+            });
         let sizes: Vec<crate::dim::Dim> = sizes.collect::<Result<_>>()?;
         let wrong = |_| Error::source("a range takes three numbers");
         <[crate::dim::Dim; 3]>::try_from(sizes).map_err(wrong)
@@ -271,35 +293,95 @@ fn known_operands(arguments: &Arguments) -> Option<Vec<Operand>> {
     if named.any(|(name, _)| !ignored.contains(&name.as_str())) {
         return None;
     }
-    let operands = arguments.positional.iter().map(|value| match value {
-        Datum::Number(number) => Some(Operand::Number(number.clone())),
-        Datum::Tensor(tensor) => tensor.number().map(Operand::Tensor),
-        _ => None,
-    });
+    let operands = arguments.positional.iter().map(known_operand);
     let operands: Option<Vec<Operand>> = operands.collect();
     operands.filter(|operands| !operands.is_empty())
 }
 
-/// The dtype of arithmetic on scalar tensors and numbers.
-fn common_dtype(tensors: &[&HostNumber], result: &Number, operands: &[Operand]) -> DType {
-    let own = tensors.iter().filter(|host| !host.wrapped);
-    let own = own.map(|host| host.dtype).reduce(DType::promote);
-    let Some(own) = own else {
-        return python_dtype(result);
+fn known_operand(value: &Datum) -> Option<Operand> {
+    match value {
+        Datum::Number(number) => Some(Operand::Number(number.clone())),
+        Datum::Tensor(tensor) => tensor.number().map(Operand::Tensor),
+        _ => None,
+    }
+}
+
+/// A number and its lower and upper bound; none if one of them is not known.
+fn bounds(name: &str, arguments: &Arguments) -> Option<[Option<Operand>; 3]> {
+    let (first, rest) = arguments.positional.split_first()?;
+    let bound = |name: &str, place: usize| {
+        let given = rest
+            .get(place)
+            .cloned()
+            .or_else(|| named_argument(arguments, name));
+        match given {
+            None | Some(Datum::None) => Some(None),
+            Some(value) => known_operand(&value).map(Some),
+        }
     };
-    let category = operands
-        .iter()
-        .map(|operand| match operand {
-            Operand::Number(number) => python_dtype(number).category(),
-            Operand::Tensor(host) => host.dtype.category(),
-        })
-        .chain([python_dtype(result).category()])
-        .max();
-    match category {
-        Some(category) if own.category() < category => match python_dtype(result) {
-            DType::F64 => DType::F32,
-            dtype => dtype,
-        },
-        _ => own,
+    let [low, high] = match name {
+        "clamp_min" => [bound("min", 0)?, None],
+        "clamp_max" => [None, bound("max", 0)?],
+        _ => [bound("min", 0)?, bound("max", 1)?],
+    };
+    Some([Some(known_operand(first)?), low, high])
+}
+
+/// A quotient that is rounded.
+fn divided(symbols: &Symbols, mode: &str, a: &Number, b: &Number) -> Result<Option<Number>> {
+    if mode == "floor" {
+        return number::binary(symbols, "floor_divide", a, b);
+    }
+    match (
+        a.is_float() || b.is_float(),
+        number::binary(symbols, "div", a, b)?,
+    ) {
+        (false, _) => number::binary(symbols, "trunc_divide", a, b),
+        (true, Some(quotient)) => number::unary(symbols, "trunc", &quotient),
+        (true, None) => Ok(None),
+    }
+}
+
+/// Names of functions that are others for Python's numbers than for tensors.
+fn script_name(name: &str) -> &str {
+    match name {
+        "remainder" => "script_remainder",
+        "pow" => "script_pow",
+        "__lshift__" => "script_lshift",
+        "__rshift__" => "script_rshift",
+        name => name,
+    }
+}
+
+/// The dtype of arithmetic on scalar tensors and numbers, if there is a tensor that does not stand for a number.
+fn operands_dtype(operands: &[Operand]) -> Option<DType> {
+    let own = operands.iter().filter_map(|operand| match operand {
+        Operand::Tensor(host) if !host.wrapped => Some(host.dtype),
+        _ => None,
+    });
+    let own = own.reduce(DType::promote)?;
+    let others = operands.iter().map(|operand| match operand {
+        Operand::Number(number) => python_dtype(number),
+        Operand::Tensor(host) => host.dtype,
+    });
+    let category = others.map(DType::category).max()?;
+    Some(match own.category() < category {
+        true if category == Category::Float => DType::F32,
+        true => DType::I64,
+        false => own,
+    })
+}
+
+/// The dtype of a result of arithmetic.
+fn common_dtype(result: &Number, operands: &[Operand]) -> DType {
+    let is_float = |operand: &Operand| match operand {
+        Operand::Number(number) => number.is_float(),
+        Operand::Tensor(host) => host.dtype.is_float(),
+    };
+    match (operands_dtype(operands), python_dtype(result)) {
+        (Some(own), DType::F64) if !own.is_float() => DType::F32,
+        (Some(own), _) => own,
+        (None, _) if operands.iter().any(is_float) => DType::F64,
+        (None, dtype) => dtype,
     }
 }

@@ -119,7 +119,7 @@ impl Importer<'_> {
     }
 
     fn at_axis(&mut self, sizes: &[Dim], axis: &Datum) -> Result<Datum> {
-        let Datum::Number(axis) = axis else {
+        let Datum::Number(axis) = self.settled(axis)? else {
             return Err(Error::unsupported("an axis that depends on tensors"));
         };
         let axis = axis.concrete(self.builder().symbols())?.to_i64();

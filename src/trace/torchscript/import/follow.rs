@@ -1,0 +1,352 @@
+//! Numbers of tensors that follow from sizes and weights alone.
+//!
+//! A trace computes sizes by tensors: `_shape_as_tensor`, `stack`, `min`, `ceil`. Such a number is looked for in the graph
+//! that computes it, twice: by arithmetic on symbolic sizes, element by element; then, where a size is wanted and nothing else
+//! will do, by the interpreter, which fixes the sizes to their examples.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::dim::{Bindings, Dim, Symbol};
+use crate::dtype::{Category, DType};
+use crate::error::Result;
+use crate::interp;
+use crate::ir::{Argument, Graph, Node, Op, ValueId, Weights};
+use crate::op::{BinaryFunction, Full, Permute, Primitive, Reduce, ReduceFunction};
+use crate::pass::decompose;
+use crate::shape::sizes;
+use crate::symbols::Symbols;
+use crate::tensor::{Tensor, numel};
+
+use super::Importer;
+use super::datum::{Datum, Kind};
+use super::number::{self, Number};
+use super::tensor::TensorRef;
+
+/// Tensors of more elements are not followed.
+const MOST_ELEMENTS: usize = 256;
+
+impl Importer<'_> {
+    /// The number that a value of one element is, if it follows from sizes and weights and fixes no size.
+    pub(super) fn followed(&mut self, kind: Kind, id: ValueId) -> Result<Option<Number>> {
+        let Some(part) = self.builder().constant_part(id) else {
+            return Ok(None);
+        };
+        if symbols_of(&part).is_empty() {
+            return self.computed(kind, &part);
+        }
+        // What can't be followed is left to be computed when the graph runs.
+        let Some(body) = decompose(&part)
+            .ok()
+            .filter(|body| body.hints.len() == part.hints.len())
+        else {
+            return Ok(None);
+        };
+        let trial = Symbols::new(part.hints.clone(), part.guards.clone());
+        let found = follow(&trial, &body);
+        if found.is_none() || trial.hints().len() != part.hints.len() {
+            return Ok(None);
+        }
+        Ok(follow(self.builder().symbols(), &body))
+    }
+
+    /// The number that a value of one element is, if it follows from sizes and weights: these sizes are fixed to their
+    /// examples.
+    pub(super) fn fixed(&mut self, kind: Kind, id: ValueId) -> Result<Option<Number>> {
+        if let Some(number) = self.followed(kind, id)? {
+            return Ok(Some(number));
+        }
+        let Some(part) = self.builder().constant_part(id) else {
+            return Ok(None);
+        };
+        let found = self.computed(kind, &part.with_sizes(&part.hints))?;
+        if found.is_some() {
+            let builder = self.builder();
+            for symbol in symbols_of(&part) {
+                builder.symbols().concrete(&Dim::symbol(symbol))?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// A number where one is wanted: also that of a tensor, where the graph computes it from sizes and weights, which fixes the
+    /// sizes to their examples. All else as it is.
+    pub(super) fn settled(&mut self, value: &Datum) -> Result<Datum> {
+        let (kind, tensor) = match value {
+            Datum::Dynamic(kind, tensor) => (*kind, tensor),
+            Datum::Tensor(tensor) => match tensor.number() {
+                Some(host) => return Ok(Datum::Number(host.number)),
+                None if self.ty(tensor)?.numel().is(1) => (self.kind_of(tensor)?, tensor),
+                None => return Ok(value.clone()),
+            },
+            other => return Ok(other.clone()),
+        };
+        let id = self.read(tensor)?;
+        let number = self.fixed(kind, id)?;
+        Ok(number.map_or_else(|| value.clone(), Datum::Number))
+    }
+
+    /// What a tensor's elements are to Python.
+    pub(super) fn kind_of(&mut self, tensor: &TensorRef) -> Result<Kind> {
+        Ok(match self.ty(tensor)?.dtype.category() {
+            Category::Bool => Kind::Bool,
+            Category::Integer => Kind::Int,
+            Category::Float => Kind::Float,
+        })
+    }
+
+    /// The only element of a part without sizes.
+    fn computed(&self, kind: Kind, part: &Graph) -> Result<Option<Number>> {
+        let mut weights = Weights::new();
+        for (name, _) in part.weights() {
+            if let Some(record) = self.shared.records.get(name) {
+                weights.insert(name.to_string(), self.archive.tensor(record)?);
+            }
+        }
+        // What can't be computed here is left to fail when the graph runs.
+        let result = interp::run(part, &weights, &[]).ok();
+        let result = result.and_then(|tensors| tensors.into_iter().next());
+        Ok(result.and_then(|tensor| match kind {
+            Kind::Bool => Some(Number::Bool(*tensor.to_i64().first()? != 0)),
+            Kind::Int => Some(Number::int(*tensor.to_i64().first()?)),
+            Kind::Float => Some(Number::Float(*tensor.to_f64().first()?)),
+        }))
+    }
+}
+
+/// The symbols that a graph computes with.
+fn symbols_of(graph: &Graph) -> BTreeSet<Symbol> {
+    let mut found = BTreeSet::new();
+    graph.clone().map_sizes(&mut |dim| {
+        found.extend(dim.symbols());
+        dim.clone()
+    });
+    found
+}
+
+/// The number that a graph of primitives gives; none if it is not arithmetic on a few sizes and numbers.
+fn follow(symbols: &Symbols, graph: &Graph) -> Option<Number> {
+    let mut values: HashMap<ValueId, Elements> = HashMap::new();
+    for node in &graph.nodes {
+        let operands = node.arguments.iter().map(|argument| match argument {
+            Argument::Value(id) => values.get(id).cloned(),
+            Argument::Number(scalar) => Some(Elements::number((*scalar).into())),
+            Argument::Size(dim) => Some(Elements::number(Number::Int(dim.clone()))),
+            _ => None,
+        });
+        let operands: Vec<Elements> = operands.collect::<Option<_>>()?;
+        let result = step(symbols, node, &operands)?;
+        let fits = result.items.len() <= MOST_ELEMENTS;
+        values.insert(*node.results.first().filter(|_| fits)?, result);
+    }
+    values.get(graph.outputs.first()?)?.items.first().cloned()
+}
+
+/// The result of a primitive for the numbers that its operands are.
+fn step(symbols: &Symbols, node: &Node, operands: &[Elements]) -> Option<Elements> {
+    let Op::Primitive(primitive) = &node.op else {
+        return None;
+    };
+    let result = match (primitive, operands) {
+        (Primitive::Full(full), [number]) => filled(full, number)?,
+        (Primitive::Cast(cast), [x]) => Elements {
+            dtype: cast.dtype,
+            ..x.clone()
+        },
+        (Primitive::Unary(unary), [x]) => {
+            let name = unary.function.name();
+            let items = x.items.iter();
+            x.with(items.map(|item| number::unary(symbols, name, item).ok()?))?
+        }
+        (Primitive::Binary(binary), [x, y]) => combined(symbols, binary.function, x, y)?,
+        (Primitive::Select(_), [condition, x, y]) => selected(symbols, condition, x, y)?,
+        (Primitive::Reduce(reduce), [x]) => reduced(symbols, reduce, x)?,
+        (Primitive::Gather(_), [x, index]) => {
+            moved(primitive, std::slice::from_ref(x), &[index.integers()?])?
+        }
+        (
+            Primitive::Reshape(_)
+            | Primitive::Permute(_)
+            | Primitive::Expand(_)
+            | Primitive::Slice(_)
+            | Primitive::Concat(_)
+            | Primitive::Unfold(_)
+            | Primitive::Pad(_),
+            operands,
+        ) => moved(primitive, operands, &[])?,
+        _ => return None,
+    };
+    result.rounded(symbols)
+}
+
+fn filled(full: &Full, number: &Elements) -> Option<Elements> {
+    let shape = sizes(&full.shape, &Bindings::new()).ok()?;
+    let numel = numel(&shape).ok().filter(|numel| *numel <= MOST_ELEMENTS)?;
+    Some(Elements {
+        dtype: full.dtype,
+        shape,
+        items: vec![number.items.first()?.clone(); numel],
+        is_number: false,
+    })
+}
+
+fn combined(
+    symbols: &Symbols,
+    function: BinaryFunction,
+    x: &Elements,
+    y: &Elements,
+) -> Option<Elements> {
+    let (x, y) = same_type(symbols, x, y)?;
+    let pairs = x.items.iter().zip(&y.items);
+    let items = pairs.map(|(x, y)| number::binary(symbols, function.name(), x, y).ok()?);
+    let mut result = x.with(items)?;
+    if function.is_comparison() {
+        result.dtype = DType::Bool;
+    }
+    Some(result)
+}
+
+fn selected(
+    symbols: &Symbols,
+    condition: &Elements,
+    x: &Elements,
+    y: &Elements,
+) -> Option<Elements> {
+    let (x, y) = same_type(symbols, x, y)?;
+    let cases = condition.items.iter().zip(x.items.iter().zip(&y.items));
+    let items = cases.map(|(condition, (x, y))| {
+        let chosen = if condition.truth(symbols).ok()? { x } else { y };
+        Some(chosen.clone())
+    });
+    x.with(items)
+}
+
+/// All elements along some axes, combined from the first to the last.
+fn reduced(symbols: &Symbols, reduce: &Reduce, x: &Elements) -> Option<Elements> {
+    let name = match reduce.function {
+        ReduceFunction::Sum => "add",
+        ReduceFunction::Prod => "mul",
+        ReduceFunction::Max => "maximum",
+        ReduceFunction::Min => "minimum",
+    };
+    let kept = (0..x.shape.len()).filter(|axis| !reduce.axes.contains(axis));
+    let kept: Vec<usize> = kept.collect();
+    let shape: Vec<usize> = kept
+        .iter()
+        .filter_map(|axis| x.shape.get(*axis).copied())
+        .collect();
+    let axes = [kept.as_slice(), &reduce.axes].concat();
+    let lined = moved(&Permute { axes }.into(), std::slice::from_ref(x), &[])?;
+    let results = shape.iter().product::<usize>().max(1);
+    let length = lined
+        .items
+        .len()
+        .checked_div(results)
+        .filter(|length| *length > 0)?;
+    let lines = lined.items.chunks(length).map(|line| {
+        let (first, rest) = line.split_first()?;
+        rest.iter().try_fold(first.clone(), |total, item| {
+            let total = number::binary(symbols, name, &total, item).ok()??;
+            total.cast(x.dtype, symbols).ok()
+        })
+    });
+    Some(Elements {
+        dtype: x.dtype,
+        shape,
+        items: lines.collect::<Option<_>>()?,
+        is_number: false,
+    })
+}
+
+/// The result of a primitive that only moves elements: it moves their numbers, counted through all operands.
+fn moved(primitive: &Primitive, operands: &[Elements], others: &[Tensor]) -> Option<Elements> {
+    let mut first = 0;
+    let mut places = Vec::new();
+    for operand in operands {
+        let count = i64::try_from(operand.items.len()).ok()?;
+        let numbers = (first..first + count).collect();
+        places.push(Tensor::from_i64(DType::I64, operand.shape.clone(), numbers).ok()?);
+        first += count;
+    }
+    places.extend_from_slice(others);
+    let result = primitive.eval(&places, &Bindings::new()).ok()?;
+    let result = result.first()?;
+    let items: Vec<&Number> = operands.iter().flat_map(|operand| &operand.items).collect();
+    let places = result.to_i64().into_iter();
+    let items = places.map(|place| Some((*items.get(usize::try_from(place).ok()?)?).clone()));
+    Some(Elements {
+        dtype: operands.first()?.dtype,
+        shape: result.shape().to_vec(),
+        items: items.collect::<Option<_>>()?,
+        is_number: false,
+    })
+}
+
+/// Operands of one dtype and shape. A number beside a tensor takes the tensor's.
+fn same_type(symbols: &Symbols, x: &Elements, y: &Elements) -> Option<(Elements, Elements)> {
+    let like = |number: &Elements, tensor: &Elements| {
+        let items = vec![number.items.first()?.clone(); tensor.items.len()];
+        Elements {
+            items,
+            ..tensor.clone()
+        }
+        .rounded(symbols)
+    };
+    match (x.is_number, y.is_number) {
+        (true, false) => Some((like(x, y)?, y.clone())),
+        (false, true) => Some((x.clone(), like(y, x)?)),
+        _ => Some((x.clone(), y.clone())),
+    }
+}
+
+/// A tensor of numbers.
+#[derive(Clone)]
+struct Elements {
+    dtype: DType,
+    shape: Vec<usize>,
+    items: Vec<Number>,
+    /// True for a number that is written in place.
+    is_number: bool,
+}
+
+impl Elements {
+    /// A number that is written in place.
+    fn number(number: Number) -> Elements {
+        Elements {
+            dtype: DType::F64,
+            shape: Vec::new(),
+            items: vec![number],
+            is_number: true,
+        }
+    }
+
+    /// Other elements of the dtype and shape.
+    fn with(&self, items: impl Iterator<Item = Option<Number>>) -> Option<Elements> {
+        Some(Elements {
+            items: items.collect::<Option<_>>()?,
+            ..self.clone()
+        })
+    }
+
+    /// The elements as the dtype holds them.
+    fn rounded(&self, symbols: &Symbols) -> Option<Elements> {
+        self.with(
+            self.items
+                .iter()
+                .map(|item| item.cast(self.dtype, symbols).ok()),
+        )
+    }
+
+    /// Elements that are integers and known, as a tensor.
+    fn integers(&self) -> Option<Tensor> {
+        let items = self.items.iter().map(|item| match item {
+            Number::Int(dim) => dim.as_const(),
+            _ => None,
+        });
+        Tensor::from_i64(
+            DType::I64,
+            self.shape.clone(),
+            items.collect::<Option<_>>()?,
+        )
+        .ok()
+    }
+}

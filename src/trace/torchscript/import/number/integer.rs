@@ -1,0 +1,143 @@
+//! Integers and sizes: those that are known wrap, others stay symbolic.
+
+use super::ratio::ratio;
+use super::{Number, binary, on_floats};
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::symbols::Symbols;
+
+/// A function of two integers by its ATen name; `None` if it is no such function.
+pub(super) fn on_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Option<Number>> {
+    if let (Some(a), Some(b)) = (a.as_const(), b.as_const())
+        && let Some(wrapped) = on_known_ints(name, a, b)
+    {
+        return Ok(Some(Number::int(wrapped)));
+    }
+    let dim = match name {
+        "add" => a + b,
+        "sub" => a - b,
+        "rsub" => b - a,
+        "mul" => a * b,
+        "floordiv" | "floor_divide" => a.floor_div(&divisor(symbols, b)?),
+        "remainder" | "script_remainder" => a.modulo(&divisor(symbols, b)?),
+        "trunc_divide" => truncated(symbols, a, &divisor(symbols, b)?)?,
+        "min" | "minimum" => a.minimum(b),
+        "max" | "maximum" => a.maximum(b),
+        "div" | "true_divide" => return true_division(symbols, a, b).map(Some),
+        "pow" => return power(symbols, a, b).map(Some),
+        "script_pow" => return Ok(Some(power(symbols, a, b)?.to_float())),
+        _ => return on_fixed_ints(symbols, name, a, b),
+    };
+    if is_size(symbols, &dim)? {
+        return Ok(Some(Number::Int(dim)));
+    }
+    // No size is as large: the number wraps where its 64 bits end.
+    let (a, b) = (symbols.concrete(a)?, symbols.concrete(b)?);
+    binary(symbols, name, &Number::int(a), &Number::int(b))
+}
+
+/// Whether an integer is known, or small enough to be made of sizes.
+fn is_size(symbols: &Symbols, dim: &Dim) -> Result<bool> {
+    const LARGEST: u64 = 1 << 53;
+    Ok(dim.as_const().is_some() || symbols.hint(dim)?.unsigned_abs() < LARGEST)
+}
+
+/// Sums and products of integers that are known wrap.
+fn on_known_ints(name: &str, a: i64, b: i64) -> Option<i64> {
+    match name {
+        "add" => Some(a.wrapping_add(b)),
+        "sub" => Some(a.wrapping_sub(b)),
+        "rsub" => Some(b.wrapping_sub(a)),
+        "mul" => Some(a.wrapping_mul(b)),
+        _ => None,
+    }
+}
+
+fn divisor(symbols: &Symbols, dim: &Dim) -> Result<Dim> {
+    if Number::Int(dim.clone()).truth(symbols)? {
+        return Ok(dim.clone());
+    }
+    Err(Error::operator("integer division by zero"))
+}
+
+/// A quotient rounded towards zero.
+fn truncated(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Dim> {
+    let is_negative = |dim: &Dim| Ok::<bool, Error>(!symbols.less_equal(&Dim::ZERO, dim)?);
+    Ok(match is_negative(a)? == is_negative(b)? {
+        true => a.floor_div(b),
+        false => a.ceil_div(b),
+    })
+}
+
+fn true_division(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Number> {
+    if let Some(by) = b.as_const() {
+        return Ok(match by {
+            0 => Number::Float(symbols.concrete(a)? as f64 / 0.0),
+            by if by < 0 => ratio(&-a, by.saturating_neg()),
+            by => ratio(a, by),
+        });
+    }
+    let quotient = a.floor_div(b);
+    if &quotient * b == *a {
+        return Ok(Number::Int(quotient).to_float());
+    }
+    let (a, b) = (symbols.concrete(a)?, symbols.concrete(b)?);
+    Ok(Number::Float(a as f64 / b as f64))
+}
+
+/// A power of tensors' integers, which wraps. A negative exponent gives a float.
+fn power(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Number> {
+    let exponent = symbols.concrete(b)?;
+    if a.as_const().is_none() && (0..=4).contains(&exponent) {
+        let factors = (0..exponent).map(|_| a);
+        return Ok(Number::Int(Dim::product(factors)));
+    }
+    let base = symbols.concrete(a)?;
+    Ok(match u32::try_from(exponent) {
+        Ok(exponent) => Number::int(base.wrapping_pow(exponent)),
+        Err(_) => Number::Float((base as f64).powf(exponent as f64)),
+    })
+}
+
+fn on_fixed_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Option<Number>> {
+    let Some(function) = bit_function(name) else {
+        return on_floats(
+            symbols,
+            name,
+            &Number::Int(a.clone()),
+            &Number::Int(b.clone()),
+        );
+    };
+    let (a, b) = (symbols.concrete(a)?, symbols.concrete(b)?);
+    Ok(Some(Number::int(function(a, b))))
+}
+
+/// Functions of integers that say nothing of symbolic sizes.
+fn bit_function(name: &str) -> Option<fn(i64, i64) -> i64> {
+    Some(match name {
+        "__and__" | "bitwise_and" => |a, b| a & b,
+        "__or__" | "bitwise_or" => |a, b| a | b,
+        "__xor__" | "bitwise_xor" => |a, b| a ^ b,
+        "__lshift__" | "bitwise_left_shift" => |a, b| match u32::try_from(b) {
+            Ok(b) => a.checked_shl(b).unwrap_or(0),
+            Err(_) => 0,
+        },
+        "__rshift__" | "bitwise_right_shift" => |a, b| match u32::try_from(b) {
+            Ok(b) => a >> b.min(63),
+            Err(_) => a >> 63,
+        },
+        // Processors look at the last six bits of a distance; scripts do not look at it before.
+        "script_lshift" => |a, b| a.wrapping_shl(b as u32),
+        "script_rshift" => |a, b| a.wrapping_shr(b as u32),
+        "gcd" => greatest_common_divisor,
+        "fmod" => |a, b| a.checked_rem(b).unwrap_or(0),
+        _ => return None,
+    })
+}
+
+pub(super) fn greatest_common_divisor(a: i64, b: i64) -> i64 {
+    match b {
+        0 => a.wrapping_abs(),
+        _ => greatest_common_divisor(b, a.checked_rem(b).unwrap_or(0)),
+    }
+}

@@ -1,0 +1,76 @@
+use super::*;
+use crate::dim::Bindings;
+
+fn symbols() -> Symbols {
+    Symbols::new(Bindings::from([("H".into(), 7)]), Vec::new())
+}
+
+fn size(text: &str) -> Number {
+    Number::Int(text.parse().unwrap())
+}
+
+#[test]
+fn halving_a_size_stays_symbolic() {
+    let symbols = symbols();
+    let half = binary(&symbols, "mul", &size("H").to_float(), &Number::Float(0.5))
+        .unwrap()
+        .unwrap();
+    let floor = unary(&symbols, "floor", &half).unwrap().unwrap();
+    assert_eq!(floor, size("floordiv(H, 2)"));
+    assert!(symbols.guards().is_empty());
+}
+
+#[test]
+fn inexact_factors_fix_the_size() {
+    let symbols = symbols();
+    let product = binary(&symbols, "mul", &size("H"), &Number::Float(0.3)).unwrap();
+    assert_eq!(product, Some(Number::Float(7.0 * 0.3)));
+    assert_eq!(symbols.resolve(&"H".parse().unwrap()), Dim::from(7));
+}
+
+#[test]
+fn comparisons_record_guards() {
+    let symbols = symbols();
+    let answer = binary(&symbols, "lt", &size("H"), &Number::Float(7.5)).unwrap();
+    assert_eq!(answer, Some(Number::Bool(true)));
+    assert_eq!(symbols.guards().len(), 1);
+    let same = binary(&symbols, "eq", &size("2*H"), &size("H + H")).unwrap();
+    assert_eq!(same, Some(Number::Bool(true)));
+    assert_eq!(symbols.guards().len(), 1);
+}
+
+#[test]
+fn known_integers_wrap() {
+    let symbols = symbols();
+    let of = |name: &str, a: i64, b: i64| {
+        binary(&symbols, name, &Number::int(a), &Number::int(b)).unwrap()
+    };
+    assert_eq!(of("add", i64::MAX, 1), Some(Number::int(i64::MIN)));
+    assert_eq!(of("mul", 1 << 62, 4), Some(Number::int(0)));
+    assert_eq!(of("pow", 3, 41), Some(Number::int(3i64.wrapping_pow(41))));
+    assert_eq!(of("script_lshift", 1, 64), Some(Number::int(1)));
+    assert_eq!(of("__lshift__", 1, 64), Some(Number::int(0)));
+    assert_eq!(of("trunc_divide", -7, 2), Some(Number::int(-3)));
+    assert_eq!(
+        Number::Float(1e30).to_int(&symbols).unwrap(),
+        Dim::from(i64::MIN)
+    );
+}
+
+#[test]
+fn rounded_quotients_do_not_become_whole() {
+    let symbols = symbols();
+    let quotient = |by: f64| {
+        binary(&symbols, "div", &size("H"), &Number::Float(by))
+            .unwrap()
+            .unwrap()
+    };
+    let third = quotient(3.0);
+    assert_eq!(third, Number::Ratio("H".parse().unwrap(), 3));
+    let doubled = binary(&symbols, "mul", &third, &Number::int(2)).unwrap();
+    assert_eq!(doubled, Some(Number::Ratio("2*H".parse().unwrap(), 3)));
+    let rounded = unary(&symbols, "round", &third).unwrap();
+    assert_eq!(rounded, Some(size("floordiv(2*H + 3, 6)")));
+    let product = binary(&symbols, "mul", &quotient(49.0), &Number::int(49)).unwrap();
+    assert_eq!(product, Some(Number::Float(7.0 / 49.0 * 49.0)));
+}
