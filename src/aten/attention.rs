@@ -247,9 +247,8 @@ impl<'g> Heads<'g> {
     fn attend(&self, inputs: [Value<'g>; 3], mask: Mask<'g>) -> Result<(Value<'g>, Value<'g>)> {
         let width = self.input_weight.size(0).floor_div(&Dim::from(3));
         let count = Dim::from(self.count);
-        let project = |part: usize| -> Result<Value<'g>> {
-            let x = inputs[part];
-            let start = &width * (part as i64);
+        let project = |part: i64, x: Value<'g>| -> Result<Value<'g>> {
+            let start = &width * part;
             let weight = self.input_weight.narrow(0, start.clone(), width.clone());
             let bias = self.input_bias.narrow(0, start, width.clone());
             let shape = [x.size(0), x.size(1), count.clone(), width.floor_div(&count)];
@@ -257,7 +256,9 @@ impl<'g> Heads<'g> {
                 .reshape(shape)
                 .transpose(1, 2))
         };
-        let attention = Attention::new(project(0)?, project(1)?, project(2)?, None, [mask.0, None]);
+        let [query, key, value] = inputs;
+        let (query, key, value) = (project(0, query)?, project(1, key)?, project(2, value)?);
+        let attention = Attention::new(query, key, value, None, [mask.0, None]);
         let joined = attention.output.transpose(1, 2).flatten(2, 3);
         let output = linear(joined, self.output_weight, Some(self.output_bias))?;
         Ok((output, attention.weights))

@@ -242,7 +242,8 @@ fn multilabel_margin<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
         .unsqueeze(-1)
         .logical_and(is_target.logical_not().unsqueeze(-2));
     let losses = counts.where_(excess, 0.0).sum(&[-2, -1], false) / scores.size(-1);
-    let losses = losses.reshape(shape[..shape.len().saturating_sub(1).min(1)].to_vec());
+    let batch = shape.len().saturating_sub(1).min(1);
+    let losses = losses.reshape(shape.iter().take(batch).cloned().collect::<Vec<Dim>>());
     let loss = reduce(a, round_to(scores.dtype(), losses))?;
     Ok((loss, is_target.to(scores.dtype()).reshape(shape)))
 }

@@ -50,10 +50,7 @@ pub(super) const ROWS: &[Composite] = &[
                     x.ty()
                 )));
             }
-            histogram(
-                a,
-                x.reshape(vec![Dim::product(&x.shape()[..x.rank() - 1]), x.size(-1)]),
-            )
+            histogram(a, x.flatten(0, -2))
         },
         &[
             "f32[B, 2], [3, 2]",

@@ -6,6 +6,11 @@
 //! variants have no rows: importers rewrite them. Rows that draw random numbers have two parameters more than PyTorch, `seed`
 //! and `counter`, of which the numbers are a function. A counter may be a tensor: each round of a loop has one of its own.
 
+#![deny(
+    clippy::indexing_slicing,
+    reason = "behind an operator that failed a value has no dimensions: a body must not rely on those that it expects"
+)]
+
 mod args;
 mod forms;
 mod schema;

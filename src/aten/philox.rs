@@ -203,7 +203,7 @@ fn philox<'g>(mut counter: [Value<'g>; 4], mut key: [u32; 2]) -> [Value<'g>; 4] 
                 .bitwise_xor(signed(key[1])),
             a * first,
         ];
-        key = [0, 1].map(|word| key[word].wrapping_add(STEPS[word]));
+        key = [key[0].wrapping_add(STEPS[0]), key[1].wrapping_add(STEPS[1])];
     }
     counter
 }

@@ -206,15 +206,15 @@ fn col2im<'g>(x: Value<'g>, size: [Dim; 2], windows: &Windows) -> Result<Value<'
     })?;
     let channels = rows.floor_div(&area);
     let shape = [&kernel[..], &counts[..]].concat();
-    let place = |axis: usize| {
-        let along = |axis: usize| builder.iota(DType::I64, shape.clone(), axis);
-        along(axis) * windows.dilation[axis] + along(axis + 2) * windows.stride[axis]
-    };
+    let along = |axis: usize| builder.iota(DType::I64, shape.clone(), axis);
+    let (dilation, stride) = (windows.dilation, windows.stride);
+    let row = along(0) * dilation[0] + along(2) * stride[0];
+    let column = along(1) * dilation[1] + along(3) * stride[1];
     let padded = [
         height + 2 * windows.padding[0],
         width + 2 * windows.padding[1],
     ];
-    let index = (place(0) * &padded[1] + place(1)).flatten(0, -1);
+    let index = (row * &padded[1] + column).flatten(0, -1);
     let elements = x.reshape(vec![batch.clone(), channels.clone(), index.numel()]);
     let canvas = builder.full(
         x.dtype(),

@@ -2,6 +2,11 @@
 //!
 //! The methods put in what the primitives want explicit: broadcasting, type promotion, casts.
 
+#![deny(
+    clippy::indexing_slicing,
+    reason = "behind an operator that failed a value has no dimensions: a method must not rely on those that it expects"
+)]
+
 mod contract;
 mod pointwise;
 mod reduce;
