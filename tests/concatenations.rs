@@ -333,6 +333,28 @@ fn binding(buffers: u32, device: &Capabilities) -> Capabilities {
     }
 }
 
+/// An operand without elements is read nowhere: not at a constant position either, which lies outside of it.
+#[test]
+fn operands_may_be_empty() {
+    let graph = samples::graph(&["f32[1, 1]"], |b, x| {
+        let none = x[0].slice(0, Some(Dim::ZERO), Some(Dim::ZERO), 1);
+        let stored = none.dot(x[0]).softmax(-1, None);
+        vec![
+            b.concat(&[x[0] + 1.0, stored, none * 2.0], 0),
+            b.concat(&[none, x[0] * 2.0], 0),
+        ]
+    });
+    let Some(device) = samples::device(Reach::Whole) else {
+        return;
+    };
+    let plan = planned(&graph, device.capabilities(), Precision::Single);
+    let program = Program::new(&device, plan, &Weights::new(), ProgramOptions::default());
+    let inputs = [tensor(&[1, 1], 5)];
+    let found = program.unwrap().run(&inputs).unwrap();
+    let expected = interp::run(&graph, &Weights::new(), &inputs).unwrap();
+    assert_eq!(found, expected);
+}
+
 /// No image is copied: ten lie in others, the joined ones among them. Of two images, channels do not lie one behind the other:
 /// where the operands are more than a kernel reads, each has one.
 #[test]

@@ -30,6 +30,7 @@ use crate::kernel::winograd::Places;
 use crate::pass::plan::element::decision::Decision;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::QUAD;
+use crate::scalar::Scalar;
 
 /// Names that the statements of kernels give to variables; buffers have others.
 const VARIABLES: &str = "sum product largest smallest part total lost before best best_index rank local index round \
@@ -379,6 +380,12 @@ impl<'a> Scope<'a> {
             return Ok(*expr);
         }
         let info = self.graph.value(value);
+        if info.ty.shape.iter().any(|size| size.is(0)) {
+            // There is no place to read: the position may be a constant outside of the buffer, which WGSL refuses. The number
+            // stands in a choice that never takes it.
+            let zero = Argument::Number(Scalar::Int(0));
+            return self.number(&zero, info.ty.dtype);
+        }
         let expr = match info.definition {
             Definition::Node(node, _)
                 if !self.stored[value.index()] || self.own.contains(&value) =>
