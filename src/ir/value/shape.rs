@@ -76,8 +76,34 @@ impl<'g> Value<'g> {
         if shape == self.shape() {
             self
         } else {
-            self.unary(Expand { shape })
+            self.with_ones(&shape).unary(Expand { shape })
         }
+    }
+
+    /// The value with the number 1 for every size that is to be repeated and is no symbol, but is 1 by a guard: kernels tell
+    /// by the number which axes are repeated.
+    fn with_ones(self, wide: &[Dim]) -> Value<'g> {
+        let own = self.shape();
+        let symbols = self.builder().symbols();
+        let is_one = |size: &Dim| symbols.hint(size).is_ok_and(|hint| hint == 1);
+        let new = wide.len().saturating_sub(own.len());
+        let axes = own.iter().zip(wide.iter().skip(new)).enumerate();
+        let mut value = self;
+        for (axis, (size, _)) in axes.filter(|(_, (size, to))| is_one(size) && !is_one(to)) {
+            let what = || format!("size {size} of a repeated axis is not 1");
+            if let Err(error) = symbols.require_equal(size, &Dim::ONE, what) {
+                return self.failed(error);
+            }
+            if !symbols.resolve(size).is(1) {
+                value = value.unary(Slice {
+                    axis,
+                    start: Dim::ZERO,
+                    length: Dim::ONE,
+                    step: 1,
+                });
+            }
+        }
+        value
     }
 
     /// `Tensor.expand`: `-1` keeps a size.
