@@ -338,7 +338,7 @@ fn binding(buffers: u32, device: &Capabilities) -> Capabilities {
 fn operands_may_be_empty() {
     let graph = samples::graph(&["f32[1, 1]"], |b, x| {
         let none = x[0].slice(0, Some(Dim::ZERO), Some(Dim::ZERO), 1);
-        let stored = none.dot(x[0]).softmax(-1, None);
+        let stored = none.dot(x[0]).softmax(-1);
         vec![
             b.concat(&[x[0] + 1.0, stored, none * 2.0], 0),
             b.concat(&[none, x[0] * 2.0], 0),

@@ -1,0 +1,187 @@
+//! Random programs of views, strided results and writes in place give what PyTorch gives, for both sets of sizes: all of
+//! them on the host, a part of them on a device.
+//!
+//! `tests/fixtures/make_programs.py` writes the programs. `ONIONSKIN_PROGRAMS` names a folder of others. Without an adapter
+//! the test of a device says so and passes; with `REQUIRE_GPU=1` it fails.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use onionskin::cases::{self, Call, Case, CaseArchive, CaseRef};
+use onionskin::compare::{Tolerance, compare};
+use onionskin::error::{Result, panic_message};
+use onionskin::gpu::Reach;
+use onionskin::{CompileOptions, Device, Model};
+
+mod samples;
+
+/// A device runs one program of so many: it compiles kernels for each.
+const PROGRAMS_PER_DEVICE_RUN: usize = 4;
+
+/// Failures that are printed.
+const MOST_PRINTED: usize = 20;
+
+/// A program that did not give what was recorded.
+struct Failure {
+    /// The file, whose name is the seed, and the method.
+    name: String,
+    /// The set of sizes and the first output that differs, or the error.
+    reason: String,
+    /// The program's Python source.
+    source: String,
+}
+
+/// A method of an archive, and its calls: one for each set of sizes.
+struct Program<'a> {
+    model: &'a Model,
+    calls: Vec<(&'a str, &'a Call, Tolerance)>,
+}
+
+impl Program<'_> {
+    /// Why the program fails, if it does. A panic is a failure, too.
+    fn fault(&self, device: &Device) -> Option<String> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.first_difference(device)));
+        match outcome {
+            Ok(Ok(difference)) => difference,
+            Ok(Err(error)) => Some(format!("{}: {error}", error.kind().id())),
+            Err(panic) => Some(format!("panicked: {}", panic_message(&*panic))),
+        }
+    }
+
+    fn first_difference(&self, device: &Device) -> Result<Option<String>> {
+        let options = CompileOptions {
+            entry: self.method().to_string(),
+            static_shapes: false,
+            ..CompileOptions::default()
+        };
+        let session = self.model.compile(device, &options)?;
+        for (label, call, tolerance) in &self.calls {
+            let got = session.call(&call.inputs);
+            let got = got.map_err(|error| error.at(format!("set {label:?}")))?;
+            let differences = compare(&got, &call.output, *tolerance);
+            if let Some(wrong) = differences.iter().find(|found| !found.passed()) {
+                return Ok(Some(format!("set {label:?}: {wrong}")));
+            }
+        }
+        Ok(None)
+    }
+
+    fn method(&self) -> &str {
+        &self.calls[0].1.method
+    }
+}
+
+fn folder() -> PathBuf {
+    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/programs");
+    std::env::var_os("ONIONSKIN_PROGRAMS").map_or_else(own, PathBuf::from)
+}
+
+fn open(case: &Case) -> Model {
+    match &case.archive {
+        CaseArchive::Path(path) => Model::open(path).unwrap(),
+        CaseArchive::Bytes(bytes) => Model::from_bytes(bytes.to_vec()).unwrap(),
+    }
+}
+
+/// The programs of a file: the call of number n in each set calls the program of number n.
+fn programs<'a>(case: &'a Case, model: &'a Model) -> Vec<Program<'a>> {
+    let count = case.sets[0].calls.len();
+    let calls = |index: usize| {
+        let sets = case.sets.iter();
+        let calls = sets.map(|set| (set.label.as_str(), &set.calls[index], set.tolerance));
+        calls.collect::<Vec<_>>()
+    };
+    let program = |index| Program {
+        model,
+        calls: calls(index),
+    };
+    (0..count).map(program).collect()
+}
+
+/// The Python source of one method.
+fn source(file: &Path, method: &str) -> String {
+    let mut zip = zip::ZipArchive::new(std::fs::File::open(file).unwrap()).unwrap();
+    let mut text = String::new();
+    let mut entry = zip.by_name("programs.py").unwrap();
+    entry.read_to_string(&mut text).unwrap();
+    let start = text.find(&format!("    def {method}(")).unwrap();
+    let rest = &text[start..];
+    rest.split("\n\n").next().unwrap_or(rest).to_string()
+}
+
+/// Runs one program of every `stride` of each file, and returns how many ran and those that fail.
+fn run_all(device: &Device, stride: usize) -> (usize, Vec<Failure>) {
+    let found = cases::find(&folder()).unwrap();
+    let (next, ran) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let failures = Mutex::new(Vec::new());
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(case) = found.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (count, failed) = run_file(case, device, stride);
+                    ran.fetch_add(count, Ordering::Relaxed);
+                    failures.lock().unwrap().extend(failed);
+                }
+            });
+        }
+    });
+    let mut failures = failures.into_inner().unwrap();
+    failures.sort_by_key(|failure| (failure.source.lines().count(), failure.name.clone()));
+    (ran.into_inner(), failures)
+}
+
+fn run_file(case: &CaseRef, device: &Device, stride: usize) -> (usize, Vec<Failure>) {
+    let loaded = case.load().unwrap();
+    let model = open(&loaded);
+    let file = folder().join(&case.name).with_extension("zip");
+    let file = folder().join(file.file_name().unwrap());
+    let programs = programs(&loaded, &model);
+    let chosen = programs.iter().step_by(stride);
+    let failed = chosen.clone().filter_map(|program| {
+        Some(Failure {
+            name: format!("{}.{}", case.name, program.method()),
+            reason: program.fault(device)?,
+            source: source(&file, program.method()),
+        })
+    });
+    (chosen.len(), failed.collect())
+}
+
+fn report(ran: usize, failures: &[Failure]) {
+    println!("{} of {ran} programs fail", failures.len());
+    let most = if std::env::var_os("SHOW").is_some() {
+        failures.len()
+    } else {
+        MOST_PRINTED
+    };
+    for failure in failures.iter().take(most) {
+        println!("\n{}: {}\n{}", failure.name, failure.reason, failure.source);
+    }
+    assert!(ran > 0, "no programs in {}", folder().display());
+    assert!(failures.is_empty(), "{} programs fail", failures.len());
+}
+
+#[test]
+fn views_and_writes_give_what_pytorch_gives_on_the_host() {
+    let (ran, failures) = run_all(&Device::Host, 1);
+    report(ran, &failures);
+}
+
+#[test]
+fn views_and_writes_give_what_pytorch_gives_on_a_device() {
+    let Some(device) = samples::device(Reach::default()) else {
+        return;
+    };
+    let (ran, failures) = run_all(&Device::Gpu(device), PROGRAMS_PER_DEVICE_RUN);
+    report(ran, &failures);
+}
