@@ -53,7 +53,7 @@ import torch
 from safetensors.torch import save
 
 from record_paths import UnknownDebugRecord, without_paths
-from record_probes import FROZEN, blamed, call, compare, leaves, probe
+from record_probes import FROZEN, blamed, call, compare, leaves, one_line, probe
 
 RTOL, HALF_RTOL = 1e-3, 2e-2
 """Relative tolerances of a model's outputs; half precision needs the second."""
@@ -128,7 +128,7 @@ def _write_case(folder, eager, archived, kind, sets, *, name, export, stateful, 
 
     replayed = torch.jit.load(str(folder / "model.pt"))
     for index, (label, args) in enumerate(sets):
-        expected = call(eager, args)
+        expected = _expected(f"set {label!r} of {name}", eager, args)
         tensors = {}
         entry = {
             "label": label,
@@ -158,6 +158,14 @@ def _warn(name, eager, replayed, example):
         print(f"record: warning: {name}: {line}", file=sys.stderr)
     if found:
         print(f"record: the case is written; it holds for its own sets. {FROZEN}", file=sys.stderr)
+
+
+def _expected(what, model, args):
+    try:
+        return call(model, args)
+    except RuntimeError as error:
+        who = "archive" if isinstance(model, torch.jit.ScriptModule) else "model"
+        raise RecordError(f"{what}: the {who} refuses it: {one_line(error)}") from error
 
 
 def archive_of(model, args, method="trace", check=True):

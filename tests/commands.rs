@@ -37,6 +37,9 @@ fn every_id_is_explained() {
         assert_eq!(code, 0, "{id}");
         assert!(text.starts_with(id) && text.contains("Cure: "), "{text}");
     }
+    let (code, _, error) = onionskin(&["explain", "W0213"]);
+    assert_eq!(code, 2);
+    assert!(error.contains("W0213 is given no more"), "{error}");
     let (code, _, error) = onionskin(&["explain", "W0299"]);
     assert_eq!(code, 2);
     assert!(error.contains("there is W0201"), "{error}");
@@ -50,14 +53,14 @@ fn warnings_pass_and_are_suppressed() {
         text.contains("warning[W0211]") && text.contains("at make_archives.py:92"),
         "{text}"
     );
-    let allow = ["--allow", "W0211@make_archives.py:92", "--allow", "W0213"];
+    let allow = ["--allow", "W0211@make_archives.py:92", "--allow", "W0715"];
     let arguments = [&["check", FROZEN, "--device", "cpu"], allow.as_slice()].concat();
     let (_, text, _) = onionskin(&arguments);
     assert!(
         text.contains("make_archives.py:93") && text.contains("2 suppressed"),
         "{text}"
     );
-    assert!(!text.contains("W0213"), "{text}");
+    assert!(!text.contains("W0715"), "{text}");
 }
 
 #[test]
@@ -70,11 +73,14 @@ fn a_check_writes_json_and_a_page() {
     assert_eq!(json["passed"], true);
     assert_eq!(json["findings"][0]["id"], "W0211");
     assert_eq!(json["findings"][0]["place"]["location"]["line"], 92);
+    assert_eq!(json["verdict"], "warned");
     assert_eq!(json["runs"][0]["outcome"], "ok");
     let html = std::fs::read_to_string(&page).unwrap();
     assert!(
         html.starts_with("<!DOCTYPE html>")
             && html.contains("<tr id=\"value-view\" class=\"warning\">")
+            && html.contains("<span class=\"warned\">warned</span>")
+            && html.contains("<code>python examples/record.py")
     );
     std::fs::remove_file(page).unwrap();
 }
@@ -97,6 +103,11 @@ fn a_check_against_recorded_outputs_fails_if_they_differ() {
     ];
     let (code, text, _) = onionskin(&[check.as_slice(), &["--expected", &right]].concat());
     assert_eq!(code, 0, "{text}");
+    assert!(
+        text.contains("and recorded outputs are equal")
+            && text.contains("by recorded outputs for 1 set of inputs only"),
+        "{text}"
+    );
     let run = ["run", TWO_LAYERS, "--shape", "f32[3, 4]", "--device", "cpu"];
     let (code, ..) = onionskin(&[run.as_slice(), &["-o", &wrong]].concat());
     assert_eq!(code, 0);
@@ -111,6 +122,21 @@ fn a_check_against_recorded_outputs_fails_if_they_differ() {
     for path in [right, wrong] {
         std::fs::remove_file(path).unwrap();
     }
+}
+
+#[test]
+fn a_check_says_what_it_was_not_compared_with() {
+    let check = |model| onionskin(&["check", model, "--device", "cpu"]).1;
+    let trace = check(TWO_LAYERS);
+    assert!(
+        trace.contains("Not compared with the program") && trace.contains("a Python `if`"),
+        "{trace}"
+    );
+    let script = check("tests/fixtures/cases/models/script_accumulate");
+    assert!(
+        script.contains("Not compared with PyTorch") && !script.contains("Python `if`"),
+        "{script}"
+    );
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::tensor_file::write_whole;
 use crate::trace::check::{Allow, CheckOptions, Report, example};
 use crate::{Device, Model};
 
-/// Check a model: frozen sizes, devices and element types, random numbers, other batches; a device against a reference.
+/// Check a model: what its trace froze, random numbers, other batches; a device against a reference.
 ///
 /// Exit codes: 0 no errors were found (warnings may have been), 1 errors were found, 2 wrong usage, 3 anything else.
 #[derive(Args)]
@@ -110,7 +110,8 @@ impl Check {
         };
         let activity = Activity::new(self.json);
         activity.step("checking");
-        let report = check(&subject.model, &options, &reference)?;
+        let mut report = check(&subject.model, &options, &reference)?;
+        report.program = self.program(options.inputs.len());
         drop(activity);
         self.print(&report)?;
         Ok(if report.passed() {
@@ -118,6 +119,13 @@ impl Check {
         } else {
             Outcome::No
         })
+    }
+
+    /// What says what the program gives. libtorch runs the archive, as we do.
+    fn program(&self, sets: usize) -> Option<String> {
+        let plural = if sets == 1 { "" } else { "s" };
+        let recorded = self.against == Against::Recorded;
+        recorded.then(|| format!("recorded outputs for {sets} set{plural} of inputs"))
     }
 
     fn subject(&self) -> Result<Subject> {

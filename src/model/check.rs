@@ -38,7 +38,7 @@ pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -
     let module = match model.import_method(name, first) {
         Ok(module) => module,
         Err(error) if error.kind() == Kind::Usage => return Err(error),
-        Err(error) => return Ok(without_graph(options, warnings, &error)),
+        Err(error) => return Ok(without_graph(model, options, warnings, &error)),
     };
     // The graph has the nodes themselves, with their modules, and without those that nothing calls.
     warnings.retain(|finding| finding.id != Id::RandomNode);
@@ -72,15 +72,22 @@ fn sets(options: &CheckOptions, graph: &Graph) -> Result<Vec<Vec<Item>>> {
 }
 
 /// The report on a model that cannot be imported: what its program tells, and why.
-fn without_graph(options: &CheckOptions, warnings: Vec<Finding>, error: &Error) -> Report {
+fn without_graph(
+    model: &Model,
+    options: &CheckOptions,
+    warnings: Vec<Finding>,
+    error: &Error,
+) -> Report {
+    let name = options.entry.as_deref().unwrap_or("forward");
     let graph = Graph {
-        name: options.entry.clone().unwrap_or_else(|| "forward".into()),
+        name: name.to_string(),
         ..Graph::default()
     };
-    let mut report = Report::new(graph, options.strict, options.allow.clone());
+    let origin = Method { model, name }.origin();
+    let mut report = Report::new(graph, origin, options.strict, options.allow.clone());
     report.extend(warnings);
     for error in error.iter() {
-        report.fail("the import", "inputs of the trace", error);
+        report.fail("the import", "inputs 1", error);
     }
     report
 }
@@ -100,28 +107,28 @@ impl DeviceCheck<'_> {
         };
         let session = self.model.compile(self.reference.device, &options)?;
         for (index, set) in sets.iter().enumerate() {
-            let label = self.label(index);
+            let label = format!("inputs {}", index + 1);
             let results = session
                 .call(set)
                 .and_then(|got| Ok((got, self.expected(index, set)?)));
             match results {
                 Ok((got, expected)) => self.compare(&label, set, [&got, &expected], report),
-                Err(error) => report.fail("the device or its reference", &label, &error),
+                Err(error) => report.fail(&self.sides(), &label, &error),
             }
         }
         Ok(())
     }
 
-    fn label(&self, index: usize) -> String {
+    /// The device and what it is compared with.
+    fn sides(&self) -> String {
         let against = match self.reference.expected {
             Some((who, _)) => who,
-            None => "the oracle",
+            None => "the imported graph",
         };
-        format!(
-            "{} against {against}, inputs {}",
-            self.reference.device,
-            index + 1
-        )
+        match self.reference.device {
+            Device::Host => format!("the optimised graph on the host and {against}"),
+            device => format!("{device} and {against}"),
+        }
     }
 
     fn expected(&self, index: usize, set: &[Item]) -> Result<Item> {
@@ -155,7 +162,8 @@ impl DeviceCheck<'_> {
         } else {
             Outcome::Differs
         };
-        report.runs.push(Run::compared(label, outcome, found));
+        let run = Run::compared(label, &self.sides(), outcome, found);
+        report.runs.push(run);
     }
 
     /// With the first value that the device computes otherwise than the oracle.

@@ -1,6 +1,6 @@
 use crate::error::Result;
 use crate::item::Item;
-use crate::trace::check::{Subject, Traced, evaluate};
+use crate::trace::check::{Origin, Subject, Traced, evaluate, has_control_flow};
 
 use super::Model;
 
@@ -27,7 +27,13 @@ impl Subject for Method<'_> {
         evaluate(module.graph(self.name)?, &module, arguments)
     }
 
-    fn is_original(&self) -> bool {
-        false
+    fn origin(&self) -> Origin {
+        match self.model.archive() {
+            None => Origin::Graph,
+            Some(archive) if archive.traced_inputs().is_some() => Origin::Trace,
+            // A trace of a function does not say that it is one, but it never branches.
+            Some(archive) if has_control_flow(archive).unwrap_or(false) => Origin::Script,
+            Some(_) => Origin::Trace,
+        }
     }
 }

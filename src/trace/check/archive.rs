@@ -1,12 +1,11 @@
-//! What the program of an archive tells without being run: devices, element types, random numbers, training mode.
+//! What the program of an archive tells without being run: devices, random numbers, training mode.
 
 use super::finding::grouped;
 use super::random::{self, draws_random_numbers};
 use super::{Finding, Id};
-use crate::dtype::DType;
 use crate::error::{Place, Result};
 use crate::trace::torchscript::Archive;
-use crate::trace::torchscript::ast::{Call, Callee, Expr, ExprKind, Function};
+use crate::trace::torchscript::ast::{Call, Callee, ExprKind, Function, Statement, StatementKind};
 
 /// Findings about the whole program, those of unused functions too, a finding for each kind of thing.
 ///
@@ -17,18 +16,40 @@ pub fn inspect_archive(archive: &Archive) -> Result<Vec<Finding>> {
         archive,
         found: Vec::new(),
     };
-    let modules: Vec<&str> = archive.source().modules().collect();
-    for name in modules {
-        let Some(file) = archive.source().module(name)? else {
-            continue;
-        };
-        let methods = file.classes.iter().flat_map(|class| &class.methods);
-        file.functions
-            .iter()
-            .chain(methods)
-            .for_each(|function| inspection.function(function));
+    for function in functions(archive)? {
+        inspection.function(function);
     }
     Ok(grouped(inspection.found))
+}
+
+/// True if a function of the program has a condition or a loop.
+///
+/// # Errors
+/// A source file does not parse.
+pub fn has_control_flow(archive: &Archive) -> Result<bool> {
+    let functions = functions(archive)?;
+    Ok(functions.iter().any(|function| branches(&function.body)))
+}
+
+fn branches(body: &[Statement]) -> bool {
+    body.iter().any(|statement| match &statement.kind {
+        StatementKind::If { .. } | StatementKind::While { .. } | StatementKind::For { .. } => true,
+        StatementKind::With { body, .. } => branches(body),
+        StatementKind::Define(function) => branches(&function.body),
+        _ => false,
+    })
+}
+
+/// All functions and methods of the program.
+fn functions(archive: &Archive) -> Result<Vec<&Function>> {
+    let mut found = Vec::new();
+    for name in archive.source().modules() {
+        if let Some(file) = archive.source().module(name)? {
+            found.extend(&file.functions);
+            found.extend(file.classes.iter().flat_map(|class| &class.methods));
+        }
+    }
+    Ok(found)
 }
 
 struct Inspection<'a> {
@@ -65,7 +86,7 @@ fn operator(name: &str, call: &Call) -> Option<Finding> {
     match base {
         "device" => device(call),
         "batch_norm" => batch_norm(call),
-        _ => dtype(base, call),
+        _ => None,
     }
 }
 
@@ -101,35 +122,4 @@ fn device(call: &Call) -> Option<Finding> {
             format!("the program names the device {device:?}"),
         )
     })
-}
-
-/// `dtype=6`, and `torch.to(x, 6)`.
-fn dtype(base: &str, call: &Call) -> Option<Finding> {
-    let named = call
-        .keywords
-        .iter()
-        .find(|(name, _)| name == "dtype")
-        .map(|(_, value)| value);
-    let converted = || {
-        call.arguments
-            .iter()
-            .skip(1)
-            .take(2)
-            .find(|value| code(value).is_some())
-    };
-    let value = named.or_else(|| (base == "to").then(converted).flatten())?;
-    let dtype = DType::from_torch_code(code(value)?)
-        .ok()
-        .filter(|dtype| dtype.is_float())?;
-    Some(Finding::new(
-        Id::FrozenDType,
-        format!("{base} is fixed to {dtype}"),
-    ))
-}
-
-fn code(value: &Expr) -> Option<i64> {
-    match &value.kind {
-        ExprKind::Int(code) => Some(*code),
-        _ => None,
-    }
 }

@@ -1,3 +1,7 @@
+use std::collections::BTreeSet;
+
+use super::baked::baked_constants;
+use super::batch::fixed_batches;
 use super::bisect::{Program, first_difference};
 use super::constants::differing;
 use super::dependence::independent_outputs;
@@ -8,9 +12,14 @@ use super::frozen::size_literals;
 use super::numerics::{Tolerances, differences};
 use super::perturb::example;
 use super::random::random_nodes;
-use super::report::{Outcome, Report, Run};
-use super::{Allow, Finding, Id, Severity, Subject, Traced};
+use super::read::read_numbers;
+use super::report::Report;
+use super::run::{Outcome, Run};
+use super::unread::unread_inputs;
+use super::unrolled::unrolled_axes;
+use super::{Allow, Finding, Id, Origin, Severity, Subject, Traced};
 use crate::compare::Difference;
+use crate::dim::Symbol;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Module};
@@ -63,12 +72,14 @@ pub fn check_trace(
     options: &CheckOptions,
 ) -> Result<Report> {
     let graph = entry(&traced.module, options)?;
+    let origin = subject.origin();
     let mut checker = Checker {
         subject,
         traced,
         graph,
         options,
-        report: Report::new(graph.clone(), options.strict, options.allow.clone()),
+        known_axes: BTreeSet::new(),
+        report: Report::new(graph.clone(), origin, options.strict, options.allow.clone()),
     };
     checker.report.extend(traced.warnings.clone());
     let sets = match options.inputs.as_slice() {
@@ -81,6 +92,8 @@ pub fn check_trace(
         .unwrap_or_default();
     let mut found = inspect(graph, &traced.module);
     found.retain(|finding| !follows_sizes(finding, graph, &resized));
+    let unrolled = unrolled_axes(graph).into_iter().map(|axis| axis.symbol);
+    checker.known_axes.extend(unrolled);
     checker.report.extend(found);
     for (index, set) in sets.iter().enumerate() {
         checker.given(index, set);
@@ -93,9 +106,21 @@ pub fn check_trace(
 
 /// What can be said of a graph without running it.
 pub fn inspect(graph: &Graph, module: &Module) -> Vec<Finding> {
+    let unrolled = unrolled_axes(graph);
+    let is_unrolled = |finding: &Finding| {
+        let mut values = unrolled.iter().flat_map(|axis| &axis.values);
+        values.any(|value| Some(value) == finding.value.as_ref())
+    };
+    let mut literals = size_literals(graph, module);
+    literals.retain(|finding| !is_unrolled(finding));
     let mut found = independent_outputs(graph);
+    found.extend(unread_inputs(graph));
     found.extend(random_nodes(graph));
-    found.extend(size_literals(graph, module));
+    found.extend(literals);
+    found.extend(unrolled.into_iter().map(|axis| axis.finding));
+    found.extend(baked_constants(graph, module));
+    found.extend(read_numbers(graph, module));
+    found.extend(fixed_batches(graph, module));
     found
 }
 
@@ -115,16 +140,23 @@ pub(super) struct Checker<'a> {
     pub(super) traced: &'a Traced,
     pub(super) graph: &'a Graph,
     pub(super) options: &'a CheckOptions,
+    /// Sizes of axes that were found to be the example's.
+    pub(super) known_axes: BTreeSet<Symbol>,
     pub(super) report: Report,
 }
 
 impl Checker<'_> {
     /// A set of the user's.
     fn given(&mut self, index: usize, set: &[Item]) {
+        let origin = self.subject.origin();
         let label = match index {
+            _ if !origin.is_function() => format!("inputs {}", index + 1),
             0 => "inputs of the trace".to_string(),
             index => format!("check inputs {index}"),
         };
+        if origin == Origin::Graph || index == 0 && !origin.is_function() {
+            return self.alone(&label, set);
+        }
         let expected = match self.call(set) {
             Ok(expected) => Some(expected),
             Err(error) => {
@@ -137,7 +169,7 @@ impl Checker<'_> {
             Ok(got) => Some(got),
             Err(error) => {
                 // An archive is imported again for what one graph does not take.
-                match expected.is_some() && !self.subject.is_original() {
+                match expected.is_some() && !origin.is_function() {
                     true => self.refused(&label, set, &error),
                     false => self.report.fail("the trace", &label, &error),
                 }
@@ -145,7 +177,7 @@ impl Checker<'_> {
             }
         };
         if let Some(expected) = &expected {
-            if index == 0 && self.subject.is_original() {
+            if index == 0 {
                 self.call_again(set, expected, &label);
             }
             let agrees =
@@ -159,9 +191,24 @@ impl Checker<'_> {
         }
     }
 
+    /// A set for which calls would run the graph itself.
+    fn alone(&mut self, label: &str, set: &[Item]) {
+        match evaluate(self.graph, &self.traced.module, set) {
+            Ok(_) => self.runs_alone(label),
+            Err(error) => self.report.fail("the graph", label, &error),
+        }
+    }
+
+    /// Reports a set that was run and compared with nothing.
+    pub(super) fn runs_alone(&mut self, label: &str) {
+        let note = "the graph runs on the host".to_string();
+        let run = Run::new(label, Outcome::Agrees, note);
+        self.report.runs.push(run);
+    }
+
     /// A second trace, unless calls are traces anyway: what is imported for other sizes may differ.
     fn repeat(&mut self, label: &str, set: &[Item]) -> Option<Traced> {
-        if !self.subject.is_original() {
+        if !self.subject.origin().is_function() {
             return None;
         }
         match self.trace(set) {
@@ -217,7 +264,9 @@ impl Checker<'_> {
         } else {
             Outcome::Differs
         };
-        self.report.runs.push(Run::compared(label, outcome, found));
+        let sides = self.subject.origin().sides();
+        let run = Run::compared(label, sides, outcome, found);
+        self.report.runs.push(run);
         agrees
     }
 

@@ -28,7 +28,8 @@ pub fn differing(
     found
 }
 
-fn weights_of<'a>(graph: &'a Graph, node: &Node) -> Vec<&'a str> {
+/// Names of the weights that a node reads.
+pub fn weights_of<'a>(graph: &'a Graph, node: &Node) -> Vec<&'a str> {
     let weight = |id| match &graph.value(id).definition {
         Definition::Weight(name) => Some(name.as_str()),
         _ => None,

@@ -10,7 +10,7 @@ pub fn independent_outputs(graph: &Graph) -> Vec<Finding> {
     if graph.inputs.is_empty() {
         return Vec::new();
     }
-    let depends = dependence(graph, &vec![true; graph.inputs.len()]);
+    let depends = dependence(graph, &vec![true; graph.inputs.len()], Counted::Sizes);
     let outputs = graph.outputs.iter().zip(depends).enumerate();
     outputs
         .filter(|(_, (_, depends))| !depends)
@@ -52,39 +52,49 @@ fn path_of(tree: &Tree, wanted: usize) -> Option<String> {
     }
 }
 
+/// What makes a value depend on an input.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// Elements.
+    Elements,
+    /// Elements, and sizes of any input.
+    Sizes,
+}
+
 /// Which outputs depend on the inputs that count.
-fn dependence(graph: &Graph, inputs: &[bool]) -> Vec<bool> {
-    let counted = graph
+pub fn dependence(graph: &Graph, inputs: &[bool], counted: Counted) -> Vec<bool> {
+    let by_sizes = counted == Counted::Sizes;
+    let own = graph
         .inputs
         .iter()
         .zip(inputs)
         .filter(|(_, counts)| **counts);
-    let mut known: HashSet<ValueId> = counted.map(|(id, _)| *id).collect();
+    let mut known: HashSet<ValueId> = own.map(|(id, _)| *id).collect();
     for node in &graph.nodes {
         let arguments: Vec<bool> = node
             .arguments
             .iter()
-            .map(|argument| reads(argument, &known))
+            .map(|argument| reads(argument, &known, by_sizes))
             .collect();
         let results = match &node.op {
-            Op::Region(region) => through_region(region, &arguments),
+            Op::Region(region) => through_region(region, &arguments, counted),
             _ => vec![arguments.contains(&true); node.results.len()],
         };
         let results = node.results.iter().zip(results);
         known.extend(
             results
-                .filter(|(id, depends)| *depends || has_symbols(graph, **id))
+                .filter(|(id, depends)| *depends || by_sizes && has_symbols(graph, **id))
                 .map(|(id, _)| *id),
         );
     }
     graph.outputs.iter().map(|id| known.contains(id)).collect()
 }
 
-fn reads(argument: &Argument, known: &HashSet<ValueId>) -> bool {
+fn reads(argument: &Argument, known: &HashSet<ValueId>, by_sizes: bool) -> bool {
     match argument {
         Argument::Value(id) => known.contains(id),
-        Argument::Size(_) => true,
-        Argument::List(items) => items.iter().any(|item| reads(item, known)),
+        Argument::Size(_) => by_sizes,
+        Argument::List(items) => items.iter().any(|item| reads(item, known, by_sizes)),
         _ => false,
     }
 }
@@ -98,29 +108,34 @@ fn has_symbols(graph: &Graph, id: ValueId) -> bool {
         .any(|dim| dim.as_const().is_none())
 }
 
-fn through_region(region: &Region, arguments: &[bool]) -> Vec<bool> {
+fn through_region(region: &Region, arguments: &[bool], counted: Counted) -> Vec<bool> {
     match (region, arguments) {
-        (Region::Call { body }, inputs) => dependence(body, inputs),
+        (Region::Call { body }, inputs) => dependence(body, inputs, counted),
         (Region::If { then, otherwise }, [condition, inputs @ ..]) => {
-            let branches = [dependence(then, inputs), dependence(otherwise, inputs)];
-            let [then, otherwise] = branches;
+            let [then, otherwise] = [then, otherwise].map(|body| dependence(body, inputs, counted));
             then.iter()
                 .zip(&otherwise)
                 .map(|(a, b)| *condition || *a || *b)
                 .collect()
         }
         (Region::Loop { body, carried }, [trips, condition, inputs @ ..]) => {
-            through_loop(body, *carried, *trips || *condition, inputs)
+            through_loop(body, *carried, *trips || *condition, inputs, counted)
         }
         _ => Vec::new(),
     }
 }
 
 /// Values that are carried depend on what they depend on after any number of iterations.
-fn through_loop(body: &Graph, carried: usize, count: bool, inputs: &[bool]) -> Vec<bool> {
+fn through_loop(
+    body: &Graph,
+    carried: usize,
+    count: bool,
+    inputs: &[bool],
+    counted: Counted,
+) -> Vec<bool> {
     let mut state: Vec<bool> = [&[count], inputs].concat();
     loop {
-        let results = dependence(body, &state);
+        let results = dependence(body, &state, counted);
         let again = count || results.first() == Some(&true);
         let mut next = state.clone();
         for (slot, depends) in next

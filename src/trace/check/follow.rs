@@ -2,7 +2,9 @@
 
 use super::canonical::each_node;
 use super::frozen::literals;
+use super::unrolled::unrolled_axes;
 use super::{Finding, Id};
+use crate::dim::Dim;
 use crate::ir::{Graph, Node};
 
 /// True for a finding about a number or a constant output that is another in a graph made for other sizes: it was fixed for
@@ -19,6 +21,10 @@ pub fn follows_sizes(finding: &Finding, graph: &Graph, others: &[Graph]) -> bool
             _ => false,
         },
         Id::NoDependence => type_of(graph, name) != type_of(other, name),
+        Id::FixedBatch => rows_of(graph, name) != rows_of(other, name),
+        Id::UnrolledAxis => unrolled_axes(other).iter().any(|axis| {
+            axis.finding.value == finding.value && axis.finding.message != finding.message
+        }),
         _ => false,
     };
     others.iter().any(changes)
@@ -32,6 +38,11 @@ fn node_of<'a>(graph: &'a Graph, name: &str) -> Option<&'a Node> {
         }
     });
     found
+}
+
+fn rows_of<'a>(graph: &'a Graph, name: &str) -> Option<&'a Dim> {
+    let info = graph.values.iter().find(|info| info.name == name)?;
+    info.ty.shape.first()
 }
 
 fn type_of(graph: &Graph, name: &str) -> Option<String> {

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use super::canonical::{each_node, line};
 use super::finding::grouped;
+use super::unrolled::number;
 use super::{Finding, Id};
 use crate::aten::{self, ArgumentType};
-use crate::dim::Dim;
+use crate::dim::{Dim, Symbol};
 use crate::ir::{Argument, Constant, Graph, Module, Node, Op, Tree};
 use crate::scalar::Scalar;
 use crate::symbols::Relation;
@@ -29,6 +30,9 @@ const REARRANGING: &[&str] = &[
     "view",
 ];
 
+/// Operators that give the first sizes of their operand another form, which a number may have been read from.
+const VIEWS: &[&str] = &["_unsafe_view", "reshape", "view"];
+
 /// A size of an input.
 struct InputSize {
     value: i64,
@@ -36,11 +40,37 @@ struct InputSize {
     text: String,
     /// The graph takes no other.
     is_fixed: bool,
+    /// A weight has it, too.
+    is_of_weight: bool,
+    /// Its symbol, if it has one.
+    symbol: Option<Symbol>,
+}
+
+/// True for tensors of an archive that are no attributes of its modules: what the program made of Python's values.
+pub fn is_constant(name: &str) -> bool {
+    name.starts_with("constants.")
+}
+
+/// Sizes of weights, which are the network's own; those of constants may be the example's.
+pub fn weight_sizes(module: &Module) -> BTreeSet<i64> {
+    let weights = module.weights.iter();
+    let own = weights.filter(|(name, _)| !is_constant(name));
+    own.flat_map(|(_, weight)| weight.shape().iter().map(|size| *size as i64))
+        .collect()
+}
+
+/// First sizes of inputs that a view has in the same place as a number: that number is right for the example only.
+pub fn batches_read_as_numbers(graph: &Graph) -> BTreeSet<Symbol> {
+    let mut found = BTreeSet::new();
+    each_node(graph, &mut |graph, node, _| {
+        found.extend(batch_read_as_number(graph, node).cloned());
+    });
+    found
 }
 
 /// Findings for numbers that stand where sizes do and equal an input's size that no weight has, one for all that say the
 /// same. Sizes of 1 are too common to tell. A size that may vary is not the one that a view of the input names: the graph
-/// would be for that size only.
+/// would be for that size only. The first size of a view is, if it stands where its operand has the input's.
 pub fn size_literals(graph: &Graph, module: &Module) -> Vec<Finding> {
     let sizes = input_sizes(graph, module);
     let mut found = Vec::new();
@@ -50,12 +80,21 @@ pub fn size_literals(graph: &Graph, module: &Module) -> Vec<Finding> {
             let mut numbers = numbers.iter();
             numbers.any(|(number, is_free)| *number == size.value && (*is_free || size.is_fixed))
         };
-        let size = sizes.iter().find(is);
+        let batch = batch_read_as_number(graph, node);
+        let is_batch = |size: &&InputSize| batch.is_some() && size.symbol.as_ref() == batch;
+        let telling = sizes
+            .iter()
+            .filter(|size| !size.is_of_weight && size.value > 1);
+        let size = sizes.iter().find(is_batch).or_else(|| {
+            let mut telling = telling.filter(|size| may_be_of_slice(graph, node, size.value));
+            telling.find(is)
+        });
         found.extend(size.map(|size| finding(graph, node, size).about(value)));
     });
     if let Some(tree) = &graph.output_tree {
         found.extend(constant_outputs(tree).into_iter().filter_map(|number| {
-            let size = sizes.iter().find(|size| size.value == number)?;
+            let is = |size: &&InputSize| size.value == number && size.value > 1;
+            let size = sizes.iter().filter(|size| !size.is_of_weight).find(is)?;
             let message = format!(
                 "the result holds the number {number}, which is {}",
                 size.text
@@ -72,21 +111,18 @@ fn finding(graph: &Graph, node: &Node, size: &InputSize) -> Finding {
     finding.details([line(graph, node)])
 }
 
-/// Sizes of inputs, and products of the first few, that no weight has.
+/// Sizes of inputs, and products of the first few.
 fn input_sizes(graph: &Graph, module: &Module) -> Vec<InputSize> {
-    let weights = module.weights.values();
-    let own: BTreeSet<i64> = weights
-        .flat_map(|weight| weight.shape().iter().map(|size| *size as i64))
-        .collect();
+    let own = weight_sizes(module);
     let mut sizes: Vec<InputSize> = Vec::new();
-    let mut add = |value: i64, is_fixed: bool, text: String| {
-        if value > 1 && !own.contains(&value) && sizes.iter().all(|size| size.value != value) {
-            sizes.push(InputSize {
-                value,
-                text,
-                is_fixed,
-            });
-        }
+    let mut add = |value: i64, is_fixed: bool, symbol: Option<&Symbol>, text: String| {
+        sizes.push(InputSize {
+            value,
+            text,
+            is_fixed,
+            is_of_weight: own.contains(&value),
+            symbol: symbol.cloned(),
+        });
     };
     for id in &graph.inputs {
         let info = graph.value(*id);
@@ -95,22 +131,59 @@ fn input_sizes(graph: &Graph, module: &Module) -> Vec<InputSize> {
             let value = dim.eval(&graph.hints).unwrap_or(1);
             let fixed = dim.as_const();
             let is_fixed = fixed.is_some() || is_guarded(graph, dim);
-            add(value, is_fixed, format!("size {axis} of {}", info.name));
+            let text = format!("size {axis} of {}", info.name);
+            add(value, is_fixed, dim.as_symbol(), text);
             product = product.saturating_mul(fixed.unwrap_or(0));
             if axis > 0 {
-                add(
-                    product,
-                    true,
-                    format!("the product of sizes 0 to {axis} of {}", info.name),
-                );
+                let text = format!("the product of sizes 0 to {axis} of {}", info.name);
+                add(product, true, None, text);
             }
         }
     }
     sizes
 }
 
+/// The symbol of a view's operand's first size, if the view has that size of the example as a number in its place. A 1 is
+/// one only if the axis went into another.
+fn batch_read_as_number<'a>(graph: &'a Graph, node: &Node) -> Option<&'a Symbol> {
+    let name = node.op.name().strip_prefix("aten.").unwrap_or_default();
+    let first = match node.arguments.get(1) {
+        Some(Argument::List(sizes)) if VIEWS.contains(&name) => number(sizes.first()?)?,
+        _ => return None,
+    };
+    let operand = node.operands().first().copied()?;
+    let symbol = graph.ty(operand).shape.first()?.as_symbol()?;
+    let result = &graph.ty(*node.results.first()?).shape;
+    let rest = result.iter().skip(1);
+    let is_elsewhere = rest.flat_map(Dim::symbols).any(|other| other == *symbol);
+    let is_read = graph.hints.get(symbol) == Some(&first) && (first > 1 || is_elsewhere);
+    is_read.then_some(symbol)
+}
+
+/// True for operators that take a part of their operand, or repeat it.
+fn is_part(name: &str) -> bool {
+    let base = name.strip_prefix("aten.").unwrap_or(name);
+    ["repeat", "slice"]
+        .iter()
+        .any(|part| base.starts_with(part))
+}
+
+/// False for a number in a slice of an axis whose size may vary and is another one.
+fn may_be_of_slice(graph: &Graph, node: &Node, value: i64) -> bool {
+    let ("aten.slice.Tensor" | "aten.narrow", [Argument::Value(operand), axis, ..]) =
+        (node.op.name(), node.arguments.as_slice())
+    else {
+        // Two of something is too common to tell.
+        return value > 2 || !is_part(node.op.name());
+    };
+    let axis = number(axis).and_then(|axis| usize::try_from(axis).ok());
+    let dim = axis.and_then(|axis| graph.ty(*operand).shape.get(axis));
+    let varying = dim.filter(|dim| dim.as_const().is_none());
+    varying.is_none_or(|dim| dim.eval(&graph.hints).is_ok_and(|size| size == value))
+}
+
 /// True if the graph holds only where some expression of the size equals another.
-fn is_guarded(graph: &Graph, dim: &Dim) -> bool {
+pub fn is_guarded(graph: &Graph, dim: &Dim) -> bool {
     let symbols = dim.symbols();
     let equations = graph
         .guards

@@ -12,28 +12,40 @@ impl Report {
     /// The report as a page.
     pub fn to_html(&self) -> String {
         let name = escaped(&self.graph.name);
-        let verdict = if self.passed() { "passed" } else { "failed" };
+        let verdict = self.verdict().name();
         let findings = self.by_severity();
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"generator\" content=\"onionskin\">\n<title>{name}: {verdict}</title>\n\
              <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{name} <span class=\"{verdict}\">{verdict}</span></h1>\n\
-             <p>{}</p>\n{}{}{}</body>\n</html>\n",
+             <p>{}</p>\n{}{}{}{}</body>\n</html>\n",
             self.summary(),
+            self.limits_section(),
             findings_section(&findings),
             self.runs_section(),
             graph_section(&self.graph, &findings),
         )
     }
 
+    /// What the check says nothing about.
+    fn limits_section(&self) -> String {
+        let limits = self.limits();
+        let lines = limits.iter().map(|line| marked_code(&escaped(line)));
+        match lines.collect::<Vec<_>>() {
+            lines if lines.is_empty() => String::new(),
+            lines => format!("<p class=\"limits\">{}</p>\n", lines.join("<br>")),
+        }
+    }
+
     fn runs_section(&self) -> String {
-        let mut text = String::from("<h2>Runs</h2>\n<table>\n");
+        let mut text = String::from(
+            "<h2>Runs</h2>\n<table>\n<tr class=\"head\"><td></td><td>inputs</td><td>result</td></tr>\n",
+        );
         for run in &self.runs {
-            let outputs = run.differences.iter().map(ToString::to_string);
-            let note = Some(run.note.clone()).filter(|note| !note.is_empty());
-            let lines: Vec<String> = note
-                .into_iter()
-                .chain(outputs)
+            let unequal = run.differences.iter().filter(|found| found.max_abs != 0.0);
+            let outputs = unequal.map(ToString::to_string);
+            let lines: Vec<String> = std::iter::once(run.result())
+                .chain(outputs.filter(|_| run.differences.len() > 1))
                 .map(|line| escaped(&line))
                 .collect();
             let outcome = run.outcome.name();
@@ -80,8 +92,8 @@ fn findings_section(findings: &[&Finding]) -> String {
         let _ = write!(
             text,
             "<details><summary>cause and cure</summary><p>{}</p><p>{}</p></details>\n</section>\n",
-            escaped(entry.cause),
-            escaped(entry.cure)
+            marked_code(&escaped(entry.cause)),
+            marked_code(&escaped(entry.cure))
         );
     }
     text
@@ -180,6 +192,16 @@ fn marks(node: &Node, value: &str, findings: &[&Finding]) -> (&'static str, Stri
 
 fn is_at(finding: &Finding, node: &Node) -> bool {
     finding.place.location.is_none() || finding.place.location == node.place.location
+}
+
+/// Escaped text with what stands between backquotes as code.
+fn marked_code(text: &str) -> String {
+    let pieces = text.split('`').enumerate();
+    let pieces = pieces.map(|(index, piece)| match index % 2 {
+        0 => piece.to_string(),
+        _ => format!("<code>{piece}</code>"),
+    });
+    pieces.collect()
 }
 
 fn escaped(text: &str) -> String {

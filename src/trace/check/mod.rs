@@ -1,5 +1,8 @@
 //! The trace checker: is a graph what the function does, for these inputs and for others?
 //!
+//! A function is the judge of its trace. An archive is not: there imports for other sizes are compared, and the report says
+//! what that does not show ([`Origin`]).
+//!
 //! It does what PyTorch's `_check_trace` does: the function is called, its graph is run, it is traced again; results, graphs in
 //! [canonical form](steps) and constants are compared. And more: the random state is the same for all of it; all outputs
 //! count, wherever they stand; other inputs are [made up](perturb()), so that frozen values, sizes and branches show without
@@ -24,6 +27,8 @@
 //! ```
 
 mod archive;
+mod baked;
+mod batch;
 mod bisect;
 mod canonical;
 pub mod catalog;
@@ -37,14 +42,20 @@ mod follow;
 mod frozen;
 mod html;
 mod numerics;
+mod origin;
 mod others;
 mod perturb;
 mod random;
+mod read;
 mod report;
+mod run;
 mod site;
+mod tail;
+mod unread;
+mod unrolled;
 mod values;
 
-pub use archive::inspect_archive;
+pub use archive::{has_control_flow, inspect_archive};
 pub use bisect::{Divergence, Program, first_difference};
 pub use canonical::{Shapes, Step, each_graph, steps};
 pub use catalog::{Entry, Id, Severity, entries, explain};
@@ -53,9 +64,11 @@ pub use diff::{GraphDiff, Line, diff};
 pub use evaluate::{evaluate, inputs, signature};
 pub use finding::{Allow, Finding};
 pub use numerics::{Tolerances, differences};
+pub use origin::Origin;
 pub use perturb::{Change, Perturbation, example, perturb};
 pub use random::draws_random_numbers;
-pub use report::{Outcome, Report, Run};
+pub use report::{Report, Verdict};
+pub use run::{Outcome, Run};
 pub use site::{Passage, Site};
 
 use crate::error::Result;
@@ -80,10 +93,10 @@ pub trait Subject {
     /// draw none.
     fn seed(&self, _seed: u64) {}
 
-    /// False if calls run a trace themselves. What they refuse may then have been frozen when that trace was made, and is
+    /// What calls run. If it is no function, what they refuse may have been frozen when the trace was made, and is
     /// reported; else the function is the judge of what it takes.
-    fn is_original(&self) -> bool {
-        true
+    fn origin(&self) -> Origin {
+        Origin::Function
     }
 }
 

@@ -1,14 +1,19 @@
 //! The check with other inputs than the user gave.
 
+use super::canonical::each_node;
 use super::checker::{Checker, entry};
-use super::evaluate::{evaluate, signature};
-use super::perturb::{Perturbation, perturb};
-use super::report::{Outcome, Run};
-use super::{Finding, Id, Severity};
+use super::constants::weights_of;
+use super::evaluate::{argument_inputs, evaluate, signature};
+use super::frozen::{batches_read_as_numbers, is_constant};
+use super::numerics::differences;
+use super::perturb::{Change, Perturbation, perturb};
+use super::run::{Outcome, Run};
+use super::{Finding, Id, Origin, Severity};
 use crate::error::{Error, Kind};
 use crate::ir::Graph;
 use crate::item::{Item, flatten};
 use crate::symbols::{self, Guard};
+use crate::tensor::Tensor;
 
 impl Checker<'_> {
     /// Other values and sizes than those of a set.
@@ -23,7 +28,7 @@ impl Checker<'_> {
 
     /// Graphs for other sizes, from a trace in place of a function: what an importer fixes differs between them.
     pub(super) fn resized(&self, set: &[Item]) -> Vec<Graph> {
-        if self.subject.is_original() || !self.options.perturb {
+        if self.subject.origin().is_function() || !self.options.perturb {
             return Vec::new();
         }
         let made = perturb(self.graph, set).unwrap_or_default().into_iter();
@@ -37,9 +42,10 @@ impl Checker<'_> {
     }
 
     fn perturbation(&mut self, made: &Perturbation) {
-        let is_original = self.subject.is_original();
-        // A trace in place of a function cannot tell values that it froze.
-        if !is_original && made.size.is_none() {
+        let origin = self.subject.origin();
+        // A trace in place of a function cannot tell values that it froze. A function need not be made for empty tensors.
+        let is_empty = made.size.as_ref().is_some_and(|change| change.to == 0);
+        if !origin.is_function() && made.size.is_none() || origin.is_function() && is_empty {
             return;
         }
         let (label, set) = (made.label.as_str(), made.arguments.as_slice());
@@ -52,20 +58,44 @@ impl Checker<'_> {
                 self.report.fail("the trace", label, &error);
             }
             Err(error) => self.refused(label, set, &error),
-            Ok(got) if is_original => self.compare_with_another_trace(label, set, &got, &expected),
             Ok(got) => {
-                self.compare(label, set, &got, &expected, None);
+                match origin {
+                    Origin::Function => {
+                        self.compare_with_another_trace(made, &got, &expected);
+                    }
+                    Origin::Graph => self.runs_alone(label),
+                    // What an empty tensor is viewed as may follow from its other sizes or from nothing.
+                    Origin::Trace | Origin::Script if is_empty => {
+                        self.compare_empty(made, &got, &expected);
+                    }
+                    Origin::Trace | Origin::Script => {
+                        self.compare(label, set, &got, &expected, None);
+                    }
+                }
+                self.tail(made, &got);
             }
         }
     }
 
-    fn compare_with_another_trace(
-        &mut self,
-        label: &str,
-        set: &[Item],
-        got: &Item,
-        expected: &Item,
-    ) {
+    /// Imports may differ where PyTorch refuses a call: of a view of nothing with a `-1`.
+    fn compare_empty(&mut self, made: &Perturbation, got: &Item, expected: &Item) {
+        let found = differences(got, expected, self.options.tolerances);
+        let wrong = found.iter().find(|difference| !difference.passed());
+        let outcome = match wrong {
+            Some(difference) => {
+                let finding = Finding::new(Id::EmptyRefused, difference.to_string());
+                self.report.add(finding, &made.label);
+                Outcome::Differs
+            }
+            None => Outcome::Agrees,
+        };
+        let sides = self.subject.origin().sides();
+        let run = Run::compared(&made.label, sides, outcome, found);
+        self.report.runs.push(run);
+    }
+
+    fn compare_with_another_trace(&mut self, made: &Perturbation, got: &Item, expected: &Item) {
+        let (label, set) = (made.label.as_str(), made.arguments.as_slice());
         let repeat = self.trace(set).ok();
         let agrees = self.compare(label, set, got, expected, repeat.as_ref());
         let repeat = repeat.as_ref().filter(|_| agrees);
@@ -78,37 +108,69 @@ impl Checker<'_> {
 
     /// The function is the judge of what it takes, unless it is a trace itself: that should take another batch.
     fn not_taken(&mut self, made: &Perturbation, error: &Error) {
-        let is_original = self.subject.is_original();
-        let who = if is_original {
-            "the function"
+        let is_function = self.subject.origin().is_function();
+        let who = if is_function {
+            "the function does not take it"
         } else {
-            "the model"
+            "an import for this set fails"
         };
-        let note = format!("{who} does not take it: {}", error.message());
+        let note = format!("{who}: {}", error.message());
         self.report
             .runs
             .push(Run::new(&made.label, Outcome::Skipped, note));
-        let batch = made
-            .size
-            .as_ref()
-            .filter(|change| change.is_batch && !is_original);
-        let Some(change) = batch.filter(|change| !self.is_of_weights(change.from)) else {
+        let size = made.size.as_ref();
+        let Some(change) = size.filter(|change| change.is_batch && !is_function) else {
             return;
         };
-        let message = format!("no other batch than {}: {}", change.from, error.message());
+        let why = error.message();
+        let (id, message) = match change.to {
+            0 => (Id::EmptyRefused, why.to_string()),
+            // A smaller one says nothing that larger ones do not.
+            to if to < change.from || self.is_of_network(change, error) => return,
+            to => (
+                Id::SizeRefused,
+                format!("a batch of {to} in place of {}: {why}", change.from),
+            ),
+        };
         let frames = error.trail().iter().map(|frame| format!("at {frame}"));
-        let mut finding = Finding::new(Id::SizeRefused, message).details(frames);
-        // Numbers other than 1 stand out in the graph themselves, if they are at fault.
-        if change.from != 1 {
+        let mut finding = Finding::new(id, message).details(frames);
+        if change.symbol.is_none() && self.are_colours(change.from) {
             finding.severity = Severity::Note;
         }
         self.report.add(finding, &made.label);
     }
 
-    /// A size that a weight has is probably the network's own; many have 1.
-    fn is_of_weights(&self, size: i64) -> bool {
-        let mut weights = self.traced.module.weights.values();
-        size != 1 && weights.any(|weight| weight.shape().iter().any(|own| *own as i64 == size))
+    /// True if the inputs whose first size this is may be images without a batch.
+    fn are_colours(&self, size: i64) -> bool {
+        let inputs = argument_inputs(self.graph).iter();
+        let shapes = inputs.map(|id| &self.graph.ty(*id).shape);
+        let mut own = shapes.filter(|shape| shape.first().is_some_and(|first| first.is(size)));
+        (3..=4).contains(&size) && own.all(|shape| shape.len() == 3)
+    }
+
+    /// True if another size fails where a weight of that size is read, so that it is the network's own; unless a view has it
+    /// as a number. Many weights have a size of 1.
+    fn is_of_network(&self, change: &Change, error: &Error) -> bool {
+        let read = batches_read_as_numbers(self.graph);
+        let symbol = change.symbol.as_ref();
+        if change.from == 1 || symbol.is_some_and(|symbol| read.contains(symbol)) {
+            return false;
+        }
+        let mut is_own = false;
+        each_node(self.graph, &mut |graph, node, _| {
+            let weights = weights_of(graph, node).into_iter();
+            let own = weights.filter(|name| !is_constant(name));
+            let mut sizes = own.flat_map(|name| self.sizes_of(name));
+            is_own |= sizes.any(|size| size == change.from)
+                && error.trail().contains(&node.place.to_string());
+        });
+        is_own
+    }
+
+    fn sizes_of(&self, weight: &str) -> Vec<i64> {
+        let weight = self.traced.module.weights.get(weight);
+        let shape = weight.map(Tensor::shape).unwrap_or_default();
+        shape.iter().map(|size| *size as i64).collect()
     }
 
     /// The function takes the inputs, its trace does not.
@@ -120,11 +182,15 @@ impl Checker<'_> {
             finding = finding.details(error.trail().iter().map(|frame| format!("at {frame}")));
         }
         // A guard says for which sizes the graph holds, and an archive is imported again: nothing goes wrong unnoticed.
-        if guard.is_some() || !self.subject.is_original() {
+        if guard.is_some() || !self.subject.origin().is_function() {
             finding.severity = Severity::Note;
         }
         self.report.add(finding, label);
-        let note = error.message().to_string();
+        let who = match self.subject.origin() {
+            Origin::Function => "the trace refuses what the function takes",
+            _ => "the first import refuses what an import for this set takes",
+        };
+        let note = format!("{who}: {}", error.message());
         self.report
             .runs
             .push(Run::new(label, Outcome::Refused, note));

@@ -35,6 +35,8 @@ pub struct Change {
     pub from: i64,
     /// What it is.
     pub to: i64,
+    /// Its symbol in the graph; none if it is a number there.
+    pub symbol: Option<Symbol>,
     /// True if it is the first size of an input, which by custom counts independent examples.
     pub is_batch: bool,
 }
@@ -103,10 +105,35 @@ pub fn perturb(graph: &Graph, given: &[Item]) -> Result<Vec<Perturbation>> {
 }
 
 /// The user's arguments with these tensors in them.
-fn arguments(graph: &Graph, tensors: &[Tensor]) -> Result<Vec<Item>> {
+pub fn arguments(graph: &Graph, tensors: &[Tensor]) -> Result<Vec<Item>> {
     let signature = signature(graph);
     let build = |input: &Input| Item::build(&input.tree, tensors, &graph.hints);
     signature.iter().map(build).collect()
+}
+
+/// The arguments with another size for a symbol; none if they are of no such sizes.
+pub fn with_size(graph: &Graph, given: &[Item], symbol: &Symbol, to: i64) -> Option<Vec<Item>> {
+    let tensors = flatten(&signature(graph), given).ok()?;
+    let mut bindings = bindings(graph, &tensors);
+    bindings.insert(symbol.clone(), to);
+    let ids = argument_inputs(graph).iter().zip(&tensors);
+    let resized = ids.map(|(id, tensor)| {
+        let shape = graph.ty(*id).sizes(&bindings).ok()?;
+        repeat(tensor, &shape).ok()
+    });
+    arguments(graph, &resized.collect::<Option<Vec<_>>>()?).ok()
+}
+
+/// The symbols' sizes of inputs.
+fn bindings(graph: &Graph, tensors: &[Tensor]) -> Bindings {
+    let sizes = argument_inputs(graph)
+        .iter()
+        .zip(tensors)
+        .flat_map(|(id, tensor)| {
+            let sizes = tensor.shape().iter().copied();
+            graph.ty(*id).shape.iter().zip(sizes)
+        });
+    symbols::solve(sizes)
 }
 
 /// Shapes for all inputs in which one size is another.
@@ -117,14 +144,7 @@ struct Resize {
 }
 
 fn resizes(graph: &Graph, tensors: &[Tensor]) -> Vec<Resize> {
-    let sizes = argument_inputs(graph)
-        .iter()
-        .zip(tensors)
-        .flat_map(|(id, tensor)| {
-            let sizes = tensor.shape().iter().copied();
-            graph.ty(*id).shape.iter().zip(sizes)
-        });
-    let bindings = symbols::solve(sizes);
+    let bindings = bindings(graph, tensors);
     let mut made: Vec<Resize> = symbols(graph)
         .iter()
         .flat_map(|symbol| resize_symbol(graph, symbol, &bindings))
@@ -145,7 +165,7 @@ fn symbols(graph: &Graph) -> BTreeSet<Symbol> {
     dims.flat_map(Dim::symbols).collect()
 }
 
-/// A larger size for which the guards hold; the next one even if they don't; and 1.
+/// A larger size for which the guards hold; the next one even if they don't; 1 and 0.
 fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Resize> {
     let Some(size) = bindings.get(symbol).copied() else {
         return Vec::new();
@@ -172,9 +192,14 @@ fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Res
     ];
     let fitting = larger.into_iter().find(|to| *to > 0 && holds(to));
     let sizes = BTreeSet::from_iter(
-        [Some(size + 1), fitting, Some(1).filter(holds)]
-            .into_iter()
-            .flatten(),
+        [
+            Some(size + 1),
+            fitting,
+            Some(1).filter(holds),
+            Some(0).filter(holds),
+        ]
+        .into_iter()
+        .flatten(),
     );
     let is_batch = argument_inputs(graph).iter().any(|id| {
         let first = graph.ty(*id).shape.first();
@@ -189,6 +214,7 @@ fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Res
             change: Change {
                 from: size,
                 to,
+                symbol: Some(symbol.clone()),
                 is_batch,
             },
             shapes: shapes.collect::<Option<_>>()?,
@@ -211,6 +237,7 @@ fn fixed_sizes(graph: &Graph) -> Vec<Change> {
     let change = |(is_inner, size): (bool, i64)| Change {
         from: size,
         to: size + 1,
+        symbol: None,
         is_batch: !is_inner,
     };
     found.into_iter().map(change).take(FIXED_SIZES).collect()
@@ -298,6 +325,7 @@ mod tests {
         let expected = [
             ("size B = 2 becomes 4", [vec![4, 4], vec![8]]),
             ("size B = 2 becomes 3", [vec![3, 4], vec![6]]),
+            ("size B = 2 becomes 0", [vec![0, 4], vec![0]]),
             ("size 4 becomes 5", [vec![2, 5], vec![4]]),
         ];
         let expected = expected.map(|(label, shapes)| (label.to_string(), shapes.to_vec()));

@@ -2,8 +2,8 @@ use std::fmt;
 
 use serde_json::{Value as Json, json};
 
-use super::{Allow, Finding, Id, Severity};
-use crate::compare::Difference;
+use super::run::{Outcome, Run};
+use super::{Allow, Finding, Id, Origin, Severity};
 use crate::error::Error;
 use crate::ir::Graph;
 
@@ -18,92 +18,31 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// How many findings are suppressed.
     pub suppressed: usize,
+    /// What the results of the program are that it was compared with, other than those of calls: `recorded outputs of 2 sets`.
+    pub program: Option<String>,
+    origin: Origin,
     strict: bool,
     allow: Allow,
 }
 
-/// One set of inputs and what came of it.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// Which inputs.
-    pub label: String,
-    /// What came of it.
-    pub outcome: Outcome,
-    /// Every output, where results were compared.
-    pub differences: Vec<Difference>,
-    /// Why they were not.
-    pub note: String,
-}
-
-/// What came of a run.
+/// A report in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The results agree.
-    Agrees,
-    /// They differ.
-    Differs,
-    /// The trace does not take the inputs.
-    Refused,
-    /// The function does not take them either.
-    Skipped,
-    /// Something failed.
+pub enum Verdict {
+    /// Neither errors nor warnings.
+    Passed,
+    /// Warnings, but no errors.
+    Warned,
+    /// Errors.
     Failed,
 }
 
-impl Outcome {
+impl Verdict {
     /// As it is written in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Outcome::Agrees => "ok",
-            Outcome::Differs => "differs",
-            Outcome::Refused => "refused",
-            Outcome::Skipped => "skipped",
-            Outcome::Failed => "failed",
-        }
-    }
-}
-
-impl Run {
-    /// A run whose results were not compared, and why.
-    pub fn new(label: &str, outcome: Outcome, note: String) -> Run {
-        Run {
-            label: label.to_string(),
-            outcome,
-            differences: Vec::new(),
-            note,
-        }
-    }
-
-    /// A run whose results were compared.
-    pub fn compared(label: &str, outcome: Outcome, differences: Vec<Difference>) -> Run {
-        Run {
-            differences,
-            ..Run::new(label, outcome, String::new())
-        }
-    }
-
-    fn to_json(&self) -> Json {
-        let outputs: Vec<Json> = self.differences.iter().map(Difference::to_json).collect();
-        json!({"inputs": self.label, "outcome": self.outcome.name(), "note": self.note, "outputs": outputs})
-    }
-}
-
-impl fmt::Display for Run {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<8} {}", self.outcome.name(), self.label)?;
-        if !self.note.is_empty() {
-            write!(f, ": {}", self.note)?;
-        }
-        let largest = self
-            .differences
-            .iter()
-            .max_by(|a, b| a.max_abs.total_cmp(&b.max_abs));
-        match largest {
-            Some(difference) if difference.passed() && difference.max_abs == 0.0 => {
-                write!(f, ": equal")
-            }
-            Some(difference) => write!(f, ": {difference}"),
-            None => Ok(()),
+            Verdict::Passed => "passed",
+            Verdict::Warned => "warned",
+            Verdict::Failed => "failed",
         }
     }
 }
@@ -111,12 +50,14 @@ impl fmt::Display for Run {
 impl Report {
     /// A report on a graph without findings yet. With `strict`, differences of numbers are errors; what `allow` covers is
     /// counted only.
-    pub fn new(graph: Graph, strict: bool, allow: Allow) -> Report {
+    pub fn new(graph: Graph, origin: Origin, strict: bool, allow: Allow) -> Report {
         Report {
             graph,
             runs: Vec::new(),
             findings: Vec::new(),
             suppressed: 0,
+            program: None,
+            origin,
             strict,
             allow,
         }
@@ -175,7 +116,21 @@ impl Report {
 
     /// True if there is no error among the findings.
     pub fn passed(&self) -> bool {
-        self.count(Severity::Error) == 0
+        self.verdict() != Verdict::Failed
+    }
+
+    /// The report in a word.
+    pub fn verdict(&self) -> Verdict {
+        match self.findings.iter().map(|finding| finding.severity).max() {
+            Some(Severity::Error) => Verdict::Failed,
+            Some(Severity::Warning) => Verdict::Warned,
+            Some(Severity::Note) | None => Verdict::Passed,
+        }
+    }
+
+    /// Lines that say what was not compared, and what would.
+    pub fn limits(&self) -> Vec<String> {
+        self.origin.limits(self.program.as_deref())
     }
 
     /// Findings of a severity.
@@ -199,6 +154,8 @@ impl Report {
         json!({
             "graph": self.graph.name,
             "passed": self.passed(),
+            "verdict": self.verdict().name(),
+            "limits": self.limits(),
             "strict": self.strict,
             "errors": self.count(Severity::Error),
             "warnings": self.count(Severity::Warning),
@@ -246,6 +203,8 @@ impl fmt::Display for Report {
         for run in &self.runs {
             writeln!(f, "  {run}")?;
         }
-        write!(f, "{}", self.summary())
+        write!(f, "{}: {}", self.verdict().name(), self.summary())?;
+        let mut limits = self.limits().into_iter();
+        limits.try_for_each(|line| write!(f, "\n{line}"))
     }
 }

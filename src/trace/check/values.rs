@@ -94,6 +94,54 @@ pub fn pick(
     Tensor::from_bytes(tensor.dtype(), shape, &picked.collect::<Vec<_>>().concat())
 }
 
+/// A tensor of one number that is far larger or smaller than all elements; of the largest or smallest integer that there is.
+pub fn extreme(tensor: &Tensor, is_high: bool) -> Result<Tensor> {
+    if tensor.dtype().category() == Category::Float {
+        let values = tensor
+            .to_f64()
+            .into_iter()
+            .filter(|value| value.is_finite());
+        let far = 100.0 * (1.0 + values.map(f64::abs).fold(0.0, f64::max));
+        let number = if is_high { far } else { -far };
+        return Tensor::from_f64(tensor.dtype(), tensor.shape(), vec![number; tensor.numel()]);
+    }
+    let values = tensor.to_i64();
+    let indices = 0..tensor.numel();
+    let found = match is_high {
+        true => indices.max_by_key(|index| values.get(*index)),
+        false => indices.min_by_key(|index| values.get(*index)),
+    };
+    pick(
+        tensor,
+        tensor.shape(),
+        vec![found.unwrap_or(0); tensor.numel()].into_iter(),
+    )
+}
+
+/// A tensor of the elements of `other` at the indices that are wanted, else of `tensor`, which has the same type.
+pub fn mixed(tensor: &Tensor, other: &Tensor, wanted: impl Fn(&[usize]) -> bool) -> Result<Tensor> {
+    let size = tensor.dtype().size();
+    let mut index = vec![0; tensor.shape().len()];
+    let mut bytes = Vec::with_capacity(tensor.bytes().len());
+    let pairs = tensor.bytes().chunks(size).zip(other.bytes().chunks(size));
+    for (own, other) in pairs {
+        bytes.extend_from_slice(if wanted(&index) { other } else { own });
+        advance(&mut index, tensor.shape());
+    }
+    Tensor::from_bytes(tensor.dtype(), tensor.shape(), &bytes)
+}
+
+/// The next index of a shape, the last axis first.
+fn advance(index: &mut [usize], shape: &[usize]) {
+    for (at, size) in index.iter_mut().zip(shape).rev() {
+        *at += 1;
+        if *at < *size {
+            return;
+        }
+        *at = 0;
+    }
+}
+
 /// A generator of numbers from 0 to 1, the same everywhere.
 pub struct Random(pub u64);
 
@@ -126,6 +174,16 @@ mod tests {
         let reversed = Values::Negated.apply(&x).unwrap();
         assert_eq!(reversed.to_i64(), [i64::MIN + 1, 5, i64::MAX]);
         assert_eq!(Values::Zero.apply(&x).unwrap().to_i64(), [i64::MIN + 1; 3]);
+    }
+
+    #[test]
+    fn elements_are_taken_by_their_index() {
+        let x = Tensor::from_vec([2, 3], (0..6).collect::<Vec<i64>>()).unwrap();
+        let other = extreme(&x, true).unwrap();
+        let last = mixed(&x, &other, |index| index[1] == 2).unwrap();
+        assert_eq!(last.to_i64(), [0, 1, 5, 3, 4, 5]);
+        let halves = Tensor::from_vec([2], vec![-3f32, 1.0]).unwrap();
+        assert_eq!(extreme(&halves, false).unwrap().to_f64(), [-400.0; 2]);
     }
 
     #[test]

@@ -101,12 +101,16 @@ ids! {
     SizeLiteral => tracer::SIZE_LITERAL,
     /// A device is written in the program.
     FrozenDevice => tracer::FROZEN_DEVICE,
-    /// An element type is written in the program.
-    FrozenDType => tracer::FROZEN_DTYPE,
     /// An operator draws random numbers.
     RandomNode => tracer::RANDOM_NODE,
     /// Batch normalisation was recorded as it is for training.
     TrainingMode => tracer::TRAINING_MODE,
+    /// All elements of an axis of symbolic size are read one by one.
+    UnrolledAxis => tracer::UNROLLED_AXIS,
+    /// A constant has the sizes of an input of the example.
+    ConstantOfExample => tracer::CONSTANT_OF_EXAMPLE,
+    /// A number in the graph has all the digits of an element.
+    ReadNumber => tracer::READ_NUMBER,
     /// The graph computes something else than the function.
     OutputsDiffer => results::OUTPUTS_DIFFER,
     /// A second trace computes something else than the function.
@@ -117,6 +121,14 @@ ids! {
     PathDependsOnInput => results::PATH_DEPENDS_ON_INPUT,
     /// The function takes sizes that the trace does not.
     SizeRefused => results::SIZE_REFUSED,
+    /// Elements beyond the example's size change nothing.
+    IgnoredTail => results::IGNORED_TAIL,
+    /// An output has as many rows as the example's batch, whatever the batch is.
+    FixedBatch => results::FIXED_BATCH,
+    /// An empty batch is refused.
+    EmptyRefused => results::EMPTY_REFUSED,
+    /// An input changes no output.
+    UnreadInput => results::UNREAD_INPUT,
     /// Two traces with the same inputs differ.
     GraphsDiffer => results::GRAPHS_DIFFER,
     /// Constants of two traces with the same inputs differ.
@@ -158,6 +170,12 @@ pub fn entries() -> Vec<&'static Entry> {
     entries
 }
 
+/// Ids that are given no more, and why: they stay known, since users suppress them.
+const RETIRED: &[(&str, &str)] = &[(
+    "W0213",
+    "it told of element types in the program, which nobody can tell from those that were meant",
+)];
+
 /// The explanation of an id, in upper or lower case.
 ///
 /// # Errors
@@ -167,6 +185,9 @@ pub fn explain(code: &str) -> Result<&'static Entry> {
     let entries = entries();
     if let Some(entry) = entries.iter().find(|entry| entry.code == wanted) {
         return Ok(entry);
+    }
+    if let Some((code, why)) = RETIRED.iter().find(|(code, _)| *code == wanted) {
+        return Err(Error::usage(format!("{code} is given no more: {why}")));
     }
     let alike = |entry: &&&Entry| wanted.get(..3) == entry.code.get(..3);
     let near: Vec<&str> = entries
@@ -192,6 +213,7 @@ mod tests {
             assert_ne!(pair[0].code, pair[1].code);
         }
         for entry in entries {
+            assert!(RETIRED.iter().all(|(code, _)| *code != entry.code));
             let is_error = entry.severity == Severity::Error;
             assert_eq!(entry.code.starts_with('E'), is_error, "{}", entry.code);
             assert!(!entry.cause.is_empty() && !entry.example.is_empty() && !entry.cure.is_empty());

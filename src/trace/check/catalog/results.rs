@@ -48,13 +48,58 @@ pub const PATH_DEPENDS_ON_INPUT: Entry = Entry {
 
 pub const SIZE_REFUSED: Entry = Entry {
     code: "W0715",
-    title: "sizes refused that the function takes",
+    title: "other sizes refused",
     severity: Severity::Warning,
-    cause: "The function works for inputs of another size, the trace does not: a size was fixed while tracing, or the graph \
-            holds under a condition that the size breaks.",
+    cause: "The trace does not take inputs of another size: a size was fixed while tracing, or the graph holds under a \
+            condition that the size breaks. The function takes them, where it is at hand; an archive does not tell.",
     example: "n = int(x.shape[0])\nreturn x.view(n, -1) # the graph is for this n only",
     cure: "Look at the guard or node that the finding names. If one graph for each size is fine, sessions make them \
            as needed; suppress the finding then.",
+};
+
+pub const IGNORED_TAIL: Entry = Entry {
+    code: "W0716",
+    title: "elements of a longer axis change no output",
+    severity: Severity::Warning,
+    cause: "An axis was made longer than the example's. Whatever stands behind the example's last element, the result is the \
+            same, though that last element changes it. A loop over the axis was unrolled, or a slice has the example's size.",
+    example: "for chunk in x.split(1, dim=1): # as many chunks as the example had\n    h = self.step(chunk, h)",
+    cure: "Work on the whole axis at once, or script the module with the loop. If longer inputs are to be cut, suppress the \
+           finding.",
+};
+
+pub const FIXED_BATCH: Entry = Entry {
+    code: "W0717",
+    title: "batch is a number in the output",
+    severity: Severity::Warning,
+    cause: "The graph takes a batch of any size, but an output has as many rows as the example had. The batch was read as a \
+            number, or a loop over it was unrolled: for other batches rows are lost or mixed.",
+    example: "flat = x.view(1, -1)                                     # the batch of the example was 1\n\
+              rows = torch.stack([self.f(x[i]) for i in range(len(x))]) # as many rows as the example had",
+    cure: "Use `x.flatten(1)`, `x.view(x.size(0), -1)` or operations on the whole batch. If the output has that many rows for \
+           another reason, suppress the finding.",
+};
+
+pub const EMPTY_REFUSED: Entry = Entry {
+    code: "W0718",
+    title: "empty batch has no certain result",
+    severity: Severity::Note,
+    cause: "The model takes batches of several sizes, but none of 0, or its result for one differs between imports. PyTorch \
+            refuses such a call where an operator has no result for nothing: a maximum, or a view whose `-1` could be \
+            anything.",
+    example: "return x.view(x.size(0), -1) # -1 cannot be inferred from 0 elements",
+    cure: "Use `x.flatten(1)`, or don't call the model for an empty batch.",
+};
+
+pub const UNREAD_INPUT: Entry = Entry {
+    code: "W0719",
+    title: "input changes no output",
+    severity: Severity::Warning,
+    cause: "No output depends on an element of this input. Either the program ignores it, or what it did with it was not \
+            traced (numpy, `item()`, a condition in Python).",
+    example: "def forward(self, x, mask):\n    if mask.all():      # decided while tracing\n        return self.layer(x)",
+    cure: "Leave the input out of the trace, or use it in tensor operations. If it is there for other models' sake, suppress \
+           the finding.",
 };
 
 pub const GRAPHS_DIFFER: Entry = Entry {

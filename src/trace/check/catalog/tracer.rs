@@ -75,16 +75,6 @@ pub const FROZEN_DEVICE: Entry = Entry {
     cure: "Trace on the host, or make constants as buffers of the module, which `load(map_location=…)` moves.",
 };
 
-pub const FROZEN_DTYPE: Entry = Entry {
-    code: "W0213",
-    title: "frozen element type",
-    severity: Severity::Note,
-    cause: "The program converts to a floating element type that its input has already, or makes a tensor of that type. \
-            Probably the code asked for `x.dtype`; a model converted by `.half()` still computes in the old type here.",
-    example: "mask = torch.zeros(n, dtype=x.dtype) # recorded as dtype=6, which is float32",
-    cure: "Trace the model again after `.half()` or `.double()`; or use `zeros_like`, `new_zeros`, `type_as`.",
-};
-
 pub const RANDOM_NODE: Entry = Entry {
     code: "W0214",
     title: "nondeterministic node",
@@ -103,4 +93,38 @@ pub const TRAINING_MODE: Entry = Entry {
             that were learnt. Results then depend on what else is in the batch.",
     example: "torch.jit.trace(model.train(), x).save(\"model.pt\")",
     cure: "Call `model.eval()` before tracing.",
+};
+
+pub const UNROLLED_AXIS: Entry = Entry {
+    code: "W0216",
+    title: "loop over an axis was unrolled",
+    severity: Severity::Warning,
+    cause: "The graph reads every element of an axis by a number of its own, up to the last of the example, though the size \
+            of the axis may vary. A Python loop over the axis leaves as many copies of its body as the example had elements: \
+            a longer input is cut there without a word, a shorter one is refused.",
+    example: "for t in range(x.shape[1]):   # traced with 5 steps: five copies of the cell\n    h = self.cell(x[:, t], h)",
+    cure: "Use an operation on the whole axis (`nn.GRU`, `cumsum`, a convolution), or script the module with the loop \
+           (`torch.jit.script`) so that it stays a loop.",
+};
+
+pub const CONSTANT_OF_EXAMPLE: Entry = Entry {
+    code: "W0217",
+    title: "constant was made of the example",
+    severity: Severity::Warning,
+    cause: "A constant of the trace, which is neither a parameter nor a buffer, has the sizes of an input of the example, or \
+            its number of rows. Values that leave the tracer come back as constants: those of the example are used for every \
+            input.",
+    example: "scale = torch.from_numpy(np.clip(x.numpy(), 0, 1)) # numpy is not traced\nreturn self.layer(x) * scale",
+    cure: "Compute with tensors (`x.clamp(0, 1)`). If the constant is meant, register it as a buffer (`register_buffer`).",
+};
+
+pub const READ_NUMBER: Entry = Entry {
+    code: "W0218",
+    title: "number was probably read from a tensor",
+    severity: Severity::Warning,
+    cause: "A number in the graph has all the digits that an f32 has, and no more. Numbers that are written in a program are \
+            shorter, those that Python computes are longer. `item()`, `float(tensor)` and `tolist()` give such numbers; they \
+            are the example's for every input.",
+    example: "return x / x.max().item() # divides by the example's maximum ever after",
+    cure: "Leave `item()` out: `x / x.max()`. If the number comes from the configuration, suppress the finding.",
 };

@@ -1,0 +1,150 @@
+//! Constants of a trace that were made of the example.
+
+use std::collections::BTreeSet;
+
+use super::canonical::{each_node, line};
+use super::constants::weights_of;
+use super::evaluate::argument_inputs;
+use super::frozen::{is_constant, weight_sizes};
+use super::{Finding, Id};
+use crate::ir::{Graph, Module};
+use crate::tensor::Tensor;
+
+/// Elements of a constant that are taken for sizes, at most.
+const SIZES: usize = 8;
+
+/// Sizes up to this are too common to tell where nothing but sizes stand.
+const SMALL: i64 = 3;
+
+/// Findings for constants that are as large as an input, have a row for each of the example's batch, or hold its sizes.
+pub fn baked_constants(graph: &Graph, module: &Module) -> Vec<Finding> {
+    let example = Example::new(graph, module);
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    each_node(graph, &mut |graph, node, value| {
+        for name in weights_of(graph, node) {
+            let Some(tensor) = module.weights.get(name).filter(|_| is_constant(name)) else {
+                continue;
+            };
+            if seen.insert(name.to_string())
+                && let Some(finding) = example.finding(name, tensor)
+            {
+                let finding = finding.at(&node.place).details([line(graph, node)]);
+                found.push(finding.about(value.clone()));
+            }
+        }
+    });
+    found
+}
+
+/// The inputs that a graph was made with.
+struct Example {
+    inputs: Vec<(String, Vec<i64>)>,
+    weights: BTreeSet<i64>,
+}
+
+impl Example {
+    fn new(graph: &Graph, module: &Module) -> Example {
+        let sizes = |id| {
+            let shape = graph.ty(id).shape.iter();
+            shape
+                .map(|dim| dim.eval(&graph.hints).unwrap_or(1))
+                .collect()
+        };
+        let inputs = argument_inputs(graph).iter();
+        Example {
+            inputs: inputs
+                .map(|id| (graph.value(*id).name.clone(), sizes(*id)))
+                .collect(),
+            weights: weight_sizes(module),
+        }
+    }
+
+    fn finding(&self, name: &str, tensor: &Tensor) -> Option<Finding> {
+        let shape: Vec<i64> = tensor.shape().iter().map(|size| *size as i64).collect();
+        let ty = format!("{name}: {}{shape:?}", tensor.dtype());
+        if let Some((input, _)) = self
+            .inputs
+            .iter()
+            .find(|(_, sizes)| self.is_as_large(&shape, sizes))
+        {
+            let message = format!("{ty} is as large as {input} in the example");
+            return Some(Finding::new(Id::ConstantOfExample, message));
+        }
+        if let Some((input, _)) = self
+            .inputs
+            .iter()
+            .find(|(_, sizes)| self.has_rows_of(&shape, sizes))
+        {
+            let message = format!("{ty} has as many rows as {input} in the example");
+            return Some(Finding::new(Id::ConstantOfExample, message));
+        }
+        let values = small_integers(tensor)?;
+        let (input, sizes) = self
+            .inputs
+            .iter()
+            .find(|(_, sizes)| holds(&values, sizes))?;
+        let message =
+            format!("{name} holds {values:?}, sizes of {input}, which is {sizes:?} in the example");
+        Some(Finding::new(Id::SizeLiteral, message))
+    }
+
+    /// One row of numbers may be anything, unless no weight has as many.
+    fn is_as_large(&self, shape: &[i64], sizes: &[i64]) -> bool {
+        let is_telling = match shape {
+            [] => false,
+            [size] => *size > 1 && !self.weights.contains(size),
+            shape => shape.iter().product::<i64>() > 1,
+        };
+        is_telling && shape == sizes
+    }
+
+    fn has_rows_of(&self, shape: &[i64], sizes: &[i64]) -> bool {
+        let rows = shape.first().copied().unwrap_or_default();
+        shape.len() > 1
+            && rows > SMALL
+            && sizes.first() == Some(&rows)
+            && !self.weights.contains(&rows)
+    }
+}
+
+/// The elements of a short list of integers, whatever their type.
+fn small_integers(tensor: &Tensor) -> Option<Vec<i64>> {
+    if tensor.shape().len() > 1 || !(2..=SIZES).contains(&tensor.numel()) {
+        return None;
+    }
+    let values = tensor.to_f64();
+    let is_size = |value: &f64| value.fract() == 0.0 && (2.0..1e9).contains(value);
+    let is_list = values.iter().all(is_size);
+    is_list.then(|| values.into_iter().map(|value| value as i64).collect())
+}
+
+/// True if values are neighbouring sizes, in either order, once or twice: `[h, w]`, `[w, h, w, h]`.
+fn holds(values: &[i64], sizes: &[i64]) -> bool {
+    let half = values.split_at(values.len() / 2);
+    let values = if half.0 == half.1 && half.0.len() > 1 {
+        half.0
+    } else {
+        values
+    };
+    let backwards: Vec<i64> = values.iter().rev().copied().collect();
+    let mut windows = sizes.windows(values.len());
+    values.iter().any(|value| *value > SMALL)
+        && windows.any(|window| window == values || window == backwards)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_stand_next_to_each_other() {
+        let sizes = [2, 3, 12, 20];
+        for values in [&[12, 20][..], &[20, 12], &[20, 12, 20, 12], &[3, 12, 20]] {
+            assert!(holds(values, &sizes), "{values:?}");
+        }
+        for values in [&[2, 3][..], &[12, 12], &[2, 20], &[2, 2, 3, 12, 20]] {
+            assert!(!holds(values, &sizes), "{values:?}");
+        }
+    }
+}

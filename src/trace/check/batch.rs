@@ -1,0 +1,70 @@
+//! Outputs whose first size is the example's batch, whatever the batch is.
+
+use super::dependence::{Counted, dependence};
+use super::evaluate::argument_inputs;
+use super::frozen::{is_guarded, weight_sizes};
+use super::{Finding, Id};
+use crate::dim::{Dim, Symbol};
+use crate::ir::{Graph, Module, ValueId};
+
+/// A finding for every output that follows from a batch of any size and has as many rows as the example had. The batch may
+/// have gone into another axis: then a number of 1 counts, too.
+pub fn fixed_batches(graph: &Graph, module: &Module) -> Vec<Finding> {
+    let inputs = argument_inputs(graph);
+    let batched = |id: &ValueId| batch(graph, *id).is_some();
+    let counted = graph.inputs.iter();
+    let counted: Vec<bool> = counted
+        .map(|id| inputs.contains(id) && batched(id))
+        .collect();
+    let depends = dependence(graph, &counted, Counted::Elements);
+    let outputs = graph.outputs.iter().zip(depends).enumerate();
+    outputs
+        .filter(|(_, (_, depends))| *depends)
+        .filter_map(|(index, (id, _))| finding(graph, module, index, *id))
+        .collect()
+}
+
+/// The symbol of an input's first size.
+fn batch(graph: &Graph, id: ValueId) -> Option<&Symbol> {
+    graph.ty(id).shape.first()?.as_symbol()
+}
+
+/// True if all inputs have so many rows in the example, so that this is the batch.
+fn have_rows(graph: &Graph, rows: i64) -> bool {
+    let inputs = argument_inputs(graph).iter();
+    let mut first = inputs.filter_map(|id| graph.ty(*id).shape.first());
+    first.all(|dim| dim.eval(&graph.hints).is_ok_and(|size| size == rows))
+}
+
+fn finding(graph: &Graph, module: &Module, index: usize, id: ValueId) -> Option<Finding> {
+    let shape = &graph.ty(id).shape;
+    let rows = shape.first()?.as_const()?;
+    let in_example = |input: &&ValueId| {
+        let symbol = batch(graph, **input);
+        symbol.and_then(|symbol| graph.hints.get(symbol)) == Some(&rows)
+    };
+    let input = *argument_inputs(graph).iter().find(in_example)?;
+    let dim = graph.ty(input).shape.first()?;
+    let symbol = dim.as_symbol()?;
+    // Other batches are refused then, which is a finding of its own.
+    if is_guarded(graph, dim) {
+        return None;
+    }
+    let is_elsewhere = shape.iter().any(|dim: &Dim| dim.symbols().contains(symbol));
+    let is_telling = rows > 1 && !weight_sizes(module).contains(&rows) && have_rows(graph, rows);
+    if !is_elsewhere && !is_telling {
+        return None;
+    }
+    let (info, input) = (graph.value(id), graph.value(input));
+    let message = format!(
+        "size 0 of output {index}, which is {}: {}, is {rows} for every size 0 of {}: {}",
+        info.name, info.ty, input.name, input.ty
+    );
+    let place = graph.nodes.iter().find(|node| node.results.contains(&id));
+    let place = place.map(|node| node.place.clone()).unwrap_or_default();
+    Some(
+        Finding::new(Id::FixedBatch, message)
+            .at(&place)
+            .value(&info.name),
+    )
+}

@@ -1,0 +1,117 @@
+//! Numbers in a graph that were probably read from a tensor.
+
+use super::canonical::{each_node, line};
+use super::finding::grouped;
+use super::{Finding, Id};
+use crate::aten::{self, ArgumentType};
+use crate::ir::{Argument, Graph, Module, Node, Op};
+use crate::scalar::Scalar;
+
+/// Decimal digits of an `f32` that somebody wrote down, at most.
+const WRITTEN_DIGITS: usize = 6;
+
+/// Bits of an `f32` that somebody wrote down as a binary fraction, at most.
+const WRITTEN_BITS: u32 = 12;
+
+/// Findings for numbers that have all the digits of an `f32` and no more: `item()` of a tensor gives such, and neither
+/// numbers in a program nor Python's arithmetic do. What a weight holds alone is no input's.
+pub fn read_numbers(graph: &Graph, module: &Module) -> Vec<Finding> {
+    let weights = module.weights.values().filter(|weight| weight.numel() == 1);
+    let known: Vec<f64> = weights.flat_map(|weight| weight.to_f64()).collect();
+    let mut found = Vec::new();
+    each_node(graph, &mut |graph, node, value| {
+        for number in numbers(node) {
+            if is_read(number) && !known.contains(&number) {
+                let message = format!("{number:?} in {} has all digits of an f32", node.op.name());
+                let finding = Finding::new(Id::ReadNumber, message).at(&node.place);
+                found.push(finding.about(value.clone()).details([line(graph, node)]));
+            }
+        }
+    });
+    grouped(found)
+}
+
+/// Numbers that a node computes with; probabilities and epsilons are none.
+fn numbers(node: &Node) -> Vec<f64> {
+    let Op::Call(name) = &node.op else {
+        return Vec::new();
+    };
+    let Ok(operator) = aten::operator(name) else {
+        return Vec::new();
+    };
+    let pairs = operator.schema.parameters.iter().zip(&node.arguments);
+    let computed = pairs.filter(|(parameter, _)| is_computed_with(&parameter.ty));
+    let number = |argument: &Argument| match argument {
+        Argument::Number(Scalar::Float(number)) => Some(*number),
+        _ => None,
+    };
+    computed
+        .filter_map(|(_, argument)| number(argument))
+        .collect()
+}
+
+fn is_computed_with(ty: &ArgumentType) -> bool {
+    match ty {
+        ArgumentType::Optional(inner) => is_computed_with(inner),
+        ty => matches!(ty, ArgumentType::Scalar),
+    }
+}
+
+fn is_read(number: f64) -> bool {
+    let single = number as f32;
+    let mantissa = single.to_bits() & 0x007f_ffff;
+    let bits = 24 - mantissa.trailing_zeros().min(23);
+    // The largest number of a type has all bits set.
+    let is_limit = mantissa == 0x007f_ffff;
+    f64::from(single) == number
+        && single.is_normal()
+        && !is_limit
+        && bits > WRITTEN_BITS
+        && digits(single) > WRITTEN_DIGITS
+}
+
+/// Decimal digits that tell a number from its neighbours.
+fn digits(number: f32) -> usize {
+    let text = format!("{number:e}");
+    let digits = text.split('e').next().unwrap_or_default();
+    digits.chars().filter(char::is_ascii_digit).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_programs_are_told_from_elements() {
+        for read in [
+            1.344_085_574_150_085_4,
+            0.545_570_194_721_221_9,
+            f64::from(-0.002_341_825_5_f32),
+        ] {
+            assert!(is_read(read), "{read}");
+        }
+        let root = 2f64.sqrt();
+        let written = [
+            0.0,
+            0.1,
+            f64::from(0.1f32),
+            1.702,
+            0.044715,
+            root,
+            1.0 / root,
+            0.125,
+            1e-5,
+            65504.0,
+            255.0,
+        ];
+        let limits = [
+            f64::from(f32::MIN),
+            f64::from(f32::EPSILON),
+            f64::INFINITY,
+            f64::NAN,
+        ];
+        for written in written.into_iter().chain(limits) {
+            assert!(!is_read(written), "{written}");
+        }
+    }
+}

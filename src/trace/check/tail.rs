@@ -1,0 +1,135 @@
+//! Elements beyond the example's size that change nothing: a loop over the axis was unrolled, or the axis was cut.
+
+use super::checker::Checker;
+use super::evaluate::{argument_inputs, evaluate, signature};
+use super::perturb::{Change, Perturbation, arguments, with_size};
+use super::unrolled::is_channels;
+use super::values::{extreme, mixed};
+use super::{Finding, Id};
+use crate::dim::{Dim, Symbol};
+use crate::error::Result;
+use crate::ir::{Graph, ValueId};
+use crate::item::{Item, flatten};
+use crate::tensor::Tensor;
+
+/// A last axis of fewer elements is taken for columns, of which a network may read some only.
+const COLUMNS: i64 = 8;
+
+impl Checker<'_> {
+    /// Tries other elements behind the example's size of an axis that was lengthened. If the result is the same, and the
+    /// last element of the example does change it, the trace is for the example's size. The axis is made twice as long then,
+    /// since windows leave out a few last elements.
+    pub(super) fn tail(&mut self, made: &Perturbation, got: &Item) {
+        let Some(change) = &made.size else { return };
+        let Some(symbol) = &change.symbol else { return };
+        if !self.may_be_cut(symbol, change) {
+            return;
+        }
+        self.known_axes.insert(symbol.clone());
+        let is_cut = self.ignores(&made.arguments, symbol, change.from, got)
+            && !self.ignores(&made.arguments, symbol, change.from - 1, got);
+        if is_cut && self.ignores_more(made, symbol, change.from) {
+            let message = format!(
+                "only the first {} elements along {symbol} change the result",
+                change.from
+            );
+            let axes = named_axes(self.graph, symbol);
+            let finding = Finding::new(Id::IgnoredTail, message).details(axes);
+            self.report.add(finding, &made.label);
+        }
+    }
+
+    fn may_be_cut(&self, symbol: &Symbol, change: &Change) -> bool {
+        change.to > change.from
+            && !self.known_axes.contains(symbol)
+            && !has_size(self.graph, symbol)
+            && is_sequence(self.graph, symbol, change.from)
+    }
+
+    /// True if the result stays for an axis of twice the size, too.
+    fn ignores_more(&self, made: &Perturbation, symbol: &Symbol, from: i64) -> bool {
+        let longer = with_size(self.graph, &made.arguments, symbol, 2 * from);
+        longer.is_some_and(|longer| {
+            let got = evaluate(self.graph, &self.traced.module, &longer);
+            got.is_ok_and(|got| self.ignores(&longer, symbol, from, &got))
+        })
+    }
+
+    /// True if elements from an index on may be the largest and the smallest without changing the result.
+    fn ignores(&self, given: &[Item], symbol: &Symbol, from: i64, got: &Item) -> bool {
+        [true, false].into_iter().all(|is_high| {
+            let changed = changed_from(self.graph, given, symbol, from, is_high);
+            let changed = changed.ok().filter(|changed| changed != given);
+            let again = changed
+                .and_then(|changed| evaluate(self.graph, &self.traced.module, &changed).ok());
+            again.is_some_and(|again| again == *got)
+        })
+    }
+}
+
+/// True if a result has the size, too.
+fn has_size(graph: &Graph, symbol: &Symbol) -> bool {
+    let outputs = graph.outputs.iter();
+    let mut sizes = outputs.flat_map(|id| &graph.ty(*id).shape);
+    sizes.any(|dim: &Dim| dim.symbols().contains(symbol))
+}
+
+/// The axes of inputs that have a symbol for their size.
+fn axes<'a>(graph: &'a Graph, symbol: &'a Symbol) -> impl Iterator<Item = (ValueId, usize)> + 'a {
+    argument_inputs(graph).iter().flat_map(move |id| {
+        let shape = graph.ty(*id).shape.iter().enumerate();
+        let own = shape.filter(move |(_, dim)| dim.as_symbol() == Some(symbol));
+        own.map(|(axis, _)| (*id, axis))
+    })
+}
+
+fn named_axes(graph: &Graph, symbol: &Symbol) -> Vec<String> {
+    let name = |(id, axis): (ValueId, usize)| {
+        let info = graph.value(id);
+        format!("{symbol} is size {axis} of {}: {}", info.name, info.ty)
+    };
+    axes(graph, symbol).map(name).collect()
+}
+
+/// True if every element along the axis should count: it holds no columns, and no input of integers may be its lengths.
+fn is_sequence(graph: &Graph, symbol: &Symbol, size: i64) -> bool {
+    let is_column = |(id, axis): (ValueId, usize)| {
+        let ty = graph.ty(id);
+        // Two rows of integers are the edges of a graph.
+        let are_edges = size == 2 && ty.dtype.is_integer();
+        are_edges || is_channels(ty.shape.len(), axis) && size < COLUMNS
+    };
+    let may_be_lengths = |id: &ValueId| {
+        let ty = graph.ty(*id);
+        ty.dtype.is_integer() && !ty.shape.iter().any(|dim| dim.symbols().contains(symbol))
+    };
+    !axes(graph, symbol).any(is_column) && !argument_inputs(graph).iter().any(may_be_lengths)
+}
+
+/// The arguments with the largest or smallest elements from an index on along every axis of the size.
+fn changed_from(
+    graph: &Graph,
+    given: &[Item],
+    symbol: &Symbol,
+    from: i64,
+    is_high: bool,
+) -> Result<Vec<Item>> {
+    let from = usize::try_from(from).unwrap_or(0);
+    let tensors = flatten(&signature(graph), given)?;
+    let ids = argument_inputs(graph);
+    let change = |(id, tensor): (&ValueId, &Tensor)| {
+        let own = axes(graph, symbol).filter(|(own, _)| own == id);
+        let own: Vec<usize> = own.map(|(_, axis)| axis).collect();
+        let other = extreme(tensor, is_high)?;
+        mixed(tensor, &other, |index| {
+            own.iter()
+                .any(|axis| index.get(*axis).is_some_and(|at| *at >= from))
+        })
+    };
+    let changed: Vec<Tensor> = ids
+        .iter()
+        .zip(&tensors)
+        .map(change)
+        .collect::<Result<_>>()?;
+    arguments(graph, &changed)
+}

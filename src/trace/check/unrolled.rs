@@ -1,0 +1,179 @@
+//! Loops over an axis that a trace holds as so many copies of their body.
+
+use std::collections::BTreeSet;
+
+use super::canonical::{each_node, line};
+use super::{Finding, Id};
+use crate::dim::Symbol;
+use crate::ir::{Argument, Definition, Graph, Node, Op, ValueId};
+use crate::scalar::Scalar;
+
+/// An axis of few elements in these positions is taken for coordinates or colours, which are read one by one on purpose.
+const CHANNELS: i64 = 4;
+
+/// An axis of symbolic size whose elements are all read one by one.
+pub struct Unrolled {
+    /// What is said of it.
+    pub finding: Finding,
+    /// The size.
+    pub symbol: Symbol,
+    /// Names of the values that are read.
+    pub values: Vec<String>,
+}
+
+/// The axes that a graph reads by selects or slices of one element with the numbers 0 to the last of the example.
+pub fn unrolled_axes(graph: &Graph) -> Vec<Unrolled> {
+    let mut axes: Vec<Axis> = Vec::new();
+    each_node(graph, &mut |graph, node, value| {
+        let Some((operand, axis, index)) = element(graph, node) else {
+            return;
+        };
+        let is_known = |known: &&mut Axis| {
+            std::ptr::eq(known.graph, graph) && (known.operand, known.axis) == (operand, axis)
+        };
+        let read = (index, node, value.unwrap_or_default());
+        match axes.iter_mut().find(is_known) {
+            Some(known) => known.reads.push(read),
+            None => axes.push(Axis {
+                graph,
+                operand,
+                axis,
+                reads: vec![read],
+            }),
+        }
+    });
+    axes.iter().filter_map(Axis::unrolled).collect()
+}
+
+/// True for axes that may hold coordinates or colours: the last one, and the third from last of images.
+pub fn is_channels(rank: usize, axis: usize) -> bool {
+    axis + 1 == rank && rank > 1 || rank >= 4 && axis + 3 == rank
+}
+
+/// What is read of an axis of a value, element by element.
+struct Axis<'a> {
+    graph: &'a Graph,
+    operand: ValueId,
+    axis: usize,
+    reads: Vec<(i64, &'a Node, String)>,
+}
+
+impl Axis<'_> {
+    fn unrolled(&self) -> Option<Unrolled> {
+        let shape = &self.graph.ty(self.operand).shape;
+        let symbol = shape.get(self.axis)?.as_symbol()?;
+        let size = *self.graph.hints.get(symbol)?;
+        let indices: BTreeSet<i64> = self.reads.iter().map(|(index, ..)| *index).collect();
+        if size < 2 || indices != (0..size).collect() {
+            return None;
+        }
+        let is_channels = is_channels(shape.len(), self.axis);
+        if is_channels && size <= CHANNELS || self.is_pair_of_indices(size) {
+            return None;
+        }
+        // Few elements that are used in different ways are parts of a whole rather than steps.
+        if (is_channels || size < CHANNELS) && !self.is_uniform() {
+            return None;
+        }
+        let (_, node, value) = self.reads.first()?;
+        let name = &self.graph.value(self.operand).name;
+        let message = format!(
+            "elements 0 to {} of axis {} of {name} are read one by one, which are all of the example ({symbol} = {size})",
+            size - 1,
+            self.axis
+        );
+        let finding = Finding::new(Id::UnrolledAxis, message)
+            .at(&node.place)
+            .value(value)
+            .details([line(self.graph, node)]);
+        Some(Unrolled {
+            finding,
+            symbol: symbol.clone(),
+            values: self
+                .reads
+                .iter()
+                .map(|(_, _, value)| value.clone())
+                .collect(),
+        })
+    }
+
+    /// True for the edges of a graph: where they begin and where they end.
+    fn is_pair_of_indices(&self, size: i64) -> bool {
+        size == 2 && self.graph.ty(self.operand).dtype.is_integer()
+    }
+
+    /// True if the same is done to every element, as a loop does.
+    fn is_uniform(&self) -> bool {
+        let mut uses = self.reads.iter().map(|(_, node, _)| self.uses(node));
+        let first = uses.next();
+        uses.all(|other| Some(other) == first)
+    }
+
+    fn uses(&self, read: &Node) -> BTreeSet<(String, usize)> {
+        let result = read.results.first();
+        let nodes = self.graph.nodes.iter();
+        let uses = nodes.flat_map(|node| {
+            let operands = node.operands().into_iter().enumerate();
+            let own = operands.filter(|(_, id)| Some(id) == result);
+            let places: Vec<usize> = own.map(|(place, _)| place).collect();
+            let name = node.op.name();
+            places
+                .into_iter()
+                .map(move |place| (name.to_string(), place))
+        });
+        uses.collect()
+    }
+}
+
+/// The value, axis and index of the one element that a node reads.
+fn element(graph: &Graph, node: &Node) -> Option<(ValueId, usize, i64)> {
+    let numbers: Vec<Option<i64>> = node.arguments.iter().map(number).collect();
+    let index = match (node.op.name(), numbers.as_slice()) {
+        ("aten.select.int", [_, _, index]) => *index,
+        ("aten.slice.Tensor", [_, _, start, end, Some(1)]) if is_one(*start, *end) => *start,
+        ("aten.narrow", [_, _, start, Some(1)]) => *start,
+        _ => None,
+    };
+    let operand = whole(graph, *node.operands().first()?);
+    let rank = graph.ty(operand).shape.len();
+    let axis = usize::try_from(numbers.get(1).copied().flatten()?).ok()?;
+    (axis < rank).then_some((operand, axis, index?))
+}
+
+fn is_one(start: Option<i64>, end: Option<i64>) -> bool {
+    matches!((start, end), (Some(start), Some(end)) if end.checked_sub(start) == Some(1))
+}
+
+/// An argument that is an integer.
+pub fn number(argument: &Argument) -> Option<i64> {
+    match argument {
+        Argument::Number(Scalar::Int(number)) => Some(*number),
+        Argument::Size(size) => size.as_const(),
+        _ => None,
+    }
+}
+
+/// The value that slices of all elements are made of: `x[:, t]` takes one of those first.
+fn whole(graph: &Graph, id: ValueId) -> ValueId {
+    let Definition::Node(index, _) = graph.value(id).definition else {
+        return id;
+    };
+    match graph.nodes.get(index) {
+        Some(node) if is_whole(node) => node
+            .operands()
+            .first()
+            .map_or(id, |operand| whole(graph, *operand)),
+        _ => id,
+    }
+}
+
+fn is_whole(node: &Node) -> bool {
+    let [_, _, start, end, step] = node.arguments.as_slice() else {
+        return false;
+    };
+    let is_call = matches!(&node.op, Op::Call(name) if &**name == "aten.slice.Tensor");
+    is_call
+        && number(start).unwrap_or(0) == 0
+        && number(end).unwrap_or(i64::MAX) == i64::MAX
+        && number(step) == Some(1)
+}
