@@ -31,6 +31,8 @@ mod methods;
 mod models;
 #[path = "trace/modules.rs"]
 mod modules;
+#[path = "trace/packed.rs"]
+mod packed;
 #[path = "trace/random.rs"]
 mod random_operators;
 #[path = "trace/recorded.rs"]

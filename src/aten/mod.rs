@@ -59,6 +59,7 @@ mod loss;
 mod norm;
 mod normalization;
 mod order;
+mod packed;
 mod pad;
 mod parts;
 mod philox;
@@ -127,6 +128,7 @@ const FAMILIES: &[&[Composite]] = &[
     view::ROWS,
     write::ROWS,
     grid::ROWS,
+    packed::ROWS,
     recurrent::ROWS,
     linalg::ROWS,
     fourier::ROWS,

@@ -8,6 +8,7 @@ use crate::ir::Value;
 use crate::op::{Cell, Recurrent};
 
 use super::linear::linear;
+use super::packed::Packing;
 use super::{Args, Composite};
 
 pub(super) const ROWS: &[Composite] = &[
@@ -19,6 +20,8 @@ pub(super) const ROWS: &[Composite] = &[
         |a| layers(a, Cell::Lstm),
         &[
             "input: f32[S, B, 3], [f32[1, B, 4], f32[1, B, 4]], [f32[16, 3], f32[16, 4], f32[16], f32[16]], True, 1, 0.0, False, False, False",
+            "data: f32[12, 3], i64[4], [f32[2, 3, 4], f32[2, 3, 4]], [f32[16, 3], f32[16, 4], f32[16, 3], f32[16, 4]], False, 1, 0.0, False, True",
+            "data: f16[6, 3], i64[3], [f16[1, 2, 2], f16[1, 2, 4]], [f16[16, 3], f16[16, 2], f16[2, 4]], False, 1, 0.0, False, False",
             "input: f32[2, 3, 3], [f32[2, 2, 2], f32[2, 2, 4]], [f32[16, 3], f32[16, 2], f32[2, 4], f32[16, 3], f32[16, 2], f32[2, 4]], False, 1, 0.0, False, True, True",
         ],
     ),
@@ -29,6 +32,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| layers(a, Cell::Gru),
         &[
+            "data: f32[6, 3], i64[3], f32[2, 2, 4], [f32[12, 3], f32[12, 4], f32[12], f32[12], f32[12, 4], f32[12, 4], f32[12], f32[12]], True, 2, 0.0, False, False",
             "input: f32[B, 4, 3], f32[2, B, 4], [f32[12, 3], f32[12, 4], f32[12], f32[12], f32[12, 4], f32[12, 4], f32[12], f32[12]], True, 2, 0.0, False, False, True",
         ],
     ),
@@ -39,6 +43,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| layers(a, Cell::Tanh),
         &[
+            "data: f16[6, 3], i64[3], f16[2, 2, 4], [f16[4, 3], f16[4, 4], f16[4, 3], f16[4, 4]], False, 1, 0.0, False, True",
             "input: f16[3, 2, 3], f16[2, 2, 4], [f16[4, 3], f16[4, 4], f16[4, 3], f16[4, 4]], False, 1, 0.0, False, True, False",
             "input: f32[12050, 1, 3], f32[2, 1, 4], [f32[4, 3], f32[4, 4], f32[4, 3], f32[4, 4]], False, 1, 0.0, False, True, False",
         ],
@@ -50,6 +55,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| layers(a, Cell::Relu),
         &[
+            "data: f32[12, 3], i64[4], f32[2, 3, 4], [f32[4, 3], f32[4, 4], f32[4, 3], f32[4, 4]], False, 1, 0.0, False, True",
             "input: f32[3, B, 3], f32[1, B, 4], [f32[4, 3], f32[4, 4]], False, 1, 0.0, False, False, False",
         ],
     ),
@@ -91,6 +97,9 @@ const LARGEST: i64 = 512;
 /// Iterations of loops of a kernel at most: Mesa's rasteriser ends them all silently after 65,535 of an invocation (22.3,
 /// not 25.0), and GPUs are reset that take too long for a dispatch.
 const ITERATIONS: i64 = 60_000;
+
+/// What opens a gate whatever the state gives to it, and, negated, closes it.
+const OPEN: f64 = 1e30;
 
 /// What a step hands to the next.
 #[derive(Clone, Copy)]
@@ -145,17 +154,16 @@ impl<'g> Parameters<'g> {
         })
     }
 
-    /// Every step over `[time, batch, channel]`, and the last state.
+    /// Every step over `[time, batch, channel]`, which has gone through the input's matrix already, and the last state.
     fn run(
         &self,
         cell: Cell,
-        x: Value<'g>,
+        projected: Value<'g>,
         mut state: State<'g>,
         backwards: bool,
     ) -> Result<(Value<'g>, State<'g>)> {
-        let builder = x.builder();
-        let length = builder.symbols().concrete(&x.size(0))?;
-        let projected = linear(x, self.input, self.input_bias)?;
+        let builder = projected.builder();
+        let length = builder.symbols().concrete(&projected.size(0))?;
         let mut outputs = Vec::new();
         for step in 0..length {
             let place = if backwards { length - 1 - step } else { step };
@@ -180,6 +188,8 @@ fn parts<'g, const N: usize>(x: Value<'g>) -> [Value<'g>; N] {
 struct Layer<'g> {
     cell: Cell,
     directions: Vec<(Parameters<'g>, State<'g>)>,
+    /// `[time, batch]`, for packed sequences: the memory of an LSTM stays as it is in steps where this is false.
+    has_step: Option<Value<'g>>,
 }
 
 impl<'g> Layer<'g> {
@@ -201,12 +211,58 @@ impl<'g> Layer<'g> {
             let backwards = direction == 1;
             let (output, state) = match is_small {
                 true => self.in_pieces(x, (*parameters, *state), backwards)?,
-                false => parameters.run(self.cell, x, *state, backwards)?,
+                false => {
+                    let projected = linear(x, parameters.input, parameters.input_bias)?;
+                    parameters.run(self.cell, self.held(projected), *state, backwards)?
+                }
             };
             outputs.push(output);
             last.push(state);
         }
         Ok((x.builder().concat(&outputs, -1), last))
+    }
+
+    /// As [`Layer::run`] over packed sequences in padded form. Each direction begins with a first step of a sequence, so that
+    /// its padding comes last.
+    fn run_packed(
+        &self,
+        x: Value<'g>,
+        packing: &Packing<'g>,
+    ) -> Result<(Value<'g>, Vec<State<'g>>)> {
+        let (mut outputs, mut last) = (Vec::new(), Vec::new());
+        for (direction, own) in self.directions.iter().enumerate() {
+            let turned = |x: Value<'g>| match direction {
+                0 => x,
+                _ => packing.reversed(x),
+            };
+            let layer = Layer {
+                cell: self.cell,
+                directions: vec![*own],
+                has_step: Some(packing.has_step()),
+            };
+            let (output, states) = layer.run(turned(x))?;
+            let hidden = packing.last(output);
+            last.extend(states.iter().map(|state| State { hidden, ..*state }));
+            outputs.push(turned(output));
+        }
+        Ok((x.builder().concat(&outputs, -1), last))
+    }
+
+    /// What the input gives to the gates, such that steps which a sequence does not have leave an LSTM's memory as it is.
+    fn held(&self, projected: Value<'g>) -> Value<'g> {
+        let (Some(has_step), Cell::Lstm) = (self.has_step, self.cell) else {
+            return projected;
+        };
+        let builder = projected.builder();
+        let gates = Dim::from(self.directions.len() * self.cell.gates());
+        let units = projected.size(-1).floor_div(&gates);
+        let gate = |number: f64| builder.full(projected.dtype(), vec![units.clone()], number);
+        let [input, forget, others] = [-OPEN, OPEN, 0.0].map(gate);
+        let direction = [input, forget, others, others];
+        let all = direction.repeat(self.directions.len());
+        has_step
+            .unsqueeze(-1)
+            .where_(projected, builder.concat(&all, 0))
     }
 
     /// Hidden units; of a size that is not known, more than there can be.
@@ -240,6 +296,7 @@ impl<'g> Layer<'g> {
             let layer = Layer {
                 cell: self.cell,
                 directions: vec![(parameters, state)],
+                has_step: self.has_step.map(|mask| mask.narrow(0, start, count)),
             };
             let (output, last) = layer.at_once(x.narrow(0, start, count))?;
             pieces.push(output);
@@ -286,7 +343,7 @@ impl<'g> Layer<'g> {
         let shape = vec![Dim::from(self.directions.len()), gates, units.clone()];
         let input_bias: Option<Vec<Value>> = own().map(|own| own.input_bias).collect();
         let input = joined(own().map(|own| own.input).collect());
-        let projected = linear(x, input, input_bias.map(joined))?;
+        let projected = self.held(linear(x, input, input_bias.map(joined))?);
         let weight = stacked(own().map(|own| own.hidden).collect());
         let weight = weight.reshape([shape.clone(), vec![units]].concat());
         let bias: Option<Vec<Value>> = own().map(|own| own.hidden_bias).collect();
@@ -302,22 +359,25 @@ impl<'g> Layer<'g> {
 }
 
 fn layers<'g>(a: &Args<'g>, cell: Cell) -> Result<Vec<Value<'g>>> {
-    if a.overload() == "data" {
-        return a.reject(
-            "packed sequences are not supported; pad them and call the layer with batch_first",
-        );
-    }
     if a.bool("train") && 0.0 < a.float("dropout") {
         return a.reject("dropout between recurrent layers in training");
     }
-    let input = a.tensor("input");
+    let is_packed = a.overload() == "data";
+    let input = a.tensor(if is_packed { "data" } else { "input" });
     let initial = match cell {
         Cell::Lstm => a.tensors("hx"),
         _ => vec![a.tensor("hx")],
     };
     a.builder().check()?;
-    let batch_first = a.bool("batch_first");
+    let packing = is_packed.then(|| {
+        let batch = initial.first().map_or(Dim::ZERO, |state| state.size(1));
+        Packing::new(a.tensor("batch_sizes"), batch)
+    });
+    let batch_first = !is_packed && a.bool("batch_first");
     let mut x = input.to_compute();
+    if let Some(packing) = &packing {
+        x = packing.padded(x);
+    }
     if batch_first {
         x = x.transpose(0, 1);
     }
@@ -336,12 +396,24 @@ fn layers<'g>(a: &Args<'g>, cell: Cell) -> Result<Vec<Value<'g>>> {
         };
         let directions = (0..directions).map(of_direction);
         let directions = directions.collect::<Result<_>>()?;
-        let (output, last) = Layer { cell, directions }.run(x)?;
+        let layer = Layer {
+            cell,
+            directions,
+            has_step: None,
+        };
+        let (output, last) = match &packing {
+            Some(packing) => layer.run_packed(x, packing)?,
+            None => layer.run(x)?,
+        };
         hidden.extend(last.iter().map(|state| state.hidden));
         memory.extend(last.iter().filter_map(|state| state.memory));
         x = output;
     }
-    let output = if batch_first { x.transpose(0, 1) } else { x };
+    let output = match &packing {
+        Some(packing) => packing.packed(x, &input.size(0)),
+        None if batch_first => x.transpose(0, 1),
+        None => x,
+    };
     let mut results = vec![output, a.builder().stack(&hidden, 0)];
     if !memory.is_empty() {
         results.push(a.builder().stack(&memory, 0));

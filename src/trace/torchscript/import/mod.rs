@@ -22,6 +22,7 @@ mod object;
 mod operator;
 mod options;
 mod overload;
+mod packed;
 mod parameters;
 mod put;
 mod scope;
@@ -53,6 +54,7 @@ pub use parameters::{Parameter, parameters};
 use control::Raised;
 use datum::{Datum, Instance};
 use faults::Faults;
+use packed::PackedTensors;
 use scope::Local;
 use state::States;
 use tensor::TensorRef;
@@ -109,6 +111,8 @@ struct Importer<'a> {
     examples: &'a BTreeMap<String, InputSpec>,
     scopes: Scopes<Local>,
     states: States,
+    /// Packed sequences so far.
+    packed: PackedTensors,
     /// Weights of this graph.
     tensors: HashMap<TensorRecord, TensorRef>,
     /// Modules by the address of their pickle.
@@ -142,6 +146,7 @@ impl<'a> Importer<'a> {
             examples: &options.states,
             scopes: Scopes::new(&entry.method),
             states: States::default(),
+            packed: PackedTensors::default(),
             tensors: HashMap::new(),
             objects: HashMap::new(),
             place: Place::default(),

@@ -25,6 +25,9 @@ impl Importer<'_> {
             let result = self.container(short, &arguments)?;
             return Ok(result.unwrap_or(Datum::Unknown));
         }
+        if let Some(result) = self.packed_operator(name, &arguments)? {
+            return Ok(result);
+        }
         let arguments = self.upgraded(name, arguments)?;
         let outs = outs(name, &arguments);
         if !outs.is_empty() {

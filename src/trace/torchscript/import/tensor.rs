@@ -253,6 +253,7 @@ impl Importer<'_> {
 
     /// The tensor's value, in whichever of the open graphs it was made.
     fn current(&mut self, tensor: &TensorRef) -> Result<ValueRef> {
+        self.check_packed(tensor)?;
         let seen = tensor.seen();
         let version = seen.storage.state.borrow().version;
         if seen.steps.is_empty() {

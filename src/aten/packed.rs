@@ -1,0 +1,229 @@
+//! Packed sequences: sequences of different lengths without padding, as `torch.nn.utils.rnn.pack_padded_sequence` lays them out.
+//!
+//! Packed data hold step 0 of every sequence, then step 1 of those that have one, and so on; `batch_sizes` tells how many
+//! sequences have each step, and sequences are in order of their lengths. How many rows and steps there are depends on lengths,
+//! which are values. Packed data therefore have room for every sequence at full length: nothing reads rows behind the last
+//! one, and `batch_sizes` is 0 for steps that no sequence has.
+
+use super::index::rows_of;
+use super::{Args, Composite};
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::Value;
+use crate::op::{ScanFunction, ScatterFunction};
+use crate::scalar::Scalar;
+
+pub(super) const ROWS: &[Composite] = &[
+    Composite::many(
+        &[
+            "aten::_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)",
+        ],
+        pack,
+        &["i64[T, 1, 3], i64[1], False", "i64[1, 5], i64[1], True"],
+    ),
+    Composite::many(
+        &[
+            "aten::_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, SymInt total_length) -> (Tensor, Tensor)",
+        ],
+        pad,
+        &[
+            "f32[12, 3], i64[4], False, 0.5, 6",
+            "i64[12, 2], i64[4], True, -1, -1",
+        ],
+    ),
+];
+
+/// How packed data lie.
+pub(super) struct Packing<'g> {
+    /// Sequences that have each step.
+    batch_sizes: Value<'g>,
+    /// Steps that sequences may have.
+    steps: Dim,
+    /// Sequences.
+    batch: Dim,
+}
+
+impl<'g> Packing<'g> {
+    pub(super) fn new(batch_sizes: Value<'g>, batch: Dim) -> Packing<'g> {
+        Packing {
+            batch_sizes: batch_sizes.to(DType::I64),
+            steps: batch_sizes.size(0),
+            batch,
+        }
+    }
+
+    /// `0..length`.
+    fn count(&self, length: &Dim) -> Value<'g> {
+        let builder = self.batch_sizes.builder();
+        builder.iota(DType::I64, vec![length.clone()], 0)
+    }
+
+    /// `[steps, batch]`: whether a sequence has a step.
+    pub(super) fn has_step(&self) -> Value<'g> {
+        self.batch_sizes.unsqueeze(1).gt(self.count(&self.batch))
+    }
+
+    /// `[batch]`: the steps of each sequence.
+    fn lengths(&self) -> Value<'g> {
+        self.has_step().to(DType::I64).sum(&[0], false)
+    }
+
+    /// Behind the last row of each step.
+    fn ends(&self) -> Value<'g> {
+        self.batch_sizes.scan(ScanFunction::Sum, 0)
+    }
+
+    /// The first row of each step.
+    fn starts(&self) -> Value<'g> {
+        self.ends() - self.batch_sizes
+    }
+
+    /// No sequence may have more steps than the padded form shall have.
+    fn check_length(&self, total: &Dim) -> Result<()> {
+        let symbols = self.batch_sizes.builder().symbols();
+        if symbols.less_equal(&self.steps, total)? {
+            return Ok(());
+        }
+        let beyond = self
+            .batch_sizes
+            .narrow(0, total.clone(), &self.steps - total);
+        let none = beyond.eq(0).all(&[0], false);
+        none.asserted("total_length is less than the length of the longest sequence");
+        Ok(())
+    }
+
+    /// Packed data as `[steps, batch, …]`; steps that a sequence does not have hold other rows.
+    pub(super) fn padded(&self, data: Value<'g>) -> Value<'g> {
+        let row = self.starts().unsqueeze(1) + self.count(&self.batch);
+        rows_of(data, within(row, &data.size(0)))
+    }
+
+    /// `[steps, batch, …]` as packed data with some number of rows.
+    pub(super) fn packed(&self, padded: Value<'g>, rows: &Dim) -> Value<'g> {
+        let row = self.count(rows);
+        let step = within(self.steps_of(rows), &self.steps);
+        let sequence = within(row - self.starts().index_select(0, step), &self.batch);
+        self.pick(padded, step, sequence)
+    }
+
+    /// `[rows]`: the step of each row, which is the number of steps that end before it.
+    fn steps_of(&self, rows: &Dim) -> Value<'g> {
+        let builder = self.batch_sizes.builder();
+        let full = |length: Dim, number: i64| builder.full(DType::I64, vec![length], number);
+        let ends = within(self.ends(), &(rows + 1));
+        let ended =
+            full(rows + 1, 0).scatter(0, ends, full(self.steps.clone(), 1), ScatterFunction::Add);
+        let ended = ended.scan(ScanFunction::Sum, 0);
+        ended.narrow(0, 0, rows.clone())
+    }
+
+    /// Every sequence from its last step to its first, what lies behind the last in any order.
+    pub(super) fn reversed(&self, padded: Value<'g>) -> Value<'g> {
+        let step = self.count(&self.steps).unsqueeze(1);
+        let step = within(self.lengths() - step - 1, &self.steps);
+        self.pick(padded, step, self.count(&self.batch))
+    }
+
+    /// `[batch, …]`: the last step of every sequence.
+    pub(super) fn last(&self, padded: Value<'g>) -> Value<'g> {
+        let step = within(self.lengths() - 1, &self.steps);
+        self.pick(padded, step, self.count(&self.batch))
+    }
+
+    /// Elements of `[steps, batch, …]` by step and sequence.
+    fn pick(&self, padded: Value<'g>, step: Value<'g>, sequence: Value<'g>) -> Value<'g> {
+        rows_of(padded.flatten(0, 1), step * self.batch.clone() + sequence)
+    }
+}
+
+/// Indices that are kept within `0..size`.
+fn within<'g>(index: Value<'g>, size: &Dim) -> Value<'g> {
+    index.clamp(Some(0.into()), Some((size - 1).into()))
+}
+
+fn pack<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
+    let (input, lengths) = (a.tensor("input"), a.tensor("lengths").to(DType::I64));
+    let padded = match a.bool("batch_first") {
+        true => input.transpose(0, 1),
+        false => input,
+    };
+    let (steps, batch) = (padded.size(0), padded.size(1));
+    let message = || "takes as many lengths as the input has sequences".to_string();
+    let symbols = a.builder().symbols();
+    symbols.require_equal(&lengths.size(0), &batch, message)?;
+    check_lengths(lengths, &steps);
+    let step = a.builder().iota(DType::I64, vec![steps.clone()], 0);
+    let has_step = lengths.gt(step.unsqueeze(1)).to(DType::I64);
+    let packing = Packing::new(has_step.sum(&[1], false), batch.clone());
+    let data = packing.packed(padded, &(&steps * &batch));
+    Ok(vec![data, packing.batch_sizes])
+}
+
+/// PyTorch's conditions on lengths, with its messages.
+fn check_lengths(lengths: Value, steps: &Dim) {
+    let place = lengths.positions(0) - 1;
+    let before = lengths.index_select(0, within(place, &lengths.size(0)));
+    for (holds, message) in [
+        (
+            lengths.gt(0),
+            "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0",
+        ),
+        (
+            lengths.le(steps.clone()),
+            "an element in 'lengths' is longer than the input",
+        ),
+        (
+            before.ge(lengths),
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True",
+        ),
+    ] {
+        holds.all(&[0], false).asserted(message);
+    }
+}
+
+fn pad<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
+    let (data, batch_sizes) = (a.tensor("data"), a.tensor("batch_sizes"));
+    let batch = data.size(0).floor_div(&batch_sizes.size(0));
+    let has_room = batch_sizes.select(0, 0).le(batch.clone());
+    has_room.asserted("packed data lack room for every sequence at full length");
+    let packing = Packing::new(batch_sizes, batch);
+    let mut padded = packing.padded(data);
+    let mut has_step = packing.has_step();
+    while has_step.rank() < padded.rank() {
+        has_step = has_step.unsqueeze(-1);
+    }
+    padded = has_step
+        .where_(padded, a.number("padding_value"))
+        .to(data.dtype());
+    let total = a.size("total_length");
+    let is_given = a.builder().symbols().less_equal(&Dim::ONE, &total)?;
+    if is_given {
+        packing.check_length(&total)?;
+        padded = at_length(padded, &total, a.scalar("padding_value"))?;
+    } else {
+        let all = packing.batch_sizes.gt(0).all(&[0], false);
+        all.asserted("the longest sequence is shorter than the padded input: pass total_length");
+    }
+    Ok(vec![
+        match a.bool("batch_first") {
+            true => padded.transpose(0, 1),
+            false => padded,
+        },
+        packing.lengths(),
+    ])
+}
+
+/// The first axis with another length: more elements are padding.
+fn at_length<'g>(padded: Value<'g>, length: &Dim, padding: Scalar) -> Result<Value<'g>> {
+    let steps = padded.size(0);
+    if padded.builder().symbols().less_equal(&steps, length)? {
+        let mut behind = vec![Dim::ZERO; padded.rank()];
+        let none = behind.clone();
+        if let Some(first) = behind.first_mut() {
+            *first = length - &steps;
+        }
+        return Ok(padded.pad(&none, &behind, padding));
+    }
+    Ok(padded.narrow(0, 0, length.clone()))
+}
