@@ -1,7 +1,8 @@
 //! Random programs of views, strided results and writes in place give what PyTorch gives, for both sets of sizes: all of
 //! them on the host, a part of them on a device.
 //!
-//! `tests/fixtures/make_programs.py` writes the programs. `ONIONSKIN_PROGRAMS` names a folder of others. Without an adapter
+//! `tests/fixtures/make_programs.py` writes the programs, and `make_strides.py` those of one call that ask for the strides of
+//! its result. `ONIONSKIN_PROGRAMS` names a folder of other random ones. Without an adapter
 //! the test of a device says so and passes; with `REQUIRE_GPU=1` it fails.
 #![allow(
     clippy::unwrap_used,
@@ -80,9 +81,16 @@ impl Program<'_> {
     }
 }
 
-fn folder() -> PathBuf {
-    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/programs");
-    std::env::var_os("ONIONSKIN_PROGRAMS").map_or_else(own, PathBuf::from)
+fn fixtures(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name)
+}
+
+/// The random programs.
+fn random_programs() -> PathBuf {
+    let other = std::env::var_os("ONIONSKIN_PROGRAMS");
+    other.map_or_else(|| fixtures("programs"), PathBuf::from)
 }
 
 fn open(case: &Case) -> Model {
@@ -118,9 +126,9 @@ fn source(file: &Path, method: &str) -> String {
     rest.split("\n\n").next().unwrap_or(rest).to_string()
 }
 
-/// Runs one program of every `stride` of each file, and returns how many ran and those that fail.
-fn run_all(device: &Device, stride: usize) -> (usize, Vec<Failure>) {
-    let found = cases::find(&folder()).unwrap();
+/// Runs one program of every `stride` of each file of a folder, and returns how many ran and those that fail.
+fn run_all(folder: &Path, device: &Device, stride: usize) -> (usize, Vec<Failure>) {
+    let found = cases::find(folder).unwrap();
     let (next, ran) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failures = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -128,7 +136,7 @@ fn run_all(device: &Device, stride: usize) -> (usize, Vec<Failure>) {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(case) = found.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let (count, failed) = run_file(case, device, stride);
+                    let (count, failed) = run_file(folder, case, device, stride);
                     ran.fetch_add(count, Ordering::Relaxed);
                     failures.lock().unwrap().extend(failed);
                 }
@@ -140,11 +148,16 @@ fn run_all(device: &Device, stride: usize) -> (usize, Vec<Failure>) {
     (ran.into_inner(), failures)
 }
 
-fn run_file(case: &CaseRef, device: &Device, stride: usize) -> (usize, Vec<Failure>) {
+fn run_file(
+    folder: &Path,
+    case: &CaseRef,
+    device: &Device,
+    stride: usize,
+) -> (usize, Vec<Failure>) {
     let loaded = case.load().unwrap();
     let model = open(&loaded);
-    let file = folder().join(&case.name).with_extension("zip");
-    let file = folder().join(file.file_name().unwrap());
+    let file = folder.join(&case.name).with_extension("zip");
+    let file = folder.join(file.file_name().unwrap());
     let programs = programs(&loaded, &model);
     let chosen = programs.iter().step_by(stride);
     let failed = chosen.clone().filter_map(|program| {
@@ -167,13 +180,13 @@ fn report(ran: usize, failures: &[Failure]) {
     for failure in failures.iter().take(most) {
         println!("\n{}: {}\n{}", failure.name, failure.reason, failure.source);
     }
-    assert!(ran > 0, "no programs in {}", folder().display());
+    assert!(ran > 0, "no program was run");
     assert!(failures.is_empty(), "{} programs fail", failures.len());
 }
 
 #[test]
 fn views_and_writes_give_what_pytorch_gives_on_the_host() {
-    let (ran, failures) = run_all(&Device::Host, 1);
+    let (ran, failures) = run_all(&random_programs(), &Device::Host, 1);
     report(ran, &failures);
 }
 
@@ -182,6 +195,16 @@ fn views_and_writes_give_what_pytorch_gives_on_a_device() {
     let Some(device) = samples::device(Reach::default()) else {
         return;
     };
-    let (ran, failures) = run_all(&Device::Gpu(device), PROGRAMS_PER_DEVICE_RUN);
+    let (ran, failures) = run_all(
+        &random_programs(),
+        &Device::Gpu(device),
+        PROGRAMS_PER_DEVICE_RUN,
+    );
+    report(ran, &failures);
+}
+
+#[test]
+fn results_have_pytorchs_strides() {
+    let (ran, failures) = run_all(&fixtures("strides"), &Device::Host, 1);
     report(ran, &failures);
 }
