@@ -1,6 +1,6 @@
 //! Symbolic sizes: polynomials over symbols and floor divisions, kept in a normal form so that equality is structural.
 //!
-//! A symbol stands for a positive size that is known when a graph runs. Two sizes are equal for every binding of the
+//! A symbol stands for a size, 0 or more, that is known when a graph runs. Two sizes are equal for every binding of the
 //! symbols if their normal forms are equal; the converse holds for polynomials, not for floor divisions.
 
 use std::cmp::{max, min};
@@ -165,20 +165,49 @@ impl Dim {
         }
     }
 
-    /// The smallest possible value, given that symbols are at least 1; `None` if that is not plain to see.
-    pub fn smallest(&self) -> Option<i64> {
+    /// The smallest possible value, given the least value of each symbol; `None` if that is not plain to see.
+    pub fn smallest(&self, least: impl Fn(&Symbol) -> i64) -> Option<i64> {
+        let factor = |atom: &Atom| match atom {
+            Atom::Symbol(name) => Some(least(name)),
+            _ => None,
+        };
         match &self.0 {
             Repr::Const(value) => Some(*value),
             Repr::Sum(sum) => {
                 sum.terms
                     .iter()
                     .try_fold(sum.constant, |total, (product, coefficient)| {
-                        let only_symbols =
-                            product.iter().all(|atom| matches!(atom, Atom::Symbol(_)));
-                        (only_symbols && *coefficient > 0)
-                            .then(|| total.saturating_add(*coefficient))
+                        let value = product.iter().try_fold(*coefficient, |value, atom| {
+                            Some(value.saturating_mul(factor(atom)?))
+                        })?;
+                        (*coefficient > 0).then(|| total.saturating_add(value))
                     })
             }
+        }
+    }
+
+    /// The symbols of a product of symbols and a positive number; none if the size is no such product.
+    pub fn factors(&self) -> Option<BTreeSet<Symbol>> {
+        match &self.0 {
+            Repr::Sum(sum) if sum.constant == 0 => match sum.terms.as_slice() {
+                [(product, 1..)] => product
+                    .iter()
+                    .map(|atom| match atom {
+                        Atom::Symbol(name) => Some(name.clone()),
+                        _ => None,
+                    })
+                    .collect(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The number that no symbol is a factor of: `-1` in `2*B*S - 1`.
+    pub fn constant_term(&self) -> i64 {
+        match &self.0 {
+            Repr::Const(value) => *value,
+            Repr::Sum(sum) => sum.constant,
         }
     }
 

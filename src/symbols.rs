@@ -59,6 +59,14 @@ impl Guard {
         Ok(self.relation.holds(left, right))
     }
 
+    /// The symbol that the guard keeps from being less than a number, if it says no more than that.
+    fn lower_bound(&self) -> Option<(Symbol, i64)> {
+        let difference = &self.right - &self.left;
+        let bound = difference.constant_term();
+        let symbol = (&difference - bound).as_symbol().cloned()?;
+        (self.relation == Relation::LessEqual).then_some((symbol, -bound))
+    }
+
     /// True if every size satisfies the guard because the sides differ by a number.
     fn always_holds(&self) -> bool {
         let difference = (&self.left - &self.right).as_const();
@@ -133,18 +141,21 @@ struct State {
     hints: Bindings,
     replaced: BTreeMap<Symbol, Dim>,
     guards: Vec<Guard>,
+    /// The least value of symbols for which a guard asks more than 0.
+    least: Bindings,
     place: Place,
 }
 
 impl Symbols {
     /// A table with example values and the guards known so far.
     pub fn new(hints: Bindings, guards: Vec<Guard>) -> Symbols {
+        let mut state = State {
+            hints,
+            ..State::default()
+        };
+        guards.into_iter().for_each(|guard| state.add(guard));
         Symbols {
-            state: RefCell::new(State {
-                hints,
-                guards,
-                ..State::default()
-            }),
+            state: RefCell::new(state),
         }
     }
 
@@ -222,8 +233,15 @@ impl Symbols {
     /// Whether two sizes are equal; the answer is recorded if it depends on symbols.
     pub fn equal(&self, a: &Dim, b: &Dim) -> Result<bool> {
         let (a, b) = (self.resolve(a), self.resolve(b));
-        if let Some(difference) = (&a - &b).as_const() {
+        let difference = &a - &b;
+        if let Some(difference) = difference.as_const() {
             return Ok(difference == 0);
+        }
+        if [difference.clone(), -&difference]
+            .iter()
+            .any(|apart| self.smallest(apart) > Some(0))
+        {
+            return Ok(false);
         }
         let equal = self.hint(&a)? == self.hint(&b)?;
         if equal {
@@ -240,7 +258,7 @@ impl Symbols {
         if let Some(difference) = (&a - &b).as_const() {
             return Ok(difference <= 0);
         }
-        if self.always_less_equal(&a, &b) {
+        if self.smallest(&(&b - &a)).is_some_and(|least| least >= 0) {
             return Ok(true);
         }
         let holds = self.hint(&a)? <= self.hint(&b)?;
@@ -252,9 +270,24 @@ impl Symbols {
         Ok(holds)
     }
 
-    /// `b - a` is a sum of positive terms and a constant that its terms outweigh, since symbols are at least 1.
-    fn always_less_equal(&self, a: &Dim, b: &Dim) -> bool {
-        (b - a).smallest().is_some_and(|least| least >= 0)
+    /// Whether a size is at least 1; the answer is recorded if it depends on symbols, of a product for each factor.
+    pub fn positive(&self, dim: &Dim) -> Result<bool> {
+        let dim = self.resolve(dim);
+        match dim.factors() {
+            Some(factors) if self.hint(&dim)? > 0 => {
+                for factor in factors {
+                    self.less_equal(&Dim::ONE, &Dim::symbol(factor))?;
+                }
+                Ok(true)
+            }
+            _ => self.less_equal(&Dim::ONE, &dim),
+        }
+    }
+
+    /// The smallest value of a size: symbols are at least 0, or more where a guard says so.
+    fn smallest(&self, dim: &Dim) -> Option<i64> {
+        let state = self.state.borrow();
+        dim.smallest(|name| state.least.get(name).copied().unwrap_or(0))
     }
 
     /// Requires two sizes to be equal; the message says what they are.
@@ -343,7 +376,7 @@ impl Symbols {
     /// Takes an equation as given: a symbol is replaced where one can be solved for, else a guard is recorded.
     fn assume_equal(&self, a: &Dim, b: &Dim) {
         match a.solve(b) {
-            Some((symbol, value)) if self.hint(&value).is_ok_and(|hint| hint > 0) => {
+            Some((symbol, value)) if self.hint(&value).is_ok_and(|hint| hint >= 0) => {
                 self.guard(a, Relation::Equal, b);
                 self.replace(symbol, value);
             }
@@ -363,11 +396,21 @@ impl Symbols {
     fn guard(&self, left: &Dim, relation: Relation, right: &Dim) {
         let mut state = self.state.borrow_mut();
         let place = state.place.clone();
-        state.guards.push(Guard {
+        state.add(Guard {
             left: left.clone(),
             relation,
             right: right.clone(),
             place,
         });
+    }
+}
+
+impl State {
+    fn add(&mut self, guard: Guard) {
+        if let Some((name, bound)) = guard.lower_bound() {
+            let least = self.least.entry(name).or_insert(0);
+            *least = bound.max(*least);
+        }
+        self.guards.push(guard);
     }
 }

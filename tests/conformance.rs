@@ -1,5 +1,5 @@
 //! Every sample call of the dictionary: its types are those of its results, a call is its body, and what is inferred for
-//! symbolic sizes holds for other sizes.
+//! symbolic sizes holds for other sizes, 0 too: where an operator wants elements, a guard says so.
 
 #![allow(
     clippy::unwrap_used,
@@ -79,7 +79,7 @@ fn check(row: &Composite, case: &str) -> Result<()> {
     let call = graph_of(operator, &texts, Some(&small))?;
     let body = pass::decompose(&call)?;
     compare_types("its body", &types(&call), &types(&body))?;
-    for bindings in [small, large] {
+    for bindings in [small, large, sizes(0, 8), sizes(2, 0)] {
         let texts = at(&texts, &bindings);
         if !fits(&call, operator, &texts)? {
             continue;

@@ -111,11 +111,11 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let (y, dim) = (a.tensor("y"), a.int("dim"));
-            if y.size(dim).is(0) {
+            if !y.has_elements(&[dim])? {
                 return Ok((y.sum(&[dim], false) * 0.0).to(y.dtype()));
             }
-            let [left, right] = neighbours(y, dim)?;
-            Ok((left + right).sum(&[dim], false) * (a.float("dx") / 2.0))
+            let (first, last) = (y.select(dim, 0), y.select(dim, -1));
+            Ok((y.sum(&[dim], false) - (first + last) * 0.5) * a.float("dx"))
         },
         &["f32[B, 4]", "f32[4, 3], dx=0.5, dim=0"],
     ),
@@ -126,7 +126,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let (y, dim) = (a.tensor("y"), a.int("dim"));
-            if y.size(dim).is(0) {
+            if !y.has_elements(&[dim])? {
                 return Ok((y.sum(&[dim], false) * 0.0).to(y.dtype()));
             }
             Ok(areas(y, a.tensor("x"), dim)?.sum(&[dim], false) / 2.0)
@@ -241,7 +241,11 @@ fn running_extreme(x: Value<'_>, function: ScanFunction, dim: i64) -> Vec<Value<
 fn neighbours<'g>(x: Value<'g>, dim: i64) -> Result<[Value<'g>; 2]> {
     check_axis(x, dim)?;
     let size = x.size(dim);
-    let length = if size.is(0) { Dim::ZERO } else { &size - 1 };
+    let length = if x.has_elements(&[dim])? {
+        &size - 1
+    } else {
+        Dim::ZERO
+    };
     let start = &size - &length;
     Ok([
         x.narrow(dim, 0, length.clone()),
@@ -255,7 +259,7 @@ fn difference(x: Value<'_>, order: i64, dim: i64) -> Result<Value<'_>> {
     }
     let mut result = x;
     for _ in 0..order {
-        if result.size(dim).is(0) {
+        if !result.has_elements(&[dim])? {
             break;
         }
         let [left, right] = neighbours(result, dim)?;

@@ -5,6 +5,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
+use super::reduce::filled_last;
 use super::resample::cubic_weights;
 use super::{Args, Composite};
 
@@ -71,6 +72,7 @@ fn grid_sample<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     else {
         return Err(Error::operator("has too few dimensions"));
     };
+    let input = filled_last(input, space.len())?;
     let fits = space.len() == outputs.len() && (2..=3).contains(&space.len());
     let complain = || format!("samples {} at {}", input.ty(), grid.ty());
     if !fits {

@@ -70,7 +70,7 @@ pub(super) const ROWS: &[Composite] = &[
 fn ends(x: Value<'_>, low: f64, high: f64, room: f64) -> [Value<'_>; 2] {
     let builder = x.builder();
     let scalar = |number: f64| builder.full(x.dtype(), Shape::new(), number);
-    let (low, high) = if low == high && !x.numel().is(0) {
+    let (low, high) = if low == high && x.has_elements(&[]).is_ok_and(|some| some) {
         (x.amin(&[], false), x.amax(&[], false))
     } else {
         (scalar(low), scalar(high))
@@ -159,7 +159,7 @@ fn edges_of<'g>(a: &Args<'g>, x: Value<'g>, index: usize) -> Result<Value<'g>> {
     let range = a.optional_floats("range").unwrap_or_default();
     let [low, high] = match range.get(2 * index..2 * index + 2) {
         Some([low, high]) => ends(x, *low, *high, 0.5),
-        _ if x.numel().is(0) => ends(x, 0.0, 1.0, 0.5),
+        _ if !x.has_elements(&[])? => ends(x, 0.0, 1.0, 0.5),
         _ => ends(x, 0.0, 0.0, 0.5),
     };
     spaced(low, high, bins.saturating_add(1))

@@ -183,7 +183,13 @@ fn median<'g>(
     check_axis(x, dim)?;
     let (values, indices) = x.sort(dim, false);
     let size = x.size(dim);
-    if size.is(0) && !a.has("dim") && x.dtype().is_float() {
+    if !x.has_elements(&[dim])? {
+        if a.has("dim") || !x.dtype().is_float() {
+            return Err(Error::operator(format!(
+                "the median of no elements, in {}",
+                x.ty()
+            )));
+        }
         let nan = a.builder().full(x.dtype(), Shape::new(), f64::NAN);
         return Ok((nan, nan));
     }
@@ -224,6 +230,12 @@ fn mode<'g>(a: &Args<'g>, x: Value<'g>, dim: i64) -> Result<Vec<Value<'g>>> {
         return Ok(vec![value, index]);
     }
     check_axis(x, dim)?;
+    if !x.has_elements(&[dim])? {
+        return Err(Error::operator(format!(
+            "the mode of no elements, in {}",
+            x.ty()
+        )));
+    }
     let (values, indices) = x.sort(dim, false);
     // In sorted order equal elements stand in runs; a place's number within its run counts how often the element has come.
     let place = values.positions(dim).expand(values.shape());

@@ -60,7 +60,7 @@ pub(super) fn chunk<'g>(x: Value<'g>, dim: i64, chunks: i64) -> Result<Vec<Value
     if chunks < 1 {
         return Err(Error::operator(format!("{chunks} chunks")));
     }
-    if x.size(dim).is(0) {
+    if !x.has_elements(&[dim])? {
         return Ok(vec![x; usize::try_from(chunks).unwrap_or(1)]);
     }
     split_even(x, dim, &x.size(dim).ceil_div(&Dim::from(chunks)))

@@ -7,6 +7,7 @@ use crate::ir::Value;
 use crate::op::{ReduceFunction, ScatterFunction};
 use crate::scalar::Scalar;
 
+use super::reduce::filled_last;
 use super::windows::{Axis, Windows};
 use super::{Args, Composite, Strides};
 
@@ -206,26 +207,26 @@ fn axes(a: &Args, count: usize) -> Result<Vec<Axis>> {
 }
 
 fn max_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
-    let x = a.tensor("self");
+    let x = filled_last(a.tensor("self"), count + 1)?;
     let windows = Windows::sliding(x, &axes(a, count)?, lowest(x.dtype()))?;
     Ok(windows.reduce(ReduceFunction::Max))
 }
 
 fn max_pool_with_indices<'g>(a: &Args<'g>, count: usize) -> Result<Vec<Value<'g>>> {
-    let x = a.tensor("self");
+    let x = filled_last(a.tensor("self"), count + 1)?;
     let windows = Windows::sliding(x, &axes(a, count)?, lowest(x.dtype()))?;
     Ok(vec![windows.reduce(ReduceFunction::Max), windows.argmax()])
 }
 
 fn adaptive_max_pool<'g>(a: &Args<'g>, count: usize) -> Result<Vec<Value<'g>>> {
-    let x = a.tensor("self");
+    let x = filled_last(a.tensor("self"), count + 1)?;
     let windows = Windows::adaptive(x, &outputs(a, x, count)?, lowest(x.dtype()))?;
     Ok(vec![windows.reduce(ReduceFunction::Max), windows.argmax()])
 }
 
 /// The sum over windows of a zero-padded input by how many elements count, which only depends on the place of the window.
 fn average_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
-    let x = a.tensor("self");
+    let x = filled_last(a.tensor("self"), count + 1)?;
     let axes = axes(a, count)?;
     let sums = Windows::sliding(x.to_compute(), &axes, 0.0)?.reduce(ReduceFunction::Sum);
     let divide = |sums: Value<'g>, by: Value<'g>| {
@@ -252,7 +253,7 @@ fn average_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
 }
 
 fn adaptive_average_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
-    let x = a.tensor("self");
+    let x = filled_last(a.tensor("self"), count)?;
     let windows = Windows::adaptive(x.to_compute(), &outputs(a, x, count)?, 0.0)?;
     let sums = windows.reduce(ReduceFunction::Sum);
     Ok((sums / windows.counts()).to(x.dtype()))

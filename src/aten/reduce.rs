@@ -135,7 +135,8 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         ],
         |a| {
-            let (x, dim, keepdim) = (a.tensor("self"), a.int("dim"), a.bool("keepdim"));
+            let (dim, keepdim) = (a.int("dim"), a.bool("keepdim"));
+            let x = filled(a.tensor("self"), &[dim])?;
             Ok(vec![x.amax(&[dim], keepdim), x.argmax(dim, keepdim)])
         },
         &[
@@ -150,7 +151,8 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         ],
         |a| {
-            let (x, dim, keepdim) = (a.tensor("self"), a.int("dim"), a.bool("keepdim"));
+            let (dim, keepdim) = (a.int("dim"), a.bool("keepdim"));
+            let x = filled(a.tensor("self"), &[dim])?;
             Ok(vec![x.amin(&[dim], keepdim), x.argmin(dim, keepdim)])
         },
         &[
@@ -291,15 +293,25 @@ pub(super) fn floating(x: Value) -> Result<Value> {
     )
 }
 
-/// A value with elements along the dimensions: the extreme of none is an error.
+/// A value with elements along the dimensions, or all if there are none.
 fn filled<'g>(x: Value<'g>, dims: &[i64]) -> Result<Value<'g>> {
-    if x.count(dims).is(0) {
+    if !x.has_elements(dims)? {
         return Err(Error::operator(format!(
-            "no elements to choose from in {}",
+            "there are no elements to choose from in {}",
             x.ty()
         )));
     }
     Ok(x)
+}
+
+/// A value with elements along its last axes, which are all but a batch: only that may be empty.
+pub(super) fn filled_last(x: Value, axes: usize) -> Result<Value> {
+    let first = x.rank().saturating_sub(axes);
+    let dims: Vec<i64> = (first..x.rank()).map(|axis| axis as i64).collect();
+    if dims.is_empty() {
+        return Ok(x);
+    }
+    filled(x, &dims)
 }
 
 fn arg_extreme<'g>(a: &Args<'g>, function: fn(Value<'g>, i64, bool) -> Value<'g>) -> Value<'g> {
@@ -352,11 +364,14 @@ fn sum_to<'g>(x: Value<'g>, size: Shape) -> Result<Value<'g>> {
         .enumerate()
         .filter_map(|(axis, (dim, own))| {
             let wanted = axis.checked_sub(lead).and_then(|axis| size.get(axis));
-            wanted
-                .is_none_or(|wanted| wanted.is(1) && !own.is(1))
-                .then_some(dim)
+            let is_one = |size: &Dim| x.builder().symbols().equal(size, &Dim::ONE);
+            match wanted.map(|wanted| Ok(is_one(wanted)? && !is_one(&own)?)) {
+                None | Some(Ok(true)) => Some(Ok(dim)),
+                Some(Ok(false)) => None,
+                Some(Err(error)) => Some(Err(error)),
+            }
         });
-    let dims: Vec<i64> = summed.collect();
+    let dims = summed.collect::<Result<Vec<i64>>>()?;
     Ok(if dims.is_empty() {
         x
     } else {

@@ -5,6 +5,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
+use super::reduce::filled_last;
 use super::resample::{Kernel, Line};
 use super::{Args, Composite, Strides};
 
@@ -152,6 +153,7 @@ fn resize<'g>(a: &Args<'g>, count: usize, kernel: Kernel) -> Result<Value<'g>> {
     let Some(first) = x.rank().checked_sub(count) else {
         return a.reject(format!("resizes {count} axes, not {}", x.ty()));
     };
+    let x = filled_last(x, count + 1)?;
     let scales = scales(a, count);
     let sizes = if a.is_none("output_size") {
         let scaled = |(axis, scale): (usize, &Option<f64>)| {

@@ -297,14 +297,10 @@ fn move_axes<'g>(x: Value<'g>, from: &[i64], to: &[i64]) -> Result<Value<'g>> {
 /// An axis split into several; one of the sizes may be `-1`.
 pub(super) fn unflatten<'g>(x: Value<'g>, dim: i64, sizes: &[Dim]) -> Result<Value<'g>> {
     let axis = wrap_dim(dim, x.rank())?;
-    let known = Dim::product(sizes.iter().filter(|size| !size.is(-1)));
-    let rest = x.size(dim).floor_div(&known);
-    let split = sizes
-        .iter()
-        .map(|size| if size.is(-1) { &rest } else { size });
+    let split = x.split_size(&x.size(dim), sizes)?;
     let mut shape = x.shape();
     let range = axis..shape.len().min(axis + 1);
-    shape.splice(range, split.cloned());
+    shape.splice(range, split);
     Ok(x.reshape(shape))
 }
 

@@ -69,8 +69,7 @@ impl Dim {
             return quotient;
         }
         // What is left over is less than one divisor, which is positive.
-        if let (Some(left), Some(least)) = (rest.as_const(), divisor.smallest())
-            && least > 0
+        if let (Some(left), Some(least)) = (rest.as_const(), divisor.smallest_positive())
             && (-least..least).contains(&left)
         {
             return if left < 0 { &quotient - 1 } else { quotient };
@@ -85,6 +84,16 @@ impl Dim {
             return &quotient + &Dim::from_atom(Atom::FloorDiv(rest, divisor.clone()));
         }
         Dim::from_atom(Atom::FloorDiv(self.clone(), divisor.clone()))
+    }
+
+    /// The smallest positive value, given that symbols are at least 0; `None` if that is not plain to see.
+    fn smallest_positive(&self) -> Option<i64> {
+        let terms = self.terms();
+        let coefficients = terms.iter().filter(|(product, _)| !product.is_empty());
+        match self.smallest(|_| 0)? {
+            0 => coefficients.map(|(_, value)| *value).min(),
+            least => (least > 0).then_some(least),
+        }
     }
 
     /// Polynomial division by the leading term; the rest is zero if the division is exact.

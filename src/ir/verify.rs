@@ -3,7 +3,7 @@
 //! 1. Ids are in range; a value is defined once, before it is read: by an input, as a weight, or by a node.
 //! 2. Names are unique and not empty: of values in a graph, of weights, of graphs in a module.
 //! 3. Operands of primitives and regions are values, numbers and sizes; a size that is a number is written as one.
-//! 4. Every symbol has an example value of at least 1 and stands in the type of an input; the examples keep the guards.
+//! 4. Every symbol has an example value and stands in the type of an input; the examples keep the guards.
 //! 5. Result types are what primitives, regions and operators say they are, without assumptions that no guard writes down.
 //! 6. A call has one argument for each parameter of an operator that is known.
 //! 7. Nested graphs keep these rules too.
@@ -264,7 +264,7 @@ impl<'a> Checker<'a> {
         for name in &used {
             match graph.hints.get(name) {
                 None => self.report(format!("the size {name} has no example value")),
-                Some(hint) if *hint < 1 => self.report(format!("the size {name} is {hint}")),
+                Some(hint) if *hint < 0 => self.report(format!("the size {name} is {hint}")),
                 Some(_) if !given.contains(name) => {
                     self.report(format!("the size {name} stands in no input"));
                 }

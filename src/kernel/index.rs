@@ -381,8 +381,9 @@ fn exact(size: &Dim, divisor: &Dim) -> Option<Dim> {
     (&quotient * divisor == *size).then_some(quotient)
 }
 
+/// Indices belong to elements, and a shape that has elements has sizes of at least 1.
 fn is_natural(size: &Dim) -> bool {
-    size.smallest().is_some_and(|smallest| smallest >= 0)
+    size.smallest(|_| 1).is_some_and(|smallest| smallest >= 0)
 }
 
 fn is_negative(size: &Dim) -> bool {

@@ -185,7 +185,7 @@ impl Rules for ArgReduce {
         let [x] = values(found)?;
         check_axis(self.axis, x.rank())?;
         let mut shape = x.shape.clone();
-        if symbols.hint(&shape.remove(self.axis))? == 0 {
+        if !symbols.positive(&shape.remove(self.axis))? {
             return Err(Error::operator(format!(
                 "axis {} of {x} is empty",
                 self.axis

@@ -43,7 +43,7 @@ impl Range {
     /// True if every element satisfies a check with these bounds.
     pub(super) fn meets(&self, check: &Check, bounds: &[Range]) -> bool {
         let is_not_less = |a: &Option<Dim>, b: &Option<Dim>| match (a, b) {
-            (Some(a), Some(b)) => (a - b).smallest().is_some_and(|least| 0 <= least),
+            (Some(a), Some(b)) => (a - b).smallest(|_| 0).is_some_and(|least| 0 <= least),
             _ => false,
         };
         match (check.require, bounds) {

@@ -1,6 +1,6 @@
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::op::{ArgReduce, ArgReduceFunction, Reduce, ReduceFunction, Scan, ScanFunction, Sort};
 use crate::shape::Shape;
 
@@ -83,6 +83,11 @@ impl<'g> Value<'g> {
         } else {
             Dim::product(&dims.iter().map(|dim| self.size(*dim)).collect::<Vec<_>>())
         }
+    }
+
+    /// Whether there are elements along the axes; an answer that depends on symbols becomes a guard.
+    pub fn has_elements(self, dims: &[i64]) -> Result<bool> {
+        self.builder.symbols().positive(&self.count(dims))
     }
 
     /// Mean along axes; half precision sums in `f32`.

@@ -20,20 +20,36 @@ impl<'g> Value<'g> {
 
     /// `Tensor.view`: one size may be `-1` and is then what is left.
     pub fn view(self, sizes: &[Dim]) -> Value<'g> {
-        let known = Dim::product(sizes.iter().filter(|size| !size.is(-1)));
-        let rest = self.numel().floor_div(&known);
-        self.reshape(
-            sizes
-                .iter()
-                .map(|size| {
-                    if size.is(-1) {
-                        rest.clone()
-                    } else {
-                        size.clone()
-                    }
-                })
-                .collect::<Shape>(),
-        )
+        match self.split_size(&self.numel(), sizes) {
+            Ok(shape) => self.reshape(shape),
+            Err(error) => self.failed(error),
+        }
+    }
+
+    /// Sizes whose product is `whole`; one may be `-1` and is then what the others leave, which must not be empty.
+    pub fn split_size(self, whole: &Dim, sizes: &[Dim]) -> Result<Shape> {
+        let (open, known): (Vec<&Dim>, Vec<&Dim>) = sizes.iter().partition(|size| size.is(-1));
+        if open.is_empty() {
+            return Ok(sizes.to_vec());
+        }
+        let known = Dim::product(known);
+        if open.len() > 1 || !self.builder.symbols().positive(&known)? {
+            let shape = sizes.iter().map(Dim::to_string).collect::<Vec<_>>();
+            let message = format!(
+                "cannot infer -1 in [{}] for {whole} elements",
+                shape.join(", ")
+            );
+            return Err(Error::operator(message));
+        }
+        let rest = whole.floor_div(&known);
+        let size = |size: &Dim| {
+            if size.is(-1) {
+                rest.clone()
+            } else {
+                size.clone()
+            }
+        };
+        Ok(sizes.iter().map(size).collect())
     }
 
     /// Axes in another order.

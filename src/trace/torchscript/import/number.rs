@@ -83,8 +83,7 @@ impl Number {
             Number::Bool(value) => Ok(*value),
             Number::Float(value) => Ok(*value != 0.0),
             Number::Int(dim) | Number::Ratio(dim, _) => {
-                Ok(dim.smallest().is_some_and(|least| least > 0)
-                    || !symbols.equal(dim, &Dim::ZERO)?)
+                Ok(!symbols.equal(dim, &Dim::ZERO)?)
             }
         }
     }

@@ -77,7 +77,7 @@ fn true_division(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Number> {
             by => ratio(a, by),
         });
     }
-    let quotient = a.floor_div(b);
+    let quotient = a.floor_div(&divisor(symbols, b)?);
     if &quotient * b == *a {
         return Ok(Number::Int(quotient).to_float());
     }
