@@ -205,7 +205,7 @@ fn elu<'g>(
     wide(x, |x| {
         let positive = times(x, scale);
         let negative = times(times(x, input_scale).expm1(), factor);
-        x.le(0.0).where_(negative, positive)
+        x.ge(0.0).where_(positive, negative)
     })
 }
 
@@ -224,7 +224,9 @@ fn hardshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 fn softshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let bound = a.float("lambd");
     Ok(wide(a.tensor("self"), |x| {
-        let inner = x.lt(-bound).where_(x + bound, x * 0.0);
+        // A product with 0 would keep not-a-number too, but shader compilers take it for 0.
+        let zero = x.isnan().where_(x, 0.0);
+        let inner = x.lt(-bound).where_(x + bound, zero);
         x.gt(bound).where_(x - bound, inner)
     }))
 }

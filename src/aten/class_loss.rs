@@ -76,6 +76,16 @@ fn class_axis(scores: Value) -> i64 {
     i64::from(scores.rank() > 1)
 }
 
+/// The wanted classes. A vector of scores has one, which may be a vector too.
+fn classes_for<'g>(a: &Args<'g>, scores: Value<'g>) -> Value<'g> {
+    let classes = a.tensor("target").to(DType::I64);
+    if scores.rank() == 1 {
+        classes.reshape(Vec::new())
+    } else {
+        classes
+    }
+}
+
 /// Numbers for classes, shaped so that they broadcast against scores.
 fn along_classes<'g>(numbers: Value<'g>, scores: Value<'g>) -> Value<'g> {
     let mut shape = vec![Dim::ONE; scores.rank()];
@@ -107,7 +117,7 @@ fn negative_log_likelihood<'g>(a: &Args<'g>) -> Result<Likelihood<'g>> {
 /// Minus the weighted scores of the wanted classes; ignored ones count nothing. The mean is weighted too.
 fn likelihood<'g>(a: &Args<'g>, scores: Value<'g>) -> Result<Likelihood<'g>> {
     let axis = class_axis(scores);
-    let classes = a.tensor("target").to(DType::I64).unsqueeze(axis);
+    let classes = classes_for(a, scores).unsqueeze(axis);
     let ignored = classes.eq(a.int("ignore_index"));
     let classes = ignored.where_(0, classes);
     let message = "Target {value} is out of bounds";
@@ -123,7 +133,10 @@ fn likelihood<'g>(a: &Args<'g>, scores: Value<'g>) -> Result<Likelihood<'g>> {
     let losses = ignored
         .where_(0.0, -(pick(scores, classes) * weight))
         .squeeze(&[axis]);
-    let total_weight = weight.sum(&[], false);
+    let total_weight = match a.int("reduction") {
+        0 if scores.rank() > 1 => a.builder().full(scores.dtype(), Vec::new(), 0.0),
+        _ => weight.sum(&[], false),
+    };
     let loss = match a.int("reduction") {
         0 => losses,
         1 => losses.sum(&[], false) / total_weight,
@@ -136,7 +149,7 @@ fn likelihood<'g>(a: &Args<'g>, scores: Value<'g>) -> Result<Likelihood<'g>> {
 fn cross_entropy<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (scores, target) = (a.tensor("self"), a.tensor("target"));
     let (axis, smoothing) = (class_axis(scores), a.float("label_smoothing"));
-    let logs = log_softmax(scores.to_compute(), axis);
+    let logs = log_softmax(scores, axis).to_compute();
     let loss = if target.dtype().is_float() {
         cross_entropy_of_probabilities(a, logs, target.to(logs.dtype()))?
     } else if smoothing == 0.0 {
@@ -171,7 +184,7 @@ fn cross_entropy_of_probabilities<'g>(
 /// The loss against equal probabilities, times the number of classes.
 fn smoothing_loss<'g>(a: &Args<'g>, logs: Value<'g>) -> Result<Value<'g>> {
     let axis = class_axis(logs);
-    let classes = a.tensor("target").to(DType::I64).unsqueeze(axis);
+    let classes = classes_for(a, logs).unsqueeze(axis);
     let ignored = classes.eq(a.int("ignore_index"));
     let weighted = match a.optional_tensor("weight") {
         Some(weight) => logs * along_classes(weight, logs),
@@ -185,6 +198,11 @@ fn smoothing_loss<'g>(a: &Args<'g>, logs: Value<'g>) -> Result<Value<'g>> {
         1 => losses.sum(&[], false) / likelihood(a, logs)?.total_weight,
         _ => losses.sum(&[], false),
     })
+}
+
+/// The positive numbers; all else, not-a-number too, counts nothing.
+fn positive(x: Value) -> Value {
+    x.gt(0.0).where_(x, 0.0)
 }
 
 /// A vector or number as a matrix of one row.
@@ -204,8 +222,11 @@ fn multi_margin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let wide = rows.to_compute();
     let message = "target out of range: class {value} of {size}";
     let classes = check::index_or(wide, 1, classes, Negative::Refused, message);
-    let excess = (wide - wide.gather(1, classes) + a.float("margin")).maximum(0.0);
-    let mut terms = excess.pow(a.scalar("p").to_f64());
+    let excess = positive(wide - wide.gather(1, classes) + a.float("margin"));
+    let mut terms = match a.int("p") {
+        1 => excess,
+        _ => excess * excess,
+    };
     if let Some(weight) = a.optional_tensor("weight") {
         let weight = weight.to_compute().unsqueeze(0).expand(rows.shape());
         terms = terms * weight.gather(1, classes);
@@ -237,7 +258,7 @@ fn multilabel_margin<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
     let is_target = mentions.logical_and(listed.unsqueeze(-1)).any(&[-2], false);
     let wide = scores.to_compute();
     let wanted = wide.gather(-1, classes).unsqueeze(-1);
-    let excess = (wide.unsqueeze(-2) - wanted + 1.0).maximum(0.0);
+    let excess = positive(wide.unsqueeze(-2) - wanted + 1.0);
     let counts = listed
         .unsqueeze(-1)
         .logical_and(is_target.logical_not().unsqueeze(-2));

@@ -44,6 +44,7 @@ pub(super) fn contract<'g>(
         labels: labels(y, dims_y, pairs + x.rank())?,
         value: y,
     };
+    let [left, right] = equate_sizes([left, right])?;
     let kept = |term: &Term| -> Vec<Label> {
         let labels = term.labels.iter().copied();
         labels.filter(|label| pairs <= *label).collect()
@@ -68,8 +69,8 @@ pub(super) fn einsum<'g>(equation: &str, operands: &[Value<'g>]) -> Result<Value
             labels,
         })
         .map(Term::without_repeats)
-        .collect::<Result<Vec<Term>>>()?;
-    equate_sizes(&mut terms)?;
+        .collect::<Result<Vec<Term>>>()
+        .and_then(equate_sizes)?;
     terms.reverse();
     let mut product = terms
         .pop()
@@ -242,10 +243,12 @@ fn multiply<'g>(x: Term<'g>, y: Term<'g>, wanted: &[Label]) -> Result<Term<'g>> 
     let right = y
         .ordered(&[batch.as_slice(), &inner, &columns].concat())
         .reshape(merged([&inner_sizes, &column_sizes]));
+    let product = match left.dtype() {
+        DType::Bool if inner.is_empty() => left * right,
+        _ => left.dot(right),
+    };
     Ok(Term {
-        value: left
-            .dot(right)
-            .reshape([batch_sizes, row_sizes, column_sizes].concat()),
+        value: product.reshape([batch_sizes, row_sizes, column_sizes].concat()),
         labels: [batch, rows, columns].concat(),
     })
 }
@@ -268,9 +271,10 @@ fn require_same(x: &Term, y: &Term, labels: &[Label]) -> Result<()> {
 }
 
 /// An axis of size 1 whose label has another size elsewhere broadcasts: it is dropped, as if its term did not have it.
-fn equate_sizes(terms: &mut [Term]) -> Result<()> {
+fn equate_sizes<'g, T: AsMut<[Term<'g>]>>(mut given: T) -> Result<T> {
+    let terms = given.as_mut();
     let Some(first) = terms.first() else {
-        return Ok(());
+        return Ok(given);
     };
     let symbols = first.value.builder().symbols();
     let mut larger: BTreeSet<Label> = BTreeSet::new();
@@ -294,7 +298,7 @@ fn equate_sizes(terms: &mut [Term]) -> Result<()> {
         term.value = term.value.reshape(shape);
         term.labels = labels;
     }
-    Ok(())
+    Ok(given)
 }
 
 /// The labels of an equation. The axes of `...` get labels of their own, counted from the last.

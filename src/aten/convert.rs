@@ -50,7 +50,6 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::pin_memory(Tensor(a) self, Device? device=None) -> Tensor(a)",
             "aten::_pin_memory(Tensor self, Device? device=None) -> Tensor",
             "aten::cuda(Tensor(a) self) -> Tensor(a)",
-            "aten::to_dense(Tensor self, ScalarType? dtype=None, *, bool? masked_grad=None) -> Tensor",
         ],
         |a| Ok(a.tensor("self")),
         &["f32[B, 3]"],
@@ -58,11 +57,40 @@ pub(super) const ROWS: &[Composite] = &[
     .placed(Strides::Preserve),
     Composite::one(
         &[
+            "aten::to_dense(Tensor self, ScalarType? dtype=None, *, bool? masked_grad=None) -> Tensor",
+        ],
+        |a| {
+            let x = a.tensor("self");
+            Ok(x.to(a.dtype("dtype").unwrap_or(x.dtype())))
+        },
+        &["f32[3]", "f32[3], i64"],
+    ),
+    Composite::one(
+        &[
             "aten::_autocast_to_full_precision(Tensor(a) self, bool cuda_enabled, bool cpu_enabled) -> Tensor(a)",
+        ],
+        |a| {
+            let x = a.tensor("self");
+            Ok(if a.bool("cpu_enabled") {
+                x.to_compute()
+            } else {
+                x
+            })
+        },
+        &["f16[3], False, False", "f16[3], False, True"],
+    ),
+    Composite::one(
+        &[
             "aten::_autocast_to_reduced_precision(Tensor(a) self, bool cuda_enabled, bool cpu_enabled, ScalarType cuda_dtype, ScalarType cpu_dtype) -> Tensor(a)",
         ],
-        |a| Ok(a.tensor("self")),
-        &["f32[3], False, False"],
+        |a| {
+            let x = a.tensor("self");
+            let dtype = a.dtype("cpu_dtype").filter(|_| a.bool("cpu_enabled"));
+            Ok(x.to(dtype
+                .filter(|_| x.dtype() == DType::F32)
+                .unwrap_or(x.dtype())))
+        },
+        &["f32[3], False, True, f16, bf16"],
     ),
     Composite::one(
         &["aten::_cast_Float(Tensor self, bool non_blocking=False) -> Tensor"],

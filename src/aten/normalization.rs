@@ -350,6 +350,8 @@ fn statistics_dtype(a: &Args) -> DType {
 
 /// `‖v‖` over all dimensions but one, which keep size 1; `dim = -1` leaves none out.
 fn norm_except(v: Value, power: f64, dim: i64) -> Value {
+    // Of negative dimensions only -1 stands for all.
+    let dim = if dim < -1 { dim + v.rank() as i64 } else { dim };
     let dims: Vec<i64> = (0..v.rank() as i64).filter(|other| *other != dim).collect();
     let wide = v.to_compute();
     if dim == -1 {

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::ir::Value;
+use crate::shape::wrap_dim;
 
 use super::{Args, Composite};
 
@@ -68,11 +69,23 @@ fn half_to_float<'g>(a: &Args<'g>) -> Value<'g> {
     }
 }
 
-/// `x - log Σ exp x`, shifted by the largest element so that nothing overflows.
+/// `x - log Σ exp x`, shifted by the largest element so that nothing overflows. Along the last axis PyTorch's CPU kernel
+/// keeps the sum and its logarithm in the dtype of `x`, in half precision too.
 pub(super) fn log_softmax(x: Value, dim: i64) -> Value {
     let wide = x.to_compute();
     let shifted = wide - wide.amax(&[dim], true);
-    (shifted - shifted.exp().sum(&[dim], true).log()).to(x.dtype())
+    let total = shifted.exp().sum(&[dim], true);
+    let is_last = wrap_dim(dim, x.rank()).is_ok_and(|axis| axis + 1 == x.rank());
+    let log = match is_last {
+        true => total
+            .to(x.dtype())
+            .to_compute()
+            .log()
+            .to(x.dtype())
+            .to_compute(),
+        false => total.log(),
+    };
+    (shifted - log).to(x.dtype())
 }
 
 /// Softmax that gives zeros, not not-a-number, where every element is minus infinity.

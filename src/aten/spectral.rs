@@ -3,7 +3,7 @@
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::Value;
+use crate::ir::{Number, Value};
 
 use super::factorize::{Matrix, reflect, reflections};
 use super::jacobi::{Singular, symmetric_eigen};
@@ -69,6 +69,10 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let x = a.tensor(if a.has("input") { "input" } else { "self" });
+            if 2 <= x.rank() && x.numel().is(0) {
+                let batch = x.shape()[..x.rank() - 2].to_vec();
+                return Ok(a.builder().full(DType::I64, batch, 0));
+            }
             let values = if a.bool("hermitian") {
                 symmetric_eigen(mirrored(x, false)?).0.abs()
             } else {
@@ -218,8 +222,10 @@ fn mirrored(x: Value, upper: bool) -> Result<Matrix> {
 fn cutoff<'g>(a: &Args<'g>, x: Value<'g>, values: Value<'g>) -> Result<Value<'g>> {
     let dtype = x.dtype();
     let number = |name: &str| {
-        a.optional_number(name)
-            .map(|number| a.builder().full(dtype, vec![], number))
+        a.optional_number(name).map(|number| match number {
+            Number::Value(tolerances) => tolerances.to(dtype),
+            number => a.builder().full(dtype, vec![], number),
+        })
     };
     let largest = x
         .builder()
@@ -229,7 +235,7 @@ fn cutoff<'g>(a: &Args<'g>, x: Value<'g>, values: Value<'g>) -> Result<Value<'g>
     let tolerance = number("tol");
     let relative = match (number("rtol").or(number("rcond")), number("atol")) {
         (Some(relative), _) => relative,
-        (None, _) if tolerance.is_some() => return Ok(tolerance.unwrap_or(values)),
+        (None, _) if tolerance.is_some() => return Ok(tolerance.unwrap_or(values).maximum(0.0)),
         (None, Some(absolute)) => absolute
             .gt(0.0)
             .where_(0.0, a.builder().full(dtype, vec![], default)),
@@ -241,7 +247,10 @@ fn cutoff<'g>(a: &Args<'g>, x: Value<'g>, values: Value<'g>) -> Result<Value<'g>
         return Ok(a.builder().full(dtype, shape, 0.0));
     }
     let scaled = values.amax(&[-1], false) * relative;
-    Ok(number("atol").map_or(scaled, |absolute| scaled.maximum(absolute)))
+    Ok(match number("atol") {
+        Some(absolute) => scaled.maximum(absolute),
+        None => scaled.maximum(0.0),
+    })
 }
 
 /// The shortest solution with the smallest residual. Residuals are given where PyTorch gives them for matrices of full rank.

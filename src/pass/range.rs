@@ -187,6 +187,6 @@ fn combined(function: BinaryFunction, x: &Range, y: &Range) -> Range {
 }
 
 fn is_at_least(range: &Range, number: i64) -> bool {
-    let low = range.low.as_ref().and_then(Dim::smallest);
+    let low = range.low.as_ref().and_then(|low| low.smallest(|_| 0));
     low.is_some_and(|low| number <= low)
 }

@@ -246,7 +246,12 @@ impl Builder {
         b: impl Into<Number<'g>>,
     ) -> Value<'g> {
         let operands = [a.into(), b.into()];
-        let dtype = compute_type(function, result_type(&operands));
+        let dtype = result_type(&operands);
+        let function = match (function, dtype) {
+            (BinaryFunction::Mul, DType::Bool) => BinaryFunction::LogicalAnd,
+            (function, _) => function,
+        };
+        let dtype = compute_type(function, dtype);
         let Some(shape) = self.common_shape(&operands) else {
             return self.poison();
         };
@@ -281,7 +286,7 @@ impl Builder {
     }
 }
 
-/// Division computes in floats, arithmetic on `bool` in `i64`.
+/// Division computes in floats, arithmetic on `bool` in `i64`; a product of `bool` is none of these.
 fn compute_type(function: BinaryFunction, dtype: DType) -> DType {
     use BinaryFunction::{
         BitwiseAnd, BitwiseOr, BitwiseXor, Eq, Ge, Gt, Le, LogicalAnd, LogicalOr, LogicalXor, Lt,

@@ -82,9 +82,7 @@ impl Number {
         match self {
             Number::Bool(value) => Ok(*value),
             Number::Float(value) => Ok(*value != 0.0),
-            Number::Int(dim) | Number::Ratio(dim, _) => {
-                Ok(!symbols.equal(dim, &Dim::ZERO)?)
-            }
+            Number::Int(dim) | Number::Ratio(dim, _) => Ok(!symbols.equal(dim, &Dim::ZERO)?),
         }
     }
 
