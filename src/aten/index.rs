@@ -268,7 +268,7 @@ fn take_along<'g>(x: Value<'g>, index: Value<'g>, dim: i64) -> Result<Value<'g>>
         shape.splice(axis..axis + 1, [value.size(dim)]);
         value.expand(shape)
     };
-    let index = index.remainder(&x.size(dim));
+    let index = index.remainder(x.size(dim));
     Ok(gather(expanded(x), dim, expanded(index)))
 }
 

@@ -70,7 +70,8 @@ pub(super) const ROWS: &[Composite] = &[
         |a| {
             let x = a.tensor(if a.has("input") { "input" } else { "self" });
             if 2 <= x.rank() && x.numel().is(0) {
-                let batch = x.shape()[..x.rank() - 2].to_vec();
+                let mut batch = x.shape();
+                batch.truncate(batch.len().saturating_sub(2));
                 return Ok(a.builder().full(DType::I64, batch, 0));
             }
             let values = if a.bool("hermitian") {

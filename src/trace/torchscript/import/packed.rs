@@ -312,11 +312,10 @@ impl PackedTensors {
         }
         let named = arguments.named.iter().map(|(_, value)| value);
         let mut all = arguments.positional.iter().chain(named);
-        let found = all.find_map(|argument| match argument.items() {
+        all.find_map(|argument| match argument.items() {
             Some(items) => items.iter().find_map(|item| self.of(item).cloned()),
             None => self.of(argument).cloned(),
-        });
-        found
+        })
     }
 
     /// Marks a tensor, or the first of several.
