@@ -165,7 +165,8 @@ fn symbols(graph: &Graph) -> BTreeSet<Symbol> {
     dims.flat_map(Dim::symbols).collect()
 }
 
-/// A larger size for which the guards hold; the next one even if they don't; 1 and 0.
+/// A larger size for which the guards hold; the next one even if they don't; 1 and 0, an empty batch also where
+/// other batches are taken and it is not.
 fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Resize> {
     let Some(size) = bindings.get(symbol).copied() else {
         return Vec::new();
@@ -190,21 +191,21 @@ fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Res
         size * 2 + 1,
         size - 1,
     ];
+    let is_batch = argument_inputs(graph).iter().any(|id| {
+        let first = graph.ty(*id).shape.first();
+        first.and_then(Dim::as_symbol) == Some(symbol)
+    });
     let fitting = larger.into_iter().find(|to| *to > 0 && holds(to));
     let sizes = BTreeSet::from_iter(
         [
             Some(size + 1),
             fitting,
             Some(1).filter(holds),
-            Some(0).filter(holds),
+            Some(0).filter(|to| is_batch && fitting.is_some() || holds(to)),
         ]
         .into_iter()
         .flatten(),
     );
-    let is_batch = argument_inputs(graph).iter().any(|id| {
-        let first = graph.ty(*id).shape.first();
-        first.and_then(Dim::as_symbol) == Some(symbol)
-    });
     let make = |to: i64| {
         let shapes = argument_inputs(graph)
             .iter()
