@@ -75,7 +75,8 @@ impl<'g> Value<'g> {
     pub fn pow(self, exponent: impl Into<Number<'g>>) -> Value<'g> {
         let exponent = exponent.into();
         match exponent {
-            Number::Scalar(Scalar::Int(2)) => self * self,
+            // A square of `bool` is `i64`, other than a product.
+            Number::Scalar(Scalar::Int(2)) if self.dtype() != DType::Bool => self * self,
             Number::Scalar(Scalar::Float(power)) if self.dtype().is_float() => {
                 self.float_power(power)
             }
