@@ -20,7 +20,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)",
         ],
         pack,
-        &["i64[T, 1, 3], i64[1], False", "i64[1, 5], i64[1], True"],
+        &["i64[5, 1, T], i64[1], False", "i64[1, 5], i64[1], True"],
     ),
     Composite::many(
         &[
