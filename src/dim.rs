@@ -218,6 +218,20 @@ impl Dim {
         found
     }
 
+    /// True if a symbol occurs that is one of those.
+    pub fn mentions(&self, is_one: &impl Fn(&Symbol) -> bool) -> bool {
+        let Repr::Sum(sum) = &self.0 else {
+            return false;
+        };
+        let mut atoms = sum.terms.iter().flat_map(|(product, _)| product);
+        atoms.any(|atom| match atom {
+            Atom::Symbol(name) => is_one(name),
+            Atom::FloorDiv(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => {
+                a.mentions(is_one) || b.mentions(is_one)
+            }
+        })
+    }
+
     fn collect_symbols(&self, found: &mut BTreeSet<Symbol>) {
         let Repr::Sum(sum) = &self.0 else { return };
         for atom in sum.terms.iter().flat_map(|(product, _)| product) {
