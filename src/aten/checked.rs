@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::ir::{Builder, Number, Value};
 use crate::shape::Shape;
 
-/// Which indices of an axis are refused.
+/// The indices of an axis that are refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Negative {
     /// Negative ones as well.

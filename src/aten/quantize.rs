@@ -92,7 +92,7 @@ impl<'g> Quantised<'g> {
         (self.x.to_compute() * self.scale.reciprocal()).round() + self.zero_point
     }
 
-    /// What the clamped integers stand for. Not-a-number becomes the least of them.
+    /// The integers that the clamped ones stand for. Not-a-number becomes the least of them.
     fn restored(&self) -> Value<'g> {
         let [low, high] = self.bounds;
         let integers = self.integers();

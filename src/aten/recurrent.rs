@@ -98,7 +98,7 @@ const LARGEST: i64 = 512;
 /// not 25.0), and GPUs are reset that take too long for a dispatch.
 const ITERATIONS: i64 = 60_000;
 
-/// What opens a gate whatever the state gives to it, and, negated, closes it.
+/// A number that opens a gate whatever the state gives to it, and, negated, closes it.
 const OPEN: f64 = 1e30;
 
 /// What a step hands to the next.
@@ -248,7 +248,7 @@ impl<'g> Layer<'g> {
         Ok((x.builder().concat(&outputs, -1), last))
     }
 
-    /// What the input gives to the gates, such that steps which a sequence does not have leave an LSTM's memory as it is.
+    /// The input's share of the gates; steps beyond a sequence's end leave an LSTM's memory as it is.
     fn held(&self, projected: Value<'g>) -> Value<'g> {
         let (Some(has_step), Cell::Lstm) = (self.has_step, self.cell) else {
             return projected;

@@ -121,7 +121,7 @@ impl Check {
         })
     }
 
-    /// What says what the program gives. libtorch runs the archive, as we do.
+    /// The source of the program's results. libtorch runs the archive, as we do.
     fn program(&self, sets: usize) -> Option<String> {
         let plural = if sets == 1 { "" } else { "s" };
         let recorded = self.against == Against::Recorded;

@@ -20,7 +20,7 @@ pub(super) struct Overwrite {
     force: bool,
 }
 
-/// What a page says of its generator.
+/// The generator that a page names.
 pub(super) const GENERATOR: &str = "<meta name=\"generator\" content=\"onionskin\">";
 /// The first line of reports as text.
 pub(super) const FIRST_LINE: &str = "# written by onionskin";

@@ -368,7 +368,8 @@ fn open(name: &str, is_list: bool, given: &mut Given) -> Item {
     }
 }
 
-/// The names of the tensors of a value. Constants count where a tensor may stand in their place.
+/// The names of the tensors of a value. Constants count where a tensor may stand in their place, and with places a named
+/// tuple's fields have their numbers for names, too.
 fn leaves(
     tree: &Tree,
     name: &str,
@@ -376,6 +377,10 @@ fn leaves(
     with_places: bool,
     found: &mut Vec<String>,
 ) {
+    let mut child = |item: &Tree, key: &dyn std::fmt::Display| {
+        let name = format!("{name}.{key}");
+        leaves(item, &name, with_constants, with_places, found);
+    };
     match tree {
         Tree::Tensor(_) | Tree::Number(_) => found.push(name.to_string()),
         Tree::Constant(Constant::None | Constant::Number(_)) if with_constants => {
@@ -383,44 +388,15 @@ fn leaves(
         }
         Tree::Constant(_) | Tree::Size(_) => {}
         Tree::Tuple(items) | Tree::List(items) => {
-            for (place, item) in items.iter().enumerate() {
-                leaves(
-                    item,
-                    &format!("{name}.{place}"),
-                    with_constants,
-                    with_places,
-                    found,
-                );
-            }
+            let numbered = items.iter().enumerate();
+            numbered.for_each(|(place, item)| child(item, &place));
         }
-        Tree::Dict(fields) => {
-            for (key, item) in fields {
-                leaves(
-                    item,
-                    &format!("{name}.{key}"),
-                    with_constants,
-                    with_places,
-                    found,
-                );
-            }
-        }
+        Tree::Dict(fields) => fields.iter().for_each(|(key, item)| child(item, key)),
         Tree::NamedTuple(_, fields) => {
             for (place, (key, item)) in fields.iter().enumerate() {
-                leaves(
-                    item,
-                    &format!("{name}.{key}"),
-                    with_constants,
-                    with_places,
-                    found,
-                );
+                child(item, key);
                 if with_places {
-                    leaves(
-                        item,
-                        &format!("{name}.{place}"),
-                        with_constants,
-                        with_places,
-                        found,
-                    );
+                    child(item, &place);
                 }
             }
         }

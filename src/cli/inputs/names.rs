@@ -1,4 +1,4 @@
-//! Which tensor of the command line is which input: by names where they are the model's, else by order.
+//! Assigns the tensors of the command line to inputs: by names where they are the model's, else by order.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(super) struct Tensors {
     list: Vec<(Name, Tensor)>,
 }
 
-/// What a tensor is called, and by whom.
+/// A tensor's name, and who gave it.
 enum Name {
     /// On the command line: this input is meant.
     Given(String),
