@@ -158,7 +158,7 @@ impl Geometry {
         geometry
     }
 
-    /// The same memory under another shape; none if that needs a copy (`at::detail::computeStride`).
+    /// Geometry of this memory under another shape; none if that needs a copy (`at::detail::computeStride`).
     pub fn reshape(&self, asked: &Assumptions, sizes: &[Dim]) -> Result<Option<Geometry>> {
         let strides = match self.is_plainly_contiguous() {
             true => Some(contiguous_strides(sizes)),

@@ -1,4 +1,4 @@
-//! What results look like: a line for each output, the largest entries of the first, JSON.
+//! Prints results: a line for each output, the largest entries of the first, JSON.
 
 use std::path::PathBuf;
 

@@ -18,11 +18,11 @@ use crate::trace::check::{Divergence, Site};
 
 use super::Session;
 
-/// What is said of a region whose bodies are all right.
+/// The remark about a region whose bodies are all right.
 const BODIES_AGREE: &str = "on its own, every body that ran computes what the oracle does: differences that are allowed in \
                             a round add up, or control flow itself is wrong";
 
-/// What is said of a region whose bodies there was no time for.
+/// The remark about a region whose bodies there was no time to search.
 const BODIES_UNKNOWN: &str = "the limit of the search passed before its bodies were compared";
 
 /// Bytes of the device's values that the host holds at once.
@@ -46,7 +46,7 @@ pub struct SearchProgress {
     pub total: usize,
 }
 
-/// What a search found.
+/// The outcome of a search.
 #[derive(Clone, Debug)]
 pub enum Search {
     /// The first value that differs.

@@ -33,7 +33,7 @@ pub struct CompileOptions {
     /// A run is an error where the model asserts, indexes out of range or divides integers by zero, as in PyTorch. Without it
     /// assertions are left out, indices are kept within their range by a GPU, and such quotients are any numbers.
     pub checks: bool,
-    /// What can be read after a run with [`Run::slot`].
+    /// The values that [`Run::slot`] reads after a run.
     pub keep: Keep,
     /// A file of weights as a GPU holds them. What it has of the model's is uploaded as it is, without being computed or put
     /// together; what it has not, or has damaged, is added to it. It may be missing, or be another model's. It must not be
@@ -119,7 +119,7 @@ impl Session {
         &self.device
     }
 
-    /// What the device stores values of `f32` in.
+    /// The type in which the device stores values of `f32`.
     pub fn precision(&self) -> Precision {
         self.options.precision
     }

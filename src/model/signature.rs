@@ -28,7 +28,7 @@ struct Argument {
     default: Option<LeftOut>,
 }
 
-/// What an argument that a call leaves out is.
+/// The default of an argument that a call leaves out.
 #[derive(Clone, Debug)]
 enum LeftOut {
     /// This value.

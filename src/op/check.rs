@@ -15,7 +15,7 @@ use crate::tensor::Tensor;
 /// [`Requirement::Holds`] stands for the user's own assertions: it is checked whether its result is read or not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What every element must satisfy.
+    /// The condition that every element must satisfy.
     pub require: Requirement,
     /// The error's message. For numbers `{value}` stands for the element and `{size}` for the end of the range.
     pub message: String,
