@@ -44,7 +44,8 @@ impl<'s> Assumptions<'s> {
         Ok(order)
     }
 
-    fn assume(&self, guard: Guard) {
+    /// Takes a condition for given, once.
+    pub fn assume(&self, guard: Guard) {
         let mut made = self.made.borrow_mut();
         if !made.contains(&guard) {
             made.push(guard);

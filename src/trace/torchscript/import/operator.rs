@@ -5,7 +5,6 @@ use crate::dtype::DType;
 use crate::error::{Error, Kind as Fault, Result};
 use crate::geometry::{Assumptions, Geometry};
 use crate::ir::{Argument, ValueId};
-use crate::symbols::Guard;
 
 use super::Importer;
 use super::call::Arguments;
@@ -193,8 +192,12 @@ impl Importer<'_> {
         ids: &[ValueId],
     ) -> Result<Vec<TensorRef>> {
         let builder = self.builder();
-        let (operands, assumed) = self.operand_geometries(operator, arguments);
-        let asked = Assumptions::new(builder.symbols(), &assumed);
+        let asked = Assumptions::new(builder.symbols(), &[]);
+        // Contiguous results depend on nothing that was assumed of the operands.
+        let operands = match operator.row.strides {
+            Strides::Standard => Vec::new(),
+            _ => self.operand_geometries(operator, arguments, &asked),
+        };
         let placement = Placement {
             operator,
             arguments: converted,
@@ -217,20 +220,19 @@ impl Importer<'_> {
             .collect())
     }
 
-    /// Where the tensors of a call lie, by parameter, and the conditions that this was found under.
+    /// Where the tensors of a call lie, by parameter. What was assumed of them is assumed here.
     fn operand_geometries(
         &self,
         operator: &Operator,
         arguments: &Arguments,
-    ) -> (Vec<Vec<Geometry>>, Vec<Guard>) {
-        let mut assumed: Vec<Guard> = Vec::new();
-        let mut geometry = |tensor: &TensorRef| {
+        asked: &Assumptions,
+    ) -> Vec<Vec<Geometry>> {
+        let geometry = |tensor: &TensorRef| {
             let placed = self.placed(tensor);
-            for guard in placed.assumed {
-                if !assumed.contains(&guard) {
-                    assumed.push(guard);
-                }
-            }
+            placed
+                .assumed
+                .into_iter()
+                .for_each(|guard| asked.assume(guard));
             placed.geometry
         };
         let parameters = operator.schema.parameters.iter().enumerate();
@@ -254,7 +256,7 @@ impl Importer<'_> {
                 None => Vec::new(),
             });
         }
-        (operands, assumed)
+        operands
     }
 
     /// A tensor, or a number that is made one.
