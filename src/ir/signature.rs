@@ -35,6 +35,17 @@ impl Graph {
         }
     }
 
+    /// Completes an entry graph that was written by hand: without arguments the inputs are the arguments, without a result the
+    /// outputs are. Graphs with states say both.
+    pub(super) fn complete_signature(&mut self) {
+        if self.input_trees.is_empty() && self.reads.is_empty() {
+            self.input_trees = self.plain_inputs();
+        }
+        if self.output_tree.is_none() && self.writes.is_empty() {
+            self.output_tree = Some(self.plain_outputs());
+        }
+    }
+
     /// True if runs depend on earlier ones, or later ones on them.
     pub fn has_states(&self) -> bool {
         !(self.reads.is_empty() && self.writes.is_empty())

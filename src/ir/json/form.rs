@@ -157,6 +157,9 @@ impl GraphForm {
         graph.input_trees = self.arguments;
         graph.output_tree = self.result;
         (graph.reads, graph.writes) = (self.reads, self.writes);
+        if depth == 0 {
+            graph.complete_signature();
+        }
         Ok(graph)
     }
 }

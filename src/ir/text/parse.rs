@@ -141,12 +141,7 @@ impl<'a> Parser<'a> {
         graph.output_tree = properties.result;
         (graph.reads, graph.writes) = (properties.reads, properties.writes);
         if self.depth == 0 {
-            if graph.input_trees.is_empty() && graph.reads.is_empty() {
-                graph.input_trees = graph.plain_inputs();
-            }
-            if graph.output_tree.is_none() && graph.writes.is_empty() {
-                graph.output_tree = Some(graph.plain_outputs());
-            }
+            graph.complete_signature();
         }
         Ok(graph)
     }
