@@ -120,6 +120,8 @@ pub mod cli;
 pub mod compare;
 pub mod digest;
 pub mod dim;
+#[cfg(doctest)]
+mod documents;
 pub mod dtype;
 pub mod error;
 pub mod geometry;

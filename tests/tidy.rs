@@ -39,6 +39,7 @@ const ORDER: &[&[&str]] = &[
     &["model"],
     &["cli"],
     &["main"],
+    &["documents"],
 ];
 
 /// Uses against the order, each with its reason.

@@ -1,0 +1,16 @@
+//! The Rust blocks of README and `docs/`, as documentation tests.
+
+macro_rules! documents {
+    ($($name:ident: $path:literal,)*) => {
+        $(
+            #[doc = include_str!($path)]
+            struct $name;
+        )*
+    };
+}
+
+documents! {
+    Readme: "../README.md",
+    GettingStarted: "../docs/getting-started.md",
+    RustGuide: "../docs/rust-guide.md",
+}

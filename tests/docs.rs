@@ -1,0 +1,144 @@
+//! README and `docs/`: links lead somewhere, examples run, and what they print is what the pages say.
+//!
+//! `BLESS=1` writes today's outputs into the pages. `ONIONSKIN_PYTHON` names a Python with torch, torchvision and
+//! transformers, which runs the Python blocks; without one, the files that they make come from `tests/fixtures/docs`.
+
+#![cfg(all(unix, feature = "cli"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests fail by panicking and say what they skip"
+)]
+
+#[path = "docs/alike.rs"]
+mod alike;
+mod command;
+#[path = "docs/page.rs"]
+mod page;
+#[path = "docs/python.rs"]
+mod python;
+#[path = "docs/session.rs"]
+mod session;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use onionskin::trace::check::entries;
+use page::{Page, pages};
+
+#[test]
+fn the_summary_lists_every_page() {
+    let summary = Page::read("docs/SUMMARY.md");
+    let listed: BTreeSet<String> = summary
+        .links()
+        .into_iter()
+        .map(|link| link.target)
+        .collect();
+    let pages = pages().into_iter();
+    let written: BTreeSet<String> = pages.filter_map(|page| page.in_docs()).collect();
+    assert_eq!(listed, written);
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut broken = Vec::new();
+    for page in pages()
+        .iter()
+        .chain([&Page::read("docs/SUMMARY.md"), &Page::read("CHANGELOG.md")])
+    {
+        let links = page.links().into_iter();
+        let links = links.filter(|link| !link.target.starts_with("http") && !page.leads_to(link));
+        broken.extend(links.map(|link| format!("{}: {link:?}", page.path)));
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn readme_is_short() {
+    let lines = Page::read("README.md").text.lines().count();
+    assert!(lines <= 180, "{lines} lines");
+}
+
+#[test]
+fn console_blocks_print_what_they_say() {
+    let mut wrong = Vec::new();
+    for page in pages() {
+        wrong.extend(session::differences(&page));
+    }
+    assert!(
+        wrong.is_empty(),
+        "{}\nBLESS=1 writes today's output",
+        wrong.join("\n")
+    );
+}
+
+/// Every block has a language that says how it is kept true: `console` and `python` run, `rust` is a doctest, `json`
+/// belongs to a test, and `sh`, `toml` and `text` are not checked.
+#[test]
+fn blocks_have_known_languages() {
+    const KNOWN: [&str; 7] = ["console", "python", "rust", "json", "sh", "toml", "text"];
+    for page in pages() {
+        for block in page.blocks() {
+            assert!(
+                KNOWN.contains(&block.language()),
+                "{}:{}: {:?}",
+                page.path,
+                block.line,
+                block.info
+            );
+        }
+    }
+}
+
+#[test]
+fn fixtures_were_made_by_the_python_blocks() {
+    python::check();
+}
+
+#[test]
+fn every_finding_is_listed() {
+    let listed = entries().into_iter().map(|entry| {
+        let (code, title, severity) = (entry.code, entry.title, entry.severity);
+        format!("| `{code}` | {severity} | {title} |\n")
+    });
+    let table = format!(
+        "| id | severity | title |\n|---|---|---|\n{}",
+        listed.collect::<String>()
+    );
+    Page::read("docs/checker.md").expect_section("findings", &table);
+}
+
+#[test]
+fn the_json_example_runs() {
+    let page = Page::read("docs/json-ir.md");
+    let blocks = page.blocks().into_iter();
+    let graphs: Vec<String> = blocks
+        .filter(|block| block.language() == "json")
+        .map(|block| block.text)
+        .collect();
+    assert!(!graphs.is_empty());
+    let folder = command::Folder::new("json-ir");
+    for (index, graph) in graphs.iter().enumerate() {
+        let path = folder.path(&format!("{index}.json"));
+        std::fs::write(&path, graph).unwrap();
+        let (code, _, error) =
+            command::onionskin(&["verify", path.to_str().unwrap(), "--device", "cpu"]);
+        assert_eq!(code, 0, "{error}");
+    }
+}
+
+/// The examples of the manual are files of the repository.
+#[test]
+fn pages_are_packaged_with_their_pictures() {
+    for page in pages() {
+        for picture in page.pictures() {
+            let path = page.folder().join(&picture);
+            assert!(
+                Path::new(env!("CARGO_MANIFEST_DIR")).join(&path).exists(),
+                "{}",
+                path.display()
+            );
+        }
+    }
+}

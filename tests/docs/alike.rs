@@ -1,0 +1,174 @@
+//! When a command prints what a page says. The rules are few:
+//!
+//! - `…` on a line of its own stands for any lines.
+//! - Times are written as `… ms`: they differ, and tests are not optimised. A number in front of `ulp` is any number.
+//! - Decimal fractions are equal to three digits, or within 1e-5: devices round differently.
+//! - Names of devices are alike: that of the pages, those of this machine's adapters, and the host's.
+//! - In a block marked `volatile` only the labels count: first words of lines, if they are no numbers, in any order.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use onionskin::gpu::adapters;
+
+/// The adapter of the pages.
+const ADAPTER: &str = "llvmpipe (LLVM 15.0.6, 256 bits)";
+
+/// What of an output counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Counts {
+    All,
+    Labels,
+}
+
+/// True if an output is what is written.
+pub fn alike(written: &str, found: &str, counts: Counts) -> bool {
+    let found: Vec<&str> = found.lines().collect();
+    let written: Vec<&str> = written.lines().collect();
+    if counts == Counts::Labels {
+        return labels(&written) == labels(&found);
+    }
+    let Some(gap) = written.iter().position(|line| *line == "…") else {
+        return all_alike(&written, &found);
+    };
+    let (before, after) = (&written[..gap], &written[gap + 1..]);
+    if found.len() < before.len() + after.len() {
+        return false;
+    }
+    let tail = found.len() - after.len();
+    all_alike(before, &found[..before.len()]) && all_alike(after, &found[tail..])
+}
+
+/// The output as it is to be written: with the gap that the page has.
+pub fn rewritten(written: &str, found: &str) -> String {
+    let old: Vec<&str> = written.lines().collect();
+    let new: Vec<&str> = found.lines().collect();
+    let kept: Vec<&str> = match old.iter().position(|line| *line == "…") {
+        Some(gap) if old.len() <= new.len() => {
+            let tail = new.len() - (old.len() - gap - 1);
+            [&new[..gap], &["…"], &new[tail..]].concat()
+        }
+        _ => new,
+    };
+    kept.iter()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}
+
+/// A text with `…` for each time.
+pub fn without_times(text: &str) -> String {
+    let lines = text.lines().map(|line| {
+        let mut words: Vec<&str> = line.split(' ').collect();
+        for at in 1..words.len() {
+            let is_unit = is_time(words[at].trim_end_matches([',', ')', ';']));
+            if is_unit && words[at - 1].parse::<f64>().is_ok() {
+                words[at - 1] = "…";
+            }
+        }
+        format!("{}\n", words.join(" "))
+    });
+    lines.collect()
+}
+
+fn is_time(unit: &str) -> bool {
+    ["ms", "s", "µs"].contains(&unit)
+}
+
+fn labels<'a>(lines: &[&'a str]) -> BTreeSet<&'a str> {
+    let words = lines
+        .iter()
+        .filter_map(|line| line.split_whitespace().next());
+    words
+        .filter(|word| word.starts_with(char::is_alphabetic))
+        .collect()
+}
+
+fn all_alike(written: &[&str], found: &[&str]) -> bool {
+    written.len() == found.len()
+        && written
+            .iter()
+            .zip(found)
+            .all(|(written, found)| lines_alike(written, found))
+}
+
+fn lines_alike(written: &str, found: &str) -> bool {
+    let (written, found) = (without_device(written), without_device(found));
+    let (written, found) = (tokens(&written), tokens(&found));
+    written.len() == found.len()
+        && (0..written.len()).all(|at| {
+            let unit = written.get(at + 1).map_or("", String::as_str);
+            let free = is_time(unit) || unit == "ulp";
+            words_alike(&written[at], &found[at], free)
+        })
+}
+
+fn without_device(line: &str) -> String {
+    static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let adapters = adapters().into_iter().map(|adapter| adapter.name);
+        let known = [ADAPTER, "host interpreter"].map(str::to_string);
+        adapters.chain(known).collect()
+    });
+    let replace = |line: String, name: &String| line.replace(name, "DEVICE");
+    NAMES.iter().fold(line.to_string(), replace)
+}
+
+/// Words and numbers; brackets and commas are tokens of their own.
+fn tokens(line: &str) -> Vec<String> {
+    let mut spread = String::new();
+    for c in line.chars() {
+        match c {
+            '[' | ']' | '(' | ')' | ',' | '=' | ':' | '%' => spread += &format!(" {c} "),
+            c => spread.push(c),
+        }
+    }
+    spread.split_whitespace().map(str::to_string).collect()
+}
+
+fn words_alike(written: &str, found: &str, any_number: bool) -> bool {
+    match (written.parse::<f64>(), found.parse::<f64>()) {
+        _ if written == found => true,
+        (_, Ok(_)) if any_number && written == "…" => true,
+        (Ok(_), Ok(_)) if any_number => true,
+        (Ok(a), Ok(b)) if written.contains(['.', 'e']) && found.contains(['.', 'e']) => {
+            (a - b).abs() <= 1e-3 * a.abs().max(b.abs()) + 1e-5
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn times_and_adapters_differ() {
+    let written = "on host interpreter, 12 ms from archive to numbers";
+    let found = "on llvmpipe (LLVM 15.0.6, 256 bits), 345 ms from archive to numbers";
+    assert!(alike(
+        "max abs 1.1e-8, 24 ulp",
+        "max abs 7.4e-9, 3 ulp",
+        Counts::All
+    ));
+    assert!(alike(written, found, Counts::All));
+    assert!(alike("took 12 ms", "took 7 ms", Counts::All));
+    assert!(!alike("took 12 steps", "took 7 steps", Counts::All));
+    assert!(alike("took 12\n  1 a", "took 7\n  2 b", Counts::Labels));
+    assert!(!alike("took 12", "takes 12", Counts::Labels));
+}
+
+#[test]
+fn fractions_are_close_and_integers_equal() {
+    assert!(alike("[0.123456, 2.5]", "[0.123457, 2.5]", Counts::All));
+    assert!(!alike("[0.123456, 2.5]", "[0.133457, 2.5]", Counts::All));
+    assert!(!alike("f32[1, 10]", "f32[1, 11]", Counts::All));
+    assert!(!alike("max 1.5", "max nan", Counts::All));
+}
+
+#[test]
+fn gaps_stand_for_lines_and_are_kept() {
+    assert!(alike("a\n…\nz", "a\nb\nc\nz", Counts::All));
+    assert!(alike("a\n…", "a", Counts::All));
+    assert!(!alike("a\n…\nz", "a\nb\nc", Counts::All));
+    assert!(!alike("a\n…\na", "a", Counts::All));
+    assert_eq!(rewritten("x\n…\ny\n", "a\nb\nc\nz\n"), "a\n…\nz\n");
+    assert_eq!(rewritten("x\n", "a\nb\n"), "a\nb\n");
+    let told = "took 12 ms (7 steps, 3.5 s)";
+    assert_eq!(without_times(told), "took … ms (7 steps, … s)\n");
+    assert!(alike(&without_times(told), told, Counts::All));
+}
