@@ -1,6 +1,10 @@
 //! Comparison of outputs with what was expected: `|got - expected| <= atol + rtol * |expected|`, NaN equal to NaN.
 
+mod non_finite;
+
 use std::fmt;
+
+pub use non_finite::NonFinite;
 
 use crate::dtype::DType;
 use crate::item::Item;
@@ -37,6 +41,10 @@ pub struct Difference {
     pub wrong: usize,
     /// Elements in all.
     pub numel: usize,
+    /// The elements of the output that are NaN or infinite.
+    pub non_finite: NonFinite,
+    /// The elements that should be.
+    pub non_finite_expected: NonFinite,
 }
 
 impl Difference {
@@ -59,6 +67,8 @@ impl Difference {
             "expected": json(self.values.1),
             "wrong": self.wrong,
             "numel": self.numel,
+            "nan": self.non_finite.nan,
+            "infinite": self.non_finite.infinite,
         })
     }
 
@@ -85,6 +95,8 @@ impl Difference {
             values: (Scalar::Float(f64::NAN), Scalar::Float(f64::NAN)),
             wrong: 0,
             numel: 0,
+            non_finite: NonFinite::default(),
+            non_finite_expected: NonFinite::default(),
         }
     }
 }
@@ -100,7 +112,8 @@ impl fmt::Display for Difference {
             return write!(f, "{path}: {why}");
         }
         if self.max_abs == 0.0 {
-            return write!(f, "{path}: equal");
+            write!(f, "{path}: equal")?;
+            return self.write_non_finite(f);
         }
         write!(
             f,
@@ -121,7 +134,21 @@ impl fmt::Display for Difference {
                 shown(expected)
             )?;
         }
-        Ok(())
+        self.write_non_finite(f)
+    }
+}
+
+impl Difference {
+    /// Says which elements are NaN or infinite, and whether they should be.
+    fn write_non_finite(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (got, expected) = (&self.non_finite, &self.non_finite_expected);
+        match (got.is_empty(), expected.is_empty()) {
+            (true, true) => Ok(()),
+            _ if got == expected => write!(f, "; {got}, as expected"),
+            (_, true) => write!(f, "; {got}"),
+            (true, _) => write!(f, "; no value is NaN or infinite, expected: {expected}"),
+            _ => write!(f, "; {got}, expected: {expected}"),
+        }
     }
 }
 
@@ -217,6 +244,8 @@ pub fn compare_tensors(
     }
     let mut difference = Difference::equal(path);
     difference.numel = got.numel();
+    difference.non_finite = NonFinite::of(got);
+    difference.non_finite_expected = NonFinite::of(expected);
     let pairs = got.scalars().zip(expected.scalars());
     let distances = pairs.map(|(got, expected)| {
         let (distance, allowed) = distance(got, expected, tolerance);

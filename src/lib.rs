@@ -87,7 +87,7 @@
 //! | graphs to kernels | [`pass`] [`kernel`], and `shaders/` |
 //! | kernels on a device | [`gpu`] |
 //! | what a user calls | [`model`], `cli` |
-//! | files of tensors, recorded cases, comparison | [`tensor_file`] [`cases`] [`compare`] [`item`] [`digest`] |
+//! | files of tensors, recorded cases, comparison | [`file_kind`] [`tensor_file`] [`cases`] [`compare`] [`item`] [`digest`] |
 //!
 //! # Invariants
 //!
@@ -124,6 +124,7 @@ pub mod dim;
 mod documents;
 pub mod dtype;
 pub mod error;
+pub mod file_kind;
 pub mod geometry;
 pub mod gpu;
 pub mod interp;

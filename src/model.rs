@@ -16,6 +16,8 @@
 mod bisect;
 mod check;
 mod device;
+mod draw;
+mod misfit;
 mod packed;
 mod session;
 mod signature;
@@ -32,15 +34,19 @@ pub use crate::kernel::stored::Precision;
 pub use bisect::{Search, SearchOptions, SearchProgress, first_divergence};
 pub use check::{Reference, check};
 pub use device::Device;
+pub use draw::{Draw, draw};
+pub(crate) use draw::{seed_of, without_types};
+pub use misfit::Misfit;
 pub use packed::PackedReport;
 pub use session::{CompileOptions, Session};
-pub use signature::Signature;
+pub use signature::{Signature, SignatureInput};
 pub use subject::Method;
 pub use tuning::Tuning;
 pub use variant::Variant;
 pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 
-use crate::error::{Error, Result, Trail};
+use crate::error::{Error, Result};
+use crate::file_kind::FileKind;
 use crate::ir::{Constant, Module};
 use crate::item::Item;
 use crate::trace::torchscript::{Archive, Entry, ImportOptions, InputSpec, Pickled, import};
@@ -64,21 +70,21 @@ enum Source {
 }
 
 impl Model {
-    /// Opens a `.pt` archive or a `.json` graph. Weights are mapped, not read.
+    /// Opens a `.pt` archive or a `.json` graph, told apart by content. Weights are mapped, not read.
     ///
     /// # Errors
-    /// The file cannot be read, or its bytes are not what the format says.
+    /// The file cannot be read, its bytes are not what the format says, or it is no model: the message says what it is, and how
+    /// to make a model in Python.
     pub fn open(path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
-        let is_json = path
-            .extension()
-            .is_some_and(|extension| extension == "json");
-        let opened = if is_json {
-            Module::load_with_file(path).map(|(module, file)| (Source::Module(module), file))
-        } else {
-            Archive::open(path).map(|archive| (Source::Archive(Box::new(archive)), None))
+        let (source, weights) = match FileKind::of(path)? {
+            FileKind::Json => {
+                let (module, file) = Module::load_with_file(path)?;
+                (Source::Module(module), file)
+            }
+            FileKind::TorchScript => (Source::Archive(Box::new(Archive::open(path)?)), None),
+            other => return Err(other.not_a_model(path)),
         };
-        let (source, weights) = opened.at(|| path.display().to_string())?;
         let files = [path.to_path_buf()].into_iter().chain(weights);
         Ok(Model {
             files: files.collect(),
@@ -93,7 +99,14 @@ impl Model {
     }
 
     /// A model from the bytes of a `.pt` archive.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Model> {
+        let kind = FileKind::of_bytes(&bytes);
+        if kind != FileKind::TorchScript {
+            return Err(kind.bytes_are_no_archive());
+        }
         Ok(Model::from(Archive::from_bytes(bytes)?))
     }
 

@@ -24,6 +24,7 @@ const ORDER: &[&[&str]] = &[
         "tensor",
         "mapping",
         "digest",
+        "file_kind",
         "tensor_file",
     ],
     &["kernel"],

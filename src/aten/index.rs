@@ -137,6 +137,10 @@ pub(super) const ROWS: &[Composite] = &[
             let weight = a.tensor("weight");
             let message = "index out of range in self: index {value}, {size} rows";
             let indices = a.tensor("indices");
+            if indices.dtype().is_float() {
+                let dtype = indices.dtype();
+                return a.reject(format!("indices of {dtype}: they must be integers"));
+            }
             let indices = check::index_or(weight, 0, indices, Negative::Refused, message);
             Ok(rows_of(weight, indices))
         },

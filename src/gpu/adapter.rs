@@ -7,7 +7,7 @@ use std::str::FromStr;
 use wgpu::wgt::CooperativeScalarType;
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Features, Instance, Limits};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::kernel::capabilities::{Capabilities, MatrixUnit};
 use crate::kernel::layout::TextureLimits;
 
@@ -82,6 +82,21 @@ pub(super) fn select(choice: &DeviceChoice) -> Result<Adapter> {
             .into_iter()
             .nth(index)
             .ok_or_else(|| Error::internal("the chosen adapter is not in the list")),
+        None => Err(none_found(choice, &adapters)),
+    }
+}
+
+/// Checks that an adapter fits a choice. The host and whatever there is always do.
+///
+/// # Errors
+/// As opening a device does; the message lists the adapters.
+pub fn check_choice(choice: &DeviceChoice) -> Result<()> {
+    if matches!(choice, DeviceChoice::Auto | DeviceChoice::Cpu) {
+        return Ok(());
+    }
+    let adapters = enumerate();
+    match position(choice, &adapters) {
+        Some(_) => Ok(()),
         None => Err(none_found(choice, &adapters)),
     }
 }
@@ -267,7 +282,12 @@ fn none_found(choice: &DeviceChoice, adapters: &[Adapter]) -> Error {
             found.join("; ")
         )
     };
-    Error::device(message).help(if found.is_empty() {
+    // A wrong name or number is the user's, where a kind of device that there is none of is the machine's.
+    let kind = match choice {
+        DeviceChoice::Index(_) | DeviceChoice::Name(_) => Kind::Usage,
+        _ => Kind::Device,
+    };
+    Error::new(kind, message).help(if found.is_empty() {
         "install the GPU's Vulkan driver, or the software rasteriser lavapipe (Debian, Ubuntu, Fedora: \
          mesa-vulkan-drivers; Arch: vulkan-swrast); the device cpu runs on the host without any adapter"
     } else {

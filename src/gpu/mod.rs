@@ -47,6 +47,7 @@ mod rehearsal;
 mod schedule;
 mod selftest;
 mod shelf;
+mod silence;
 mod sizing;
 mod staging;
 mod statistics;
@@ -58,13 +59,14 @@ mod upload;
 mod vectors;
 mod weights;
 
-pub use adapter::{AdapterKind, AdapterReport, DeviceChoice, adapters, portable};
+pub use adapter::{AdapterKind, AdapterReport, DeviceChoice, adapters, check_choice, portable};
 pub use ceiling::Ceilings;
 pub use device::{Device, DeviceOptions, Reach};
 pub use execute::{DeviceTensor, Input, Run};
 pub use profile::{Clock, Profile, Readback, Span, Spent, StepTime};
 pub use program::{Keep, Program, ProgramOptions, Progress};
 pub use selftest::SelfTest;
+pub use silence::silence_mesa;
 pub use sizing::{Footprint, MemoryMap, Placed};
 pub use statistics::Statistics;
 #[cfg(feature = "translate")]

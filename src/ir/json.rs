@@ -68,24 +68,21 @@ pub fn save(module: &Module, path: &Path, dictionary: &dyn Dictionary) -> Result
 /// # Errors
 /// The files cannot be read, are of a newer version, or what they say breaks a rule of the IR.
 pub fn load(path: &Path, dictionary: &dyn Dictionary) -> Result<(Module, Option<PathBuf>)> {
-    read_file(path, dictionary).at(|| path.display().to_string())
-}
-
-fn read_file(path: &Path, dictionary: &dyn Dictionary) -> Result<(Module, Option<PathBuf>)> {
+    let here = || path.display().to_string();
     let text = std::fs::read(path).map_err(|error| Error::io(path, error))?;
-    let (mut module, files) = parse(&text, dictionary)?;
+    let (mut module, files) = parse(&text, dictionary).at(here)?;
     let mut weights = None;
     if let Some(files) = files {
         let is_plain = Path::new(&files.file).file_name() == Some(files.file.as_ref());
         if !is_plain {
             let message = format!("{:?} is no file beside this one", files.file);
-            return Err(Error::format(message));
+            return Err(Error::format(message).at(here()));
         }
         let file = path.with_file_name(&files.file);
         module.weights = read_weights(&file, &files.tensors)?;
         weights = Some(file);
     }
-    verify_module(&module, dictionary)?;
+    verify_module(&module, dictionary).at(here)?;
     Ok((module, weights))
 }
 

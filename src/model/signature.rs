@@ -1,12 +1,17 @@
 //! The inputs of an entry by their names.
 
-use std::collections::BTreeMap;
+mod given;
+
 use std::fmt;
 
+use given::Given;
+
 use super::{Model, Source};
+use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::ir::{Constant, Graph, Input, Tree};
 use crate::item::Item;
+use crate::shape::TensorType;
 use crate::tensor::Tensor;
 use crate::trace::torchscript::ast::Type;
 use crate::trace::torchscript::import::{Parameter, parameters};
@@ -18,6 +23,24 @@ use crate::trace::torchscript::{Archive, InputSpec};
 pub struct Signature {
     entry: String,
     parameters: Vec<Argument>,
+    /// The types of tensors, which the trees of the parameters number.
+    types: Vec<TensorType>,
+    /// Example values of the symbolic sizes in the types.
+    hints: Bindings,
+}
+
+/// A tensor that a call takes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SignatureInput {
+    /// Its name.
+    pub name: String,
+    /// Its type: of a graph, with symbolic sizes; of an archive, as it was traced, with numbers. None if only a call tells.
+    pub ty: Option<TensorType>,
+    /// Its type with the sizes of the example.
+    pub example: Option<TensorType>,
+    /// False if a call may leave it out.
+    pub is_required: bool,
 }
 
 /// A parameter and how its value is made up.
@@ -40,7 +63,7 @@ enum LeftOut {
 /// How a value is made up of tensors.
 #[derive(Clone, Debug)]
 enum Form {
-    /// As a graph or the example of an archive has it. Indices do not matter.
+    /// As a graph or the example of an archive has it. Indices are those of the signature's types.
     Known(Tree),
     /// As the names say that are given; numbered items make up a list, or else a tuple.
     Open { is_list: bool },
@@ -67,18 +90,49 @@ impl Signature {
             form: Form::Known(input.tree),
             default: None,
         };
+        let types = graph.inputs.iter().map(|id| graph.ty(*id).clone());
         Signature {
             entry: graph.name.clone(),
             parameters: arguments_of(graph).into_iter().map(argument).collect(),
+            types: types.collect(),
+            hints: graph.hints.clone(),
         }
     }
 
     fn of_archive(archive: &Archive, entry: &str) -> Result<Signature> {
+        let mut types = Vec::new();
         let parameters = parameters(archive, entry)?.into_iter();
+        let parameters = parameters.map(|parameter| Argument::of(parameter, &mut types));
         Ok(Signature {
             entry: entry.to_string(),
-            parameters: parameters.map(Argument::of).collect(),
+            parameters: parameters.collect(),
+            types,
+            hints: Bindings::new(),
         })
+    }
+
+    /// The name of the entry.
+    pub fn entry(&self) -> &str {
+        &self.entry
+    }
+
+    /// The tensors that a call takes, in the order of the parameters, those that it may leave out included.
+    pub fn inputs(&self) -> Vec<SignatureInput> {
+        let required = self.names();
+        let input = |(name, index): (String, usize)| {
+            let ty = self.types.get(index).cloned();
+            let sizes = ty.as_ref().and_then(|ty| ty.sizes(&self.hints).ok());
+            let dtype = ty.as_ref().map(|ty| ty.dtype);
+            SignatureInput {
+                is_required: required.contains(&name),
+                example: dtype.zip(sizes).map(|(dtype, sizes)| {
+                    TensorType::new(dtype, sizes.into_iter().map(|size| size as i64))
+                }),
+                name,
+                ty,
+            }
+        };
+        self.numbered(true).into_iter().map(input).collect()
     }
 
     /// The names of the tensors that a call must give, in the order of the parameters. A parameter whose structure only a
@@ -108,6 +162,15 @@ impl Signature {
         self.refuse(&given)?;
         items.truncate(count);
         Ok(items)
+    }
+
+    /// The tensors of the arguments of a call by name.
+    pub(crate) fn named(&self, arguments: &[Item]) -> Vec<(String, Tensor)> {
+        let mut found = Vec::new();
+        for (argument, item) in self.parameters.iter().zip(arguments) {
+            collect(&argument.name, item, &mut found);
+        }
+        found
     }
 
     /// Names for tensors without names that are given beside named ones: those of the inputs that are left, in order.
@@ -146,12 +209,18 @@ impl Signature {
 
     /// The names of tensors; with optional ones those too that a call may leave out.
     fn leaves(&self, with_optional: bool) -> Vec<String> {
+        let leaves = self.numbered(with_optional).into_iter();
+        leaves.map(|(name, _)| name).collect()
+    }
+
+    /// The names of tensors with the numbers of their types.
+    pub(super) fn numbered(&self, with_optional: bool) -> Vec<(String, usize)> {
         let mut names = Vec::new();
         for argument in &self.parameters {
             let is_required = argument.default.is_none();
             match &argument.form {
                 Form::Open { .. } if is_required || with_optional => {
-                    names.push(argument.name.clone())
+                    names.push((argument.name.clone(), UNKNOWN))
                 }
                 Form::Open { .. } => {}
                 Form::Known(_) if !is_required && !with_optional => {}
@@ -169,7 +238,7 @@ impl Signature {
                 leaves(tree, &argument.name, true, true, &mut names);
             }
         }
-        names
+        names.into_iter().map(|(name, _)| name).collect()
     }
 
     fn refuse(&self, given: &Given) -> Result<()> {
@@ -210,72 +279,13 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Tensors by name that are to become arguments, and what is wrong with their names.
-#[derive(Default)]
-struct Given<'a> {
-    left: BTreeMap<&'a str, &'a Tensor>,
-    missing: Vec<String>,
-    twice: Vec<String>,
-    wrong: Option<String>,
-}
-
-impl Given<'_> {
-    fn take(&mut self, name: &str) -> Option<Tensor> {
-        self.left.remove(name).cloned()
-    }
-
-    /// True if something is given by a name or by one that goes on behind a dot.
-    fn has(&self, name: &str) -> bool {
-        let goes_on = |rest: &str| rest.is_empty() || rest.starts_with('.');
-        self.left
-            .keys()
-            .any(|key| key.strip_prefix(name).is_some_and(goes_on))
-    }
-
-    fn required(&mut self, name: &str) -> Item {
-        self.take(name).map_or_else(
-            || {
-                self.missing.push(name.to_string());
-                Item::None
-            },
-            Item::Tensor,
-        )
-    }
-
-    /// A number from a tensor of one element.
-    fn number(&mut self, name: &str) -> Item {
-        let Item::Tensor(tensor) = self.required(name) else {
-            return Item::None;
-        };
-        tensor.item().map_or_else(
-            |error| {
-                self.wrong = Some(format!("input {name}: {}", error.message()));
-                Item::None
-            },
-            Item::Number,
-        )
-    }
-
-    /// The keys behind a name and a dot, in order of numbers, else of text.
-    fn keys(&self, name: &str) -> Vec<String> {
-        let key = |given: &&str| {
-            let rest = given.strip_prefix(name)?.strip_prefix('.')?;
-            Some(rest.split('.').next()?.to_string())
-        };
-        let mut keys: Vec<String> = self.left.keys().filter_map(key).collect();
-        keys.sort_by_key(|key| (key.parse().unwrap_or(usize::MAX), key.clone()));
-        keys.dedup();
-        keys
-    }
-}
-
 impl Argument {
-    fn of(parameter: Parameter) -> Argument {
+    fn of(parameter: Parameter, types: &mut Vec<TensorType>) -> Argument {
         let default = parameter.default.map(LeftOut::Value);
         let default = default.or(parameter.has_default.then_some(LeftOut::Program));
         Argument {
             form: match &parameter.example {
-                Some(example) => Form::Known(tree_of(example)),
+                Some(example) => Form::Known(tree_of(example, types)),
                 None => form_of(&parameter.ty),
             },
             // An argument that the archive was traced with is none that its calls leave out.
@@ -294,77 +304,19 @@ impl Argument {
     }
 }
 
-impl Form {
-    fn item(&self, name: &str, given: &mut Given) -> Item {
-        match self {
-            Form::Known(tree) => known(tree, name, given),
-            Form::Open { is_list } => open(name, *is_list, given),
+/// The tensors of a value by name, those in it behind a dot.
+fn collect(name: &str, item: &Item, found: &mut Vec<(String, Tensor)>) {
+    match item {
+        Item::Tensor(tensor) => found.push((name.to_string(), tensor.clone())),
+        Item::Tuple(items) | Item::List(items) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(place, item)| collect(&format!("{name}.{place}"), item, found));
         }
-    }
-}
-
-fn known(tree: &Tree, name: &str, given: &mut Given) -> Item {
-    let mut numbered = |items: &[Tree]| -> Vec<Item> {
-        let items = items.iter().enumerate();
-        items
-            .map(|(place, item)| known(item, &format!("{name}.{place}"), given))
-            .collect()
-    };
-    match tree {
-        Tree::Tuple(items) => Item::Tuple(numbered(items)),
-        Tree::List(items) => Item::List(numbered(items)),
-        Tree::Tensor(_) => given.required(name),
-        Tree::Number(_) => given.number(name),
-        Tree::Constant(value) => match (value, given.has(name)) {
-            (Constant::Number(_), true) => given.number(name),
-            (Constant::None, true) => open(name, false, given),
-            _ => constant(value),
-        },
-        Tree::Size(_) => Item::None,
-        Tree::Dict(fields) => {
-            let fields = fields.iter();
-            let field = |(key, item): &(String, Tree)| {
-                (key.clone(), known(item, &format!("{name}.{key}"), given))
-            };
-            Item::Dict(fields.map(field).collect())
+        Item::Dict(items) => {
+            let items = items.iter();
+            items.for_each(|(key, item)| collect(&format!("{name}.{key}"), item, found));
         }
-        Tree::NamedTuple(_, fields) => {
-            let fields = fields.iter().enumerate();
-            let field = |(place, (key, item)): (usize, &(String, Tree))| {
-                let by_place = format!("{name}.{place}");
-                let name = if given.has(&by_place) {
-                    by_place
-                } else {
-                    format!("{name}.{key}")
-                };
-                known(item, &name, given)
-            };
-            Item::Tuple(fields.map(field).collect())
-        }
-    }
-}
-
-/// A value as the names say that are given.
-fn open(name: &str, is_list: bool, given: &mut Given) -> Item {
-    let keys = given.keys(name);
-    if keys.is_empty() {
-        return given.required(name);
-    }
-    let is_numbered = keys
-        .iter()
-        .enumerate()
-        .all(|(place, key)| *key == place.to_string());
-    let items: Vec<(String, Item)> = keys
-        .into_iter()
-        .map(|key| {
-            let item = open(&format!("{name}.{key}"), false, given);
-            (key, item)
-        })
-        .collect();
-    match is_numbered {
-        false => Item::Dict(items),
-        true if is_list => Item::List(items.into_iter().map(|(_, item)| item).collect()),
-        true => Item::Tuple(items.into_iter().map(|(_, item)| item).collect()),
+        Item::Number(_) | Item::Str(_) | Item::None => {}
     }
 }
 
@@ -375,16 +327,16 @@ fn leaves(
     name: &str,
     with_constants: bool,
     with_places: bool,
-    found: &mut Vec<String>,
+    found: &mut Vec<(String, usize)>,
 ) {
     let mut child = |item: &Tree, key: &dyn std::fmt::Display| {
         let name = format!("{name}.{key}");
         leaves(item, &name, with_constants, with_places, found);
     };
     match tree {
-        Tree::Tensor(_) | Tree::Number(_) => found.push(name.to_string()),
+        Tree::Tensor(index) | Tree::Number(index) => found.push((name.to_string(), *index)),
         Tree::Constant(Constant::None | Constant::Number(_)) if with_constants => {
-            found.push(name.to_string())
+            found.push((name.to_string(), UNKNOWN))
         }
         Tree::Constant(_) | Tree::Size(_) => {}
         Tree::Tuple(items) | Tree::List(items) => {
@@ -423,18 +375,27 @@ fn constant(value: &Constant) -> Item {
     }
 }
 
-fn tree_of(example: &InputSpec) -> Tree {
-    let all = |items: &[InputSpec]| items.iter().map(tree_of).collect();
+/// The number of a type that is not known.
+const UNKNOWN: usize = usize::MAX;
+
+fn tree_of(example: &InputSpec, types: &mut Vec<TensorType>) -> Tree {
+    let mut all = |items: &[InputSpec]| items.iter().map(|item| tree_of(item, types)).collect();
     match example {
-        InputSpec::Tensor(_) => Tree::Tensor(0),
-        InputSpec::Number(_) => Tree::Number(0),
+        InputSpec::Tensor(ty) => {
+            types.push(ty.clone());
+            Tree::Tensor(types.len() - 1)
+        }
+        InputSpec::Number(dtype) => {
+            types.push(TensorType::new::<i64>(*dtype, []));
+            Tree::Number(types.len() - 1)
+        }
         InputSpec::Constant(value) => Tree::Constant(value.clone()),
         InputSpec::Tuple(items) => Tree::Tuple(all(items)),
         InputSpec::List(items) => Tree::List(all(items)),
         InputSpec::Dict(fields) => {
             let fields = fields
                 .iter()
-                .map(|(key, item)| (key.clone(), tree_of(item)));
+                .map(|(key, item)| (key.clone(), tree_of(item, types)));
             Tree::Dict(fields.collect())
         }
     }
@@ -447,8 +408,8 @@ fn form_of(ty: &Type) -> Form {
         Form::Open { .. } => None,
     };
     match ty {
-        Type::Tensor => Form::Known(Tree::Tensor(0)),
-        Type::Int | Type::Float | Type::Bool | Type::Number => Form::Known(Tree::Number(0)),
+        Type::Tensor => Form::Known(Tree::Tensor(UNKNOWN)),
+        Type::Int | Type::Float | Type::Bool | Type::Number => Form::Known(Tree::Number(UNKNOWN)),
         Type::Optional(inner) => form_of(inner),
         Type::Tuple(types) => match types.iter().map(closed).collect::<Option<Vec<Tree>>>() {
             Some(trees) => Form::Known(Tree::Tuple(trees)),

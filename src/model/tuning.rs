@@ -167,8 +167,10 @@ impl Tuning {
     /// It cannot be read, or is no tuning.
     pub fn read(path: &Path) -> Result<Tuning> {
         let text = std::fs::read(path).map_err(|error| Error::io(path, error))?;
-        serde_json::from_slice(&text)
-            .map_err(|error| Error::format(format!("no tuning: {error}")).at(path.display()))
+        serde_json::from_slice(&text).map_err(|error| {
+            let message = format!("{} is no tuning: {error}", path.display());
+            Error::format(message).help("`onionskin tune MODEL -o FILE` writes one")
+        })
     }
 
     /// Writes a file, whole or not at all.

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Trail};
+use crate::file_kind::FileKind;
 use crate::tensor::Tensor;
 
 pub mod checked;
@@ -14,8 +15,11 @@ pub mod safetensors;
 /// Named tensors in file order.
 pub type NamedTensors = Vec<(String, Tensor)>;
 
-/// Reads all tensors of a file; the format follows from its extension. A file of one tensor without a name gives it the
+/// Reads all tensors of a file; the format follows from its content. A file of one tensor without a name gives it the
 /// file's stem.
+///
+/// # Errors
+/// The file cannot be read, is damaged, or holds no tensors: the message says what it is instead.
 pub fn read(path: &Path) -> Result<NamedTensors> {
     let stem = path
         .file_stem()
@@ -23,21 +27,21 @@ pub fn read(path: &Path) -> Result<NamedTensors> {
         .to_string_lossy()
         .to_string();
     let bytes = || std::fs::read(path).map_err(|error| Error::io(path, error));
-    let found = match extension(path).as_str() {
-        "safetensors" => safetensors::parse(&bytes()?),
-        "npy" => npy::parse(&bytes()?).map(|tensor| vec![(stem, tensor)]),
-        "npz" => npy::parse_archive(&bytes()?),
-        "pt" | "pth" | "bin" => crate::trace::torchscript::read_tensors(path),
-        other => Err(Error::usage(format!(
-            "{other:?} is no tensor file: use .npy, .npz, .safetensors or .pt"
-        ))),
+    let found = match FileKind::of(path)? {
+        FileKind::Safetensors => safetensors::parse(&bytes()?),
+        FileKind::Npy => npy::parse(&bytes()?).map(|tensor| vec![(stem, tensor)]),
+        FileKind::Npz => npy::parse_archive(&bytes()?),
+        FileKind::StateDict(_) | FileKind::TorchScript => {
+            return crate::trace::torchscript::read_tensors(path);
+        }
+        other => return Err(other.without_tensors(path)),
     };
-    found.map_err(|error| error.at(path.display()))
+    found.at(|| path.display().to_string())
 }
 
 /// True if the tensors of a file have names of their own: a `.npy` file has one tensor, which is called like the file.
 pub fn has_names(path: &Path) -> bool {
-    extension(path) != "npy"
+    !matches!(FileKind::of(path), Ok(FileKind::Npy))
 }
 
 /// Writes tensors to a file whole or not at all; the format follows from its extension.

@@ -21,7 +21,7 @@ fn adapters_are_listed_and_open_by_index_and_name() {
 #[test]
 fn a_device_that_is_not_there_is_an_error_with_advice() {
     let error = Device::open(DeviceChoice::Name("no such device".into())).unwrap_err();
-    assert_eq!(error.kind(), Kind::Device);
+    assert_eq!(error.kind(), Kind::Usage);
     assert!(error.advice().unwrap().contains("cpu"), "{error}");
     for adapter in adapters() {
         assert!(error.message().contains(&adapter.name), "{error}");

@@ -140,6 +140,12 @@ impl Allow {
         allow
     }
 
+    /// The id that a rule names, as it was written.
+    pub fn id(rule: &str) -> &str {
+        let (id, _) = rule.split_once('@').unwrap_or((rule, ""));
+        id.trim()
+    }
+
     /// Adds a rule.
     pub fn add(&mut self, rule: &str) {
         let (id, place) = rule.split_once('@').unwrap_or((rule, ""));

@@ -113,8 +113,9 @@ fn check_kind(container: &Container) -> Result<()> {
         ));
     }
     if !container.names().any(|name| name.starts_with("code/")) {
-        return Err(Error::format("not a TorchScript archive: there is no code in it")
-            .help("this file holds tensors only (torch.save): save the module with torch.jit.trace(…).save(…)"));
+        return Err(Error::format(
+            "not a TorchScript archive: there is no code in it",
+        ));
     }
     check_byte_order(container)
 }

@@ -35,10 +35,8 @@ impl Container {
 
     fn new(mapping: std::sync::Arc<Mapping>) -> Result<Container> {
         let bytes = MappedRange::whole(mapping);
-        let zip = ZipArchive::new(Cursor::new(bytes.clone())).map_err(|error| {
-            Error::format(format!("not a ZIP archive: {error}"))
-                .help("files of torch.save from before PyTorch 1.6 are no ZIP archives: load and save them again with a newer one")
-        })?;
+        let zip = ZipArchive::new(Cursor::new(bytes.clone()))
+            .map_err(|error| Error::format(format!("not a ZIP archive: {error}")))?;
         let top = top_folder(&zip);
         let mut names = Vec::new();
         let mut indices = HashMap::new();

@@ -1,0 +1,334 @@
+//! What a file is, told by its content: models, tensors, and the files that are mistaken for either.
+
+mod cure;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{Cursor, Read, Seek};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// The bytes at the beginning of a file that can tell its kind.
+const HEAD: u64 = 4096;
+/// The bytes of a pickle that are searched for the names of classes.
+const PICKLE: u64 = 1 << 20;
+
+/// What a file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileKind {
+    /// An archive of `torch.jit.save`.
+    TorchScript,
+    /// JSON, such as a graph of `onionskin import`.
+    Json,
+    /// A ZIP file of `torch.save` that holds tensors by name, in order, or one alone; and the key of the weights where they are
+    /// an entry of a dictionary, as in checkpoints of trainings.
+    StateDict(Option<String>),
+    /// A ZIP file of `torch.save` that holds an object of this class: a whole module.
+    PickledModule(String),
+    /// A file of `torch.save` from before PyTorch 1.6, with the class of the object if it holds one.
+    OldPickle(Option<String>),
+    /// An archive of `torch.export.save`.
+    Exported,
+    /// A protocol buffer of ONNX.
+    Onnx,
+    /// Tensors by name, in the safetensors format.
+    Safetensors,
+    /// One NumPy array.
+    Npy,
+    /// NumPy arrays by name.
+    Npz,
+    /// A picture, in the format of this name.
+    Picture(&'static str),
+    /// The few lines that stand for a large file in a Git repository.
+    LfsPointer,
+    /// A page or a message of a web server.
+    WebPage,
+    /// A file in another format, which this noun phrase names.
+    Other(&'static str),
+    /// A ZIP file whose directory cannot be read.
+    BrokenZip,
+    /// Another ZIP file.
+    Zip,
+    /// Text.
+    Text,
+    /// No bytes at all.
+    Empty,
+    /// A folder.
+    Folder,
+    /// None of these.
+    Unknown,
+}
+
+impl FileKind {
+    /// The kind of a file. Only its beginning and, of a ZIP file, the directory are read.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn of(path: &Path) -> Result<FileKind> {
+        let failed = |error| Error::io(path, error);
+        if path.is_dir() {
+            return Ok(FileKind::Folder);
+        }
+        let mut file = File::open(path).map_err(|error| cure::unreadable(path, error))?;
+        let mut head = Vec::new();
+        (&mut file)
+            .take(HEAD)
+            .read_to_end(&mut head)
+            .map_err(failed)?;
+        Ok(kind(&head, file))
+    }
+
+    /// The kind of a file that is in memory.
+    pub fn of_bytes(bytes: &[u8]) -> FileKind {
+        let end = bytes.len().min(HEAD as usize);
+        kind(bytes.get(..end).unwrap_or_default(), Cursor::new(bytes))
+    }
+
+    /// True for what [`crate::Model::open`] reads.
+    pub fn is_model(&self) -> bool {
+        matches!(self, FileKind::TorchScript | FileKind::Json)
+    }
+
+    /// True for what [`crate::tensor_file::read`] reads.
+    pub fn has_tensors(&self) -> bool {
+        matches!(
+            self,
+            FileKind::Safetensors
+                | FileKind::Npy
+                | FileKind::Npz
+                | FileKind::StateDict(_)
+                | FileKind::TorchScript
+        )
+    }
+}
+
+fn kind(head: &[u8], file: impl Read + Seek) -> FileKind {
+    if head.is_empty() {
+        return FileKind::Empty;
+    }
+    if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
+        return kind_of_zip(file);
+    }
+    if head.starts_with(b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19") {
+        return FileKind::OldPickle(classes(head).into_iter().next());
+    }
+    let found = MAGIC.iter().find(|(at, magic, _)| {
+        let bytes = head.get(*at..);
+        bytes.is_some_and(|bytes| bytes.starts_with(magic))
+    });
+    match found {
+        Some((_, _, kind)) => kind.clone(),
+        None if is_safetensors(head) => FileKind::Safetensors,
+        None if is_onnx(head) => FileKind::Onnx,
+        None => kind_of_text(head),
+    }
+}
+
+/// Where the bytes stand that tell a format, and the format.
+const MAGIC: &[(usize, &[u8], FileKind)] = &[
+    (0, b"\x93NUMPY", FileKind::Npy),
+    (0, b"\x89PNG", FileKind::Picture("PNG")),
+    (0, b"\xff\xd8\xff", FileKind::Picture("JPEG")),
+    (0, b"BM", FileKind::Picture("BMP")),
+    (0, b"GIF8", FileKind::Picture("GIF")),
+    (8, b"WEBP", FileKind::Picture("WebP")),
+    (0, b"version https://git-lfs", FileKind::LfsPointer),
+    (0, b"\x1f\x8b", FileKind::Other("a gzip file")),
+    (0, b"BZh", FileKind::Other("a bzip2 file")),
+    (0, b"\xfd7zXZ", FileKind::Other("an xz file")),
+    (0, b"\x28\xb5\x2f\xfd", FileKind::Other("a Zstandard file")),
+    (0, b"7z\xbc\xaf", FileKind::Other("a 7z archive")),
+    (257, b"ustar", FileKind::Other("a tar archive")),
+    (0, b"GGUF", FileKind::Other("a GGUF model (llama.cpp)")),
+    (
+        0,
+        b"\x89HDF",
+        FileKind::Other("an HDF5 file (such as Keras writes)"),
+    ),
+    (4, b"TFL3", FileKind::Other("a TensorFlow Lite model")),
+    (0, b"\x80\x02", FileKind::Other("a Python pickle")),
+    (0, b"\x80\x03", FileKind::Other("a Python pickle")),
+    (0, b"\x80\x04", FileKind::Other("a Python pickle")),
+    (0, b"\x80\x05", FileKind::Other("a Python pickle")),
+];
+
+/// True for eight bytes of a length and the beginning of a JSON object.
+fn is_safetensors(head: &[u8]) -> bool {
+    let length = head.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let is_plausible = length.is_some_and(|length| 2 <= length && length < 1 << 32);
+    is_plausible && head.get(8) == Some(&b'{')
+}
+
+/// True for the first fields of a `ModelProto`: a small version, then a producer, a graph or an operator set.
+fn is_onnx(head: &[u8]) -> bool {
+    match head {
+        [0x08, version, tag, ..] => *version < 64 && [0x12, 0x1a, 0x3a, 0x42].contains(tag),
+        _ => false,
+    }
+}
+
+fn kind_of_text(head: &[u8]) -> FileKind {
+    let text = String::from_utf8_lossy(head);
+    let start = text.trim_start().trim_start_matches('\u{feff}');
+    let start = start.get(..64.min(start.len())).unwrap_or(start);
+    let lower = start.to_lowercase();
+    let is_page = ["<!doctype", "<html", "<?xml", "<error"]
+        .iter()
+        .any(|mark| lower.starts_with(mark));
+    // A character may be cut at the end of the head.
+    let is_text = text
+        .chars()
+        .rev()
+        .skip(1)
+        .all(|c| c != '\u{fffd}' && (!c.is_control() || c.is_whitespace()));
+    match (is_page, start.starts_with('{'), is_text) {
+        (true, ..) => FileKind::WebPage,
+        (_, true, true) => FileKind::Json,
+        (_, _, true) => FileKind::Text,
+        _ => FileKind::Unknown,
+    }
+}
+
+fn kind_of_zip(file: impl Read + Seek) -> FileKind {
+    let Ok(mut zip) = zip::ZipArchive::new(file) else {
+        return FileKind::BrokenZip;
+    };
+    let names: Vec<String> = zip.file_names().map(str::to_string).collect();
+    let has = |end: &str| names.iter().any(|name| name.ends_with(end));
+    let is_exported = has("/models/model.json") || has("serialized_exported_program.json");
+    if is_exported || has("archive_format") {
+        return FileKind::Exported;
+    }
+    let Some(pickle) = names.iter().find(|name| is_pickle(name)) else {
+        return match !names.is_empty() && names.iter().all(|name| name.ends_with(".npy")) {
+            true => FileKind::Npz,
+            false => FileKind::Zip,
+        };
+    };
+    let top = pickle.strip_suffix("data.pkl").unwrap_or_default();
+    let code = format!("{top}code/");
+    if names.iter().any(|name| name.starts_with(&code)) {
+        return FileKind::TorchScript;
+    }
+    let mut bytes = Vec::new();
+    if let Ok(record) = zip.by_name(pickle) {
+        // A pickle that cannot be read to its end has been searched as far as it goes.
+        let _ = record.take(PICKLE).read_to_end(&mut bytes);
+    }
+    match classes(&bytes).into_iter().next() {
+        Some(class) => FileKind::PickledModule(class),
+        None => FileKind::StateDict(key_of_weights(&bytes)),
+    }
+}
+
+/// The usual key of the weights in a checkpoint, if a pickle has it: `BINUNICODE` is an `X`, a length of four bytes, and a text.
+fn key_of_weights(pickle: &[u8]) -> Option<String> {
+    const KEYS: &[&str] = &[
+        "state_dict",
+        "model_state_dict",
+        "model",
+        "params_ema",
+        "params",
+        "net",
+    ];
+    let has = |key: &&&str| {
+        let length = u32::try_from(key.len()).unwrap_or(0).to_le_bytes();
+        let text = [b"X", &length[..], key.as_bytes()].concat();
+        pickle.windows(text.len()).any(|window| window == text)
+    };
+    KEYS.iter().find(has).map(ToString::to_string)
+}
+
+/// True for `data.pkl` at the top or in one folder.
+fn is_pickle(name: &str) -> bool {
+    name == "data.pkl" || name.ends_with("/data.pkl") && name.matches('/').count() == 1
+}
+
+/// The classes of a user or of `torch.nn` that a pickle names, in order: `GLOBAL` is a `c`, a module, and a name, each with
+/// its newline.
+fn classes(pickle: &[u8]) -> Vec<String> {
+    let mut lines = pickle.split(|byte| *byte == b'\n').peekable();
+    let mut found = Vec::new();
+    while let (Some(line), Some(next)) = (lines.next(), lines.peek()) {
+        let start = line
+            .iter()
+            .rposition(|byte| !is_name(*byte))
+            .map_or(0, |at| at + 1);
+        let module = line.get(start..).unwrap_or_default().strip_prefix(b"c");
+        let is_class = next.iter().all(|byte| is_name(*byte)) && !next.is_empty();
+        if let Some(module) = module.filter(|module| is_class && is_of_modules(module)) {
+            let text = String::from_utf8_lossy;
+            found.push(format!("{}.{}", text(module), text(next)));
+        }
+    }
+    found
+}
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.'
+}
+
+/// True unless a module of Python has only what tensors, numbers and containers are pickled with.
+fn is_of_modules(module: &[u8]) -> bool {
+    const PLAIN: &[&[u8]] = &[
+        b"torch",
+        b"torch._utils",
+        b"torch._tensor",
+        b"torch.storage",
+        b"torch.serialization",
+        b"torch.nn.parameter",
+        b"torch.jit._pickle",
+        b"collections",
+        b"builtins",
+        b"__builtin__",
+        b"_codecs",
+        b"copyreg",
+        b"copy_reg",
+        b"pathlib",
+        b"datetime",
+        b"argparse",
+        b"numpy",
+    ];
+    let is_numpy = module.starts_with(b"numpy.");
+    !module.is_empty() && !is_numpy && !PLAIN.contains(&module)
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FileKind::TorchScript => "a TorchScript archive",
+            FileKind::Json => "a JSON file",
+            FileKind::StateDict(None) => "a file of tensors (torch.save, such as a state_dict)",
+            FileKind::StateDict(Some(_)) => "a checkpoint of tensors (torch.save)",
+            FileKind::PickledModule(class) => {
+                return write!(f, "a pickled Python object (torch.save of {class})");
+            }
+            FileKind::OldPickle(None) => {
+                "a file of torch.save in the format from before PyTorch 1.6"
+            }
+            FileKind::OldPickle(Some(class)) => {
+                return write!(
+                    f,
+                    "a pickled Python object (torch.save of {class}, in the format from before PyTorch 1.6)"
+                );
+            }
+            FileKind::Exported => "a program of torch.export (.pt2)",
+            FileKind::Onnx => "an ONNX model",
+            FileKind::Safetensors => "a safetensors file",
+            FileKind::Npy => "a NumPy array (.npy)",
+            FileKind::Npz => "a file of NumPy arrays (.npz)",
+            FileKind::Picture(format) => return write!(f, "a {format} picture"),
+            FileKind::LfsPointer => "a Git LFS pointer, which stands for the file itself",
+            FileKind::WebPage => "a web page",
+            FileKind::Other(what) => what,
+            FileKind::BrokenZip => "a ZIP file that is cut short or damaged",
+            FileKind::Zip => "a ZIP file of other things",
+            FileKind::Text => "a text file",
+            FileKind::Empty => "an empty file",
+            FileKind::Folder => "a folder",
+            FileKind::Unknown => "a file of an unknown format",
+        })
+    }
+}

@@ -1,0 +1,202 @@
+//! The errors of files of the wrong kind, with the lines of Python that make the right one.
+
+use std::path::Path;
+
+use super::FileKind;
+use crate::error::{Error, Kind};
+
+/// The example input of the lines that trace a model.
+const EXAMPLE: &str = "example = torch.rand(1, 3, 224, 224)  # whatever forward takes";
+
+/// The files that are named where one is not there.
+const NEIGHBOURS: usize = 5;
+
+impl FileKind {
+    /// The error of a file that was given as a model.
+    pub fn not_a_model(&self, path: &Path) -> Error {
+        let message = format!("{} is {self}, not a TorchScript archive", path.display());
+        Error::new(self.error_kind(), message).help(self.how_to_make_a_model(path))
+    }
+
+    /// The error of a file that was given as tensors.
+    pub fn without_tensors(&self, path: &Path) -> Error {
+        let message = format!("{} is {self}, not a file of tensors", path.display());
+        Error::new(self.error_kind(), message).help(self.how_to_make_tensors(path))
+    }
+
+    /// The error of bytes in memory that were given as a TorchScript archive.
+    pub fn bytes_are_no_archive(&self) -> Error {
+        let message = format!("the bytes are {self}, not a TorchScript archive");
+        Error::new(self.error_kind(), message).help(self.how_to_make_a_model(Path::new("model.pt")))
+    }
+
+    fn error_kind(&self) -> Kind {
+        match self {
+            FileKind::Exported | FileKind::Onnx | FileKind::Other(_) => Kind::Unsupported,
+            _ => Kind::Format,
+        }
+    }
+
+    fn how_to_make_a_model(&self, path: &Path) -> String {
+        let file = name(path);
+        match self {
+            FileKind::StateDict(None) | FileKind::OldPickle(None) => {
+                from_weights(&format!("torch.load({file:?})"), path)
+            }
+            FileKind::StateDict(Some(key)) => {
+                from_weights(&format!("torch.load({file:?})[{key:?}]"), path)
+            }
+            FileKind::Safetensors => {
+                from_weights(&format!("safetensors.torch.load_file({file:?})"), path)
+            }
+            FileKind::PickledModule(class) | FileKind::OldPickle(Some(class)) => {
+                from_object(class, path)
+            }
+            FileKind::Exported => trace(
+                "programs of torch.export are not supported yet: trace the module instead",
+                &[format!("model = torch.export.load({file:?}).module()")],
+                path,
+            ),
+            FileKind::Onnx => trace(
+                "export the PyTorch module itself; where there is none, onnx2torch makes one",
+                &[format!("model = onnx2torch.convert({file:?})")],
+                path,
+            ),
+            FileKind::Npy | FileKind::Npz => {
+                format!("give tensors with -i, behind the model: MODEL -i {file}")
+            }
+            FileKind::Picture(_) => {
+                format!("give a picture with --image, behind the model: MODEL --image {file}")
+            }
+            _ => self.how_to_get_the_file(path).unwrap_or_else(|| {
+                trace(
+                    "expected a TorchScript archive (.pt), which PyTorch writes by",
+                    &[],
+                    path,
+                )
+            }),
+        }
+    }
+
+    fn how_to_make_tensors(&self, path: &Path) -> String {
+        let file = name(path);
+        let stem = stem(path);
+        match self {
+            FileKind::Picture(_) => format!("give a picture with --image {file}"),
+            FileKind::OldPickle(_) => format!(
+                "save it again with a newer PyTorch:\n  torch.save(torch.load({file:?}), \"{stem}_new.pt\")"
+            ),
+            FileKind::PickledModule(_) => format!(
+                "save tensors only:\n  torch.save(torch.load({file:?}, weights_only=False).state_dict(), \"{stem}_weights.pt\")"
+            ),
+            _ => self.how_to_get_the_file(path).unwrap_or_else(|| {
+                "expected .npy, .npz, .safetensors or a file of torch.save; in Python:\n  \
+                 numpy.save(\"x.npy\", x)"
+                    .to_string()
+            }),
+        }
+    }
+
+    /// What to do where the file is not what its name says.
+    fn how_to_get_the_file(&self, path: &Path) -> Option<String> {
+        let file = name(path);
+        Some(match self {
+            FileKind::LfsPointer => {
+                format!("fetch the file itself: git lfs pull --include {file:?}")
+            }
+            FileKind::WebPage => {
+                "a download gave a page instead of the file: open the address in a browser, and copy the link of \
+                 the file itself (at Hugging Face: resolve instead of blob)"
+                    .to_string()
+            }
+            FileKind::BrokenZip => {
+                "download or write the file again, and compare its size with that of the original".to_string()
+            }
+            FileKind::Empty => "write or download the file again".to_string(),
+            FileKind::Folder => "name a file in it".to_string(),
+            FileKind::Other(what) if what.contains("gzip") => format!("unpack it first: gzip -d {file}"),
+            FileKind::Other(what) if what.contains("tar") => format!("unpack it first: tar -xf {file}"),
+            _ => return None,
+        })
+    }
+}
+
+/// The error of a file that cannot be opened, with its neighbours of the same ending if it is not there.
+pub(super) fn unreadable(path: &Path, error: std::io::Error) -> Error {
+    if error.kind() != std::io::ErrorKind::NotFound {
+        return Error::io(path, error);
+    }
+    let message = format!("{}: there is no such file", path.display());
+    let neighbours = neighbours(path);
+    let help = match neighbours.is_empty() {
+        true => "check the path".to_string(),
+        false => format!("check the path; there is {}", neighbours.join(", ")),
+    };
+    Error::new(Kind::Io, message).help(help)
+}
+
+/// Some files of the same ending in the same folder, in order of their names.
+fn neighbours(path: &Path) -> Vec<String> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")));
+    let paths = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let alike = paths.filter(|found| found.extension() == path.extension() && found.is_file());
+    let mut names: Vec<String> = alike
+        .filter_map(|found| Some(found.file_name()?.to_string_lossy().into_owned()))
+        .collect();
+    names.sort();
+    names.truncate(NEIGHBOURS);
+    names
+}
+
+/// The lines for weights, which an expression of Python loads.
+fn from_weights(load: &str, path: &Path) -> String {
+    let lines = [
+        "model = MyModel()  # the class that the weights belong to".to_string(),
+        format!("model.load_state_dict({load})"),
+    ];
+    let why = "it has weights but no program: load them into the module in Python and trace that";
+    trace(why, &lines, path)
+}
+
+/// The lines for a module that was pickled whole.
+fn from_object(class: &str, path: &Path) -> String {
+    let file = name(path);
+    if class.starts_with("ultralytics.") {
+        return format!(
+            "it needs the Python classes that it was made of: have ultralytics export it\n  \
+             from ultralytics import YOLO\n  YOLO({file:?}).export(format=\"torchscript\")"
+        );
+    }
+    let load = format!(
+        "model = torch.load({file:?}, weights_only=False)  # runs code of the file: only if you trust it"
+    );
+    let why = "it needs the Python classes that it was made of: load it there and trace it";
+    trace(why, &[load], path)
+}
+
+/// A sentence, and the lines that trace what the first of them make.
+fn trace(why: &str, load: &[String], path: &Path) -> String {
+    let save = format!(
+        "torch.jit.trace(model.eval(), example).save(\"{}_traced.pt\")",
+        stem(path)
+    );
+    let lines = load.iter().map(String::as_str).chain([EXAMPLE, &save]);
+    let lines: String = lines.map(|line| format!("\n  {line}")).collect();
+    format!("{why}:{lines}")
+}
+
+fn name(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The name without its ending, with the folder.
+fn stem(path: &Path) -> String {
+    path.with_extension("").display().to_string()
+}

@@ -1,0 +1,243 @@
+//! Random arguments for a graph: floats of the normal distribution, ids within their embeddings, masks of ones.
+
+use std::collections::BTreeMap;
+
+use super::Signature;
+use crate::dim::{Bindings, Dim};
+use crate::dtype::Category;
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Graph, Node, Op, ValueId};
+use crate::scalar::Scalar;
+use crate::shape::{TensorType, wrap_dim};
+use crate::tensor::Tensor;
+
+/// The distribution that an input is drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Draw {
+    /// The normal distribution of mean 0 and variance 1.
+    Normal,
+    /// The integers from 0 to one less than this.
+    Below(i64),
+    /// No distribution: ones.
+    Ones,
+}
+
+impl Draw {
+    /// The distribution for an input of a type, by its name alone.
+    ///
+    /// Integers are 0 or 1, which most programs take; [`draw`] finds the ranges of ids in a graph.
+    pub fn of(name: &str, ty: &TensorType) -> Draw {
+        match ty.dtype.category() {
+            _ if name.to_lowercase().contains("mask") => Draw::Ones,
+            Category::Float => Draw::Normal,
+            _ => Draw::Below(2),
+        }
+    }
+
+    /// A tensor of a type with numbers for sizes. Equal seeds give equal tensors.
+    ///
+    /// # Errors
+    /// A size is a symbol.
+    pub fn tensor(self, ty: &TensorType, seed: u64) -> Result<Tensor> {
+        let sizes = ty.sizes(&Bindings::new())?;
+        let count: usize = sizes.iter().product();
+        let mut random = Random(seed);
+        match self {
+            Draw::Ones => Tensor::full(ty.dtype, sizes, 1.0),
+            Draw::Normal => {
+                let data = (0..count).map(|_| random.normal()).collect();
+                Tensor::from_f64(ty.dtype, sizes, data)
+            }
+            Draw::Below(end) => {
+                let data = (0..count).map(|_| random.below(end)).collect();
+                Tensor::from_i64(ty.dtype, sizes, data)
+            }
+        }
+    }
+}
+
+/// The distributions for the inputs of a graph, by the names of its signature. Integers that an embedding, `index_select`,
+/// `gather` or an index reads are drawn within the table's size.
+///
+/// # Errors
+/// A table's size is a symbol without an example.
+pub fn draw(graph: &Graph) -> Result<BTreeMap<String, Draw>> {
+    let mut ends: BTreeMap<ValueId, i64> = BTreeMap::new();
+    // Readers stand behind what they read: ranges are passed on from the last node to the first.
+    for node in graph.nodes.iter().rev() {
+        let Op::Call(_) = node.op else { continue };
+        if let Some((table, index)) = looked_up(graph, node) {
+            let end = table.eval(&graph.hints)?;
+            for id in index {
+                narrow(&mut ends, id, end);
+            }
+        } else if passes_on(node) {
+            let end = node.results.iter().filter_map(|id| ends.get(id)).min();
+            if let (Some(end), Some(id)) = (end.copied(), node.operands().first()) {
+                narrow(&mut ends, *id, end);
+            }
+        }
+    }
+    let inputs = Signature::of_graph(graph).numbered(true).into_iter();
+    let drawn = inputs.filter_map(|(name, index)| {
+        let id = graph.inputs.get(index)?;
+        let usual = Draw::of(&name, graph.ty(*id));
+        let drawn = match (usual, ends.get(id)) {
+            (Draw::Below(_), Some(end)) => Draw::Below(*end),
+            _ => usual,
+        };
+        Some((name, drawn))
+    });
+    Ok(drawn.collect())
+}
+
+fn narrow(ends: &mut BTreeMap<ValueId, i64>, id: ValueId, end: i64) {
+    let known = ends.entry(id).or_insert(end);
+    *known = end.min(*known);
+}
+
+/// The size of the table that a node looks rows up in, and the values that say which.
+fn looked_up(graph: &Graph, node: &Node) -> Option<(Dim, Vec<ValueId>)> {
+    let argument = |at: usize| node.arguments.get(at);
+    let values = |at: usize| argument(at).map(Argument::values).unwrap_or_default();
+    let table = *values(0).first()?;
+    let size = |dim: i64| {
+        let rank = graph.ty(table).rank();
+        let axis = wrap_dim(dim, rank).ok()?;
+        graph.ty(table).shape.get(axis).cloned()
+    };
+    let dim = match argument(1) {
+        Some(Argument::Number(Scalar::Int(dim))) => *dim,
+        _ => 0,
+    };
+    match node.op.short_name() {
+        "embedding" | "embedding_bag" => Some((size(0)?, values(1))),
+        "index_select" | "gather" => Some((size(dim)?, values(2))),
+        "index" => {
+            let Some(Argument::List(items)) = argument(1) else {
+                return None;
+            };
+            let axis = items.iter().position(|item| !item.values().is_empty())?;
+            let index = items.get(axis).map(Argument::values)?;
+            Some((size(i64::try_from(axis).ok()?)?, index))
+        }
+        _ => None,
+    }
+}
+
+/// True for nodes whose result has no other numbers than their first operand.
+fn passes_on(node: &Node) -> bool {
+    const NAMES: &[&str] = &[
+        "to",
+        "_to_copy",
+        "type_as",
+        "int",
+        "long",
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "flatten",
+        "unflatten",
+        "squeeze",
+        "unsqueeze",
+        "expand",
+        "expand_as",
+        "repeat",
+        "permute",
+        "transpose",
+        "t",
+        "slice",
+        "select",
+        "narrow",
+        "contiguous",
+        "clone",
+        "detach",
+        "alias",
+        "clamp",
+    ];
+    NAMES.contains(&node.op.short_name())
+}
+
+/// Numbers that follow from a seed (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// From 0, exclusive, to 1, inclusive.
+    fn uniform(&mut self) -> f64 {
+        ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// By Box and Muller's transform, half of which is dropped.
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * self.uniform().ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+
+    fn below(&mut self, end: i64) -> i64 {
+        let end = u64::try_from(end).unwrap_or(1).max(1);
+        i64::try_from(self.bits() % end).unwrap_or(0)
+    }
+}
+
+/// The seed of an input: other inputs get other numbers.
+pub(crate) fn seed_of(seed: u64, name: &str) -> u64 {
+    let letters = name.bytes();
+    letters.fold(seed ^ 0x6f6e_696f_6e73_6b69, |hash, letter| {
+        Random(hash ^ u64::from(letter)).bits()
+    })
+}
+
+/// The error of inputs that cannot be drawn since nothing tells their types.
+pub(crate) fn without_types(names: &[String]) -> Error {
+    let list = names.join(", ");
+    let message = format!("the model does not say which type each input has: {list}");
+    let types = names
+        .iter()
+        .map(|name| format!("--shape '{name}=f32[SIZES]'"));
+    let types: Vec<String> = types.collect();
+    Error::input(message).help(format!("give the types: {}", types.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_stay_within_their_embedding() {
+        let text = "graph forward(ids: i64[1, 5], mask: i64[1, 5], x: f32[2], flag: bool[2]) -> f32[1, 5, 4] {\n  \
+                    w: f32[7, 4] = aten.rand [7, 4], none, none, none, none\n  \
+                    same: i64[1, 5] = aten.view ids, [1, 5]\n  \
+                    e: f32[1, 5, 4] = aten.embedding w, same, -1, false, false\n  return e\n}";
+        let graph: Graph = text.parse().unwrap();
+        let found = draw(&graph).unwrap();
+        assert_eq!(found["ids"], Draw::Below(7));
+        assert_eq!(found["mask"], Draw::Ones);
+        assert_eq!(found["x"], Draw::Normal);
+        assert_eq!(found["flag"], Draw::Below(2));
+    }
+
+    #[test]
+    fn equal_seeds_give_equal_numbers_of_the_distribution() {
+        let ty: TensorType = "f32[1000]".parse().unwrap();
+        let x = Draw::Normal.tensor(&ty, 0).unwrap();
+        assert_eq!(x, Draw::Normal.tensor(&ty, 0).unwrap());
+        assert_ne!(x, Draw::Normal.tensor(&ty, 1).unwrap());
+        let values = x.to_f64();
+        let mean = values.iter().sum::<f64>() / 1000.0;
+        let variance = values.iter().map(|value| value * value).sum::<f64>() / 1000.0;
+        assert!(
+            mean.abs() < 0.1 && (variance - 1.0).abs() < 0.15,
+            "{mean} {variance}"
+        );
+        let ids: TensorType = "i64[1000]".parse().unwrap();
+        let ids = Draw::Below(7).tensor(&ids, 0).unwrap().to_i64();
+        assert_eq!((ids.iter().min(), ids.iter().max()), (Some(&0), Some(&6)));
+    }
+}

@@ -1,0 +1,141 @@
+//! Tensors by name as the arguments of a call.
+
+use std::collections::BTreeMap;
+
+use super::{Form, constant};
+use crate::ir::{Constant, Tree};
+use crate::item::Item;
+use crate::tensor::Tensor;
+
+/// Tensors by name that are to become arguments, and what is wrong with their names.
+#[derive(Default)]
+pub(super) struct Given<'a> {
+    pub(super) left: BTreeMap<&'a str, &'a Tensor>,
+    pub(super) missing: Vec<String>,
+    pub(super) twice: Vec<String>,
+    pub(super) wrong: Option<String>,
+}
+
+impl Given<'_> {
+    fn take(&mut self, name: &str) -> Option<Tensor> {
+        self.left.remove(name).cloned()
+    }
+
+    /// True if something is given by a name or by one that goes on behind a dot.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let goes_on = |rest: &str| rest.is_empty() || rest.starts_with('.');
+        self.left
+            .keys()
+            .any(|key| key.strip_prefix(name).is_some_and(goes_on))
+    }
+
+    fn required(&mut self, name: &str) -> Item {
+        self.take(name).map_or_else(
+            || {
+                self.missing.push(name.to_string());
+                Item::None
+            },
+            Item::Tensor,
+        )
+    }
+
+    /// A number from a tensor of one element.
+    fn number(&mut self, name: &str) -> Item {
+        let Item::Tensor(tensor) = self.required(name) else {
+            return Item::None;
+        };
+        tensor.item().map_or_else(
+            |error| {
+                self.wrong = Some(format!("input {name}: {}", error.message()));
+                Item::None
+            },
+            Item::Number,
+        )
+    }
+
+    /// The keys behind a name and a dot, in order of numbers, else of text.
+    fn keys(&self, name: &str) -> Vec<String> {
+        let key = |given: &&str| {
+            let rest = given.strip_prefix(name)?.strip_prefix('.')?;
+            Some(rest.split('.').next()?.to_string())
+        };
+        let mut keys: Vec<String> = self.left.keys().filter_map(key).collect();
+        keys.sort_by_key(|key| (key.parse().unwrap_or(usize::MAX), key.clone()));
+        keys.dedup();
+        keys
+    }
+}
+
+impl Form {
+    pub(super) fn item(&self, name: &str, given: &mut Given) -> Item {
+        match self {
+            Form::Known(tree) => known(tree, name, given),
+            Form::Open { is_list } => open(name, *is_list, given),
+        }
+    }
+}
+
+fn known(tree: &Tree, name: &str, given: &mut Given) -> Item {
+    let mut numbered = |items: &[Tree]| -> Vec<Item> {
+        let items = items.iter().enumerate();
+        items
+            .map(|(place, item)| known(item, &format!("{name}.{place}"), given))
+            .collect()
+    };
+    match tree {
+        Tree::Tuple(items) => Item::Tuple(numbered(items)),
+        Tree::List(items) => Item::List(numbered(items)),
+        Tree::Tensor(_) => given.required(name),
+        Tree::Number(_) => given.number(name),
+        Tree::Constant(value) => match (value, given.has(name)) {
+            (Constant::Number(_), true) => given.number(name),
+            (Constant::None, true) => open(name, false, given),
+            _ => constant(value),
+        },
+        Tree::Size(_) => Item::None,
+        Tree::Dict(fields) => {
+            let fields = fields.iter();
+            let field = |(key, item): &(String, Tree)| {
+                (key.clone(), known(item, &format!("{name}.{key}"), given))
+            };
+            Item::Dict(fields.map(field).collect())
+        }
+        Tree::NamedTuple(_, fields) => {
+            let fields = fields.iter().enumerate();
+            let field = |(place, (key, item)): (usize, &(String, Tree))| {
+                let by_place = format!("{name}.{place}");
+                let name = if given.has(&by_place) {
+                    by_place
+                } else {
+                    format!("{name}.{key}")
+                };
+                known(item, &name, given)
+            };
+            Item::Tuple(fields.map(field).collect())
+        }
+    }
+}
+
+/// A value as the names say that are given.
+fn open(name: &str, is_list: bool, given: &mut Given) -> Item {
+    let keys = given.keys(name);
+    if keys.is_empty() {
+        return given.required(name);
+    }
+    let is_numbered = keys
+        .iter()
+        .enumerate()
+        .all(|(place, key)| *key == place.to_string());
+    let items: Vec<(String, Item)> = keys
+        .into_iter()
+        .map(|key| {
+            let item = open(&format!("{name}.{key}"), false, given);
+            (key, item)
+        })
+        .collect();
+    match is_numbered {
+        false => Item::Dict(items),
+        true if is_list => Item::List(items.into_iter().map(|(_, item)| item).collect()),
+        true => Item::Tuple(items.into_iter().map(|(_, item)| item).collect()),
+    }
+}
