@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use self::figures::{Figures, OnDevice};
+use self::peers::Peers;
 use super::activity::Activity;
+use super::faults::Faults;
 use super::inputs::Inputs;
 use super::precision::Dtype;
-use super::run::tell_packed;
+use super::run::{check_packed, tell_packed};
 use super::show::calls;
 use super::tune::Tuned;
 use super::{Outcome, output};
@@ -71,10 +73,11 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let peers = self.against.as_deref().map(peers::read).transpose()?;
         let start = Instant::now();
-        let model = Model::open(&self.model)?;
+        let (model, peers) = self.check()?;
+        let opened = milliseconds(start);
         let arguments = self.inputs.read(&model)?;
+        let start = Instant::now();
         let device = Device::open(&self.device)?;
         let activity = Activity::new(self.json);
         activity.step("reading and importing the model");
@@ -88,7 +91,7 @@ impl Bench {
         };
         let session = model.compile(&device, &options)?;
         session.call(&arguments)?;
-        let cold = milliseconds(start);
+        let cold = opened + milliseconds(start);
         activity.step("measuring");
         let (variant, inputs) = session.prepare(&arguments)?;
         let on_device = match &variant.program {
@@ -99,7 +102,7 @@ impl Bench {
         let memory = figures::memory(&device);
         let fresh = match self.no_cold {
             true => None,
-            false => Some(self.starts()?),
+            false => Some(self.starts(&model, &arguments)?),
         };
         let figures = Figures {
             device: device.to_string(),
@@ -109,7 +112,7 @@ impl Bench {
             operators: calls(&variant.graph),
             on_device,
             memory,
-            peers: peers.unwrap_or_default(),
+            peers,
         };
         drop(activity);
         tell_packed(&session);
@@ -120,16 +123,45 @@ impl Bench {
         Ok(Outcome::Yes)
     }
 
-    /// Cold starts, in processes of their own.
-    fn starts(&self) -> Result<fresh::Starts> {
-        let mut arguments = self.inputs.arguments();
+    /// Opens the model, and checks all other arguments; the times of others.
+    fn check(&self) -> Result<(Model, Peers)> {
+        let mut faults = Faults::default();
+        let model = faults.keep(Model::open(&self.model));
+        let peers = self.against.as_deref().map(peers::read).transpose();
+        let peers = faults.keep(peers).flatten().unwrap_or_default();
+        self.inputs.check(&mut faults);
+        faults.check_device(&self.device, Some(&self.dtype));
+        faults.keep(self.tuned.check());
+        faults.check_positive("--runs", Some(self.runs));
+        faults.keep_all(self.packed.iter().map(|path| check_packed(path)));
+        Ok((faults.end(model)?, peers))
+    }
+
+    /// Cold starts, in processes of their own. Their inputs are in a file: drawing takes time.
+    fn starts(&self, model: &Model, arguments: &[Item]) -> Result<fresh::Starts> {
+        let mut options = self.options();
+        match self.inputs.is_random() {
+            false => {
+                options.extend(self.inputs.arguments());
+                fresh::starts(&self.model, &options)
+            }
+            true => {
+                let named = model.signature("forward")?.named(arguments);
+                fresh::starts_with(&self.model, &options, &named)
+            }
+        }
+    }
+
+    /// The options of a cold start but for its inputs.
+    fn options(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = Vec::new();
         arguments.extend(["--device".into(), OsString::from(&self.device)]);
         arguments.push(self.dtype.argument().into());
         arguments.extend(self.tuned.arguments());
         if let Some(packed) = &self.packed {
             arguments.extend(["--packed".into(), packed.into()]);
         }
-        fresh::starts(&self.model, &arguments)
+        arguments
     }
 
     /// The times of calls, shortest first.

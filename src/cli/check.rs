@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use super::activity::Activity;
-use super::inputs::{Sets, in_order};
+use super::faults::Faults;
+use super::inputs::{Sets, check_tensors, in_order};
 use super::overwrite::Overwrite;
 use super::precision::{Dtype, Exactness, widened};
+use super::run::files;
 use super::{Outcome, libtorch, output};
 use crate::cases::{self, CaseArchive};
 use crate::compare::Tolerance;
@@ -15,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::model::{Reference, check};
 use crate::tensor_file::write_whole;
-use crate::trace::check::{Allow, CheckOptions, Report, example};
+use crate::trace::check::{Allow, CheckOptions, Report, example, explain};
 use crate::{Device, Model};
 
 /// Check a model: what its trace froze, random numbers, other batches; a device against a reference.
@@ -84,11 +86,8 @@ struct Subject {
 
 impl Check {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let subject = self.subject()?;
-        if let Some(path) = &self.html {
-            let read = [subject.model.files(), &self.sets.paths(), &self.expected].concat();
-            self.overwrite.check(path, &["html"], &read)?;
-        }
+        let model = self.check()?;
+        let subject = self.subject(model)?;
         let device = Device::open(&self.device)?;
         let options = CheckOptions {
             inputs: subject.sets,
@@ -121,6 +120,32 @@ impl Check {
         })
     }
 
+    /// Opens the model, unless it is a recorded case's, and checks all other arguments.
+    fn check(&self) -> Result<Option<Model>> {
+        let mut faults = Faults::default();
+        let model = match is_case(&self.model) {
+            true => Ok(None),
+            false => Model::open(&self.model).map(Some),
+        };
+        let model = faults.keep(model);
+        let opened = model.as_ref().and_then(Option::as_ref);
+        self.sets.check(&mut faults);
+        faults.check_device(&self.device, Some(&self.dtype));
+        faults.keep(self.exactness.check());
+        faults.keep_all(self.expected.iter().map(|path| check_tensors(path)));
+        let ids = self.allow.iter();
+        faults.keep_all(ids.map(|rule| explain(Allow::id(rule)).map(drop)));
+        if let Some(path) = &self.html {
+            let files = files(&self.model, opened);
+            let read = [files, self.sets.paths(), self.expected.clone()].concat();
+            faults.keep(self.overwrite.check(path, &["html"], &read));
+        }
+        if self.against == Against::Libtorch {
+            faults.keep(libtorch::check());
+        }
+        faults.end(model)
+    }
+
     /// The source of the program's results. libtorch runs the archive, as we do.
     fn program(&self, sets: usize) -> Option<String> {
         let plural = if sets == 1 { "" } else { "s" };
@@ -128,23 +153,25 @@ impl Check {
         recorded.then(|| format!("recorded outputs for {sets} set{plural} of inputs"))
     }
 
-    fn subject(&self) -> Result<Subject> {
+    fn subject(&self, model: Option<Model>) -> Result<Subject> {
         let precision = self.dtype.precision()?;
-        let mut subject = if is_case(&self.model) {
-            let recorded = recorded(&self.model)?;
-            Subject {
-                tolerance: widened(recorded.tolerance, precision),
-                ..recorded
+        let mut subject = match model {
+            None => {
+                let recorded = recorded(&self.model)?;
+                Subject {
+                    tolerance: widened(recorded.tolerance, precision),
+                    ..recorded
+                }
             }
-        } else {
-            let results = self.expected.iter().map(|path| Ok(result(in_order(path)?)));
-            let model = Model::open(&self.model)?;
-            Subject {
-                archive: CaseArchive::Path(self.model.clone()),
-                sets: self.sets.read(&model, std::slice::from_ref(&self.entry))?,
-                model,
-                expected: results.collect::<Result<_>>()?,
-                tolerance: self.exactness.tolerance(precision),
+            Some(model) => {
+                let results = self.expected.iter().map(|path| Ok(result(in_order(path)?)));
+                Subject {
+                    archive: CaseArchive::Path(self.model.clone()),
+                    sets: self.sets.read(&model, std::slice::from_ref(&self.entry))?,
+                    model,
+                    expected: results.collect::<Result<_>>()?,
+                    tolerance: self.exactness.tolerance(precision),
+                }
             }
         };
         if self.against == Against::Libtorch {
@@ -171,7 +198,7 @@ impl Check {
         output::line(&if self.json {
             report.to_json().to_string()
         } else {
-            report.to_string()
+            output::painted(&report.to_string())
         });
         Ok(())
     }

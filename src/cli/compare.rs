@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::activity::Activity;
-use super::inputs::{Inputs, in_order};
+use super::faults::Faults;
+use super::inputs::{Inputs, check_tensors, in_order};
 use super::precision::{Dtype, Exactness};
 use super::{Outcome, output};
 use crate::compare::{Difference, Tolerance, compare};
@@ -50,6 +51,8 @@ pub(super) struct Compare {
 
 impl Compare {
     pub(super) fn run(&self) -> Result<Outcome> {
+        let model = self.check()?;
+        let arguments = self.inputs.read(&model)?;
         let activity = Activity::told(self.json);
         let options = CompileOptions {
             precision: self.dtype.precision()?,
@@ -57,8 +60,7 @@ impl Compare {
         };
         let tolerance = self.exactness.tolerance(options.precision);
         activity.step("reading and importing the model");
-        let (model, device) = (Model::open(&self.model)?, Device::open(&self.device)?);
-        let arguments = self.inputs.read(&model)?;
+        let device = Device::open(&self.device)?;
         let session = model.compile(&device, &options)?;
         activity.step(format!("running on {device}"));
         let got = session.call(&arguments)?;
@@ -78,6 +80,17 @@ impl Compare {
         drop(activity);
         self.print(&device, &differences, search.as_ref());
         Ok(if passed { Outcome::Yes } else { Outcome::No })
+    }
+
+    /// Opens the model, and checks all other arguments.
+    fn check(&self) -> Result<Model> {
+        let mut faults = Faults::default();
+        let model = faults.keep(Model::open(&self.model));
+        self.inputs.check(&mut faults);
+        faults.check_device(&self.device, Some(&self.dtype));
+        faults.keep_all(self.against.iter().map(|path| check_tensors(path)));
+        faults.keep(self.exactness.check());
+        faults.end(model)
     }
 
     fn search(
@@ -122,10 +135,8 @@ impl Compare {
         }
         output::line(&format!("{device} against {against}"));
         for difference in differences {
-            output::line(&format!(
-                "  {} {difference}",
-                if difference.passed() { "ok  " } else { "DIFF" }
-            ));
+            let verdict = if difference.passed() { "ok  " } else { "DIFF" };
+            output::line(&output::painted(&format!("  {verdict} {difference}")));
         }
         match search {
             Some(Search::Found(found)) => output::line(&format!("against the oracle, {found}")),

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 
+use super::faults::Faults;
 use super::overwrite::Overwrite;
 use super::values::{probabilities, ranked};
 use super::{Outcome, output};
@@ -53,6 +54,9 @@ const ROW: usize = 10;
 
 impl Demo {
     pub(super) fn run(&self) -> Result<Outcome> {
+        let mut faults = Faults::default();
+        faults.check_device(&self.device, None);
+        faults.end(Some(()))?;
         std::fs::create_dir_all(&self.output).map_err(|error| Error::io(&self.output, error))?;
         let archive = self.output.join("digits.pt");
         let graph = archive.with_extension("json");

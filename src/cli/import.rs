@@ -7,11 +7,13 @@ use clap::Args;
 use indicatif::HumanBytes;
 
 use super::activity::Activity;
+use super::faults::Faults;
 use super::inputs::Inputs;
 use super::overwrite::Overwrite;
+use super::run::files;
 use super::{Outcome, output};
 use crate::Model;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::Module;
 
 /// Import an archive: write the graph as JSON and the weights as safetensors beside it.
@@ -39,13 +41,10 @@ impl Import {
         let start = Instant::now();
         let activity = Activity::new(self.json);
         activity.step(format!("reading {}", self.model.display()));
-        let model = Model::open(&self.model)?;
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.model.with_extension("json"));
-        let read = [model.files(), &self.inputs.paths()].concat();
-        self.overwrite.check(&path, &["json"], &read)?;
+        let model = self.check(&path)?;
         let module = import_methods(&model, &self.inputs, &self.methods, &activity)?;
-        check_weights(&self.overwrite, &module, &path, &read)?;
         let bytes: usize = module
             .weights
             .values()
@@ -78,17 +77,31 @@ impl Import {
     }
 }
 
-/// Checks that the file of a module's weights may be written, beside that of its graphs.
-pub(super) fn check_weights(
-    overwrite: &Overwrite,
-    module: &Module,
-    path: &Path,
-    read: &[PathBuf],
-) -> Result<()> {
-    match module.weights.is_empty() {
-        true => Ok(()),
-        false => overwrite.check(&path.with_extension("safetensors"), &["safetensors"], read),
+impl Import {
+    /// Opens the model, and checks all other arguments.
+    fn check(&self, path: &Path) -> Result<Model> {
+        let mut faults = Faults::default();
+        let model = faults.keep(Model::open(&self.model));
+        self.inputs.check(&mut faults);
+        let read = [files(&self.model, model.as_ref()), self.inputs.paths()].concat();
+        faults.keep(check_graph(&self.overwrite, path, &read));
+        if let Some(model) = &model {
+            let methods = self.methods.iter();
+            faults.keep_all(methods.map(|method| model.signature(method).map(drop)));
+        }
+        faults.end(model)
     }
+}
+
+/// Checks that the file of a graph may be written, and that of its weights beside it.
+pub(super) fn check_graph(overwrite: &Overwrite, path: &Path, read: &[PathBuf]) -> Result<()> {
+    overwrite.check(path, &["json"], read)?;
+    let weights = path.with_extension("safetensors");
+    if weights == path {
+        let message = format!("{} is the file of the graph's weights", path.display());
+        return Err(Error::usage(message).help("give the graph a name that ends in .json"));
+    }
+    overwrite.check(&weights, &["safetensors"], read)
 }
 
 /// Imports a model for the inputs that were given, or for those that the archive remembers.
@@ -106,7 +119,7 @@ fn import_methods(
     // Graphs that are there already are not made for inputs.
     let arguments = match inputs.is_empty() || model.archive().is_none() {
         true => None,
-        false => Some(inputs.read(model)?),
+        false => Some(inputs.examples(model)?),
     };
     model.import_with_methods(arguments.as_deref(), methods)
 }

@@ -1,16 +1,26 @@
-//! Inputs from the command line: tensor files, images, or sizes only.
+//! Inputs from the command line: tensor files, pictures, random numbers, or sizes only.
 
+mod advice;
+mod command;
+mod frame;
+mod image;
 mod names;
+mod python;
+mod random;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
-use image::imageops::FilterType;
+use clap::Args;
 
-use self::names::{Tensors, named};
+use self::advice::Advice;
+use self::image::Pictures;
+use self::names::{Assigned, Given, Origin, named};
+use super::faults::Faults;
+use super::output;
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
+use crate::file_kind::FileKind;
 use crate::ir::Graph;
 use crate::item::Item;
 use crate::model::{Model, Signature};
@@ -25,21 +35,20 @@ pub(super) struct Inputs {
     /// A name in front is that of the tensor, such as `input_ids` or `batch.input_ids`, or stands before those of the file.
     #[arg(short = 'i', long = "input", value_name = "[NAME=]FILE")]
     files: Vec<OsString>,
-    /// An image file; see --size and --normalize.
-    #[arg(long = "image", value_name = "[NAME=]FILE")]
-    images: Vec<OsString>,
-    /// Resize images to HEIGHTxWIDTH, or to a square.
-    #[arg(long)]
-    size: Option<String>,
-    /// How pixels become numbers.
-    #[arg(long, value_enum, default_value_t = Normalize::Imagenet)]
-    normalize: Normalize,
-    /// Read images as gray: one channel.
-    #[arg(long)]
-    gray: bool,
-    /// An argument of zeros of a type, such as `f32[1, 3, 224, 224]`: for importing and timing.
+    #[command(flatten)]
+    pictures: Pictures,
+    /// An argument of zeros of a type, such as `f32[1, 3, 224, 224]`: for importing and timing. With --random it is drawn.
     #[arg(long = "shape", value_name = "[NAME=]TYPE")]
     shapes: Vec<String>,
+    /// Draw the inputs that are not given: floats of the normal distribution, ids within their embeddings, masks of ones.
+    #[arg(long)]
+    random: bool,
+    /// The seed of --random.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Convert inputs to the element types that the model was traced with.
+    #[arg(long)]
+    cast: bool,
 }
 
 /// Several sets of arguments.
@@ -53,17 +62,23 @@ pub(super) struct Sets {
 }
 
 impl Sets {
-    /// The sets in order: what `-i`, `--image` and `--shape` give together, then a set for each file. Each is of the first
-    /// entry that its names fit.
+    /// Checks what can be checked without the model.
+    pub(super) fn check(&self, faults: &mut Faults) {
+        self.first.check(faults);
+        faults.keep_all(self.sets.iter().map(|path| check_tensors(path)));
+    }
+
+    /// The sets in order: what `-i`, `--image`, `--shape` and `--random` give together, then a set for each file. Each is of
+    /// the first entry that its names fit.
     pub(super) fn read(&self, model: &Model, entries: &[String]) -> Result<Vec<Vec<Item>>> {
         let signatures = entries.iter().map(|entry| model.signature(entry));
         let signatures: Vec<Signature> = signatures.collect::<Result<_>>()?;
         let mut sets = Vec::new();
         if !self.first.is_empty() {
-            sets.push(self.first.tensors()?.arguments(&signatures)?);
+            sets.push(self.first.read_for_first(model, &signatures, true)?);
         }
         for path in &self.sets {
-            sets.push(of_file(path)?.arguments(&signatures)?);
+            sets.push(of_file(path, model, &signatures)?);
         }
         Ok(sets)
     }
@@ -78,7 +93,7 @@ impl Sets {
 
 /// The arguments of `forward` that a file holds.
 pub(super) fn arguments(path: &Path, model: &Model) -> Result<Vec<Item>> {
-    of_file(path)?.arguments(&[model.signature("forward")?])
+    of_file(path, model, &[model.signature("forward")?])
 }
 
 /// The tensors of a file in order: those that this program numbered, `output_0`, `output_1` …, by their numbers.
@@ -94,23 +109,36 @@ pub(super) fn in_order(path: &Path) -> Result<Vec<Item>> {
         .collect())
 }
 
-fn of_file(path: &Path) -> Result<Tensors> {
-    let mut tensors = Tensors::default();
-    tensors.add_file(None, path)?;
-    Ok(tensors)
+/// The arguments of the first signature whose names a file has, else of the first.
+fn of_file(path: &Path, model: &Model, signatures: &[Signature]) -> Result<Vec<Item>> {
+    let mut given = Given::default();
+    given.add_file(None, path)?;
+    let signature = given.first_fit(signatures)?;
+    let advice = Advice::new(model, signature);
+    let assigned = given.assign(signature, &advice)?;
+    advice.arguments(&assigned)
 }
 
-/// Usual ways in which pixels of 0 to 255 become numbers.
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Normalize {
-    /// `x / 255`, then ImageNet's mean and standard deviation by channel.
-    Imagenet,
-    /// `x / 255`
-    Unit,
-    /// `x / 127.5 - 1`
-    Signed,
-    /// As they are.
-    None,
+/// Checks that a file holds tensors.
+pub(super) fn check_tensors(path: &Path) -> Result<()> {
+    match FileKind::of(path)? {
+        kind if kind.has_tensors() => Ok(()),
+        kind => Err(kind.without_tensors(path)),
+    }
+}
+
+fn check_picture(path: &Path) -> Result<()> {
+    match FileKind::of(path)? {
+        FileKind::Picture(_) => Ok(()),
+        kind => {
+            let message = format!("{} is {kind}, not a picture", path.display());
+            let help = match kind.has_tensors() {
+                true => "give tensors with -i",
+                false => "give a PNG, JPEG, WebP or BMP file",
+            };
+            Err(Error::format(message).help(help))
+        }
+    }
 }
 
 impl Inputs {
@@ -118,122 +146,205 @@ impl Inputs {
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let mut list: Vec<OsString> = Vec::new();
         let mut option = |name: &str, value: &OsStr| list.extend([name.into(), value.to_owned()]);
+        let pictures = &self.pictures;
         self.files.iter().for_each(|file| option("--input", file));
-        self.images.iter().for_each(|file| option("--image", file));
-        self.shapes
+        pictures
+            .images
             .iter()
-            .for_each(|text| option("--shape", OsStr::new(text)));
-        self.size
-            .iter()
-            .for_each(|size| option("--size", OsStr::new(size)));
-        if let Some(value) = self.normalize.to_possible_value() {
-            option("--normalize", OsStr::new(value.get_name()));
+            .for_each(|file| option("--image", file));
+        for text in &self.shapes {
+            option("--shape", OsStr::new(text));
         }
-        list.extend(self.gray.then(|| "--gray".into()));
+        if let Some(size) = &pictures.size {
+            option("--size", OsStr::new(size));
+        }
+        if let Some(preset) = pictures.preset {
+            option("--preset", OsStr::new(&preset.name()));
+        }
+        option("--seed", OsStr::new(&self.seed.to_string()));
+        let flags = [
+            ("--gray", pictures.gray),
+            ("--random", self.random),
+            ("--cast", self.cast),
+        ];
+        list.extend(
+            flags
+                .iter()
+                .filter_map(|(name, is_given)| is_given.then(|| name.into())),
+        );
         list
     }
 
     /// True if nothing was given.
     pub(super) fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.images.is_empty() && self.shapes.is_empty()
+        let files = self.files.is_empty() && self.pictures.images.is_empty();
+        files && self.shapes.is_empty() && !self.random
+    }
+
+    /// True if inputs are drawn.
+    pub(super) fn is_random(&self) -> bool {
+        self.random
     }
 
     /// The files that are read.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
-        let files = self.files.iter().chain(&self.images);
+        let files = self.files.iter().chain(&self.pictures.images);
         files.map(|file| named(file).1).collect()
     }
 
-    /// The arguments of a model's `forward`.
+    /// Checks what can be checked without the model: files, sizes, types.
+    pub(super) fn check(&self, faults: &mut Faults) {
+        let files = self.files.iter().map(|file| check_tensors(&named(file).1));
+        faults.keep_all(files);
+        let images = self.pictures.images.iter();
+        faults.keep_all(images.map(|file| check_picture(&named(file).1)));
+        faults.keep_all([self.pictures.wanted_size().map(drop)]);
+        faults.keep_all(self.shapes.iter().map(|text| shape(text).map(drop)));
+    }
+
+    /// The arguments of a model's `forward` that it is to run on. Tells what was made up.
+    ///
+    /// # Errors
+    /// They are not what the model takes; the message tells its signature, what is given, and a command that works.
     pub(super) fn read(&self, model: &Model) -> Result<Vec<Item>> {
-        self.tensors()?.arguments(&[model.signature("forward")?])
+        self.read_for_first(model, &[model.signature("forward")?], true)
+    }
+
+    /// The arguments of a model's `forward` as examples of types and sizes.
+    pub(super) fn examples(&self, model: &Model) -> Result<Vec<Item>> {
+        self.read_for_first(model, &[model.signature("forward")?], false)
     }
 
     /// The arguments of a graph.
     pub(super) fn read_for(&self, graph: &Graph) -> Result<Vec<Item>> {
-        self.tensors()?.arguments(&[Signature::of_graph(graph)])
+        let module = crate::ir::Module {
+            graphs: vec![graph.clone()],
+            ..crate::ir::Module::default()
+        };
+        let model = Model::from_module(module);
+        self.read_for_first(&model, &[Signature::of_graph(graph)], false)
     }
 
-    /// The tensors in order: files, images, shapes.
-    fn tensors(&self) -> Result<Tensors> {
-        let mut tensors = Tensors::default();
+    fn read_for_first(
+        &self,
+        model: &Model,
+        signatures: &[Signature],
+        tells: bool,
+    ) -> Result<Vec<Item>> {
+        let mut given = self.given()?;
+        let signature = given.first_fit(signatures)?;
+        let advice = Advice::new(model, signature);
+        self.add_pictures(&mut given, signature, &advice, tells)?;
+        let mut assigned = given.assign(signature, &advice)?;
+        if self.random {
+            random::fill(&mut assigned, model, signature, self.seed)?;
+        }
+        if self.cast {
+            cast(&mut assigned, signature)?;
+        }
+        if tells {
+            tell(&assigned, self.seed);
+        }
+        advice.arguments(&assigned)
+    }
+
+    /// The tensors of files and types.
+    fn given(&self) -> Result<Given> {
+        let mut given = Given::default();
         for file in &self.files {
             let (name, path) = named(file);
-            tensors.add_file(name.as_deref(), &path)?;
-        }
-        for file in &self.images {
-            let (name, path) = named(file);
-            tensors.add(name, self.image(&path)?);
+            given.add_file(name.as_deref(), &path)?;
         }
         for text in &self.shapes {
-            let (name, ty) = match text.split_once('=') {
-                Some((name, ty)) => (Some(name.to_string()), ty),
-                None => (None, text.as_str()),
+            let (name, ty) = shape(text)?;
+            let tensor = Tensor::full(ty.dtype, ty.sizes(&Bindings::new())?, 0.0)?;
+            given.add(name, tensor, Origin::Zeros);
+        }
+        Ok(given)
+    }
+
+    /// Reads pictures, each for the input of its name, else for the next one that may be a picture.
+    fn add_pictures(
+        &self,
+        given: &mut Given,
+        signature: &Signature,
+        advice: &Advice,
+        tells: bool,
+    ) -> Result<()> {
+        for file in &self.pictures.images {
+            let (name, path) = named(file);
+            let input = given.picture_input(name.as_deref(), signature);
+            let is_known = || {
+                signature
+                    .inputs()
+                    .iter()
+                    .all(|input| input.example.is_some())
             };
-            tensors.add(name, zeros(ty)?);
-        }
-        Ok(tensors)
-    }
-
-    /// An image as `f32[1, C, H, W]`.
-    fn image(&self, path: &Path) -> Result<Tensor> {
-        let unreadable =
-            |error: image::ImageError| Error::format(format!("{}: {error}", path.display()));
-        let reader = image::ImageReader::open(path).map_err(|error| Error::io(path, error))?;
-        let mut picture = reader.decode().map_err(unreadable)?;
-        if let Some(size) = &self.size {
-            let (height, width) = parse_size(size)?;
-            picture = picture.resize_exact(width, height, FilterType::Triangle);
-        }
-        let (height, width) = (picture.height() as usize, picture.width() as usize);
-        let (channels, pixels) = if self.gray {
-            (1, picture.to_luma8().into_raw())
-        } else {
-            (3, picture.to_rgb8().into_raw())
-        };
-        let at = |channel: usize, position: usize| {
-            pixels
-                .get(position * channels + channel)
-                .copied()
-                .unwrap_or(0)
-        };
-        let planes = (0..channels)
-            .flat_map(|channel| (0..height * width).map(move |position| (channel, position)));
-        let data = planes
-            .map(|(channel, position)| self.normalize.apply(channel, at(channel, position)))
-            .collect();
-        Tensor::from_vec([1, channels, height, width], data)
-    }
-}
-
-impl Normalize {
-    fn apply(self, channel: usize, pixel: u8) -> f32 {
-        let pixel = f32::from(pixel);
-        match self {
-            Normalize::Imagenet => {
-                let mean = [0.485, 0.456, 0.406].get(channel).copied().unwrap_or(0.485);
-                let deviation = [0.229, 0.224, 0.225].get(channel).copied().unwrap_or(0.229);
-                (pixel / 255.0 - mean) / deviation
+            if name.is_none() && input.is_none() && is_known() {
+                return Err(advice.no_picture(&path));
             }
-            Normalize::Unit => pixel / 255.0,
-            Normalize::Signed => pixel / 127.5 - 1.0,
-            Normalize::None => pixel,
+            let wanted = input.as_ref().and_then(|input| input.example.as_ref());
+            let (tensor, told) = self.pictures.read(&path, wanted)?;
+            if tells {
+                output::note(&format!("picture {}: {told}", path.display()));
+            }
+            let name = name.or(input.map(|input| input.name));
+            given.add(name, tensor, Origin::Picture(path));
+        }
+        Ok(())
+    }
+}
+
+/// The name and the type of `--shape`, whose sizes are numbers.
+fn shape(text: &str) -> Result<(Option<String>, TensorType)> {
+    let (name, ty) = match text.split_once('=') {
+        Some((name, ty)) => (Some(name.trim().to_string()), ty),
+        None => (None, text),
+    };
+    let bad = |what: &str| {
+        Error::usage(format!("--shape {text:?} {what}"))
+            .help("write element type and sizes: --shape 'f32[1, 3, 224, 224]'")
+    };
+    let ty: TensorType = ty.parse().map_err(|_| bad("is no type of a tensor"))?;
+    match ty.sizes(&Bindings::new()) {
+        Ok(_) => Ok((name, ty)),
+        Err(_) => Err(bad("has a size that is no number")),
+    }
+}
+
+/// Converts tensors to the element types of the signature's example.
+fn cast(assigned: &mut [Assigned], signature: &Signature) -> Result<()> {
+    let inputs = signature.inputs();
+    for one in assigned {
+        let input = inputs.iter().find(|input| input.name == one.name);
+        if let Some(ty) = input.and_then(|input| input.example.as_ref()) {
+            one.tensor = one.tensor.cast(ty.dtype)?;
         }
     }
+    Ok(())
 }
 
-fn parse_size(text: &str) -> Result<(u32, u32)> {
-    let (height, width) = text.split_once('x').unwrap_or((text, text));
-    match (height.parse(), width.parse()) {
-        (Ok(height), Ok(width)) if height > 0 && width > 0 => Ok((height, width)),
-        _ => Err(Error::usage(format!("--size {text} is not HEIGHTxWIDTH"))),
+/// Says which inputs are made up.
+fn tell(assigned: &[Assigned], seed: u64) {
+    let list = |wanted: fn(&Origin) -> Option<String>| -> Vec<String> {
+        let told = assigned.iter().filter_map(|one| {
+            let how = wanted(&one.origin)?;
+            Some(format!("{} {}{how}", one.name, one.tensor.tensor_type()))
+        });
+        told.collect()
+    };
+    let random = list(|origin| match origin {
+        Origin::Random(draw) => Some(random::describe(*draw)),
+        _ => None,
+    });
+    let zeros = list(|origin| matches!(origin, Origin::Zeros).then(String::new));
+    if !random.is_empty() {
+        output::note(&format!(
+            "inputs: random, seed {seed}: {}",
+            random.join("; ")
+        ));
     }
-}
-
-fn zeros(text: &str) -> Result<Tensor> {
-    let ty: TensorType = text.parse()?;
-    let sizes = ty
-        .sizes(&Bindings::new())
-        .map_err(|_| Error::usage(format!("--shape {text}: sizes are numbers here")))?;
-    Tensor::full(ty.dtype, sizes, 0.0)
+    if !zeros.is_empty() {
+        output::note(&format!("inputs: zeros: {}", zeros.join("; ")));
+    }
 }

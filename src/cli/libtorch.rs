@@ -18,6 +18,20 @@ impl Program {
     }
 }
 
+/// Nothing: this build has libtorch.
+#[cfg(feature = "libtorch")]
+pub(super) fn check() -> Result<()> {
+    Ok(())
+}
+
+/// An error: there is no libtorch in this build.
+#[cfg(not(feature = "libtorch"))]
+pub(super) fn check() -> Result<()> {
+    let message = "--against libtorch needs a build with the feature libtorch";
+    let error = crate::error::Error::usage(message);
+    Err(error.help("record outputs with examples/record.py, and use --against recorded"))
+}
+
 /// An archive that libtorch runs.
 #[cfg(feature = "libtorch")]
 pub(super) fn open(archive: &CaseArchive) -> Result<Program> {
@@ -30,9 +44,7 @@ pub(super) fn open(archive: &CaseArchive) -> Result<Program> {
 /// An error: there is no libtorch in this build.
 #[cfg(not(feature = "libtorch"))]
 pub(super) fn open(_archive: &CaseArchive) -> Result<Program> {
-    let message = "--against libtorch needs a build with the feature libtorch";
-    let error = crate::error::Error::usage(message);
-    Err(error.help("record outputs with examples/record.py, and use --against recorded"))
+    check().and_then(|()| Err(crate::error::Error::internal("there is no libtorch")))
 }
 
 /// What libtorch says to every set of arguments.

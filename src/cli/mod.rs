@@ -10,6 +10,7 @@ mod compare;
 mod demo;
 mod devices;
 mod explain;
+mod faults;
 mod import;
 mod inputs;
 mod libtorch;
@@ -75,6 +76,7 @@ pub(crate) enum Outcome {
 pub fn main() -> ExitCode {
     // Before the first thread, and before a driver is loaded.
     let vectors = gpu::widen_vectors();
+    gpu::silence_mesa();
     let outcome = match Cli::parse().command {
         Command::Import(command) => command.run(),
         Command::Show(command) => command.run(),

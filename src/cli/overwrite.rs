@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::faults::check_folder;
 use crate::error::{Error, Result};
 
 /// `--force`, for commands that write files.
@@ -38,6 +39,11 @@ impl Overwrite {
         if read.iter().any(|read| is_same(read, path)) {
             let message = format!("{shown} is read by this command and is not written over");
             return Err(Error::usage(message).help("name another file"));
+        }
+        check_folder(path)?;
+        if path.is_dir() {
+            let message = format!("{shown} is a folder");
+            return Err(Error::usage(message).help("name a file, such as one in it"));
         }
         if self.force {
             return Ok(());

@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::compare::Tolerance;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::stored::Precision;
 
 /// What values of f32 are stored in.
@@ -12,24 +12,31 @@ use crate::kernel::stored::Precision;
 pub(super) struct Dtype {
     /// What the device stores f32 weights and values between kernels in: f16 for half the bytes, or f32. Kernels compute in
     /// f32 in any case.
-    #[arg(long, value_name = "DTYPE", default_value_t = DType::F32)]
-    dtype: DType,
+    #[arg(long, value_name = "DTYPE", default_value = "f32")]
+    dtype: String,
 }
 
 /// How exact outputs must be.
 #[derive(Args)]
 pub(super) struct Exactness {
     /// Relative tolerance, by default 1e-3, or 1e-2 with --dtype f16.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     rtol: Option<f64>,
     /// Absolute tolerance, by default 1e-4, or 1e-2 with --dtype f16.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     atol: Option<f64>,
 }
 
 impl Dtype {
     pub(super) fn precision(&self) -> Result<Precision> {
-        Precision::of(self.dtype)
+        let dtype: Result<DType> = self.dtype.parse();
+        dtype.and_then(Precision::of).map_err(|_| {
+            let message = format!(
+                "--dtype {} is nothing that values are stored in",
+                self.dtype
+            );
+            Error::usage(message).help("give f32 or f16")
+        })
     }
 
     /// The option as another process is given it.
@@ -58,6 +65,23 @@ impl Exactness {
             Precision::Half => (1e-2, 1e-2),
         };
         self.or(Tolerance { rtol, atol })
+    }
+
+    /// Checks that tolerances are numbers from 0.
+    pub(super) fn check(&self) -> Result<()> {
+        let named = [("--rtol", self.rtol), ("--atol", self.atol)];
+        let is_bad = |value: f64| value.is_nan() || value < 0.0;
+        match named
+            .iter()
+            .find_map(|(name, value)| Some((name, value.filter(|v| is_bad(*v))?)))
+        {
+            Some((name, value)) => {
+                let message = format!("{name} {value} is no tolerance");
+                Err(Error::usage(message)
+                    .help(format!("give {name} a number from 0, such as 1e-3")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The tolerance that is asked for, or this one.

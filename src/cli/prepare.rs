@@ -6,9 +6,11 @@ use clap::Args;
 use serde::Serialize;
 
 use super::activity::Activity;
-use super::import::{check_weights, import};
-use super::inputs::{Inputs, arguments};
+use super::faults::Faults;
+use super::import::{check_graph, import};
+use super::inputs::{Inputs, arguments, check_tensors};
 use super::overwrite::{FIRST_LINE, Overwrite};
+use super::run::files;
 use super::{Outcome, json_failed, output};
 use crate::Model;
 use crate::error::Result;
@@ -71,10 +73,9 @@ impl Prepare {
     pub(super) fn run(&self) -> Result<Outcome> {
         let activity = Activity::new(self.json);
         activity.step(format!("reading {}", self.model.display()));
-        let model = Model::open(&self.model)?;
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.model.with_extension("prepared.json"));
-        self.check_files(&model, &path)?;
+        let model = self.check(&path)?;
         let module = import(&model, &self.example, &activity)?;
         activity.step("preparing the graph, and comparing the results");
         let options = PrepareOptions {
@@ -87,7 +88,6 @@ impl Prepare {
         if self.lift {
             module = pass::lift(&module);
         }
-        check_weights(&self.overwrite, &module, &path, &self.read(&model))?;
         module.save(&path)?;
         drop(activity);
         if let Some(path) = &self.report {
@@ -105,22 +105,30 @@ impl Prepare {
     fn inputs(&self, model: &Model) -> Result<Vec<Item>> {
         match &self.all {
             Some(path) => arguments(path, model),
+            None if self.example.is_empty() => Ok(Vec::new()),
             None => self.example.read(model),
         }
     }
 
     /// The files that are read.
-    fn read(&self, model: &Model) -> Vec<PathBuf> {
-        let mut read = [model.files(), &self.example.paths()].concat();
+    fn read(&self, model: Option<&Model>) -> Vec<PathBuf> {
+        let mut read = [files(&self.model, model), self.example.paths()].concat();
         read.extend(self.all.clone());
         read
     }
 
-    fn check_files(&self, model: &Model, path: &Path) -> Result<()> {
-        let read = self.read(model);
-        self.overwrite.check(path, &["json"], &read)?;
-        let mut reports = self.report.iter();
-        reports.try_for_each(|report| self.overwrite.check(report, &["json", "txt"], &read))
+    /// Opens the model, and checks all other arguments.
+    fn check(&self, path: &Path) -> Result<Model> {
+        let mut faults = Faults::default();
+        let model = faults.keep(Model::open(&self.model));
+        self.example.check(&mut faults);
+        faults.keep_all(self.all.iter().map(|path| check_tensors(path)));
+        let read = self.read(model.as_ref());
+        faults.keep(check_graph(&self.overwrite, path, &read));
+        let reports = self.report.iter();
+        let endings = ["json", "txt"];
+        faults.keep_all(reports.map(|report| self.overwrite.check(report, &endings, &read)));
+        faults.end(model)
     }
 }
 

@@ -12,9 +12,11 @@ use serde_json::{Value, json};
 
 use self::rows::{Measured, Row, table};
 use super::activity::Activity;
+use super::faults::Faults;
 use super::inputs::Inputs;
 use super::overwrite::Overwrite;
 use super::precision::Dtype;
+use super::run::files;
 use super::tune::Tuned;
 use super::{Outcome, output};
 use crate::error::{Error, Result};
@@ -57,8 +59,7 @@ pub(super) struct Profiling {
 
 impl Profiling {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let model = Model::open(&self.model)?;
-        self.check_files(&model)?;
+        let model = self.check()?;
         let arguments = self.inputs.read(&model)?;
         let device = Device::open(&self.device)?;
         let activity = Activity::new(self.json);
@@ -90,12 +91,19 @@ impl Profiling {
         Ok(Outcome::Yes)
     }
 
-    fn check_files(&self, model: &Model) -> Result<()> {
-        let read = [model.files(), &self.inputs.paths()].concat();
+    /// Opens the model, and checks all other arguments.
+    fn check(&self) -> Result<Model> {
+        let mut faults = Faults::default();
+        let model = faults.keep(Model::open(&self.model));
+        self.inputs.check(&mut faults);
+        faults.check_gpu(&self.device, &self.dtype);
+        faults.keep(self.tuned.check());
+        let read = [files(&self.model, model.as_ref()), self.inputs.paths()].concat();
         let trace = self.trace.iter().map(|path| (path, "json"));
         let html = self.html.iter().map(|path| (path, "html"));
-        let mut files = trace.chain(html);
-        files.try_for_each(|(path, ending)| self.overwrite.check(path, &[ending], &read))
+        let written = trace.chain(html);
+        faults.keep_all(written.map(|(path, ending)| self.overwrite.check(path, &[ending], &read)));
+        faults.end(model)
     }
 
     /// Writes the files that are asked for, all or none.

@@ -1,18 +1,20 @@
 //! `onionskin run`: a model on inputs, its outputs as a summary or a file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
 
 use super::activity::Activity;
+use super::faults::{Faults, check_folder};
 use super::inputs::Inputs;
 use super::overwrite::Overwrite;
 use super::precision::Dtype;
 use super::tune::Tuned;
 use super::values::{Top, describe, ends_in_softmax, item_json};
 use super::{Outcome, output};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::file_kind::FileKind;
 use crate::item::Item;
 use crate::tensor::Tensor;
 use crate::{CompileOptions, Device, Model, Session, tensor_file};
@@ -53,11 +55,7 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn run(&self) -> Result<Outcome> {
         let start = Instant::now();
-        let model = Model::open(&self.model)?;
-        if let Some(path) = &self.output {
-            self.overwrite
-                .check(path, &["npy", "npz", "safetensors"], &self.read(&model))?;
-        }
+        let model = self.check()?;
         let arguments = self.inputs.read(&model)?;
         let device = Device::open(&self.device)?;
         let activity = Activity::new(self.json);
@@ -71,6 +69,7 @@ impl Run {
             ..activity.compile_options()
         };
         let session = model.compile(&device, &options)?;
+        self.check_count(&session)?;
         activity.step("running");
         let result = session.call(&arguments)?;
         drop(activity);
@@ -86,7 +85,8 @@ impl Run {
         output::note(&format!("on {device}, {ms:.0} ms from archive to numbers"));
         tell_packed(&session);
         for (path, leaf) in result.leaves() {
-            output::line(&format!("output{path}: {}", describe(leaf)));
+            let text = format!("output{path}: {}", describe(leaf));
+            output::line(&output::painted(&text));
         }
         if let Some((_, tensor)) = outputs.first() {
             let ends_in_softmax = session
@@ -98,14 +98,69 @@ impl Run {
         Ok(Outcome::Yes)
     }
 
+    /// Opens the model, and checks all other arguments.
+    fn check(&self) -> Result<Model> {
+        let mut faults = Faults::default();
+        let model = faults.keep(Model::open(&self.model));
+        self.inputs.check(&mut faults);
+        faults.check_device(&self.device, Some(&self.dtype));
+        faults.keep(self.tuned.check());
+        self.top.check(&mut faults);
+        faults.keep_all(self.packed.iter().map(|path| check_packed(path)));
+        if let Some(path) = &self.output {
+            let read = self.read(model.as_ref());
+            let endings = ["npy", "npz", "safetensors"];
+            faults.keep(self.overwrite.check(path, &endings, &read));
+        }
+        faults.end(model)
+    }
+
+    /// Checks that the file of the outputs has room for all of them, as far as that is known before the run.
+    fn check_count(&self, session: &Session) -> Result<()> {
+        let is_one = self.output.as_ref().is_some_and(|path| {
+            let ending = path.extension().unwrap_or_default();
+            ending.eq_ignore_ascii_case("npy")
+        });
+        let variants = session.variants();
+        let mut counts = variants.iter().map(|variant| variant.graph.result_count());
+        match counts.find(|count| is_one && *count != 1) {
+            Some(count) => {
+                let message = format!("the model has {count} outputs, and a .npy file holds one");
+                Err(Error::usage(message).help("write a .npz or a .safetensors file"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The files that are read.
-    fn read(&self, model: &Model) -> Vec<PathBuf> {
+    fn read(&self, model: Option<&Model>) -> Vec<PathBuf> {
         let labels = self.top.labels().into_iter().cloned();
-        let read = [model.files(), &self.inputs.paths()].concat();
+        let mut read = files(&self.model, model);
+        read.extend(self.inputs.paths());
         read.into_iter()
             .chain(labels)
             .chain(self.packed.clone())
             .collect()
+    }
+}
+
+/// The files of a model: the one that was given, if it could not be opened.
+pub(super) fn files(path: &Path, model: Option<&Model>) -> Vec<PathBuf> {
+    match model {
+        Some(model) => model.files().to_vec(),
+        None => vec![path.to_path_buf()],
+    }
+}
+
+/// Checks that `--packed` names a file that may be written: a new one, or one of packed weights.
+pub(super) fn check_packed(path: &Path) -> Result<()> {
+    check_folder(path)?;
+    match path.exists() && FileKind::of(path)? != FileKind::Safetensors {
+        true => {
+            let message = format!("{} holds no packed weights", path.display());
+            Err(Error::usage(message).help("name a new file, which this run writes"))
+        }
+        false => Ok(()),
     }
 }
 

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::faults::Faults;
 use super::inputs::Inputs;
 use super::overwrite::Overwrite;
 use super::precision::Dtype;
+use super::run::files;
 use super::{Outcome, output};
 use crate::error::Result;
 use crate::kernel::choice::Choices;
@@ -36,15 +38,26 @@ pub(super) struct Tune {
 
 impl Tune {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let model = Model::open(&self.model)?;
-        let read = [model.files(), &self.inputs.paths()].concat();
-        self.overwrite.check(&self.output, &["json"], &read)?;
+        let model = self.check()?;
         let arguments = self.inputs.read(&model)?;
         let device = Device::open(&self.device)?;
         let precision = self.dtype.precision()?;
         let tuning = Tuning::measure(&model, &device, precision, &arguments, &mut output::line)?;
         tuning.write(&self.output)?;
         Ok(Outcome::Yes)
+    }
+}
+
+impl Tune {
+    /// Opens the model, and checks all other arguments.
+    fn check(&self) -> Result<Model> {
+        let mut faults = Faults::default();
+        let model = faults.keep(Model::open(&self.model));
+        self.inputs.check(&mut faults);
+        faults.check_gpu(&self.device, &self.dtype);
+        let read = [files(&self.model, model.as_ref()), self.inputs.paths()].concat();
+        faults.keep(self.overwrite.check(&self.output, &["json"], &read));
+        faults.end(model)
     }
 }
 
@@ -57,6 +70,13 @@ pub(super) struct Tuned {
 }
 
 impl Tuned {
+    /// Checks that the file is one that `onionskin tune` wrote.
+    pub(super) fn check(&self) -> Result<()> {
+        self.tuned
+            .as_deref()
+            .map_or(Ok(()), |path| Tuning::read(path).map(drop))
+    }
+
     /// What the file says for a device and what it stores values in; a note and nothing where it was measured elsewhere.
     pub(super) fn choices(&self, device: &Device, precision: Precision) -> Result<Choices> {
         let Some(path) = &self.tuned else {

@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value as Json, json};
 
+use super::faults::Faults;
 use super::output;
+use crate::compare::NonFinite;
 use crate::error::{Error, Result};
+use crate::file_kind::FileKind;
 use crate::ir::{Argument, Definition, Graph, Node, Op, ValueId};
 use crate::item::Item;
 use crate::scalar::Scalar;
@@ -35,14 +38,34 @@ impl Top {
         self.labels.as_ref()
     }
 
-    /// Prints the largest entries of each row of a tensor, if they are asked for.
+    /// Checks the number and the file of labels.
+    pub(super) fn check(&self, faults: &mut Faults) {
+        faults.check_positive("--top-k", self.top_k);
+        faults.keep(self.names());
+    }
+
+    /// The text of the file of labels.
+    fn names(&self) -> Result<String> {
+        let Some(path) = &self.labels else {
+            return Ok(String::new());
+        };
+        match FileKind::of(path)? {
+            FileKind::Text => std::fs::read_to_string(path).map_err(|error| Error::io(path, error)),
+            kind => {
+                let message = format!("{} is {kind}, not a text file of labels", path.display());
+                Err(Error::format(message)
+                    .help("give a text file with the name of a class on each line"))
+            }
+        }
+    }
+
+    /// Prints the largest entries of each row of a tensor, if they are asked for. Of scores for each position of a sequence,
+    /// those of the last position count.
     pub(super) fn print(&self, tensor: &Tensor, ends_in_softmax: bool) -> Result<()> {
         let Some(k) = self.top_k else { return Ok(()) };
-        let labels = match &self.labels {
-            Some(path) => std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?,
-            None => String::new(),
-        };
+        let labels = self.names()?;
         let labels: Vec<&str> = labels.lines().collect();
+        let tensor = &last_position(tensor)?;
         if ends_in_softmax {
             output::note(
                 "the model ends in a softmax: its values are probabilities, and are shown as they are",
@@ -50,6 +73,10 @@ impl Top {
         }
         let softmax = self.softmax && !ends_in_softmax;
         let classes = tensor.shape().last().copied().unwrap_or(1).max(1);
+        if !labels.is_empty() && labels.len() != classes {
+            let count = labels.len();
+            output::note(&format!("warning: {count} labels for {classes} classes"));
+        }
         let entries: Vec<Scalar> = tensor.scalars().collect();
         for (row, entries) in entries.chunks(classes).enumerate() {
             for (rank, (class, text)) in largest(entries, k, softmax).into_iter().enumerate() {
@@ -59,6 +86,33 @@ impl Top {
         }
         Ok(())
     }
+}
+
+/// The scores at the last position of each sequence, where a tensor has scores for all positions: `[batch, position, class]`.
+fn last_position(tensor: &Tensor) -> Result<Tensor> {
+    let &[batch, positions, classes] = tensor.shape() else {
+        return Ok(tensor.clone());
+    };
+    if positions < 2 {
+        return tensor.reshape([batch, classes]);
+    }
+    let last = positions - 1;
+    output::note(&format!(
+        "note: the output has scores for {positions} positions; those of the last one ({last}) are shown"
+    ));
+    let size = classes * tensor.dtype().size();
+    let rows = (1..=batch).map(|row| {
+        let end = row * positions * size;
+        tensor
+            .bytes()
+            .get(end.saturating_sub(size)..end)
+            .unwrap_or_default()
+    });
+    Tensor::from_bytes(
+        tensor.dtype(),
+        [batch, classes],
+        &rows.collect::<Vec<_>>().concat(),
+    )
 }
 
 /// The `k` largest entries of a row by their places, as they are shown.
@@ -154,19 +208,24 @@ fn describe_tensor(tensor: &Tensor) -> String {
     let first: Vec<String> = tensor.scalars().take(SHOWN).map(number).collect();
     let more = if tensor.numel() > SHOWN { ", …" } else { "" };
     let (ty, range) = (tensor.tensor_type(), range(tensor));
-    format!("{ty} {range}[{}{more}]", first.join(", "))
+    let non_finite = NonFinite::of(tensor);
+    let warning = match non_finite.is_empty() {
+        true => String::new(),
+        false => format!("\n  warning: {non_finite}"),
+    };
+    format!("{ty} {range}[{}{more}]{warning}", first.join(", "))
 }
 
-/// Smallest, largest and mean element, or how many are true.
+/// Smallest, largest and mean finite element, or how many are true.
 fn range(tensor: &Tensor) -> String {
     let finite = || tensor.scalars().filter(|value| value.to_f64().is_finite());
-    let total: f64 = tensor.scalars().map(Scalar::to_f64).sum();
+    let total: f64 = finite().map(Scalar::to_f64).sum();
     let least = finite().reduce(|a, b| if is_less(b, a) { b } else { a });
     let most = finite().reduce(|a, b| if is_less(a, b) { b } else { a });
     match (least, most) {
         (Some(Scalar::Bool(_)), _) => format!("{total:.0} of {} true ", tensor.numel()),
         (Some(least), Some(most)) => {
-            let mean = total / tensor.numel() as f64;
+            let mean = total / finite().count() as f64;
             format!("min {} max {} mean {mean:.6} ", number(least), number(most))
         }
         _ => String::new(),

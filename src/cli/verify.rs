@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::activity::Activity;
+use super::faults::Faults;
 use super::inputs::Sets;
 use super::precision::{Dtype, Exactness};
 use super::{Outcome, output};
@@ -37,7 +38,8 @@ pub(super) struct Verify {
 
 impl Verify {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let (model, device) = (Model::open(&self.model)?, Device::open(&self.device)?);
+        let model = self.check()?;
+        let device = Device::open(&self.device)?;
         let activity = Activity::new(self.json);
         let options = CompileOptions {
             precision: self.dtype.precision()?,
@@ -62,6 +64,18 @@ impl Verify {
     }
 }
 
+impl Verify {
+    /// Opens the model, and checks all other arguments.
+    fn check(&self) -> Result<Model> {
+        let mut faults = Faults::default();
+        let model = faults.keep(Model::open(&self.model));
+        self.sets.check(&mut faults);
+        faults.check_device(&self.device, Some(&self.dtype));
+        faults.keep(self.exactness.check());
+        faults.end(model)
+    }
+}
+
 fn forms(verification: &Verification) -> [(&'static str, &[Difference]); 2] {
     [
         ("the graph as imported", &verification.against_calls),
@@ -78,7 +92,8 @@ fn print(device: &Device, verification: &Verification) {
     for (form, differences) in forms(verification) {
         for difference in differences {
             let verdict = if difference.passed() { "ok  " } else { "DIFF" };
-            output::line(&format!("  {verdict} against {form}: {difference}"));
+            let text = format!("  {verdict} against {form}: {difference}");
+            output::line(&output::painted(&text));
         }
     }
     if let Some(culprit) = &verification.culprit {

@@ -6,6 +6,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor_file;
 
 /// Milliseconds of whole processes.
 pub(super) struct Starts {
@@ -22,6 +24,21 @@ pub(super) fn starts(model: &Path, options: &[OsString]) -> Result<Starts> {
         nothing_cached: start(model, options, &cache.0)?,
         cached: start(model, options, &cache.0)?,
     })
+}
+
+/// As [`starts`], on tensors by the names of their inputs.
+pub(super) fn starts_with(
+    model: &Path,
+    options: &[OsString],
+    inputs: &[(String, Tensor)],
+) -> Result<Starts> {
+    let name = format!("onionskin-bench-{}-inputs", std::process::id());
+    let folder = Cache(std::env::temp_dir().join(name));
+    std::fs::create_dir_all(&folder.0).map_err(|error| Error::io(&folder.0, error))?;
+    let file = folder.0.join("inputs.safetensors");
+    tensor_file::write(&file, inputs)?;
+    let given = ["--input".into(), file.into_os_string()];
+    starts(model, &[options, &given].concat())
 }
 
 /// A folder that is removed in the end.

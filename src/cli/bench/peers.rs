@@ -6,14 +6,19 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 
+/// Milliseconds by name.
+pub(super) type Peers = Vec<(String, f64)>;
+
 /// Milliseconds by name, in the order of the file: `{"PyTorch": 11.6, "ncnn": 67}`.
 ///
 /// # Errors
 /// The file cannot be read, or is no JSON object of positive numbers.
-pub(super) fn read(path: &Path) -> Result<Vec<(String, f64)>> {
+pub(super) fn read(path: &Path) -> Result<Peers> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
-    let object: Map<String, Value> = serde_json::from_str(&text)
-        .map_err(|error| Error::format(format!("{}: {error}", path.display())))?;
+    let object: Map<String, Value> = serde_json::from_str(&text).map_err(|error| {
+        let message = format!("{} is no JSON object of times: {error}", path.display());
+        Error::format(message).help("write milliseconds by name: {\"PyTorch\": 11.6}")
+    })?;
     let time = |(name, value): (&String, &Value)| match value.as_f64().filter(|ms| *ms > 0.0) {
         Some(ms) => Ok((name.clone(), ms)),
         None => Err(Error::format(format!(

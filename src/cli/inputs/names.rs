@@ -1,12 +1,13 @@
 //! Assigns the tensors of the command line to inputs: by names where they are the model's, else by order.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::advice::Advice;
 use crate::cli::output;
 use crate::error::{Error, Result};
-use crate::item::Item;
-use crate::model::Signature;
+use crate::model::{Draw, Signature, SignatureInput};
 use crate::tensor::Tensor;
 use crate::tensor_file;
 
@@ -27,8 +28,35 @@ pub(super) fn named(text: &OsStr) -> (Option<String>, PathBuf) {
 
 /// Tensors that become arguments.
 #[derive(Default)]
-pub(super) struct Tensors {
-    list: Vec<(Name, Tensor)>,
+pub(super) struct Given {
+    list: Vec<One>,
+}
+
+/// A tensor, its name, and where it comes from.
+struct One {
+    name: Name,
+    tensor: Tensor,
+    origin: Origin,
+}
+
+/// A tensor that is an input.
+#[derive(Clone)]
+pub(super) struct Assigned {
+    /// The input's name.
+    pub(super) name: String,
+    pub(super) tensor: Tensor,
+    pub(super) origin: Origin,
+}
+
+/// Where a tensor comes from.
+#[derive(Clone, PartialEq)]
+pub(super) enum Origin {
+    /// A file of tensors, and the name there if it has names.
+    File(PathBuf, Option<String>),
+    Picture(PathBuf),
+    /// A type alone.
+    Zeros,
+    Random(Draw),
 }
 
 /// A tensor's name, and who gave it.
@@ -36,17 +64,21 @@ enum Name {
     /// On the command line: this input is meant.
     Given(String),
     /// In a file of named tensors.
-    InFile(String, PathBuf),
+    InFile(String),
     /// By the name of its file alone.
     OfFile(String),
     None,
 }
 
-impl Tensors {
+impl Given {
     /// Adds a tensor.
-    pub(super) fn add(&mut self, name: Option<String>, tensor: Tensor) {
-        self.list
-            .push((name.map_or(Name::None, Name::Given), tensor));
+    pub(super) fn add(&mut self, name: Option<String>, tensor: Tensor, origin: Origin) {
+        let name = name.map_or(Name::None, Name::Given);
+        self.list.push(One {
+            name,
+            tensor,
+            origin,
+        });
     }
 
     /// Adds the tensors of a file, which are parts of the input that is named, if one is.
@@ -56,82 +88,116 @@ impl Tensors {
         let is_one = tensors.len() == 1;
         let mut places = tensors.iter().enumerate();
         let is_list = places.all(|(place, (name, _))| *name == place.to_string());
-        for (name, tensor) in tensors {
+        for (key, tensor) in tensors {
+            let origin = Origin::File(path.to_path_buf(), has_names.then(|| key.clone()));
             let name = match input {
                 Some(input) if is_one => Name::Given(input.to_string()),
-                Some(input) => Name::Given(format!("{input}.{name}")),
+                Some(input) => Name::Given(format!("{input}.{key}")),
                 None if is_list => Name::None,
-                None if has_names => Name::InFile(name, path.to_path_buf()),
-                None => Name::OfFile(name),
+                None if has_names => Name::InFile(key),
+                None => Name::OfFile(key),
             };
-            self.list.push((name, tensor));
+            self.list.push(One {
+                name,
+                tensor,
+                origin,
+            });
         }
         Ok(())
     }
 
-    /// The arguments of the first signature whose names the files have, else of the first; none if nothing is given.
-    pub(super) fn arguments(&self, signatures: &[Signature]) -> Result<Vec<Item>> {
-        if self.list.is_empty() {
-            return Ok(Vec::new());
-        }
+    /// The first signature that the names in files fit, else the first.
+    pub(super) fn first_fit<'a>(&self, signatures: &'a [Signature]) -> Result<&'a Signature> {
         let fits = |signature: &&Signature| self.in_files().all(|(name, _)| signature.takes(name));
         let signature = signatures.iter().find(fits).or_else(|| signatures.first());
-        let signature = signature.ok_or_else(|| Error::input("the model has no entry graph"))?;
-        self.arguments_of(signature)
+        signature.ok_or_else(|| Error::input("the model has no entry graph"))
     }
 
-    fn arguments_of(&self, signature: &Signature) -> Result<Vec<Item>> {
-        let by_name = self.goes_by_name(signature)?;
+    /// The input for the next picture: the one of a name, else the next that may be one and has no other tensor.
+    pub(super) fn picture_input(
+        &self,
+        name: Option<&str>,
+        signature: &Signature,
+    ) -> Option<SignatureInput> {
+        let mut inputs = signature.inputs().into_iter();
+        let is_taken = |input: &SignatureInput| {
+            let mut names = self.list.iter().map(|one| &one.name);
+            names.any(|name| matches!(name, Name::Given(name) | Name::InFile(name) if *name == input.name))
+        };
+        let is_picture = |input: &SignatureInput| {
+            let example = input.example.as_ref();
+            example.is_some_and(|ty| ty.rank() == 3 || ty.rank() == 4)
+        };
+        match name {
+            Some(name) => inputs.find(|input| input.name == name),
+            None => inputs.find(|input| is_picture(input) && !is_taken(input)),
+        }
+    }
+
+    /// The tensors with the names of their inputs.
+    ///
+    /// # Errors
+    /// There are more than inputs, or some names of a file are inputs and others are not.
+    pub(super) fn assign(self, signature: &Signature, advice: &Advice) -> Result<Vec<Assigned>> {
+        let by_name = self.goes_by_name(signature, advice)?;
         let by_file_name = self.goes_by_file_name(signature);
         let name_of = |name: &Name| match name {
             Name::Given(name) => Some(name.clone()),
-            Name::InFile(name, _) if by_name => Some(name.clone()),
+            Name::InFile(name) if by_name => Some(name.clone()),
             Name::OfFile(name) if by_file_name => Some(name.clone()),
             _ => None,
         };
-        let names: Vec<Option<String>> = self.list.iter().map(|(name, _)| name_of(name)).collect();
+        let names: Vec<Option<String>> = self.list.iter().map(|one| name_of(&one.name)).collect();
         let known: Vec<String> = names.iter().flatten().cloned().collect();
-        let left = signature.names_for(names.len() - known.len(), &known)?;
+        let left = signature.names_for(names.len() - known.len(), &known);
+        let left = left.map_err(|_| advice.too_many(&self.origins()))?;
         if !by_name && self.list.len() > 1 {
             self.tell_order(&left, signature);
         }
         let mut left = left.into_iter();
-        let tensors = names.into_iter().zip(&self.list);
-        let named = tensors.filter_map(|(name, (_, tensor))| {
-            Some((name.or_else(|| left.next())?, tensor.clone()))
+        let tensors = names.into_iter().zip(self.list);
+        let assigned = tensors.filter_map(|(name, one)| {
+            Some(Assigned {
+                name: name.or_else(|| left.next())?,
+                tensor: one.tensor,
+                origin: one.origin,
+            })
         });
-        signature.arguments(&named.collect::<Vec<_>>())
+        Ok(assigned.collect())
+    }
+
+    /// What is given: types and origins.
+    fn origins(&self) -> Vec<(&Tensor, &Origin)> {
+        let list = self.list.iter();
+        list.map(|one| (&one.tensor, &one.origin)).collect()
     }
 
     fn in_files(&self) -> impl Iterator<Item = (&str, &Path)> {
-        self.list.iter().filter_map(|(name, _)| match name {
-            Name::InFile(name, path) => Some((name.as_str(), path.as_path())),
-            _ => None,
-        })
+        self.list
+            .iter()
+            .filter_map(|one| match (&one.name, &one.origin) {
+                (Name::InFile(name), Origin::File(path, _)) => {
+                    Some((name.as_str(), path.as_path()))
+                }
+                _ => None,
+            })
     }
 
     /// True if the names in files are inputs.
     ///
     /// # Errors
     /// Some are, others are not.
-    fn goes_by_name(&self, signature: &Signature) -> Result<bool> {
+    fn goes_by_name(&self, signature: &Signature, advice: &Advice) -> Result<bool> {
         let (known, unknown): (Vec<_>, Vec<_>) =
             self.in_files().partition(|(name, _)| signature.takes(name));
         match (known.as_slice(), unknown.as_slice()) {
             ([], _) => Ok(false),
             (_, []) => Ok(true),
             (known, [(_, path), ..]) => {
-                let message = format!(
-                    "{}: {} {} of the model's inputs, {} not",
-                    path.display(),
-                    list(known),
-                    if known.len() == 1 { "is one" } else { "are" },
-                    list(&unknown),
-                );
-                let help = format!(
-                    "the inputs are those of {signature}; rename the tensors, or give each with -i NAME=FILE"
-                );
-                Err(Error::usage(message).help(help))
+                let names = |found: &[(&str, &Path)]| -> Vec<String> {
+                    found.iter().map(|(name, _)| name.to_string()).collect()
+                };
+                Err(advice.names_in_file(path, &names(known), &names(&unknown), &self.origins()))
             }
         }
     }
@@ -139,10 +205,10 @@ impl Tensors {
     /// True if there are tensors whose files are called like inputs, each like another.
     fn goes_by_file_name(&self, signature: &Signature) -> bool {
         let mut names: Vec<&str> = Vec::new();
-        for (name, _) in &self.list {
-            match name {
+        for one in &self.list {
+            match &one.name {
                 Name::OfFile(name) if !signature.takes(name) => return false,
-                Name::OfFile(name) | Name::Given(name) | Name::InFile(name, _) => names.push(name),
+                Name::OfFile(name) | Name::Given(name) | Name::InFile(name) => names.push(name),
                 Name::None => {}
             }
         }
@@ -154,16 +220,12 @@ impl Tensors {
 
     /// Says which tensor of a file is which input where their order decides.
     fn tell_order(&self, inputs: &[String], signature: &Signature) {
-        let unnamed = self
-            .list
-            .iter()
-            .filter(|(name, _)| !matches!(name, Name::Given(_)));
-        let pairs = unnamed
-            .zip(inputs)
-            .filter_map(|((name, _), input)| match name {
-                Name::InFile(name, _) => Some(format!("{name} is {input}")),
-                _ => None,
-            });
+        let names = self.list.iter().map(|one| &one.name);
+        let unnamed = names.filter(|name| !matches!(name, Name::Given(_)));
+        let pairs = unnamed.zip(inputs).filter_map(|(name, input)| match name {
+            Name::InFile(name) => Some(format!("{name} is {input}")),
+            _ => None,
+        });
         let pairs: Vec<String> = pairs.collect();
         if !pairs.is_empty() {
             output::note(&format!(
@@ -174,7 +236,14 @@ impl Tensors {
     }
 }
 
-fn list(found: &[(&str, &Path)]) -> String {
-    let names: Vec<&str> = found.iter().map(|(name, _)| *name).collect();
-    names.join(", ")
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::File(path, None) => write!(f, "{}", path.display()),
+            Origin::File(path, Some(key)) => write!(f, "{} ({key})", path.display()),
+            Origin::Picture(path) => write!(f, "{}", path.display()),
+            Origin::Zeros => f.write_str("--shape"),
+            Origin::Random(_) => f.write_str("--random"),
+        }
+    }
 }

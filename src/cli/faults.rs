@@ -1,0 +1,86 @@
+//! The check of a command's arguments: all that is wrong is told at once, before anything is imported or compiled.
+
+use std::path::Path;
+
+use super::precision::Dtype;
+use crate::error::{Error, Kind, Result};
+use crate::gpu::{self, DeviceChoice};
+use crate::kernel::stored::Precision;
+
+/// What is wrong with a command line.
+#[derive(Default)]
+pub(super) struct Faults(Vec<Error>);
+
+impl Faults {
+    /// The value, if there is one; else the error is kept.
+    pub(super) fn keep<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.0.push(error)).ok()
+    }
+
+    /// Keeps the errors of several checks.
+    pub(super) fn keep_all(&mut self, results: impl IntoIterator<Item = Result<()>>) {
+        self.0.extend(results.into_iter().filter_map(Result::err));
+    }
+
+    /// The value that [`Faults::keep`] gave, unless anything is wrong. An error of usage stands in front of others: it decides
+    /// the exit code.
+    ///
+    /// # Errors
+    /// All that are kept, as one.
+    pub(super) fn end<T>(mut self, value: Option<T>) -> Result<T> {
+        self.0.sort_by_key(|error| error.kind() != Kind::Usage);
+        match (Error::all(self.0), value) {
+            (Some(error), _) => Err(error),
+            (None, Some(value)) => Ok(value),
+            (None, None) => Err(Error::internal(
+                "a value is missing, though no check failed",
+            )),
+        }
+    }
+
+    /// Checks `--device`, and that it stores values in what `--dtype` says.
+    pub(super) fn check_device(&mut self, name: &str, dtype: Option<&Dtype>) {
+        let Ok(choice) = name.parse::<DeviceChoice>();
+        self.keep(gpu::check_choice(&choice));
+        let precision = dtype.and_then(|dtype| self.keep(dtype.precision()));
+        if choice == DeviceChoice::Cpu && precision == Some(Precision::Half) {
+            let message = "--dtype f16 is for GPUs: the host stores values of f32 as they are";
+            let help = "choose an adapter, which onionskin devices lists, or leave --dtype f16 out";
+            self.0.push(Error::usage(message).help(help));
+        }
+    }
+
+    /// As [`Faults::check_device`], for commands that measure kernels: the host has none.
+    pub(super) fn check_gpu(&mut self, name: &str, dtype: &Dtype) {
+        self.check_device(name, Some(dtype));
+        let Ok(choice) = name.parse::<DeviceChoice>();
+        if choice == DeviceChoice::Cpu {
+            let message = "--device cpu: the host has no kernels to measure";
+            let help = "choose an adapter; onionskin devices lists them";
+            self.0.push(Error::usage(message).help(help));
+        }
+    }
+
+    /// Checks that a number of a flag is at least 1.
+    pub(super) fn check_positive(&mut self, flag: &str, number: Option<usize>) {
+        if number == Some(0) {
+            let message = format!("{flag} 0 asks for nothing");
+            self.0
+                .push(Error::usage(message).help(format!("give {flag} a number from 1")));
+        }
+    }
+}
+
+/// Checks that the folder of a file that is to be written exists.
+pub(super) fn check_folder(path: &Path) -> Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            let message = format!("{}: there is no such folder", path.display());
+            Err(Error::usage(message).help(format!("create it: mkdir -p {}", folder.display())))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,394 @@
+//! Errors of inputs: what the model takes, what is given, and a command that works.
+
+use std::path::Path;
+
+use super::command::Command;
+use super::names::{Assigned, Origin};
+use super::python::{Misfitted, cures, keyed, renamed};
+use crate::error::{Error, Result};
+use crate::ir::Graph;
+use crate::item::Item;
+use crate::model::{Misfit, Model, Signature, SignatureInput};
+use crate::tensor::Tensor;
+
+/// What is told of wrong inputs of an entry of a model.
+pub(super) struct Advice<'a> {
+    model: &'a Model,
+    signature: &'a Signature,
+}
+
+impl<'a> Advice<'a> {
+    pub(super) fn new(model: &'a Model, signature: &'a Signature) -> Advice<'a> {
+        Advice { model, signature }
+    }
+
+    /// The arguments of a call made of inputs by name. Types that differ from the trace's are tried: the model is imported for
+    /// them.
+    ///
+    /// # Errors
+    /// Inputs are missing, unknown or given twice, or are not what the model takes.
+    pub(super) fn arguments(&self, assigned: &[Assigned]) -> Result<Vec<Item>> {
+        let named = assigned
+            .iter()
+            .map(|one| (one.name.clone(), one.tensor.clone()));
+        let arguments = self.signature.arguments(&named.collect::<Vec<_>>());
+        let arguments = arguments.map_err(|error| self.wrong_names(assigned, &error))?;
+        let tried = match self.differs(assigned) {
+            true => self.try_arguments(&arguments),
+            false => Ok(()),
+        };
+        tried.map_err(|error| self.misfit(assigned, &error))?;
+        Ok(arguments)
+    }
+
+    /// True if an input is of another type than the example's.
+    fn differs(&self, assigned: &[Assigned]) -> bool {
+        let inputs = self.signature.inputs();
+        assigned.iter().any(|one| {
+            let input = inputs.iter().find(|input| input.name == one.name);
+            let example = input.and_then(|input| input.example.as_ref());
+            example.is_some_and(|ty| *ty != one.tensor.tensor_type())
+        })
+    }
+
+    /// An error if the model cannot be called with arguments.
+    fn try_arguments(&self, arguments: &[Item]) -> Result<()> {
+        let entry = self.signature.entry();
+        let module = self.model.import_method(entry, Some(arguments))?;
+        let graph = module.graph(entry)?;
+        let inputs = crate::item::flatten(&graph_inputs(graph), arguments)?;
+        let states = graph.inputs.iter().skip(inputs.len());
+        let states: Vec<Vec<usize>> = states
+            .map(|id| graph.ty(*id).sizes(&graph.hints))
+            .collect::<Result<_>>()?;
+        let given = inputs.iter().map(Tensor::shape);
+        let shapes: Vec<&[usize]> = given.chain(states.iter().map(Vec::as_slice)).collect();
+        graph.bind(&shapes)?;
+        graph.check_dtypes(&inputs)
+    }
+
+    /// The error of a picture for which there is no input.
+    pub(super) fn no_picture(&self, path: &Path) -> Error {
+        let entry = self.signature.entry();
+        let message = format!("{}: no input of {entry} is a picture", path.display());
+        let help = "pictures are inputs of 3 or 4 dimensions; give other tensors with -i";
+        self.error(&message, &[]).help(help)
+    }
+
+    /// The error of tensors that are more than the inputs.
+    pub(super) fn too_many(&self, given: &[(&Tensor, &Origin)]) -> Error {
+        let inputs = self.signature.inputs();
+        let message = format!(
+            "{}, {} takes {}",
+            counted(given.len()),
+            self.signature.entry(),
+            inputs.len()
+        );
+        let surplus: Vec<String> = given
+            .iter()
+            .skip(inputs.len())
+            .filter_map(|(_, origin)| match origin {
+                Origin::File(path, None) | Origin::Picture(path) => {
+                    Some(path.display().to_string())
+                }
+                _ => None,
+            })
+            .collect();
+        let mut command = Command::given();
+        surplus.iter().for_each(|file| command.remove(file));
+        let help = match (surplus.is_empty(), keyed(given)) {
+            (true, Some((path, keys))) => {
+                let pairs = inputs.iter().zip(&keys);
+                let pairs: Vec<(String, String)> = pairs
+                    .map(|(input, key)| (input.name.clone(), key.clone()))
+                    .collect();
+                format!(
+                    "keep those that the model takes, under its names:\n  {}\n  {}",
+                    renamed(&path, &pairs),
+                    command.with_mended(&path)
+                )
+            }
+            _ => format!("leave out what the model does not take:\n  {command}"),
+        };
+        self.error(&message, given).help(help)
+    }
+
+    /// The error of a file whose names are inputs in part.
+    pub(super) fn names_in_file(
+        &self,
+        path: &Path,
+        known: &[String],
+        unknown: &[String],
+        given: &[(&Tensor, &Origin)],
+    ) -> Error {
+        let plural = |names: &[String]| if names.len() == 1 { "is" } else { "are" };
+        let message = format!(
+            "{}: {} {} no input of {}",
+            path.display(),
+            unknown.join(", "),
+            plural(unknown),
+            self.signature.entry()
+        );
+        let names = self.signature.names();
+        let missing = names.iter().filter(|name| !known.contains(name));
+        let kept = known.iter().map(|name| (name.clone(), name.clone()));
+        let pairs: Vec<(String, String)> = kept
+            .chain(missing.cloned().zip(unknown.iter().cloned()))
+            .collect();
+        let help = format!(
+            "give them the names of the inputs:\n  {}\n  {}",
+            renamed(path, &pairs),
+            Command::given().with_mended(path)
+        );
+        self.error(&message, given).help(help)
+    }
+
+    /// The error of names that are missing, unknown or given twice.
+    fn wrong_names(&self, assigned: &[Assigned], error: &Error) -> Error {
+        let given: Vec<(&Tensor, &Origin)> = pairs(assigned);
+        if assigned.is_empty() {
+            return self.nothing();
+        }
+        let has = |name: &str| {
+            let within = format!("{name}.");
+            assigned
+                .iter()
+                .any(|one| one.name == name || one.name.starts_with(&within))
+        };
+        let names = self.signature.names();
+        let missing: Vec<&String> = names.iter().filter(|name| !has(name)).collect();
+        // An input that is given twice is taken for another.
+        let is_taken = |place: usize, one: &Assigned| {
+            let mut earlier = assigned.iter().take(place);
+            earlier.any(|other| other.name == one.name)
+        };
+        let unknown: Vec<(bool, &Assigned)> = assigned
+            .iter()
+            .enumerate()
+            .map(|(place, one)| (is_taken(place, one), one))
+            .filter(|(is_taken, one)| *is_taken || !self.signature.takes(&one.name))
+            .collect();
+        let mut command = Command::given();
+        let mut why = Vec::new();
+        for (place, (is_taken, one)) in unknown.iter().enumerate() {
+            why.push(match is_taken {
+                true => format!("{} is given twice", one.name),
+                false => format!("{} is no input", one.name),
+            });
+            if let Some(name) = missing.get(place) {
+                command.replace(&format!("{}=", one.name), &format!("{name}="));
+            }
+        }
+        for name in missing.iter().skip(unknown.len()) {
+            command.add(&["-i", &format!("{name}={name}.npy")]);
+        }
+        let told = missing.iter().map(|name| format!("{name} is missing"));
+        let why: Vec<String> = told.chain(why).collect();
+        if why.is_empty() {
+            return self.error(error.message(), &given);
+        }
+        let help = match missing.len() > unknown.len() {
+            true => format!(
+                "give every input by its name, or draw those that are missing:\n  {command}\n  {}",
+                Command::given().with("--random")
+            ),
+            false => format!("give every input by its name:\n  {command}"),
+        };
+        self.error(&why.join("; "), &given).help(help)
+    }
+
+    /// The error of a call without inputs.
+    fn nothing(&self) -> Error {
+        let inputs: Vec<SignatureInput> = self
+            .signature
+            .inputs()
+            .into_iter()
+            .filter(|input| input.is_required)
+            .collect();
+        let message = format!(
+            "no input is given, {} takes {}",
+            self.signature.entry(),
+            inputs.len()
+        );
+        let mut files = Command::given();
+        for input in &inputs {
+            match inputs.len() {
+                1 => files.add(&["-i", &format!("{}.npy", input.name)]),
+                _ => files.add(&["-i", &format!("{0}={0}.npy", input.name)]),
+            }
+        }
+        let is_known = inputs.iter().all(|input| input.example.is_some());
+        let random = match is_known {
+            true => Command::given().with("--random"),
+            false => {
+                let mut command = Command::given().with("--random");
+                for input in inputs.iter().filter(|input| input.example.is_none()) {
+                    command.add(&["--shape", &format!("{}=f32[SIZES]", input.name)]);
+                }
+                command
+            }
+        };
+        let picture = match inputs.as_slice() {
+            [input] if is_picture(input) => {
+                format!("\n  {}", Command::given().with("--image").with("photo.jpg"))
+            }
+            _ => String::new(),
+        };
+        let what = if picture.is_empty() {
+            "tensors"
+        } else {
+            "tensors, a picture"
+        };
+        let help = format!("give {what}, or random numbers:\n  {files}{picture}\n  {random}");
+        self.error(&message, &[]).help(help)
+    }
+
+    /// The error of inputs that the model refuses, with the mistakes that are known.
+    fn misfit<'b>(&self, assigned: &'b [Assigned], error: &Error) -> Error {
+        let (inputs, symbolic) = (self.signature.inputs(), self.symbolic());
+        let find = |one: &'b Assigned| {
+            let named =
+                |list: &[SignatureInput]| list.iter().find(|input| input.name == one.name).cloned();
+            let input = named(&inputs)?;
+            let known = named(&symbolic).and_then(|known| known.ty);
+            let wanted = known.or_else(|| input.example.clone())?;
+            let misfit = Misfit::find(&wanted, &one.tensor.tensor_type())?;
+            Some((one, input, misfit))
+        };
+        let found: Vec<Misfitted> = assigned.iter().filter_map(find).collect();
+        let given = pairs(assigned);
+        if found.is_empty() {
+            let told = self.error(error.message(), &given);
+            let told = error
+                .trail()
+                .iter()
+                .fold(told, |told, frame| told.at(frame));
+            return told.help(format!(
+                "sizes like those of the example work:\n  {}",
+                Command::given().only_random()
+            ));
+        }
+        let mistakes = found.iter().map(|(one, _, misfit)| {
+            let mistakes = misfit.mistakes.join("\n  ");
+            format!("{} does not fit {}\n  {mistakes}", one.origin, one.name)
+        });
+        let message = mistakes.collect::<Vec<_>>().join("\n  ");
+        let told = self.error(&message, &given);
+        let cures = cures(&found);
+        let lines = match found.iter().all(|(_, _, misfit)| misfit.is_dtype) {
+            true => {
+                let how = match cures.is_empty() {
+                    true => "let --cast convert it:",
+                    false => "let --cast convert it, or do it in Python:",
+                };
+                let command = Command::given().with("--cast").to_string();
+                [vec![how.to_string(), command], cures].concat()
+            }
+            false if found.iter().all(is_mended) => {
+                let command = with_mended(&found).to_string();
+                [vec!["mend it:".to_string()], cures, vec![command]].concat()
+            }
+            false => {
+                let command = Command::given().only_random().to_string();
+                vec!["sizes like those of the example work:".to_string(), command]
+            }
+        };
+        told.help(lines.join("\n  "))
+    }
+
+    /// An error with what the model takes and what is given.
+    fn error(&self, message: &str, given: &[(&Tensor, &Origin)]) -> Error {
+        let mut text = format!("{message}\n  the model takes:");
+        let symbolic = self.symbolic();
+        let inputs = self.signature.inputs();
+        let width = inputs
+            .iter()
+            .map(|input| input.name.len())
+            .max()
+            .unwrap_or(0);
+        for input in &inputs {
+            let known = symbolic.iter().find(|known| known.name == input.name);
+            let ty = known
+                .and_then(|known| known.ty.as_ref())
+                .or(input.ty.as_ref());
+            let shown = ty.map_or("unknown until a call".to_string(), ToString::to_string);
+            let traced = input.example.as_ref().map(ToString::to_string);
+            let traced = traced.filter(|traced| *traced != shown);
+            let traced = traced.map_or(String::new(), |traced| format!("  (example: {traced})"));
+            let optional = if input.is_required {
+                ""
+            } else {
+                "  (may be left out)"
+            };
+            text.push_str(&format!(
+                "\n    {:<width$}  {shown}{traced}{optional}",
+                input.name
+            ));
+        }
+        if !given.is_empty() {
+            text.push_str("\n  given:");
+        }
+        for (tensor, origin) in given {
+            text.push_str(&format!("\n    {}  {origin}", tensor.tensor_type()));
+        }
+        Error::input(text)
+    }
+
+    /// The inputs with symbolic sizes, if the model can be imported for its example.
+    fn symbolic(&self) -> Vec<SignatureInput> {
+        let entry = self.signature.entry();
+        let module = self.model.import_method(entry, None);
+        let graph = module
+            .as_ref()
+            .ok()
+            .and_then(|module| module.graph(entry).ok());
+        graph.map_or_else(Vec::new, |graph| Signature::of_graph(graph).inputs())
+    }
+}
+
+fn graph_inputs(graph: &Graph) -> Vec<crate::ir::Input> {
+    match graph.input_trees.is_empty() {
+        true => graph.plain_inputs(),
+        false => graph.input_trees.clone(),
+    }
+}
+
+fn pairs(assigned: &[Assigned]) -> Vec<(&Tensor, &Origin)> {
+    let list = assigned.iter();
+    list.map(|one| (&one.tensor, &one.origin)).collect()
+}
+
+fn counted(count: usize) -> String {
+    match count {
+        1 => "1 input is given".to_string(),
+        count => format!("{count} inputs are given"),
+    }
+}
+
+fn is_picture(input: &SignatureInput) -> bool {
+    let sizes = input.example.as_ref().map(|ty| {
+        let sizes = ty.shape.iter().map(|dim| dim.as_const().unwrap_or(0));
+        sizes.collect::<Vec<_>>()
+    });
+    matches!(sizes.as_deref(), Some([_, 1 | 3, height, width]) if *height > 1 && *width > 1)
+}
+
+/// True if there is something that mends an input.
+fn is_mended((one, _, misfit): &Misfitted) -> bool {
+    one.origin == Origin::Zeros || !misfit.cure.is_empty()
+}
+
+/// The command with mended files, and with the types of the example in place of wrong ones of `--shape`.
+fn with_mended(found: &[Misfitted]) -> Command {
+    let mut command = Command::given();
+    for (one, input, _) in found {
+        match (&one.origin, &input.example) {
+            (Origin::File(path, _), _) => command = command.with_mended(path),
+            (Origin::Zeros, Some(example)) => {
+                command.replace(&one.tensor.tensor_type().to_string(), &example.to_string());
+            }
+            _ => {}
+        }
+    }
+    command
+}

@@ -1,0 +1,88 @@
+//! Lines of Python that mend files of inputs.
+
+use std::path::{Path, PathBuf};
+
+use super::names::{Assigned, Origin};
+use crate::model::{Misfit, SignatureInput};
+use crate::tensor::Tensor;
+
+/// A tensor that is not what its input takes, and why.
+pub(super) type Misfitted<'a> = (&'a Assigned, SignatureInput, Misfit);
+
+/// The file that all tensors are of, and their names there.
+pub(super) fn keyed(given: &[(&Tensor, &Origin)]) -> Option<(PathBuf, Vec<String>)> {
+    let mut files = given.iter().map(|(_, origin)| match origin {
+        Origin::File(path, Some(key)) => Some((path.clone(), key.clone())),
+        _ => None,
+    });
+    let (path, first) = files.next()??;
+    let rest: Option<Vec<_>> = files.collect();
+    let keys = std::iter::once(first).chain(rest?.into_iter().map(|(_, key)| key));
+    Some((path, keys.collect()))
+}
+
+/// The line of Python that writes tensors of a file under other names.
+pub(super) fn renamed(path: &Path, pairs: &[(String, String)]) -> String {
+    let (file, new) = (path.display(), mended(path));
+    let new = new.display();
+    let is_safetensors = path
+        .extension()
+        .is_some_and(|ending| ending == "safetensors");
+    let entries = |entry: &dyn Fn(&str, &str) -> String| {
+        let list = pairs.iter().map(|(name, key)| entry(name, key));
+        list.collect::<Vec<_>>().join(", ")
+    };
+    match is_safetensors {
+        true => python(&format!(
+            "from safetensors.numpy import load_file, save_file; f = load_file(\"{file}\"); save_file({{{}}}, \"{new}\")",
+            entries(&|name, key| format!("\"{name}\": f[\"{key}\"]"))
+        )),
+        false => python(&format!(
+            "import numpy as np; f = np.load(\"{file}\"); np.savez(\"{new}\", **{{{}}})",
+            entries(&|name, key| format!("\"{name}\": f[\"{key}\"]"))
+        )),
+    }
+}
+
+/// The file that a line of Python writes in place of another.
+pub(super) fn mended(path: &Path) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = path.extension().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}_mended.{ending}"))
+}
+
+/// The lines of Python that mend inputs in their files.
+pub(super) fn cures(found: &[Misfitted]) -> Vec<String> {
+    let line = |(one, _, misfit): &Misfitted| {
+        let cure = &misfit.cure;
+        let Origin::File(path, key) = &one.origin else {
+            return None;
+        };
+        let (file, new) = (path.display(), mended(path));
+        let new = new.display();
+        let ending = path
+            .extension()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .to_lowercase();
+        (!cure.is_empty()).then(|| match (key, ending.as_str()) {
+            (None, _) => python(&format!(
+                "import numpy as np; np.save(\"{new}\", np.load(\"{file}\"){cure})"
+            )),
+            (Some(key), "safetensors") => python(&format!(
+                "from safetensors.numpy import load_file, save_file; f = load_file(\"{file}\"); f[\"{key}\"] = \
+                 f[\"{key}\"]{cure}; save_file(f, \"{new}\")"
+            )),
+            (Some(key), "npz") => python(&format!(
+                "import numpy as np; f = dict(np.load(\"{file}\")); f[\"{key}\"] = f[\"{key}\"]{cure}; \
+                 np.savez(\"{new}\", **f)"
+            )),
+            (Some(key), _) => format!("{key} = {key}.numpy(){cure}  # before torch.save writes {file}"),
+        })
+    };
+    found.iter().filter_map(line).collect()
+}
+
+fn python(code: &str) -> String {
+    format!("python -c '{code}'")
+}

@@ -1,0 +1,87 @@
+//! `--random`: the inputs that are not given, drawn.
+
+use super::names::{Assigned, Origin};
+use crate::dim::Bindings;
+use crate::error::Result;
+use crate::ir::Module;
+use crate::model::{Draw, Model, Signature, draw, seed_of, without_types};
+use crate::shape::TensorType;
+use crate::tensor::Tensor;
+
+/// Draws the inputs that a call must have and that are not given, and those of which only the type is given.
+///
+/// # Errors
+/// Nothing tells the type of an input, or the model cannot be imported.
+pub(super) fn fill(
+    assigned: &mut Vec<Assigned>,
+    model: &Model,
+    signature: &Signature,
+    seed: u64,
+) -> Result<()> {
+    add_missing(assigned, signature)?;
+    let is_open = |one: &&Assigned| matches!(one.origin, Origin::Zeros);
+    let usual = |one: &Assigned| Draw::of(&one.name, &one.tensor.tensor_type());
+    let mut open = assigned.iter().filter(is_open);
+    // The graph is made only where it can tell more than the names.
+    let ranges = match open.any(|one| matches!(usual(one), Draw::Below(_))) {
+        true => {
+            let module = import(assigned, model, signature)?;
+            draw(module.graph(signature.entry())?)?
+        }
+        false => Default::default(),
+    };
+    for one in assigned.iter_mut().filter(|one| is_open(&&**one)) {
+        let found = ranges.get(&one.name).copied();
+        let found = found.unwrap_or_else(|| usual(one));
+        one.tensor = found.tensor(&one.tensor.tensor_type(), seed_of(seed, &one.name))?;
+        one.origin = Origin::Random(found);
+    }
+    Ok(())
+}
+
+/// Adds zeros for what is missing.
+fn add_missing(assigned: &mut Vec<Assigned>, signature: &Signature) -> Result<()> {
+    let mut missing = signature.inputs();
+    missing.retain(|input| {
+        let within = format!("{}.", input.name);
+        let is_it = |one: &Assigned| one.name == input.name || one.name.starts_with(&within);
+        input.is_required && !assigned.iter().any(is_it)
+    });
+    let mut unknown = Vec::new();
+    for input in missing {
+        match input.example {
+            Some(ty) => assigned.push(Assigned {
+                tensor: zeros(&ty)?,
+                name: input.name,
+                origin: Origin::Zeros,
+            }),
+            None => unknown.push(input.name),
+        }
+    }
+    match unknown.is_empty() {
+        true => Ok(()),
+        false => Err(without_types(&unknown)),
+    }
+}
+
+fn zeros(ty: &TensorType) -> Result<Tensor> {
+    Tensor::full(ty.dtype, ty.sizes(&Bindings::new())?, 0.0)
+}
+
+/// The graphs for inputs of these types.
+fn import(assigned: &[Assigned], model: &Model, signature: &Signature) -> Result<Module> {
+    let named = assigned
+        .iter()
+        .map(|one| (one.name.clone(), one.tensor.clone()));
+    let arguments = signature.arguments(&named.collect::<Vec<_>>())?;
+    model.import_method(signature.entry(), Some(&arguments))
+}
+
+/// ` normal(0, 1)`, ` of 0 to 999`, ` of ones`
+pub(super) fn describe(draw: Draw) -> String {
+    match draw {
+        Draw::Normal => " of normal(0, 1)".to_string(),
+        Draw::Below(end) => format!(" of 0 to {}", end - 1),
+        Draw::Ones => " of ones".to_string(),
+    }
+}
