@@ -1,8 +1,8 @@
 //! Random programs of views, strided results and writes in place give what PyTorch gives, for both sets of sizes: all of
 //! them on the host, a part of them on a device.
 //!
-//! `tests/fixtures/make_programs.py` writes the programs, and `make_strides.py` those of one call that ask for the strides of
-//! its result. `ONIONSKIN_PROGRAMS` names a folder of other random ones. Without an adapter
+//! `tests/fixtures/make_programs.py` writes the programs, `make_strides.py` those of one call that ask for the strides of
+//! its result, and `make_copies.py` those of one `copy_` into a view. `ONIONSKIN_PROGRAMS` names a folder of other random ones. Without an adapter
 //! the test of a device says so and passes; with `REQUIRE_GPU=1` it fails.
 #![allow(
     clippy::unwrap_used,
@@ -206,5 +206,24 @@ fn views_and_writes_give_what_pytorch_gives_on_a_device() {
 #[test]
 fn results_have_pytorchs_strides() {
     let (ran, failures) = run_all(&fixtures("strides"), &Device::Host, 1);
+    report(ran, &failures);
+}
+
+#[test]
+fn copies_reach_every_kind_of_view_on_the_host() {
+    let (ran, failures) = run_all(&fixtures("copies"), &Device::Host, 1);
+    report(ran, &failures);
+}
+
+#[test]
+fn copies_reach_every_kind_of_view_on_a_device() {
+    let Some(device) = samples::device(Reach::default()) else {
+        return;
+    };
+    let (ran, failures) = run_all(
+        &fixtures("copies"),
+        &Device::Gpu(device),
+        PROGRAMS_PER_DEVICE_RUN,
+    );
     report(ran, &failures);
 }
