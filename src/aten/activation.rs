@@ -120,16 +120,14 @@ pub(super) const ROWS: &[Composite] = &[
         &["f32[B, 3]", "f16[3], 0.2"],
     ),
     Composite::elementwise(
-        &[
-            "aten::prelu(Tensor self, Tensor weight) -> Tensor",
-            "aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
-        ],
+        &["aten::prelu(Tensor self, Tensor weight) -> Tensor"],
         prelu,
-        &[
-            "f32[B, 3, 2], f32[3]",
-            "f16[3], f16[1]",
-            "_prelu_kernel: f32[B, 3], f32[1, 3]",
-        ],
+        &["f32[B, 3, 2], f32[3]", "f16[3], f16[1]"],
+    ),
+    Composite::elementwise(
+        &["aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor"],
+        |a| Ok(leaky(a.tensor("self"), a.tensor("weight").to_compute())),
+        &["f32[B, 3], f32[1, 3]", "f32[], f32[3]", "f32[2, 3], f32[3]"],
     ),
     Composite::elementwise(
         &["aten::log_sigmoid(Tensor self) -> Tensor"],
@@ -238,15 +236,14 @@ pub(super) fn leaky<'g>(x: Value<'g>, slope: impl Into<Number<'g>>) -> Value<'g>
 /// One slope for all, or one for each channel, the second axis.
 fn prelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, mut weight) = (a.tensor("self"), a.tensor("weight"));
-    if a.has("weight") && weight.rank() == 1 && x.rank() != 1 {
+    if weight.rank() == 1 && x.rank() != 1 {
         let mut shape = vec![Dim::ONE; x.rank()];
         if let Some(channels) = shape.get_mut(1) {
             *channels = weight.numel();
         }
         weight = weight.reshape(shape);
     }
-    let weight = weight.to_compute();
-    Ok(wide(x, |x| x.gt(0.0).where_(x, x * weight)))
+    Ok(leaky(x, weight.to_compute()))
 }
 
 pub(super) fn log_sigmoid(x: Value) -> Value {

@@ -130,7 +130,7 @@ impl<'g> Attention<'g> {
         Ok(self)
     }
 
-    /// A row whose every key is masked gives zeros.
+    /// Attention in which a row whose every key is masked gives zeros.
     fn new(
         query: Value<'g>,
         key: Value<'g>,
@@ -138,30 +138,19 @@ impl<'g> Attention<'g> {
         scale: Option<f64>,
         masks: [Option<Value<'g>>; 2],
     ) -> Attention<'g> {
-        let dtype = query.dtype();
-        let (wide, keys) = (query.to_compute(), key.to_compute().transpose(-2, -1));
-        let scaled = match (scale, query.size(-1).as_const()) {
-            (Some(scale), _) => wide * scale,
-            (None, Some(width)) => wide * (1.0 / (width as f64).sqrt()),
-            (None, None) => {
-                let width = query.builder().full(wide.dtype(), vec![], query.size(-1));
-                wide * width.rsqrt()
-            }
-        };
-        let mut scores = scaled.matmul(keys);
         let is_masked = masks.iter().any(Option::is_some);
-        for mask in masks.into_iter().flatten() {
-            scores = if mask.dtype() == DType::Bool {
-                mask.where_(scores, f64::NEG_INFINITY)
-            } else {
-                scores + mask.to_compute()
-            };
-        }
+        let scores = masked_scores(query, key, scale, masks);
         let weights = if is_masked {
             safe_softmax(scores, -1)
         } else {
             scores.softmax(-1)
         };
+        Attention::weighing(value, scores, weights)
+    }
+
+    /// Values weighed by what a softmax makes of the scores.
+    fn weighing(value: Value<'g>, scores: Value<'g>, weights: Value<'g>) -> Attention<'g> {
+        let dtype = value.dtype();
         Attention {
             output: weights.matmul(value.to_compute()).to(dtype),
             weights: weights.to(dtype),
@@ -174,6 +163,33 @@ impl<'g> Attention<'g> {
         let sum = (self.scores - largest).exp().sum(&[-1], true);
         (sum.log() + largest).squeeze(&[-1])
     }
+}
+
+/// Scaled products of queries and keys, minus infinity where a mask hides a key from a query.
+fn masked_scores<'g>(
+    query: Value<'g>,
+    key: Value<'g>,
+    scale: Option<f64>,
+    masks: [Option<Value<'g>>; 2],
+) -> Value<'g> {
+    let (wide, keys) = (query.to_compute(), key.to_compute().transpose(-2, -1));
+    let scaled = match (scale, query.size(-1).as_const()) {
+        (Some(scale), _) => wide * scale,
+        (None, Some(width)) => wide * (1.0 / (width as f64).sqrt()),
+        (None, None) => {
+            let width = query.builder().full(wide.dtype(), vec![], query.size(-1));
+            wide * width.rsqrt()
+        }
+    };
+    let mut scores = scaled.matmul(keys);
+    for mask in masks.into_iter().flatten() {
+        scores = if mask.dtype() == DType::Bool {
+            mask.where_(scores, f64::NEG_INFINITY)
+        } else {
+            scores + mask.to_compute()
+        };
+    }
+    scores
 }
 
 /// Query `i` sees keys `0..=i`.
@@ -243,7 +259,7 @@ impl<'g> Heads<'g> {
         })
     }
 
-    /// The result and the weights of each head.
+    /// The result and the weights of each head. A row whose every key is masked gives not-a-number.
     fn attend(&self, inputs: [Value<'g>; 3], mask: Mask<'g>) -> Result<(Value<'g>, Value<'g>)> {
         let width = self.input_weight.size(0).floor_div(&Dim::from(3));
         let count = Dim::from(self.count);
@@ -258,7 +274,8 @@ impl<'g> Heads<'g> {
         };
         let [query, key, value] = inputs;
         let (query, key, value) = (project(0, query)?, project(1, key)?, project(2, value)?);
-        let attention = Attention::new(query, key, value, None, [mask.0, None]);
+        let scores = masked_scores(query, key, None, [mask.0, None]);
+        let attention = Attention::weighing(value, scores, scores.softmax(-1));
         let joined = attention.output.transpose(1, 2).flatten(2, 3);
         let output = linear(joined, self.output_weight, Some(self.output_bias))?;
         Ok((output, attention.weights))

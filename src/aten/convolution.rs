@@ -155,6 +155,13 @@ impl Movement {
         transposed: bool,
     ) -> Result<Value<'g>> {
         x.builder().check()?;
+        // PyTorch makes no channels of none.
+        let is_empty = !transposed && filter.rank() > 1 && filter.size(1).is(0);
+        let (filter, bias) = if is_empty {
+            (filter.narrow(0, 0, 0), None)
+        } else {
+            (filter, bias)
+        };
         let dtype = x.dtype();
         let is_single = x.rank() + 1 == filter.rank();
         let batch = if is_single { x.unsqueeze(0) } else { x };

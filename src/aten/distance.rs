@@ -1,6 +1,6 @@
 //! Distances and similarities of vectors. Norms of half precision compute in `f32`.
 
-use super::pointwise::{float_operands, round_to, stepwise_operands};
+use super::pointwise::{float_operands, round_to};
 use super::positions::{above_diagonal, where_true};
 use super::{Args, Composite};
 use crate::dim::Dim;
@@ -55,7 +55,11 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &["aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor"],
         cosine_similarity,
-        &["f32[B, 3], f32[B, 3]", "f16[2, 3], f16[3], -1"],
+        &[
+            "f32[B, 3], f32[B, 3]",
+            "f16[2, 3], f16[3], -1",
+            "f32[3], f64[], 0",
+        ],
     ),
 ];
 
@@ -145,7 +149,10 @@ fn own_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 
 /// Norms are at least `eps`.
 fn cosine_similarity<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    let [x, y] = stepwise_operands(a, ["x1", "x2"]);
+    // Tensors without dimensions count as much as others here.
+    let [x, y] = [a.tensor("x1"), a.tensor("x2")];
+    let dtype = x.dtype().promote(y.dtype()).to_float();
+    let [x, y] = [x.to(dtype), y.to(dtype)];
     let shape = a
         .builder()
         .symbols()

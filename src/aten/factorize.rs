@@ -311,6 +311,20 @@ fn with_batch<'g>(value: Value<'g>, batch: &[Dim]) -> Result<Value<'g>> {
     Ok(value.expand([common.as_slice(), matrix].concat()))
 }
 
+/// Whether the right side of a system of equations is a vector, or a batch of vectors: it is if its sizes are the matrix's but
+/// for the last.
+pub(super) fn is_vector_side(matrix: Matrix, b: Value) -> Result<bool> {
+    if b.rank() == 1 {
+        return Ok(true);
+    }
+    let symbols = b.builder().symbols();
+    let mut is_vector = b.rank() + 1 == matrix.value.rank();
+    for (size, other) in b.shape().iter().zip(&matrix.value.shape()) {
+        is_vector = is_vector && symbols.equal(size, other)?;
+    }
+    Ok(is_vector)
+}
+
 /// Which half of a matrix counts, and whether its diagonal is taken as ones.
 #[derive(Clone, Copy)]
 pub(super) struct Triangle {
@@ -326,7 +340,7 @@ pub(super) fn solve_triangular<'g>(
 ) -> Result<Value<'g>> {
     let builder = b.builder();
     if matrix.rows == 0 {
-        return Ok(b);
+        return with_batch(b, &matrix.batch());
     }
     let row = matrix.row();
     let mut rest = b;

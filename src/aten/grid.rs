@@ -23,6 +23,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[2, 3, 6, 7], f32[2, 4, 5, 2], 0, 1, True",
             "f32[2, 3, 6, 7], f32[2, 4, 5, 2], 1, 2, False",
             "f32[2, 3, 6, 7], f32[2, 4, 5, 2], 2, 2, True",
+            "f32[2, 3, H, 1], f32[2, 4, 5, 2], 0, 2, True",
             "f16[1, 1, 6, 7], f16[1, 4, 5, 2], 2, 0, False",
             "grid_sampler_3d: f32[1, 2, 3, 4, 5], f32[1, 2, 3, 2, 3], 0, 0, False",
         ],
@@ -194,13 +195,11 @@ impl Side {
     /// Reflects at the outer elements' centres or edges, as often as needed.
     fn reflected<'g>(&self, place: Value<'g>) -> Value<'g> {
         let (low, span) = if self.align_corners {
-            (0.0, &self.size - 1)
+            // A single element has no span to divide by; what comes of 1 is moved inside.
+            (0.0, (&self.size - 1).maximum(&Dim::ONE))
         } else {
             (-0.5, self.size.clone())
         };
-        if span.is(0) {
-            return place * 0.0;
-        }
         let distance = (place - low).abs();
         let turns = (distance / &span).floor();
         let rest = distance.fmod(&span);

@@ -5,7 +5,9 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
-use super::factorize::{Lu, Matrix, Triangle, cholesky, reflect, reflections, solve_triangular};
+use super::factorize::{
+    Lu, Matrix, Triangle, cholesky, is_vector_side, reflect, reflections, solve_triangular,
+};
 use super::{Args, Composite, Strides};
 
 pub(super) const ROWS: &[Composite] = &[
@@ -109,9 +111,12 @@ pub(super) const ROWS: &[Composite] = &[
                 };
                 triangular(matrix, a.tensor("self"), triangle, true)?
             };
-            Ok(vec![x, matrix])
+            let shape = x.shape();
+            let mut batch: Vec<Dim> = shape.iter().rev().skip(2).rev().cloned().collect();
+            batch.extend([matrix.size(-2), matrix.size(-1)]);
+            Ok(vec![x, matrix.expand(batch)])
         },
-        &["f32[3, 2], f32[3, 3]"],
+        &["f32[3, 2], f32[3, 3]", "f32[B, 3, 2], f32[3, 3]"],
     ),
     Composite::one(
         &[
@@ -321,23 +326,16 @@ fn log_determinant<'g>(lu: &Lu<'g>) -> (Value<'g>, Value<'g>) {
     (sign, diagonal.abs().log().sum(&[-1], false))
 }
 
-fn inverse<'g>(lu: &Lu<'g>) -> Result<Value<'g>> {
+pub(super) fn inverse<'g>(lu: &Lu<'g>) -> Result<Value<'g>> {
     let size = lu.factors.rows;
     lu.solve(lu.factors.identity(size, size).value, false)
 }
 
-/// `A·X = B` or `X·A = B`. `B` is a vector, or a batch of them if its sizes are those of `A` but for the last.
+/// `A·X = B` or `X·A = B`.
 fn solve<'g>(a: &Args<'g>) -> Result<(Value<'g>, Lu<'g>)> {
     let (matrix, b) = (Matrix::square(a.tensor("A"))?, a.tensor("B"));
-    let symbols = a.builder().symbols();
-    let mut is_vector = b.rank() == 1 || b.rank() + 1 == matrix.value.rank();
-    if b.rank() != 1 {
-        for (size, other) in b.shape().iter().zip(&matrix.value.shape()) {
-            is_vector = is_vector && symbols.equal(size, other)?;
-        }
-    }
     let lu = Lu::new(matrix, true);
-    if is_vector {
+    if is_vector_side(matrix, b)? {
         return Ok((lu.solve(b.unsqueeze(-1), false)?.squeeze(&[-1]), lu));
     }
     if a.bool("left") {

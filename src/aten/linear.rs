@@ -140,14 +140,16 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
         ],
         |a| {
-            weighted(
-                a,
-                wide(a, "vec1").unsqueeze(1) * wide(a, "vec2").unsqueeze(0),
-            )
+            let operands = ["self", "vec1", "vec2"].map(|name| a.tensor(name));
+            let [x, left, right] = operands;
+            let dtype = x.dtype().promote(left.dtype()).promote(right.dtype());
+            let [x, left, right] = operands.map(|value| value.to(dtype).to_compute());
+            weighted_sum(a, x, left.unsqueeze(1) * right.unsqueeze(0), dtype)
         },
         &[
             "f32[2, 3], f32[2], f32[3]",
             "i64[2, 3], i64[2], i64[3], beta=2, alpha=3",
+            "i64[2, 3], f16[2], f32[3]",
         ],
     ),
     Composite::one(
@@ -296,6 +298,16 @@ fn added<'g>(a: &Args<'g>, left: &str, right: &str) -> Result<Value<'g>> {
 fn weighted<'g>(a: &Args<'g>, product: Value<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     let dtype = a.dtype("out_dtype").unwrap_or(x.dtype());
+    weighted_sum(a, x.to_compute(), product, dtype)
+}
+
+/// [`weighted`] of an operand in the type computed in, as a dtype.
+fn weighted_sum<'g>(
+    a: &Args<'g>,
+    x: Value<'g>,
+    product: Value<'g>,
+    dtype: DType,
+) -> Result<Value<'g>> {
     let times = |value: Value<'g>, factor: &str| match a.is_number(factor, 1.0) {
         true => value,
         false => value * a.factor(factor, value.dtype()),
@@ -305,7 +317,7 @@ fn weighted<'g>(a: &Args<'g>, product: Value<'g>) -> Result<Value<'g>> {
     if a.is_number("beta", 0.0) {
         return Ok(product.to(dtype));
     }
-    let sum = times(x.to_compute(), "beta").expand(shape) + product;
+    let sum = times(x, "beta").expand(shape) + product;
     let sum = match a.number("beta") {
         Number::Value(beta) => beta.reshape(Shape::new()).eq(0).where_(product, sum),
         _ => sum,

@@ -50,7 +50,11 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor",
         ],
         binary_cross_entropy_with_logits,
-        &["f32[B, 3], f32[B, 3]", "f32[3], f32[3], f32[3], f32[3], 0"],
+        &[
+            "f32[B, 3], f32[B, 3]",
+            "f32[3], f32[3], f32[3], f32[3], 0",
+            "f32[3], f16[3], f32[3], f64[3], 0",
+        ],
     ),
     Composite::elementwise(
         &[
@@ -150,8 +154,9 @@ fn huber<'g>(x: Value<'g>, target: Value<'g>, delta: f64) -> Value<'g> {
 }
 
 fn weighted<'g>(a: &Args<'g>, loss: Value<'g>) -> Result<Value<'g>> {
+    // PyTorch multiplies in place: the weight's dtype does not count.
     let loss = match a.optional_tensor("weight") {
-        Some(weight) => loss * weight,
+        Some(weight) => (loss * weight).to(loss.dtype()),
         None => loss,
     };
     reduce(a, loss)
@@ -171,7 +176,7 @@ fn binary_cross_entropy_with_logits<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         Some(weight) => log * ((weight - 1.0) * target + 1.0),
         None => log,
     };
-    weighted(a, (1.0 - target) * x - log)
+    weighted(a, ((1.0 - target) * x - log).to(target.dtype()))
 }
 
 /// Kullback-Leibler divergence of a target from logarithms of probabilities.

@@ -1,10 +1,12 @@
 //! Norms of vectors and matrices.
 
+use super::factorize::{Lu, Matrix};
+use super::linalg::inverse;
 use super::reduce::{dims, floating};
 use super::spectral::spectral_norm;
 use super::{Args, Composite};
 use crate::error::{Error, Result};
-use crate::ir::Value;
+use crate::ir::{Argument, Value};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -58,8 +60,8 @@ pub(super) const ROWS: &[Composite] = &[
             }
             match (dims.as_slice(), x.rank()) {
                 ([_], _) | ([], 0 | 1) => vector_norm(x, a.float("ord"), &dims, keepdim),
-                ([], 2) => matrix_norm(a, x, [0, 1], keepdim),
-                ([rows, columns], _) => matrix_norm(a, x, [*rows, *columns], keepdim),
+                ([], 2) => Order::of(a, "ord")?.norm(x, [0, 1], keepdim),
+                ([rows, columns], _) => Order::of(a, "ord")?.norm(x, [*rows, *columns], keepdim),
                 _ => Err(Error::operator(
                     "a norm with ord is over one or two dimensions",
                 )),
@@ -78,13 +80,28 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::linalg_matrix_norm.str_ord(Tensor self, str ord=\"fro\", int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         ],
         |a| match dims(a).as_slice() {
-            [rows, columns] => matrix_norm(a, operand(a)?, [*rows, *columns], a.bool("keepdim")),
+            [rows, columns] => {
+                Order::of(a, "ord")?.norm(operand(a)?, [*rows, *columns], a.bool("keepdim"))
+            }
             _ => Err(Error::operator("a matrix norm is over two dimensions")),
         },
         &[
             "str_ord: f32[B, 3, 4]",
             "f32[3, 4], 1",
             "f32[2, 3, 4], -1, [0, 2], True",
+        ],
+    ),
+    Composite::one(
+        &[
+            "aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor",
+            "aten::linalg_cond.p_str(Tensor self, str p) -> Tensor",
+        ],
+        condition,
+        &[
+            "f32[3, 3]",
+            "f32[4, 3], -2",
+            "f32[B, 3, 3], 1",
+            "p_str: f32[3, 3], 'nuc'",
         ],
     ),
     Composite::one(
@@ -147,38 +164,48 @@ pub(super) fn vector_norm<'g>(
     Ok(norm.to(x.dtype()))
 }
 
-/// Norms of matrices: of all elements, of rows or columns, or of the singular values.
-fn matrix_norm<'g>(
-    a: &Args<'g>,
-    x: Value<'g>,
+/// Which norm of a matrix is meant.
+#[derive(Clone, Copy)]
+enum Order {
+    Frobenius,
+    Nuclear,
+    Number(f64),
+}
+
+impl Order {
+    fn of(a: &Args, name: &str) -> Result<Order> {
+        match a.get(name) {
+            Argument::Str(order) if order == "fro" => Ok(Order::Frobenius),
+            Argument::Str(order) if order == "nuc" => Ok(Order::Nuclear),
+            Argument::Str(order) => a.reject(format!("the matrix norm {order}")),
+            _ => Ok(Order::Number(a.float(name))),
+        }
+    }
+
+    /// The norm of matrices along two axes: of all elements, of rows or columns, or of the singular values.
+    fn norm(self, x: Value<'_>, axes: [i64; 2], keepdim: bool) -> Result<Value<'_>> {
+        let spectral = |norm: fn(Value<'_>) -> Value<'_>| spectral_norm(x, axes, keepdim, norm);
+        match self {
+            Order::Frobenius => vector_norm(x, 2.0, &axes, keepdim),
+            Order::Nuclear => spectral(|values| values.sum(&[-1], false)),
+            Order::Number(2.0) => spectral(|values| values.amax(&[-1], false)),
+            Order::Number(-2.0) => spectral(|values| values.amin(&[-1], false)),
+            Order::Number(order) => norm_of_lines(x, order, axes, keepdim),
+        }
+    }
+}
+
+/// The largest or smallest sum of sizes in a column (orders 1 and -1) or in a row (infinity and minus infinity).
+fn norm_of_lines(
+    x: Value<'_>,
+    order: f64,
     [rows, columns]: [i64; 2],
     keepdim: bool,
-) -> Result<Value<'g>> {
-    let unknown = |order: String| a.reject(format!("the matrix norm {order}"));
-    if let crate::ir::Argument::Str(order) = a.get("ord") {
-        return match order.as_str() {
-            "fro" => vector_norm(x, 2.0, &[rows, columns], keepdim),
-            "nuc" => spectral_norm(x, [rows, columns], keepdim, |values| {
-                values.sum(&[-1], false)
-            }),
-            _ => unknown(order),
-        };
-    }
-    let order = a.float("ord");
+) -> Result<Value<'_>> {
     let (summed, chosen) = match order.abs() {
         1.0 => (rows, columns),
         f64::INFINITY => (columns, rows),
-        2.0 if 0.0 < order => {
-            return spectral_norm(x, [rows, columns], keepdim, |values| {
-                values.amax(&[-1], false)
-            });
-        }
-        2.0 => {
-            return spectral_norm(x, [rows, columns], keepdim, |values| {
-                values.amin(&[-1], false)
-            });
-        }
-        _ => return unknown(order.to_string()),
+        _ => return Err(Error::unsupported(format!("the matrix norm {order}"))),
     };
     let sums = x.to_compute().abs().sum(&[summed], true);
     let extreme = if order > 0.0 {
@@ -192,5 +219,32 @@ fn matrix_norm<'g>(
         extreme
     } else {
         extreme.squeeze(&[rows, columns])
+    })
+}
+
+/// How much the matrix enlarges errors: a norm of it times that of its inverse, by default by singular values.
+fn condition<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+    let x = a.tensor("self");
+    let matrix = Matrix::new(x)?;
+    if matrix.rows == 0 || matrix.columns == 0 {
+        return Ok(a.builder().full(x.dtype(), matrix.batch(), 0.0));
+    }
+    let order = match a.is_none("p") {
+        true => Order::Number(2.0),
+        false => Order::of(a, "p")?,
+    };
+    let norm = |order: Order, x: Value<'g>| order.norm(x, [-2, -1], false);
+    if let Order::Number(number @ (2.0 | -2.0)) = order {
+        return Ok(norm(order, x)? / norm(Order::Number(-number), x)?);
+    }
+    let lu = Lu::new(Matrix::square(x)?, true);
+    let is_singular = lu.info().gt(0);
+    let own = norm(order, x)?;
+    let product = own * norm(order, inverse(&lu)?)?;
+    Ok(match order {
+        Order::Nuclear => is_singular.where_(own * f64::INFINITY, product),
+        _ => is_singular
+            .logical_or(product.isnan())
+            .where_(f64::INFINITY, product),
     })
 }

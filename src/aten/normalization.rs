@@ -125,11 +125,13 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::many(
         &["aten::_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)"],
         |a| {
-            let v = a.tensor("v");
+            // PyTorch keeps the norms of half precision in single precision.
+            let v = a.tensor("v").to_compute();
             let norm = norm_except(v, 2.0, a.int("dim"));
-            Ok(vec![v * (a.tensor("g") / norm), norm])
+            let scaled = v * (a.tensor("g").to_compute() / norm);
+            Ok(vec![scaled.to(a.tensor("v").dtype()), norm])
         },
-        &["f32[4, 3, 2], f32[4, 1, 1]"],
+        &["f32[4, 3, 2], f32[4, 1, 1]", "bf16[4, 3], bf16[4, 1]"],
     ),
     Composite::one(
         &["aten::norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor"],

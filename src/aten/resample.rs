@@ -99,9 +99,10 @@ impl<'g> Line<'g> {
     fn nearest(&self) -> Value<'g> {
         let builder = self.x.builder();
         let index = builder.iota(PLACE, vec![self.output.clone()], 0);
-        if self.output == self.input {
+        let scales_by = |factor: f64| self.scale.is_none_or(|scale| scale == factor);
+        if self.output == self.input && scales_by(1.0) {
             index
-        } else if (&self.output - &(&self.input * 2)).is(0) {
+        } else if (&self.output - &(&self.input * 2)).is(0) && scales_by(2.0) {
             index.floor_divide(2)
         } else {
             self.inside((self.outputs() * self.ratio.clone()).floor())

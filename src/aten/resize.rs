@@ -31,6 +31,7 @@ pub(super) const ROWS: &[Composite] = &[
         &[
             "f32[B, 3, H, W], [7, 5]",
             "vec: f32[B, 3, H, W], None, [2.0, 0.5]",
+            "vec: f32[1, 1, 5, 3], None, [1.1, 2.3]",
         ],
     )
     .placed(Strides::Suggested),
@@ -180,13 +181,12 @@ fn resize<'g>(a: &Args<'g>, count: usize, kernel: Kernel) -> Result<Value<'g>> {
         x
     };
     for (axis, (size, scale)) in sizes.iter().zip(&scales).enumerate().rev() {
-        let line = Line::new(
-            y,
-            (first + axis) as i64,
-            size,
-            *scale,
-            a.bool("align_corners"),
-        );
+        let dim = (first + axis) as i64;
+        let scale = match kernel {
+            Kernel::Nearest if count == 2 => unless_whole(*scale, &x.size(dim), size, x)?,
+            _ => *scale,
+        };
+        let line = Line::new(y, dim, size, scale, a.bool("align_corners"));
         y = kernel.apply(y, &line);
         if is_blend && x.dtype() == DType::U8 {
             // PyTorch stores bytes after each axis.
@@ -216,6 +216,17 @@ fn scales(a: &Args, count: usize) -> Vec<Option<f64>> {
         .iter()
         .map(|name| usable(a.optional_float(name)))
         .collect()
+}
+
+/// The scale of nearest neighbours in images, which PyTorch ignores where an axis keeps or doubles its size
+/// (`nearest_idx` in `aten/src/ATen/native/UpSample.h`).
+fn unless_whole(scale: Option<f64>, from: &Dim, to: &Dim, x: Value) -> Result<Option<f64>> {
+    let Some(factor) = scale.filter(|factor| *factor != 1.0 && *factor != 2.0) else {
+        return Ok(scale);
+    };
+    let symbols = x.builder().symbols();
+    let is_whole = symbols.equal(to, from)? || symbols.equal(to, &(from * 2))?;
+    Ok((!is_whole).then_some(factor))
 }
 
 /// `floor(size · scale)`; symbolic if the scale is a fraction with a small power of two beneath.

@@ -95,7 +95,7 @@ pub(super) fn safe_softmax(x: Value, dim: i64) -> Value {
 }
 
 /// `aten/src/ATen/native/SoftMax.cpp`: true in the mask means left out. Type 0 is a mask `[L, L]` of queries and keys,
-/// type 1 one `[B, L]` of keys, type 2 has the operand's shape.
+/// type 1 one `[B, L]` of keys, type 2 has the operand's shape. A row of which everything is left out gives not-a-number.
 fn masked_softmax<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, mask) = (a.tensor("self"), a.tensor("mask").to_bool());
     let mask = match a.optional_int("mask_type") {
@@ -103,5 +103,5 @@ fn masked_softmax<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         _ => mask,
     };
     let dim = a.optional_int("dim").unwrap_or(-1);
-    Ok(safe_softmax(mask.where_(f64::NEG_INFINITY, x), dim))
+    Ok(mask.where_(f64::NEG_INFINITY, x).softmax(dim))
 }
