@@ -1,0 +1,44 @@
+//! The list of findings, from the catalogue.
+
+use onionskin::trace::check::{Entry, entries};
+
+/// A table of the ids, and a section for each.
+pub fn list() -> String {
+    let rows = entries().into_iter().map(|entry| {
+        let (id, severity, title) = (entry.code, entry.severity, entry.title);
+        format!("| [`{id}`](#{}) | {severity} | {title} |\n", anchor(entry))
+    });
+    let head = "| id | severity | title |\n|---|---|---|\n";
+    let sections = entries().into_iter().map(section);
+    format!(
+        "{head}{}{}",
+        rows.collect::<String>(),
+        sections.collect::<String>()
+    )
+}
+
+fn section(entry: &Entry) -> String {
+    let Entry {
+        code,
+        title,
+        cause,
+        example,
+        cure,
+        ..
+    } = entry;
+    let example = example
+        .lines()
+        .map(str::trim_end)
+        .collect::<Vec<_>>()
+        .join("\n");
+    format!("\n### {code} {title}\n\n{cause}\n\n```text\n{example}\n```\n\n**Cure**: {cure}\n")
+}
+
+/// The anchor of the section's heading.
+fn anchor(entry: &Entry) -> String {
+    let words = format!("{} {}", entry.code, entry.title).to_lowercase();
+    let kept = words
+        .chars()
+        .filter(|c| c.is_alphanumeric() || [' ', '-'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
