@@ -146,8 +146,6 @@ fn shell(command: &str, folder: &Path) -> (i32, String) {
         .args(["-c", &format!("exec 2>&1; {command}")])
         .current_dir(folder)
         .env("PATH", std::env::join_paths(folders).unwrap())
-        // Mesa's device selection complains where there is no desktop session.
-        .env("NODEVICE_SELECT", "1")
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
