@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use serde::Deserialize;
 
 use super::faults::Faults;
 use super::overwrite::Overwrite;
@@ -29,26 +30,16 @@ pub(super) struct Demo {
 }
 
 const ARCHIVE: &[u8] = include_bytes!("../../examples/digits/digits.pt");
-const EXPECTED: &[u8] = include_bytes!("../../examples/digits/expected.safetensors");
+/// The held-back images, `input`, and what PyTorch makes of them, `logits`.
+const RECORDED: &[u8] = include_bytes!("../../examples/digits/expected.safetensors");
+/// The digit that each image shows.
+const SUMMARY: &str = include_str!("../../examples/digits/expected.json");
 const LABELS: &str = include_str!("../../examples/digits/labels.txt");
 
-/// The held-back images by what they show.
-macro_rules! images {
-    ($($name:literal => $digit:literal),* $(,)?) => {
-        const IMAGES: &[(usize, &[u8])] =
-            &[$(($digit, include_bytes!(concat!("../../examples/digits/images/", $name, ".png")))),*];
-    };
-}
-
-images! {
-    "00_is_0" => 0, "01_is_0" => 0, "02_is_1" => 1, "03_is_1" => 1, "04_is_2" => 2, "05_is_2" => 2, "06_is_3" => 3,
-    "07_is_3" => 3, "08_is_4" => 4, "09_is_4" => 4, "10_is_5" => 5, "11_is_5" => 5, "12_is_6" => 6, "13_is_6" => 6,
-    "14_is_7" => 7, "15_is_7" => 7, "16_is_8" => 8, "17_is_8" => 8, "18_is_9" => 9, "19_is_9" => 9,
-}
-
-/// Side of an image in pixels, and the pixel value of full ink.
+/// The side of an image in pixels.
 const SIDE: usize = 8;
-const INK: f32 = 240.0;
+/// Ink from which a pixel is printed, of 0 to 1.
+const DARK: f64 = 0.4;
 /// Images in a row of the terminal.
 const ROW: usize = 10;
 
@@ -57,11 +48,8 @@ impl Demo {
         let mut faults = Faults::default();
         faults.check_device(&self.device, None);
         faults.end(Some(()))?;
-        std::fs::create_dir_all(&self.output).map_err(|error| Error::io(&self.output, error))?;
-        let archive = self.output.join("digits.pt");
-        let graph = archive.with_extension("json");
-        self.overwrite.check(&graph, &["json"], &[])?;
-        self.write_archive(&archive)?;
+        let (archive, graph) = self.paths()?;
+        let recorded = Recorded::read()?;
         let device = step("open the device", || Device::open(&self.device))?;
         step("import the archive, write the JSON", || {
             Model::open(&archive)?.import()?.save(&graph)
@@ -69,7 +57,7 @@ impl Demo {
         let session = step("compile the JSON for the device", || {
             Model::open(&graph)?.compile(&device, &CompileOptions::default())
         })?;
-        let images = [images()?];
+        let images = [recorded.images.clone()];
         let first = step("first run, 20 images", || session.run(&images))?;
         let again = step("second run", || session.run(&images))?;
         let logits = again
@@ -80,36 +68,24 @@ impl Demo {
             archive.display(),
             graph.display()
         ));
-        let right = show(logits);
-        let expected = safetensors::parse(EXPECTED)?;
-        let expected = expected
-            .iter()
-            .find(|(name, _)| name == "logits")
-            .map(|(_, tensor)| tensor);
-        let expected =
-            expected.ok_or_else(|| Error::internal("the recorded outputs are missing"))?;
-        let difference = compare_tensors(
-            "logits",
-            logits,
-            expected,
-            Tolerance {
-                rtol: 1.3e-6,
-                atol: 1e-4,
-            },
-        );
-        output::line(&format!(
-            "{right} of {} read as labelled; against PyTorch: {difference}",
-            IMAGES.len()
-        ));
-        Ok(if difference.passed() && first == again {
+        let agrees = recorded.tell(logits);
+        Ok(if agrees && first == again {
             Outcome::Yes
         } else {
             Outcome::No
         })
     }
-}
 
-impl Demo {
+    /// The archive, which is written, and its graph, which may be written.
+    fn paths(&self) -> Result<(PathBuf, PathBuf)> {
+        std::fs::create_dir_all(&self.output).map_err(|error| Error::io(&self.output, error))?;
+        let archive = self.output.join("digits.pt");
+        let graph = archive.with_extension("json");
+        self.overwrite.check(&graph, &["json"], &[])?;
+        self.write_archive(&archive)?;
+        Ok((archive, graph))
+    }
+
     /// Writes the archive, unless it is there already.
     fn write_archive(&self, path: &Path) -> Result<()> {
         if std::fs::read(path).is_ok_and(|found| found == ARCHIVE) {
@@ -131,77 +107,109 @@ fn step<T>(name: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
     Ok(result)
 }
 
-/// All images as `f32[20, 1, 8, 8]`, ink from 0 to 1.
-fn images() -> Result<Tensor> {
-    let mut data = Vec::new();
-    for (_, png) in IMAGES {
-        data.extend(pixels(png)?.into_iter().map(|pixel| f32::from(pixel) / INK));
-    }
-    Tensor::from_vec([IMAGES.len(), 1, SIDE, SIDE], data)
+/// Images that the network was not trained on, and PyTorch's results for them.
+struct Recorded {
+    /// `f32[20, 1, 8, 8]`, ink from 0 to 1.
+    images: Tensor,
+    /// `f32[20, 10]`.
+    logits: Tensor,
+    /// The digit that each image shows.
+    digits: Vec<usize>,
 }
 
-fn pixels(png: &[u8]) -> Result<Vec<u8>> {
-    let image =
-        image::load_from_memory(png).map_err(|error| Error::format(format!("image: {error}")))?;
-    Ok(image.to_luma8().into_raw())
-}
-
-/// Prints the images with what the network reads, and returns how many are right.
-fn show(logits: &Tensor) -> usize {
-    let labels: Vec<&str> = LABELS.lines().collect();
-    let scores = logits.to_f64();
-    let answers: Vec<(usize, f64)> = scores
-        .chunks(labels.len().max(1))
-        .filter_map(|row| {
-            let class = ranked(row).first().copied()?;
-            Some((class, *probabilities(row).get(class)?))
-        })
-        .collect();
-    for (images, answers) in IMAGES.chunks(ROW).zip(answers.chunks(ROW)) {
-        let pictures: Vec<Vec<u8>> = images
-            .iter()
-            .map(|(_, png)| pixels(png).unwrap_or_default())
-            .collect();
-        for line in 0..SIDE / 2 {
-            output::line(
-                &pictures
-                    .iter()
-                    .map(|picture| half_blocks(picture, line))
-                    .collect::<Vec<_>>()
-                    .join(" "),
-            );
-        }
-        let caption = |((digit, _), (class, probability)): (&(usize, &[u8]), &(usize, f64))| {
-            let mark = if digit == class { "" } else { "!" };
-            format!(
-                "{:<8}",
-                format!("{class} {:.0}%{mark}", probability * 100.0)
-            )
+impl Recorded {
+    fn read() -> Result<Recorded> {
+        let tensors = safetensors::parse(RECORDED)?;
+        let tensor = |name: &str| {
+            let found = tensors.iter().find(|(other, _)| other == name);
+            found
+                .map(|(_, tensor)| tensor.clone())
+                .ok_or_else(|| Error::internal(format!("no tensor `{name}` is recorded")))
         };
-        output::line(
-            &images
-                .iter()
-                .zip(answers)
-                .map(caption)
-                .collect::<Vec<_>>()
-                .join(" "),
-        );
+        Ok(Recorded {
+            images: tensor("input")?,
+            logits: tensor("logits")?,
+            digits: digits()?,
+        })
     }
-    IMAGES
-        .iter()
-        .zip(&answers)
-        .filter(|((digit, _), (class, _))| digit == class)
-        .count()
+
+    /// Prints the images with the digits that the network reads, and the difference to PyTorch. Returns whether they agree.
+    fn tell(&self, logits: &Tensor) -> bool {
+        let right = self.show(&answers(logits));
+        let tolerance = Tolerance {
+            rtol: 1.3e-6,
+            atol: 1e-4,
+        };
+        let difference = compare_tensors("logits", logits, &self.logits, tolerance);
+        output::line(&format!(
+            "{right} of {} read as labelled; against PyTorch: {difference}",
+            self.digits.len()
+        ));
+        difference.passed()
+    }
+
+    /// Prints the images with the answers, and returns how many are right.
+    fn show(&self, answers: &[(usize, f64)]) -> usize {
+        let ink = self.images.to_f64();
+        let images: Vec<&[f64]> = ink.chunks(SIDE * SIDE).collect();
+        let captions: Vec<String> = answers.iter().zip(&self.digits).map(caption).collect();
+        for (images, captions) in images.chunks(ROW).zip(captions.chunks(ROW)) {
+            for line in 0..SIDE / 2 {
+                let blocks: Vec<String> = images
+                    .iter()
+                    .map(|image| half_blocks(image, line))
+                    .collect();
+                output::line(&blocks.join(" "));
+            }
+            output::line(&captions.join(" "));
+        }
+        let pairs = answers.iter().zip(&self.digits);
+        pairs
+            .filter(|((answer, _), digit)| answer == *digit)
+            .count()
+    }
+}
+
+/// The digits that the images show, by the record of the training.
+fn digits() -> Result<Vec<usize>> {
+    #[derive(Deserialize)]
+    struct Summary {
+        images: Vec<Labelled>,
+    }
+    #[derive(Deserialize)]
+    struct Labelled {
+        label: usize,
+    }
+    let summary: Summary = serde_json::from_str(SUMMARY).map_err(super::json_failed)?;
+    Ok(summary.images.iter().map(|image| image.label).collect())
+}
+
+/// The likeliest class of each row of logits, and its probability.
+fn answers(logits: &Tensor) -> Vec<(usize, f64)> {
+    let scores = logits.to_f64();
+    let classes = LABELS.lines().count().max(1);
+    let answer = |row: &[f64]| {
+        let class = ranked(row).first().copied()?;
+        Some((class, *probabilities(row).get(class)?))
+    };
+    scores.chunks(classes).filter_map(answer).collect()
+}
+
+/// An answer as wide as an image; `!` marks a wrong one.
+fn caption(((answer, probability), digit): (&(usize, f64), &usize)) -> String {
+    let mark = if answer == digit { "" } else { "!" };
+    let text = format!("{answer} {:.0}%{mark}", probability * 100.0);
+    format!("{text:<SIDE$}")
 }
 
 /// Two rows of pixels as one line of text.
-fn half_blocks(picture: &[u8], line: usize) -> String {
-    let ink = |row: usize, column: usize| {
-        picture
+fn half_blocks(image: &[f64], line: usize) -> String {
+    let is_dark = |row: usize, column: usize| {
+        image
             .get(row * SIDE + column)
-            .is_some_and(|pixel| *pixel >= 96)
+            .is_some_and(|ink| *ink >= DARK)
     };
-    let block = |column: usize| match (ink(2 * line, column), ink(2 * line + 1, column)) {
+    let block = |column: usize| match (is_dark(2 * line, column), is_dark(2 * line + 1, column)) {
         (true, true) => '█',
         (true, false) => '▀',
         (false, true) => '▄',

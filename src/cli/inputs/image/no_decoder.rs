@@ -1,0 +1,19 @@
+//! Stands for the decoder in a build without the feature `images`.
+
+use std::path::Path;
+
+use super::{Pixels, Preset};
+use crate::error::{Error, Result};
+
+pub(super) fn decode(
+    path: &Path,
+    _size: Option<(u32, u32)>,
+    _channels: usize,
+    _preset: Preset,
+) -> Result<Pixels> {
+    let message = format!(
+        "{}: this build of onionskin reads no pictures",
+        path.display()
+    );
+    Err(Error::usage(message).help("build it with the feature `images`, or give a tensor file"))
+}
