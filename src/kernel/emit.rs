@@ -8,8 +8,10 @@ use super::layout::Texel;
 use super::plan::Access;
 use crate::dim::Dim;
 
+mod names;
 mod text;
 
+use names::{Uses, size_name};
 use text::{Text, fill, literal_text, occurrences};
 
 /// Expressions whose text is longer get a name.
@@ -129,6 +131,8 @@ pub struct Emitter<'a> {
     variables: HashMap<Expr, Rc<BTreeSet<Expr>>>,
     defined: BTreeSet<Expr>,
     names: BTreeSet<String>,
+    /// What names are made of.
+    roles: Uses,
     sizes: Vec<(Dim, String)>,
 }
 
@@ -147,6 +151,7 @@ impl<'a> Emitter<'a> {
             variables: HashMap::new(),
             defined: given.iter().copied().collect(),
             names,
+            roles: Uses::default(),
             sizes: Vec::new(),
         }
     }
@@ -158,6 +163,7 @@ impl<'a> Emitter<'a> {
             self.count(root, &mut seen);
         }
         self.reserve(statements);
+        self.roles = Uses::of(self.pool, self.buffers, statements);
         self.block(statements);
         let mut lines: Vec<String> = Vec::new();
         for (index, (dim, name)) in self.sizes.iter().enumerate() {
@@ -381,12 +387,8 @@ impl<'a> Emitter<'a> {
     }
 
     fn bind(&mut self, expr: Expr, text: Text) -> Text {
-        let label = self.pool.label(expr).unwrap_or(match self.pool.ty(expr) {
-            Type::U32 => "at",
-            Type::Bool => "inside",
-            _ => "value",
-        });
-        let name = unique(&mut self.names, label);
+        let wanted = self.roles.name(self.pool, expr);
+        let name = unique(&mut self.names, &wanted);
         self.line(format!("let {name} = {};", text.text));
         self.texts.insert(expr, Text::atom(name.clone()));
         Text::atom(name)
@@ -418,8 +420,7 @@ impl<'a> Emitter<'a> {
         if let Some((_, name)) = self.sizes.iter().find(|(known, _)| known == dim) {
             return name.clone();
         }
-        let wanted = dim.as_symbol().map_or("size", |symbol| symbol);
-        let name = unique(&mut self.names, wanted);
+        let name = unique(&mut self.names, &size_name(dim));
         self.sizes.push((dim.clone(), name.clone()));
         name
     }

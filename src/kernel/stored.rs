@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 
 /// What a plan stores values of `f32` in. Kernels compute with them in `f32` in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Precision {
     /// `f32`.
     #[default]

@@ -1,0 +1,211 @@
+//! Names of expressions and sizes that no planner has named: by what they index and how they are computed.
+
+use std::collections::HashMap;
+
+use super::{Buffer, Statement, roots};
+use crate::dim::Dim;
+use crate::kernel::expr::{Expr, Node, Pool, Type};
+
+/// Longer names of sizes are no help.
+const LONGEST_SIZE: usize = 32;
+
+/// What an expression is to a buffer or to an array in workgroup memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// The place of an element.
+    Index,
+    /// A part of a sum that is such a place.
+    Offset,
+    /// A coordinate of a texel, or a part of one.
+    Coordinate(&'static str),
+}
+
+/// Uses of expressions, with the name of the buffer or array if there is only one.
+#[derive(Default)]
+pub(super) struct Uses {
+    uses: HashMap<Expr, (Use, Option<String>)>,
+}
+
+impl Uses {
+    /// The uses of all expressions that statements read.
+    pub(super) fn of(pool: &Pool, buffers: &[Buffer], statements: &[Statement]) -> Uses {
+        let mut found = Uses::default();
+        found.stores(pool, buffers, statements);
+        for expr in pool.reached(roots(statements)) {
+            found.loads(pool, buffers, expr);
+        }
+        found
+    }
+
+    fn loads(&mut self, pool: &Pool, buffers: &[Buffer], expr: Expr) {
+        match pool.node(expr) {
+            Node::Load { buffer, index } => {
+                self.mark(pool, *index, Use::Index, &buffers[*buffer].name);
+            }
+            Node::Texel { texture, at } => {
+                for (place, name) in at.iter().zip(["x", "y", "layer"]) {
+                    self.mark(pool, *place, Use::Coordinate(name), &buffers[*texture].name);
+                }
+            }
+            Node::Call { template, operands } => {
+                if let Some(array) = template.strip_suffix("[x]") {
+                    self.mark(pool, operands[0], Use::Index, array);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn stores(&mut self, pool: &Pool, buffers: &[Buffer], statements: &[Statement]) {
+        for statement in statements {
+            match statement {
+                Statement::Store { buffer, index, .. } => {
+                    self.mark(pool, *index, Use::Index, &buffers[*buffer].name);
+                }
+                Statement::Share { array, index, .. } => self.mark(pool, *index, Use::Index, array),
+                _ => {}
+            }
+            for block in statement.blocks() {
+                self.stores(pool, buffers, block);
+            }
+        }
+    }
+
+    /// Notes a use of an expression, and those of the terms that it is a sum of.
+    fn mark(&mut self, pool: &Pool, expr: Expr, usage: Use, buffer: &str) {
+        match self.uses.get_mut(&expr) {
+            None => _ = self.uses.insert(expr, (usage, Some(buffer.to_string()))),
+            Some((_, known)) if known.as_deref().is_some_and(|name| name != buffer) => {
+                *known = None
+            }
+            Some(_) => return,
+        }
+        let Node::Call { template, operands } = pool.node(expr) else {
+            return;
+        };
+        let part = match usage {
+            Use::Index => Use::Offset,
+            other => other,
+        };
+        match template.as_ref() {
+            "x + y" | "x - y" => {
+                for operand in operands.clone() {
+                    self.mark(pool, operand, part, buffer);
+                }
+            }
+            "select(x, y, z)" => self.mark(pool, operands[1], usage, buffer),
+            "min(x, y)" => self.mark(pool, operands[0], part, buffer),
+            _ => {}
+        }
+    }
+
+    /// A name for an expression.
+    pub(super) fn name(&self, pool: &Pool, expr: Expr) -> String {
+        if let Some(label) = pool.label(expr) {
+            return label.to_string();
+        }
+        match pool.ty(expr) {
+            Type::U32 => self.integer(pool, expr),
+            Type::Bool => String::from("inside"),
+            _ => String::from("value"),
+        }
+    }
+
+    fn integer(&self, pool: &Pool, expr: Expr) -> String {
+        let Some((usage, buffer)) = self.uses.get(&expr) else {
+            return String::from(arithmetic(pool, expr));
+        };
+        let kind = match usage {
+            Use::Index => "index",
+            Use::Offset => "offset",
+            Use::Coordinate(axis) => axis,
+        };
+        match buffer {
+            Some(buffer) => format!("{}_{kind}", buffer.trim_end_matches('_')),
+            None => String::from(kind),
+        }
+    }
+}
+
+/// The name of an integer that is no part of an index.
+fn arithmetic(pool: &Pool, expr: Expr) -> &'static str {
+    let Node::Call { template, .. } = pool.node(expr) else {
+        return "number";
+    };
+    match template.as_ref() {
+        "x / y" | "x % y" => "coordinate",
+        "min(x, y)" | "max(x, y)" => "clamped",
+        _ => "offset",
+    }
+}
+
+/// The name of a size: its formula if that is short.
+pub(super) fn size_name(dim: &Dim) -> String {
+    let name = dim.as_symbol().map(|symbol| symbol.to_string());
+    name.or_else(|| formula(&dim.to_string()))
+        .filter(|name| name.len() <= LONGEST_SIZE)
+        .unwrap_or_else(|| String::from("size"))
+}
+
+/// `2*n + 1` as `n_times_2_plus_1`; none if it has other functions than a division.
+fn formula(text: &str) -> Option<String> {
+    if let Some((sum, constant)) = text.rsplit_once(" - ").filter(|(_, last)| is_number(last)) {
+        return Some(format!("{}_minus_{constant}", formula(sum)?));
+    }
+    if let Some((sum, constant)) = text.rsplit_once(" + ").filter(|(_, last)| is_number(last)) {
+        return Some(format!("{}_plus_{constant}", formula(sum)?));
+    }
+    if let Some(inner) = text.strip_prefix("floordiv(") {
+        return quotient(inner.strip_suffix(')')?);
+    }
+    let (numbers, factors): (Vec<&str>, Vec<&str>) =
+        text.split('*').partition(|factor| is_number(factor));
+    let is_symbol = |factor: &&str| {
+        factor
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let named = !factors.is_empty() && factors.iter().all(is_symbol);
+    named.then(|| [factors, numbers].concat().join("_times_"))
+}
+
+/// `n + 3, 4` as `n_ceil_div_4`, `n, 4` as `n_div_4`.
+fn quotient(arguments: &str) -> Option<String> {
+    let (dividend, divisor) = arguments.rsplit_once(", ")?;
+    let number: u64 = divisor.parse().ok()?;
+    match dividend.rsplit_once(" + ") {
+        Some((rest, last)) if last.parse() == Ok(number.saturating_sub(1)) => {
+            Some(format!("{}_ceil_div_{number}", formula(rest)?))
+        }
+        _ => Some(format!("{}_div_{number}", formula(dividend)?)),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_named_by_their_formulas() {
+        let name = |text: &str| size_name(&text.parse().unwrap());
+        assert_eq!(name("n"), "n");
+        assert_eq!(name("n - 1"), "n_minus_1");
+        assert_eq!(name("2*n + 1"), "n_times_2_plus_1");
+        assert_eq!(name("4*n*m"), "m_times_n_times_4");
+        assert_eq!(name("floordiv(n + 31, 32)"), "n_ceil_div_32");
+        assert_eq!(name("floordiv(n, 2)"), "n_div_2");
+    }
+
+    #[test]
+    fn long_and_other_formulas_are_sizes() {
+        let name = |text: &str| size_name(&text.parse().unwrap());
+        assert_eq!(name("floordiv(n + 1, 2)*floordiv(m + 1, 2)"), "size");
+        assert_eq!(name("n + m"), "size");
+        assert_eq!(name("-n"), "size");
+        assert_eq!(name("attention_mask_0*attention_mask_1"), "size");
+    }
+}
