@@ -22,6 +22,7 @@ pub struct Tolerance {
 
 /// How far one output is from what was expected.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Difference {
     /// Where in the result the output stands; empty if it is the result.
     pub path: String,

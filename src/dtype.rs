@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 /// The type of a tensor's elements. Printed as in the text form: `f32`, `i64`, `bool`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum DType {
     /// One byte, 0 or 1.
     Bool,

@@ -6,7 +6,7 @@
 //! (The feature `libtorch` adds PyTorch as a front end and as a reference.)
 //!
 //! ```no_run
-//! # fn main() -> onionskin::error::Result<()> {
+//! # fn main() -> onionskin::Result<()> {
 //! use onionskin::{CompileOptions, Device, Model, Tensor};
 //!
 //! let model = Model::open("resnet18.pt")?;
@@ -17,6 +17,9 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Modules that this documentation lists are the public interface and follow semantic versioning. The crate has further
+//! modules, which are visible for its own program, tests and benchmarks; they change without notice.
 //!
 //! # Architecture
 //!
@@ -113,28 +116,18 @@
 // Derived code names this crate, which it is used in as well.
 extern crate self as onionskin;
 
-pub mod aten;
-pub mod cases;
-#[cfg(feature = "cli")]
-pub mod cli;
+// Public: what a user of the crate writes programs with.
 pub mod compare;
-pub mod digest;
 pub mod dim;
 #[cfg(doctest)]
 mod documents;
 pub mod dtype;
 pub mod error;
-pub mod file_kind;
-pub mod geometry;
 pub mod gpu;
-pub mod interp;
 pub mod ir;
 pub mod item;
-pub mod kernel;
-pub mod mapping;
 pub mod model;
 pub mod op;
-pub mod pass;
 pub mod scalar;
 pub mod shape;
 pub mod symbols;
@@ -142,6 +135,36 @@ pub mod tensor;
 pub mod tensor_file;
 pub mod trace;
 
+// Internal: for the crate's own program, tests and benchmarks.
+#[doc(hidden)]
+#[allow(missing_debug_implementations)]
+pub mod aten;
+#[doc(hidden)]
+pub mod cases;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
+#[doc(hidden)]
+pub mod digest;
+#[doc(hidden)]
+pub mod file_kind;
+#[doc(hidden)]
+#[allow(missing_debug_implementations)]
+pub mod geometry;
+#[doc(hidden)]
+#[allow(missing_debug_implementations)]
+pub mod interp;
+#[doc(hidden)]
+#[allow(missing_debug_implementations)]
+pub mod kernel;
+#[doc(hidden)]
+#[allow(missing_debug_implementations)]
+pub mod mapping;
+#[doc(hidden)]
+#[allow(missing_debug_implementations)]
+pub mod pass;
+
+pub use error::{Error, Result};
 pub use model::{CompileOptions, Device, Model, Session};
 pub use tensor::Tensor;
 pub use trace::nn;

@@ -1,5 +1,6 @@
 //! Memory of the system's, not the allocator's, as tensor storage: parts of files, without reading them, and large results.
 
+use std::fmt;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -124,6 +125,12 @@ fn advise_huge(_: &memmap2::MmapMut) -> Option<()> {
 pub struct MappedRange {
     mapping: Arc<Mapping>,
     range: Range<usize>,
+}
+
+impl fmt::Debug for MappedRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MappedRange({} bytes)", self.range.len())
+    }
 }
 
 impl MappedRange {

@@ -1,7 +1,7 @@
 //! What a user reads first: open a model, compile it for a device, run it.
 //!
 //! ```no_run
-//! # fn main() -> onionskin::error::Result<()> {
+//! # fn main() -> onionskin::Result<()> {
 //! use onionskin::{CompileOptions, Device, Model, Tensor};
 //!
 //! let model = Model::open("resnet18.pt")?;
@@ -13,6 +13,7 @@
 //! # }
 //! ```
 
+mod background;
 mod bisect;
 mod check;
 mod device;
@@ -27,6 +28,7 @@ mod tuning;
 mod variant;
 mod verify;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -60,6 +62,20 @@ pub struct Model {
     source: Arc<Source>,
     /// The files that it was opened from.
     files: Arc<[PathBuf]>,
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = match &*self.source {
+            Source::Archive(_) => "TorchScript archive",
+            Source::Module(_) => "graphs",
+        };
+        f.debug_struct("Model")
+            .field("source", &source)
+            .field("files", &self.files)
+            .field("entries", &self.entries())
+            .finish()
+    }
 }
 
 enum Source {

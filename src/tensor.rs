@@ -1,5 +1,10 @@
 //! Tensors on the host: contiguous, shared, possibly mapped from a file.
 
+#[cfg(feature = "ndarray")]
+mod array;
+#[cfg(feature = "images")]
+mod picture;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -53,6 +58,22 @@ impl Tensor {
     /// A tensor of elements in row-major order; an error if their number does not fit the shape.
     pub fn from_vec<T: Element>(shape: impl Into<Vec<usize>>, data: Vec<T>) -> Result<Tensor> {
         Tensor::from_storage(T::DTYPE, shape.into(), Arc::new(Owned(data)))
+    }
+
+    /// A tensor of a copy of elements in row-major order; an error if their number does not fit the shape.
+    pub fn from_slice<T: Element>(shape: impl Into<Vec<usize>>, data: &[T]) -> Result<Tensor> {
+        Tensor::from_vec(shape, data.to_vec())
+    }
+
+    /// A tensor of elements whose number fits the shape.
+    #[cfg(any(feature = "ndarray", feature = "images"))]
+    fn owned<T: Element>(shape: Vec<usize>, data: Vec<T>) -> Tensor {
+        debug_assert_eq!(checked_numel(&shape), Some(data.len()));
+        Tensor {
+            dtype: T::DTYPE,
+            shape,
+            data: Arc::new(Owned(data)),
+        }
     }
 
     /// A `bool` tensor.
@@ -144,6 +165,11 @@ impl Tensor {
         }
         bytemuck::try_cast_slice(self.bytes())
             .map_err(|_| Error::format("tensor data is not aligned"))
+    }
+
+    /// A copy of the elements; an error if `T` is not their type. `bool` is read as `u8`.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        Ok(self.as_slice()?.to_vec())
     }
 
     /// The same data under another shape of as many elements.

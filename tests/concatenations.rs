@@ -142,7 +142,7 @@ fn planned(graph: &Graph, capabilities: &Capabilities, precision: Precision) -> 
 fn check(device: &Device, keep: Keep, precision: Precision) {
     let tolerance = match precision {
         Precision::Single => 1e-5,
-        Precision::Half => 1e-2,
+        _ => 1e-2,
     };
     for (name, graph) in graphs() {
         let plan = planned(&graph, device.capabilities(), precision);

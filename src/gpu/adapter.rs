@@ -15,6 +15,7 @@ use super::trusted::aliased;
 
 /// Which device to use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeviceChoice {
     /// The best GPU, else the software rasteriser.
     #[default]
@@ -33,6 +34,7 @@ pub enum DeviceChoice {
 
 /// What kind of device an adapter is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum AdapterKind {
     /// A GPU with memory of its own.
     Discrete,
@@ -48,6 +50,7 @@ pub enum AdapterKind {
 
 /// What is known of an adapter before it is opened.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct AdapterReport {
     /// Place in the list, for [`DeviceChoice::Index`].
     pub index: usize,

@@ -36,6 +36,7 @@ const RUNS: usize = 6;
 
 /// What a device does at most per nanosecond, for kernels to be held against.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Ceilings {
     /// Bytes read and written by a copy of 64 MiB, by a kernel or by the device's own command, whichever is faster: GB/s.
     pub bandwidth: f64,

@@ -1,5 +1,6 @@
 //! One run of a program.
 
+use std::fmt;
 use std::sync::Arc;
 
 use wgpu::{Buffer, CommandEncoder, ComputePass, MapMode, SubmissionIndex};
@@ -56,6 +57,15 @@ pub struct Run {
     pub(super) submission: SubmissionIndex,
     /// True if the outputs were copied to where the host reads them.
     staged: bool,
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("program", &self.program)
+            .field("staged", &self.staged)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Input<'_> {

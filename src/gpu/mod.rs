@@ -4,7 +4,7 @@
 //! execution of it, whose results are read back or left on the device.
 //!
 //! ```no_run
-//! # fn example(plan: onionskin::kernel::plan::Plan, x: onionskin::tensor::Tensor) -> onionskin::error::Result<()> {
+//! # fn example(plan: onionskin::kernel::plan::Plan, x: onionskin::tensor::Tensor) -> onionskin::Result<()> {
 //! use onionskin::gpu::{Device, DeviceChoice, Program, ProgramOptions};
 //!
 //! let device = Device::open(DeviceChoice::Auto)?;

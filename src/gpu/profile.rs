@@ -27,6 +27,7 @@ const STEP_BYTES: u64 = 16;
 
 /// What measured the times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Clock {
     /// The device, before and after each step.
     Device,
@@ -36,6 +37,7 @@ pub enum Clock {
 
 /// The time of one step.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct StepTime {
     /// The kernel.
     pub label: String,
@@ -53,6 +55,7 @@ pub struct StepTime {
 
 /// What control flow cost: numbers that were read back in the middle of a run.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Readback {
     /// The slot that was read.
     pub slot: String,
@@ -68,6 +71,7 @@ pub struct Readback {
 
 /// What a span of time was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Spent {
     /// The step of this index.
     Step(usize),
@@ -77,6 +81,7 @@ pub enum Spent {
 
 /// A step or read-back when it ran, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Span {
     /// On what.
     pub spent: Spent,
@@ -88,6 +93,7 @@ pub struct Span {
 
 /// The times of all steps of a run.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Profile {
     /// What measured them.
     pub clock: Clock,

@@ -29,6 +29,7 @@ const IDLE_LANES: usize = 8;
 
 /// What can be read after a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Keep {
     /// The outputs; values between kernels share memory.
     #[default]
@@ -39,6 +40,7 @@ pub enum Keep {
 
 /// What has been done of what is to do while a program is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Progress {
     /// Kernels compiled.
     Pipelines {

@@ -16,6 +16,7 @@ use super::program::{Program, ProgramOptions};
 
 /// A self-test that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SelfTest {
     /// Compiling the kernel.
     pub compile: Duration,

@@ -98,6 +98,7 @@ pub(super) struct Sizing {
 
 /// Bytes of device memory that a plan needs for given sizes of its symbols.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Footprint {
     /// Weights.
     pub weights: u64,
@@ -147,6 +148,7 @@ impl Sizing {
 
 /// Where a slot lies on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Placed {
     /// Sizes of the value.
     pub shape: Vec<usize>,
@@ -160,6 +162,7 @@ pub struct Placed {
 
 /// Where all slots of a plan lie on a device, in their order, for given sizes of its symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryMap {
     /// In the order of the plan's slots.
     pub slots: Vec<Placed>,

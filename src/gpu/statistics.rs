@@ -6,6 +6,7 @@ use wgpu::{Buffer, BufferDescriptor, BufferUsages};
 
 /// Counts since a program was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Statistics {
     /// Runs started.
     pub runs: u64,

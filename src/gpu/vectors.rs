@@ -13,6 +13,7 @@ const BITS: &str = "512";
 
 /// How long vectors of Mesa's rasteriser will be in this process, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum VectorWidth {
     /// 512 bits: the processor has such vectors.
     Widened,

@@ -101,6 +101,17 @@ pub struct Packed<'a> {
     source: &'a dyn WeightSource,
 }
 
+impl fmt::Debug for Packed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Packed")
+            .field("name", &self.name)
+            .field("key", &self.key)
+            .field("dtype", &self.dtype)
+            .field("shape", &self.shape)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Packed<'_> {
     /// The bytes.
     ///

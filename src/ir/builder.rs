@@ -20,12 +20,13 @@ use super::value::{Number, Value};
 ///
 /// A rule that is broken is remembered, not returned: the handle stays usable, later steps are ignored, and
 /// [`Builder::finish`] (or [`Builder::check`]) returns the first error. So formulas read as formulas.
+#[derive(Debug)]
 pub struct Builder {
     symbols: Rc<Symbols>,
     state: RefCell<State>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     graph: Graph,
     place: Place,

@@ -30,6 +30,7 @@ pub use dot::to_dot;
 pub use graph::{
     Argument, Definition, Graph, Module, Node, Op, Region, State, ValueId, ValueInfo, Weights,
 };
+pub use signature::TensorSpec;
 pub use tree::{Constant, Input, Tree};
 pub(crate) use value::result_type;
 pub use value::{Number, Value};

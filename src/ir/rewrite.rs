@@ -12,6 +12,7 @@ use super::graph::{Argument, Definition, Graph, Node, Op, ValueId, ValueInfo};
 use super::value::Value;
 
 /// A replay in progress: the new builder and where each old value went.
+#[derive(Debug)]
 pub struct Replay<'a, 'g> {
     /// The graph that is replayed.
     pub graph: &'a Graph,

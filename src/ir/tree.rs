@@ -66,6 +66,29 @@ impl Tree {
 }
 
 impl Tree {
+    /// Names and indices of the tensors, from left to right. A name is `prefix`, with `.` and the index or the key of each
+    /// level behind it.
+    pub fn leaves(&self, prefix: &str) -> Vec<(String, usize)> {
+        match self {
+            Tree::Tensor(index) | Tree::Number(index) => vec![(prefix.to_string(), *index)],
+            Tree::Constant(_) | Tree::Size(_) => Vec::new(),
+            Tree::Tuple(items) | Tree::List(items) => {
+                let items = items.iter().enumerate();
+                items
+                    .flat_map(|(place, item)| item.leaves(&format!("{prefix}.{place}")))
+                    .collect()
+            }
+            Tree::Dict(fields) | Tree::NamedTuple(_, fields) => {
+                let fields = fields.iter();
+                fields
+                    .flat_map(|(key, item)| item.leaves(&format!("{prefix}.{key}")))
+                    .collect()
+            }
+        }
+    }
+}
+
+impl Tree {
     /// The symbolic sizes among the leaves, from left to right.
     pub fn sizes(&self) -> Vec<&Dim> {
         match self {

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::compare::Tolerance;
@@ -37,8 +38,17 @@ pub struct SearchOptions<'a> {
     pub progress: Option<&'a dyn Fn(SearchProgress)>,
 }
 
+impl fmt::Debug for SearchOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SearchOptions")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}
+
 /// How far a search is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SearchProgress {
     /// Nodes that the oracle has run.
     pub done: usize,
@@ -48,6 +58,7 @@ pub struct SearchProgress {
 
 /// The outcome of a search.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Search {
     /// The first value that differs.
     Found(Box<Divergence>),

@@ -12,6 +12,7 @@ use super::subject::Method;
 use super::{CompileOptions, Device, Model, SearchOptions, first_divergence};
 
 /// What a device is held against.
+#[derive(Debug)]
 pub struct Reference<'a> {
     /// The device.
     pub device: &'a Device,

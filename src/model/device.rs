@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::gpu::{self, DeviceChoice, DeviceOptions};
 
 /// What runs a model: the host, or a GPU (a software rasteriser counts as one).
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Device {
     /// The interpreter in this process: no driver, no adapter.
     Host,

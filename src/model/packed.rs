@@ -18,6 +18,7 @@ const ANY_KIND: &str = "packed weights of onionskin";
 
 /// What became of a file of packed weights; see [`crate::CompileOptions::packed`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PackedReport {
     /// The file.
     pub path: PathBuf,

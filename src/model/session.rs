@@ -1,6 +1,8 @@
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::background::in_background;
 use super::packed::{PackedFile, PackedReport};
 use super::signature::{Signature, arguments_of};
 use super::state::States;
@@ -8,7 +10,7 @@ use super::variant::{Depot, Given, Variant, accept};
 use super::{Device, Model, no_fit};
 use crate::error::{Error, Kind, Result};
 use crate::gpu::{Input, Keep, Progress, Run};
-use crate::ir::{Graph, Module};
+use crate::ir::{Graph, Module, TensorSpec};
 use crate::item::{Item, flatten};
 use crate::kernel::choice::Choices;
 use crate::kernel::stored::Precision;
@@ -59,17 +61,42 @@ impl Default for CompileOptions {
     }
 }
 
-/// A model on a device. `Send` and `Sync`: threads may share it.
+impl fmt::Debug for CompileOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompileOptions")
+            .field("entry", &self.entry)
+            .field("respecialize", &self.respecialize)
+            .field("static_shapes", &self.static_shapes)
+            .field("precision", &self.precision)
+            .field("checks", &self.checks)
+            .field("packed", &self.packed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A model on a device. `Send` and `Sync`: threads may share it. Clones share the compiled graphs and the states.
+#[derive(Clone)]
 pub struct Session {
     model: Model,
     device: Device,
     options: CompileOptions,
-    variants: Mutex<Vec<Arc<Variant>>>,
+    variants: Arc<Mutex<Vec<Arc<Variant>>>>,
     /// Of each graph that is compiled for the sizes of its example only: the method, and the module with the graph as it was
     /// imported.
-    general: Mutex<Vec<(String, Module)>>,
-    states: Mutex<States>,
+    general: Arc<Mutex<Vec<(String, Module)>>>,
+    states: Arc<Mutex<States>>,
     depot: Depot,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("model", &self.model)
+            .field("device", &self.device)
+            .field("options", &self.options)
+            .field("compiled_graphs", &lock(&self.variants).len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// The graph that serves a call and what was asked about it, else why the last one does not; no reason if there is none.
@@ -95,9 +122,9 @@ impl Session {
             model,
             device,
             options,
-            variants: Mutex::default(),
-            general: Mutex::default(),
-            states: Mutex::default(),
+            variants: Arc::default(),
+            general: Arc::default(),
+            states: Arc::default(),
             depot,
         };
         let mut states = States::default();
@@ -130,14 +157,14 @@ impl Session {
     /// The inputs fit no graph of the model, the model raised an error ([`Kind::Raised`]), or the device failed.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let arguments: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
-        self.outputs(&arguments, &|_| Ok(inputs.to_vec()))
+        self.tensors_of(&arguments, &|_| Ok(inputs.to_vec()))
     }
 
     /// Runs on tensors by name, in any order, and returns the tensors of the outputs. [`Session::signature`] tells the names:
     /// those of the parameters, and `batch.input_ids` or `pair.0` within dictionaries, tuples and lists.
     ///
     /// ```no_run
-    /// # fn main() -> onionskin::error::Result<()> {
+    /// # fn main() -> onionskin::Result<()> {
     /// use onionskin::{CompileOptions, Device, Model, Tensor};
     ///
     /// let session = Model::open("bert.pt")?.compile(&Device::auto()?, &CompileOptions::default())?;
@@ -156,7 +183,7 @@ impl Session {
             .map(|(name, tensor)| (name.to_string(), tensor.clone()));
         let named: Vec<(String, Tensor)> = named.collect();
         let arguments = self.signature()?.arguments(&named)?;
-        self.outputs(&arguments, &|graph| {
+        self.tensors_of(&arguments, &|graph| {
             flatten(&arguments_of(graph), &arguments)
         })
     }
@@ -169,7 +196,51 @@ impl Session {
         self.model.signature(&self.options.entry)
     }
 
-    fn outputs(&self, arguments: &[Item], given: Given) -> Result<Vec<Tensor>> {
+    /// The inputs of the entry: names as [`Session::run_named`] takes them, element types, and shapes with symbolic sizes.
+    ///
+    /// ```no_run
+    /// # fn main() -> onionskin::Result<()> {
+    /// # use onionskin::{CompileOptions, Device, Model};
+    /// let session = Model::open("bert.pt")?.compile(&Device::auto()?, &CompileOptions::default())?;
+    /// for input in session.inputs()? {
+    ///     println!("{input}"); // input_ids: i64[B, T]
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The archive remembers no example inputs and the session has not run yet: types are those of the inputs to come.
+    pub fn inputs(&self) -> Result<Vec<TensorSpec>> {
+        self.with_entry(Graph::input_specs)
+    }
+
+    /// The outputs of the entry in the order of [`Session::run`]: `output`, `output.0` within a tuple or a list, and the key
+    /// of a dictionary or the field of a named tuple; element types, and shapes with symbolic sizes.
+    ///
+    /// # Errors
+    /// As [`Session::inputs`].
+    pub fn outputs(&self) -> Result<Vec<TensorSpec>> {
+        self.with_entry(Graph::output_specs)
+    }
+
+    /// Asks the entry's graph: as it was imported, if that is known.
+    fn with_entry<T>(&self, ask: impl Fn(&Graph) -> T) -> Result<T> {
+        let entry = &self.options.entry;
+        let general = lock(&self.general);
+        if let Some((_, module)) = general.iter().find(|(method, _)| method == entry) {
+            return module.graph(entry).map(ask);
+        }
+        drop(general);
+        // Of the graphs that are compiled the last one serves the most sizes.
+        let compiled = self.variants_of(entry).last();
+        compiled.map(|variant| ask(&variant.graph)).ok_or_else(|| {
+            Error::input(format!("the types of {entry}'s inputs are not known yet"))
+                .help("the archive remembers no example inputs: run the session once")
+        })
+    }
+
+    fn tensors_of(&self, arguments: &[Item], given: Given) -> Result<Vec<Tensor>> {
         let entry = &self.options.entry;
         self.perform(entry, arguments, given, |variant, inputs| {
             let outputs = variant.run(inputs)?;
@@ -178,26 +249,34 @@ impl Session {
         })
     }
 
-    /// Like [`Session::run`], without blocking the thread while a GPU works; the host works at once, and so do models with
-    /// states.
+    /// Like [`Session::run`], without blocking the calling thread. A GPU's work is waited for; an import, a compilation, a run
+    /// on the host and a run of a model with states take place on a thread of their own, and go on if the future is dropped.
     ///
     /// # Errors
-    /// As [`Session::run`].
+    /// As [`Session::run`]; or no thread could be started.
     pub async fn run_async(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let arguments: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
-        let given = |_: &Graph| Ok(inputs.to_vec());
-        let (variant, inputs) = {
-            let mut states = lock(&self.states);
-            self.variant_for(&self.options.entry, &arguments, &given, &mut states)?
-        };
-        match &variant.program {
-            Some(program) if !variant.graph.has_states() => {
-                let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
-                let run = program.launch_with(&variant.bind(&inputs)?, &hosted)?;
-                run.read_async().await
+        match self.launch_ready(inputs)? {
+            Some(run) => run.read_async().await,
+            None => {
+                let (session, inputs) = (self.clone(), inputs.to_vec());
+                in_background("onionskin-run", move || session.run(&inputs)).await
             }
-            _ => self.run(&inputs[..variant.graph.argument_count()]),
         }
+    }
+
+    /// Submits a run if a graph without states is compiled for a GPU and serves the inputs.
+    fn launch_ready(&self, inputs: &[Tensor]) -> Result<Option<Run>> {
+        let ready = self.stateless(&self.options.entry, &|_| Ok(inputs.to_vec()));
+        let Some((variant, inputs)) = ready else {
+            return Ok(None);
+        };
+        let Some(program) = &variant.program else {
+            return Ok(None);
+        };
+        let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
+        program
+            .launch_with(&variant.bind(&inputs)?, &hosted)
+            .map(Some)
     }
 
     /// Submits a run on a GPU whose outputs stay in its buffers, for an application that goes on with them there. Inputs

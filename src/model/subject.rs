@@ -6,6 +6,7 @@ use super::Model;
 
 /// A method of a model, as the checker's subject: the function that was traced is not at hand, so that calls run what is
 /// imported for their arguments.
+#[derive(Debug)]
 pub struct Method<'a> {
     /// The model.
     pub model: &'a Model,

@@ -1,6 +1,7 @@
 //! A graph on a device.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use super::{CompileOptions, Device};
@@ -33,8 +34,17 @@ pub struct Variant {
     pub program: Option<Program>,
 }
 
+impl fmt::Debug for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Variant")
+            .field("graph", &self.graph)
+            .field("program", &self.program)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Where all variants of a session get their weights on the device from.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Depot {
     /// Those that are there.
     pub(super) shared: SharedWeights,

@@ -16,6 +16,7 @@ use super::{CompileOptions, Device, Model, SearchOptions, first_divergence};
 
 /// A compiled entry graph on one set of inputs, beside the same graph in two uncompiled forms.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Verification {
     /// The entry graph.
     pub entry: String,
@@ -31,6 +32,7 @@ pub struct Verification {
 
 /// The first thing that makes a compiled graph differ.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Culprit {
     /// The device computes a node otherwise than the oracle.
     Device(Divergence),

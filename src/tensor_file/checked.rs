@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -32,6 +33,16 @@ pub struct Unwritten<'a> {
     pub shape: Vec<usize>,
     /// Makes the elements, little-endian and in row-major order.
     pub bytes: Box<dyn Fn() -> Result<Vec<u8>> + 'a>,
+}
+
+impl fmt::Debug for Unwritten<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unwritten")
+            .field("name", &self.name)
+            .field("dtype", &self.dtype)
+            .field("shape", &self.shape)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A tensor of a file, mapped.
