@@ -48,7 +48,7 @@ struct Required<'s> {
     ty: &'static str,
 }
 
-/// The source of `impl Tensor`, of the module of functions, and of the table of both.
+/// The source of `impl TracedTensor`, of the module of functions, and of the table of both.
 pub fn generate(schemas: &[Schema]) -> Result<String, String> {
     let mut groups: BTreeMap<(&str, bool), Vec<Method>> = BTreeMap::new();
     for schema in schemas {
@@ -116,7 +116,7 @@ impl<'s> Method<'s> {
 impl Required<'_> {
     fn is_like(&self, other: &Required) -> bool {
         let (a, b) = (self.parameter, other.parameter);
-        let converts = |ty: &str| !matches!(ty, "&str" | "&[impl Borrow<Tensor>]");
+        let converts = |ty: &str| !matches!(ty, "&str" | "&[impl Borrow<TracedTensor>]");
         let is_named = a.keyword_only || b.keyword_only;
         (!is_named || a.keyword_only == b.keyword_only && a.name == b.name)
             && (self.ty == other.ty
@@ -182,7 +182,7 @@ fn write(methods: &[Method]) -> Result<String, std::fmt::Error> {
         out,
         "#[allow(clippy::too_many_arguments, clippy::should_implement_trait)]"
     )?;
-    writeln!(out, "impl Tensor {{")?;
+    writeln!(out, "impl TracedTensor {{")?;
     for method in methods.iter().filter(|method| method.on_tensor) {
         method.write(&mut out)?;
     }
@@ -227,13 +227,17 @@ impl Method<'_> {
         let name = self.variant(if with { "_with" } else { "" });
         let receiver = if self.on_tensor { "&self, " } else { "" };
         let (result, function, into) = match self.overloads[0].results {
-            Results::One => ("Tensor".to_string(), "one", ""),
-            Results::List => ("Vec<Tensor>".to_string(), "many", ""),
+            Results::One => ("TracedTensor".to_string(), "one", ""),
+            Results::List => ("Vec<TracedTensor>".to_string(), "many", ""),
             Results::Tuple(count) => {
-                let types = ["Tensor"].repeat(count).join(", ");
+                let types = ["TracedTensor"].repeat(count).join(", ");
                 (format!("({types})"), "several", ".into()")
             }
-            Results::OneAndList => ("(Tensor, Vec<Tensor>)".to_string(), "one_and_list", ""),
+            Results::OneAndList => (
+                "(TracedTensor, Vec<TracedTensor>)".to_string(),
+                "one_and_list",
+                "",
+            ),
         };
         let operators = self.operators();
         let own = self.on_tensor.then(|| "self.into()".to_string());
@@ -289,7 +293,7 @@ impl Method<'_> {
         writeln!(out, "    #[track_caller]")?;
         writeln!(
             out,
-            "    pub fn {name}(&mut self, {declarations}) -> &mut Tensor {{"
+            "    pub fn {name}(&mut self, {declarations}) -> &mut TracedTensor {{"
         )?;
         writeln!(out, "        let value = self.{functional}({arguments});")?;
         match self.overloads[0].is_view {
@@ -346,7 +350,7 @@ impl Required<'_> {
     fn value(&self) -> String {
         let name = rust_name(&self.parameter.name);
         match self.ty {
-            "&[impl Borrow<Tensor>]" => format!("list_of({name})"),
+            "&[impl Borrow<TracedTensor>]" => format!("list_of({name})"),
             _ => format!("{name}.into()"),
         }
     }

@@ -114,8 +114,8 @@ impl Parameter {
     pub fn rust_type(&self) -> Option<&'static str> {
         const ANY: &str = "impl Into<Arg>";
         Some(match self.ty.as_str() {
-            "Tensor" => "&Tensor",
-            "Tensor[]" => "&[impl Borrow<Tensor>]",
+            "Tensor" => "&TracedTensor",
+            "Tensor[]" => "&[impl Borrow<TracedTensor>]",
             "int" => "i64",
             "float" => "f64",
             "bool" => "bool",

@@ -15,10 +15,10 @@ use onionskin::kernel::stored::Precision;
 use onionskin::model::{self, Device, Model, Reference};
 use onionskin::nn::{Dropout, Linear, Sequential};
 use onionskin::trace::check::CheckOptions;
-use onionskin::trace::{Forward, Module, Tensor, Tree, arguments, freeze, trace_checked};
+use onionskin::trace::{Forward, Module, TracedTensor, Tree, arguments, freeze, trace_checked};
 
-fn vector(values: &[f32]) -> Tensor {
-    Tensor::from_vec([values.len()], values.to_vec())
+fn vector(values: &[f32]) -> TracedTensor {
+    TracedTensor::from_vec([values.len()], values.to_vec())
 }
 
 fn check<I: Tree, O: Tree>(title: &str, inputs: I, function: impl Fn(I) -> O) -> Result<()> {
@@ -31,22 +31,26 @@ fn main() -> Result<()> {
     check(
         "a branch on values",
         vector(&[1.0, 2.0]),
-        |x: Tensor| match x.sum().gt(0.0).to_bool() {
+        |x: TracedTensor| match x.sum().gt(0.0).to_bool() {
             Ok(true) => x * 2.0,
             _ => -x,
         },
     )?;
 
-    let memory: RefCell<Option<Tensor>> = RefCell::default();
-    check("a memoised attribute", vector(&[1.0, 2.0]), |x: Tensor| {
-        let mut memory = memory.borrow_mut();
-        &x + memory.get_or_insert_with(|| x.exp()).clone()
-    })?;
+    let memory: RefCell<Option<TracedTensor>> = RefCell::default();
+    check(
+        "a memoised attribute",
+        vector(&[1.0, 2.0]),
+        |x: TracedTensor| {
+            let mut memory = memory.borrow_mut();
+            &x + memory.get_or_insert_with(|| x.exp()).clone()
+        },
+    )?;
 
     check(
         "a value that becomes a constant",
         vector(&[1.0, 2.0]),
-        |x: Tensor| {
+        |x: TracedTensor| {
             let largest = x.amax().to_scalar().map_or(1.0, |scalar| scalar.to_f64());
             x / largest
         },
@@ -55,7 +59,7 @@ fn main() -> Result<()> {
     check(
         "a mean by a frozen length",
         vector(&[1.0, 2.0, 6.0]),
-        |x: Tensor| {
+        |x: TracedTensor| {
             let length = freeze(&x.dim(0)).unwrap_or(1);
             x.sum() / length
         },
@@ -65,11 +69,11 @@ fn main() -> Result<()> {
         .add(Linear::new(4, 4))
         .add(Dropout::new(0.5));
     network.train();
-    let x = Tensor::from_vec([1, 4], vec![1f32, 2.0, 3.0, 4.0]);
-    check("dropout in training", x, |x: Tensor| network.call(x))?;
+    let x = TracedTensor::from_vec([1, 4], vec![1f32, 2.0, 3.0, 4.0]);
+    check("dropout in training", x, |x: TracedTensor| network.call(x))?;
 
     let inputs = ["left", "right"].map(|side| (side.to_string(), vector(&[1.0, 2.0])));
-    type Sides = BTreeMap<String, Tensor>;
+    type Sides = BTreeMap<String, TracedTensor>;
     check(
         "a map in and out, which is fine",
         BTreeMap::from(inputs),

@@ -7,19 +7,19 @@
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
 use onionskin::error::Result;
-use onionskin::trace::{Tensor, cond, scan, trace, while_loop};
+use onionskin::trace::{TracedTensor, cond, scan, trace, while_loop};
 use onionskin::{CompileOptions, Device, Model};
 
 /// Halves a signal until it is quiet, turns it around if it is negative on the whole, and smooths it.
-fn network(signal: Tensor) -> Result<(Tensor, Tensor)> {
+fn network(signal: TracedTensor) -> Result<(TracedTensor, TracedTensor)> {
     let (quiet, halvings) = while_loop(
-        (signal, Tensor::scalar(0i64)),
+        (signal, TracedTensor::scalar(0i64)),
         |(x, _)| x.abs().amax().gt(1.0),
         |(x, count)| (x * 0.5, count + 1),
     )?;
     let upright = cond(&quiet.sum().lt(0.0), || -&quiet, || quiet.clone())?;
     let start = upright.mean() * 0.0;
-    let (_, smooth) = scan(start, upright, |state, sample: Tensor| {
+    let (_, smooth) = scan(start, upright, |state, sample: TracedTensor| {
         let next = state * 0.75 + sample * 0.25;
         (next.clone(), next)
     })?;
@@ -48,7 +48,7 @@ fn main() -> Result<()> {
 }
 
 /// A ramp up to a height.
-fn signal(length: usize, height: f32) -> Tensor {
+fn signal(length: usize, height: f32) -> TracedTensor {
     let samples = (1..=length).map(|index| height * index as f32 / length as f32);
-    Tensor::from_vec([length], samples.collect())
+    TracedTensor::from_vec([length], samples.collect())
 }

@@ -11,7 +11,7 @@
 
 use onionskin::error::Result;
 use onionskin::shape::TensorType;
-use onionskin::trace::{CustomOperator, Tensor, trace};
+use onionskin::trace::{CustomOperator, TracedTensor, trace};
 use onionskin::{CompileOptions, Device, Model, dim::Dim, tensor};
 
 /// One invocation an element; `x0` is the input, `x1` the slopes, `y0` the result.
@@ -28,8 +28,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 
 fn main() -> Result<()> {
     let swish = channel_swish();
-    let slopes = Tensor::parameter(tensor::Tensor::from_vec([3], vec![0.5f32, 1.0, 2.0])?);
-    let network = |x: Tensor| {
+    let slopes = TracedTensor::parameter(tensor::Tensor::from_vec([3], vec![0.5f32, 1.0, 2.0])?);
+    let network = |x: TracedTensor| {
         let hidden = swish.call(&[&(&x * 2.0), &slopes]).swap_remove(0);
         hidden + &x
     };
@@ -72,7 +72,7 @@ fn channel_swish() -> CustomOperator {
 }
 
 /// Rows of three numbers that grow from -2 on.
-fn ramp(rows: usize) -> Tensor {
+fn ramp(rows: usize) -> TracedTensor {
     let numbers = (0..rows * 3).map(|index| index as f32 * 0.01 - 2.0);
-    Tensor::from_vec([rows, 3], numbers.collect())
+    TracedTensor::from_vec([rows, 3], numbers.collect())
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 use onionskin::error::Result;
 use onionskin::ir::Weights;
 use onionskin::nn::{BatchNorm2d, Conv2d, Linear, MaxPool2d, ReLU, Sequential};
-use onionskin::trace::{Forward, Method, Module, Tensor, load_state_dict, trace_module};
+use onionskin::trace::{Forward, Method, Module, TracedTensor, load_state_dict, trace_module};
 use onionskin::{CompileOptions, Device, Model, kw, nn};
 
 /// Reads digits of 8 × 8 pixels; `train.py` has the same in Python.
@@ -43,10 +43,10 @@ impl Digits {
     }
 }
 
-impl Forward<&Tensor> for Digits {
-    type Output = Tensor;
+impl Forward<&TracedTensor> for Digits {
+    type Output = TracedTensor;
 
-    fn forward(&self, image: &Tensor) -> Tensor {
+    fn forward(&self, image: &TracedTensor) -> TracedTensor {
         let features = self.features.call(image);
         self.classify
             .call(features.flatten_with(kw!(start_dim = 1)))
@@ -58,8 +58,8 @@ fn main() -> Result<()> {
     let network = Digits::new();
     load_state_dict(&network, &nn::load(folder.join("digits.pt"))?)?;
 
-    let example = Tensor::from_vec([2, 1, 8, 8], vec![0.5f32; 128]);
-    let forward = Method::new("forward", example, |net: &Digits, image: Tensor| {
+    let example = TracedTensor::from_vec([2, 1, 8, 8], vec![0.5f32; 128]);
+    let forward = Method::new("forward", example, |net: &Digits, image: TracedTensor| {
         net.call(&image)
     });
     let traced = trace_module(&network, [forward])?;

@@ -9,7 +9,7 @@
 use onionskin::error::{Error, Result};
 use onionskin::nn::{LayerNorm, Linear};
 use onionskin::trace::check::CheckOptions;
-use onionskin::trace::{Forward, Module, Tensor, manual_seed, trace_method_checked};
+use onionskin::trace::{Forward, Module, TracedTensor, manual_seed, trace_method_checked};
 use onionskin::{CompileOptions, Device, Model};
 
 /// Two layers with a normalisation between them.
@@ -20,10 +20,10 @@ struct Mlp {
     out: Linear,
 }
 
-impl Forward<&Tensor> for Mlp {
-    type Output = Tensor;
+impl Forward<&TracedTensor> for Mlp {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: &Tensor) -> Tensor {
+    fn forward(&self, x: &TracedTensor) -> TracedTensor {
         let hidden = self.norm.call(self.hidden.call(x)).gelu();
         self.out.call(hidden).softmax(-1)
     }
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
         norm: LayerNorm::new([32]),
         out: Linear::new(32, 4),
     };
-    let forward = |mlp: &Mlp, x: Tensor| mlp.call(&x);
+    let forward = |mlp: &Mlp, x: TracedTensor| mlp.call(&x);
     let options = CheckOptions::default();
     let (traced, report) = trace_method_checked(&mlp, example(2), forward, &options)?;
     println!("{}\n{}", traced.module, report.summary());
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn example(rows: usize) -> Tensor {
+fn example(rows: usize) -> TracedTensor {
     let numbers = (0..rows * 8).map(|index| (index as f32 * 0.37).sin());
-    Tensor::from_vec([rows, 8], numbers.collect())
+    TracedTensor::from_vec([rows, 8], numbers.collect())
 }

@@ -85,8 +85,8 @@ fn a_gru_of_one_step_agrees() {
     manual_seed(11);
     let net = GRU::new(2, 4);
     let numbers: Vec<f32> = (0..10).map(|i| (i as f32).sin()).collect();
-    let x = trace::Tensor::from_vec([1, 5, 2], numbers);
-    let run = |x: trace::Tensor| net.call(&x).0;
+    let x = trace::TracedTensor::from_vec([1, 5, 2], numbers);
+    let run = |x: trace::TracedTensor| net.call(&x).0;
     let expected: Vec<f64> = run(x.clone()).to_vec().unwrap();
     let model = Model::from_module(trace(x.clone(), run).unwrap().module);
     let session = model.compile(&device, &CompileOptions::default()).unwrap();

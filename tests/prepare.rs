@@ -190,10 +190,10 @@ struct Block {
     relu: ReLU,
 }
 
-impl Forward<&trace::Tensor> for Block {
-    type Output = trace::Tensor;
+impl Forward<&trace::TracedTensor> for Block {
+    type Output = trace::TracedTensor;
 
-    fn forward(&self, x: &trace::Tensor) -> trace::Tensor {
+    fn forward(&self, x: &trace::TracedTensor) -> trace::TracedTensor {
         self.relu.call(self.fc.call(self.relu.call(x)))
     }
 }
@@ -207,8 +207,8 @@ fn calls_of_a_module_are_instances() {
             relu: ReLU::new(),
         },
     };
-    let x = trace::Tensor::from_vec([2, 3], vec![1f32, -2.0, 3.0, 0.5, -1.0, 2.0]);
-    let forward = Method::new("forward", x, |net: &Twice, x: trace::Tensor| {
+    let x = trace::TracedTensor::from_vec([2, 3], vec![1f32, -2.0, 3.0, 0.5, -1.0, 2.0]);
+    let forward = Method::new("forward", x, |net: &Twice, x: trace::TracedTensor| {
         net.block.call(&net.block.call(&x))
     });
     let traced = trace::trace_module(&net, [forward]).unwrap();

@@ -23,14 +23,14 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
             fn flatten(
                 &self,
                 path: &str,
-                leaves: &mut ::std::vec::Vec<::onionskin::trace::Tensor>,
+                leaves: &mut ::std::vec::Vec<::onionskin::trace::TracedTensor>,
             ) -> ::onionskin::error::Result<::onionskin::ir::Tree> {
                 #flatten
             }
 
             fn rebuild(
                 shape: &::onionskin::ir::Tree,
-                leaves: &[::onionskin::trace::Tensor],
+                leaves: &[::onionskin::trace::TracedTensor],
                 path: &str,
             ) -> ::onionskin::error::Result<Self> {
                 #rebuild

@@ -18,10 +18,10 @@ pub use crate::kw;
 #[doc(hidden)]
 pub use native::derived;
 pub use native::{
-    Arg, CustomOperator, Forward, Function, Method, Module, Tensor, TraceOptions, Training, Tree,
-    Unmatched, Visitor, allow, arguments, call, cond, freeze, is_tracing, leaf, load_matching,
-    load_state_dict, manual_seed, ops, scan, state, trace, trace_checked, trace_method_checked,
-    trace_module, trace_with, while_loop,
+    Arg, CustomOperator, Forward, Function, Method, Module, TraceOptions, TracedTensor, Training,
+    Tree, Unmatched, Visitor, allow, arguments, call, cond, freeze, is_tracing, leaf,
+    load_matching, load_state_dict, manual_seed, ops, scan, state, trace, trace_checked,
+    trace_method_checked, trace_module, trace_with, while_loop,
 };
 pub use onionskin_derive::{Module, Tree};
 pub use sizes::Sizes;

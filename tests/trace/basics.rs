@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use onionskin::trace::{Tensor, call, is_tracing, trace};
+use onionskin::trace::{TracedTensor, call, is_tracing, trace};
 
-fn example(shape: &[usize]) -> Tensor {
+fn example(shape: &[usize]) -> TracedTensor {
     let count = shape.iter().product::<usize>();
     let data = (0..count).map(|i| i as f32 / 4.0 - 1.0);
-    Tensor::from_vec(shape, data.collect())
+    TracedTensor::from_vec(shape, data.collect())
 }
 
 /// Counterpart: `test_simple`.
 #[test]
 fn a_function_computes_the_same_traced_and_for_other_sizes() {
-    let function = |(x, y): (Tensor, Tensor)| (&x + &y) * 0.5 - 1.0 / (&x * &x + 2.0);
+    let function = |(x, y): (TracedTensor, TracedTensor)| (&x + &y) * 0.5 - 1.0 / (&x * &x + 2.0);
     let traced = trace((example(&[2, 3]), example(&[3])), function).unwrap();
     for rows in [1, 2, 5] {
         let inputs = || (example(&[rows, 3]), example(&[3]));
         let wanted = function(inputs()).to_vec::<f32>().unwrap();
-        let found: Tensor = traced.call(inputs()).unwrap();
+        let found: TracedTensor = traced.call(inputs()).unwrap();
         assert_eq!(found.to_vec::<f32>().unwrap(), wanted);
     }
 }
@@ -26,15 +26,15 @@ fn a_function_computes_the_same_traced_and_for_other_sizes() {
 /// Counterpart: `run_ge_tests`, whose check inputs broadcast. What is stretched is decided by the example's sizes; others are refused.
 #[test]
 fn broadcasting_is_that_of_the_example() {
-    let add = |(x, y): (Tensor, Tensor)| &x + &y;
+    let add = |(x, y): (TracedTensor, TracedTensor)| &x + &y;
     let traced = trace((example(&[2, 3]), example(&[2, 1])), add).unwrap();
     for (rows, columns) in [(5, 3), (1, 7)] {
         let inputs = || (example(&[rows, columns]), example(&[rows, 1]));
-        let found: Tensor = traced.call(inputs()).unwrap();
+        let found: TracedTensor = traced.call(inputs()).unwrap();
         assert_eq!(found.to_host().unwrap(), add(inputs()).to_host().unwrap());
     }
     let other = (example(&[2, 3]), example(&[2, 3]));
-    let error = traced.call::<_, Tensor>(other).unwrap_err();
+    let error = traced.call::<_, TracedTensor>(other).unwrap_err();
     assert_eq!(
         error.message(),
         "input x_1 is f32[x_0, 1], not of shape [2, 3]"
@@ -62,14 +62,14 @@ fn maps_go_in_and_come_out() {
         ("a".to_string(), example(&[2])),
         ("b".to_string(), example(&[2])),
     ]);
-    let traced = trace(inputs.clone(), |x: BTreeMap<String, Tensor>| {
+    let traced = trace(inputs.clone(), |x: BTreeMap<String, TracedTensor>| {
         BTreeMap::from([("sum".to_string(), &x["a"] + &x["b"])])
     })
     .unwrap();
-    let found: BTreeMap<String, Tensor> = traced.call(inputs.clone()).unwrap();
+    let found: BTreeMap<String, TracedTensor> = traced.call(inputs.clone()).unwrap();
     assert_eq!(found["sum"].to_vec::<f32>().unwrap(), [-2.0, -1.5]);
-    let missing: BTreeMap<String, Tensor> = inputs.into_iter().take(1).collect();
-    let error = traced.call::<_, Tensor>(missing).unwrap_err();
+    let missing: BTreeMap<String, TracedTensor> = inputs.into_iter().take(1).collect();
+    let error = traced.call::<_, TracedTensor>(missing).unwrap_err();
     assert_eq!(error.message(), "missing key \"b\" in x, got [\"a\"]");
 }
 
@@ -85,12 +85,12 @@ fn a_step_that_fails_is_told_with_its_line() {
 /// Counterpart: `test_trace_size`.
 #[test]
 fn sizes_generalise() {
-    let function = |x: Tensor| {
+    let function = |x: TracedTensor| {
         let sizes = vec![x.dim(1) * 2, x.dim(0), 2.into()];
         call("view", vec![(&x).into(), sizes.into()], Vec::new()).swap_remove(0)
     };
     let traced = trace(example(&[5, 2, 4]), function).unwrap();
-    let found: Tensor = traced.call(example(&[3, 7, 4])).unwrap();
+    let found: TracedTensor = traced.call(example(&[3, 7, 4])).unwrap();
     assert_eq!(found.shape(), [14.into(), 3.into(), 2.into()]);
 }
 

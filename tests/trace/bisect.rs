@@ -18,9 +18,9 @@ use onionskin::model::{
     first_wrong_pass, verify,
 };
 use onionskin::pass::Pass;
-use onionskin::tensor::Tensor as HostTensor;
+use onionskin::tensor::Tensor;
 use onionskin::trace::check::{CheckOptions, Id};
-use onionskin::trace::{CustomOperator, Tensor, cond, trace, while_loop};
+use onionskin::trace::{CustomOperator, TracedTensor, cond, trace, while_loop};
 use onionskin::{CompileOptions, Device, Model};
 
 use super::samples;
@@ -44,7 +44,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 ";
 
 fn wrong_above_seven() -> CustomOperator {
-    let host = |operands: &[HostTensor]| Ok(operands[..1].to_vec());
+    let host = |operands: &[Tensor]| Ok(operands[..1].to_vec());
     let operator = CustomOperator::new("tests.same", |types| Ok(types[..1].to_vec()), host);
     operator.with_shader(WRONG, |types| {
         [
@@ -56,7 +56,7 @@ fn wrong_above_seven() -> CustomOperator {
 }
 
 /// Doubles up to a hundred; what is larger than 3 goes through the operator.
-fn doubling(operator: &CustomOperator, x: Tensor) -> Result<Tensor> {
+fn doubling(operator: &CustomOperator, x: TracedTensor) -> Result<TracedTensor> {
     while_loop(
         x,
         |x| x.sum().lt(100.0),
@@ -72,7 +72,7 @@ fn doubling(operator: &CustomOperator, x: Tensor) -> Result<Tensor> {
 
 fn model() -> Model {
     let operator = wrong_above_seven();
-    let traced = trace(Tensor::from_vec([1], vec![1f32]), |x| {
+    let traced = trace(TracedTensor::from_vec([1], vec![1f32]), |x| {
         doubling(&operator, x)
     })
     .unwrap();
@@ -80,7 +80,7 @@ fn model() -> Model {
 }
 
 fn one() -> Vec<Item> {
-    vec![HostTensor::from_vec([1], vec![1f32]).unwrap().into()]
+    vec![Tensor::from_vec([1], vec![1f32]).unwrap().into()]
 }
 
 /// The third round is the first that is wrong, 8 in place of 4, in the branch within it.
@@ -230,8 +230,8 @@ fn a_pass_is_wrong_in_a_round() {
         },
     };
     let inputs = [
-        HostTensor::from_vec([2], vec![1f32, 0.5]).unwrap(),
-        HostTensor::from_vec([], vec![3i64]).unwrap(),
+        Tensor::from_vec([2], vec![1f32, 0.5]).unwrap(),
+        Tensor::from_vec([], vec![3i64]).unwrap(),
     ];
     let found = first_wrong_pass(&graph, &Default::default(), &inputs, [&wrong], TOLERANCE);
     let (name, found) = found.unwrap().unwrap();

@@ -8,11 +8,11 @@ use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::interp;
 use onionskin::ir::{Graph, Module};
-use onionskin::tensor::Tensor as HostTensor;
+use onionskin::tensor::Tensor;
 use onionskin::trace::check::Traced;
 use onionskin::trace::torchscript::Archive;
 use onionskin::trace::torchscript::{ImportOptions, import};
-use onionskin::trace::{Tensor, cond, manual_seed, nn, ops, scan, trace, while_loop};
+use onionskin::trace::{TracedTensor, cond, manual_seed, nn, ops, scan, trace, while_loop};
 use onionskin::{kw, pass};
 
 /// The printed functions.
@@ -25,7 +25,7 @@ mod printed {
                 use onionskin::dtype::DType;
                 use onionskin::error::Result;
                 use onionskin::kw;
-                use onionskin::trace::{Arg, Tensor, cond, ops, while_loop};
+                use onionskin::trace::{Arg, TracedTensor, cond, ops, while_loop};
 
                 include!($file);
 
@@ -44,10 +44,10 @@ mod printed {
     }
 }
 
-fn example(shape: &[usize]) -> Tensor {
+fn example(shape: &[usize]) -> TracedTensor {
     let count = shape.iter().product::<usize>();
     let data = (0..count).map(|i| (i as f32 * 0.7).sin());
-    Tensor::from_vec(shape, data.collect())
+    TracedTensor::from_vec(shape, data.collect())
 }
 
 /// The source is the file's, and the function gives what the graph gives.
@@ -56,7 +56,7 @@ fn check(
     text: &str,
     module: &Module,
     inputs: &[&[usize]],
-    function: impl Fn(&[Tensor]) -> Vec<Tensor>,
+    function: impl Fn(&[TracedTensor]) -> Vec<TracedTensor>,
 ) {
     let code = module.code().unwrap();
     if std::env::var_os("BLESS").is_some() {
@@ -65,23 +65,23 @@ fn check(
     } else {
         assert_eq!(code, text, "{file}");
     }
-    let inputs: Vec<Tensor> = inputs.iter().map(|shape| example(shape)).collect();
-    let values: Vec<HostTensor> = inputs.iter().map(|x| x.to_host().unwrap()).collect();
+    let inputs: Vec<TracedTensor> = inputs.iter().map(|shape| example(shape)).collect();
+    let values: Vec<Tensor> = inputs.iter().map(|x| x.to_host().unwrap()).collect();
     let wanted = interp::run(&module.graphs[0], &module.weights, &values).unwrap();
-    let found: Vec<HostTensor> = function(&inputs)
+    let found: Vec<Tensor> = function(&inputs)
         .iter()
         .map(|y| y.to_host().unwrap())
         .collect();
     assert_eq!(found, wanted, "{file}");
 }
 
-fn weight(module: &Module) -> impl Fn(&str) -> Tensor {
-    |name| Tensor::from(module.weights[name].clone())
+fn weight(module: &Module) -> impl Fn(&str) -> TracedTensor {
+    |name| TracedTensor::from(module.weights[name].clone())
 }
 
 #[test]
 fn shapes_lists_and_tuples() {
-    let function = |(x, y): (Tensor, Tensor)| {
+    let function = |(x, y): (TracedTensor, TracedTensor)| {
         let wide = x.reshape([x.dim(0) * 2, x.dim(1).floor_div(&2.into()), Dim::from(1)]);
         let parts = x.chunk_with(2, kw!(dim = 1));
         let joined = ops::cat_with(&[&parts[1], &parts[0], &y], kw!(dim = -1));
@@ -111,7 +111,7 @@ fn shapes_lists_and_tuples() {
 
 #[test]
 fn branches_and_loops() {
-    let function = |x: Tensor| {
+    let function = |x: TracedTensor| {
         let total = x.sum();
         let branch = cond(&total.gt(0.0), || &x * 2.0, || (&x - 1.0).relu()).unwrap();
         let (halved, rounds) = while_loop(
@@ -120,10 +120,10 @@ fn branches_and_loops() {
             |(y, n)| (&y / 2.0, n + 1),
         )
         .unwrap();
-        let (sum, sums): (Tensor, Tensor) = scan(
+        let (sum, sums): (TracedTensor, TracedTensor) = scan(
             ops::zeros([x.dim(1)]),
             x.clone(),
-            |state: Tensor, row: Tensor| {
+            |state: TracedTensor, row: TracedTensor| {
                 let state = state + row;
                 (state.clone(), state)
             },
@@ -149,7 +149,7 @@ fn branches_and_loops() {
 #[test]
 fn random_numbers() {
     manual_seed(11);
-    let function = |x: Tensor| x.dropout(0.25, true) + x.randn_like();
+    let function = |x: TracedTensor| x.dropout(0.25, true) + x.randn_like();
     let traced = trace(example(&[3, 4]), function).unwrap();
     check(
         "random.rs",

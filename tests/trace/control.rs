@@ -2,25 +2,25 @@
 
 use onionskin::dtype::DType;
 use onionskin::ir::{Op, Region};
-use onionskin::trace::{Tensor, call, cond, scan, trace, while_loop};
+use onionskin::trace::{TracedTensor, call, cond, scan, trace, while_loop};
 
-fn op(name: &str, arguments: Vec<onionskin::trace::Arg>) -> Tensor {
+fn op(name: &str, arguments: Vec<onionskin::trace::Arg>) -> TracedTensor {
     call(name, arguments, Vec::new()).swap_remove(0)
 }
 
-fn vector(values: &[f32]) -> Tensor {
-    Tensor::from_vec([values.len()], values.to_vec())
+fn vector(values: &[f32]) -> TracedTensor {
+    TracedTensor::from_vec([values.len()], values.to_vec())
 }
 
-fn floats(tensor: &Tensor) -> Vec<f32> {
+fn floats(tensor: &TracedTensor) -> Vec<f32> {
     tensor.to_vec().unwrap()
 }
 
 /// The absolute value of the sum, added to every element.
-fn with_condition(x: Tensor) -> onionskin::error::Result<Tensor> {
+fn with_condition(x: TracedTensor) -> onionskin::error::Result<TracedTensor> {
     let sum = op("sum", vec![(&x).into()]);
     let is_negative = op("lt", vec![(&sum).into(), 0.0.into()]);
-    let scale = Tensor::scalar(2f32);
+    let scale = TracedTensor::scalar(2f32);
     cond(&is_negative, || &x - &sum, || &x * &scale + &sum)
 }
 
@@ -33,7 +33,7 @@ fn both_branches_are_in_the_graph() {
     assert!(graph.nodes.iter().any(|node| is_condition(&node.op)));
     for values in [&[1.0, 2.0][..], &[-3.0, 1.0], &[0.5, 0.25, 1.0]] {
         let wanted = with_condition(vector(values)).unwrap();
-        let found: Tensor = traced.call(vector(values)).unwrap();
+        let found: TracedTensor = traced.call(vector(values)).unwrap();
         assert_eq!(floats(&found), floats(&wanted));
     }
 }
@@ -73,8 +73,10 @@ fn a_condition_is_one_truth_value() {
 }
 
 /// Doubles until the sum is above a limit.
-fn with_loop((x, limit): (Tensor, Tensor)) -> onionskin::error::Result<(Tensor, Tensor)> {
-    let steps = Tensor::scalar(0i64);
+fn with_loop(
+    (x, limit): (TracedTensor, TracedTensor),
+) -> onionskin::error::Result<(TracedTensor, TracedTensor)> {
+    let steps = TracedTensor::scalar(0i64);
     while_loop(
         (x, steps),
         |(x, _)| {
@@ -89,11 +91,11 @@ fn with_loop((x, limit): (Tensor, Tensor)) -> onionskin::error::Result<(Tensor, 
 
 #[test]
 fn loops_run_as_often_as_the_values_say() {
-    let limit = || Tensor::scalar(10f32);
+    let limit = || TracedTensor::scalar(10f32);
     let traced = trace((vector(&[1.0, 2.0]), limit()), with_loop).unwrap();
     for values in [&[1.0, 2.0][..], &[100.0], &[0.125, 0.125, 0.25]] {
         let (wanted, count) = with_loop((vector(values), limit())).unwrap();
-        let found: (Tensor, Tensor) = traced.call((vector(values), limit())).unwrap();
+        let found: (TracedTensor, TracedTensor) = traced.call((vector(values), limit())).unwrap();
         assert_eq!(floats(&found.0), floats(&wanted));
         assert_eq!(
             found.1.to_vec::<i64>().unwrap(),
@@ -105,7 +107,7 @@ fn loops_run_as_often_as_the_values_say() {
 #[test]
 fn the_state_keeps_its_type() {
     let error = trace(vector(&[1.0]), |x| {
-        let more = |x: &Tensor| op("any", vec![op("lt", vec![x.into(), 9.0.into()]).into()]);
+        let more = |x: &TracedTensor| op("any", vec![op("lt", vec![x.into(), 9.0.into()]).into()]);
         while_loop(x, more, |x| op("gt", vec![(&x).into(), 9.0.into()]))
     })
     .unwrap_err();
@@ -117,9 +119,11 @@ fn the_state_keeps_its_type() {
 }
 
 /// Running means, as a recurrent network would.
-fn with_scan(x: Tensor) -> onionskin::error::Result<(Tensor, (Tensor, Tensor))> {
+fn with_scan(
+    x: TracedTensor,
+) -> onionskin::error::Result<(TracedTensor, (TracedTensor, TracedTensor))> {
     let zeros = call("zeros", vec![vec![x.dim(1)].into()], Vec::new()).swap_remove(0);
-    let (last, means) = scan(zeros, x, |state, row: Tensor| {
+    let (last, means) = scan(zeros, x, |state, row: TracedTensor| {
         let next = &state * 0.5 + &row * 0.5;
         (
             next.clone(),
@@ -135,12 +139,13 @@ fn scans_serve_other_lengths() {
         let data = (0..rows * columns)
             .map(|i| (i as f32 * 0.7).sin())
             .collect();
-        Tensor::from_vec([rows, columns], data)
+        TracedTensor::from_vec([rows, columns], data)
     };
     let traced = trace(example(3, 2), with_scan).unwrap();
     for (rows, columns) in [(3, 2), (1, 2), (7, 4)] {
         let (last, (means, signs)) = with_scan(example(rows, columns)).unwrap();
-        let found: (Tensor, (Tensor, Tensor)) = traced.call(example(rows, columns)).unwrap();
+        let found: (TracedTensor, (TracedTensor, TracedTensor)) =
+            traced.call(example(rows, columns)).unwrap();
         assert_eq!(floats(&found.0), floats(&last));
         assert_eq!(floats(&found.1.0), floats(&means));
         assert_eq!(found.1.1.dtype(), DType::Bool);
@@ -164,7 +169,7 @@ fn values_of_a_branch_stay_in_it() {
                 x.clone()
             },
         );
-        result.map(|x| x + leaked.unwrap_or_else(|| Tensor::scalar(0f32)))
+        result.map(|x| x + leaked.unwrap_or_else(|| TracedTensor::scalar(0f32)))
     })
     .unwrap_err();
     assert!(
@@ -177,8 +182,8 @@ fn values_of_a_branch_stay_in_it() {
 
 #[test]
 fn regions_nest() {
-    let program = |x: Tensor| {
-        let more = |x: &Tensor| op("lt", vec![op("sum", vec![x.into()]).into(), 20.0.into()]);
+    let program = |x: TracedTensor| {
+        let more = |x: &TracedTensor| op("lt", vec![op("sum", vec![x.into()]).into(), 20.0.into()]);
         while_loop(x, more, |x| {
             let big = op("any", vec![op("gt", vec![(&x).into(), 4.0.into()]).into()]);
             let next = cond(&big, || &x + 1.0, || &x * 2.0);
@@ -188,7 +193,7 @@ fn regions_nest() {
     let traced = trace(vector(&[1.0, 2.0]), program).unwrap();
     for values in [&[1.0, 2.0][..], &[0.5, 0.5, 0.5], &[30.0]] {
         let wanted = program(vector(values)).unwrap();
-        let found: Tensor = traced.call(vector(values)).unwrap();
+        let found: TracedTensor = traced.call(vector(values)).unwrap();
         assert_eq!(floats(&found), floats(&wanted));
     }
 }

@@ -4,9 +4,9 @@ use onionskin::dim::Dim;
 use onionskin::gpu::Reach;
 use onionskin::ir::{Module, Op};
 use onionskin::shape::TensorType;
-use onionskin::tensor::Tensor as HostTensor;
+use onionskin::tensor::Tensor;
 use onionskin::trace::check::Traced;
-use onionskin::trace::{CustomOperator, Tensor, leaf, trace};
+use onionskin::trace::{CustomOperator, TracedTensor, leaf, trace};
 use onionskin::{CompileOptions, Device, Model};
 
 use super::samples;
@@ -23,7 +23,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 
 /// Scales columns and adds their number.
 fn scale_columns() -> CustomOperator {
-    let host = |operands: &[HostTensor]| {
+    let host = |operands: &[Tensor]| {
         let [x, scale] = operands else {
             return Ok(Vec::new());
         };
@@ -33,7 +33,7 @@ fn scale_columns() -> CustomOperator {
             value * scales[column] + column as f32
         };
         let result = values.iter().enumerate().map(number).collect();
-        Ok(vec![HostTensor::from_vec(x.shape(), result)?])
+        Ok(vec![Tensor::from_vec(x.shape(), result)?])
     };
     CustomOperator::new("tests.scale_columns", |types| Ok(types[..1].to_vec()), host)
 }
@@ -46,15 +46,15 @@ fn with_shader() -> CustomOperator {
     scale_columns().with_shader(WGSL, workgroups)
 }
 
-fn example(rows: usize, columns: usize) -> Tensor {
+fn example(rows: usize, columns: usize) -> TracedTensor {
     let data = (0..rows * columns)
         .map(|i| (i as f32 * 0.3).sin())
         .collect();
-    Tensor::from_vec([rows, columns], data)
+    TracedTensor::from_vec([rows, columns], data)
 }
 
-fn program(operator: CustomOperator) -> impl Fn((Tensor, Tensor)) -> Tensor {
-    move |(x, scale): (Tensor, Tensor)| {
+fn program(operator: CustomOperator) -> impl Fn((TracedTensor, TracedTensor)) -> TracedTensor {
+    move |(x, scale): (TracedTensor, TracedTensor)| {
         let inside = (&x * 2.0).tanh();
         let scaled = operator.call(&[&inside, &scale]).swap_remove(0);
         &scaled * 0.5 + &x
@@ -62,7 +62,7 @@ fn program(operator: CustomOperator) -> impl Fn((Tensor, Tensor)) -> Tensor {
 }
 
 /// What the traced program gives on the host and on the device equals what it gives without a trace, for other sizes too.
-fn agrees(traced: &Traced, program: &dyn Fn((Tensor, Tensor)) -> Tensor) {
+fn agrees(traced: &Traced, program: &dyn Fn((TracedTensor, TracedTensor)) -> TracedTensor) {
     let text = traced.module.to_string();
     let parsed: Module = text.parse().unwrap();
     assert_eq!(parsed.graphs, traced.module.graphs, "{text}");
@@ -75,7 +75,7 @@ fn agrees(traced: &Traced, program: &dyn Fn((Tensor, Tensor)) -> Tensor) {
     for rows in [3, 1, 70] {
         let inputs = || (example(rows, 4), example(1, 4).reshape(vec![4]));
         let wanted = program(inputs()).to_host().unwrap();
-        let found: Tensor = traced.call(inputs()).unwrap();
+        let found: TracedTensor = traced.call(inputs()).unwrap();
         assert_eq!(found.to_host().unwrap(), wanted);
         let Some(session) = &session else { continue };
         let (x, scale) = inputs();
@@ -90,7 +90,7 @@ fn agrees(traced: &Traced, program: &dyn Fn((Tensor, Tensor)) -> Tensor) {
     }
 }
 
-fn traced(program: &dyn Fn((Tensor, Tensor)) -> Tensor) -> Traced {
+fn traced(program: &dyn Fn((TracedTensor, TracedTensor)) -> TracedTensor) -> Traced {
     let traced = trace((example(3, 4), example(1, 4).reshape(vec![4])), program).unwrap();
     let nodes = &traced.module.graphs[0].nodes;
     let custom = nodes.iter().filter(|node| node.op.name() == "custom");
@@ -112,12 +112,12 @@ fn a_shader_runs_among_kernels() {
 
 #[test]
 fn a_function_is_kept_whole_although_it_reads_values() {
-    let program = |(x, scale): (Tensor, Tensor)| {
+    let program = |(x, scale): (TracedTensor, TracedTensor)| {
         let double = &x * 2.0;
         let chosen = leaf(
             "tests.choose",
             (double, scale),
-            |(x, scale): (Tensor, Tensor)| {
+            |(x, scale): (TracedTensor, TracedTensor)| {
                 let is_large = x.abs().amax().to_scalar().is_ok_and(|m| m.to_f64() > 1.0);
                 if is_large { &x * &scale } else { &x + &scale }
             },

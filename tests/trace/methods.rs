@@ -9,18 +9,18 @@ use onionskin::error::{Error, Result};
 use onionskin::interp;
 use onionskin::ir::{Argument, Builder, Weights};
 use onionskin::kw;
-use onionskin::tensor::Tensor as HostTensor;
-use onionskin::trace::{Arg, Tensor, call, native, ops, trace};
+use onionskin::tensor::Tensor;
+use onionskin::trace::{Arg, TracedTensor, call, native, ops, trace};
 
 use super::sample_calls::{arguments, at, inputs, parse, sizes};
 
-fn example(shape: &[usize]) -> Tensor {
+fn example(shape: &[usize]) -> TracedTensor {
     let count = shape.iter().product::<usize>();
     let data = (0..count).map(|i| i as f32 / 4.0 - 1.0);
-    Tensor::from_vec(shape, data.collect())
+    TracedTensor::from_vec(shape, data.collect())
 }
 
-fn floats(tensor: &Tensor) -> Vec<f32> {
+fn floats(tensor: &TracedTensor) -> Vec<f32> {
     tensor.to_vec().unwrap()
 }
 
@@ -73,7 +73,7 @@ fn check(row: &Composite, case: &str) -> Result<()> {
     let operands = builder.finish(&[], Vec::new(), None)?;
     let operands = inputs(&operands, &Bindings::new())?;
     let wanted = interp::call(operator, &arguments, &operands, &Bindings::new())?;
-    let tensors: Vec<Tensor> = operands.iter().cloned().map(Tensor::from).collect();
+    let tensors: Vec<TracedTensor> = operands.iter().cloned().map(TracedTensor::from).collect();
     let found = values(&native_call(operator, &arguments, &tensors))?;
     if found != wanted {
         return Err(Error::internal("computes something else"));
@@ -81,7 +81,7 @@ fn check(row: &Composite, case: &str) -> Result<()> {
     if tensors.is_empty() {
         return Ok(());
     }
-    let function = |tensors: Vec<Tensor>| native_call(operator, &arguments, &tensors);
+    let function = |tensors: Vec<TracedTensor>| native_call(operator, &arguments, &tensors);
     let traced = trace(tensors, function)?;
     let graph = traced.graph("forward")?;
     if interp::run(graph, &Weights::new(), &operands)? != wanted {
@@ -90,11 +90,15 @@ fn check(row: &Composite, case: &str) -> Result<()> {
     Ok(())
 }
 
-fn values(tensors: &[Tensor]) -> Result<Vec<HostTensor>> {
-    tensors.iter().map(Tensor::to_host).collect()
+fn values(tensors: &[TracedTensor]) -> Result<Vec<Tensor>> {
+    tensors.iter().map(TracedTensor::to_host).collect()
 }
 
-fn native_call(operator: &Operator, arguments: &[Argument], tensors: &[Tensor]) -> Vec<Tensor> {
+fn native_call(
+    operator: &Operator,
+    arguments: &[Argument],
+    tensors: &[TracedTensor],
+) -> Vec<TracedTensor> {
     let parameters = operator.schema.parameters.iter().zip(arguments);
     let (named, positional): (Vec<_>, Vec<_>) =
         parameters.partition(|(parameter, _)| parameter.keyword_only);
@@ -106,7 +110,7 @@ fn native_call(operator: &Operator, arguments: &[Argument], tensors: &[Tensor]) 
     call(&operator.schema.name, positional.collect(), named.collect())
 }
 
-fn arg(argument: &Argument, tensors: &[Tensor]) -> Arg {
+fn arg(argument: &Argument, tensors: &[TracedTensor]) -> Arg {
     match argument {
         Argument::Value(id) => Arg::Tensor(tensors[id.index()].clone()),
         Argument::Number(number) => Arg::Number(*number),
@@ -165,7 +169,7 @@ fn an_argument_of_an_unknown_name_is_told_with_a_similar_one() {
 /// Counterpart: `test_inplace_flags`, `test_inplace_copy`.
 #[test]
 fn in_place_methods_make_a_handle_stand_for_the_result() {
-    let function = |mut x: Tensor| {
+    let function = |mut x: TracedTensor| {
         let before = x.clone();
         x.add_(1.0).mul_(&before).relu_();
         let mut rows = x.clone();
@@ -178,14 +182,15 @@ fn in_place_methods_make_a_handle_stand_for_the_result() {
     assert_eq!(floats(&x), wanted);
     assert_eq!(floats(&rows), [-2.25; 6]);
     let traced = trace(example(&[2, 3]), function).unwrap();
-    let (x, _, _): (Tensor, Tensor, Tensor) = traced.call(example(&[2, 3])).unwrap();
+    let (x, _, _): (TracedTensor, TracedTensor, TracedTensor) =
+        traced.call(example(&[2, 3])).unwrap();
     assert_eq!(floats(&x), wanted);
 }
 
 #[test]
 fn in_place_methods_keep_dtype_and_shape() {
-    let mut counts = Tensor::from_vec([2], vec![1i64, 2]);
-    counts.mul_(2).sub_(Tensor::scalar(1i32));
+    let mut counts = TracedTensor::from_vec([2], vec![1i64, 2]);
+    counts.mul_(2).sub_(TracedTensor::scalar(1i32));
     assert_eq!(
         (counts.dtype(), counts.to_vec::<i64>().unwrap()),
         (DType::I64, vec![1, 3])
@@ -204,7 +209,7 @@ fn in_place_methods_keep_dtype_and_shape() {
 #[test]
 fn every_node_has_the_line_of_its_method() {
     let first = line!() + 2;
-    let function = |x: Tensor| {
+    let function = |x: TracedTensor| {
         let y = x.softmax(1);
         y.max_dim_with(0, kw!(keepdim = true))
     };

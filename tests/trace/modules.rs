@@ -10,23 +10,23 @@ use onionskin::nn::{
     self, BatchNorm1d, BatchNorm2d, Conv2d, Dropout, Embedding, Linear, ModuleDict, ReLU,
     Sequential,
 };
-use onionskin::tensor::Tensor as HostTensor;
+use onionskin::tensor::Tensor;
 use onionskin::tensor_file;
 use onionskin::trace::check::{Id, Traced};
 use onionskin::trace::{
-    Forward, Method, Module, Tensor, Training, call, load_matching, load_state_dict, manual_seed,
-    state, trace, trace_module,
+    Forward, Method, Module, TracedTensor, Training, call, load_matching, load_state_dict,
+    manual_seed, state, trace, trace_module,
 };
 
-fn ones(shape: &[usize]) -> Tensor {
-    HostTensor::full(DType::F32, shape, 1.0).unwrap().into()
+fn ones(shape: &[usize]) -> TracedTensor {
+    Tensor::full(DType::F32, shape, 1.0).unwrap().into()
 }
 
-fn parameter(values: &[f32]) -> Tensor {
-    Tensor::parameter(HostTensor::from_vec([values.len()], values.to_vec()).unwrap())
+fn parameter(values: &[f32]) -> TracedTensor {
+    TracedTensor::parameter(Tensor::from_vec([values.len()], values.to_vec()).unwrap())
 }
 
-fn floats(tensor: &Tensor) -> Vec<f32> {
+fn floats(tensor: &TracedTensor) -> Vec<f32> {
     tensor.to_vec().unwrap()
 }
 
@@ -44,20 +44,22 @@ fn module_paths(graph: &Graph) -> Vec<&str> {
 }
 
 /// A module's `forward` for `f32[2, 3]`.
-fn traced<M: Module + for<'x> Forward<&'x Tensor, Output = Tensor>>(module: &M) -> Traced {
-    let forward = |module: &M, x: Tensor| module.call(&x);
+fn traced<M: Module + for<'x> Forward<&'x TracedTensor, Output = TracedTensor>>(
+    module: &M,
+) -> Traced {
+    let forward = |module: &M, x: TracedTensor| module.call(&x);
     trace_module(module, [Method::new("forward", ones(&[2, 3]), forward)]).unwrap()
 }
 
 #[derive(Module)]
 struct Scale {
-    factor: Tensor,
+    factor: TracedTensor,
 }
 
-impl Forward<&Tensor> for Scale {
-    type Output = Tensor;
+impl Forward<&TracedTensor> for Scale {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: &Tensor) -> Tensor {
+    fn forward(&self, x: &TracedTensor) -> TracedTensor {
         x * &self.factor
     }
 }
@@ -98,10 +100,10 @@ fn net() -> Net {
     }
 }
 
-impl Forward<&Tensor> for Net {
-    type Output = Tensor;
+impl Forward<&TracedTensor> for Net {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: &Tensor) -> Tensor {
+    fn forward(&self, x: &TracedTensor) -> TracedTensor {
         let x = self
             .blocks
             .iter()
@@ -166,10 +168,10 @@ fn two_modules_without_parameters_are_told_apart() {
         first: ReLU,
         second: ReLU,
     }
-    impl Forward<&Tensor> for Two {
-        type Output = Tensor;
+    impl Forward<&TracedTensor> for Two {
+        type Output = TracedTensor;
 
-        fn forward(&self, x: &Tensor) -> Tensor {
+        fn forward(&self, x: &TracedTensor) -> TracedTensor {
             self.second.call(self.first.call(x))
         }
     }
@@ -212,12 +214,12 @@ fn a_parameter_that_two_modules_share_is_stored_once() {
     let embedding = Embedding::new(5, 3);
     let head = Linear::new(3, 5).bias(false).tied(embedding.weight());
     let tied = Tied { embedding, head };
-    let ids = Tensor::from_vec([2], vec![4i64, 0]);
-    let forward = |tied: &Tied, ids: Tensor| tied.head.call(tied.embedding.call(ids));
+    let ids = TracedTensor::from_vec([2], vec![4i64, 0]);
+    let forward = |tied: &Tied, ids: TracedTensor| tied.head.call(tied.embedding.call(ids));
     let traced = trace_module(&tied, [Method::new("forward", ids, forward)]).unwrap();
     assert_eq!(weights(&traced), ["embedding.weight"]);
     assert_eq!(paths(&tied), ["embedding.weight", "head.weight"]);
-    let value = HostTensor::full(DType::F32, [5, 3], 2.0).unwrap();
+    let value = Tensor::full(DType::F32, [5, 3], 2.0).unwrap();
     let unmatched =
         load_matching(&tied, &Weights::from([("head.weight".to_string(), value)])).unwrap();
     assert_eq!(unmatched.missing, ["embedding.weight"]);
@@ -228,14 +230,14 @@ fn a_parameter_that_two_modules_share_is_stored_once() {
 #[test]
 fn a_parameter_given_as_input_is_an_input() {
     let scale = scale(3.0);
-    let forward = |scale: &Scale, x: Tensor| &x + scale.call(&x);
+    let forward = |scale: &Scale, x: TracedTensor| &x + scale.call(&x);
     let traced = trace_module(
         &scale,
         [Method::new("forward", scale.factor.clone(), forward)],
     )
     .unwrap();
     assert_eq!(traced.graph("forward").unwrap().inputs.len(), 1);
-    let y: Tensor = traced.call(parameter(&[5.0])).unwrap();
+    let y: TracedTensor = traced.call(parameter(&[5.0])).unwrap();
     assert_eq!(floats(&y), [20.0]);
 }
 
@@ -244,7 +246,7 @@ fn a_parameter_given_as_input_is_an_input() {
 #[test]
 fn a_module_from_outside_is_named_after_its_type() {
     let (one, other) = (scale(2.0), scale(3.0));
-    let apply = |module: &Scale, x: &Tensor| module.call(x);
+    let apply = |module: &Scale, x: &TracedTensor| module.call(x);
     let traced = trace(ones(&[1]), |x| {
         apply(&other, &apply(&one, &apply(&one, &x)))
     })
@@ -255,7 +257,7 @@ fn a_module_from_outside_is_named_after_its_type() {
     assert_eq!(traced.warnings, [], "parameters are no constants");
 }
 
-/// Counterpart: `test_trace_c10_ops` and all that closures capture; "Cannot insert a Tensor that requires grad as a constant".
+/// Counterpart: `test_trace_c10_ops` and all that closures capture; "Cannot insert a TracedTensor that requires grad as a constant".
 #[test]
 fn captured_tensors_are_constants_that_are_warned_of_and_parameters_are_weights() {
     let (captured, learned) = (ones(&[3]), parameter(&[1.0, 2.0, 3.0]));
@@ -271,8 +273,11 @@ fn captured_tensors_are_constants_that_are_warned_of_and_parameters_are_weights(
 /// Counterpart: `test_constant`: `torch.tensor` within a trace.
 #[test]
 fn tensors_made_of_data_are_constants_that_are_warned_of() {
-    let line = line!() + 1;
-    let traced = trace(ones(&[2]), |x| x + Tensor::from_vec([2], vec![1f32, 2.0])).unwrap();
+    let line = line!() + 2;
+    let traced = trace(ones(&[2]), |x| {
+        x + TracedTensor::from_vec([2], vec![1f32, 2.0])
+    })
+    .unwrap();
     let [warning] = traced.warnings.as_slice() else {
         panic!("{:?}", traced.warnings)
     };
@@ -288,17 +293,19 @@ fn tensors_made_of_data_are_constants_that_are_warned_of() {
 #[test]
 fn methods_are_entry_graphs_over_one_set_of_weights() {
     let net = scale(4.0);
-    let forward = Method::new("forward", ones(&[2]), |net: &Scale, x: Tensor| net.call(&x));
-    let sum = |net: &Scale, (x, y): (Tensor, Tensor)| (x + y) * &net.factor;
+    let forward = Method::new("forward", ones(&[2]), |net: &Scale, x: TracedTensor| {
+        net.call(&x)
+    });
+    let sum = |net: &Scale, (x, y): (TracedTensor, TracedTensor)| (x + y) * &net.factor;
     let weighted = Method::new("weighted_sum", (ones(&[2]), ones(&[2])), sum);
     let traced = trace_module(&net, [forward, weighted]).unwrap();
     assert_eq!(weights(&traced), ["factor"]);
-    let y: Tensor = traced
+    let y: TracedTensor = traced
         .call_entry("weighted_sum", (ones(&[3]), ones(&[3])))
         .unwrap();
     assert_eq!(floats(&y), [8.0; 3]);
     let error = traced
-        .call_entry::<_, Tensor>("encode", ones(&[2]))
+        .call_entry::<_, TracedTensor>("encode", ones(&[2]))
         .unwrap_err();
     assert_eq!(
         error.message(),
@@ -338,7 +345,7 @@ fn training_and_evaluation_are_set_in_the_whole_network() {
 fn weights_that_do_not_fit_are_listed_at_once_and_none_is_loaded() {
     let net = Linear::new(2, 1);
     let before = floats(net.weight());
-    let value = |shape: &[usize]| HostTensor::full(DType::F64, shape, 7.0).unwrap();
+    let value = |shape: &[usize]| Tensor::full(DType::F64, shape, 7.0).unwrap();
     let wrong = Weights::from([
         ("weight".to_string(), value(&[2])),
         ("gain".to_string(), value(&[1])),
@@ -365,7 +372,7 @@ fn weights_that_do_not_fit_are_listed_at_once_and_none_is_loaded() {
 #[test]
 fn what_matches_is_loaded_and_the_rest_is_named() {
     let net = Linear::new(1, 1);
-    let value = HostTensor::full(DType::F32, [1], 7.0).unwrap();
+    let value = Tensor::full(DType::F32, [1], 7.0).unwrap();
     let some = Weights::from([
         ("bias".to_string(), value.clone()),
         ("gain".to_string(), value),
@@ -373,7 +380,10 @@ fn what_matches_is_loaded_and_the_rest_is_named() {
     let unmatched = load_matching(&net, &some).unwrap();
     assert_eq!(unmatched.missing, ["weight"]);
     assert_eq!(unmatched.unexpected, ["gain"]);
-    assert_eq!(floats(&net.call(&Tensor::from_vec([1], vec![0f32]))), [7.0]);
+    assert_eq!(
+        floats(&net.call(&TracedTensor::from_vec([1], vec![0f32]))),
+        [7.0]
+    );
 }
 
 /// Counterpart: `torch.load` and `torch.jit.load` of weights.
@@ -445,9 +455,9 @@ fn initial_parameters_follow_from_the_seed_and_stay_within_their_bounds() {
 fn a_trace_keeps_the_weights_that_it_was_made_with() {
     let net = scale(2.0);
     let traced = traced(&net);
-    let value = HostTensor::full(DType::F32, [1], 9.0).unwrap();
+    let value = Tensor::full(DType::F32, [1], 9.0).unwrap();
     load_state_dict(&net, &Weights::from([("factor".to_string(), value)])).unwrap();
-    let y: Tensor = traced.call(ones(&[2, 3])).unwrap();
+    let y: TracedTensor = traced.call(ones(&[2, 3])).unwrap();
     assert_eq!(floats(&y), [2.0; 6]);
     assert_eq!(
         floats(&call("neg", vec![(&net.factor).into()], Vec::new())[0]),

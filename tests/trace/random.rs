@@ -7,16 +7,16 @@ use onionskin::ir::{Argument, Op};
 use onionskin::item::Item;
 use onionskin::kw;
 use onionskin::scalar::Scalar;
-use onionskin::tensor::Tensor as HostTensor;
+use onionskin::tensor::Tensor;
 use onionskin::trace::check::{CheckOptions, Id, Traced, inspect};
 use onionskin::trace::{
-    Arg, Tensor, cond, manual_seed, ops, scan, trace, trace_checked, while_loop,
+    Arg, TracedTensor, cond, manual_seed, ops, scan, trace, trace_checked, while_loop,
 };
 use onionskin::{CompileOptions, Device, Model};
 
 use super::samples;
 
-fn floats(tensor: &Tensor) -> Vec<f64> {
+fn floats(tensor: &TracedTensor) -> Vec<f64> {
     tensor.to_vec().unwrap()
 }
 
@@ -116,7 +116,7 @@ fn whole_numbers_and_truth_values_are_drawn_evenly() {
     assert!(sorted == (0..1000).collect::<Vec<_>>() && order != sorted);
     let third = ops::full([COUNT], 1.0 / 3.0).bernoulli();
     assert!((mean(&floats(&third)) - 1.0 / 3.0).abs() < 0.01);
-    let weights = Tensor::from_vec([3], vec![1.0f32, 0.0, 3.0]);
+    let weights = TracedTensor::from_vec([3], vec![1.0f32, 0.0, 3.0]);
     let picks = weights.multinomial_with(COUNT, kw!(replacement = true));
     let picks: Vec<i64> = picks.to_vec().unwrap();
     assert!(!picks.contains(&1));
@@ -148,7 +148,7 @@ fn dropout_keeps_the_mean_and_drops_its_share() {
 /// Counterpart: `test_trace_random`, `test_trace_checker_dropout_train`.
 #[test]
 fn nodes_record_seed_and_counter_and_give_the_same_numbers_again() {
-    let function = |x: Tensor| {
+    let function = |x: TracedTensor| {
         let x = x.dropout(0.5, true).relu().dropout(0.5, false);
         (&x + ops::rand([8]), x.randn_like())
     };
@@ -186,7 +186,7 @@ fn nodes_record_seed_and_counter_and_give_the_same_numbers_again() {
         "{graph}"
     );
     for _ in 0..2 {
-        let found: (Tensor, Tensor) = traced.call(ops::ones([8])).unwrap();
+        let found: (TracedTensor, TracedTensor) = traced.call(ops::ones([8])).unwrap();
         assert_eq!(floats(&found.0), floats(&wanted.0));
         assert_eq!(floats(&found.1), floats(&wanted.1));
     }
@@ -197,7 +197,7 @@ fn nodes_record_seed_and_counter_and_give_the_same_numbers_again() {
 
 #[test]
 fn batch_norm_in_training_uses_the_batch_and_is_recorded_so() {
-    let function = |x: Tensor| {
+    let function = |x: TracedTensor| {
         let (mean, variance) = (ops::zeros([3]), ops::ones([3]));
         x.batch_norm(
             Arg::None,
@@ -214,7 +214,7 @@ fn batch_norm_in_training_uses_the_batch_and_is_recorded_so() {
     let traced = trace(x.clone(), function).unwrap();
     let text = traced.graph("forward").unwrap().to_string();
     assert!(text.contains("training=true"), "{text}");
-    let found: Tensor = traced.call(x).unwrap();
+    let found: TracedTensor = traced.call(x).unwrap();
     let means = floats(&found.mean_dim([0]));
     let variances = floats(&found.var_dim_with([0], kw!(unbiased = false)));
     assert!(means.iter().all(|mean| mean.abs() < 1e-5), "{means:?}");
@@ -229,7 +229,7 @@ fn batch_norm_in_training_uses_the_batch_and_is_recorded_so() {
 /// second trace draw from one seed here.
 #[test]
 fn a_check_of_a_function_that_draws_names_the_node_and_nothing_else() {
-    let function = |x: Tensor| x.dropout(0.5, true);
+    let function = |x: TracedTensor| x.dropout(0.5, true);
     let inputs = ops::ones([8, 4]);
     let (_, report) = trace_checked(inputs, function, &CheckOptions::default()).unwrap();
     let found: Vec<Id> = report.findings.iter().map(|finding| finding.id).collect();
@@ -241,13 +241,13 @@ fn devices() -> Vec<Device> {
     [Some(Device::Host), gpu].into_iter().flatten().collect()
 }
 
-fn host(tensors: &[&Tensor]) -> Vec<HostTensor> {
+fn host(tensors: &[&TracedTensor]) -> Vec<Tensor> {
     let tensors = tensors.iter();
     tensors.map(|tensor| tensor.to_host().unwrap()).collect()
 }
 
 /// What a graph gives on all devices is what the program gives when it simply runs.
-fn runs_alike(traced: &Traced, inputs: &[&Tensor], wanted: &[&Tensor]) {
+fn runs_alike(traced: &Traced, inputs: &[&TracedTensor], wanted: &[&TracedTensor]) {
     for device in devices() {
         let model = Model::from_module(traced.module.clone());
         let session = model.compile(&device, &CompileOptions::default()).unwrap();
@@ -258,14 +258,16 @@ fn runs_alike(traced: &Traced, inputs: &[&Tensor], wanted: &[&Tensor]) {
     }
 }
 
-fn column(rows: usize) -> Tensor {
-    Tensor::from_vec([rows, 2], vec![1f32; rows * 2])
+fn column(rows: usize) -> TracedTensor {
+    TracedTensor::from_vec([rows, 2], vec![1f32; rows * 2])
 }
 
 /// Draws before a loop, in each of its rounds, and after it.
-fn drawing_scan(x: Tensor) -> onionskin::error::Result<(Tensor, Tensor, Tensor)> {
+fn drawing_scan(
+    x: TracedTensor,
+) -> onionskin::error::Result<(TracedTensor, TracedTensor, TracedTensor)> {
     let first = ops::rand([2]);
-    let (last, rows) = scan(first, x, |state, row: Tensor| {
+    let (last, rows) = scan(first, x, |state, row: TracedTensor| {
         let next = state + row.dropout(0.5, true) + ops::rand([2]);
         (next.clone(), next)
     })?;
@@ -273,7 +275,7 @@ fn drawing_scan(x: Tensor) -> onionskin::error::Result<(Tensor, Tensor, Tensor)>
 }
 
 /// [`drawing_scan`] as a loop in Rust, which a trace writes out.
-fn written_out(x: Tensor) -> (Tensor, Tensor, Tensor) {
+fn written_out(x: TracedTensor) -> (TracedTensor, TracedTensor, TracedTensor) {
     let mut state = ops::rand([2]);
     let mut rows = Vec::new();
     for row in x.unbind() {
@@ -304,11 +306,13 @@ fn every_round_of_a_loop_draws_numbers_of_its_own() {
 }
 
 /// Conditions and loops in loops draw as often as they run.
-fn nested((x, limit): (Tensor, Tensor)) -> onionskin::error::Result<(Tensor, Tensor)> {
-    let below = |x: &Tensor| (x + ops::rand([2])).sum().lt(&limit);
+fn nested(
+    (x, limit): (TracedTensor, TracedTensor),
+) -> onionskin::error::Result<(TracedTensor, TracedTensor)> {
+    let below = |x: &TracedTensor| (x + ops::rand([2])).sum().lt(&limit);
     let x = while_loop(x, below, |x| {
         let grown = while_loop(
-            (x.clone(), Tensor::scalar(0i64)),
+            (x.clone(), TracedTensor::scalar(0i64)),
             |(_, round)| round.lt(2),
             |(x, round)| (x + ops::rand([2]), round + 1),
         );
@@ -325,7 +329,7 @@ fn nested((x, limit): (Tensor, Tensor)) -> onionskin::error::Result<(Tensor, Ten
 
 #[test]
 fn regions_hand_on_their_counters() {
-    let inputs = |limit: f32| (ops::zeros([2]), Tensor::scalar(limit));
+    let inputs = |limit: f32| (ops::zeros([2]), TracedTensor::scalar(limit));
     manual_seed(3);
     let traced = trace(inputs(4.0), nested).unwrap();
     for limit in [4.0, -1.0, 9.0] {
@@ -343,7 +347,7 @@ fn regions_hand_on_their_counters() {
 
 #[test]
 fn a_sequence_begins_outside_of_branches() {
-    let within = |x: Tensor| {
+    let within = |x: TracedTensor| {
         let draw = || {
             manual_seed(1);
             &x + ops::rand([2])
@@ -361,9 +365,9 @@ fn a_sequence_begins_outside_of_branches() {
 /// A sequence that begins anew behind a loop does so in the graph.
 #[test]
 fn a_sequence_begins_anew() {
-    let program = |x: Tensor| {
+    let program = |x: TracedTensor| {
         manual_seed(5);
-        let (_, rows) = scan(ops::zeros([2]), x, |state, row: Tensor| {
+        let (_, rows) = scan(ops::zeros([2]), x, |state, row: TracedTensor| {
             (state, row + ops::rand([2]))
         })?;
         manual_seed(5);
@@ -379,9 +383,9 @@ fn a_sequence_begins_anew() {
 fn scripted_loops_draw_as_if_they_were_written_out() {
     let archives = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/archives");
     let model = Model::open(archives.join("draws.pt")).unwrap();
-    let x = || Item::Tensor(HostTensor::from_vec([2], vec![1f32, 2.0]).unwrap());
-    let count = |count: i64| Item::Tensor(HostTensor::from_vec([], vec![count]).unwrap());
-    let limit = |limit: f32| Item::Tensor(HostTensor::from_vec([], vec![limit]).unwrap());
+    let x = || Item::Tensor(Tensor::from_vec([2], vec![1f32, 2.0]).unwrap());
+    let count = |count: i64| Item::Tensor(Tensor::from_vec([], vec![count]).unwrap());
+    let limit = |limit: f32| Item::Tensor(Tensor::from_vec([], vec![limit]).unwrap());
     for device in devices() {
         let session = model
             .clone()

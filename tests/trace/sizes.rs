@@ -2,20 +2,20 @@
 
 use onionskin::error::Kind;
 use onionskin::trace::check::Id;
-use onionskin::trace::{Sizes, Tensor, TraceOptions, freeze, kw, ops, trace, trace_with};
+use onionskin::trace::{Sizes, TraceOptions, TracedTensor, freeze, kw, ops, trace, trace_with};
 
-fn example(shape: &[usize]) -> Tensor {
+fn example(shape: &[usize]) -> TracedTensor {
     let data = (0..shape.iter().product::<usize>()).map(|i| (i as f32 * 0.7).sin());
-    Tensor::from_vec(shape, data.collect())
+    TracedTensor::from_vec(shape, data.collect())
 }
 
 /// The traced function gives what the function gives, for inputs of the example's size and of another.
-fn generalises(first: &[usize], other: &[usize], function: impl Fn(Tensor) -> Tensor) {
+fn generalises(first: &[usize], other: &[usize], function: impl Fn(TracedTensor) -> TracedTensor) {
     let traced = trace(example(first), &function).unwrap();
     assert!(traced.warnings.is_empty(), "{:?}", traced.warnings);
     for shape in [first, other] {
         let wanted = function(example(shape)).to_host().unwrap();
-        let found: Tensor = traced.call(example(shape)).unwrap();
+        let found: TracedTensor = traced.call(example(shape)).unwrap();
         assert_eq!(found.to_host().unwrap(), wanted, "{shape:?}");
     }
 }
@@ -51,7 +51,7 @@ fn slices_by_sizes() {
     generalises(&[4, 6], &[8, 6], |x| x.slice_with(kw!(end = x.dim(0) - 1)));
     generalises(&[4, 6], &[8, 6], |x| x.narrow(0, 1, x.dim(0) - 2));
     let traced = trace(example(&[5]), |x| x.slice_with(kw!(start = 0, end = 5))).unwrap();
-    let found: Tensor = traced.call(example(&[7])).unwrap();
+    let found: TracedTensor = traced.call(example(&[7])).unwrap();
     assert_eq!(found.shape(), [5.into()], "the literal 5 stays");
 }
 
@@ -84,16 +84,18 @@ fn a_frozen_size_holds_for_the_example_only() {
     assert_eq!(traced.warnings[0].id, Id::FrozenSize);
     assert_eq!(traced.warnings[0].message, "the size x_0 is fixed to 4");
     assert!(traced.warnings[0].place.to_string().contains("sizes.rs"));
-    let error = traced.call::<_, Tensor>(example(&[5, 6])).unwrap_err();
+    let error = traced
+        .call::<_, TracedTensor>(example(&[5, 6]))
+        .unwrap_err();
     assert_eq!(error.kind(), Kind::Input);
 }
 
 #[test]
 fn iteration_over_an_axis_that_may_vary_is_warned_of() {
-    let unrolled = |x: Tensor| {
+    let unrolled = |x: TracedTensor| {
         let rows = x.unbind();
         rows.iter()
-            .fold(Tensor::scalar(0f32), |sum, row| sum * 0.5 + row.sum())
+            .fold(TracedTensor::scalar(0f32), |sum, row| sum * 0.5 + row.sum())
     };
     let found = trace(example(&[3, 2]), unrolled).unwrap();
     let found: Vec<Id> = found.warnings.iter().map(|warning| warning.id).collect();
@@ -124,8 +126,10 @@ fn only_the_named_sizes_vary() {
             .to_string(),
         "f32[x_0, 2]"
     );
-    assert!(traced.call::<_, Tensor>(example(&[9, 2])).is_ok());
-    let error = traced.call::<_, Tensor>(example(&[9, 3])).unwrap_err();
+    assert!(traced.call::<_, TracedTensor>(example(&[9, 2])).is_ok());
+    let error = traced
+        .call::<_, TracedTensor>(example(&[9, 3]))
+        .unwrap_err();
     assert_eq!(
         error.message(),
         "input x is f32[x_0, 2], not of shape [9, 3]"
@@ -135,7 +139,7 @@ fn only_the_named_sizes_vary() {
 #[test]
 fn sizes_come_out_as_numbers() {
     let traced = trace(example(&[3, 2]), |x| (x.dim(0) * 2, x.relu())).unwrap();
-    let (size, _): (onionskin::dim::Dim, Tensor) = traced.call(example(&[5, 2])).unwrap();
+    let (size, _): (onionskin::dim::Dim, TracedTensor) = traced.call(example(&[5, 2])).unwrap();
     assert_eq!(size.as_const(), Some(10));
 }
 
@@ -152,14 +156,14 @@ fn a_dimension_that_there_is_not_is_named() {
 /// Counterpart: the trace of 130 slices that hits the limit of kernel arguments.
 #[test]
 fn many_inputs_are_joined() {
-    let program = |x: Tensor| {
-        let rows: Vec<Tensor> = (0..130)
+    let program = |x: TracedTensor| {
+        let rows: Vec<TracedTensor> = (0..130)
             .map(|row| x.select(0, row) * (row as f32))
             .collect();
         ops::stack(&rows)
     };
     let traced = trace(example(&[130, 3]), program).unwrap();
-    let found: Tensor = traced.call(example(&[130, 3])).unwrap();
+    let found: TracedTensor = traced.call(example(&[130, 3])).unwrap();
     assert_eq!(
         found.to_host().unwrap(),
         program(example(&[130, 3])).to_host().unwrap()

@@ -6,22 +6,22 @@ use std::path::Path;
 use onionskin::gpu::Reach;
 use onionskin::item::Item;
 use onionskin::nn::BatchNorm1d;
-use onionskin::tensor::Tensor as HostTensor;
+use onionskin::tensor::Tensor;
 use onionskin::trace::check::{CheckOptions, Traced};
 use onionskin::trace::{
-    Forward, Method, Module, Tensor, cond, ops, scan, state, trace, trace_method_checked,
+    Forward, Method, Module, TracedTensor, cond, ops, scan, state, trace, trace_method_checked,
     trace_module, while_loop,
 };
 use onionskin::{CompileOptions, Device, Model};
 
 use super::samples;
 
-fn batch(shift: f32) -> Tensor {
+fn batch(shift: f32) -> TracedTensor {
     let data = (0..8).map(|i| (i * i) as f32 / 4.0 + shift).collect();
-    Tensor::from_vec([4, 2], data)
+    TracedTensor::from_vec([4, 2], data)
 }
 
-fn host(tensor: &Tensor) -> HostTensor {
+fn host(tensor: &TracedTensor) -> Tensor {
     tensor.to_host().unwrap()
 }
 
@@ -70,7 +70,7 @@ fn trained() -> BatchNorm1d {
     norm
 }
 
-fn forward(norm: &BatchNorm1d, x: Tensor) -> Tensor {
+fn forward(norm: &BatchNorm1d, x: TracedTensor) -> TracedTensor {
     norm.call(&x)
 }
 
@@ -128,7 +128,7 @@ fn an_archive_of_training_gathers_statistics() {
             .clone()
             .compile(&device, &CompileOptions::default())
             .unwrap();
-        let x = HostTensor::from_vec([2, 3], vec![1f32, 2.0, 3.0, 3.0, 2.0, 7.0]).unwrap();
+        let x = Tensor::from_vec([2, 3], vec![1f32, 2.0, 3.0, 3.0, 2.0, 7.0]).unwrap();
         session.call(&[Item::Tensor(x)]).unwrap();
         let kept = |name: &str| session.state(name).unwrap().tensors()[0].to_f32();
         // Tracing called the module once, with ones.
@@ -143,17 +143,17 @@ fn an_archive_of_training_gathers_statistics() {
 
 #[derive(Module)]
 struct Sum {
-    total: Tensor,
+    total: TracedTensor,
 }
 
 fn sum() -> Sum {
-    let zeros = HostTensor::from_vec([2], vec![0f32; 2]).unwrap();
+    let zeros = Tensor::from_vec([2], vec![0f32; 2]).unwrap();
     Sum {
-        total: Tensor::parameter(zeros),
+        total: TracedTensor::parameter(zeros),
     }
 }
 
-fn add(net: &Sum, x: Tensor) -> onionskin::error::Result<Tensor> {
+fn add(net: &Sum, x: TracedTensor) -> onionskin::error::Result<TracedTensor> {
     net.total.store(&(&net.total + &x))?;
     Ok(&net.total * 2.0)
 }
@@ -162,11 +162,11 @@ fn add(net: &Sum, x: Tensor) -> onionskin::error::Result<Tensor> {
 #[test]
 fn methods_share_what_is_stored() {
     let net = sum();
-    let x = || Tensor::from_vec([2], vec![1f32, 2.0]);
-    let read = |net: &Sum, x: Tensor| x - &net.total;
+    let x = || TracedTensor::from_vec([2], vec![1f32, 2.0]);
+    let read = |net: &Sum, x: TracedTensor| x - &net.total;
     let methods = [Method::new("read", x(), read), Method::new("add", x(), add)];
     let traced: Traced = trace_module(&net, methods).unwrap();
-    let first: Tensor = traced.call_entry("add", x()).unwrap();
+    let first: TracedTensor = traced.call_entry("add", x()).unwrap();
     assert_eq!(first.to_vec::<f32>().unwrap(), [2.0, 4.0]);
     let text: onionskin::ir::Module = traced.module.to_string().parse().unwrap();
     assert_eq!(text.states, traced.module.states);
@@ -191,34 +191,34 @@ fn methods_share_what_is_stored() {
 #[test]
 fn what_cannot_be_stored_is_told_with_its_line() {
     let net = sum();
-    let x = || Tensor::from_vec([2], vec![1f32, 2.0]);
+    let x = || TracedTensor::from_vec([2], vec![1f32, 2.0]);
     let error = trace(x(), |x| net.total.store(&x.sum()).map(|()| x)).unwrap_err();
     assert_eq!(error.message(), "a buffer of f32[2] is to keep f32[]");
     assert!(error.to_string().contains("trace/states.rs"), "{error}");
     let error = trace(x(), |x| (&x * 2.0).store(&x).map(|()| x)).unwrap_err();
     assert_eq!(error.message(), "only a parameter or buffer keeps a value");
-    let error = net.total.store(&Tensor::scalar(1f32)).unwrap_err();
+    let error = net.total.store(&TracedTensor::scalar(1f32)).unwrap_err();
     assert_eq!(error.message(), "a buffer of f32[2] is to keep f32[]");
 }
 
 /// A total and how often it was added to, which a network keeps in branches and loops.
 #[derive(Module)]
 struct Tally {
-    total: Tensor,
-    count: Tensor,
+    total: TracedTensor,
+    count: TracedTensor,
 }
 
 fn tally() -> Tally {
     Tally {
-        total: Tensor::parameter(HostTensor::from_vec([2], vec![1f32, 0.0]).unwrap()),
-        count: Tensor::parameter(HostTensor::from_vec([], vec![0i64]).unwrap()),
+        total: TracedTensor::parameter(Tensor::from_vec([2], vec![1f32, 0.0]).unwrap()),
+        count: TracedTensor::parameter(Tensor::from_vec([], vec![0i64]).unwrap()),
     }
 }
 
-type Fallible = onionskin::error::Result<Tensor>;
+type Fallible = onionskin::error::Result<TracedTensor>;
 
 /// One branch stores in both buffers, the other in one of them.
-fn in_branches(net: &Tally, x: Tensor) -> Fallible {
+fn in_branches(net: &Tally, x: TracedTensor) -> Fallible {
     let stored = cond(
         &x.sum().gt(0.0),
         || {
@@ -234,9 +234,9 @@ fn in_branches(net: &Tally, x: Tensor) -> Fallible {
     Ok(stored?? + &net.total)
 }
 
-fn in_a_scan(net: &Tally, x: Tensor) -> Fallible {
+fn in_a_scan(net: &Tally, x: TracedTensor) -> Fallible {
     net.count.store(&(&net.count + 10))?;
-    let (last, rows) = scan(ops::zeros([2]), x, |state, row: Tensor| {
+    let (last, rows) = scan(ops::zeros([2]), x, |state, row: TracedTensor| {
         let next = state + &net.total * 0.5 + row;
         let stored = net.total.store(&next);
         let stored = stored.and_then(|()| net.count.store(&(&net.count + 1)));
@@ -249,7 +249,7 @@ fn in_a_scan(net: &Tally, x: Tensor) -> Fallible {
 }
 
 /// A branch in a loop, whose condition is what the rounds store.
-fn in_a_loop(net: &Tally, x: Tensor) -> Fallible {
+fn in_a_loop(net: &Tally, x: TracedTensor) -> Fallible {
     net.count.store(&net.count.zeros_like())?;
     let x = while_loop(
         x,
@@ -272,7 +272,7 @@ fn in_a_loop(net: &Tally, x: Tensor) -> Fallible {
     Ok(x + &net.total)
 }
 
-type Program = fn(&Tally, Tensor) -> Fallible;
+type Program = fn(&Tally, TracedTensor) -> Fallible;
 
 /// What branches and loops store is further results of theirs: the graph's states are what the module keeps when it runs.
 #[test]

@@ -6,13 +6,13 @@ use onionskin::dim::Dim;
 use onionskin::error::Error;
 use onionskin::ir::{Graph, Tree as Shape};
 use onionskin::trace::check::CheckOptions;
-use onionskin::trace::{Tensor, TraceOptions, Tree, trace, trace_checked, trace_with};
+use onionskin::trace::{TraceOptions, TracedTensor, Tree, trace, trace_checked, trace_with};
 
-fn x(values: &[f32]) -> Tensor {
-    Tensor::from_vec([values.len()], values.to_vec())
+fn x(values: &[f32]) -> TracedTensor {
+    TracedTensor::from_vec([values.len()], values.to_vec())
 }
 
-fn floats(tensor: &Tensor) -> Vec<f32> {
+fn floats(tensor: &TracedTensor) -> Vec<f32> {
     tensor.to_vec().unwrap()
 }
 
@@ -35,8 +35,8 @@ fn names(graph: &Graph) -> Vec<&str> {
 
 #[derive(Tree)]
 struct Boxes {
-    corners: Tensor,
-    scores: Option<Tensor>,
+    corners: TracedTensor,
+    scores: Option<TracedTensor>,
 }
 
 #[derive(Tree)]
@@ -52,7 +52,7 @@ struct Named<T> {
 #[test]
 fn nested_tuples_are_flattened_in_order() {
     let inputs = || ((x(&[1.0]), (x(&[2.0]), x(&[3.0]))), x(&[4.0]));
-    type Inputs = ((Tensor, (Tensor, Tensor)), Tensor);
+    type Inputs = ((TracedTensor, (TracedTensor, TracedTensor)), TracedTensor);
     let traced = trace(inputs(), |((a, (b, c)), d): Inputs| {
         a + b * 10 + c * 100 + d * 1000
     })
@@ -61,7 +61,7 @@ fn nested_tuples_are_flattened_in_order() {
         names(traced.graph("forward").unwrap()),
         ["x_0", "x_1_0", "x_1_1", "x_1"]
     );
-    let y: Tensor = traced.call(inputs()).unwrap();
+    let y: TracedTensor = traced.call(inputs()).unwrap();
     assert_eq!(floats(&y), [4321.0]);
 }
 
@@ -75,13 +75,13 @@ fn fields_of_a_struct_are_arguments_by_name() {
     let traced = trace(boxes(), |b: Boxes| b.corners * b.scores.unwrap()).unwrap();
     let graph = traced.graph("forward").unwrap();
     assert_eq!(names(graph), ["corners", "scores"]);
-    let y: Tensor = traced.call(boxes()).unwrap();
+    let y: TracedTensor = traced.call(boxes()).unwrap();
     assert_eq!(floats(&y), [3.0, 6.0]);
     let without = Boxes {
         corners: x(&[1.0, 2.0]),
         scores: None,
     };
-    let error = traced.call::<_, Tensor>(without).unwrap_err();
+    let error = traced.call::<_, TracedTensor>(without).unwrap_err();
     assert_eq!(
         error.message(),
         "argument scores does not fit the signature"
@@ -115,12 +115,12 @@ fn a_struct_comes_out_as_a_named_tuple() {
 #[test]
 fn unnamed_and_generic_structs_are_tuples_of_what_they_hold() {
     let pairs = Pair(Pair(x(&[1.0]), x(&[2.0])), Pair(x(&[3.0]), x(&[4.0])));
-    let traced = trace(pairs, |Pair(a, b): Pair<Pair<Tensor>>| {
+    let traced = trace(pairs, |Pair(a, b): Pair<Pair<TracedTensor>>| {
         Pair(a.0 + b.1, a.1 + b.0)
     })
     .unwrap();
     let pairs = Pair(Pair(x(&[1.0]), x(&[2.0])), Pair(x(&[3.0]), x(&[5.0])));
-    let Pair(first, second): Pair<Tensor> = traced.call(pairs).unwrap();
+    let Pair(first, second): Pair<TracedTensor> = traced.call(pairs).unwrap();
     assert_eq!((floats(&first), floats(&second)), (vec![6.0], vec![5.0]));
 }
 
@@ -131,11 +131,15 @@ fn a_struct_is_read_from_maps_and_tuples_too() {
         ("corners", x(&[1.0])),
         ("more", x(&[3.0])),
     ]);
-    let traced = trace(entries.clone(), |entries: BTreeMap<String, Tensor>| entries).unwrap();
+    let traced = trace(
+        entries.clone(),
+        |entries: BTreeMap<String, TracedTensor>| entries,
+    )
+    .unwrap();
     let boxes: Boxes = traced.call(entries.clone()).unwrap();
     assert_eq!(floats(&boxes.corners), [1.0]);
     let error = traced
-        .call::<_, Named<Tensor>>(entries)
+        .call::<_, Named<TracedTensor>>(entries)
         .map(drop)
         .unwrap_err();
     assert_eq!(
@@ -146,7 +150,7 @@ fn a_struct_is_read_from_maps_and_tuples_too() {
     let boxes: Boxes = traced.call(x(&[7.0])).unwrap();
     assert_eq!(floats(&boxes.scores.unwrap()), [7.0]);
     let error = traced
-        .call::<_, Pair<Pair<Tensor>>>(x(&[7.0]))
+        .call::<_, Pair<Pair<TracedTensor>>>(x(&[7.0]))
         .map(drop)
         .unwrap_err();
     assert_eq!(error.message(), "output[0] is a tensor, not Pair");
@@ -155,16 +159,17 @@ fn a_struct_is_read_from_maps_and_tuples_too() {
 /// Counterpart: `test_input_list_toplevel_flatten`, `test_input_list_of_tuples`.
 #[test]
 fn lists_are_one_argument_of_a_fixed_length() {
-    let list = |count: usize| -> Vec<(Tensor, Tensor)> {
+    let list = |count: usize| -> Vec<(TracedTensor, TracedTensor)> {
         (0..count).map(|i| (x(&[i as f32]), x(&[1.0]))).collect()
     };
-    let sum =
-        |list: Vec<(Tensor, Tensor)>| list.into_iter().fold(x(&[0.0]), |sum, (a, b)| sum + a * b);
+    let sum = |list: Vec<(TracedTensor, TracedTensor)>| {
+        list.into_iter().fold(x(&[0.0]), |sum, (a, b)| sum + a * b)
+    };
     let traced = trace((list(3),), |(list,)| sum(list)).unwrap();
     assert_eq!(traced.graph("forward").unwrap().inputs.len(), 6);
-    let y: Tensor = traced.call((list(3),)).unwrap();
+    let y: TracedTensor = traced.call((list(3),)).unwrap();
     assert_eq!(floats(&y), [3.0]);
-    let error = traced.call::<_, Tensor>((list(2),)).unwrap_err();
+    let error = traced.call::<_, TracedTensor>((list(2),)).unwrap_err();
     assert_eq!(error.message(), "argument x does not fit the signature");
 }
 
@@ -178,18 +183,18 @@ fn maps_of_maps_and_lists_are_taken_by_key_and_more_keys_do_no_harm() {
             ("a", map([("other", inner())])),
         ])
     };
-    type Nested = BTreeMap<String, BTreeMap<String, Vec<Tensor>>>;
+    type Nested = BTreeMap<String, BTreeMap<String, Vec<TracedTensor>>>;
     let traced = trace((inputs(),), |(d,): (Nested,)| {
         &d["b"]["inner"][1] - &d["a"]["other"][0]
     })
     .unwrap();
     let mut more = inputs();
     more.insert("c".to_string(), BTreeMap::new());
-    let y: Tensor = traced.call((more,)).unwrap();
+    let y: TracedTensor = traced.call((more,)).unwrap();
     assert_eq!(floats(&y), [1.0]);
     let mut fewer = inputs();
     fewer.insert("a".to_string(), BTreeMap::new());
-    let error = traced.call::<_, Tensor>((fewer,)).unwrap_err();
+    let error = traced.call::<_, TracedTensor>((fewer,)).unwrap_err();
     assert_eq!(error.message(), r#"missing key "other" in x["a"], got []"#);
 }
 
@@ -198,23 +203,23 @@ fn maps_of_maps_and_lists_are_taken_by_key_and_more_keys_do_no_harm() {
 fn values_of_a_map_keep_their_types() {
     let inputs = map([
         ("a", x(&[1.5, 2.5])),
-        ("n", Tensor::from_vec([2], vec![2i64, 3])),
+        ("n", TracedTensor::from_vec([2], vec![2i64, 3])),
     ]);
-    let traced = trace(inputs.clone(), |d: BTreeMap<String, Tensor>| {
+    let traced = trace(inputs.clone(), |d: BTreeMap<String, TracedTensor>| {
         &d["a"] * &d["n"]
     })
     .unwrap();
-    let y: Tensor = traced.call(inputs).unwrap();
+    let y: TracedTensor = traced.call(inputs).unwrap();
     assert_eq!(floats(&y), [3.0, 7.5]);
     let other = map([("a", x(&[1.0])), ("n", x(&[1.0]))]);
-    let error = traced.call::<_, Tensor>(other).unwrap_err();
+    let error = traced.call::<_, TracedTensor>(other).unwrap_err();
     assert_eq!(error.message(), "input x_n is i64, not f32");
 }
 
 /// Counterpart: `test_input_dict_checkTrace_mut`: the caller's map stays as it was.
 #[test]
 fn a_write_to_a_value_of_a_map_is_a_step() {
-    let program = |mut d: BTreeMap<String, Tensor>| {
+    let program = |mut d: BTreeMap<String, TracedTensor>| {
         d.get_mut("a").unwrap().add_(1.0);
         &d["a"] * 2.0
     };
@@ -222,7 +227,7 @@ fn a_write_to_a_value_of_a_map_is_a_step() {
     let (traced, report) =
         trace_checked(inputs.clone(), program, &CheckOptions::default()).unwrap();
     assert_eq!(report.findings, [], "{report}");
-    let y: Tensor = traced.call(inputs.clone()).unwrap();
+    let y: TracedTensor = traced.call(inputs.clone()).unwrap();
     assert_eq!(floats(&y), [4.0, 6.0]);
     assert_eq!(floats(&inputs["a"]), [1.0, 2.0]);
 }
@@ -231,7 +236,7 @@ fn a_write_to_a_value_of_a_map_is_a_step() {
 /// "must have consistent types".
 #[test]
 fn inputs_that_say_nothing_of_their_elements_are_refused_by_path() {
-    let none: Vec<Tensor> = Vec::new();
+    let none: Vec<TracedTensor> = Vec::new();
     let error = refusal(Named {
         r#type: x(&[1.0]),
         d: map([("1", none)]),
@@ -240,7 +245,7 @@ fn inputs_that_say_nothing_of_their_elements_are_refused_by_path() {
         error.message(),
         r#"args[1]["1"] is an empty list: an example needs elements"#
     );
-    let none: BTreeMap<String, Tensor> = BTreeMap::new();
+    let none: BTreeMap<String, TracedTensor> = BTreeMap::new();
     let error = refusal((x(&[1.0]), Pair(none.clone(), none)));
     assert_eq!(
         error.message(),
@@ -278,11 +283,11 @@ fn what_has_no_order_or_is_no_tensor_is_refused_with_advice() {
 #[test]
 fn outputs_keep_their_structure_at_any_depth() {
     type Deep = (
-        (Tensor,),
-        BTreeMap<String, (Tensor, Vec<Tensor>)>,
-        Option<Tensor>,
+        (TracedTensor,),
+        BTreeMap<String, (TracedTensor, Vec<TracedTensor>)>,
+        Option<TracedTensor>,
     );
-    let deep = |x: Tensor| -> Deep {
+    let deep = |x: TracedTensor| -> Deep {
         let entry = (&x + 1, vec![&x + 2, &x + 3]);
         ((x,), map([("k", entry)]), None)
     };
@@ -301,7 +306,7 @@ fn a_strict_trace_refuses_lists_and_maps_by_path() {
         strict: true,
         ..TraceOptions::default()
     };
-    let list = |x: Tensor| (x.clone(), vec![x]);
+    let list = |x: TracedTensor| (x.clone(), vec![x]);
     let error = trace_with(x(&[1.0]), list, &strict).unwrap_err();
     assert_eq!(
         error.message(),
@@ -313,12 +318,12 @@ fn a_strict_trace_refuses_lists_and_maps_by_path() {
             "return a tuple or a struct, or trace with `strict: false` if its length never changes"
         )
     );
-    let entries = |x: Tensor| Boxes {
+    let entries = |x: TracedTensor| Boxes {
         corners: x.clone(),
         scores: Some(x),
     };
     assert!(trace_with(x(&[1.0]), entries, &strict).is_ok());
-    let entries = |x: Tensor| Pair(map([("k", x.clone())]), map([("k", x)]));
+    let entries = |x: TracedTensor| Pair(map([("k", x.clone())]), map([("k", x)]));
     let error = trace_with(x(&[1.0]), entries, &strict).unwrap_err();
     assert_eq!(
         error.message(),
@@ -330,10 +335,14 @@ fn a_strict_trace_refuses_lists_and_maps_by_path() {
 #[test]
 fn inputs_come_out_as_they_are_and_unused_ones_stay() {
     let inputs = || (x(&[1.0]), x(&[2.0]), x(&[3.0]));
-    let traced = trace(inputs(), |(a, _, c): (Tensor, Tensor, Tensor)| (c, a)).unwrap();
+    let traced = trace(
+        inputs(),
+        |(a, _, c): (TracedTensor, TracedTensor, TracedTensor)| (c, a),
+    )
+    .unwrap();
     let graph = traced.graph("forward").unwrap();
     assert_eq!((graph.inputs.len(), graph.nodes.len()), (3, 0));
-    let (c, a): (Tensor, Tensor) = traced.call(inputs()).unwrap();
+    let (c, a): (TracedTensor, TracedTensor) = traced.call(inputs()).unwrap();
     assert_eq!((floats(&c), floats(&a)), (vec![3.0], vec![1.0]));
 }
 
@@ -341,7 +350,7 @@ fn inputs_come_out_as_they_are_and_unused_ones_stay() {
 #[test]
 fn sizes_come_out_as_numbers_of_each_call() {
     let traced = trace(x(&[1.0, 2.0]), |x| (x.dim(0) * 3, x)).unwrap();
-    let (size, _): (Dim, Tensor) = traced.call(x(&[1.0; 7])).unwrap();
+    let (size, _): (Dim, TracedTensor) = traced.call(x(&[1.0; 7])).unwrap();
     assert_eq!(size, Dim::from(21));
 }
 
@@ -354,17 +363,17 @@ fn arguments_are_given_by_name() {
     };
     let traced = trace_with(
         (x(&[1.0]), x(&[2.0])),
-        |(x, mask): (Tensor, Tensor)| x - mask,
+        |(x, mask): (TracedTensor, TracedTensor)| x - mask,
         &options,
     )
     .unwrap();
-    let y: Tensor = traced
+    let y: TracedTensor = traced
         .call_named([("mask", x(&[2.0])), ("x", x(&[5.0]))])
         .unwrap();
     assert_eq!(floats(&y), [3.0]);
     let call = |names: &[&'static str]| {
         let inputs = names.iter().map(|name| (*name, x(&[1.0])));
-        traced.call_named::<_, Tensor>(inputs).unwrap_err()
+        traced.call_named::<_, TracedTensor>(inputs).unwrap_err()
     };
     let error = call(&["x", "msk"]);
     assert_eq!(error.message(), "no input `msk`; it takes x, mask");
@@ -382,10 +391,10 @@ fn arguments_are_given_by_name() {
 #[test]
 fn arguments_by_name_may_be_structures() {
     let pair = |a, b| Pair(x(&[a]), x(&[b]));
-    let sum = |(p, q): (Pair<Tensor>, Pair<Tensor>)| p.0 * q.1 - p.1 * q.0;
+    let sum = |(p, q): (Pair<TracedTensor>, Pair<TracedTensor>)| p.0 * q.1 - p.1 * q.0;
     let traced = trace((pair(1.0, 2.0), pair(3.0, 4.0)), sum).unwrap();
     let inputs = [("x_1", pair(3.0, 4.0)), ("x", pair(1.0, 2.0))];
-    let y: Tensor = traced.call_named(inputs).unwrap();
+    let y: TracedTensor = traced.call_named(inputs).unwrap();
     assert_eq!(floats(&y), [-2.0]);
 }
 

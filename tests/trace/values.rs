@@ -2,11 +2,11 @@
 
 use onionskin::dtype::DType;
 use onionskin::trace::check::{Id, Traced};
-use onionskin::trace::{Tensor, kw, ops, trace};
+use onionskin::trace::{TracedTensor, kw, ops, trace};
 
-fn example(shape: &[usize]) -> Tensor {
+fn example(shape: &[usize]) -> TracedTensor {
     let data = (0..shape.iter().product::<usize>()).map(|i| i as f32 - 2.5);
-    Tensor::from_vec(shape, data.collect())
+    TracedTensor::from_vec(shape, data.collect())
 }
 
 fn names(traced: &Traced) -> Vec<String> {
@@ -14,9 +14,9 @@ fn names(traced: &Traced) -> Vec<String> {
     nodes.map(|node| node.op.name().to_string()).collect()
 }
 
-fn agrees(traced: &Traced, program: impl Fn(Tensor) -> Tensor, shape: &[usize]) {
+fn agrees(traced: &Traced, program: impl Fn(TracedTensor) -> TracedTensor, shape: &[usize]) {
     let wanted = program(example(shape)).to_host().unwrap();
-    let found: Tensor = traced.call(example(shape)).unwrap();
+    let found: TracedTensor = traced.call(example(shape)).unwrap();
     assert_eq!(found.to_host().unwrap(), wanted);
 }
 
@@ -24,7 +24,7 @@ fn agrees(traced: &Traced, program: impl Fn(Tensor) -> Tensor, shape: &[usize]) 
 #[test]
 fn data_becomes_a_constant_that_is_warned_of() {
     let line = line!() + 1;
-    let program = |x: Tensor| &x + Tensor::from_vec([2], vec![1f32, 2.0]);
+    let program = |x: TracedTensor| &x + TracedTensor::from_vec([2], vec![1f32, 2.0]);
     let traced = trace(example(&[3, 2]), program).unwrap();
     assert_eq!(traced.warnings.len(), 1);
     assert_eq!(traced.warnings[0].id, Id::DataConstructor);
@@ -43,8 +43,8 @@ fn data_becomes_a_constant_that_is_warned_of() {
 
 #[test]
 fn tensors_of_the_surroundings_are_reported_once() {
-    let scale = Tensor::from_vec([2], vec![0.5f32, 2.0]);
-    let program = |x: Tensor| &x * &scale + &scale;
+    let scale = TracedTensor::from_vec([2], vec![0.5f32, 2.0]);
+    let program = |x: TracedTensor| &x * &scale + &scale;
     let traced = trace(example(&[3, 2]), program).unwrap();
     let ids: Vec<Id> = traced.warnings.iter().map(|warning| warning.id).collect();
     assert_eq!(ids, [Id::CapturedConstant]);
@@ -68,14 +68,14 @@ fn factories_are_operators_not_constants() {
 /// Counterpart: `test_wrapped_number`.
 #[test]
 fn numbers_do_not_promote_tensors() {
-    let half = Tensor::from_vec([2], vec![1.0f32, 3.0]).to(DType::F16);
+    let half = TracedTensor::from_vec([2], vec![1.0f32, 3.0]).to(DType::F16);
     assert_eq!((&half * 2.0).dtype(), DType::F16);
-    assert_eq!((&half + Tensor::scalar(1f32)).dtype(), DType::F16);
+    assert_eq!((&half + TracedTensor::scalar(1f32)).dtype(), DType::F16);
     assert_eq!(
-        (&half + Tensor::from_vec([1], vec![1f32])).dtype(),
+        (&half + TracedTensor::from_vec([1], vec![1f32])).dtype(),
         DType::F32
     );
-    let integers = Tensor::from_vec([2], vec![1i32, 2]);
+    let integers = TracedTensor::from_vec([2], vec![1i32, 2]);
     assert_eq!((&integers * 2.5).dtype(), DType::F32);
     assert_eq!((&integers / 2).dtype(), DType::F32);
 }
@@ -88,8 +88,8 @@ fn each_cast_is_one_node() {
         assert_eq!(names(&traced), ["aten.to.dtype"]);
     }
     let traced = trace(
-        (example(&[2]), Tensor::from_vec([1], vec![1i64])),
-        |(x, y): (Tensor, Tensor)| x.type_as(&y),
+        (example(&[2]), TracedTensor::from_vec([1], vec![1i64])),
+        |(x, y): (TracedTensor, TracedTensor)| x.type_as(&y),
     );
     assert_eq!(names(&traced.unwrap()), ["aten.type_as"]);
 }
@@ -97,8 +97,8 @@ fn each_cast_is_one_node() {
 /// Counterpart: `test_trace_detach`, `test_trace_contiguous`, "`linear` recorded as `aten::linear`".
 #[test]
 fn what_does_nothing_is_recorded() {
-    let weight = Tensor::parameter(example(&[4, 3]).to_host().unwrap());
-    let program = |x: Tensor| x.contiguous().detach().linear(&weight);
+    let weight = TracedTensor::parameter(example(&[4, 3]).to_host().unwrap());
+    let program = |x: TracedTensor| x.contiguous().detach().linear(&weight);
     let traced = trace(example(&[2, 3]), program).unwrap();
     assert_eq!(
         names(&traced),
@@ -118,7 +118,7 @@ fn what_does_nothing_is_recorded() {
 /// Counterpart: `test_trace_max_pool2d`: one node, whatever it is made of.
 #[test]
 fn a_pooling_is_one_node() {
-    let program = |x: Tensor| x.max_pool2d([2, 2]);
+    let program = |x: TracedTensor| x.max_pool2d([2, 2]);
     let traced = trace(example(&[1, 2, 4, 6]), program).unwrap();
     assert_eq!(names(&traced), ["aten.max_pool2d"]);
     agrees(&traced, program, &[3, 2, 8, 4]);
@@ -127,12 +127,12 @@ fn a_pooling_is_one_node() {
 /// Counterpart: negative slices and indices, `x[y]`, `index_put` with a mask.
 #[test]
 fn indices_of_all_kinds() {
-    let programs: [fn(Tensor) -> Tensor; 5] = [
+    let programs: [fn(TracedTensor) -> TracedTensor; 5] = [
         |x| x.select(0, -1),
         |x| x.slice_with(kw!(start = -2)),
         |x| x.slice_with(kw!(start = -3, end = -1, step = 1)),
         |x| x.index([x.sum_dim([1]).argsort()]),
-        |x| x.index_put([x.gt(0.0)], &Tensor::scalar(7f32)),
+        |x| x.index_put([x.gt(0.0)], &TracedTensor::scalar(7f32)),
     ];
     for program in programs {
         let traced = trace(example(&[4, 3]), program).unwrap();
@@ -143,7 +143,7 @@ fn indices_of_all_kinds() {
 /// Counterpart: `test_inplace_*`: a write makes a new value; the old handle keeps the old one.
 #[test]
 fn writes_make_new_values() {
-    let program = |x: Tensor| {
+    let program = |x: TracedTensor| {
         let mut y = &x * 2.0;
         let before = y.clone();
         y.add_(1.0).relu_();
@@ -227,7 +227,7 @@ fn tensors_of_another_trace_are_refused() {
 /// Counterpart: save, load, and the bytes of both.
 #[test]
 fn what_is_saved_is_what_was_traced() {
-    let weight = Tensor::parameter(example(&[4, 3]).to_host().unwrap());
+    let weight = TracedTensor::parameter(example(&[4, 3]).to_host().unwrap());
     let traced = trace(example(&[2, 3]), |x| x.linear(&weight)).unwrap();
     let folder = std::env::temp_dir().join(format!("onionskin-trace-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -245,26 +245,31 @@ fn what_is_saved_is_what_was_traced() {
 /// Counterpart: "deleting a weight is an error".
 #[test]
 fn a_weight_that_is_gone_is_named() {
-    let weight = Tensor::parameter(example(&[4, 3]).to_host().unwrap());
+    let weight = TracedTensor::parameter(example(&[4, 3]).to_host().unwrap());
     let mut traced = trace(example(&[2, 3]), |x| x.linear(&weight)).unwrap();
     traced.module.weights.clear();
-    let error = traced.call::<_, Tensor>(example(&[2, 3])).unwrap_err();
+    let error = traced
+        .call::<_, TracedTensor>(example(&[2, 3]))
+        .unwrap_err();
     assert_eq!(error.message(), "there is no weight constant");
 }
 
 /// Counterpart: `test_trace_topk`. A size that is a tensor's value is read, which is warned of.
 #[test]
 fn a_size_from_a_value_is_a_read() {
-    let program = |(x, k): (Tensor, Tensor)| {
+    let program = |(x, k): (TracedTensor, TracedTensor)| {
         let k = k.to_scalar().unwrap().to_i64();
         x.topk(k).0
     };
-    let inputs = || (example(&[5]), Tensor::scalar(2i64));
+    let inputs = || (example(&[5]), TracedTensor::scalar(2i64));
     let traced = trace(inputs(), program).unwrap();
     assert_eq!(traced.warnings[0].id, Id::HostRead);
-    let found: Tensor = traced.call(inputs()).unwrap();
+    let found: TracedTensor = traced.call(inputs()).unwrap();
     assert_eq!(found.to_vec::<f32>().unwrap(), [1.5, 0.5]);
-    let error = trace(inputs(), |(x, k): (Tensor, Tensor)| x.topk(&k).0).unwrap_err();
+    let error = trace(inputs(), |(x, k): (TracedTensor, TracedTensor)| {
+        x.topk(&k).0
+    })
+    .unwrap_err();
     assert!(
         error
             .message()

@@ -94,7 +94,7 @@ impl fmt::Display for Divergence {
 }
 
 /// A graph with its weights.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
     /// The graph.
     pub graph: &'a Graph,

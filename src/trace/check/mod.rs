@@ -11,11 +11,11 @@
 //!
 //! ```
 //! use onionskin::trace::check::{CheckOptions, Id};
-//! use onionskin::trace::{Tensor, trace_checked};
+//! use onionskin::trace::{TracedTensor, trace_checked};
 //!
-//! # fn main() -> onionskin::error::Result<()> {
-//! let x = Tensor::from_vec([2], vec![1f32, 2.0]);
-//! let scaled = |x: Tensor| match x.max().to_scalar() {
+//! # fn main() -> onionskin::Result<()> {
+//! let x = TracedTensor::from_vec([2], vec![1f32, 2.0]);
+//! let scaled = |x: TracedTensor| match x.max().to_scalar() {
 //!     Ok(largest) => &x / largest.to_f64(),
 //!     Err(_) => x,
 //! };

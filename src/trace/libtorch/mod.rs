@@ -5,7 +5,7 @@
 //! use onionskin::trace::libtorch::trace;
 //! use onionskin::{Model, Tensor};
 //!
-//! # fn main() -> onionskin::error::Result<()> {
+//! # fn main() -> onionskin::Result<()> {
 //! let x = Tensor::from_vec([2, 3], vec![0.5f32; 6])?;
 //! let traced = trace(&[x], |inputs| vec![inputs[0].softmax(-1, None)])?;
 //! let model = Model::from_module(traced.module);

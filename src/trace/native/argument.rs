@@ -5,13 +5,13 @@ use crate::dtype::DType;
 use crate::ir::{Argument, ValueId};
 use crate::scalar::Scalar;
 
-use super::tensor::Tensor;
+use super::tensor::TracedTensor;
 
 /// An argument of an operator: anything that PyTorch takes there converts into it.
 #[derive(Clone, Debug)]
 pub enum Arg {
     /// A tensor.
-    Tensor(Tensor),
+    Tensor(TracedTensor),
     /// A number.
     Number(Scalar),
     /// A size, possibly symbolic.
@@ -28,7 +28,7 @@ pub enum Arg {
 
 impl Arg {
     /// The argument as graphs hold it; a tensor becomes the value of its index in `tensors`, which grows.
-    pub(super) fn number_tensors(&self, tensors: &mut Vec<Tensor>) -> Argument {
+    pub(super) fn number_tensors(&self, tensors: &mut Vec<TracedTensor>) -> Argument {
         match self {
             Arg::Tensor(tensor) => {
                 let known = tensors.iter().position(|known| known.is(tensor));
@@ -51,8 +51,8 @@ impl Arg {
     }
 }
 
-impl From<&Tensor> for Arg {
-    fn from(tensor: &Tensor) -> Arg {
+impl From<&TracedTensor> for Arg {
+    fn from(tensor: &TracedTensor) -> Arg {
         Arg::Tensor(tensor.clone())
     }
 }
@@ -110,7 +110,7 @@ macro_rules! arguments {
 }
 
 arguments! {
-    Tensor, tensor => Arg::Tensor(tensor);
+    TracedTensor, tensor => Arg::Tensor(tensor);
     Scalar, number => Arg::Number(number);
     bool, value => Arg::Number(Scalar::Bool(value));
     i32, value => Arg::Number(Scalar::Int(i64::from(value)));

@@ -4,29 +4,29 @@ use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
 use super::argument::Arg;
 use super::call::call;
-use super::tensor::Tensor;
+use super::tensor::TracedTensor;
 
 #[track_caller]
-fn binary(name: &str, left: impl Into<Arg>, right: impl Into<Arg>) -> Tensor {
+fn binary(name: &str, left: impl Into<Arg>, right: impl Into<Arg>) -> TracedTensor {
     call(name, vec![left.into(), right.into()], Vec::new()).swap_remove(0)
 }
 
 macro_rules! operators {
     ($($trait:ident $method:ident $name:literal $reversed:expr;)*) => {$(
-        impl<T: Into<Arg>> $trait<T> for &Tensor {
-            type Output = Tensor;
+        impl<T: Into<Arg>> $trait<T> for &TracedTensor {
+            type Output = TracedTensor;
 
             #[track_caller]
-            fn $method(self, right: T) -> Tensor {
+            fn $method(self, right: T) -> TracedTensor {
                 binary($name, self, right)
             }
         }
 
-        impl<T: Into<Arg>> $trait<T> for Tensor {
-            type Output = Tensor;
+        impl<T: Into<Arg>> $trait<T> for TracedTensor {
+            type Output = TracedTensor;
 
             #[track_caller]
-            fn $method(self, right: T) -> Tensor {
+            fn $method(self, right: T) -> TracedTensor {
                 binary($name, self, right)
             }
         }
@@ -34,21 +34,21 @@ macro_rules! operators {
         operators!(@number $trait $method $reversed; f32 f64 i32 i64);
     )*};
     (@number $trait:ident $method:ident $reversed:expr; $($number:ty)*) => {$(
-        impl $trait<&Tensor> for $number {
-            type Output = Tensor;
+        impl $trait<&TracedTensor> for $number {
+            type Output = TracedTensor;
 
             #[track_caller]
-            fn $method(self, right: &Tensor) -> Tensor {
-                let reversed: fn($number, &Tensor) -> Tensor = $reversed;
+            fn $method(self, right: &TracedTensor) -> TracedTensor {
+                let reversed: fn($number, &TracedTensor) -> TracedTensor = $reversed;
                 reversed(self, right)
             }
         }
 
-        impl $trait<Tensor> for $number {
-            type Output = Tensor;
+        impl $trait<TracedTensor> for $number {
+            type Output = TracedTensor;
 
             #[track_caller]
-            fn $method(self, right: Tensor) -> Tensor {
+            fn $method(self, right: TracedTensor) -> TracedTensor {
                 $trait::$method(self, &right)
             }
         }
@@ -67,20 +67,20 @@ operators! {
     Rem rem "remainder" |number, tensor| binary("remainder", number, tensor);
 }
 
-impl Neg for &Tensor {
-    type Output = Tensor;
+impl Neg for &TracedTensor {
+    type Output = TracedTensor;
 
     #[track_caller]
-    fn neg(self) -> Tensor {
+    fn neg(self) -> TracedTensor {
         call("neg", vec![self.into()], Vec::new()).swap_remove(0)
     }
 }
 
-impl Neg for Tensor {
-    type Output = Tensor;
+impl Neg for TracedTensor {
+    type Output = TracedTensor;
 
     #[track_caller]
-    fn neg(self) -> Tensor {
+    fn neg(self) -> TracedTensor {
         -&self
     }
 }

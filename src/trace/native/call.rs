@@ -7,14 +7,14 @@ use crate::ir::Argument;
 use super::argument::Arg;
 use super::random;
 use super::recorder;
-use super::tensor::Tensor;
+use super::tensor::TracedTensor;
 
 /// Calls an operator of the dictionary by PyTorch's name (`softmax`), with positional and named arguments; the overload is
-/// chosen as PyTorch chooses it. The methods of [`Tensor`] are made of this.
+/// chosen as PyTorch chooses it. The methods of [`TracedTensor`] are made of this.
 ///
 /// What fails is remembered in the results; there is always at least one.
 #[track_caller]
-pub fn call(name: &str, positional: Vec<Arg>, named: Vec<(&str, Arg)>) -> Vec<Tensor> {
+pub fn call(name: &str, positional: Vec<Arg>, named: Vec<(&str, Arg)>) -> Vec<TracedTensor> {
     call_at(&recorder::caller(), name, positional, named)
 }
 
@@ -24,7 +24,7 @@ pub(super) fn call_at(
     name: &str,
     positional: Vec<Arg>,
     named: Vec<(&str, Arg)>,
-) -> Vec<Tensor> {
+) -> Vec<TracedTensor> {
     let operators = aten::overloads(&format!("aten::{name}")).collect();
     dispatch(place, name, operators, (&positional, &named))
 }
@@ -35,7 +35,7 @@ pub(super) fn call_operators(
     names: &[&str],
     positional: Vec<Arg>,
     named: Vec<(&str, Arg)>,
-) -> Vec<Tensor> {
+) -> Vec<TracedTensor> {
     let operators = names.iter().filter_map(|name| aten::operator(name).ok());
     let operators: Vec<&Operator> = operators.collect();
     let name = operators
@@ -51,7 +51,7 @@ fn dispatch(
     name: &str,
     operators: Vec<&'static Operator>,
     (positional, named): (&[Arg], &[(&str, Arg)]),
-) -> Vec<Tensor> {
+) -> Vec<TracedTensor> {
     let call = Call::resolve(&operators, positional, named);
     let call = call.ok_or_else(|| misfit(name, &operators, named));
     let results = call.and_then(|call| call.run(place));
@@ -60,22 +60,22 @@ fn dispatch(
 
 /// The result of a step that fails at the caller's line.
 #[track_caller]
-pub(in crate::trace) fn failed(error: Error) -> Tensor {
+pub(in crate::trace) fn failed(error: Error) -> TracedTensor {
     failed_at(error, &recorder::caller())
 }
 
 /// The result of a step that fails; the trace remembers the error.
-pub(super) fn failed_at(error: Error, place: &Place) -> Tensor {
+pub(super) fn failed_at(error: Error, place: &Place) -> TracedTensor {
     let error = error.at_place(place);
     recorder::fail(error.clone());
-    Tensor::failed(error)
+    TracedTensor::failed(error)
 }
 
 /// A call whose operator is known; tensors among the arguments are values by index.
 struct Call {
     operator: &'static Operator,
     arguments: Vec<Argument>,
-    tensors: Vec<Tensor>,
+    tensors: Vec<TracedTensor>,
 }
 
 impl Call {
@@ -101,22 +101,22 @@ impl Call {
         })
     }
 
-    fn run(mut self, place: &Place) -> Result<Vec<Tensor>> {
-        if let Some(error) = self.tensors.iter().find_map(Tensor::error) {
+    fn run(mut self, place: &Place) -> Result<Vec<TracedTensor>> {
+        if let Some(error) = self.tensors.iter().find_map(TracedTensor::error) {
             // It was told when it happened.
-            return Ok(vec![Tensor::failed(error)]);
+            return Ok(vec![TracedTensor::failed(error)]);
         }
         random::seed(self.operator, &mut self.arguments);
         if let Some(recorder) = recorder::active() {
             let tensors = self.tensors.iter();
             self.tensors = tensors.map(|tensor| recorder.current(tensor)).collect();
         }
-        let values = self.tensors.iter().map(Tensor::value);
+        let values = self.tensors.iter().map(TracedTensor::value);
         let values: Vec<crate::tensor::Tensor> = values.collect::<Result<_>>()?;
         let Some(recorder) = recorder::active() else {
             let results =
                 crate::interp::call(self.operator, &self.arguments, &values, &Default::default())?;
-            return Ok(results.into_iter().map(Tensor::from).collect());
+            return Ok(results.into_iter().map(TracedTensor::from).collect());
         };
         let ids = recorder.call(self.operator, &self.arguments, &self.tensors, place)?;
         let arguments = recorder.resolved(&self.arguments);

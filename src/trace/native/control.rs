@@ -8,14 +8,14 @@ use crate::error::{Error, Place, Result};
 use crate::ir::{Argument, Region, Tree as Shape};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
-use crate::tensor::Tensor as HostTensor;
+use crate::tensor::Tensor;
 
 use super::argument::Arg;
 use super::call::call_at;
 use super::parts::{Carried, Part, add_region, flatten, keep, lost_body, stored_by};
 use super::random;
 use super::recorder::{self, Recorder};
-use super::tensor::Tensor;
+use super::tensor::TracedTensor;
 use super::tree::{Tree, describe};
 
 /// Computes one of two branches. In a trace both are recorded, and the graph chooses.
@@ -26,7 +26,7 @@ use super::tree::{Tree, describe};
 /// The predicate is of another type, a branch fails, or the branches return different types.
 #[track_caller]
 pub fn cond<T: Tree>(
-    predicate: &Tensor,
+    predicate: &TracedTensor,
     then: impl FnOnce() -> T,
     otherwise: impl FnOnce() -> T,
 ) -> Result<T> {
@@ -41,7 +41,7 @@ pub fn cond<T: Tree>(
 
 fn record_cond<T: Tree>(
     recorder: &Rc<Recorder>,
-    (predicate, taken): (&Tensor, bool),
+    (predicate, taken): (&TracedTensor, bool),
     then: impl FnOnce() -> T,
     otherwise: impl FnOnce() -> T,
     place: &Place,
@@ -86,7 +86,7 @@ fn record_cond<T: Tree>(
 #[track_caller]
 pub fn while_loop<S: Tree>(
     state: S,
-    condition: impl Fn(&S) -> Tensor,
+    condition: impl Fn(&S) -> TracedTensor,
     step: impl Fn(S) -> S,
 ) -> Result<S> {
     let place = recorder::caller();
@@ -99,7 +99,7 @@ pub fn while_loop<S: Tree>(
 
 fn run_while<S: Tree>(
     mut state: S,
-    condition: &impl Fn(&S) -> Tensor,
+    condition: &impl Fn(&S) -> TracedTensor,
     step: &impl Fn(S) -> S,
 ) -> Result<S> {
     while truth(&condition(&state))? {
@@ -111,7 +111,7 @@ fn run_while<S: Tree>(
 fn record_while<S: Tree>(
     recorder: &Rc<Recorder>,
     state: S,
-    condition: &impl Fn(&S) -> Tensor,
+    condition: &impl Fn(&S) -> TracedTensor,
     step: &impl Fn(S) -> S,
     place: &Place,
 ) -> Result<S> {
@@ -166,7 +166,7 @@ pub fn scan<S: Tree, X: Tree, Y: Tree>(
 /// The inputs of a scan.
 struct Scan {
     shape: Shape,
-    leaves: Vec<Tensor>,
+    leaves: Vec<TracedTensor>,
     length: Dim,
     /// Where the scan stands.
     place: Place,
@@ -176,7 +176,7 @@ impl Scan {
     fn new<X: Tree>(inputs: &X, place: &Place) -> Result<Scan> {
         let mut leaves = Vec::new();
         let shape = inputs.flatten("the inputs", &mut leaves)?;
-        let first = leaves.first().map(Tensor::ty).transpose()?;
+        let first = leaves.first().map(TracedTensor::ty).transpose()?;
         let length = first.and_then(|ty| ty.shape.first().cloned());
         let length = length.ok_or_else(|| Error::operator("scan needs an input with an axis"))?;
         Ok(Scan {
@@ -188,7 +188,7 @@ impl Scan {
     }
 
     /// The inputs of one step.
-    fn slice<X: Tree>(&self, leaves: &[Tensor], round: &Tensor) -> Result<X> {
+    fn slice<X: Tree>(&self, leaves: &[TracedTensor], round: &TracedTensor) -> Result<X> {
         let slices = leaves.iter().map(|leaf| {
             let indices = Arg::List(vec![round.into()]);
             call_at(&self.place, "index", vec![leaf.into(), indices], Vec::new()).swap_remove(0)
@@ -201,14 +201,14 @@ impl Scan {
         mut state: S,
         step: &impl Fn(S, X) -> (S, Y),
     ) -> Result<(S, Y)> {
-        let trips = self.leaves.first().map(Tensor::value).transpose()?;
+        let trips = self.leaves.first().map(TracedTensor::value).transpose()?;
         let trips = trips
             .and_then(|value| value.shape().first().copied())
             .unwrap_or(0);
         let mut shape = None;
-        let mut rounds: Vec<Vec<Tensor>> = Vec::new();
+        let mut rounds: Vec<Vec<TracedTensor>> = Vec::new();
         for round in 0..trips {
-            let round = Tensor::scalar(i64::try_from(round).unwrap_or(i64::MAX));
+            let round = TracedTensor::scalar(i64::try_from(round).unwrap_or(i64::MAX));
             let (next, output) = step(state, self.slice(&self.leaves, &round)?);
             state = next;
             let mut leaves = Vec::new();
@@ -276,7 +276,7 @@ impl Scan {
     }
 
     /// Type of the outputs of all rounds.
-    fn stack_type(&self, output: &Tensor) -> Result<TensorType> {
+    fn stack_type(&self, output: &TracedTensor) -> Result<TensorType> {
         let ty = output.ty()?;
         let shape = std::iter::once(self.length.clone()).chain(ty.shape);
         Ok(TensorType::new(ty.dtype, shape))
@@ -286,7 +286,7 @@ impl Scan {
     fn detached(&self) -> Scan {
         Scan {
             shape: self.shape.clone(),
-            leaves: self.leaves.iter().map(Tensor::unrecorded).collect(),
+            leaves: self.leaves.iter().map(TracedTensor::unrecorded).collect(),
             length: self.length.clone(),
             place: self.place.clone(),
         }
@@ -296,12 +296,12 @@ impl Scan {
 /// Writes an output of a round into its stack, an input of the body.
 fn write(
     (recorder, place): (&Recorder, &Place),
-    output: &Tensor,
+    output: &TracedTensor,
     stack: &TensorType,
-    round: &Tensor,
-) -> Result<Tensor> {
+    round: &TracedTensor,
+) -> Result<TracedTensor> {
     let sizes = stack.sizes(&recorder.hints())?;
-    let value = HostTensor::full(stack.dtype, sizes, 0.0)?;
+    let value = Tensor::full(stack.dtype, sizes, 0.0)?;
     let id = recorder
         .scopes()
         .borrow_mut()
@@ -318,27 +318,27 @@ fn write(
 }
 
 /// A stack before the first round.
-fn zeros(stack: &TensorType, place: &Place) -> Tensor {
+fn zeros(stack: &TensorType, place: &Place) -> TracedTensor {
     let named = vec![("dtype", Arg::DType(stack.dtype))];
     call_at(place, "zeros", vec![stack.shape.clone().into()], named).swap_remove(0)
 }
 
 /// The number of the round, the first input of a loop's body.
-fn round_number(recorder: &Recorder) -> Result<Tensor> {
+fn round_number(recorder: &Recorder) -> Result<TracedTensor> {
     let ty = TensorType::new::<Dim>(DType::I64, []);
     let id = recorder.scopes().borrow_mut().body_input("round", ty);
-    Ok(recorder.tensor(id, HostTensor::from_vec([], vec![0i64])?))
+    Ok(recorder.tensor(id, Tensor::from_vec([], vec![0i64])?))
 }
 
 /// A condition that holds, as a node.
-fn always(place: &Place) -> Tensor {
+fn always(place: &Place) -> TracedTensor {
     let sizes: Vec<Dim> = Vec::new();
     let named = vec![("dtype", Arg::DType(DType::Bool))];
     call_at(place, "ones", vec![sizes.into()], named).swap_remove(0)
 }
 
 /// The only element of a `bool` tensor without dimensions.
-fn truth(tensor: &Tensor) -> Result<bool> {
+fn truth(tensor: &TracedTensor) -> Result<bool> {
     let value = tensor.value()?;
     if value.dtype() == DType::Bool && value.shape().is_empty() {
         return Ok(value.item()?.to_f64() != 0.0);

@@ -1,5 +1,6 @@
 //! Operators of the user's own: functions that are kept whole, and shaders.
 
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,11 +10,11 @@ use crate::ir::{Argument, Tree as Shape};
 use crate::kernel::host::HostFunction;
 use crate::op::{Custom, Shader, register};
 use crate::shape::TensorType;
-use crate::tensor::Tensor as HostTensor;
+use crate::tensor::Tensor;
 
 use super::call::failed_at;
 use super::recorder::{self, Recorder};
-use super::tensor::Tensor;
+use super::tensor::TracedTensor;
 use super::tree::Tree;
 
 /// An operator of the user's own: in a graph it is one node, whatever it does.
@@ -28,6 +29,14 @@ pub struct CustomOperator {
     shader: Option<(String, Arc<Workgroups>)>,
 }
 
+impl fmt::Debug for CustomOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CustomOperator")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
 type Types = dyn Fn(&[TensorType]) -> Result<Vec<TensorType>> + Send + Sync;
 type Workgroups = dyn Fn(&[TensorType]) -> [Dim; 3] + Send + Sync;
 
@@ -36,7 +45,7 @@ impl CustomOperator {
     pub fn new(
         name: &str,
         types: impl Fn(&[TensorType]) -> Result<Vec<TensorType>> + Send + Sync + 'static,
-        host: impl Fn(&[HostTensor]) -> Result<Vec<HostTensor>> + Send + Sync + 'static,
+        host: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static,
     ) -> CustomOperator {
         CustomOperator {
             name: name.to_string(),
@@ -65,16 +74,16 @@ impl CustomOperator {
 
     /// Calls the operator. What fails is remembered in the results; there is always at least one.
     #[track_caller]
-    pub fn call(&self, operands: &[&Tensor]) -> Vec<Tensor> {
+    pub fn call(&self, operands: &[&TracedTensor]) -> Vec<TracedTensor> {
         let place = recorder::caller();
         self.register();
         let results = self.run(operands, &place);
         results.unwrap_or_else(|error| vec![failed_at(error, &place)])
     }
 
-    fn run(&self, operands: &[&Tensor], place: &Place) -> Result<Vec<Tensor>> {
+    fn run(&self, operands: &[&TracedTensor], place: &Place) -> Result<Vec<TracedTensor>> {
         let values = operands.iter().map(|tensor| tensor.value());
-        let values: Vec<HostTensor> = values.collect::<Result<_>>()?;
+        let values: Vec<Tensor> = values.collect::<Result<_>>()?;
         let types = operands.iter().map(|tensor| tensor.ty());
         let types: Vec<TensorType> = types.collect::<Result<_>>()?;
         let results = (self.types)(&types)?;
@@ -88,7 +97,7 @@ impl CustomOperator {
             .host
             .call(&values, &promised.collect::<Result<Vec<_>>>()?)?;
         let Some(recorder) = recorder else {
-            return Ok(computed.into_iter().map(Tensor::from).collect());
+            return Ok(computed.into_iter().map(TracedTensor::from).collect());
         };
         let shader = self.shader.as_ref().map(|(wgsl, workgroups)| Shader {
             wgsl: wgsl.clone(),
@@ -107,10 +116,10 @@ impl CustomOperator {
 fn record(
     recorder: &Rc<Recorder>,
     custom: Custom,
-    operands: &[&Tensor],
-    values: &[HostTensor],
+    operands: &[&TracedTensor],
+    values: &[Tensor],
     place: &Place,
-) -> Result<Vec<Tensor>> {
+) -> Result<Vec<TracedTensor>> {
     let operands = operands.iter();
     let operands = operands.map(|tensor| recorder.value_of(tensor).map(Argument::Value));
     let operands: Vec<Argument> = operands.collect::<Result<_>>()?;
@@ -166,14 +175,14 @@ fn keep_whole<I: Tree, O: Tree>(
             .map(|tensor| Ok((tensor.ty()?, tensor.value()?)));
         Ok((types.collect::<Result<Vec<_>>>()?, given))
     })?;
-    let (types, values): (Vec<TensorType>, Vec<HostTensor>) = results.into_iter().unzip();
+    let (types, values): (Vec<TensorType>, Vec<Tensor>) = results.into_iter().unzip();
     register(name, host_function(name, taken, function));
     let custom = Custom {
         function: name.to_string(),
         results: types,
         shader: None,
     };
-    let operands: Vec<&Tensor> = operands.iter().collect();
+    let operands: Vec<&TracedTensor> = operands.iter().collect();
     let results = record(recorder, custom, &operands, &values, place)?;
     O::rebuild(&given, &results, "the results")
 }
@@ -186,11 +195,12 @@ fn host_function<I: Tree, O: Tree>(
 ) -> HostFunction {
     HostFunction::new(name, move |operands| {
         recorder::suspend(|| {
-            let operands: Vec<Tensor> = operands.iter().cloned().map(Tensor::from).collect();
+            let operands: Vec<TracedTensor> =
+                operands.iter().cloned().map(TracedTensor::from).collect();
             let inputs = I::rebuild(&taken, &operands, "the inputs")?;
             let mut results = Vec::new();
             function(inputs).flatten("the results", &mut results)?;
-            results.iter().map(Tensor::value).collect()
+            results.iter().map(TracedTensor::value).collect()
         })
     })
 }

@@ -1,6 +1,7 @@
 //! Tracing a function, or the methods of a module.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::rc::Rc;
 
 use crate::error::{Error, Result};
@@ -8,7 +9,7 @@ use crate::interp;
 use crate::ir::{self, Graph, Input, Tree as Shape};
 use crate::item::Item;
 use crate::shape::TensorType;
-use crate::tensor::Tensor as HostTensor;
+use crate::tensor::Tensor;
 use crate::trace::check::{Traced, inputs};
 use crate::trace::sizes::Sizes;
 use crate::trace::states::read_states;
@@ -16,7 +17,7 @@ use crate::trace::states::read_states;
 use super::module::Module;
 use super::names::Names;
 use super::recorder::{Recorded, Recorder};
-use super::tensor::Tensor;
+use super::tensor::TracedTensor;
 use super::tree::Tree;
 
 /// How a function is traced.
@@ -58,6 +59,12 @@ pub fn trace_with<I: Tree, O: Tree>(
 /// A method of a module, with example inputs, that is to become an entry graph.
 pub struct Method<'f, M> {
     record: Box<Record<'f, M>>,
+}
+
+impl<M> fmt::Debug for Method<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Method").finish_non_exhaustive()
+    }
 }
 
 type Record<'f, M> = dyn FnOnce(&M, &Rc<RefCell<Names>>) -> Result<Recorded> + 'f;
@@ -259,9 +266,9 @@ fn refuse_containers(shape: &Shape, path: &str) -> Result<()> {
 fn declare(
     recorder: &Recorder,
     signature: &[Input],
-    examples: &[Tensor],
+    examples: &[TracedTensor],
     sizes: &Sizes,
-) -> Result<Vec<Tensor>> {
+) -> Result<Vec<TracedTensor>> {
     let mut names = vec![String::new(); examples.len()];
     for input in signature {
         name_leaves(&input.tree, &input.name, &mut names);
@@ -349,7 +356,10 @@ impl Traced {
     pub fn call_entry<I: Tree, O: Tree>(&self, entry: &str, inputs: I) -> Result<O> {
         let mut leaves = Vec::new();
         let shape = inputs.flatten("args", &mut leaves)?;
-        let values: Vec<HostTensor> = leaves.iter().map(Tensor::value).collect::<Result<_>>()?;
+        let values: Vec<Tensor> = leaves
+            .iter()
+            .map(TracedTensor::value)
+            .collect::<Result<_>>()?;
         let arguments = match &shape {
             Shape::Tuple(items) => items.clone(),
             Shape::NamedTuple(_, fields) => fields.iter().map(|(_, item)| item.clone()).collect(),
@@ -364,7 +374,7 @@ impl Traced {
         let graph = self.graph(entry)?;
         let inputs = inputs(graph, &self.module, arguments)?;
         let outputs = interp::run(graph, &self.module.weights, &inputs)?;
-        let outputs: Vec<Tensor> = outputs.into_iter().map(Tensor::from).collect();
+        let outputs: Vec<TracedTensor> = outputs.into_iter().map(TracedTensor::from).collect();
         let plain = graph.plain_outputs();
         let tree = graph.output_tree.as_ref().unwrap_or(&plain);
         O::rebuild(&bound(tree, graph, &inputs)?, &outputs, "output")
@@ -372,8 +382,8 @@ impl Traced {
 }
 
 /// The output tree with numbers for its sizes.
-fn bound(tree: &Shape, graph: &Graph, inputs: &[HostTensor]) -> Result<Shape> {
-    let shapes: Vec<&[usize]> = inputs.iter().map(HostTensor::shape).collect();
+fn bound(tree: &Shape, graph: &Graph, inputs: &[Tensor]) -> Result<Shape> {
+    let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
     let bindings = graph.bind(&shapes)?;
     tree.map_sizes(&mut |size| {
         let number = ir::Constant::Number(size.eval(&bindings)?.into());

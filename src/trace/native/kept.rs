@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::error::Result;
 
 use super::module;
-use super::tensor::Tensor;
+use super::tensor::TracedTensor;
 
 /// Buffers and the values that they keep, by the addresses of the buffers.
 #[derive(Clone, Default)]
@@ -16,8 +16,8 @@ pub(super) struct Kept(BTreeMap<usize, Stored>);
 pub(super) struct Stored {
     /// The buffer's name.
     pub name: String,
-    pub buffer: Tensor,
-    pub value: Tensor,
+    pub buffer: TracedTensor,
+    pub value: TracedTensor,
 }
 
 impl Kept {
@@ -27,7 +27,7 @@ impl Kept {
     }
 
     /// What a tensor is by now: a buffer may have been given another value.
-    pub fn current(&self, tensor: &Tensor) -> Tensor {
+    pub fn current(&self, tensor: &TracedTensor) -> TracedTensor {
         let found = self.0.get(&tensor.address());
         found.map_or_else(|| tensor.clone(), |stored| stored.value.clone())
     }

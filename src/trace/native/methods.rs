@@ -1,4 +1,4 @@
-//! A method of [`Tensor`] for every operator of the dictionary, or a function of [`ops`]; `build.rs` writes them from the schemas
+//! A method of [`TracedTensor`] for every operator of the dictionary, or a function of [`ops`]; `build.rs` writes them from the schemas
 //! of the rows.
 //!
 //! Required parameters are arguments in PyTorch's order. Those with defaults are given by name to the method's `_with` twin:
@@ -13,11 +13,12 @@ use crate::error::{Error, Result};
 use super::argument::Arg;
 use super::call::call_operators;
 use super::recorder;
-use super::tensor::Tensor;
+use super::tensor::TracedTensor;
 
 include!(concat!(env!("OUT_DIR"), "/methods.rs"));
 
 /// A method of a tensor or a function, and the operators that it calls.
+#[derive(Debug)]
 pub struct Binding {
     /// `sum_dim`
     pub name: &'static str,
@@ -46,28 +47,37 @@ macro_rules! kw {
 type Named<'n> = Vec<(&'n str, Arg)>;
 
 #[track_caller]
-fn many(operators: &[&str], positional: Vec<Arg>, named: Named) -> Vec<Tensor> {
+fn many(operators: &[&str], positional: Vec<Arg>, named: Named) -> Vec<TracedTensor> {
     call_operators(operators, positional, named)
 }
 
 #[track_caller]
-fn one(operators: &[&str], positional: Vec<Arg>, named: Named) -> Tensor {
+fn one(operators: &[&str], positional: Vec<Arg>, named: Named) -> TracedTensor {
     let [result] = several(operators, positional, named);
     result
 }
 
 /// A known number of results; each has the error of a call that failed.
 #[track_caller]
-fn several<const N: usize>(operators: &[&str], positional: Vec<Arg>, named: Named) -> [Tensor; N] {
+fn several<const N: usize>(
+    operators: &[&str],
+    positional: Vec<Arg>,
+    named: Named,
+) -> [TracedTensor; N] {
     let results = call_operators(operators, positional, named);
     std::array::from_fn(|index| {
         let result = results.get(index).or(results.first()).cloned();
-        result.unwrap_or_else(|| Tensor::failed(Error::internal("an operator without results")))
+        result
+            .unwrap_or_else(|| TracedTensor::failed(Error::internal("an operator without results")))
     })
 }
 
 #[track_caller]
-fn one_and_list(operators: &[&str], positional: Vec<Arg>, named: Named) -> (Tensor, Vec<Tensor>) {
+fn one_and_list(
+    operators: &[&str],
+    positional: Vec<Arg>,
+    named: Named,
+) -> (TracedTensor, Vec<TracedTensor>) {
     let mut results = call_operators(operators, positional, named);
     (results.remove(0), results)
 }
@@ -78,25 +88,25 @@ fn also<'n>(mut named: Named<'n>, more: Named<'n>) -> Named<'n> {
     named
 }
 
-fn list_of(tensors: &[impl Borrow<Tensor>]) -> Arg {
+fn list_of(tensors: &[impl Borrow<TracedTensor>]) -> Arg {
     let items = tensors.iter().map(|tensor| Arg::from(tensor.borrow()));
     Arg::List(items.collect())
 }
 
-impl Tensor {
+impl TracedTensor {
     /// Stands for a result from here on, converted to the element type.
     #[track_caller]
-    fn write(&mut self, result: Tensor) -> &mut Tensor {
+    fn write(&mut self, result: TracedTensor) -> &mut TracedTensor {
         *self = self.written(result).unwrap_or_else(|error| {
             let error = error.at_place(&recorder::caller());
             recorder::fail(error.clone());
-            Tensor::failed(error)
+            TracedTensor::failed(error)
         });
         self
     }
 
     #[track_caller]
-    fn written(&self, result: Tensor) -> Result<Tensor> {
+    fn written(&self, result: TracedTensor) -> Result<TracedTensor> {
         let (own, new) = (self.ty()?, result.ty()?);
         if new.dtype.category() > own.dtype.category() {
             return Err(Error::operator(format!("{new} can't be written to {own}")));

@@ -1,19 +1,19 @@
 //! Tracing networks that are written in Rust, with the semantics of `torch.jit.trace`.
 //!
-//! A [`Tensor`] has its value and is recorded: a program computes as it would without a trace, and leaves a graph behind.
+//! A [`TracedTensor`] has its value and is recorded: a program computes as it would without a trace, and leaves a graph behind.
 //! Operators are methods with PyTorch's names and defaults (`x.softmax(1)`) or functions of [`ops`] (`ops::cat(&[x, y])`);
 //! defaults are overruled by name at `_with` twins (`x.sum_dim_with(0, kw!(keepdim = true))`), and `add_` makes a handle stand
 //! for the sum. Sizes are [`Dim`](crate::dim::Dim) expressions that generalise, structures of tensors are [`Tree`]s, networks are
 //! [`Module`]s.
 //!
 //! ```
-//! use onionskin::trace::{Tensor, trace};
+//! use onionskin::trace::{TracedTensor, trace};
 //!
-//! # fn main() -> onionskin::error::Result<()> {
-//! let x = Tensor::from_vec([2, 3], vec![1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+//! # fn main() -> onionskin::Result<()> {
+//! let x = TracedTensor::from_vec([2, 3], vec![1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
 //! let traced = trace(x, |x| (&x * 2.0 + 1.0).relu())?;
 //! assert_eq!(traced.graph("forward")?.inputs.len(), 1);
-//! let y: Tensor = traced.call(Tensor::from_vec([1, 3], vec![0f32, 1.0, 2.0]))?;
+//! let y: TracedTensor = traced.call(TracedTensor::from_vec([1, 3], vec![0f32, 1.0, 2.0]))?;
 //! assert_eq!(y.to_vec::<f32>()?, [1.0, 3.0, 5.0]);
 //! # Ok(())
 //! # }
@@ -54,5 +54,5 @@ pub use random::manual_seed;
 pub(in crate::trace) use random::next_generator;
 pub use recorder::{allow, is_tracing};
 pub use subject::{Function, arguments, trace_checked, trace_method_checked};
-pub use tensor::{Tensor, freeze};
+pub use tensor::{TracedTensor, freeze};
 pub use tree::{Tree, mismatch};

@@ -2,22 +2,23 @@
 
 use std::any::type_name;
 use std::cell::RefCell;
+use std::fmt;
 use std::panic::Location as Caller;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 use crate::ir::Weights;
-use crate::tensor::Tensor as HostTensor;
+use crate::tensor::Tensor;
 
 use super::names::Names;
 use super::recorder;
-use super::tensor::Tensor;
+use super::tensor::TracedTensor;
 
 /// A part of a network: parameters, buffers and other modules in named fields. `#[derive(Module)]` writes it for structs.
 ///
 /// ```
 /// use onionskin::nn::{Linear, ReLU};
-/// use onionskin::trace::{Forward, Module, Tensor};
+/// use onionskin::trace::{Forward, Module, TracedTensor};
 ///
 /// #[derive(Module)]
 /// struct Mlp {
@@ -28,10 +29,10 @@ use super::tensor::Tensor;
 ///     labels: Vec<&'static str>,
 /// }
 ///
-/// impl Forward<&Tensor> for Mlp {
-///     type Output = Tensor;
+/// impl Forward<&TracedTensor> for Mlp {
+///     type Output = TracedTensor;
 ///
-///     fn forward(&self, x: &Tensor) -> Tensor {
+///     fn forward(&self, x: &TracedTensor) -> TracedTensor {
 ///         self.out.call(self.relu.call(self.hidden.call(x)))
 ///     }
 /// }
@@ -91,11 +92,11 @@ impl Module for Training {
 
 thread_local! {
     /// Values that buffers had before calls that are to leave no traces, the first ones first.
-    static BEFORE: RefCell<Option<Vec<(Tensor, HostTensor)>>> = const { RefCell::new(None) };
+    static BEFORE: RefCell<Option<Vec<(TracedTensor, Tensor)>>> = const { RefCell::new(None) };
 }
 
 /// Gives a buffer another value of its type.
-pub(super) fn store(buffer: &Tensor, value: &HostTensor) -> Result<()> {
+pub(super) fn store(buffer: &TracedTensor, value: &Tensor) -> Result<()> {
     let before = buffer.value()?;
     let (wanted, found) = (before.tensor_type(), value.tensor_type());
     if wanted != found {
@@ -154,10 +155,18 @@ pub struct Visitor<'v> {
     see: &'v mut dyn FnMut(&str, Seen<'_>),
 }
 
+impl fmt::Debug for Visitor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Visitor")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What a visitor sees.
 enum Seen<'a> {
     Module(Address),
-    Tensor(&'a Tensor),
+    Tensor(&'a TracedTensor),
     Training(&'a Training),
 }
 
@@ -175,7 +184,7 @@ impl Visitor<'_> {
     }
 
     /// Notes a parameter or buffer.
-    pub fn tensor(&mut self, tensor: &Tensor) {
+    pub fn tensor(&mut self, tensor: &TracedTensor) {
         (self.see)(&self.path.join("."), Seen::Tensor(tensor));
     }
 }
@@ -186,7 +195,7 @@ fn walk<M: Module + ?Sized>(module: &M, prefix: &str, see: &mut dyn FnMut(&str, 
 }
 
 /// The parameters and buffers of a module with their paths, in the order of the fields. Shared ones appear under each path.
-pub fn state<M: Module + ?Sized>(module: &M) -> Vec<(String, Tensor)> {
+pub fn state<M: Module + ?Sized>(module: &M) -> Vec<(String, TracedTensor)> {
     let mut found = Vec::new();
     walk(module, "", &mut |path, seen| {
         if let Seen::Tensor(tensor) = seen {
@@ -257,7 +266,7 @@ fn load<M: Module + ?Sized>(
     Ok(unmatched)
 }
 
-fn misfit(path: &str, tensor: &Tensor, value: &HostTensor) -> Option<Error> {
+fn misfit(path: &str, tensor: &TracedTensor, value: &Tensor) -> Option<Error> {
     let wanted = tensor.value().ok()?;
     let message = format!(
         "{path} is of shape {:?}, its value of {:?}",
@@ -328,7 +337,7 @@ fn short_name(type_name: &str) -> String {
     plain.rsplit("::").next().unwrap_or_default().to_lowercase()
 }
 
-impl Module for Tensor {
+impl Module for TracedTensor {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.tensor(self);
     }

@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::module::Address;
-use super::tensor::Tensor;
+use super::tensor::TracedTensor;
 
 /// What the graphs of one module share: names of weights and paths of modules.
 #[derive(Clone, Default)]
 pub(super) struct Names {
     /// Weights by the address of their tensor, which is kept alive.
-    pub weights: HashMap<usize, (String, Tensor)>,
+    pub weights: HashMap<usize, (String, TracedTensor)>,
     /// Paths by the address of the module.
     pub modules: HashMap<Address, String>,
     /// Names of weights that are taken.
@@ -27,7 +27,7 @@ impl Names {
     }
 
     /// Names a tensor, unless it has a name: a parameter that two modules share is stored once.
-    pub fn insert(&mut self, name: String, tensor: &Tensor) {
+    pub fn insert(&mut self, name: String, tensor: &TracedTensor) {
         self.taken.insert(name.clone());
         let slot = self.weights.entry(tensor.address());
         slot.or_insert_with(|| (name, tensor.clone()));

@@ -11,14 +11,14 @@ use super::kept::Stored;
 use super::module::without_effects;
 use super::random;
 use super::recorder::{self, Recorder};
-use super::tensor::Tensor;
+use super::tensor::TracedTensor;
 use super::tree::Tree;
 
 /// A part of the program that became the body of a region.
 pub(super) struct Part {
     scope: Scope<()>,
     /// What it returns.
-    pub leaves: Vec<Tensor>,
+    pub leaves: Vec<TracedTensor>,
     ids: Vec<ValueId>,
     /// Buffers that it gives other values.
     stored: Vec<Stored>,
@@ -29,7 +29,7 @@ impl Part {
     /// afterwards what they kept before.
     pub fn record<T>(
         recorder: &Recorder,
-        part: impl FnOnce() -> Result<(Vec<Tensor>, T)>,
+        part: impl FnOnce() -> Result<(Vec<TracedTensor>, T)>,
     ) -> Result<(Part, T)> {
         let before = recorder.kept().borrow().clone();
         recorder.scopes().borrow_mut().open();
@@ -53,7 +53,7 @@ impl Part {
 
     /// Returns what buffers keep at its end as well.
     pub fn returning(self, recorder: &Recorder, buffers: &[Stored]) -> Result<Part> {
-        let own = |buffer: &Tensor| {
+        let own = |buffer: &TracedTensor| {
             let mut stored = self.stored.iter();
             stored.find(|stored| stored.buffer.is(buffer))
         };
@@ -63,7 +63,7 @@ impl Part {
                 Some(stored) => stored.value.clone(),
                 None => recorder.current(buffer),
             });
-        let kept: Vec<Tensor> = kept.collect();
+        let kept: Vec<TracedTensor> = kept.collect();
         recorder.scopes().borrow_mut().reopen(self.scope);
         let ids = kept.iter().map(|value| recorder.value_of(value));
         let ids: Result<Vec<ValueId>> = ids.collect();
@@ -81,7 +81,7 @@ impl Part {
     }
 }
 
-pub(super) fn flatten<T: Tree>(tree: &T, path: &str) -> Result<(Vec<Tensor>, Shape)> {
+pub(super) fn flatten<T: Tree>(tree: &T, path: &str) -> Result<(Vec<TracedTensor>, Shape)> {
     let mut leaves = Vec::new();
     let shape = tree.flatten(path, &mut leaves)?;
     Ok((leaves, shape))
@@ -92,9 +92,9 @@ pub(super) fn add_region(
     recorder: &Recorder,
     region: Region,
     arguments: Vec<Argument>,
-    run: impl FnOnce() -> Result<Vec<Tensor>>,
+    run: impl FnOnce() -> Result<Vec<TracedTensor>>,
     place: &Place,
-) -> Result<Vec<Tensor>> {
+) -> Result<Vec<TracedTensor>> {
     let builder = recorder.scopes().borrow().innermost().builder.clone();
     builder.set_place(place);
     let results = builder.try_region(region, arguments)?;
@@ -108,11 +108,11 @@ pub(super) fn add_region(
 pub(super) struct Carried {
     /// The structure of the state.
     pub shape: Shape,
-    state: Vec<Tensor>,
+    state: Vec<TracedTensor>,
     /// Buffers that a round gives other values.
     stored: Vec<Stored>,
     /// Outputs of all rounds.
-    pub stacks: Vec<Tensor>,
+    pub stacks: Vec<TracedTensor>,
 }
 
 impl Carried {
@@ -131,7 +131,7 @@ impl Carried {
     pub fn record<T>(
         &mut self,
         recorder: &Recorder,
-        round: impl Fn(&Carried) -> Result<(Vec<Tensor>, T)>,
+        round: impl Fn(&Carried) -> Result<(Vec<TracedTensor>, T)>,
     ) -> Result<(Part, T)> {
         loop {
             let (before, draws) = (recorder.position(), random::position());
@@ -154,27 +154,27 @@ impl Carried {
 
     /// The state as inputs of the body that is open, with the values of the first round. Buffers keep what is carried.
     pub fn enter<S: Tree>(&self, recorder: &Recorder) -> Result<S> {
-        let input = |leaf: &Tensor| {
+        let input = |leaf: &TracedTensor| {
             let ty = recorder.type_of(leaf)?;
             let id = recorder.scopes().borrow_mut().body_input("carried", ty);
             Ok(recorder.tensor(id, recorder.current(leaf).value()?))
         };
-        let inputs: Vec<Tensor> = self.state.iter().map(input).collect::<Result<_>>()?;
+        let inputs: Vec<TracedTensor> = self.state.iter().map(input).collect::<Result<_>>()?;
         let stored = self.stored.iter().map(|stored| input(&stored.buffer));
-        let stored: Vec<Tensor> = stored.collect::<Result<_>>()?;
+        let stored: Vec<TracedTensor> = stored.collect::<Result<_>>()?;
         keep(recorder, &self.stored, stored);
         S::rebuild(&self.shape, &inputs, "the state")
     }
 
     /// What the buffers keep by now.
-    pub fn kept(&self, recorder: &Recorder) -> Vec<Tensor> {
+    pub fn kept(&self, recorder: &Recorder) -> Vec<TracedTensor> {
         let buffers = self.stored.iter().map(|stored| &stored.buffer);
         buffers.map(|buffer| recorder.current(buffer)).collect()
     }
 
     /// The state, apart from any trace.
     pub fn detached<S: Tree>(&self) -> Result<S> {
-        let leaves: Vec<Tensor> = self.state.iter().map(Tensor::unrecorded).collect();
+        let leaves: Vec<TracedTensor> = self.state.iter().map(TracedTensor::unrecorded).collect();
         S::rebuild(&self.shape, &leaves, "the state")
     }
 
@@ -185,9 +185,9 @@ impl Carried {
         recorder: &Rc<Recorder>,
         round: Part,
         ends: [Argument; 2],
-        run: impl FnOnce() -> Result<Vec<Tensor>>,
+        run: impl FnOnce() -> Result<Vec<TracedTensor>>,
         place: &Place,
-    ) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+    ) -> Result<(Vec<TracedTensor>, Vec<TracedTensor>)> {
         let before = [&*self.state, &self.kept(recorder), &self.stacks].concat();
         let before = before.iter();
         let before = before.map(|leaf| recorder.value_of(leaf).map(Argument::Value));
@@ -210,8 +210,8 @@ impl Carried {
     fn with_kept(
         &self,
         recorder: &Recorder,
-        run: impl FnOnce() -> Result<Vec<Tensor>>,
-    ) -> Result<Vec<Tensor>> {
+        run: impl FnOnce() -> Result<Vec<TracedTensor>>,
+    ) -> Result<Vec<TracedTensor>> {
         without_effects(|| {
             recorder.kept().borrow().write()?;
             let mut results = run()?;
@@ -235,7 +235,7 @@ pub(super) fn stored_by(parts: &[&Part]) -> Vec<Stored> {
 }
 
 /// From here on buffers keep these values.
-pub(super) fn keep(recorder: &Recorder, buffers: &[Stored], values: Vec<Tensor>) {
+pub(super) fn keep(recorder: &Recorder, buffers: &[Stored], values: Vec<TracedTensor>) {
     for (stored, value) in buffers.iter().zip(values) {
         let stored = stored.clone();
         recorder

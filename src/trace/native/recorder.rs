@@ -18,7 +18,7 @@ use crate::trace::states::of_weight;
 
 use super::kept::{Kept, Stored};
 use super::names::Names;
-use super::tensor::{Origin, Tensor};
+use super::tensor::{Origin, TracedTensor};
 
 thread_local! {
     static ACTIVE: RefCell<Option<Rc<Recorder>>> = const { RefCell::new(None) };
@@ -27,7 +27,7 @@ thread_local! {
     static CALLS: RefCell<Vec<&'static Caller<'static>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What paths of the standard library begin with: `Tensor::relu` given to it is called at a line of its own.
+/// What paths of the standard library begin with: `TracedTensor::relu` given to it is called at a line of its own.
 const STANDARD_LIBRARY: &str = "/rustc/";
 
 /// The folder of the library's own modules, as lines of callers name it.
@@ -237,7 +237,7 @@ impl Recorder {
     }
 
     /// From here on a buffer is this value, which outlives the call.
-    pub fn store(&self, buffer: &Tensor, value: &Tensor) -> Result<()> {
+    pub fn store(&self, buffer: &TracedTensor, value: &TracedTensor) -> Result<()> {
         if matches!(buffer.origin(), Origin::Recorded(..)) {
             let error = Error::usage("only a parameter or buffer keeps a value");
             return Err(error.help("make it a field of the module"));
@@ -265,7 +265,7 @@ impl Recorder {
     }
 
     /// What a tensor is by now: a buffer may have been given another value.
-    pub fn current(&self, tensor: &Tensor) -> Tensor {
+    pub fn current(&self, tensor: &TracedTensor) -> TracedTensor {
         self.kept.borrow().current(tensor)
     }
 
@@ -370,23 +370,23 @@ impl Recorder {
     }
 
     /// A tensor that stands for a value of the innermost graph.
-    pub fn tensor(&self, id: ValueId, value: crate::tensor::Tensor) -> Tensor {
+    pub fn tensor(&self, id: ValueId, value: crate::tensor::Tensor) -> TracedTensor {
         let scope = self.scopes.borrow().innermost().number;
         self.tensor_of(ValueRef { scope, id }, value)
     }
 
     /// A tensor that stands for a value.
-    pub fn tensor_of(&self, id: ValueRef, value: crate::tensor::Tensor) -> Tensor {
-        Tensor::new(Ok(value), Origin::Recorded(self.number, id))
+    pub fn tensor_of(&self, id: ValueRef, value: crate::tensor::Tensor) -> TracedTensor {
+        TracedTensor::new(Ok(value), Origin::Recorded(self.number, id))
     }
 
     /// Type of a value of this trace.
-    pub fn type_of(&self, tensor: &Tensor) -> Result<TensorType> {
+    pub fn type_of(&self, tensor: &TracedTensor) -> Result<TensorType> {
         let value = self.find(tensor)?;
         self.scopes.borrow().type_of(value)
     }
 
-    pub fn set_name(&self, tensor: &Tensor, name: &str) {
+    pub fn set_name(&self, tensor: &TracedTensor, name: &str) {
         let Ok(value) = self.find(tensor) else { return };
         let scopes = self.scopes.borrow();
         if let Some(scope) = scopes.iter().find(|scope| scope.number == value.scope) {
@@ -395,12 +395,12 @@ impl Recorder {
     }
 
     /// The value of a tensor in the innermost graph.
-    pub fn value_of(&self, tensor: &Tensor) -> Result<ValueId> {
+    pub fn value_of(&self, tensor: &TracedTensor) -> Result<ValueId> {
         let value = self.find(tensor)?;
         self.scopes.borrow_mut().captured(value)
     }
 
-    fn find(&self, tensor: &Tensor) -> Result<ValueRef> {
+    fn find(&self, tensor: &TracedTensor) -> Result<ValueRef> {
         let tensor = &self.current(tensor);
         match tensor.origin() {
             Origin::Recorded(number, value) if *number == self.number => self.open(*value),
@@ -419,7 +419,7 @@ impl Recorder {
     }
 
     /// A tensor of the surroundings as a weight: under the name of a parameter, or as a constant that is warned of.
-    fn weight(&self, tensor: &Tensor, origin: &Origin) -> Result<ValueRef> {
+    fn weight(&self, tensor: &TracedTensor, origin: &Origin) -> Result<ValueRef> {
         let value = tensor.value()?;
         let known = self.names.borrow().weights.get(&tensor.address()).cloned();
         let name = match known {
@@ -431,7 +431,7 @@ impl Recorder {
         Ok(self.scopes.borrow().weight(&name, ty))
     }
 
-    fn new_constant(&self, tensor: &Tensor, origin: &Origin) -> Result<String> {
+    fn new_constant(&self, tensor: &TracedTensor, origin: &Origin) -> Result<String> {
         let mut names = self.names.borrow_mut();
         let name = names.unique("constant");
         names.insert(name.clone(), tensor);
@@ -478,7 +478,7 @@ impl Recorder {
         &self,
         operator: &'static Operator,
         arguments: &[Argument],
-        tensors: &[Tensor],
+        tensors: &[TracedTensor],
         place: &Place,
     ) -> Result<Vec<ValueId>> {
         let builder = self.scopes.borrow().innermost().builder.clone();

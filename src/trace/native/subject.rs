@@ -1,12 +1,13 @@
 //! Functions in Rust that the checker can call and trace again.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::rc::Rc;
 
 use crate::error::Result;
 use crate::ir::{Input, Tree as Shape};
 use crate::item::{self, Item};
-use crate::tensor::Tensor as HostTensor;
+use crate::tensor::Tensor;
 use crate::trace::check::{CheckOptions, Report, Subject, Traced, check_trace};
 
 use super::entry::{TraceOptions, record, signature};
@@ -14,7 +15,7 @@ use super::module::{Module, without_effects};
 use super::names::Names;
 use super::random::manual_seed;
 use super::recorder;
-use super::tensor::Tensor;
+use super::tensor::TracedTensor;
 use super::tree::Tree;
 
 /// A function with the structure of its example inputs.
@@ -27,6 +28,15 @@ pub struct Function<'f, I, O> {
     example: Vec<Item>,
     /// Names of the parameters of the module whose method it is.
     register: Box<dyn Fn(&mut Names) + 'f>,
+}
+
+impl<I, O> fmt::Debug for Function<'_, I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Function")
+            .field("name", &self.name)
+            .field("signature", &self.signature)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'f, I: Tree, O: Tree> Function<'f, I, O> {
@@ -75,7 +85,7 @@ impl<'f, I: Tree, O: Tree> Function<'f, I, O> {
     /// The function's inputs, made of arguments.
     fn inputs(&self, arguments: &[Item]) -> Result<I> {
         let leaves = item::flatten(&self.signature, arguments)?;
-        let leaves: Vec<Tensor> = leaves.into_iter().map(Tensor::from).collect();
+        let leaves: Vec<TracedTensor> = leaves.into_iter().map(TracedTensor::from).collect();
         I::rebuild(&self.shape, &leaves, "args")
     }
 }
@@ -115,10 +125,10 @@ impl<I: Tree, O: Tree> Subject for Function<'_, I, O> {
 /// Structures with the values of their tensors.
 pub(super) fn items<'a>(
     shapes: impl Iterator<Item = &'a Shape>,
-    leaves: &[Tensor],
+    leaves: &[TracedTensor],
 ) -> Result<Vec<Item>> {
-    let values = leaves.iter().map(Tensor::value);
-    let values: Vec<HostTensor> = values.collect::<Result<_>>()?;
+    let values = leaves.iter().map(TracedTensor::value);
+    let values: Vec<Tensor> = values.collect::<Result<_>>()?;
     let shapes = shapes.map(|shape| Item::build(shape, &values, &Default::default()));
     shapes.collect()
 }

@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Place, Result};
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorType, wrap_dim};
-use crate::tensor::{Element, Tensor as HostTensor};
+use crate::tensor::{Element, Tensor};
 use crate::trace::check::Id;
 use crate::trace::scopes::ValueRef;
 
@@ -18,12 +18,12 @@ use super::{module, recorder};
 /// Operators are methods with PyTorch's names. They never fail: what goes wrong is remembered in the result, with the line
 /// of the caller, and comes out where the result is read or the trace ends.
 #[derive(Clone)]
-pub struct Tensor {
+pub struct TracedTensor {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    value: RwLock<Result<HostTensor>>,
+    value: RwLock<Result<Tensor>>,
     origin: Origin,
 }
 
@@ -40,61 +40,61 @@ pub(super) enum Origin {
     Recorded(u64, ValueRef),
 }
 
-impl Tensor {
+impl TracedTensor {
     /// A tensor of elements in row-major order.
     #[track_caller]
-    pub fn from_vec<T: Element>(shape: impl Into<Vec<usize>>, data: Vec<T>) -> Tensor {
-        Tensor::made(HostTensor::from_vec(shape, data))
+    pub fn from_vec<T: Element>(shape: impl Into<Vec<usize>>, data: Vec<T>) -> TracedTensor {
+        TracedTensor::made(Tensor::from_vec(shape, data))
     }
 
     /// A tensor without dimensions.
     #[track_caller]
-    pub fn scalar<T: Element>(value: T) -> Tensor {
-        Tensor::from_vec([], vec![value])
+    pub fn scalar<T: Element>(value: T) -> TracedTensor {
+        TracedTensor::from_vec([], vec![value])
     }
 
     /// A parameter or buffer: its value can be replaced by [`load_state_dict`](super::load_state_dict), and all clones see it.
-    pub fn parameter(value: HostTensor) -> Tensor {
-        Tensor::parameter_or(Ok(value))
+    pub fn parameter(value: Tensor) -> TracedTensor {
+        TracedTensor::parameter_or(Ok(value))
     }
 
     /// A parameter whose value may have failed.
-    pub(in crate::trace) fn parameter_or(value: Result<HostTensor>) -> Tensor {
-        Tensor::new(value, Origin::Parameter)
+    pub(in crate::trace) fn parameter_or(value: Result<Tensor>) -> TracedTensor {
+        TracedTensor::new(value, Origin::Parameter)
     }
 
-    pub(super) fn new(value: Result<HostTensor>, origin: Origin) -> Tensor {
+    pub(super) fn new(value: Result<Tensor>, origin: Origin) -> TracedTensor {
         let value = RwLock::new(value);
-        Tensor {
+        TracedTensor {
             inner: Arc::new(Inner { value, origin }),
         }
     }
 
     /// A tensor that the program makes of data.
     #[track_caller]
-    fn made(value: Result<HostTensor>) -> Tensor {
+    fn made(value: Result<Tensor>) -> TracedTensor {
         let place = recorder::caller();
         let value = value.map_err(|error| error.at_place(&place));
         let origin = match recorder::active() {
             Some(_) => Origin::Data(place),
             None => Origin::Host,
         };
-        Tensor::new(value, origin)
+        TracedTensor::new(value, origin)
     }
 
     /// The result of a step that failed.
-    pub(super) fn failed(error: Error) -> Tensor {
-        Tensor::new(Err(error), Origin::Host)
+    pub(super) fn failed(error: Error) -> TracedTensor {
+        TracedTensor::new(Err(error), Origin::Host)
     }
 
     /// The value, without a word about it.
-    pub(super) fn value(&self) -> Result<HostTensor> {
+    pub(super) fn value(&self) -> Result<Tensor> {
         let value = self.inner.value.read();
         value.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Replaces the value of a parameter; its shape stays, and the new value is converted to its element type.
-    pub(super) fn set_value(&self, value: &HostTensor) -> Result<()> {
+    pub(super) fn set_value(&self, value: &Tensor) -> Result<()> {
         let old = self.value()?;
         if old.shape() != value.shape() {
             let message = format!("a value of shape {:?} for {:?}", value.shape(), old.shape());
@@ -116,7 +116,7 @@ impl Tensor {
     /// # Errors
     /// The value is of another type, or a step before it failed; or this is no parameter or buffer.
     #[track_caller]
-    pub fn store(&self, value: &Tensor) -> Result<()> {
+    pub fn store(&self, value: &TracedTensor) -> Result<()> {
         let Some(recorder) = recorder::active() else {
             return module::store(self, &value.value()?);
         };
@@ -128,8 +128,8 @@ impl Tensor {
     }
 
     /// The same value, apart from any trace.
-    pub(super) fn unrecorded(&self) -> Tensor {
-        Tensor::new(self.value(), Origin::Host)
+    pub(super) fn unrecorded(&self) -> TracedTensor {
+        TracedTensor::new(self.value(), Origin::Host)
     }
 
     pub(super) fn origin(&self) -> &Origin {
@@ -137,7 +137,7 @@ impl Tensor {
     }
 
     /// True if both are the same tensor, not merely equal ones.
-    pub fn is(&self, other: &Tensor) -> bool {
+    pub fn is(&self, other: &TracedTensor) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
@@ -202,7 +202,7 @@ impl Tensor {
 
     /// Gives the value a name in the graph.
     #[must_use]
-    pub fn named(self, name: &str) -> Tensor {
+    pub fn named(self, name: &str) -> TracedTensor {
         if let Some(recorder) = recorder::active() {
             recorder.set_name(&self, name);
         }
@@ -214,7 +214,7 @@ impl Tensor {
     /// # Errors
     /// A step before this tensor failed.
     #[track_caller]
-    pub fn to_host(&self) -> Result<HostTensor> {
+    pub fn to_host(&self) -> Result<Tensor> {
         let value = self.value()?;
         if let (Origin::Recorded(..), Some(recorder)) = (&self.inner.origin, recorder::active()) {
             let message = format!("the program reads {value:?}, which is fixed from here on");
@@ -223,7 +223,7 @@ impl Tensor {
         Ok(value)
     }
 
-    /// The elements, converted; see [`to_host`](Tensor::to_host).
+    /// The elements, converted; see [`to_host`](TracedTensor::to_host).
     ///
     /// # Errors
     /// A step before this tensor failed.
@@ -233,7 +233,7 @@ impl Tensor {
         Ok(value.as_slice::<T>()?.to_vec())
     }
 
-    /// The only element; see [`to_host`](Tensor::to_host).
+    /// The only element; see [`to_host`](TracedTensor::to_host).
     ///
     /// # Errors
     /// A step before this tensor failed, or there is more than one element, or none.
@@ -242,7 +242,7 @@ impl Tensor {
         self.to_host()?.item()
     }
 
-    /// True if the only element is not zero; see [`to_host`](Tensor::to_host).
+    /// True if the only element is not zero; see [`to_host`](TracedTensor::to_host).
     ///
     /// # Errors
     /// A step before this tensor failed, or there is more than one element, or none.
@@ -270,14 +270,14 @@ pub fn freeze(size: &Dim) -> Result<i64> {
     Ok(number)
 }
 
-impl From<HostTensor> for Tensor {
+impl From<Tensor> for TracedTensor {
     #[track_caller]
-    fn from(value: HostTensor) -> Tensor {
-        Tensor::made(Ok(value))
+    fn from(value: Tensor) -> TracedTensor {
+        TracedTensor::made(Ok(value))
     }
 }
 
-impl fmt::Debug for Tensor {
+impl fmt::Debug for TracedTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.value() {
             Ok(value) => write!(f, "{value:?}"),

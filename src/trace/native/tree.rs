@@ -6,7 +6,7 @@ use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Constant, Tree as Shape};
 
-use super::tensor::Tensor;
+use super::tensor::TracedTensor;
 
 /// A structure of tensors that is taken apart and put together again: tensors, tuples, arrays, `Vec`, `Option`, `BTreeMap`,
 /// and structs with `#[derive(Tree)]`.
@@ -14,16 +14,16 @@ use super::tensor::Tensor;
 /// Paths (`args[0].d["x"]`) are for messages.
 ///
 /// ```
-/// use onionskin::trace::{Tensor, Tree, trace};
+/// use onionskin::trace::{TracedTensor, Tree, trace};
 ///
 /// #[derive(Tree)]
 /// struct Boxes {
-///     corners: Tensor,
-///     scores: Option<Tensor>,
+///     corners: TracedTensor,
+///     scores: Option<TracedTensor>,
 /// }
 ///
-/// # fn main() -> onionskin::error::Result<()> {
-/// let corners = Tensor::from_vec([1, 4], vec![0f32, 0.0, 2.0, 1.0]);
+/// # fn main() -> onionskin::Result<()> {
+/// let corners = TracedTensor::from_vec([1, 4], vec![0f32, 0.0, 2.0, 1.0]);
 /// let boxes = Boxes { corners, scores: None };
 /// let traced = trace(boxes, |boxes: Boxes| &boxes.corners * 0.5)?;
 /// assert_eq!(traced.graph("forward")?.input_trees[0].name, "corners");
@@ -34,18 +34,18 @@ use super::tensor::Tensor;
 /// Plain numbers can't be inputs, since their way through the program is not recorded:
 ///
 /// ```compile_fail,E0277
-/// use onionskin::trace::{Tensor, trace};
+/// use onionskin::trace::{TracedTensor, trace};
 ///
-/// let x = Tensor::scalar(1f32);
-/// let traced = trace((x, 3), |(x, n): (Tensor, i64)| x * n);
+/// let x = TracedTensor::scalar(1f32);
+/// let traced = trace((x, 3), |(x, n): (TracedTensor, i64)| x * n);
 /// ```
 ///
 /// Nor are tensors compared with numbers, which would fix the outcome:
 ///
 /// ```compile_fail,E0369
-/// use onionskin::trace::{Tensor, trace};
+/// use onionskin::trace::{TracedTensor, trace};
 ///
-/// let traced = trace(Tensor::scalar(1f32), |x| if x > 0.0 { x } else { -x });
+/// let traced = trace(TracedTensor::scalar(1f32), |x| if x > 0.0 { x } else { -x });
 /// ```
 ///
 /// An enumeration is no structure of tensors, since the trace would fix its variant:
@@ -53,26 +53,26 @@ use super::tensor::Tensor;
 /// ```compile_fail
 /// #[derive(onionskin::trace::Tree)]
 /// enum Shape {
-///     Circle(onionskin::trace::Tensor),
+///     Circle(onionskin::trace::TracedTensor),
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no structure of tensors",
     note = "inputs and outputs of a trace are tensors, and tuples, arrays, lists, options, maps and structs of them",
-    note = "a number becomes an input by `Tensor::scalar`, a struct by `#[derive(Tree)]`"
+    note = "a number becomes an input by `TracedTensor::scalar`, a struct by `#[derive(Tree)]`"
 )]
 pub trait Tree: Sized {
     /// The structure; its tensors are added to `leaves`, by whose indices it names them.
     ///
     /// # Errors
     /// The structure has no order, or a step that made it failed.
-    fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape>;
+    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape>;
 
     /// Puts a structure together.
     ///
     /// # Errors
     /// The structure is of another kind.
-    fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<Self>;
+    fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<Self>;
 }
 
 /// The error of a structure of another kind.
@@ -97,8 +97,8 @@ pub fn describe(shape: &Shape) -> String {
     }
 }
 
-impl Tree for Tensor {
-    fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape> {
+impl Tree for TracedTensor {
+    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
         if let Some(error) = self.error() {
             return Err(error.at(path));
         }
@@ -106,7 +106,7 @@ impl Tree for Tensor {
         Ok(Shape::Tensor(leaves.len() - 1))
     }
 
-    fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<Tensor> {
+    fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<TracedTensor> {
         match shape {
             Shape::Tensor(index) | Shape::Number(index) => {
                 let found = leaves.get(*index).cloned();
@@ -118,11 +118,11 @@ impl Tree for Tensor {
 }
 
 impl Tree for Dim {
-    fn flatten(&self, _path: &str, _leaves: &mut Vec<Tensor>) -> Result<Shape> {
+    fn flatten(&self, _path: &str, _leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
         Ok(Shape::Size(self.clone()))
     }
 
-    fn rebuild(shape: &Shape, _leaves: &[Tensor], path: &str) -> Result<Dim> {
+    fn rebuild(shape: &Shape, _leaves: &[TracedTensor], path: &str) -> Result<Dim> {
         match shape {
             Shape::Size(size) => Ok(size.clone()),
             Shape::Constant(Constant::Number(number)) => Ok(Dim::from(number.to_i64())),
@@ -132,27 +132,27 @@ impl Tree for Dim {
 }
 
 impl<T: Tree> Tree for Result<T> {
-    fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape> {
+    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
         match self {
             Ok(tree) => tree.flatten(path, leaves),
             Err(error) => Err(error.clone()),
         }
     }
 
-    fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<Result<T>> {
+    fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<Result<T>> {
         T::rebuild(shape, leaves, path).map(Ok)
     }
 }
 
 impl<T: Tree> Tree for Option<T> {
-    fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape> {
+    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
         match self {
             Some(tree) => tree.flatten(path, leaves),
             None => Ok(Shape::Constant(Constant::None)),
         }
     }
 
-    fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<Option<T>> {
+    fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<Option<T>> {
         match shape {
             Shape::Constant(Constant::None) => Ok(None),
             other => T::rebuild(other, leaves, path).map(Some),
@@ -163,14 +163,14 @@ impl<T: Tree> Tree for Option<T> {
 fn flatten_items<'a, T: Tree + 'a>(
     items: impl Iterator<Item = &'a T>,
     path: &str,
-    leaves: &mut Vec<Tensor>,
+    leaves: &mut Vec<TracedTensor>,
 ) -> Result<Vec<Shape>> {
     let numbered = items.enumerate();
     let items = numbered.map(|(index, item)| item.flatten(&format!("{path}[{index}]"), leaves));
     items.collect()
 }
 
-fn rebuild_items<T: Tree>(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<Vec<T>> {
+fn rebuild_items<T: Tree>(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<Vec<T>> {
     match shape {
         Shape::List(items) | Shape::Tuple(items) => {
             let numbered = items.iter().enumerate();
@@ -182,21 +182,21 @@ fn rebuild_items<T: Tree>(shape: &Shape, leaves: &[Tensor], path: &str) -> Resul
 }
 
 impl<T: Tree> Tree for Vec<T> {
-    fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape> {
+    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
         Ok(Shape::List(flatten_items(self.iter(), path, leaves)?))
     }
 
-    fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<Vec<T>> {
+    fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<Vec<T>> {
         rebuild_items(shape, leaves, path)
     }
 }
 
 impl<T: Tree, const N: usize> Tree for [T; N] {
-    fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape> {
+    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
         Ok(Shape::Tuple(flatten_items(self.iter(), path, leaves)?))
     }
 
-    fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<[T; N]> {
+    fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<[T; N]> {
         let items: Vec<T> = rebuild_items(shape, leaves, path)?;
         let items: Result<[T; N], Vec<T>> = items.try_into();
         items.map_err(|_| mismatch(shape, &format!("an array of {N}"), path))
@@ -204,7 +204,7 @@ impl<T: Tree, const N: usize> Tree for [T; N] {
 }
 
 impl<T: Tree> Tree for BTreeMap<String, T> {
-    fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape> {
+    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
         let entry = |(key, item): (&String, &T)| {
             let item = item.flatten(&format!("{path}[{key:?}]"), leaves)?;
             Ok((key.clone(), item))
@@ -212,7 +212,7 @@ impl<T: Tree> Tree for BTreeMap<String, T> {
         Ok(Shape::Dict(self.iter().map(entry).collect::<Result<_>>()?))
     }
 
-    fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<BTreeMap<String, T>> {
+    fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<BTreeMap<String, T>> {
         let Shape::Dict(items) = shape else {
             return Err(mismatch(shape, "a map", path));
         };
@@ -226,11 +226,11 @@ impl<T: Tree> Tree for BTreeMap<String, T> {
 
 /// Always an error: a graph's inputs and outputs have an order, which such a map does not.
 impl<T: Tree> Tree for HashMap<String, T> {
-    fn flatten(&self, path: &str, _leaves: &mut Vec<Tensor>) -> Result<Shape> {
+    fn flatten(&self, path: &str, _leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
         Err(unordered(path))
     }
 
-    fn rebuild(_shape: &Shape, _leaves: &[Tensor], path: &str) -> Result<HashMap<String, T>> {
+    fn rebuild(_shape: &Shape, _leaves: &[TracedTensor], path: &str) -> Result<HashMap<String, T>> {
         Err(unordered(path))
     }
 }
@@ -243,13 +243,13 @@ fn unordered(path: &str) -> Error {
 macro_rules! tuples {
     ($($count:literal: $($name:ident $index:tt),*;)*) => {$(
         impl<$($name: Tree),*> Tree for ($($name,)*) {
-            fn flatten(&self, path: &str, leaves: &mut Vec<Tensor>) -> Result<Shape> {
+            fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
                 let items = vec![$(self.$index.flatten(&format!("{path}[{}]", $index), leaves)?),*];
                 let _ = (path, leaves);
                 Ok(Shape::Tuple(items))
             }
 
-            fn rebuild(shape: &Shape, leaves: &[Tensor], path: &str) -> Result<($($name,)*)> {
+            fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<($($name,)*)> {
                 let items = match shape {
                     Shape::Tuple(items) | Shape::List(items) if items.len() == $count => items,
                     other => return Err(mismatch(other, concat!("a tuple of ", $count), path)),

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use super::{Spot, init};
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, Tensor, Training};
+use crate::trace::native::{Forward, TracedTensor, Training};
 
 /// Modules without parameters: their arguments, their settings with defaults, and what they compute.
 macro_rules! activations {
@@ -16,7 +16,7 @@ macro_rules! activations {
         |$self:ident, $x:ident| $result:expr;
     )*) => {$(
         $(#[$doc])*
-        #[derive(Module)]
+        #[derive(Debug, Module)]
         pub struct $name {
             $($argument: $taken,)*
             $($setting: $type,)*
@@ -40,10 +40,10 @@ macro_rules! activations {
             )*
         }
 
-        impl<X: Borrow<Tensor>> Forward<X> for $name {
-            type Output = Tensor;
+        impl<X: Borrow<TracedTensor>> Forward<X> for $name {
+            type Output = TracedTensor;
 
-            fn forward(&self, x: X) -> Tensor {
+            fn forward(&self, x: X) -> TracedTensor {
                 let ($self, $x) = (self, x.borrow());
                 let _ = &$self.spot;
                 $result
@@ -121,9 +121,9 @@ activations! {
 }
 
 /// `torch.nn.PReLU`
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct PReLU {
-    weight: Tensor,
+    weight: TracedTensor,
 }
 
 impl PReLU {
@@ -135,16 +135,16 @@ impl PReLU {
     }
 }
 
-impl<X: Borrow<Tensor>> Forward<X> for PReLU {
-    type Output = Tensor;
+impl<X: Borrow<TracedTensor>> Forward<X> for PReLU {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         x.borrow().prelu(&self.weight)
     }
 }
 
 /// `torch.nn.Dropout`: nothing, unless it is trained.
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct Dropout {
     p: f64,
     training: Training,
@@ -165,10 +165,10 @@ impl Dropout {
     }
 }
 
-impl<X: Borrow<Tensor>> Forward<X> for Dropout {
-    type Output = Tensor;
+impl<X: Borrow<TracedTensor>> Forward<X> for Dropout {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         match self.training.is_on() {
             true => x.borrow().dropout(self.p, true),
             false => x.borrow().clone(),

@@ -8,16 +8,16 @@ use crate::dtype::DType;
 use crate::error::Error;
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, Tensor, failed};
+use crate::trace::native::{Forward, TracedTensor, failed};
 
 /// What a [`MultiheadAttention`] attends to, and how.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Attention {
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    key_padding_mask: Option<Tensor>,
-    attn_mask: Option<Tensor>,
+    query: TracedTensor,
+    key: TracedTensor,
+    value: TracedTensor,
+    key_padding_mask: Option<TracedTensor>,
+    attn_mask: Option<TracedTensor>,
     need_weights: bool,
     average_attn_weights: bool,
     is_causal: bool,
@@ -25,7 +25,7 @@ pub struct Attention {
 
 impl Attention {
     /// Queries, keys and values, `[length, batch, features]` or, if the module is so, batch first. The batch axis may be missing.
-    pub fn new(query: &Tensor, key: &Tensor, value: &Tensor) -> Attention {
+    pub fn new(query: &TracedTensor, key: &TracedTensor, value: &TracedTensor) -> Attention {
         Attention {
             query: query.clone(),
             key: key.clone(),
@@ -39,20 +39,20 @@ impl Attention {
     }
 
     /// A sequence that attends to itself.
-    pub fn within(x: &Tensor) -> Attention {
+    pub fn within(x: &TracedTensor) -> Attention {
         Attention::new(x, x, x)
     }
 
     /// Which keys are ignored, `[batch, keys]`, or what is added for each.
     #[must_use]
-    pub fn key_padding_mask(mut self, mask: Option<&Tensor>) -> Attention {
+    pub fn key_padding_mask(mut self, mask: Option<&TracedTensor>) -> Attention {
         self.key_padding_mask = mask.cloned();
         self
     }
 
     /// Which keys each query ignores, `[queries, keys]` or one for each head of each batch, or what is added for each.
     #[must_use]
-    pub fn attn_mask(mut self, mask: Option<&Tensor>) -> Attention {
+    pub fn attn_mask(mut self, mask: Option<&TracedTensor>) -> Attention {
         self.attn_mask = mask.cloned();
         self
     }
@@ -78,7 +78,7 @@ impl Attention {
         self
     }
 
-    fn map(mut self, change: impl Fn(&Tensor) -> Tensor) -> Attention {
+    fn map(mut self, change: impl Fn(&TracedTensor) -> TracedTensor) -> Attention {
         let (query_is_key, key_is_value) = (self.query.is(&self.key), self.key.is(&self.value));
         self.query = change(&self.query);
         self.key = if query_is_key {
@@ -98,14 +98,14 @@ impl Attention {
 /// `torch.nn.MultiheadAttention`. The result is a pair of the values attended to and, if they are wanted, the weights.
 ///
 /// It records what PyTorch records while gradients are possible, which is not its fused operator.
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct MultiheadAttention {
     /// The three projections below each other, if all have the same features.
-    in_proj_weight: Option<Tensor>,
-    q_proj_weight: Option<Tensor>,
-    k_proj_weight: Option<Tensor>,
-    v_proj_weight: Option<Tensor>,
-    in_proj_bias: Option<Tensor>,
+    in_proj_weight: Option<TracedTensor>,
+    q_proj_weight: Option<TracedTensor>,
+    k_proj_weight: Option<TracedTensor>,
+    v_proj_weight: Option<TracedTensor>,
+    in_proj_bias: Option<TracedTensor>,
     out_proj: Linear,
     dropout: Dropout,
     features: i64,
@@ -173,7 +173,7 @@ impl MultiheadAttention {
     }
 
     /// Queries, keys and values.
-    fn project(&self, input: &Attention) -> [Tensor; 3] {
+    fn project(&self, input: &Attention) -> [TracedTensor; 3] {
         let apart = [
             &self.q_proj_weight,
             &self.k_proj_weight,
@@ -189,7 +189,7 @@ impl MultiheadAttention {
     }
 
     /// By a matrix each.
-    fn project_apart(&self, weights: [&Tensor; 3], input: &Attention) -> [Tensor; 3] {
+    fn project_apart(&self, weights: [&TracedTensor; 3], input: &Attention) -> [TracedTensor; 3] {
         let biases = self.in_proj_bias.as_ref();
         let biases = biases.map(|bias| exactly::<3>(bias.chunk(3)));
         let biases = each(biases.as_ref());
@@ -198,7 +198,7 @@ impl MultiheadAttention {
     }
 
     /// By one matrix; what is the same tensor is projected together.
-    fn project_together(&self, weight: &Tensor, input: &Attention) -> [Tensor; 3] {
+    fn project_together(&self, weight: &TracedTensor, input: &Attention) -> [TracedTensor; 3] {
         let bias = self.in_proj_bias.as_ref();
         let (query, key, value) = (&input.query, &input.key, &input.value);
         if query.is(key) && key.is(value) {
@@ -206,7 +206,7 @@ impl MultiheadAttention {
         }
         if key.is(value) {
             let sizes = [self.features, 2 * self.features];
-            let split = |x: &Tensor| exactly::<2>(x.split_with_sizes(sizes));
+            let split = |x: &TracedTensor| exactly::<2>(x.split_with_sizes(sizes));
             let ([of_query, of_both], biases) = (split(weight), bias.map(split));
             let [query_bias, both_bias] = each(biases.as_ref());
             let query = linear(query, &of_query, query_bias);
@@ -219,7 +219,7 @@ impl MultiheadAttention {
     }
 
     /// Splits heads off: `[batch · heads, length, features of a head]`.
-    fn heads(&self, x: &Tensor, batch: &Dim) -> Tensor {
+    fn heads(&self, x: &TracedTensor, batch: &Dim) -> TracedTensor {
         let all = batch * &Dim::from(self.heads);
         let sizes = vec![x.dim(0), all, self.head_features().into()];
         x.view(sizes).transpose(0, 1)
@@ -228,11 +228,11 @@ impl MultiheadAttention {
     /// The mask of each head of each batch, both masks together.
     fn with_padding(
         &self,
-        mask: Option<Tensor>,
-        padding: Option<&Tensor>,
+        mask: Option<TracedTensor>,
+        padding: Option<&TracedTensor>,
         batch: &Dim,
         keys: &Dim,
-    ) -> Option<Tensor> {
+    ) -> Option<TracedTensor> {
         let Some(padding) = padding else {
             return mask;
         };
@@ -248,7 +248,11 @@ impl MultiheadAttention {
     }
 
     /// The values by the weights, `[batch · heads, queries, features of a head]`, and the weights.
-    fn weighted(&self, [q, k, v]: &[Tensor; 3], mask: Option<&Tensor>) -> (Tensor, Tensor) {
+    fn weighted(
+        &self,
+        [q, k, v]: &[TracedTensor; 3],
+        mask: Option<&TracedTensor>,
+    ) -> (TracedTensor, TracedTensor) {
         let scaled = q * (1.0 / self.head_features() as f64).sqrt();
         let keys = k.transpose(-2, -1);
         let scores = match mask {
@@ -262,11 +266,11 @@ impl MultiheadAttention {
     /// The values by the weights, `[queries, batch, heads, features of a head]`, by one operator.
     fn fused(
         &self,
-        heads: [Tensor; 3],
-        mask: Option<Tensor>,
+        heads: [TracedTensor; 3],
+        mask: Option<TracedTensor>,
         [batch, queries, keys]: &[Dim; 3],
         is_causal: bool,
-    ) -> Tensor {
+    ) -> TracedTensor {
         let split =
             |length: &Dim, last: Dim| vec![batch.clone(), self.heads.into(), length.clone(), last];
         let mask = mask.map(|mask| match mask.dim(0).as_const() {
@@ -282,7 +286,7 @@ impl MultiheadAttention {
         values.permute([2, 0, 1, 3])
     }
 
-    fn out(&self, x: &Tensor, batch: &Dim, queries: &Dim) -> Tensor {
+    fn out(&self, x: &TracedTensor, batch: &Dim, queries: &Dim) -> TracedTensor {
         let features = Dim::from(self.features);
         let flat = x.reshape(vec![batch * queries, features.clone()]);
         let flat = linear(&flat, &self.out_proj.weight, self.out_proj.bias.as_ref());
@@ -290,7 +294,7 @@ impl MultiheadAttention {
     }
 
     /// Attention over `[length, batch, features]` with masks of numbers.
-    fn attend(&self, input: &Attention) -> (Tensor, Option<Tensor>) {
+    fn attend(&self, input: &Attention) -> (TracedTensor, Option<TracedTensor>) {
         let (batch, queries) = (input.query.dim(1), input.query.dim(0));
         let keys = input.key.dim(0);
         let implied = input.is_causal && input.key_padding_mask.is_none() && !input.need_weights;
@@ -315,29 +319,29 @@ impl MultiheadAttention {
 }
 
 /// The weight of a projection, drawn as PyTorch does (Glorot and Bengio).
-fn projection(rows: usize, columns: usize) -> Tensor {
+fn projection(rows: usize, columns: usize) -> TracedTensor {
     init::uniform(&[rows, columns], (6.0 / (rows + columns) as f64).sqrt())
 }
 
 /// A mask with an axis for heads and batches.
-fn batched(mask: &Tensor) -> Tensor {
+fn batched(mask: &TracedTensor) -> TracedTensor {
     match mask.rank() {
         2 => mask.unsqueeze(0),
         _ => mask.clone(),
     }
 }
 
-fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
+fn linear(x: &TracedTensor, weight: &TracedTensor, bias: Option<&TracedTensor>) -> TracedTensor {
     x.linear_with(weight, kw!(bias = bias))
 }
 
 /// Each of several tensors that may be absent together.
-fn each<const N: usize>(tensors: Option<&[Tensor; N]>) -> [Option<&Tensor>; N] {
+fn each<const N: usize>(tensors: Option<&[TracedTensor; N]>) -> [Option<&TracedTensor>; N] {
     std::array::from_fn(|index| tensors.map(|tensors| &tensors[index]))
 }
 
 /// Several projections that lie side by side along the last axis.
-fn unpacked<const N: usize>(packed: &Tensor, features: i64) -> [Tensor; N] {
+fn unpacked<const N: usize>(packed: &TracedTensor, features: i64) -> [TracedTensor; N] {
     let sizes = [N as i64, features];
     let packed = packed.unflatten(-1, sizes).unsqueeze(0);
     let packed = packed.transpose(0, -2).squeeze_dim(-2);
@@ -345,7 +349,7 @@ fn unpacked<const N: usize>(packed: &Tensor, features: i64) -> [Tensor; N] {
 }
 
 /// A mask as what is added to the scores: nothing, or minus infinity where a flag is set.
-pub(super) fn added(mask: Option<&Tensor>, dtype: DType) -> Option<Tensor> {
+pub(super) fn added(mask: Option<&TracedTensor>, dtype: DType) -> Option<TracedTensor> {
     let mask = mask?;
     if mask.dtype() != DType::Bool {
         return Some(mask.clone());
@@ -355,7 +359,7 @@ pub(super) fn added(mask: Option<&Tensor>, dtype: DType) -> Option<Tensor> {
 }
 
 impl Forward<Attention> for MultiheadAttention {
-    type Output = (Tensor, Option<Tensor>);
+    type Output = (TracedTensor, Option<TracedTensor>);
 
     fn forward(&self, mut input: Attention) -> Self::Output {
         if input.is_causal && input.attn_mask.is_none() {
@@ -383,10 +387,10 @@ impl Forward<Attention> for MultiheadAttention {
 }
 
 /// Queries, keys and values, without masks, with weights.
-impl<Q: Borrow<Tensor>, K: Borrow<Tensor>, V: Borrow<Tensor>> Forward<(Q, K, V)>
+impl<Q: Borrow<TracedTensor>, K: Borrow<TracedTensor>, V: Borrow<TracedTensor>> Forward<(Q, K, V)>
     for MultiheadAttention
 {
-    type Output = (Tensor, Option<Tensor>);
+    type Output = (TracedTensor, Option<TracedTensor>);
 
     fn forward(&self, (query, key, value): (Q, K, V)) -> Self::Output {
         self.forward(Attention::new(query.borrow(), key.borrow(), value.borrow()))

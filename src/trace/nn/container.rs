@@ -1,17 +1,19 @@
 //! Modules that hold others.
 
+use std::fmt;
+
 use std::borrow::Borrow;
 
-use crate::trace::native::{Forward, Module, Tensor, Visitor};
+use crate::trace::native::{Forward, Module, TracedTensor, Visitor};
 
 /// A module that makes a tensor of a tensor: what [`Sequential`] holds. All that implement [`Forward`] for it are.
 pub trait Layer: Module {
     /// Calls the module.
-    fn apply(&self, x: &Tensor) -> Tensor;
+    fn apply(&self, x: &TracedTensor) -> TracedTensor;
 }
 
-impl<M: for<'x> Forward<&'x Tensor, Output = Tensor>> Layer for M {
-    fn apply(&self, x: &Tensor) -> Tensor {
+impl<M: for<'x> Forward<&'x TracedTensor, Output = TracedTensor>> Layer for M {
+    fn apply(&self, x: &TracedTensor) -> TracedTensor {
         self.call(x)
     }
 }
@@ -20,6 +22,15 @@ impl<M: for<'x> Forward<&'x Tensor, Output = Tensor>> Layer for M {
 #[derive(Default)]
 pub struct Sequential {
     layers: Vec<(String, Box<dyn Layer>)>,
+}
+
+impl fmt::Debug for Sequential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.layers.iter().map(|(name, _)| name);
+        f.debug_tuple("Sequential")
+            .field(&names.collect::<Vec<_>>())
+            .finish()
+    }
 }
 
 impl Sequential {
@@ -53,16 +64,17 @@ impl Module for Sequential {
     }
 }
 
-impl<X: Borrow<Tensor>> Forward<X> for Sequential {
-    type Output = Tensor;
+impl<X: Borrow<TracedTensor>> Forward<X> for Sequential {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         let layers = self.layers.iter();
         layers.fold(x.borrow().clone(), |x, (_, layer)| layer.apply(&x))
     }
 }
 
 /// `torch.nn.ModuleDict`: modules by name, in the order in which they were added.
+#[derive(Debug)]
 pub struct ModuleDict<M> {
     entries: Vec<(String, M)>,
 }

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use super::{PerAxis, init, refused};
 use crate::kw;
-use crate::trace::native::{Forward, Module, Tensor, Visitor};
+use crate::trace::native::{Forward, Module, TracedTensor, Visitor};
 
 /// `torch.nn.Conv1d`
 pub type Conv1d = Conv<1>;
@@ -20,9 +20,10 @@ pub type ConvTranspose2d = ConvTranspose<2>;
 pub type ConvTranspose3d = ConvTranspose<3>;
 
 /// A filter and how it moves.
+#[derive(Debug)]
 struct Filter<const N: usize> {
-    weight: Tensor,
-    bias: Option<Tensor>,
+    weight: TracedTensor,
+    bias: Option<TracedTensor>,
     inputs: usize,
     outputs: usize,
     kernel_size: [i64; N],
@@ -37,7 +38,7 @@ struct Filter<const N: usize> {
 impl<const N: usize> Filter<N> {
     fn new(inputs: usize, outputs: usize, kernel_size: [i64; N], transposed: bool) -> Filter<N> {
         let filter = Filter {
-            weight: Tensor::scalar(0f32),
+            weight: TracedTensor::scalar(0f32),
             bias: None,
             inputs,
             outputs,
@@ -70,7 +71,7 @@ impl<const N: usize> Filter<N> {
     }
 
     /// The operator that PyTorch records for every convolution, with the flags of its backends.
-    fn apply(&self, x: &Tensor, padding: &[i64; N]) -> Tensor {
+    fn apply(&self, x: &TracedTensor, padding: &[i64; N]) -> TracedTensor {
         if let Some(refused) = refused("a convolution", x, &[N + 1, N + 2]) {
             return refused;
         }
@@ -105,6 +106,7 @@ pub enum PaddingMode {
 }
 
 /// A convolution over `N` axes, `torch.nn.Conv2d` and its like.
+#[derive(Debug)]
 pub struct Conv<const N: usize> {
     filter: Filter<N>,
     same: bool,
@@ -112,6 +114,7 @@ pub struct Conv<const N: usize> {
 }
 
 /// A transposed convolution over `N` axes, `torch.nn.ConvTranspose2d` and its like.
+#[derive(Debug)]
 pub struct ConvTranspose<const N: usize> {
     filter: Filter<N>,
 }
@@ -157,7 +160,7 @@ macro_rules! options {
             }
 
             /// The filter, input and output channels first.
-            pub fn weight(&self) -> &Tensor {
+            pub fn weight(&self) -> &TracedTensor {
                 &self.filter.weight
             }
         }
@@ -213,10 +216,10 @@ impl<const N: usize> Conv<N> {
     }
 }
 
-impl<const N: usize, X: Borrow<Tensor>> Forward<X> for Conv<N> {
-    type Output = Tensor;
+impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for Conv<N> {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         let (x, filter) = (x.borrow(), &self.filter);
         let mode = match self.mode {
             PaddingMode::Zeros if self.same => {
@@ -260,10 +263,10 @@ impl<const N: usize> ConvTranspose<N> {
     }
 }
 
-impl<const N: usize, X: Borrow<Tensor>> Forward<X> for ConvTranspose<N> {
-    type Output = Tensor;
+impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for ConvTranspose<N> {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         self.filter.apply(x.borrow(), &self.filter.padding)
     }
 }

@@ -5,12 +5,12 @@ use std::borrow::Borrow;
 use super::init;
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, Tensor};
+use crate::trace::native::{Forward, TracedTensor};
 
 /// `torch.nn.Embedding`.
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct Embedding {
-    weight: Tensor,
+    weight: TracedTensor,
     padding_idx: i64,
 }
 
@@ -31,15 +31,15 @@ impl Embedding {
     }
 
     /// `[count, features]`
-    pub fn weight(&self) -> &Tensor {
+    pub fn weight(&self) -> &TracedTensor {
         &self.weight
     }
 }
 
-impl<X: Borrow<Tensor>> Forward<X> for Embedding {
-    type Output = Tensor;
+impl<X: Borrow<TracedTensor>> Forward<X> for Embedding {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         let named = kw!(padding_idx = self.padding_idx);
         self.weight.embedding_with(x.borrow(), named)
     }

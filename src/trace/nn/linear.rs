@@ -5,13 +5,13 @@ use std::borrow::Borrow;
 use super::init;
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, Tensor};
+use crate::trace::native::{Forward, TracedTensor};
 
 /// `torch.nn.Linear`: `x · weightᵀ + bias` along the last axis.
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct Linear {
-    pub(super) weight: Tensor,
-    pub(super) bias: Option<Tensor>,
+    pub(super) weight: TracedTensor,
+    pub(super) bias: Option<TracedTensor>,
 }
 
 impl Linear {
@@ -32,31 +32,31 @@ impl Linear {
 
     /// Shares the weight of another module, an embedding's for instance: it is stored once.
     #[must_use]
-    pub fn tied(mut self, weight: &Tensor) -> Linear {
+    pub fn tied(mut self, weight: &TracedTensor) -> Linear {
         self.weight = weight.clone();
         self
     }
 
     /// `[outputs, inputs]`
-    pub fn weight(&self) -> &Tensor {
+    pub fn weight(&self) -> &TracedTensor {
         &self.weight
     }
 }
 
-impl<X: Borrow<Tensor>> Forward<X> for Linear {
-    type Output = Tensor;
+impl<X: Borrow<TracedTensor>> Forward<X> for Linear {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         let x = x.borrow();
         x.linear_with(&self.weight, kw!(bias = self.bias.as_ref()))
     }
 }
 
 /// `torch.nn.Bilinear`: `aᵀ · weight · b + bias` along the last axes.
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct Bilinear {
-    weight: Tensor,
-    bias: Option<Tensor>,
+    weight: TracedTensor,
+    bias: Option<TracedTensor>,
 }
 
 impl Bilinear {
@@ -76,10 +76,10 @@ impl Bilinear {
     }
 }
 
-impl<A: Borrow<Tensor>, B: Borrow<Tensor>> Forward<(A, B)> for Bilinear {
-    type Output = Tensor;
+impl<A: Borrow<TracedTensor>, B: Borrow<TracedTensor>> Forward<(A, B)> for Bilinear {
+    type Output = TracedTensor;
 
-    fn forward(&self, (a, b): (A, B)) -> Tensor {
+    fn forward(&self, (a, b): (A, B)) -> TracedTensor {
         let (a, b) = (a.borrow(), b.borrow());
         a.bilinear_with(b, &self.weight, kw!(bias = self.bias.as_ref()))
     }

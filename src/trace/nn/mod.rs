@@ -6,12 +6,12 @@
 //!
 //! ```
 //! use onionskin::nn::{Linear, ReLU, Sequential};
-//! use onionskin::trace::{Forward, Method, Tensor, trace_module};
+//! use onionskin::trace::{Forward, Method, TracedTensor, trace_module};
 //!
-//! # fn main() -> onionskin::error::Result<()> {
+//! # fn main() -> onionskin::Result<()> {
 //! let mlp = Sequential::new().add(Linear::new(4, 8)).add(ReLU::new()).add(Linear::new(8, 2));
-//! let x = Tensor::from_vec([1, 4], vec![1f32, 2.0, 3.0, 4.0]);
-//! let traced = trace_module(&mlp, [Method::new("forward", x, |mlp: &Sequential, x: Tensor| mlp.call(x))])?;
+//! let x = TracedTensor::from_vec([1, 4], vec![1f32, 2.0, 3.0, 4.0]);
+//! let traced = trace_module(&mlp, [Method::new("forward", x, |mlp: &Sequential, x: TracedTensor| mlp.call(x))])?;
 //! assert!(traced.module.weights.contains_key("0.weight"));
 //! # Ok(())
 //! # }
@@ -39,7 +39,7 @@ use crate::error::{Error, Result};
 use crate::ir::Weights;
 use crate::tensor_file;
 
-use super::native::{Arg, Module, Tensor, Visitor, call, failed};
+use super::native::{Arg, Module, TracedTensor, Visitor, call, failed};
 
 pub use activation::{
     CELU, Dropout, ELU, GELU, GLU, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid,
@@ -77,22 +77,22 @@ pub fn load(path: impl AsRef<Path>) -> Result<Weights> {
 }
 
 /// Calls an operator of one result by its name.
-fn one(name: &str, arguments: Vec<Arg>) -> Tensor {
+fn one(name: &str, arguments: Vec<Arg>) -> TracedTensor {
     call(name, arguments, Vec::new()).swap_remove(0)
 }
 
 /// Calls an operator of several results by its name; all of them are the error if it fails.
-fn many<const N: usize>(name: &str, arguments: Vec<Arg>) -> [Tensor; N] {
+fn many<const N: usize>(name: &str, arguments: Vec<Arg>) -> [TracedTensor; N] {
     exactly(call(name, arguments, Vec::new()))
 }
 
 /// So many results; there is one only if it has failed.
-fn exactly<const N: usize>(results: Vec<Tensor>) -> [Tensor; N] {
+fn exactly<const N: usize>(results: Vec<TracedTensor>) -> [TracedTensor; N] {
     std::array::from_fn(|index| results[index.min(results.len() - 1)].clone())
 }
 
 /// A byte of a module without settings: two of them in a struct need two addresses, which tell their paths.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Spot(#[expect(dead_code, reason = "it is there to be somewhere")] u8);
 
 impl Module for Spot {
@@ -116,7 +116,7 @@ impl<const N: usize> From<[i64; N]> for PerAxis<N> {
 }
 
 /// The result of a module that refuses its input, unless the input has one of these ranks.
-fn refused(what: &str, x: &Tensor, ranks: &[usize]) -> Option<Tensor> {
+fn refused(what: &str, x: &TracedTensor, ranks: &[usize]) -> Option<TracedTensor> {
     let refused = x.error().is_none() && !ranks.contains(&x.rank());
     let wanted: Vec<String> = ranks.iter().map(|rank| format!("{rank}D")).collect();
     let message = format!(

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use super::{init, many, refused};
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, Tensor, Training, Visitor, failed};
+use crate::trace::native::{Forward, TracedTensor, Training, Visitor, failed};
 
 /// `torch.nn.BatchNorm1d`
 pub type BatchNorm1d = BatchNorm<1>;
@@ -21,13 +21,13 @@ pub type InstanceNorm2d = InstanceNorm<2>;
 pub type InstanceNorm3d = InstanceNorm<3>;
 
 /// Scale and shift of each channel, and statistics that training has gathered.
-#[derive(Module)]
+#[derive(Debug, Module)]
 struct Channels {
-    weight: Option<Tensor>,
-    bias: Option<Tensor>,
-    running_mean: Option<Tensor>,
-    running_var: Option<Tensor>,
-    num_batches_tracked: Option<Tensor>,
+    weight: Option<TracedTensor>,
+    bias: Option<TracedTensor>,
+    running_mean: Option<TracedTensor>,
+    running_var: Option<TracedTensor>,
+    num_batches_tracked: Option<TracedTensor>,
 }
 
 impl Channels {
@@ -56,13 +56,14 @@ impl Channels {
         }
     }
 
-    fn statistics(&self) -> (Option<&Tensor>, Option<&Tensor>) {
+    fn statistics(&self) -> (Option<&TracedTensor>, Option<&TracedTensor>) {
         (self.running_mean.as_ref(), self.running_var.as_ref())
     }
 }
 
 /// A normalisation over a batch for each channel, `torch.nn.BatchNorm2d` and its like. While it is trained the statistics are those of
 /// the batch, and the buffers gather them: states of a graph.
+#[derive(Debug)]
 pub struct BatchNorm<const N: usize> {
     channels: Channels,
     training: Training,
@@ -112,7 +113,12 @@ impl<const N: usize> BatchNorm<N> {
 
 impl<const N: usize> BatchNorm<N> {
     /// Normalises by the statistics of the batch, and gathers them.
-    fn trained(&self, x: &Tensor, mean: &Tensor, variance: &Tensor) -> Tensor {
+    fn trained(
+        &self,
+        x: &TracedTensor,
+        mean: &TracedTensor,
+        variance: &TracedTensor,
+    ) -> TracedTensor {
         let channels = &self.channels;
         let arguments = vec![
             x.into(),
@@ -128,7 +134,7 @@ impl<const N: usize> BatchNorm<N> {
         let counted = count.map_or(Ok(()), |count| count.store(&(count + 1)));
         let [y, _, _, new_mean, new_variance] =
             many("_native_batch_norm_legit_functional", arguments);
-        let average = |old: &Tensor, new: Tensor| match (self.momentum, count) {
+        let average = |old: &TracedTensor, new: TracedTensor| match (self.momentum, count) {
             // The new value is that of the batch alone.
             (None, Some(count)) => old + (new - old) / count,
             _ => new,
@@ -148,10 +154,10 @@ impl<const N: usize> Module for BatchNorm<N> {
     }
 }
 
-impl<const N: usize, X: Borrow<Tensor>> Forward<X> for BatchNorm<N> {
-    type Output = Tensor;
+impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for BatchNorm<N> {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         let (x, channels) = (x.borrow(), &self.channels);
         let ranks = if N == 1 { vec![2, 3] } else { vec![N + 2] };
         if let Some(refused) = refused(&format!("BatchNorm{N}d"), x, &ranks) {
@@ -176,6 +182,7 @@ impl<const N: usize, X: Borrow<Tensor>> Forward<X> for BatchNorm<N> {
 }
 
 /// A normalisation of each channel of each element of a batch, `torch.nn.InstanceNorm2d` and its like.
+#[derive(Debug)]
 pub struct InstanceNorm<const N: usize> {
     channels: Channels,
     training: Training,
@@ -215,10 +222,10 @@ impl<const N: usize> Module for InstanceNorm<N> {
     }
 }
 
-impl<const N: usize, X: Borrow<Tensor>> Forward<X> for InstanceNorm<N> {
-    type Output = Tensor;
+impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for InstanceNorm<N> {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         let (x, channels) = (x.borrow(), &self.channels);
         if let Some(refused) = refused(&format!("InstanceNorm{N}d"), x, &[N + 1, N + 2]) {
             return refused;
@@ -253,10 +260,10 @@ fn shape(sizes: &[i64]) -> Vec<usize> {
 }
 
 /// `torch.nn.LayerNorm`, over the last axes.
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct LayerNorm {
-    weight: Option<Tensor>,
-    bias: Option<Tensor>,
+    weight: Option<TracedTensor>,
+    bias: Option<TracedTensor>,
     normalized_shape: Vec<i64>,
     eps: f64,
 }
@@ -296,10 +303,10 @@ impl LayerNorm {
     }
 }
 
-impl<X: Borrow<Tensor>> Forward<X> for LayerNorm {
-    type Output = Tensor;
+impl<X: Borrow<TracedTensor>> Forward<X> for LayerNorm {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         let (weight, bias) = (self.weight.as_ref(), self.bias.as_ref());
         let named = kw!(weight = weight, bias = bias, eps = self.eps);
         x.borrow()
@@ -308,10 +315,10 @@ impl<X: Borrow<Tensor>> Forward<X> for LayerNorm {
 }
 
 /// `torch.nn.GroupNorm`
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct GroupNorm {
-    weight: Option<Tensor>,
-    bias: Option<Tensor>,
+    weight: Option<TracedTensor>,
+    bias: Option<TracedTensor>,
     groups: i64,
     eps: f64,
 }
@@ -343,10 +350,10 @@ impl GroupNorm {
     }
 }
 
-impl<X: Borrow<Tensor>> Forward<X> for GroupNorm {
-    type Output = Tensor;
+impl<X: Borrow<TracedTensor>> Forward<X> for GroupNorm {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         let (weight, bias) = (self.weight.as_ref(), self.bias.as_ref());
         let named = kw!(weight = weight, bias = bias, eps = self.eps);
         x.borrow().group_norm_with(self.groups, named)
@@ -354,9 +361,9 @@ impl<X: Borrow<Tensor>> Forward<X> for GroupNorm {
 }
 
 /// `torch.nn.RMSNorm`, over the last axes.
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct RMSNorm {
-    weight: Option<Tensor>,
+    weight: Option<TracedTensor>,
     normalized_shape: Vec<i64>,
     eps: Option<f64>,
 }
@@ -387,10 +394,10 @@ impl RMSNorm {
     }
 }
 
-impl<X: Borrow<Tensor>> Forward<X> for RMSNorm {
-    type Output = Tensor;
+impl<X: Borrow<TracedTensor>> Forward<X> for RMSNorm {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         let named = kw!(weight = self.weight.as_ref(), eps = self.eps);
         x.borrow()
             .rms_norm_with(self.normalized_shape.as_slice(), named)

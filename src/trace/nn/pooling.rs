@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use super::{PerAxis, one, refused};
 use crate::trace::Module;
-use crate::trace::native::{Arg, Forward, Tensor};
+use crate::trace::native::{Arg, Forward, TracedTensor};
 
 /// `torch.nn.MaxPool1d`
 pub type MaxPool1d = MaxPool<1>;
@@ -26,7 +26,7 @@ pub type AdaptiveAvgPool2d = AdaptiveAvgPool<2>;
 pub type AdaptiveAvgPool3d = AdaptiveAvgPool<3>;
 
 /// The largest element of each window over `N` axes.
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct MaxPool<const N: usize> {
     kernel_size: [i64; N],
     stride: [i64; N],
@@ -36,7 +36,7 @@ pub struct MaxPool<const N: usize> {
 }
 
 /// The mean of each window over `N` axes.
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct AvgPool<const N: usize> {
     kernel_size: [i64; N],
     stride: [i64; N],
@@ -118,16 +118,16 @@ impl<const N: usize> AvgPool<N> {
 }
 
 /// Calls the operator of this name for `N` axes.
-fn pooled<const N: usize>(name: &str, x: &Tensor, arguments: Vec<Arg>) -> Tensor {
+fn pooled<const N: usize>(name: &str, x: &TracedTensor, arguments: Vec<Arg>) -> TracedTensor {
     let name = format!("{name}{N}d");
     let refused = refused(&name, x, &[N + 1, N + 2]);
     refused.unwrap_or_else(|| one(&name, [vec![x.into()], arguments].concat()))
 }
 
-impl<const N: usize, X: Borrow<Tensor>> Forward<X> for MaxPool<N> {
-    type Output = Tensor;
+impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for MaxPool<N> {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         let sizes = [self.kernel_size, self.stride, self.padding, self.dilation];
         let mut arguments = Vec::from(sizes.map(Arg::from));
         arguments.push(self.ceil_mode.into());
@@ -135,10 +135,10 @@ impl<const N: usize, X: Borrow<Tensor>> Forward<X> for MaxPool<N> {
     }
 }
 
-impl<const N: usize, X: Borrow<Tensor>> Forward<X> for AvgPool<N> {
-    type Output = Tensor;
+impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for AvgPool<N> {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         let sizes = [self.kernel_size, self.stride, self.padding];
         let mut arguments = Vec::from(sizes.map(Arg::from));
         arguments.extend([self.ceil_mode.into(), self.count_include_pad.into()]);
@@ -147,7 +147,7 @@ impl<const N: usize, X: Borrow<Tensor>> Forward<X> for AvgPool<N> {
 }
 
 /// The means of as many windows as the result has places, over `N` axes.
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct AdaptiveAvgPool<const N: usize> {
     output_size: [i64; N],
 }
@@ -161,10 +161,10 @@ impl<const N: usize> AdaptiveAvgPool<N> {
     }
 }
 
-impl<const N: usize, X: Borrow<Tensor>> Forward<X> for AdaptiveAvgPool<N> {
-    type Output = Tensor;
+impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for AdaptiveAvgPool<N> {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         pooled::<N>(
             "adaptive_avg_pool",
             x.borrow(),

@@ -5,9 +5,10 @@ use std::borrow::Borrow;
 
 use super::{init, many};
 use crate::kw;
-use crate::trace::native::{Arg, Forward, Module, Tensor, Training, Visitor, ops};
+use crate::trace::native::{Arg, Forward, Module, TracedTensor, Training, Visitor, ops};
 
 /// What LSTM, GRU and RNN have in common.
+#[derive(Debug)]
 struct Cells {
     /// How many blocks of rows a weight has: gates.
     gates: usize,
@@ -21,7 +22,7 @@ struct Cells {
     bidirectional: bool,
     dropout: f64,
     training: Training,
-    weights: Vec<(String, Tensor)>,
+    weights: Vec<(String, TracedTensor)>,
 }
 
 impl Cells {
@@ -87,7 +88,7 @@ impl Cells {
     }
 
     /// The first of the states has the features of a result, the second those of a cell.
-    fn zeros(&self, batch: &Tensor, state: usize) -> Tensor {
+    fn zeros(&self, batch: &TracedTensor, state: usize) -> TracedTensor {
         let features = if state == 0 {
             self.outputs()
         } else {
@@ -107,9 +108,9 @@ impl Cells {
     fn run<const S: usize, const R: usize>(
         &self,
         name: &str,
-        x: &Tensor,
-        states: Option<[&Tensor; S]>,
-    ) -> [Tensor; R] {
+        x: &TracedTensor,
+        states: Option<[&TracedTensor; S]>,
+    ) -> [TracedTensor; R] {
         let batch_axis = if self.batch_first { 0 } else { 1 };
         let batched = x.rank() != 2;
         let input = if batched {
@@ -117,7 +118,7 @@ impl Cells {
         } else {
             x.unsqueeze(batch_axis)
         };
-        let states: [Tensor; S] = match states {
+        let states: [TracedTensor; S] = match states {
             None => std::array::from_fn(|state| self.zeros(&input, state)),
             Some(states) if batched => states.map(Clone::clone),
             Some(states) => states.map(|state| state.unsqueeze(1)),
@@ -136,7 +137,7 @@ impl Cells {
         }
     }
 
-    fn arguments(&self, input: Tensor, states: Arg) -> Vec<Arg> {
+    fn arguments(&self, input: TracedTensor, states: Arg) -> Vec<Arg> {
         let weights = self.weights.iter();
         let weights = weights.map(|(_, weight)| Arg::from(weight));
         vec![
@@ -163,6 +164,7 @@ impl Cells {
 macro_rules! recurrent {
     ($($(#[$doc:meta])* $name:ident $gates:literal;)*) => {$(
         $(#[$doc])*
+        #[derive(Debug)]
         pub struct $name {
             cells: Cells,
         }
@@ -238,15 +240,19 @@ impl LSTM {
         self.with(|cells| cells.projected = Some(features))
     }
 
-    fn run(&self, x: &Tensor, states: Option<[&Tensor; 2]>) -> (Tensor, (Tensor, Tensor)) {
+    fn run(
+        &self,
+        x: &TracedTensor,
+        states: Option<[&TracedTensor; 2]>,
+    ) -> (TracedTensor, (TracedTensor, TracedTensor)) {
         let [result, hidden, cell] = self.cells.run("lstm", x, states);
         (result, (hidden, cell))
     }
 }
 
 /// The states are zeros at first.
-impl<X: Borrow<Tensor>> Forward<X> for LSTM {
-    type Output = (Tensor, (Tensor, Tensor));
+impl<X: Borrow<TracedTensor>> Forward<X> for LSTM {
+    type Output = (TracedTensor, (TracedTensor, TracedTensor));
 
     fn forward(&self, x: X) -> Self::Output {
         self.run(x.borrow(), None)
@@ -254,8 +260,8 @@ impl<X: Borrow<Tensor>> Forward<X> for LSTM {
 }
 
 /// With hidden and cell states.
-impl<X: Borrow<Tensor>, S: Borrow<Tensor>> Forward<(X, (S, S))> for LSTM {
-    type Output = (Tensor, (Tensor, Tensor));
+impl<X: Borrow<TracedTensor>, S: Borrow<TracedTensor>> Forward<(X, (S, S))> for LSTM {
+    type Output = (TracedTensor, (TracedTensor, TracedTensor));
 
     fn forward(&self, (x, (hidden, cell)): (X, (S, S))) -> Self::Output {
         self.run(x.borrow(), Some([hidden.borrow(), cell.borrow()]))
@@ -265,8 +271,8 @@ impl<X: Borrow<Tensor>, S: Borrow<Tensor>> Forward<(X, (S, S))> for LSTM {
 macro_rules! one_state {
     ($($name:ident $operator:literal;)*) => {$(
         /// The states are zeros at first.
-        impl<X: Borrow<Tensor>> Forward<X> for $name {
-            type Output = (Tensor, Tensor);
+        impl<X: Borrow<TracedTensor>> Forward<X> for $name {
+            type Output = (TracedTensor, TracedTensor);
 
             fn forward(&self, x: X) -> Self::Output {
                 self.cells.run::<1, 2>($operator, x.borrow(), None).into()
@@ -274,8 +280,8 @@ macro_rules! one_state {
         }
 
         /// With hidden states.
-        impl<X: Borrow<Tensor>, S: Borrow<Tensor>> Forward<(X, S)> for $name {
-            type Output = (Tensor, Tensor);
+        impl<X: Borrow<TracedTensor>, S: Borrow<TracedTensor>> Forward<(X, S)> for $name {
+            type Output = (TracedTensor, TracedTensor);
 
             fn forward(&self, (x, hidden): (X, S)) -> Self::Output {
                 self.cells.run::<1, 2>($operator, x.borrow(), Some([hidden.borrow()])).into()

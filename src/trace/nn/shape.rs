@@ -5,10 +5,10 @@ use std::borrow::Borrow;
 use super::{Spot, one};
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Arg, Forward, Tensor};
+use crate::trace::native::{Arg, Forward, TracedTensor};
 
 /// `torch.nn.Identity`
-#[derive(Default, Module)]
+#[derive(Debug, Default, Module)]
 pub struct Identity {
     spot: Spot,
 }
@@ -20,17 +20,17 @@ impl Identity {
     }
 }
 
-impl<X: Borrow<Tensor>> Forward<X> for Identity {
-    type Output = Tensor;
+impl<X: Borrow<TracedTensor>> Forward<X> for Identity {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         let _ = &self.spot;
         x.borrow().clone()
     }
 }
 
 /// `torch.nn.Flatten`: all axes but the first as one.
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct Flatten {
     start_dim: i64,
     end_dim: i64,
@@ -54,17 +54,17 @@ impl Default for Flatten {
     }
 }
 
-impl<X: Borrow<Tensor>> Forward<X> for Flatten {
-    type Output = Tensor;
+impl<X: Borrow<TracedTensor>> Forward<X> for Flatten {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         let named = kw!(start_dim = self.start_dim, end_dim = self.end_dim);
         x.borrow().flatten_with(named)
     }
 }
 
 /// `torch.nn.Unflatten`: an axis as several.
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct Unflatten {
     dim: i64,
     sizes: Vec<i64>,
@@ -78,10 +78,10 @@ impl Unflatten {
     }
 }
 
-impl<X: Borrow<Tensor>> Forward<X> for Unflatten {
-    type Output = Tensor;
+impl<X: Borrow<TracedTensor>> Forward<X> for Unflatten {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         x.borrow().unflatten(self.dim, self.sizes.as_slice())
     }
 }
@@ -90,7 +90,7 @@ impl<X: Borrow<Tensor>> Forward<X> for Unflatten {
 macro_rules! of_number {
     ($($(#[$doc:meta])* $name:ident $operator:ident;)*) => {$(
         $(#[$doc])*
-        #[derive(Module)]
+        #[derive(Debug, Module)]
         pub struct $name {
             factor: i64,
         }
@@ -102,10 +102,10 @@ macro_rules! of_number {
             }
         }
 
-        impl<X: Borrow<Tensor>> Forward<X> for $name {
-            type Output = Tensor;
+        impl<X: Borrow<TracedTensor>> Forward<X> for $name {
+            type Output = TracedTensor;
 
-            fn forward(&self, x: X) -> Tensor {
+            fn forward(&self, x: X) -> TracedTensor {
                 x.borrow().$operator(self.factor)
             }
         }
@@ -125,7 +125,7 @@ of_number! {
 macro_rules! pads {
     ($($(#[$doc:meta])* $name:ident $mode:literal $value:expr;)*) => {$(
         $(#[$doc])*
-        #[derive(Module)]
+        #[derive(Debug, Module)]
         pub struct $name {
             padding: [i64; 4],
         }
@@ -137,10 +137,10 @@ macro_rules! pads {
             }
         }
 
-        impl<X: Borrow<Tensor>> Forward<X> for $name {
-            type Output = Tensor;
+        impl<X: Borrow<TracedTensor>> Forward<X> for $name {
+            type Output = TracedTensor;
 
-            fn forward(&self, x: X) -> Tensor {
+            fn forward(&self, x: X) -> TracedTensor {
                 let value: Option<f64> = $value;
                 x.borrow().pad_with(&self.padding, kw!(mode = $mode, value = value))
             }
@@ -158,7 +158,7 @@ pads! {
 }
 
 /// `torch.nn.Upsample`
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct Upsample {
     #[module(skip)]
     target: Target,
@@ -166,6 +166,7 @@ pub struct Upsample {
     align_corners: bool,
 }
 
+#[derive(Debug)]
 enum Target {
     Size(Vec<i64>),
     Factor(f64),
@@ -205,10 +206,10 @@ impl Upsample {
     }
 }
 
-impl<X: Borrow<Tensor>> Forward<X> for Upsample {
-    type Output = Tensor;
+impl<X: Borrow<TracedTensor>> Forward<X> for Upsample {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         let x = x.borrow();
         let axes = x.rank().saturating_sub(2);
         let (size, factors) = match &self.target {

@@ -1,24 +1,25 @@
 //! Encoders of the transformer.
 
 use std::borrow::Borrow;
+use std::fmt;
 
 use super::attention::added;
 use super::{Attention, Dropout, LayerNorm, Linear, MultiheadAttention};
 use crate::trace::Module;
-use crate::trace::native::{Forward, Tensor};
+use crate::trace::native::{Forward, TracedTensor};
 
 /// A sequence with its masks.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Masked {
-    x: Tensor,
-    mask: Option<Tensor>,
-    key_padding_mask: Option<Tensor>,
+    x: TracedTensor,
+    mask: Option<TracedTensor>,
+    key_padding_mask: Option<TracedTensor>,
     is_causal: bool,
 }
 
 impl Masked {
     /// A sequence without masks.
-    pub fn new(x: &Tensor) -> Masked {
+    pub fn new(x: &TracedTensor) -> Masked {
         Masked {
             x: x.clone(),
             mask: None,
@@ -29,14 +30,14 @@ impl Masked {
 
     /// Which places each place ignores, or what is added to each score.
     #[must_use]
-    pub fn mask(mut self, mask: Option<&Tensor>) -> Masked {
+    pub fn mask(mut self, mask: Option<&TracedTensor>) -> Masked {
         self.mask = mask.cloned();
         self
     }
 
     /// Which places are padding, `[batch, length]`.
     #[must_use]
-    pub fn key_padding_mask(mut self, mask: Option<&Tensor>) -> Masked {
+    pub fn key_padding_mask(mut self, mask: Option<&TracedTensor>) -> Masked {
         self.key_padding_mask = mask.cloned();
         self
     }
@@ -70,7 +71,18 @@ pub struct TransformerEncoderLayer {
     dropout2: Dropout,
     norm_first: bool,
     #[module(skip)]
-    activation: Box<dyn Fn(&Tensor) -> Tensor>,
+    activation: Box<dyn Fn(&TracedTensor) -> TracedTensor>,
+}
+
+impl fmt::Debug for TransformerEncoderLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransformerEncoderLayer")
+            .field("self_attn", &self.self_attn)
+            .field("linear1", &self.linear1)
+            .field("linear2", &self.linear2)
+            .field("norm_first", &self.norm_first)
+            .finish_non_exhaustive()
+    }
 }
 
 impl TransformerEncoderLayer {
@@ -87,15 +99,15 @@ impl TransformerEncoderLayer {
             dropout1: Dropout::new(0.1),
             dropout2: Dropout::new(0.1),
             norm_first: false,
-            activation: Box::new(Tensor::relu),
+            activation: Box::new(TracedTensor::relu),
         }
     }
 
-    /// The function in between, `Tensor::gelu` for instance; `relu` by default.
+    /// The function in between, `TracedTensor::gelu` for instance; `relu` by default.
     #[must_use]
     pub fn activation(
         mut self,
-        activation: impl Fn(&Tensor) -> Tensor + 'static,
+        activation: impl Fn(&TracedTensor) -> TracedTensor + 'static,
     ) -> TransformerEncoderLayer {
         self.activation = Box::new(activation);
         self
@@ -125,7 +137,7 @@ impl TransformerEncoderLayer {
         self
     }
 
-    fn attend(&self, x: &Tensor, input: &Masked) -> Tensor {
+    fn attend(&self, x: &TracedTensor, input: &Masked) -> TracedTensor {
         let attention = Attention::within(x)
             .attn_mask(input.mask.as_ref())
             .key_padding_mask(input.key_padding_mask.as_ref())
@@ -134,7 +146,7 @@ impl TransformerEncoderLayer {
         self.dropout1.call(self.self_attn.call(attention).0)
     }
 
-    fn feed_forward(&self, x: &Tensor) -> Tensor {
+    fn feed_forward(&self, x: &TracedTensor) -> TracedTensor {
         let between = (self.activation)(&self.linear1.call(x));
         self.dropout2
             .call(self.linear2.call(self.dropout.call(between)))
@@ -142,9 +154,9 @@ impl TransformerEncoderLayer {
 }
 
 impl Forward<Masked> for TransformerEncoderLayer {
-    type Output = Tensor;
+    type Output = TracedTensor;
 
-    fn forward(&self, input: Masked) -> Tensor {
+    fn forward(&self, input: Masked) -> TracedTensor {
         let input = input.with_added_masks();
         let x = &input.x;
         if self.norm_first {
@@ -157,16 +169,16 @@ impl Forward<Masked> for TransformerEncoderLayer {
 }
 
 /// Without masks.
-impl<X: Borrow<Tensor>> Forward<X> for TransformerEncoderLayer {
-    type Output = Tensor;
+impl<X: Borrow<TracedTensor>> Forward<X> for TransformerEncoderLayer {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         self.forward(Masked::new(x.borrow()))
     }
 }
 
 /// `torch.nn.TransformerEncoder`: layers in a row.
-#[derive(Module)]
+#[derive(Debug, Module)]
 pub struct TransformerEncoder {
     layers: Vec<TransformerEncoderLayer>,
     norm: Option<LayerNorm>,
@@ -190,9 +202,9 @@ impl TransformerEncoder {
 }
 
 impl Forward<Masked> for TransformerEncoder {
-    type Output = Tensor;
+    type Output = TracedTensor;
 
-    fn forward(&self, input: Masked) -> Tensor {
+    fn forward(&self, input: Masked) -> TracedTensor {
         let mut input = input.with_added_masks();
         for layer in &self.layers {
             input.x = layer.call(input.clone());
@@ -205,10 +217,10 @@ impl Forward<Masked> for TransformerEncoder {
 }
 
 /// Without masks.
-impl<X: Borrow<Tensor>> Forward<X> for TransformerEncoder {
-    type Output = Tensor;
+impl<X: Borrow<TracedTensor>> Forward<X> for TransformerEncoder {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: X) -> Tensor {
+    fn forward(&self, x: X) -> TracedTensor {
         self.forward(Masked::new(x.borrow()))
     }
 }

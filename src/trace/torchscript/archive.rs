@@ -15,6 +15,7 @@ use crate::trace::torchscript::value::Pickled;
 /// An archive that `torch.jit.save` wrote.
 ///
 /// Opening reads the pickles and nothing else: source files are parsed and tensors read when they are asked for.
+#[derive(Debug)]
 pub struct Archive {
     container: Arc<Container>,
     source: Source,

@@ -14,6 +14,7 @@ use crate::tensor::Storage;
 const MAX_INFLATED: u64 = 1 << 30;
 
 /// The records of a saved file. Cheap to open: nothing but the central directory is read.
+#[derive(Debug)]
 pub struct Container {
     bytes: MappedRange,
     zip: ZipArchive<Cursor<MappedRange>>,

@@ -10,6 +10,7 @@ use crate::trace::torchscript::pickle::unpickle;
 use crate::trace::torchscript::value::Pickled;
 
 /// The origins of one source file.
+#[derive(Debug)]
 pub struct DebugMap {
     /// Start of each piece, in order, and where it comes from.
     entries: Vec<(usize, Option<Location>)>,

@@ -11,11 +11,13 @@ use crate::trace::torchscript::debug::DebugMap;
 use crate::trace::torchscript::parser::{self, File};
 
 /// All source files of an archive by module name.
+#[derive(Debug)]
 pub struct Source {
     container: Arc<Container>,
     modules: BTreeMap<String, Module>,
 }
 
+#[derive(Debug)]
 struct Module {
     /// Name of the record, `code/__torch__.py`.
     record: String,

@@ -1,4 +1,4 @@
-pub fn forward(x: &Tensor) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+pub fn forward(x: &TracedTensor) -> Result<(TracedTensor, TracedTensor, TracedTensor, TracedTensor)> {
     let x_0 = x.dim(0);
     let x_1 = x.dim(1);
     let sum = x.sum();

@@ -1,4 +1,4 @@
-pub fn forward(x: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
+pub fn forward(x: &TracedTensor) -> Result<(TracedTensor, TracedTensor, TracedTensor)> {
     let B = x.dim(0);
     let iota = ops::arange_with(&B, kw!(dtype = DType::F32)).reshape([Arg::from(&B), Arg::from(1)]).expand([Arg::from(&B), Arg::from(4)]);
     let add = x.add(&iota);

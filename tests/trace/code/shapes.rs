@@ -1,4 +1,4 @@
-pub fn forward(x: &Tensor, x_1_1: &Tensor) -> Result<(Tensor, Tensor, Tensor, Tensor, Tensor)> {
+pub fn forward(x: &TracedTensor, x_1_1: &TracedTensor) -> Result<(TracedTensor, TracedTensor, TracedTensor, TracedTensor, TracedTensor)> {
     let x_0 = x.dim(0);
     let x_1 = x.dim(1);
     let reshape = x.reshape([Arg::from(&x_0 * 2), Arg::from(Dim::floor_div(&x_1, &Dim::from(2))), Arg::from(1)]);

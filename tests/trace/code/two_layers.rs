@@ -1,4 +1,4 @@
-pub fn forward(w: impl Fn(&str) -> Tensor, x: &Tensor) -> Result<Tensor> {
+pub fn forward(w: impl Fn(&str) -> TracedTensor, x: &TracedTensor) -> Result<TracedTensor> {
     let linear = x.linear_with(&w("first.weight"), kw!(bias = &w("first.bias")));
     let input = linear.relu();
     let linear_1 = input.linear(&w("second.weight"));

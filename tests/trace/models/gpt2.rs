@@ -2,8 +2,8 @@
 
 use onionskin::dtype::DType;
 use onionskin::nn::{Embedding, LayerNorm, Linear};
-use onionskin::tensor::Tensor as HostTensor;
-use onionskin::trace::{Arg, Forward, Method, Module, Tensor, call};
+use onionskin::tensor::Tensor;
+use onionskin::trace::{Arg, Forward, Method, Module, TracedTensor, call};
 
 use super::{case, proves, tensor};
 
@@ -11,7 +11,7 @@ const FEATURES: usize = 64;
 const HEADS: i64 = 4;
 const LENGTH: usize = 64;
 
-fn op(name: &str, arguments: Vec<Arg>) -> Tensor {
+fn op(name: &str, arguments: Vec<Arg>) -> TracedTensor {
     call(name, arguments, Vec::new()).swap_remove(0)
 }
 
@@ -22,24 +22,24 @@ fn norm() -> LayerNorm {
 /// A linear map whose weight is stored inputs first.
 #[derive(Module)]
 struct Conv1D {
-    weight: Tensor,
-    bias: Tensor,
+    weight: TracedTensor,
+    bias: TracedTensor,
 }
 
 impl Conv1D {
     fn new(inputs: usize, outputs: usize) -> Conv1D {
-        let zeros = |shape: &[usize]| HostTensor::full(DType::F32, shape, 0.0).unwrap();
+        let zeros = |shape: &[usize]| Tensor::full(DType::F32, shape, 0.0).unwrap();
         Conv1D {
-            weight: Tensor::parameter(zeros(&[inputs, outputs])),
-            bias: Tensor::parameter(zeros(&[outputs])),
+            weight: TracedTensor::parameter(zeros(&[inputs, outputs])),
+            bias: TracedTensor::parameter(zeros(&[outputs])),
         }
     }
 }
 
-impl Forward<&Tensor> for Conv1D {
-    type Output = Tensor;
+impl Forward<&TracedTensor> for Conv1D {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: &Tensor) -> Tensor {
+    fn forward(&self, x: &TracedTensor) -> TracedTensor {
         let inputs = self.weight.dim(0);
         let rows = op(
             "view",
@@ -61,24 +61,24 @@ impl Forward<&Tensor> for Conv1D {
 
 #[derive(Module)]
 struct Attention {
-    bias: Tensor,
+    bias: TracedTensor,
     c_attn: Conv1D,
     c_proj: Conv1D,
 }
 
 impl Attention {
     fn new() -> Attention {
-        let mask = HostTensor::full(DType::Bool, [1, 1, LENGTH, LENGTH], 0.0).unwrap();
+        let mask = Tensor::full(DType::Bool, [1, 1, LENGTH, LENGTH], 0.0).unwrap();
         Attention {
-            bias: Tensor::parameter(mask),
+            bias: TracedTensor::parameter(mask),
             c_attn: Conv1D::new(FEATURES, 3 * FEATURES),
             c_proj: Conv1D::new(FEATURES, FEATURES),
         }
     }
 
     /// The part of the causal mask for so many queries and keys.
-    fn mask(&self, queries: Arg, keys: Arg) -> Tensor {
-        let slice = |x: &Tensor, dim: i64, end: Arg| {
+    fn mask(&self, queries: Arg, keys: Arg) -> TracedTensor {
+        let slice = |x: &TracedTensor, dim: i64, end: Arg| {
             op("slice", vec![x.into(), dim.into(), 0.into(), end, 1.into()])
         };
         let whole = || Arg::from(i64::MAX);
@@ -87,10 +87,10 @@ impl Attention {
     }
 }
 
-impl Forward<&Tensor> for Attention {
-    type Output = Tensor;
+impl Forward<&TracedTensor> for Attention {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: &Tensor) -> Tensor {
+    fn forward(&self, x: &TracedTensor) -> TracedTensor {
         let features = FEATURES as i64;
         let projected = self.c_attn.call(x);
         let parts = call(
@@ -98,7 +98,7 @@ impl Forward<&Tensor> for Attention {
             vec![projected.into(), features.into(), 2.into()],
             Vec::new(),
         );
-        let heads = |part: &Tensor| {
+        let heads = |part: &TracedTensor| {
             let sizes = Arg::List(vec![
                 part.dim(0).into(),
                 part.dim(1).into(),
@@ -143,10 +143,10 @@ struct NewGelu {
     coefficient: f64,
 }
 
-impl Forward<&Tensor> for NewGelu {
-    type Output = Tensor;
+impl Forward<&TracedTensor> for NewGelu {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: &Tensor) -> Tensor {
+    fn forward(&self, x: &TracedTensor) -> TracedTensor {
         let half = x * 0.5;
         let cube = op("pow", vec![x.into(), 3.0.into()]);
         let inner = (x + cube * self.coefficient) * (2.0 / std::f64::consts::PI).sqrt();
@@ -154,10 +154,10 @@ impl Forward<&Tensor> for NewGelu {
     }
 }
 
-impl Forward<&Tensor> for Mlp {
-    type Output = Tensor;
+impl Forward<&TracedTensor> for Mlp {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: &Tensor) -> Tensor {
+    fn forward(&self, x: &TracedTensor) -> TracedTensor {
         self.c_proj.call(&self.act.call(&self.c_fc.call(x)))
     }
 }
@@ -170,10 +170,10 @@ struct Block {
     mlp: Mlp,
 }
 
-impl Forward<&Tensor> for Block {
-    type Output = Tensor;
+impl Forward<&TracedTensor> for Block {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: &Tensor) -> Tensor {
+    fn forward(&self, x: &TracedTensor) -> TracedTensor {
         let x = self.attn.call(&self.ln_1.call(x)) + x;
         &x + self.mlp.call(&self.ln_2.call(&x))
     }
@@ -187,10 +187,10 @@ struct Transformer {
     ln_f: LayerNorm,
 }
 
-impl Forward<&Tensor> for Transformer {
-    type Output = Tensor;
+impl Forward<&TracedTensor> for Transformer {
+    type Output = TracedTensor;
 
-    fn forward(&self, ids: &Tensor) -> Tensor {
+    fn forward(&self, ids: &TracedTensor) -> TracedTensor {
         let length = ids.dim(1);
         let ids = op(
             "view",
@@ -249,10 +249,10 @@ struct Wrapper {
     m: Gpt2,
 }
 
-impl Forward<&Tensor> for Wrapper {
-    type Output = Tensor;
+impl Forward<&TracedTensor> for Wrapper {
+    type Output = TracedTensor;
 
-    fn forward(&self, ids: &Tensor) -> Tensor {
+    fn forward(&self, ids: &TracedTensor) -> TracedTensor {
         self.m.lm_head.call(self.m.transformer.call(ids))
     }
 }
@@ -268,7 +268,7 @@ fn gpt2_is_what_pytorch_traced() {
         "m.transformer.h.1.attn.masked_bias",
     ];
     proves(&folder, &net, &unused, |inputs, options| {
-        let forward = |net: &Wrapper, ids: Tensor| net.call(&ids);
+        let forward = |net: &Wrapper, ids: TracedTensor| net.call(&ids);
         Method::with("forward", tensor(inputs, 0), forward, options)
     });
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use onionskin::nn::*;
-use onionskin::trace::{Forward, Method, Module, Tensor};
+use onionskin::trace::{Forward, Method, Module, TracedTensor};
 
 use super::{proves, tensor};
 
@@ -18,17 +18,17 @@ struct Each {
     layers: Vec<Box<dyn Layer>>,
 }
 
-impl Forward<&Tensor> for Each {
-    type Output = Vec<Tensor>;
+impl Forward<&TracedTensor> for Each {
+    type Output = Vec<TracedTensor>;
 
-    fn forward(&self, x: &Tensor) -> Vec<Tensor> {
+    fn forward(&self, x: &TracedTensor) -> Vec<TracedTensor> {
         self.layers.iter().map(|layer| layer.apply(x)).collect()
     }
 }
 
 fn each_is(name: &str, layers: Vec<Box<dyn Layer>>) {
     proves(&fixture(name), &Each { layers }, &[], |inputs, options| {
-        let forward = |each: &Each, x: Tensor| each.call(&x);
+        let forward = |each: &Each, x: TracedTensor| each.call(&x);
         Method::with("forward", tensor(inputs, 0), forward, options)
     });
 }
@@ -186,10 +186,10 @@ struct Recurrent {
     rnn: RNN,
 }
 
-type Three = (Tensor, Tensor, Tensor);
+type Three = (TracedTensor, TracedTensor, TracedTensor);
 
 impl Recurrent {
-    fn forward(&self, (ids, hidden, cell): Three) -> [Tensor; 10] {
+    fn forward(&self, (ids, hidden, cell): Three) -> [TracedTensor; 10] {
         let x = self.embedding.call(ids);
         let (a, (h, c)) = self.lstm.call((&x, (hidden, cell)));
         let (b, (i, d)) = self.lstm.call(&x);
@@ -223,7 +223,7 @@ struct Projected {
 }
 
 impl Projected {
-    fn forward(&self, x: Tensor) -> [Tensor; 6] {
+    fn forward(&self, x: TracedTensor) -> [TracedTensor; 6] {
         let (a, (h, c)) = self.first.call(&x);
         let (b, (i, d)) = self.second.call(&a);
         [a, h, c, b, i, d]
@@ -250,10 +250,16 @@ struct Attentions {
     second: MultiheadAttention,
 }
 
-type Five = (Tensor, Tensor, Tensor, Tensor, Tensor);
+type Five = (
+    TracedTensor,
+    TracedTensor,
+    TracedTensor,
+    TracedTensor,
+    TracedTensor,
+);
 
 impl Attentions {
-    fn forward(&self, (x, y, z, mask, padding): Five) -> [Tensor; 10] {
+    fn forward(&self, (x, y, z, mask, padding): Five) -> [TracedTensor; 10] {
         let attend = |net: &MultiheadAttention, input: Attention| {
             let (values, weights) = net.call(input);
             (values, weights.unwrap())
@@ -291,7 +297,7 @@ struct Apart {
 }
 
 impl Apart {
-    fn forward(&self, (x, y, z): Three) -> [Tensor; 3] {
+    fn forward(&self, (x, y, z): Three) -> [TracedTensor; 3] {
         let (a, v) = self.attention.call((&x, &y, &z));
         let [x, y, z] = [x, y, z].map(|x| x.select(1, 0));
         let input = Attention::new(&x, &y, &z).need_weights(false);
@@ -321,7 +327,7 @@ struct Encoders {
 }
 
 impl Encoders {
-    fn forward(&self, (x, mask, padding): Three) -> (Tensor, Tensor) {
+    fn forward(&self, (x, mask, padding): Three) -> (TracedTensor, TracedTensor) {
         let masked = Masked::new(&x)
             .mask(Some(&mask))
             .key_padding_mask(Some(&padding));
@@ -332,7 +338,7 @@ impl Encoders {
 #[test]
 fn encoders() {
     let layer = || TransformerEncoderLayer::new(4, 2, 6);
-    let after = || layer().activation(Tensor::gelu).batch_first(true);
+    let after = || layer().activation(TracedTensor::gelu).batch_first(true);
     let net = Encoders {
         after: TransformerEncoder::new([after(), after()]),
         before: TransformerEncoder::new([layer().norm_first(true)]).norm(LayerNorm::new([4])),
@@ -350,7 +356,7 @@ struct Pairs {
 }
 
 impl Pairs {
-    fn forward(&self, (a, b): (Tensor, Tensor)) -> (Tensor, Tensor) {
+    fn forward(&self, (a, b): (TracedTensor, TracedTensor)) -> (TracedTensor, TracedTensor) {
         (self.biased.call((&a, &b)), self.plain.call((a, b)))
     }
 }

@@ -119,7 +119,7 @@ fn paths(graph: &Graph) -> Vec<&str> {
 }
 
 /// The tensor of an argument.
-fn tensor(inputs: &[Item], index: usize) -> onionskin::trace::Tensor {
+fn tensor(inputs: &[Item], index: usize) -> onionskin::trace::TracedTensor {
     match &inputs[index] {
         Item::Tensor(tensor) => tensor.clone().into(),
         other => panic!("{other:?} is no tensor"),

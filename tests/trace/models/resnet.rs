@@ -3,7 +3,7 @@
 use onionskin::nn::{
     AdaptiveAvgPool2d, BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU, Sequential,
 };
-use onionskin::trace::{Forward, Method, Module, Tensor};
+use onionskin::trace::{Forward, Method, Module, TracedTensor};
 
 use super::{case, proves, tensor};
 
@@ -39,10 +39,10 @@ impl Block {
     }
 }
 
-impl Forward<&Tensor> for Block {
-    type Output = Tensor;
+impl Forward<&TracedTensor> for Block {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: &Tensor) -> Tensor {
+    fn forward(&self, x: &TracedTensor) -> TracedTensor {
         let out = self.relu.call(self.bn1.call(self.conv1.call(x)));
         let out = self.bn2.call(self.conv2.call(out));
         let identity = match &self.downsample {
@@ -90,10 +90,10 @@ impl ResNet {
     }
 }
 
-impl Forward<&Tensor> for ResNet {
-    type Output = Tensor;
+impl Forward<&TracedTensor> for ResNet {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: &Tensor) -> Tensor {
+    fn forward(&self, x: &TracedTensor) -> TracedTensor {
         let x = self.relu.call(self.bn1.call(self.conv1.call(x)));
         let x = self.layer1.call(self.maxpool.call(x));
         let x = self.layer4.call(self.layer3.call(self.layer2.call(x)));
@@ -107,7 +107,7 @@ fn resnet18_is_what_pytorch_traced() {
         return;
     };
     proves(&folder, &ResNet::new(), &[], |inputs, options| {
-        let forward = |net: &ResNet, x: Tensor| net.call(&x);
+        let forward = |net: &ResNet, x: TracedTensor| net.call(&x);
         Method::with("forward", tensor(inputs, 0), forward, options)
     });
 }

@@ -1,15 +1,15 @@
 //! Small networks of the corpus.
 
 use onionskin::nn::*;
-use onionskin::trace::{Forward, Method, Module, Tensor};
+use onionskin::trace::{Forward, Method, Module, TracedTensor};
 
 use super::{case, proves, tensor};
 
 /// A network of one tensor is the recorded one of this name, if the corpus is here.
-fn is<M: Module + for<'x> Forward<&'x Tensor, Output = Tensor>>(name: &str, net: &M) {
+fn is<M: Module + for<'x> Forward<&'x TracedTensor, Output = TracedTensor>>(name: &str, net: &M) {
     let Some(folder) = case(name) else { return };
     proves(&folder, net, &[], |inputs, options| {
-        let forward = |net: &M, x: Tensor| net.call(&x);
+        let forward = |net: &M, x: TracedTensor| net.call(&x);
         Method::with("forward", tensor(inputs, 0), forward, options)
     });
 }
@@ -81,10 +81,10 @@ struct Encoder {
     layers: Vec<TransformerEncoderLayer>,
 }
 
-impl Forward<&Tensor> for Encoder {
-    type Output = Tensor;
+impl Forward<&TracedTensor> for Encoder {
+    type Output = TracedTensor;
 
-    fn forward(&self, x: &Tensor) -> Tensor {
+    fn forward(&self, x: &TracedTensor) -> TracedTensor {
         let layers = self.layers.iter();
         layers.fold(x.clone(), |x, layer| layer.call(x))
     }
@@ -94,7 +94,7 @@ impl Forward<&Tensor> for Encoder {
 fn transformer_encoder() {
     let layer = |_| {
         TransformerEncoderLayer::new(32, 4, 64)
-            .activation(Tensor::gelu)
+            .activation(TracedTensor::gelu)
             .batch_first(true)
     };
     is(
@@ -113,10 +113,10 @@ struct Tagger<R> {
     o: Linear,
 }
 
-impl<S, R: Forward<Tensor, Output = (Tensor, S)>> Forward<&Tensor> for Tagger<R> {
-    type Output = Tensor;
+impl<S, R: Forward<TracedTensor, Output = (TracedTensor, S)>> Forward<&TracedTensor> for Tagger<R> {
+    type Output = TracedTensor;
 
-    fn forward(&self, words: &Tensor) -> Tensor {
+    fn forward(&self, words: &TracedTensor) -> TracedTensor {
         let (states, _) = self.r.call(self.e.call(words));
         self.o.call(states).log_softmax(-1)
     }

@@ -65,7 +65,7 @@ fn list(items: &[String], alike: bool, tensors: bool) -> String {
         }
     };
     match (items.is_empty(), tensors) {
-        (true, true) => "&[] as &[Tensor]".to_string(),
+        (true, true) => "&[] as &[TracedTensor]".to_string(),
         (true, false) => "Arg::List(Vec::new())".to_string(),
         (false, true) => format!("&[{array}]"),
         (false, false) => format!("[{array}]"),

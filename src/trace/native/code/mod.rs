@@ -31,7 +31,7 @@ impl Module {
 
 impl Graph {
     /// The graph as a Rust function of its tensors, and of weights by name if it has some:
-    /// `pub fn forward(w: impl Fn(&str) -> Tensor, x: &Tensor) -> Result<Tensor>`. The source needs `use` of what it names of
+    /// `pub fn forward(w: impl Fn(&str) -> TracedTensor, x: &TracedTensor) -> Result<TracedTensor>`. The source needs `use` of what it names of
     /// `onionskin::trace`, of `DType` and of `Dim`.
     ///
     /// # Errors
@@ -44,13 +44,13 @@ impl Graph {
         symbols
             .iter()
             .for_each(|symbol| drop(writer.unique(symbol)));
-        let weights = has_weights(self).then(|| "w: impl Fn(&str) -> Tensor".to_string());
+        let weights = has_weights(self).then(|| "w: impl Fn(&str) -> TracedTensor".to_string());
         let mut parameters = Vec::from_iter(weights);
         for id in &self.inputs {
             let name = writer.define(*id);
             writer.places.insert(*id, Place::reference(&name));
             writer.own.remove(id);
-            parameters.push(format!("{name}: &Tensor"));
+            parameters.push(format!("{name}: &TracedTensor"));
         }
         for symbol in symbols {
             writer.size(&symbol)?;
@@ -75,8 +75,8 @@ fn has_weights(graph: &Graph) -> bool {
 
 fn tuple_type(count: usize) -> String {
     match count {
-        1 => "Tensor".to_string(),
-        _ => format!("({})", ["Tensor"].repeat(count).join(", ")),
+        1 => "TracedTensor".to_string(),
+        _ => format!("({})", ["TracedTensor"].repeat(count).join(", ")),
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn plain(name: &str) -> String {
 pub(super) struct Place {
     /// A variable, an item of a list, or a call that gives a weight.
     pub text: String,
-    /// A variable of type `&Tensor`.
+    /// A variable of type `&TracedTensor`.
     is_reference: bool,
 }
 
