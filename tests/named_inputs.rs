@@ -72,6 +72,38 @@ fn session(module: Module) -> Session {
         .unwrap()
 }
 
+#[test]
+fn a_session_tells_names_and_types_of_its_inputs_and_outputs() {
+    let texts = |specs: onionskin::Result<Vec<onionskin::ir::TensorSpec>>| -> Vec<String> {
+        specs.unwrap().iter().map(ToString::to_string).collect()
+    };
+    let session = session(nested());
+    let inputs = ["batch.ids: f32[2]", "pair.0.x: f32[2]"];
+    assert_eq!(texts(session.inputs()), inputs);
+    assert_eq!(texts(session.outputs()), ["output: f32[2]"]);
+}
+
+#[test]
+fn outputs_have_the_keys_of_a_dictionary_and_the_places_of_a_tuple() {
+    let leaf = |index| Tree::Tensor(index);
+    let tree = Tree::Dict(vec![
+        ("logits".into(), leaf(0)),
+        ("cache".into(), Tree::Tuple(vec![leaf(1), leaf(2)])),
+    ]);
+    let names: Vec<String> = tree.leaves("x").into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["x.logits", "x.cache.0", "x.cache.1"]);
+}
+
+#[test]
+fn types_are_unknown_while_an_archive_without_examples_has_not_run() {
+    let model = Model::open("tests/fixtures/archives/scripted.pt").unwrap();
+    let session = model
+        .compile(&Device::Host, &CompileOptions::default())
+        .unwrap();
+    let error = session.inputs().unwrap_err();
+    assert!(error.message().contains("not known yet"), "{error}");
+}
+
 /// Runs a command on a model that is a difference, and returns its output and its notes.
 fn run(model: &str, inputs: &[&str]) -> (i32, String, String) {
     onionskin(&[&["run", model, "--device", "cpu", "--json"], inputs].concat())

@@ -8,6 +8,8 @@
 
 mod samples;
 
+use std::future::Future;
+
 use onionskin::gpu::{Input, Reach};
 use onionskin::ir::{Builder, Module};
 use onionskin::{CompileOptions, Device, Model, Session, Tensor};
@@ -262,4 +264,47 @@ fn packed_weights_that_cannot_be_written_are_told() {
     let report = run_packed(&device, 1.0, &folder.0.join("missing").join("weights"));
     assert_eq!([report.taken, report.written], [0, 0]);
     assert!(report.ignored[0].starts_with("not written: "), "{report}");
+}
+
+#[test]
+fn a_session_tells_symbolic_sizes_whatever_it_is_compiled_for() {
+    let Some(session) = session(&CompileOptions::default()) else {
+        return;
+    };
+    let inputs = || session.inputs().unwrap()[0].to_string();
+    assert_eq!(inputs(), "x: f32[B, 3]");
+    session.run(&[rows(5)]).unwrap();
+    assert_eq!(inputs(), "x: f32[B, 3]");
+    assert_eq!(session.outputs().unwrap()[0].ty.to_string(), "f32[B, 3]");
+}
+
+#[test]
+fn a_run_that_must_compile_first_does_so_on_another_thread() {
+    let Some(session) = session(&CompileOptions::default()) else {
+        return;
+    };
+    let x = rows(5);
+    // No graph serves five rows yet, so that the first poll starts a thread and returns.
+    let inputs = [x.clone()];
+    let mut run = std::pin::pin!(session.run_async(&inputs));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(run.as_mut().poll(&mut context).is_pending());
+    let y = pollster::block_on(run).unwrap();
+    assert_eq!(y[0].to_f64(), doubled(&x));
+    // Clones share what was compiled.
+    assert_eq!(graphs(&session.clone()).len(), 2);
+}
+
+#[test]
+fn the_host_does_not_keep_the_calling_thread() {
+    let module: Module = DOUBLE.parse().unwrap();
+    let model = Model::from_module(module);
+    let session = model
+        .compile(&Device::Host, &CompileOptions::default())
+        .unwrap();
+    let x = rows(4);
+    let y = pollster::block_on(session.run_async(std::slice::from_ref(&x))).unwrap();
+    assert_eq!(y[0].to_f64(), doubled(&x));
+    let wrong = pollster::block_on(session.run_async(&[]));
+    assert!(wrong.is_err());
 }
