@@ -8,8 +8,6 @@
 
 mod samples;
 
-use std::future::Future;
-
 use onionskin::gpu::{Input, Reach};
 use onionskin::ir::{Builder, Module};
 use onionskin::{CompileOptions, Device, Model, Session, Tensor};
