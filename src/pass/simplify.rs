@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::ir::rewrite::{everywhere, replay};
 use crate::ir::{Argument, Builder, Graph, Op, Primitive, Value, ValueId};
 use crate::op::{
-    Binary, BinaryFunction, Cast, Expand, Pad, Permute, Reshape, Slice, Unary, UnaryFunction,
+    Binary, BinaryFunction, Cast, Expand, Full, Pad, Permute, Reshape, Slice, Unary, UnaryFunction,
 };
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
@@ -72,6 +72,7 @@ pub const RULES: &[Rule] = &[
         concat::of_neighbours,
     ),
     Rule::new("reduce along no axes = x", reduce_of_nothing),
+    Rule::new("dot along an axis of size 0 = 0", dot_over_nothing),
     Rule::new("x + -0 = x - 0 = x * 1 = x / 1 = x", neutral_number),
     Rule::new(
         "a view combined with a number = view of the combination",
@@ -292,6 +293,24 @@ fn reduce_of_nothing(site: &Site) -> Option<Step> {
         Primitive::Reduce(reduce) if reduce.axes.is_empty() => site.operand(0).map(Step::Value),
         _ => None,
     }
+}
+
+/// A kernel for it would have arrays without elements.
+fn dot_over_nothing(site: &Site) -> Option<Step> {
+    let (Primitive::Dot(_), Some(a), Some(b)) = (&site.primitive, site.operand(0), site.operand(1))
+    else {
+        return None;
+    };
+    let (a, b) = (site.builder.ty(a), site.builder.ty(b));
+    let ([rows @ .., inner], [.., columns]) = (a.shape.as_slice(), b.shape.as_slice()) else {
+        return None;
+    };
+    let zeros = Full {
+        dtype: a.dtype,
+        shape: rows.iter().chain([columns]).cloned().collect(),
+    };
+    let zero = Argument::Number(Scalar::Int(0));
+    inner.is(0).then(|| Step::Node(zeros.into(), vec![zero]))
 }
 
 fn neutral_number(site: &Site) -> Option<Step> {
