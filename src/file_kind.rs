@@ -157,7 +157,7 @@ const MAGIC: &[(usize, &[u8], FileKind)] = &[
 /// True for eight bytes of a length and the beginning of a JSON object.
 fn is_safetensors(head: &[u8]) -> bool {
     let length = head.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-    let is_plausible = length.is_some_and(|length| 2 <= length && length < 1 << 32);
+    let is_plausible = length.is_some_and(|length| (2..1 << 32).contains(&length));
     is_plausible && head.get(8) == Some(&b'{')
 }
 
@@ -330,5 +330,47 @@ impl fmt::Display for FileKind {
             FileKind::Folder => "a folder",
             FileKind::Unknown => "a file of an unknown format",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_tell_their_kind() {
+        let mut tar = vec![b'x'; 300];
+        tar[257..262].copy_from_slice(b"ustar");
+        for (bytes, kind) in [
+            (&b""[..], FileKind::Empty),
+            (b"\x89PNG\r\n\x1a\n", FileKind::Picture("PNG")),
+            (b"RIFF\x00\x00\x00\x00WEBPVP8 ", FileKind::Picture("WebP")),
+            (b"\x02\x00\x00\x00\x00\x00\x00\x00{}", FileKind::Safetensors),
+            (b"\x08\x0a\x12\x07pytorch", FileKind::Onnx),
+            (
+                b"GGUF\x03\x00\x00\x00",
+                FileKind::Other("a GGUF model (llama.cpp)"),
+            ),
+            (&tar, FileKind::Other("a tar archive")),
+            (b"\xef\xbb\xbf<html>", FileKind::WebPage),
+            (b"  {\"format\": 1}", FileKind::Json),
+            ("grüße\n".as_bytes(), FileKind::Text),
+            (b"\x00\x01\x02\x03", FileKind::Unknown),
+            (b"PK\x03\x04", FileKind::BrokenZip),
+        ] {
+            assert_eq!(FileKind::of_bytes(bytes), kind, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn classes_and_keys_of_pickles_are_found() {
+        let object = b"\x80\x02ccollections\nOrderedDict\nq\x00)R}cmy.models\nNet\nq\x01)\x81.";
+        assert_eq!(classes(object), ["my.models.Net"]);
+        let dict = b"\x80\x02}q\x00X\x05\x00\x00\x00modelq\x01}X\x0c\x00\x00\x00model.weight";
+        assert_eq!(key_of_weights(dict).as_deref(), Some("model"));
+        assert_eq!(
+            key_of_weights(b"\x80\x02}X\x0c\x00\x00\x00model.weight"),
+            None
+        );
     }
 }

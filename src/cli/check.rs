@@ -133,6 +133,13 @@ impl Check {
         faults.check_device(&self.device, Some(&self.dtype));
         faults.keep(self.exactness.check());
         faults.keep_all(self.expected.iter().map(|path| check_tensors(path)));
+        if !self.expected.is_empty() && self.against != Against::Recorded {
+            let error = Error::usage("--expected is for --against recorded, which is not given");
+            faults.keep::<()>(Err(error.help("add --against recorded")));
+        }
+        if let Some(model) = opened {
+            faults.keep(model.signature(&self.entry));
+        }
         let ids = self.allow.iter();
         faults.keep_all(ids.map(|rule| explain(Allow::id(rule)).map(drop)));
         if let Some(path) = &self.html {

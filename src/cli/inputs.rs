@@ -44,7 +44,7 @@ pub(super) struct Inputs {
     #[arg(long)]
     random: bool,
     /// The seed of --random.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "random")]
     seed: u64,
     /// Convert inputs to the element types that the model was traced with.
     #[arg(long)]
@@ -161,17 +161,16 @@ impl Inputs {
         if let Some(preset) = pictures.preset {
             option("--preset", OsStr::new(&preset.name()));
         }
-        option("--seed", OsStr::new(&self.seed.to_string()));
+        if self.random {
+            option("--seed", OsStr::new(&self.seed.to_string()));
+        }
         let flags = [
             ("--gray", pictures.gray),
             ("--random", self.random),
             ("--cast", self.cast),
         ];
-        list.extend(
-            flags
-                .iter()
-                .filter_map(|(name, is_given)| is_given.then(|| name.into())),
-        );
+        let flags = flags.iter().filter(|(_, is_given)| *is_given);
+        list.extend(flags.map(|(name, _)| OsString::from(name)));
         list
     }
 

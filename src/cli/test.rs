@@ -15,11 +15,13 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use super::activity::Activity;
+use super::faults::Faults;
 use super::precision::{Dtype, widened};
 use super::{Outcome, json_failed, libtorch, output};
 use crate::cases::{self, CaseArchive, CaseRef};
 use crate::compare::{Difference, compare};
 use crate::error::{Error, Result, panic_message};
+use crate::file_kind::FileKind;
 use crate::gpu::{DeviceChoice, DeviceOptions, Translated};
 use crate::item::Item;
 use crate::{CompileOptions, Device, Model};
@@ -147,7 +149,7 @@ struct Outcomes {
 
 impl Test {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let mut cases = cases::find(&self.folder)?;
+        let mut cases = self.check()?;
         if let Some(pattern) = &self.only {
             cases.retain(|case| matches(pattern, &case.name));
         }
@@ -167,6 +169,19 @@ impl Test {
             .map(|(_, verdict)| verdict)
             .collect();
         self.summarise(&verdicts, &outcomes.translated)
+    }
+
+    /// Finds the cases, and checks all other arguments.
+    fn check(&self) -> Result<Vec<CaseRef>> {
+        let mut faults = Faults::default();
+        let found = FileKind::of(&self.folder).and_then(|_| cases::find(&self.folder));
+        let cases = faults.keep(found);
+        faults.check_device(&self.device, Some(&self.dtype));
+        faults.check_positive("--jobs", self.jobs);
+        if self.against == Against::Libtorch {
+            faults.keep(libtorch::check());
+        }
+        faults.end(cases)
     }
 
     fn open_device(&self) -> Result<Device> {

@@ -12,6 +12,7 @@ use super::precision::Dtype;
 use super::run::files;
 use super::{Outcome, output};
 use crate::error::Result;
+use crate::file_kind::FileKind;
 use crate::kernel::choice::Choices;
 use crate::kernel::stored::Precision;
 use crate::model::Tuning;
@@ -72,9 +73,12 @@ pub(super) struct Tuned {
 impl Tuned {
     /// Checks that the file is one that `onionskin tune` wrote.
     pub(super) fn check(&self) -> Result<()> {
-        self.tuned
-            .as_deref()
-            .map_or(Ok(()), |path| Tuning::read(path).map(drop))
+        let Some(path) = &self.tuned else {
+            return Ok(());
+        };
+        // A file that is not there is told with its neighbours.
+        FileKind::of(path)?;
+        Tuning::read(path).map(drop)
     }
 
     /// What the file says for a device and what it stores values in; a note and nothing where it was measured elsewhere.

@@ -28,7 +28,7 @@ pub(super) struct Top {
     #[arg(long, requires = "top_k")]
     softmax: bool,
     /// Names of the classes for --top-k, one a line.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "top_k")]
     labels: Option<PathBuf>,
 }
 

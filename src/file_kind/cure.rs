@@ -137,6 +137,9 @@ pub(super) fn unreadable(path: &Path, error: std::io::Error) -> Error {
 
 /// Some files of the same ending in the same folder, in order of their names.
 fn neighbours(path: &Path) -> Vec<String> {
+    if path.extension().is_none() {
+        return Vec::new();
+    }
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());

@@ -22,7 +22,7 @@ const WANTED: &[&str] = &[
 /// `main`, as [`widen_vectors`](super::widen_vectors) is; where other threads run, nothing changes.
 pub fn silence_mesa() {
     let is_set = |name: &&str| env::var_os(name).is_some();
-    if !WANTED.iter().any(|name| is_set(&name)) {
+    if !WANTED.iter().any(is_set) {
         trusted::set_variable_if_alone("NODEVICE_SELECT", "1");
     }
     let conformance = "MESA_VK_IGNORE_CONFORMANCE_WARNING";

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
+use crate::file_kind::FileKind;
 
 /// Milliseconds by name.
 pub(super) type Peers = Vec<(String, f64)>;
@@ -14,6 +15,8 @@ pub(super) type Peers = Vec<(String, f64)>;
 /// # Errors
 /// The file cannot be read, or is no JSON object of positive numbers.
 pub(super) fn read(path: &Path) -> Result<Peers> {
+    // A file that is not there is told with its neighbours.
+    FileKind::of(path)?;
     let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
     let object: Map<String, Value> = serde_json::from_str(&text).map_err(|error| {
         let message = format!("{} is no JSON object of times: {error}", path.display());

@@ -22,14 +22,14 @@ pub(in crate::cli) struct Pictures {
     #[arg(long = "image", value_name = "[NAME=]FILE")]
     pub(super) images: Vec<OsString>,
     /// The size of pictures, HEIGHTxWIDTH or one number for a square, instead of the trace's.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", requires = "images")]
     pub(super) size: Option<String>,
     /// How a picture is fitted and its pixels become numbers; by default imagenet for colours, unit for gray, raw for
     /// inputs of bytes.
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, requires = "images")]
     pub(super) preset: Option<Preset>,
     /// Read pictures as gray, one channel, where the model does not say how many channels it takes.
-    #[arg(long)]
+    #[arg(long, requires = "images")]
     pub(super) gray: bool,
 }
 
@@ -134,7 +134,7 @@ type Statistics = [(f32, f32); 3];
 const IMAGENET: Statistics = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
 const CLIP: Statistics = [
     (0.481_454_66, 0.268_629_54),
-    (0.457_827_5, 0.261_302_58),
+    (0.457_827_5, 0.261_302_6),
     (0.408_210_73, 0.275_777_1),
 ];
 

@@ -67,8 +67,9 @@ fn crop(
         |wanted: u32, has: u32| (f64::from(wanted) * factor).round() / f64::from(has.max(1));
     let scale = ratio(height, picture.height()).max(ratio(width, picture.width()));
     let resized = resize(picture, scale, (height, width), filter);
-    let margin =
-        |has: u32, wanted: u32| (f64::from(has.saturating_sub(wanted)) / 2.0).round() as u32;
+    let margin = |has: u32, wanted: u32| {
+        (f64::from(has.saturating_sub(wanted)) / 2.0).round_ties_even() as u32
+    };
     let (x, y) = (
         margin(resized.width(), width),
         margin(resized.height(), height),
@@ -121,6 +122,9 @@ mod tests {
         // The short side of 64 becomes 64 = 56 * 8 / 7, so that nothing is resized, and 4 are cut off at each side.
         let cut = fit(&picture(96, 64), (56, 56), Preset::Imagenet);
         assert_eq!((cut.width(), cut.height()), (56, 56));
+        assert_eq!(cut.get_pixel(0, 0), &Rgb([20, 4, 0]));
+        // Half a pixel is rounded to the even one, as Python does.
+        let cut = fit(&picture(97, 64), (56, 56), Preset::Imagenet);
         assert_eq!(cut.get_pixel(0, 0), &Rgb([20, 4, 0]));
     }
 
