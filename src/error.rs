@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// What a panic said.
 pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
@@ -107,10 +107,39 @@ impl Kind {
 /// A line in the user's own source, as recorded by the tracer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Location {
-    /// File as recorded, usually a path on the machine that traced.
+    /// File as recorded, usually a path on the machine that traced; of an installed package, the path within it:
+    /// `torchvision/models/resnet.py`.
+    #[serde(deserialize_with = "package_path")]
     pub file: String,
     /// Line, from 1.
     pub line: u32,
+}
+
+/// Folders that Python installs packages in.
+const PACKAGES: [&str; 2] = ["site-packages", "dist-packages"];
+
+impl Location {
+    /// A line of a file. Of an installed package, the path within the package is kept.
+    pub fn new(file: impl Into<String>, line: u32) -> Location {
+        let file = file.into();
+        let file = within_package(&file).unwrap_or(file);
+        Location { file, line }
+    }
+}
+
+/// The path of a file behind the folder that packages are installed in; none if it is in no such folder.
+fn within_package(file: &str) -> Option<String> {
+    let parts: Vec<&str> = file.split(['/', '\\']).collect();
+    let folder = parts.iter().rposition(|part| PACKAGES.contains(part))?;
+    let rest = parts.get(folder + 1..).filter(|rest| !rest.is_empty())?;
+    Some(rest.join("/"))
+}
+
+fn package_path<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<String, D::Error> {
+    let file = String::deserialize(deserializer)?;
+    Ok(within_package(&file).unwrap_or(file))
 }
 
 impl fmt::Display for Location {
@@ -344,6 +373,32 @@ impl<T> Trail<T> for Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_packages_are_named_within_them() {
+        let resnet = "torchvision/models/resnet.py";
+        for file in [
+            "/usr/lib/python3.12/site-packages/torchvision/models/resnet.py",
+            "C:\\env\\Lib\\site-packages\\torchvision\\models\\resnet.py",
+            "/usr/lib/python3/dist-packages/torchvision/models/resnet.py",
+            resnet,
+        ] {
+            assert_eq!(
+                Location::new(file, 266).to_string(),
+                format!("{resnet}:266")
+            );
+            let json = serde_json::json!({"file": file, "line": 266});
+            let read: Location = serde_json::from_value(json).unwrap();
+            assert_eq!(read, Location::new(resnet, 266));
+        }
+        for file in [
+            "model.py",
+            "/home/a/site-packages",
+            "/home/a/my-site-packages/model.py",
+        ] {
+            assert_eq!(Location::new(file, 1).file, file);
+        }
+    }
 
     #[test]
     fn trail_reads_outwards_and_lists_everything() {

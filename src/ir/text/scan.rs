@@ -234,7 +234,7 @@ impl<'a> Scanner<'a> {
             let file = self.quoted()?;
             self.expect(":")?;
             let line = self.line_number()?;
-            return Ok(Location { file, line });
+            return Ok(Location::new(file, line));
         }
         let rest = self.rest();
         let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
@@ -242,8 +242,7 @@ impl<'a> Scanner<'a> {
         let (file, _) = file.ok_or_else(|| self.expected("a place such as model.py:12"))?;
         self.at += file.len() + 1;
         let line = self.line_number()?;
-        let file = file.to_string();
-        Ok(Location { file, line })
+        Ok(Location::new(file, line))
     }
 
     fn line_number(&mut self) -> Result<u32> {

@@ -93,10 +93,7 @@ pub(super) fn fail(error: Error) {
 #[track_caller]
 pub(super) fn caller() -> Place {
     let caller = users(Caller::caller());
-    let location = Location {
-        file: caller.file().to_string(),
-        line: caller.line(),
-    };
+    let location = Location::new(caller.file(), caller.line());
     Place {
         module: active()
             .map(|recorder| recorder.module())

@@ -120,10 +120,8 @@ impl<'a> Origin<'a> {
             newlines += before.iter().filter(|byte| **byte == b'\n').count();
             left = left.saturating_sub(piece.len());
         }
-        Some(Location {
-            file: self.file?.to_owned(),
-            line: u32::try_from(self.line.checked_add(newlines)?).ok()?,
-        })
+        let line = u32::try_from(self.line.checked_add(newlines)?).ok()?;
+        Some(Location::new(self.file?, line))
     }
 }
 
@@ -131,9 +129,7 @@ impl<'a> Origin<'a> {
 fn frame(line: &str) -> Option<Location> {
     let (place, _function) = line.rsplit_once("): ")?;
     let (file, line) = place.rsplit_once('(')?;
-    let line = line.parse().ok()?;
-    let file = file.to_owned();
-    Some(Location { file, line })
+    Some(Location::new(file, line.parse().ok()?))
 }
 
 fn number(value: &Pickled) -> Option<usize> {
