@@ -3,13 +3,13 @@
 //! A symbol stands for a size, 0 or more, that is known when a graph runs. Two sizes are equal for every binding of the
 //! symbols if their normal forms are equal; the converse holds for polynomials, not for floor divisions.
 
-use std::cmp::{max, min};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
 mod division;
+mod extremum;
 mod operators;
 mod solve;
 mod text;
@@ -91,40 +91,6 @@ impl Dim {
         self.as_const() == Some(value)
     }
 
-    /// The smaller of two sizes.
-    pub fn minimum(&self, other: &Dim) -> Dim {
-        match (self - other).as_const() {
-            Some(difference) => {
-                if difference <= 0 {
-                    self.clone()
-                } else {
-                    other.clone()
-                }
-            }
-            None => Dim::from_atom(Atom::Min(
-                min(self, other).clone(),
-                max(self, other).clone(),
-            )),
-        }
-    }
-
-    /// The larger of two sizes.
-    pub fn maximum(&self, other: &Dim) -> Dim {
-        match (self - other).as_const() {
-            Some(difference) => {
-                if difference >= 0 {
-                    self.clone()
-                } else {
-                    other.clone()
-                }
-            }
-            None => Dim::from_atom(Atom::Max(
-                min(self, other).clone(),
-                max(self, other).clone(),
-            )),
-        }
-    }
-
     /// Product of sizes; 1 for none.
     pub fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
         dims.into_iter()
@@ -167,23 +133,24 @@ impl Dim {
 
     /// The smallest possible value, given the least value of each symbol; `None` if that is not plain to see.
     pub fn smallest(&self, least: impl Fn(&Symbol) -> i64) -> Option<i64> {
-        let factor = |atom: &Atom| match atom {
-            Atom::Symbol(name) => Some(least(name)),
-            _ => None,
+        self.smallest_by(&least)
+    }
+
+    fn smallest_by(&self, least: &impl Fn(&Symbol) -> i64) -> Option<i64> {
+        let Repr::Sum(sum) = &self.0 else {
+            return self.as_const();
         };
-        match &self.0 {
-            Repr::Const(value) => Some(*value),
-            Repr::Sum(sum) => {
-                sum.terms
-                    .iter()
-                    .try_fold(sum.constant, |total, (product, coefficient)| {
-                        let value = product.iter().try_fold(*coefficient, |value, atom| {
-                            Some(value.saturating_mul(factor(atom)?))
-                        })?;
-                        (*coefficient > 0).then(|| total.saturating_add(value))
-                    })
-            }
-        }
+        let terms = sum.terms.iter();
+        let mut terms = terms.map(|(product, coefficient)| {
+            let value = match product.as_slice() {
+                [atom] => atom.smallest(least)?,
+                atoms => smallest_product(atoms, least)?,
+            };
+            (*coefficient > 0).then(|| coefficient.saturating_mul(value))
+        });
+        terms.try_fold(sum.constant, |total, term| {
+            Some(total.saturating_add(term?))
+        })
     }
 
     /// The symbols of a product of symbols and a positive number; none if the size is no such product.
@@ -299,6 +266,20 @@ impl Atom {
         })
     }
 
+    fn smallest(&self, least: &impl Fn(&Symbol) -> i64) -> Option<i64> {
+        let of = |dim: &Dim| dim.smallest_by(least);
+        match self {
+            Atom::Symbol(name) => Some(least(name)),
+            Atom::FloorDiv(a, b) => match b.as_const() {
+                Some(divisor) if divisor > 0 => Some(floor_div(of(a)?, divisor)),
+                _ => (of(a)? >= 0 && of(b)? >= 0).then_some(0),
+            },
+            Atom::Min(a, b) => Some(of(a)?.min(of(b)?)),
+            // A bound of either one is a bound of the larger.
+            Atom::Max(a, b) => of(a).max(of(b)),
+        }
+    }
+
     fn substitute(&self, map: &BTreeMap<Symbol, Dim>) -> Dim {
         match self {
             Atom::Symbol(name) => map
@@ -310,6 +291,15 @@ impl Atom {
             Atom::Max(a, b) => a.substitute(map).maximum(&b.substitute(map)),
         }
     }
+}
+
+/// The smallest product of factors that are never negative.
+fn smallest_product(atoms: &[Atom], least: &impl Fn(&Symbol) -> i64) -> Option<i64> {
+    let mut factors = atoms.iter().map(|atom| atom.smallest(least));
+    factors.try_fold(1i64, |product, factor| {
+        let factor = factor.filter(|factor| *factor >= 0)?;
+        Some(product.saturating_mul(factor))
+    })
 }
 
 #[cfg(test)]

@@ -50,8 +50,12 @@ impl Dim {
         }
     }
 
-    /// `⌊(⌊x / a⌋ + k) / b⌋ = ⌊(x + k·a) / (a·b)⌋`.
+    /// `⌊(⌊x / a⌋ + k) / b⌋ = ⌊(x + k·a) / (a·b)⌋`; `⌊-x / b⌋ = -⌊(x + b - 1) / b⌋`, so that the first term is positive.
     fn join_floor_div(&self, divisor: i64) -> Dim {
+        if self.is_negated() {
+            let rounded_up = &-self + &Dim::from(divisor - 1);
+            return -&rounded_up.div_by_const(divisor);
+        }
         if let Repr::Sum(sum) = &self.0
             && let [(product, 1)] = sum.terms.as_slice()
             && let [Atom::FloorDiv(inner, by)] = product.as_slice()
@@ -84,6 +88,16 @@ impl Dim {
             return &quotient + &Dim::from_atom(Atom::FloorDiv(rest, divisor.clone()));
         }
         Dim::from_atom(Atom::FloorDiv(self.clone(), divisor.clone()))
+    }
+
+    /// True if the first term is negative.
+    fn is_negated(&self) -> bool {
+        match &self.0 {
+            Repr::Const(_) => false,
+            Repr::Sum(sum) => {
+                matches!(sum.terms.first(), Some((_, coefficient)) if *coefficient < 0)
+            }
+        }
     }
 
     /// The smallest positive value, given that symbols are at least 0; `None` if that is not plain to see.

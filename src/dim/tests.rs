@@ -16,6 +16,21 @@ fn normal_forms_are_equal() {
         ("floordiv(B*S - 1, S)", "B - 1"),
         ("floordiv(2*B*S + 1, 2*S)", "B"),
         ("max(B, B + 1)", "B + 1"),
+        ("-floordiv(-B, 64)", "floordiv(B + 63, 64)"),
+        ("-floordiv(-4*B, 64)", "floordiv(4*B + 63, 64)"),
+        ("floordiv(1 - B, 2)", "-floordiv(B, 2)"),
+        ("-floordiv(floordiv(-B, 2), 3)", "floordiv(B + 5, 6)"),
+        ("4*min(64, min(64, B))", "4*min(64, B)"),
+        ("min(min(B, 8), min(4, S))", "min(4, min(B, S))"),
+        ("min(S, min(B, 4))", "min(min(4, S), B)"),
+        ("max(max(B, 8), max(4, B))", "max(8, B)"),
+        ("min(B, 3*B + S)", "B"),
+        ("max(0, floordiv(B*S, 2))", "floordiv(B*S, 2)"),
+        ("max(0, min(B, S))", "min(B, S)"),
+        ("min(B, max(B, S))", "B"),
+        ("max(B, min(B, S))", "B"),
+        ("min(0, B)", "0"),
+        ("max(-1, B - 1)", "B - 1"),
     ] {
         assert_eq!(dim(left), dim(right), "{left} and {right}");
     }
@@ -47,6 +62,53 @@ fn solves_for_linear_symbols() {
     let (name, value) = dim("S + 1").solve(&dim("197")).expect("solvable");
     assert_eq!((&*name, value), ("S", dim("196")));
     assert!(dim("floordiv(S, 2)").solve(&dim("3")).is_none());
+}
+
+/// What is left of extrema and divisions has the value of what they were made of, for all sizes, negative terms included.
+#[test]
+fn normal_forms_have_the_value_of_what_they_are_made_of() {
+    type Function = (fn(&Dim, &Dim) -> Dim, fn(i64, i64) -> i64);
+    let functions: [Function; 4] = [
+        (Dim::minimum, |a, b| a.min(b)),
+        (Dim::maximum, |a, b| a.max(b)),
+        (
+            |a, b| (a - b).floor_div(&Dim::from(4)),
+            |a, b| floor_div(a - b, 4),
+        ),
+        (
+            |a, b| (a + b).ceil_div(&Dim::from(3)),
+            |a, b| -floor_div(-a - b, 3),
+        ),
+    ];
+    let leaves = [
+        "B", "S", "0", "5", "B - 3", "2*S + 1", "4 - B", "B*S", "-2*S",
+    ]
+    .map(dim);
+    let pairs = |leaves: &[Dim]| {
+        let mut made = Vec::new();
+        for (a, b) in leaves
+            .iter()
+            .flat_map(|a| leaves.iter().map(move |b| (a, b)))
+        {
+            made.extend(functions.iter().map(|(symbolic, _)| symbolic(a, b)));
+        }
+        made
+    };
+    let mut inner = pairs(&leaves);
+    inner.sort();
+    inner.dedup();
+    let inner: Vec<Dim> = inner.into_iter().step_by(7).chain(leaves).collect();
+    for (a, b) in inner.iter().flat_map(|a| inner.iter().map(move |b| (a, b))) {
+        for (symbolic, plain) in &functions {
+            let made = symbolic(a, b);
+            for (batch, length) in [(0, 0), (1, 0), (0, 3), (2, 5), (9, 4), (3, 64)] {
+                let sizes = Bindings::from([("B".into(), batch), ("S".into(), length)]);
+                let [found, a, b] = [&made, a, b].map(|dim| dim.eval(&sizes).ok());
+                let expected = a.zip(b).map(|(a, b)| plain(a, b));
+                assert_eq!(found, expected, "{made} of {a:?} and {b:?}");
+            }
+        }
+    }
 }
 
 #[test]
