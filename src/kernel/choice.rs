@@ -117,9 +117,9 @@ impl FromStr for Variant {
     }
 }
 
-/// `lanes, since the adapter is a software rasteriser`
+/// `lanes: the adapter is a software rasteriser`
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, since {}", self.variant, self.reason)
+        write!(f, "{}: {}", self.variant, self.reason)
     }
 }

@@ -101,13 +101,13 @@ impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Layout::Linear => Ok(()),
-            Layout::Padded { spare } => write!(f, " in rows with {spare} elements to spare"),
-            Layout::Quads { axis } => write!(f, " by four along axis {axis}"),
-            Layout::Scratch { .. } => write!(f, " of vectors of four, between stages"),
+            Layout::Padded { spare } => write!(f, " in rows padded by {spare}"),
+            Layout::Quads { axis } => write!(f, " as vec4 along axis {axis}"),
+            Layout::Scratch { .. } => write!(f, " as vec4, between stages"),
             Layout::Panels(panels) => {
-                write!(f, " in panels of {} columns, a texture", panels.width)
+                write!(f, " in panels of {} columns (texture)", panels.width)
             }
-            Layout::Runs(length) => write!(f, " in runs of {length}"),
+            Layout::Runs(length) => write!(f, " in sorted runs of {length}"),
             Layout::Piece { start, count } => {
                 write!(f, " from element {start} to {}", start + count)
             }

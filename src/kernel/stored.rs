@@ -88,16 +88,19 @@ impl fmt::Display for Tied {
         f.write_str(weight)?;
         let mut mark = ":";
         if 1 < *panels {
-            write!(f, "{mark} products read it in {panels} kinds of panels")?;
+            write!(
+                f,
+                "{mark} matrix products read it in {panels} panel layouts"
+            )?;
             mark = ";";
         }
         if 0 < *read {
             write!(
                 f,
-                "{mark} {read} of {numel} elements are read one by one, out of "
+                "{mark} {read} of {numel} elements are read one by one, from "
             )?;
             match rows {
-                Some(rows) => write!(f, "rows beside its panels, since {rows}")?,
+                Some(rows) => write!(f, "a second copy in rows, because {rows}")?,
                 None => f.write_str("its panels")?,
             }
         }
@@ -109,8 +112,8 @@ impl fmt::Display for Rows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Rows::Many => "they are many",
-            Rows::Textures => "a kernel would bind more textures than the device can",
-            Rows::Other => "these do not hold all of them as they are",
+            Rows::Textures => "a kernel would bind more textures than the device allows",
+            Rows::Other => "the panels do not hold all of them unchanged",
         })
     }
 }
@@ -137,13 +140,13 @@ pub enum Kept {
 impl fmt::Display for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kept::Handed => "something other than a kernel takes or gives it",
-            Kept::Statistic => "a reduction makes it",
-            Kept::Accumulated => "a scan, a scatter or a sort makes it",
-            Kept::Partial => "it is the parts of a sum",
-            Kept::Counted => "integers are made of it",
-            Kept::Vector => "it is a vector",
-            Kept::Single => "its kernel writes single elements, which f16 in pairs are not",
+            Kept::Handed => "the application, control flow or a custom operator has it",
+            Kept::Statistic => "a reduction computes it",
+            Kept::Accumulated => "a scan, a scatter or a sort computes it",
+            Kept::Partial => "it holds partial sums",
+            Kept::Counted => "integers are computed from it",
+            Kept::Vector => "it is a weight of at most one dimension",
+            Kept::Single => "its kernel writes single elements, and the device stores f16 in pairs",
         })
     }
 }
@@ -188,36 +191,50 @@ pub enum Reason {
     Reorders,
     /// The kernel that makes it cannot go on, since its reader belongs to another kernel already.
     Claimed,
+    /// The kernel that makes it cannot go on, since other values than its reader's result would be read too.
+    Several,
+    /// It is an image, which lies as others do; its readers read it through a reshape.
+    Reshaped,
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Output => f.write_str("it is an output"),
-            Reason::Assertion => f.write_str("it is an assertion of the model's"),
-            Reason::Handed => f.write_str("control flow or an operator of the user's has it"),
+            Reason::Output => f.write_str("it is an output of the graph"),
+            Reason::Assertion => f.write_str("it is an assertion of the model"),
+            Reason::Handed => f.write_str("control flow or a custom operator has it"),
             Reason::Shared { readers, cost } => {
                 write!(
                     f,
-                    "{readers} nodes read it, {cost} operations are too many to repeat"
+                    "{readers} nodes read it, and {cost} operations an element cost too much to repeat"
                 )
             }
             Reason::Repeated { cost } => {
                 write!(
                     f,
-                    "its reader repeats elements, {cost} operations are too many to repeat"
+                    "its reader repeats elements, and {cost} operations an element cost too much to repeat"
                 )
             }
             Reason::ReadOften => f.write_str("its reader reads each element many times"),
             Reason::Joined => f.write_str("a concatenation of many values is written part by part"),
-            Reason::Long { cost } => write!(f, "an expression of {cost} operations is long enough"),
-            Reason::Buffers => {
-                f.write_str("its reader would bind more buffers than the device can")
+            Reason::Long { cost } => {
+                write!(
+                    f,
+                    "{cost} operations an element are too many for one expression"
+                )
             }
-            Reason::NoEpilogue => f.write_str("its kernel takes no epilogue"),
+            Reason::Buffers => {
+                f.write_str("its reader would bind more buffers than the device allows")
+            }
+            Reason::NoEpilogue => {
+                f.write_str("its kernel does not fuse the operations that follow")
+            }
+            Reason::Readers(1) => f.write_str("its reader does not fit into this kernel"),
             Reason::Readers(count) => write!(f, "{count} nodes read it"),
-            Reason::Reorders => f.write_str("its reader is not element by element"),
-            Reason::Claimed => f.write_str("its reader belongs to another kernel"),
+            Reason::Reorders => f.write_str("its reader is not elementwise"),
+            Reason::Claimed => f.write_str("its reader is fused into another kernel"),
+            Reason::Several => f.write_str("fusing its reader would leave several results"),
+            Reason::Reshaped => f.write_str("it is an image, and its reader is a reshape"),
         }
     }
 }

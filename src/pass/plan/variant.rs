@@ -70,9 +70,9 @@ pub fn choices<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result
         ..problem
     };
     let given = problem.asked(given);
-    let given = given.map(|variant| (variant, String::from("it is asked for")));
+    let given = given.map(|variant| (variant, String::from("it was asked for")));
     let table = problem.table().into_iter();
-    let any = (Variant::Portable, String::from("no other variant fits"));
+    let any = (Variant::Portable, String::from("no faster variant applies"));
     let choices = given.into_iter().chain(table).chain([any]);
     Ok(choices
         .map(|(variant, reason)| Choice {
@@ -210,18 +210,21 @@ impl Problem<'_> {
             found.push((Variant::Lanes, self.of_lanes()));
         }
         if self.admits(Variant::Patches) {
-            let reason = "its filter or its channels are none for images in quads";
+            let reason = "filter or channel count does not fit the vec4 channel layout";
             found.push((Variant::Patches, format!("{}; {reason}", self.of_lanes())));
         }
         found.extend(self.by_tiles());
         if let Some(variant) = self.on_quads {
-            found.push((variant, self.of_lanes() + " and textures"));
+            found.push((
+                variant,
+                self.of_lanes() + ", and a texture holds the filter",
+            ));
         }
         if self.capabilities.software {
             return found;
         }
         if self.admits(Variant::Direct) {
-            let reason = "the adapter is a GPU and each output channel sees one input channel";
+            let reason = "the adapter is a GPU, and each output channel reads one input channel";
             found.push((Variant::Direct, String::from(reason)));
         }
         if let (true, Some(rows)) = (self.admits(Variant::Vector), self.few) {
@@ -230,7 +233,9 @@ impl Problem<'_> {
             } else {
                 "workgroup memory"
             };
-            let reason = format!("the adapter is a GPU and {rows} rows are few; sums by {by}");
+            let reason = format!(
+                "the adapter is a GPU, and {rows} rows are too few for tiles; sums by {by}"
+            );
             found.push((Variant::Vector, reason));
         }
         found.extend(self.matrices());
@@ -250,8 +255,8 @@ impl Problem<'_> {
         let found = [16, 8].map(|size| Variant::Matrix { size });
         let found = found.into_iter().find(|variant| self.admits(*variant));
         let reason = match self.are_halves {
-            true => "the adapter multiplies matrices of f16, in which the factors are stored",
-            false => "the adapter multiplies matrices of this dtype by subgroups",
+            true => "the adapter has cooperative matrices of f16, as which the factors are stored",
+            false => "the adapter has cooperative matrices of this type",
         };
         found
             .filter(|_| is_large)
@@ -340,7 +345,7 @@ impl Problem<'_> {
         let side = *largest.or(sides.last())?;
         let [rows, columns] = [self.rows, self.columns];
         let reason = format!(
-            "the adapter is a GPU and {rows}x{columns} elements are {} tiles",
+            "the adapter is a GPU, and {rows}x{columns} elements are {} tiles",
             count(side)
         );
         let side = u32::try_from(side).unwrap_or_default();

@@ -40,7 +40,7 @@ impl Fuser<'_> {
                 }
             }
             if matches!(self.reasons[root.index()], None | Some(Reason::NoEpilogue)) {
-                self.reasons[root.index()] = Some(self.end(root, claimed));
+                self.reasons[root.index()] = Some(self.end(&nodes, root, claimed));
             }
         }
         Group {
@@ -54,16 +54,7 @@ impl Fuser<'_> {
 
     /// The longest epilogue that leaves one value to others, and that value.
     fn epilogue(&self, index: usize, result: ValueId, claimed: &[bool]) -> (Vec<usize>, ValueId) {
-        let mut growth = Epilogue {
-            nodes: vec![index],
-            values: BTreeSet::from([result]),
-            leaves: BTreeSet::new(),
-            cost: 0,
-        };
-        for operand in self.graph.nodes[index].operands() {
-            let leaves = &self.infos[operand.index()].leaves;
-            growth.leaves.extend(leaves);
-        }
+        let mut growth = self.start(index, result);
         let mut best = (growth.nodes.clone(), result);
         while let Some(next) = self.next_reader(&growth) {
             if claimed[next]
@@ -79,6 +70,18 @@ impl Fuser<'_> {
             }
         }
         best
+    }
+
+    /// An epilogue of nothing yet behind a node with loops.
+    fn start(&self, index: usize, result: ValueId) -> Epilogue {
+        let operands = self.graph.nodes[index].operands().into_iter();
+        let leaves = operands.flat_map(|operand| &self.infos[operand.index()].leaves);
+        Epilogue {
+            nodes: vec![index],
+            values: BTreeSet::from([result]),
+            leaves: leaves.copied().collect(),
+            cost: 0,
+        }
     }
 
     /// True for a reshape of what a convolution gives, where channels of images lie together: who reads it looks through
@@ -137,34 +140,37 @@ impl Fuser<'_> {
     }
 
     /// Why an epilogue ends with a value.
-    fn end(&self, root: ValueId, claimed: &[bool]) -> Reason {
+    fn end(&self, nodes: &[usize], root: ValueId, claimed: &[bool]) -> Reason {
         let readers = &self.readers[root.index()];
         match readers.as_slice() {
             _ if self.graph.outputs.contains(&root) => Reason::Output,
             [reader] if !keeps_order(&self.graph.nodes[*reader]) => Reason::Reorders,
             [reader] if claimed[*reader] => Reason::Claimed,
-            [reader] => self.too_much(root, *reader),
+            [reader] => self.refused(nodes, root, *reader),
             readers => Reason::Readers(readers.len()),
         }
     }
 
-    /// Why a kernel cannot take a reader in that it could compute.
-    fn too_much(&self, root: ValueId, reader: usize) -> Reason {
-        let others = self.graph.nodes[reader].operands().into_iter();
-        let others = others.filter(|id| *id != root);
-        let mut leaves: BTreeSet<ValueId> = BTreeSet::new();
-        let mut cost = 1u32;
-        for info in others.map(|id| &self.infos[id.index()]) {
-            leaves.extend(&info.leaves);
-            cost = cost.saturating_add(info.cost);
+    /// Why an epilogue does not take in the only reader of its last value.
+    fn refused(&self, nodes: &[usize], root: ValueId, reader: usize) -> Reason {
+        let Some((anchor, others)) = nodes.split_first() else {
+            return Reason::Claimed;
+        };
+        let mut growth = self.start(*anchor, root);
+        others.iter().for_each(|node| {
+            self.grow(&mut growth, *node);
+        });
+        let fits = self.grow(&mut growth, reader);
+        let result = self.graph.nodes[reader].results.first();
+        if self.limit < growth.leaves.len() {
+            Reason::Buffers
+        } else if !fits {
+            Reason::Long { cost: growth.cost }
+        } else if result.is_some_and(|result| self.is_seen_through(*anchor, reader, *result)) {
+            Reason::Reshaped
+        } else {
+            Reason::Several
         }
-        if leaves.len() + 1 > self.limit {
-            return Reason::Buffers;
-        }
-        if let Op::Primitive(primitive) = &self.graph.nodes[reader].op {
-            cost = cost.saturating_add(weight(primitive));
-        }
-        Reason::Long { cost }
     }
 
     /// Stores what a kernel reads often: behind views of it where that is what another kernel writes, and behind factors

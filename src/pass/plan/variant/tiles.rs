@@ -33,14 +33,14 @@ impl Problem<'_> {
         let direct = self.outer * self.rows * self.columns * self.depth;
         let size = places.count();
         let mut reason = format!(
-            "{channels} by {} channels of {tiles} tiles of {size}x{size} positions are worth their transforms: about {:.1} times as fast",
+            "fewer multiplications outweigh the transforms: {channels} to {} channels, {tiles} tiles of {size}x{size}, about {:.1} times as fast",
             self.rows,
             direct as f64 / cost as f64
         );
         if self.in_half {
             reason += match places {
-                Places::Two => "; filters of larger tiles would have to be of single precision",
-                Places::Four => ", with filters of single precision",
+                Places::Two => "; larger tiles would need filters of f32",
+                Places::Four => ", with filters of f32",
             };
         }
         (10 * direct >= 11 * cost).then_some((Variant::Winograd { places }, reason))

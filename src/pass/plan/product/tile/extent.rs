@@ -120,7 +120,7 @@ impl fmt::Display for Extent {
         }
         write!(
             f,
-            ", {columns} columns for each invocation, rounds of {} steps",
+            ", {columns} columns an invocation, K in rounds of {}",
             self.round
         )
     }
