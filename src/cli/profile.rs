@@ -129,21 +129,35 @@ impl Profiling {
         if self.json {
             return output::line(&json(measured).to_string());
         }
-        let ceilings = &measured.ceilings;
-        output::line(&format!(
-            "on {}, by {}",
-            measured.device,
-            clock(&measured.fastest)
-        ));
-        output::line(&format!(
-            "the device copies at {:.1} GB/s and computes at {:.0} GFLOP/s; of ceiling: the least time by these, of the time taken",
-            ceilings.bandwidth, ceilings.arithmetic
-        ));
+        heading(measured).iter().for_each(|line| output::line(line));
         for (title, rows) in measured.tables() {
             let lines = table(title, &rows, self.top);
             lines.iter().for_each(|line| output::line(line));
         }
     }
+}
+
+/// The device, what it does at most, and what the columns mean.
+fn heading(measured: &Measured) -> Vec<String> {
+    let ceilings = &measured.ceilings;
+    let mut lines = vec![
+        format!("on {}, by {}", measured.device, clock(&measured.fastest)),
+        format!(
+            "the device computes {:.0} GFLOP/s and moves {:.1} GB/s (up to {:.1} GB/s within caches)",
+            ceilings.arithmetic,
+            ceilings.memory(),
+            ceilings.cache()
+        ),
+    ];
+    if let Some(kernel) = &measured.beyond {
+        lines.push(format!(
+            "as {kernel} has reached: it was faster than the measured arithmetic in f32 and copies"
+        ));
+    }
+    lines.push(
+        "of ceiling: the least time at these rates, as a share of the time taken".to_string(),
+    );
+    lines
 }
 
 fn clock(profile: &Profile) -> &'static str {
@@ -159,7 +173,12 @@ fn json(measured: &Measured) -> Value {
     let mut object = json!({
         "device": measured.device,
         "clock": clock(&measured.fastest),
-        "ceilings": {"gb_per_s": ceilings.bandwidth, "gflops": ceilings.arithmetic},
+        "ceilings": {
+            "gflops": ceilings.arithmetic,
+            "gb_per_s": ceilings.memory(),
+            "cache_gb_per_s": ceilings.cache(),
+            "reached_by": measured.beyond,
+        },
     });
     for (title, rows) in measured.tables() {
         object[format!("{title}s")] = rows.iter().map(Row::json).collect();

@@ -17,8 +17,9 @@ use super::fault::guarded;
 use super::program::{Program, ProgramOptions};
 use super::statistics::Counters;
 
-/// Bytes that are copied: more than caches hold, less than any device may bind.
-const BYTES: u64 = 64 << 20;
+/// Bytes of the buffers that are copied, the largest first: more than caches hold and less than any device may bind, then what
+/// caches of each level hold.
+const BUFFERS: [u64; 4] = [64 << 20, 8 << 20, 1 << 20, 128 << 10];
 /// Invocations that multiply and add.
 const INVOCATIONS: i64 = 64 * 1024;
 /// Vectors of a workgroup on a rasteriser.
@@ -35,30 +36,94 @@ const MOST_ROUNDS: i64 = 1 << 13;
 const RUNS: usize = 6;
 
 /// What a device does at most per nanosecond, for kernels to be held against.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Ceilings {
-    /// Bytes read and written by a copy of 64 MiB, by a kernel or by the device's own command, whichever is faster: GB/s.
-    pub bandwidth: f64,
-    /// Multiplications and additions in single precision, all in registers: GFLOP/s.
+    /// Multiplications and additions per nanosecond (GFLOP/s), in single precision and all in registers.
     pub arithmetic: f64,
+    /// How fast so many bytes are read and written, the most bytes first. Few bytes stay in caches, which are faster than
+    /// memory.
+    pub copies: Vec<CopyRate>,
+}
+
+/// How fast so many bytes are read and written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CopyRate {
+    /// Bytes that are read and bytes that are written, together.
+    pub bytes: f64,
+    /// Bytes per nanosecond: GB/s.
+    pub rate: f64,
 }
 
 impl Ceilings {
+    /// Ceilings of measured rates. Fewer bytes are never slower than more, whatever a dispatch costs.
+    pub fn new(arithmetic: f64, copies: impl IntoIterator<Item = CopyRate>) -> Ceilings {
+        let mut copies: Vec<CopyRate> = copies.into_iter().collect();
+        copies.sort_by(|a, b| b.bytes.total_cmp(&a.bytes));
+        let mut fastest = 0.0f64;
+        for copy in &mut copies {
+            fastest = fastest.max(copy.rate);
+            copy.rate = fastest;
+        }
+        Ceilings { arithmetic, copies }
+    }
+
+    /// Bytes per nanosecond (GB/s) of memory, beyond all caches.
+    pub fn memory(&self) -> f64 {
+        self.copies.first().map_or(f64::INFINITY, |copy| copy.rate)
+    }
+
+    /// Bytes per nanosecond (GB/s) of the fastest cache.
+    pub fn cache(&self) -> f64 {
+        self.copies.last().map_or(f64::INFINITY, |copy| copy.rate)
+    }
+
+    /// Bytes per nanosecond (GB/s) where so many are read and written.
+    pub fn bandwidth(&self, bytes: f64) -> f64 {
+        let mut smallest_first = self.copies.iter().rev();
+        let enough = smallest_first.find(|copy| bytes <= copy.bytes);
+        enough.map_or(self.memory(), |copy| copy.rate)
+    }
+
     /// Nanoseconds that so much work takes at least, if arithmetic and copies go on side by side.
     pub fn least(&self, operations: f64, bytes: f64) -> f64 {
-        (operations / self.arithmetic).max(bytes / self.bandwidth)
+        (operations / self.arithmetic).max(bytes / self.bandwidth(bytes))
+    }
+
+    /// Raises the ceilings to what a kernel has reached, so that none exceeds them; true if it was faster. Cooperative matrices
+    /// and half precision exceed arithmetic in single precision; what neighbouring kernels leave in caches exceeds a copy.
+    pub fn raise(&mut self, operations: f64, bytes: f64, nanoseconds: f64) -> bool {
+        if nanoseconds <= 0.0 {
+            return false;
+        }
+        let (arithmetic, rate) = (operations / nanoseconds, bytes / nanoseconds);
+        let is_faster = arithmetic > self.arithmetic || rate > self.bandwidth(bytes);
+        self.arithmetic = self.arithmetic.max(arithmetic);
+        let covering = self.copies.iter().rposition(|copy| bytes <= copy.bytes);
+        for copy in self.copies.iter_mut().skip(covering.unwrap_or(0)) {
+            copy.rate = copy.rate.max(rate);
+        }
+        is_faster
     }
 }
 
 impl Device {
     /// Measures what the device can do; a fraction of a second.
     pub fn ceilings(&self) -> Result<Ceilings> {
-        let copied = fastest(self, copy(), 1)?.min(copy_command(self)?);
-        Ok(Ceilings {
-            bandwidth: 2.0 * BYTES as f64 / copied,
-            arithmetic: compute(self)?,
-        })
+        let times = fastest(self, copies())?;
+        let kernels = BUFFERS.iter().zip(times.iter().skip(1).step_by(2));
+        let mut copies: Vec<CopyRate> = kernels.map(|(bytes, time)| rate(*bytes, *time)).collect();
+        copies.push(rate(BUFFERS[0], copy_command(self)?));
+        Ok(Ceilings::new(compute(self)?, copies))
+    }
+}
+
+/// The rate of a copy of so many bytes, which are read and written.
+fn rate(bytes: u64, nanoseconds: f64) -> CopyRate {
+    let bytes = 2.0 * bytes as f64;
+    CopyRate {
+        bytes,
+        rate: bytes / nanoseconds,
     }
 }
 
@@ -68,7 +133,8 @@ fn compute(device: &Device) -> Result<f64> {
     let invocations = lanes.map_or(WORKGROUP, |lanes| VECTORS * lanes);
     let mut rounds = 16;
     loop {
-        let time = fastest(device, arithmetic(rounds, invocations), 0)?;
+        let times = fastest(device, arithmetic(rounds, invocations))?;
+        let time = times.first().copied().unwrap_or(1.0);
         if time >= LONG_ENOUGH || rounds >= MOST_ROUNDS {
             return Ok((INVOCATIONS * rounds * OPERATIONS) as f64 / time);
         }
@@ -76,14 +142,15 @@ fn compute(device: &Device) -> Result<f64> {
     }
 }
 
-/// Nanoseconds of a step in the run that is fastest.
-fn fastest(device: &Device, plan: Plan, step: usize) -> Result<f64> {
+/// Nanoseconds of each step in the run in which it is fastest.
+fn fastest(device: &Device, plan: Plan) -> Result<Vec<f64>> {
+    let mut least = vec![f64::INFINITY; plan.steps.len()];
     let program = Program::new(device, plan, &Default::default(), ProgramOptions::default())?;
-    let mut least = f64::INFINITY;
     for _ in 0..RUNS {
         let (_, profile) = program.profile(&[])?;
-        let time = profile.steps.get(step).map_or(0, |step| step.nanoseconds);
-        least = least.min(time.max(1) as f64);
+        for (least, step) in least.iter_mut().zip(&profile.steps) {
+            *least = least.min(step.nanoseconds.max(1) as f64);
+        }
     }
     Ok(least)
 }
@@ -92,14 +159,14 @@ fn fastest(device: &Device, plan: Plan, step: usize) -> Result<f64> {
 fn copy_command(device: &Device) -> Result<f64> {
     let counters = Counters::default();
     let usage = BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
-    let buffer = || counters.buffer(device.wgpu(), "ceiling", BYTES, usage);
+    let buffer = || counters.buffer(device.wgpu(), "ceiling", BUFFERS[0], usage);
     let [from, to] = guarded(device.wgpu(), || Ok([buffer(), buffer()]))?;
     let mut least = f64::INFINITY;
     for _ in 0..RUNS {
         let start = Instant::now();
         let submission = guarded(device.wgpu(), || {
             let mut encoder = device.wgpu().create_command_encoder(&Default::default());
-            encoder.copy_buffer_to_buffer(&from, 0, &to, 0, BYTES);
+            encoder.copy_buffer_to_buffer(&from, 0, &to, 0, BUFFERS[0]);
             Ok(device.queue().submit([encoder.finish()]))
         })?;
         device.poll(Some(&submission))?;
@@ -108,15 +175,9 @@ fn copy_command(device: &Device) -> Result<f64> {
     Ok(least)
 }
 
-/// Fills a value and copies it.
-fn copy() -> Plan {
-    let count = Dim::from((BYTES / 16) as i64);
-    let step = |kernel, bindings: &[usize]| {
-        let workgroups = Workgroups::Linear(count.ceil_div(&Dim::from(256i64)));
-        step(kernel, bindings, vec![count.clone()], workgroups)
-    };
-    let elements = Dim::from((BYTES / 4) as i64);
-    Plan {
+/// For each number of bytes: fills a value of so many, and copies it.
+fn copies() -> Plan {
+    let mut plan = Plan {
         kernels: vec![
             kernel(
                 "ceiling_fill",
@@ -131,10 +192,22 @@ fn copy() -> Plan {
                 1,
             ),
         ],
-        slots: vec![slot("x", &elements, 0, 1), slot("y", &elements, 1, 1)],
-        steps: vec![step(0, &[0]), step(1, &[0, 1])],
         ..Plan::default()
+    };
+    for bytes in BUFFERS {
+        let (first, from) = (plan.steps.len(), plan.slots.len());
+        let elements = Dim::from((bytes / 4) as i64);
+        plan.slots.push(slot("x", &elements, first, first + 1));
+        plan.slots.push(slot("y", &elements, first + 1, first + 1));
+        let vectors = Dim::from((bytes / 16) as i64);
+        let workgroups = Workgroups::Linear(vectors.ceil_div(&Dim::from(256i64)));
+        for (kernel, bindings) in [(0, &[from][..]), (1, &[from, from + 1])] {
+            let sizes = vec![vectors.clone()];
+            plan.steps
+                .push(step(kernel, bindings, sizes, workgroups.clone()));
+        }
     }
+    plan
 }
 
 /// So many rounds, by workgroups of a size that differs with the length of a rasteriser's vectors: Mesa's cache would hand out
@@ -184,5 +257,44 @@ fn step(kernel: usize, bindings: &[usize], sizes: Vec<Dim>, workgroups: Workgrou
         nodes: Vec::new(),
         choice: None,
         work: Work::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ceilings() -> Ceilings {
+        let copy = |bytes: f64, rate: f64| CopyRate { bytes, rate };
+        Ceilings::new(100.0, [copy(1e3, 5.0), copy(1e6, 10.0), copy(1e4, 40.0)])
+    }
+
+    #[test]
+    fn fewer_bytes_are_never_slower() {
+        let found = ceilings();
+        let rates = [1e2, 1e3, 2e3, 1e4, 1e5, 1e6, 1e9].map(|bytes| found.bandwidth(bytes));
+        assert_eq!(rates, [40.0, 40.0, 40.0, 40.0, 10.0, 10.0, 10.0]);
+        assert_eq!((found.memory(), found.cache()), (10.0, 40.0));
+    }
+
+    /// However fast a kernel was, it has reached at most the ceilings, and slower ones leave them as they are.
+    #[test]
+    fn nothing_exceeds_a_raised_ceiling() {
+        let work = [0.0, 1.0, 1e3, 1e5, 1e7];
+        let mut raised = ceilings();
+        assert!(!raised.raise(100.0, 10.0, 1.0) && raised == ceilings());
+        assert!(!raised.raise(1e9, 1e9, 0.0) && raised == ceilings());
+        for operations in work {
+            for bytes in work {
+                let mut raised = ceilings();
+                let was_faster = raised.raise(operations, bytes, 10.0);
+                assert!(
+                    raised.least(operations, bytes) <= 10.0,
+                    "{operations}, {bytes}"
+                );
+                assert_eq!(was_faster, ceilings().least(operations, bytes) > 10.0);
+                assert!(raised.copies.is_sorted_by(|a, b| a.rate <= b.rate));
+            }
+        }
     }
 }

@@ -60,7 +60,7 @@ mod vectors;
 mod weights;
 
 pub use adapter::{AdapterKind, AdapterReport, DeviceChoice, adapters, check_choice, portable};
-pub use ceiling::Ceilings;
+pub use ceiling::{Ceilings, CopyRate};
 pub use device::{Device, DeviceOptions, Reach};
 pub use execute::{DeviceTensor, Input, Run};
 pub use profile::{Clock, Profile, Readback, Span, Spent, StepTime};

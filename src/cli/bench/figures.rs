@@ -68,9 +68,11 @@ pub(super) fn memory(device: &Device) -> Memory {
 }
 
 impl OnDevice {
-    /// Microseconds that a dispatch costs beyond its kernel.
-    fn overhead(&self) -> f64 {
-        1e3 * (self.graph_ms - self.kernels_ms) / self.dispatches.max(1) as f64
+    /// Microseconds that a dispatch costs beyond its kernel; none where the kernels take as long as the graph. Kernels are
+    /// measured with waits between them, so that none overlaps the next one or finds its operands in caches.
+    fn overhead(&self) -> Option<f64> {
+        let beyond = self.graph_ms - self.kernels_ms;
+        (beyond > 0.0).then(|| 1e3 * beyond / self.dispatches.max(1) as f64)
     }
 
     /// Bytes of inputs, temporaries and outputs.
@@ -106,12 +108,15 @@ impl OnDevice {
             "dispatches     {} of {} kernels, where PyTorch calls {operators} operators",
             self.dispatches, self.kernels
         ));
-        line(&format!(
-            "overhead       {:.1} µs a dispatch: the graph takes {:.2} ms, its kernels {:.2} ms",
-            self.overhead(),
-            self.graph_ms,
-            self.kernels_ms
-        ));
+        let (graph, kernels) = (self.graph_ms, self.kernels_ms);
+        line(&match self.overhead() {
+            Some(overhead) => format!(
+                "overhead       {overhead:.1} µs a dispatch: the graph takes {graph:.2} ms, its kernels {kernels:.2} ms"
+            ),
+            None => format!(
+                "overhead       too little to measure: the graph takes {graph:.2} ms, its kernels one by one {kernels:.2} ms"
+            ),
+        });
         let mega = |bytes: u64| amount(bytes as f64, "B");
         line(&format!(
             "device memory  {}: weights {}, activations {}, {:.2} times the {} that live at once",
@@ -253,13 +258,19 @@ mod tests {
         assert!(found["device_bytes"].is_null());
     }
 
+    /// Kernels that take longer one by one than the graph cost no negative overhead.
     #[test]
-    fn overhead_is_what_kernels_do_not_take() {
-        let figures = figures(Some(OnDevice {
+    fn overhead_is_positive_or_unknown() {
+        let found = figures(Some(on_device(0.5, 0.7))).json();
+        assert!(found["on_device"]["overhead_us"].is_null());
+    }
+
+    fn on_device(graph_ms: f64, kernels_ms: f64) -> OnDevice {
+        OnDevice {
             dispatches: 4,
             kernels: 3,
-            graph_ms: 0.5,
-            kernels_ms: 0.3,
+            graph_ms,
+            kernels_ms,
             footprint: Footprint {
                 weights: 100,
                 inputs: 10,
@@ -269,7 +280,12 @@ mod tests {
                 outputs: 30,
             },
             allocated: Some(300),
-        }));
+        }
+    }
+
+    #[test]
+    fn overhead_is_what_kernels_do_not_take() {
+        let figures = figures(Some(on_device(0.5, 0.3)));
         let found = &figures.json()["on_device"];
         assert!((found["overhead_us"].as_f64().unwrap() - 50.0).abs() < 1e-9);
         assert_eq!(

@@ -36,14 +36,14 @@ function head() {
   element("model").textContent = data.model;
   element("device").textContent = `on ${data.device}, by ${data.clock}`;
   const sum = (key) => data.steps.reduce((all, step) => all + step[key], 0);
-  const ns = sum("ns");
+  const ns = sum("ns") || 1;
   const figure = (title, value, note) => make("div", {}, make("dt", { textContent: title }),
     make("dd", {}, value, make("small", { textContent: note ? ` ${note}` : "" })));
   element("figures").append(
     figure("kernels together", time(ns)),
     figure("dispatches", String(sum("steps")), `of ${data.tables.kernels.length} names`),
     figure("arithmetic", `${digits(sum("operations") / ns)} GFLOP/s`, `of ${digits(ceilings.gflops)}`),
-    figure("memory", `${digits(sum("bytes") / ns)} GB/s`, `of ${digits(ceilings.gb_per_s)}`),
+    figure("memory", `${digits(sum("bytes") / ns)} GB/s`, `of ${digits(ceilings.gb_per_s)}, ${digits(ceilings.cache_gb_per_s)} within caches`),
     figure("of ceiling", percent(sum("least") / ns), `${time(sum("least"))} at least`));
 }
 
@@ -60,8 +60,10 @@ function describe(span) {
   const step = data.steps[index];
   const runs = Math.max(step.steps, 1);
   const [operations, bytes, least] = [step.operations / runs, step.bytes / runs, step.least / runs];
-  box.append(`step ${index + 1}, ${step.workgroups.join(" × ")} workgroups, ${amount(operations, "FLOP")} at `
-    + `${digits(operations / ns)} GFLOP/s, ${amount(bytes, "B")} at ${digits(bytes / ns)} GB/s, ${percent(least / ns)} of ceiling\n`);
+  const at = (rate, unit) => ns ? ` at ${digits(rate / ns)} ${unit}` : "";
+  box.append(`step ${index + 1}, ${step.workgroups.join(" × ")} workgroups, ${amount(operations, "FLOP")}`
+    + `${at(operations, "GFLOP/s")}, ${amount(bytes, "B")}${at(bytes, "GB/s")}`
+    + (ns ? `, ${percent(least / ns)} of ceiling\n` : ", too short for the clock\n"));
   box.append(step.details.join("\n"));
 }
 
@@ -199,7 +201,7 @@ function roofline() {
   };
   const points = data.steps.map((step, index) => ({ step, index, x: step.operations / step.bytes, y: step.operations / step.ns }))
     .filter(({ x, y }) => x > 0 && y > 0 && isFinite(x) && isFinite(y));
-  const ridge = ceilings.gflops / ceilings.gb_per_s;
+  const ridge = ceilings.gflops / ceilings.cache_gb_per_s;
   const range = (values) => [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)))];
   const [x0, x1] = range([ridge / 10, ridge * 10, ...points.map((point) => point.x)]);
   const [y0, y1] = range([ceilings.gflops / 100, ceilings.gflops, ...points.map((point) => point.y)]);
@@ -215,8 +217,10 @@ function roofline() {
   }
   add("text", { x: 870, y: 324, "text-anchor": "end" }, "FLOP per byte");
   add("text", { x: 60, y: 14 }, "GFLOP/s");
-  const left = Math.max(10 ** x0, 10 ** y0 / ceilings.gb_per_s);
-  add("path", { class: "roof", d: `M${x(left)} ${y(left * ceilings.gb_per_s)}L${x(ridge)} ${y(ceilings.gflops)}L870 ${y(ceilings.gflops)}` });
+  for (const rate of [ceilings.cache_gb_per_s, ceilings.gb_per_s]) {
+    const left = Math.max(10 ** x0, 10 ** y0 / rate);
+    add("path", { class: "roof", d: `M${x(left)} ${y(left * rate)}L${x(ceilings.gflops / rate)} ${y(ceilings.gflops)}L870 ${y(ceilings.gflops)}` });
+  }
   add("text", { x: 864, y: y(ceilings.gflops) - 6, "text-anchor": "end" }, `${digits(ceilings.gflops)} GFLOP/s`);
   const longest = Math.max(...data.steps.map((step) => step.ns));
   for (const { step, index, x: intensity, y: rate } of points) {
@@ -232,7 +236,7 @@ function roofline() {
 // Tables.
 const columns = [["ms", (r) => digits(r.ms)], ["share", (r, all) => percent(r.ms / all)], ["steps", (r) => r.steps],
   ["gflops", (r) => r.gflops ? digits(r.gflops) : "–"], ["gb_per_s", (r) => r.gb_per_s ? digits(r.gb_per_s) : "–"],
-  ["of_ceiling", (r) => percent(r.of_ceiling)], ["name", (r) => r.name || "?"]];
+  ["of_ceiling", (r) => r.of_ceiling === null ? "–" : percent(r.of_ceiling)], ["name", (r) => r.name || "?"]];
 const titles = { gflops: "GFLOP/s", gb_per_s: "GB/s", of_ceiling: "of ceiling" };
 const kinds = ["kernel", "module", "line"];
 let shown = { kind: 0, key: "ms", up: false };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::dim::Bindings;
 use crate::error::Result;
-use crate::gpu::{Ceilings, Profile, Program};
+use crate::gpu::{Ceilings, Profile, Program, Spent};
 use crate::kernel::plan::Step;
 
 /// The work of steps that have a name in common.
@@ -31,6 +31,8 @@ pub(super) struct Measure {
     /// Kernel, module and line.
     pub(super) names: [String; 3],
     pub(super) workgroups: [u32; 3],
+    /// Nanoseconds of the dispatch that was fastest, in whichever run.
+    shortest: f64,
     /// What it computes and why in this way, in words.
     pub(super) details: Vec<String>,
 }
@@ -38,7 +40,10 @@ pub(super) struct Measure {
 /// Everything that was measured.
 pub(super) struct Measured {
     pub(super) device: String,
+    /// What the device does at most: as measured, or as a kernel has reached.
     pub(super) ceilings: Ceilings,
+    /// The fastest kernel beyond the ceilings as they were measured, if there is one.
+    pub(super) beyond: Option<String>,
     /// In the order of the plan.
     pub(super) steps: Vec<Measure>,
     /// The run whose kernels took the least time together.
@@ -74,7 +79,7 @@ impl Measured {
                     nanoseconds: time.nanoseconds as f64,
                     operations,
                     bytes,
-                    least: ceilings.least(operations, bytes),
+                    least: 0.0,
                 },
                 names: [
                     label.clone(),
@@ -82,14 +87,17 @@ impl Measured {
                     line.unwrap_or_default(),
                 ],
                 workgroups: time.workgroups,
+                shortest: shortest(&profiles, index),
                 details: details(step),
             });
         }
+        let (ceilings, beyond) = held(&mut steps, ceilings);
         let mut profiles = profiles;
         profiles.sort_by_key(Profile::total);
         Ok(Measured {
             device: program.device().name().to_string(),
             ceilings,
+            beyond,
             steps,
             fastest: profiles.swap_remove(0),
         })
@@ -106,6 +114,33 @@ impl Measured {
         };
         [by("kernel", 0), by("module", 1), by("line", 2)]
     }
+}
+
+/// Holds steps against ceilings, which are raised to what the steps have reached. Gives the ceilings, and the step that was
+/// furthest beyond them.
+fn held(steps: &mut [Measure], measured: Ceilings) -> (Ceilings, Option<String>) {
+    let mut ceilings = measured.clone();
+    let (mut furthest, mut beyond) = (1.0, None);
+    for Measure { row, shortest, .. } in &*steps {
+        let runs = row.steps.max(1) as f64;
+        let (operations, bytes) = (row.operations / runs, row.bytes / runs);
+        let share = measured.least(operations, bytes) / shortest;
+        if ceilings.raise(operations, bytes, *shortest) && furthest < share {
+            (furthest, beyond) = (share, Some(row.name.clone()));
+        }
+    }
+    for Measure { row, .. } in steps {
+        let runs = row.steps.max(1) as f64;
+        row.least = runs * ceilings.least(row.operations / runs, row.bytes / runs);
+    }
+    (ceilings, beyond)
+}
+
+/// Nanoseconds of the fastest dispatch of a step.
+fn shortest(profiles: &[Profile], step: usize) -> f64 {
+    let spans = profiles.iter().flat_map(|profile| &profile.spans);
+    let own = spans.filter(|span| span.spent == Spent::Step(step));
+    own.map(|span| span.nanoseconds).min().unwrap_or(0) as f64
 }
 
 fn details(step: &Step) -> Vec<String> {
@@ -145,27 +180,38 @@ impl Row {
         self.least += other.least;
     }
 
+    /// An amount per nanosecond; none for what the clock is too coarse to measure.
+    fn per_nanosecond(&self, amount: f64) -> Option<f64> {
+        (self.nanoseconds > 0.0).then(|| amount / self.nanoseconds)
+    }
+
     pub(super) fn json(&self) -> Value {
         json!({"name": self.name, "steps": self.steps, "ms": self.nanoseconds / 1e6,
-            "gflops": self.operations / self.nanoseconds, "gb_per_s": self.bytes / self.nanoseconds,
-            "of_ceiling": self.least / self.nanoseconds})
+            "gflops": self.per_nanosecond(self.operations), "gb_per_s": self.per_nanosecond(self.bytes),
+            "of_ceiling": self.per_nanosecond(self.least)})
     }
 
     fn line(&self, total: f64) -> String {
-        let rate = |amount: f64| match amount {
-            0.0 => "–".to_string(),
-            some => format!("{:.1}", some / self.nanoseconds),
+        let rate = |amount: f64| {
+            let rate = self.per_nanosecond(amount).filter(|_| amount > 0.0);
+            rate.map_or_else(|| "–".to_string(), |rate| format!("{rate:.1}"))
+        };
+        let percent = |share: Option<f64>| {
+            share.map_or_else(
+                || "–".to_string(),
+                |share| format!("{:.0} %", 100.0 * share),
+            )
         };
         format!(
-            "{:>9.3} {:>6.1} % {:>5} {:>9} {:>7} {:>8.0} %  {}",
+            "{:>9.3} {:>6.1} % {:>5} {:>9} {:>7} {:>10}  {}",
             self.nanoseconds / 1e6,
-            100.0 * self.nanoseconds / total,
+            100.0 * self.nanoseconds / total.max(1.0),
             self.steps,
             rate(self.operations),
             rate(self.bytes),
-            100.0 * self.least / self.nanoseconds,
+            percent(self.per_nanosecond(self.least)),
             if self.name.is_empty() {
-                "?"
+                "(no name)"
             } else {
                 &self.name
             },
@@ -196,6 +242,45 @@ pub(super) fn table(title: &str, rows: &[Row], top: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::CopyRate;
+
+    /// What neighbours leave in caches, and what a coarse clock does not see, gives shares up to 100 % or none.
+    #[test]
+    fn no_share_exceeds_the_ceiling() {
+        let measured = Ceilings::new(
+            2.0,
+            [CopyRate {
+                bytes: 1e9,
+                rate: 1.0,
+            }],
+        );
+        let rows = [row(1e6, 1e6), row(1e5, 9e5), row(0.0, 1e6)];
+        let mut steps: Vec<Measure> = rows.into_iter().map(step).collect();
+        let (ceilings, beyond) = held(&mut steps, measured);
+        assert_eq!((ceilings.arithmetic, ceilings.memory()), (9.0, 40.0));
+        assert_eq!(beyond.as_deref(), Some("dot"));
+        let shares = steps
+            .iter()
+            .map(|step| step.row.json()["of_ceiling"].as_f64());
+        assert_eq!(
+            shares.collect::<Vec<_>>(),
+            [Some(1e6 / 9.0 / 1e6), Some(1.0), None]
+        );
+        let rows: Vec<Row> = steps.into_iter().map(|step| step.row).collect();
+        let text = table("kernel", &rows, 20).join("\n");
+        assert!(!text.contains("inf") && !text.contains("NaN"), "{text}");
+    }
+
+    fn step(row: Row) -> Measure {
+        let name = "dot".to_string();
+        Measure {
+            shortest: row.nanoseconds,
+            row: Row { name, ..row },
+            names: Default::default(),
+            workgroups: [1; 3],
+            details: Vec::new(),
+        }
+    }
 
     fn row(nanoseconds: f64, operations: f64) -> Row {
         Row {
