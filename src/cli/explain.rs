@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::{Outcome, json_failed, output};
 use crate::error::Result;
-use crate::trace::check::{entries, explain};
+use crate::trace::check::{Entry, entries, explain};
 
 /// Explain an id of a finding or an error; without one, list all.
 #[derive(Args)]
@@ -29,15 +29,28 @@ impl Explain {
                 .iter()
                 .for_each(|entry| output::line(&entry.to_string()));
         } else {
-            for entry in entries {
-                output::line(&format!(
-                    "{}  {:<8} {}",
-                    entry.code,
-                    entry.severity.to_string(),
-                    entry.title
-                ));
-            }
+            list(&entries).iter().for_each(|line| output::line(line));
         }
         Ok(Outcome::Yes)
     }
+}
+
+/// A table: id, severity, front ends whose graphs it is found in, title.
+fn list(entries: &[&Entry]) -> Vec<String> {
+    let widths = entries.iter().map(|entry| entry.found_in().chars().count());
+    let width = widths.max().unwrap_or_default();
+    let head = format!(
+        "{:<5}  {:<8} {:<width$}  finding or error",
+        "id", "severity", "found in"
+    );
+    let row = |entry: &&Entry| {
+        let (severity, found_in) = (entry.severity.to_string(), entry.found_in());
+        format!(
+            "{}  {severity:<8} {found_in:<width$}  {}",
+            entry.code, entry.title
+        )
+    };
+    std::iter::once(head)
+        .chain(entries.iter().map(row))
+        .collect()
 }

@@ -6,9 +6,13 @@ use onionskin::trace::check::{Entry, entries};
 pub fn list() -> String {
     let rows = entries().into_iter().map(|entry| {
         let (id, severity, title) = (entry.code, entry.severity, entry.title);
-        format!("| [`{id}`](#{}) | {severity} | {title} |\n", anchor(entry))
+        let found_in = entry.found_in();
+        format!(
+            "| [`{id}`](#{}) | {severity} | {found_in} | {title} |\n",
+            anchor(entry)
+        )
     });
-    let head = "| id | severity | title |\n|---|---|---|\n";
+    let head = "| id | severity | found in | title |\n|---|---|---|---|\n";
     let sections = entries().into_iter().map(section);
     format!(
         "{head}{}{}",

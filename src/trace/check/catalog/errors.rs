@@ -1,6 +1,6 @@
 //! Explanations of the kinds of errors.
 
-use super::{Entry, Severity};
+use super::{Entry, FrontEnd, Severity};
 use crate::error::Kind;
 
 /// The explanation of a kind.
@@ -31,6 +31,7 @@ const fn error(
         code,
         title,
         severity: Severity::Error,
+        front_ends: FrontEnd::ALL,
         cause,
         example,
         cure,
@@ -137,15 +138,18 @@ const DEVICE: Entry = error(
     ],
 );
 
-pub const MISMATCH: Entry = error(
-    "E0701",
-    "outputs differ",
-    [
-        "Outputs are not what was expected within the tolerance.",
-        "onionskin verify model.pt --inputs x.npz --rtol 0",
-        "The first value that differs is named with its line. Give a tolerance if the difference is rounding.",
-    ],
-);
+pub const MISMATCH: Entry = Entry {
+    front_ends: FrontEnd::FILES,
+    ..error(
+        "E0701",
+        "outputs differ",
+        [
+            "Outputs are not what was expected within the tolerance.",
+            "onionskin verify model.pt --inputs x.npz --rtol 0",
+            "The first value that differs is named with its line. Give a tolerance if the difference is rounding.",
+        ],
+    )
+};
 
 const USAGE: Entry = error(
     "E0801",

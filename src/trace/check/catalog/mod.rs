@@ -35,6 +35,50 @@ impl fmt::Display for Severity {
     }
 }
 
+/// Where a graph comes from that is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FrontEnd {
+    /// An archive that PyTorch traced or scripted.
+    Archive,
+    /// A function or module in Rust, traced by [`trace`](crate::trace).
+    Rust,
+    /// A function that libtorch traces in this process.
+    Libtorch,
+    /// A graph that was imported before.
+    Json,
+}
+
+impl FrontEnd {
+    /// All of them.
+    pub const ALL: &'static [FrontEnd] = &[
+        FrontEnd::Archive,
+        FrontEnd::Rust,
+        FrontEnd::Libtorch,
+        FrontEnd::Json,
+    ];
+    /// Those whose function can be called and traced again.
+    const FUNCTIONS: &'static [FrontEnd] = &[FrontEnd::Rust, FrontEnd::Libtorch];
+    /// Those whose results are compared with results of another trace or import.
+    const PROGRAMS: &'static [FrontEnd] = &[FrontEnd::Archive, FrontEnd::Rust, FrontEnd::Libtorch];
+    /// Those whose constants are known as such.
+    const WITH_CONSTANTS: &'static [FrontEnd] =
+        &[FrontEnd::Archive, FrontEnd::Libtorch, FrontEnd::Json];
+    /// Those that a model is opened from.
+    const FILES: &'static [FrontEnd] = &[FrontEnd::Archive, FrontEnd::Json];
+}
+
+impl fmt::Display for FrontEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FrontEnd::Archive => "archive",
+            FrontEnd::Rust => "Rust",
+            FrontEnd::Libtorch => "libtorch",
+            FrontEnd::Json => "JSON",
+        })
+    }
+}
+
 /// The explanation of an id.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
@@ -44,6 +88,8 @@ pub struct Entry {
     pub title: &'static str,
     /// How bad it is unless a finding says otherwise.
     pub severity: Severity,
+    /// The front ends whose graphs it can be found in.
+    pub front_ends: &'static [FrontEnd],
     /// Why it happens.
     pub cause: &'static str,
     /// Code or a command that shows it.
@@ -52,9 +98,21 @@ pub struct Entry {
     pub cure: &'static str,
 }
 
+impl Entry {
+    /// The front ends in a few words: `archive, JSON`; `any` for all.
+    pub fn found_in(&self) -> String {
+        let names = self.front_ends.iter().map(ToString::to_string);
+        match self.front_ends.len() == FrontEnd::ALL.len() {
+            true => "any".to_string(),
+            false => names.collect::<Vec<String>>().join(", "),
+        }
+    }
+}
+
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} {} ({})", self.code, self.title, self.severity)?;
+        writeln!(f, "found in graphs of: {}", self.found_in())?;
         writeln!(f, "\n{}\n\nExample:\n", self.cause)?;
         for line in self.example.lines() {
             writeln!(f, "{}", format!("    {line}").trim_end())?;

@@ -1,11 +1,12 @@
 //! `07`: what comes out of a trace is not what the function gives.
 
-use super::{Entry, Severity};
+use super::{Entry, FrontEnd, Severity};
 
 pub const OUTPUTS_DIFFER: Entry = Entry {
     code: "W0711",
     title: "outputs of the trace differ",
     severity: Severity::Warning,
+    front_ends: FrontEnd::PROGRAMS,
     cause: "The traced graph gives other numbers than the function itself. If it does so for the inputs of the trace, an \
             operator is at fault or random; if only for other inputs, a value, size or branch of the example is baked in. \
             Another structure, shape or element type is an error, other numbers are one under `strict`.",
@@ -19,6 +20,7 @@ pub const REPEAT_DIFFERS: Entry = Entry {
     code: "W0712",
     title: "outputs of a second trace differ",
     severity: Severity::Warning,
+    front_ends: FrontEnd::FUNCTIONS,
     cause: "The function was traced again with the same inputs, and the second graph gives other numbers than the function. \
             The function depends on something that changes between calls.",
     example: "self.calls += 1\nreturn x * self.calls",
@@ -29,6 +31,7 @@ pub const UNSTABLE_FUNCTION: Entry = Entry {
     code: "W0713",
     title: "function gives different results for the same inputs",
     severity: Severity::Warning,
+    front_ends: FrontEnd::FUNCTIONS,
     cause: "Two calls with the same inputs and the same random state gave different results. Nothing can be said about the \
             trace by comparing with such a function.",
     example: "return x * time.time()",
@@ -39,6 +42,7 @@ pub const PATH_DEPENDS_ON_INPUT: Entry = Entry {
     code: "W0714",
     title: "other inputs give another graph",
     severity: Severity::Warning,
+    front_ends: FrontEnd::FUNCTIONS,
     cause: "Traced with other inputs that the first graph accepts, the function gives a graph that is not the same: a branch \
             or a loop of the program follows values or sizes of the inputs and is frozen to the example.",
     example: "for i in range(x.size(0)): # unrolled\n    y = y + x[i]",
@@ -50,6 +54,7 @@ pub const SIZE_REFUSED: Entry = Entry {
     code: "W0715",
     title: "other sizes refused",
     severity: Severity::Warning,
+    front_ends: FrontEnd::ALL,
     cause: "The trace does not take inputs of another size: a size was fixed while tracing, or the graph holds under a \
             condition that the size breaks. The function takes them, where it is at hand; an archive does not tell.",
     example: "n = int(x.shape[0])\nreturn x.view(n, -1) # the graph is for this n only",
@@ -61,6 +66,7 @@ pub const IGNORED_TAIL: Entry = Entry {
     code: "W0716",
     title: "elements of a longer axis change no output",
     severity: Severity::Warning,
+    front_ends: FrontEnd::ALL,
     cause: "An axis was made longer than the example's. Whatever stands behind the example's last element, the result is the \
             same, though that last element changes it. A loop over the axis was unrolled, or a slice has the example's size.",
     example: "for chunk in x.split(1, dim=1): # as many chunks as the example had\n    h = self.step(chunk, h)",
@@ -72,6 +78,7 @@ pub const FIXED_BATCH: Entry = Entry {
     code: "W0717",
     title: "batch is a number in the output",
     severity: Severity::Warning,
+    front_ends: FrontEnd::ALL,
     cause: "The graph takes a batch of any size, but an output has as many rows as the example had. The batch was read as a \
             number, or a loop over it was unrolled: for other batches rows are lost or mixed.",
     example: "flat = x.view(1, -1)                                     # the batch of the example was 1\n\
@@ -84,6 +91,7 @@ pub const EMPTY_REFUSED: Entry = Entry {
     code: "W0718",
     title: "empty batch has no certain result",
     severity: Severity::Note,
+    front_ends: FrontEnd::FILES,
     cause: "The model takes batches of several sizes, but none of 0, or its result for one differs between imports. PyTorch \
             refuses such a call where an operator has no result for nothing: a maximum, or a view whose `-1` could be \
             anything.",
@@ -95,6 +103,7 @@ pub const UNREAD_INPUT: Entry = Entry {
     code: "W0719",
     title: "input changes no output",
     severity: Severity::Warning,
+    front_ends: FrontEnd::ALL,
     cause: "No output depends on an element of this input. Either the program ignores it, or what it did with it was not \
             traced (numpy, `item()`, a condition in Python).",
     example: "def forward(self, x, mask):\n    if mask.all():      # decided while tracing\n        return self.layer(x)",
@@ -106,6 +115,7 @@ pub const GRAPHS_DIFFER: Entry = Entry {
     code: "E0711",
     title: "graphs differ between two traces",
     severity: Severity::Error,
+    front_ends: FrontEnd::FUNCTIONS,
     cause: "The function was traced twice with the same inputs and did different things. It has state that changes between \
             calls (a memo, a counter), or takes a branch at random.",
     example: "if self.cache is None:\n    self.cache = expensive(x) # is in the first trace only\nreturn self.cache + x",
@@ -116,6 +126,7 @@ pub const CONSTANTS_DIFFER: Entry = Entry {
     code: "E0712",
     title: "constants differ between two traces",
     severity: Severity::Error,
+    front_ends: FrontEnd::FUNCTIONS,
     cause: "Two traces have the same operators, but a constant tensor holds other values. A value that was computed during \
             the trace escaped from it and came back as a constant.",
     example: "return x + x.data.sum() # .data is not traced",
@@ -126,6 +137,7 @@ pub const RUN_FAILED: Entry = Entry {
     code: "E0713",
     title: "failed while checking",
     severity: Severity::Error,
+    front_ends: FrontEnd::ALL,
     cause: "The function, the traced graph or the second trace failed for inputs of the check. What was found before is \
             reported with it.",
     example: "onionskin check model.pt --inputs other_rank.npz",
@@ -137,6 +149,7 @@ pub const NO_DEPENDENCE: Entry = Entry {
     code: "E0714",
     title: "output depends on no input",
     severity: Severity::Error,
+    front_ends: FrontEnd::ALL,
     cause: "An output of the graph is the same whatever the inputs are. Usually the program left the tracer: through \
             another library, a host copy, or a cached result.",
     example: "def forward(self, x):\n    return torch.tensor(x.numpy() * 2) # computed outside of the trace",

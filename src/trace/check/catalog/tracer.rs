@@ -1,11 +1,12 @@
 //! `02`: what the traced program does that a graph cannot hold.
 
-use super::{Entry, Severity};
+use super::{Entry, FrontEnd, Severity};
 
 pub const HOST_READ: Entry = Entry {
     code: "W0201",
     title: "host read",
     severity: Severity::Warning,
+    front_ends: &[FrontEnd::Rust],
     cause: "The program read a tensor's value while it was traced. A graph records what is done to tensors, not what the \
             program does with numbers: whatever followed from the value is fixed to what it was for the example.",
     example: "let largest = x.amax().to_vec::<f32>()?[0];\n\
@@ -18,6 +19,7 @@ pub const FROZEN_SIZE: Entry = Entry {
     code: "W0202",
     title: "frozen size",
     severity: Severity::Warning,
+    front_ends: &[FrontEnd::Rust],
     cause: "The program read a symbolic size as a plain number. Sizes that follow from it are fixed to the example's.",
     example: "let batch = freeze(&x.dim(0))?;\n\
               let y = x.view([batch, -1]); // other batches do not fit",
@@ -28,6 +30,7 @@ pub const DYNAMIC_ITERATION: Entry = Entry {
     code: "W0203",
     title: "iteration over a dynamic axis",
     severity: Severity::Warning,
+    front_ends: &[FrontEnd::Rust],
     cause: "The program iterated over an axis whose size may vary. The loop was unrolled: the graph holds as many copies of \
             its body as the example had elements.",
     example: "for row in x.unbind() { // x: f32[B, 8]\n    total = total + row.tanh();\n}",
@@ -38,6 +41,7 @@ pub const CAPTURED_CONSTANT: Entry = Entry {
     code: "W0204",
     title: "captured constant",
     severity: Severity::Warning,
+    front_ends: &[FrontEnd::Rust],
     cause: "A tensor that is neither an input nor a parameter was used. It became a constant of the graph: later changes to \
             it are not seen.",
     example: "let mask = Tensor::from_vec([8], data);\ntrace(x, |x| &x * &mask)?",
@@ -48,6 +52,7 @@ pub const DATA_CONSTRUCTOR: Entry = Entry {
     code: "W0205",
     title: "constructor from data",
     severity: Severity::Warning,
+    front_ends: &[FrontEnd::Rust],
     cause: "A tensor was made from host data while tracing. The data is a constant of the graph, the same at every call.",
     example: "trace(x, |x| &x * Tensor::from_vec([1], vec![clock.seconds()]))?",
     cure: "Compute it from the inputs (`full`, `arange`, sizes). If it is the same for all inputs, suppress the finding.",
@@ -57,6 +62,7 @@ pub const SIZE_LITERAL: Entry = Entry {
     code: "W0211",
     title: "constant equals an input's size",
     severity: Severity::Warning,
+    front_ends: FrontEnd::ALL,
     cause: "A number where the graph wants a size equals a size of an input that the network's weights do not ask for. It \
             probably was that size, read as a number while tracing; inputs of other sizes then give errors or wrong results.",
     example: "def forward(self, x):                      # traced with x of (4, 3, 8)\n    \
@@ -69,6 +75,7 @@ pub const FROZEN_DEVICE: Entry = Entry {
     code: "W0212",
     title: "frozen device",
     severity: Severity::Warning,
+    front_ends: &[FrontEnd::Archive],
     cause: "The program names a device other than the host. PyTorch runs the archive only where that device is. Onionskin \
             ignores devices: the numbers are the same.",
     example: "torch.zeros(n, device=x.device) # recorded as torch.device(\"cuda:0\") when traced on a GPU",
@@ -79,6 +86,7 @@ pub const RANDOM_NODE: Entry = Entry {
     code: "W0214",
     title: "nondeterministic node",
     severity: Severity::Warning,
+    front_ends: FrontEnd::ALL,
     cause: "An operator draws random numbers, so that results cannot be compared or repeated. Dropout does so in training \
             mode only.",
     example: "model = Net()          # contains nn.Dropout\ntorch.jit.trace(model, x) # without model.eval()",
@@ -89,6 +97,7 @@ pub const TRAINING_MODE: Entry = Entry {
     code: "W0215",
     title: "normalisation in training mode",
     severity: Severity::Warning,
+    front_ends: &[FrontEnd::Archive],
     cause: "Batch normalisation was recorded as it is for training: it uses mean and variance of the batch at hand, not those \
             that were learnt. Results then depend on what else is in the batch.",
     example: "torch.jit.trace(model.train(), x).save(\"model.pt\")",
@@ -99,6 +108,7 @@ pub const UNROLLED_AXIS: Entry = Entry {
     code: "W0216",
     title: "loop over an axis was unrolled",
     severity: Severity::Warning,
+    front_ends: FrontEnd::ALL,
     cause: "The graph reads every element of an axis by a number of its own, up to the last of the example, though the size \
             of the axis may vary. A Python loop over the axis leaves as many copies of its body as the example had elements: \
             a longer input is cut there without a word, a shorter one is refused.",
@@ -111,6 +121,7 @@ pub const CONSTANT_OF_EXAMPLE: Entry = Entry {
     code: "W0217",
     title: "constant was made of the example",
     severity: Severity::Warning,
+    front_ends: FrontEnd::WITH_CONSTANTS,
     cause: "A constant of the trace, which is neither a parameter nor a buffer, has the sizes of an input of the example, or \
             its number of rows. Values that leave the tracer come back as constants: those of the example are used for every \
             input.",
@@ -122,6 +133,7 @@ pub const READ_NUMBER: Entry = Entry {
     code: "W0218",
     title: "number was probably read from a tensor",
     severity: Severity::Warning,
+    front_ends: FrontEnd::ALL,
     cause: "A number in the graph has all the digits that an f32 has, and no more. Numbers that are written in a program are \
             shorter, those that Python computes are longer. `item()`, `float(tensor)` and `tolist()` give such numbers; they \
             are the example's for every input.",

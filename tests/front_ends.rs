@@ -1,0 +1,131 @@
+//! Which findings come from which front end: the column of `onionskin explain`, held against what the checker finds.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use onionskin::compare::Tolerance;
+use onionskin::item::Item;
+use onionskin::kernel::stored::Precision;
+use onionskin::model::{Reference, check};
+use onionskin::tensor::Tensor;
+use onionskin::trace::check::{CheckOptions, FrontEnd, Id};
+use onionskin::{Device, Model};
+
+/// The ids of what is found in a model on the host, its results compared with others if these are given.
+fn found(model: &Model, inputs: Vec<Vec<Item>>, expected: Option<&[Item]>) -> BTreeSet<Id> {
+    let reference = Reference {
+        device: &Device::Host,
+        precision: Precision::Single,
+        expected: expected.map(|expected| ("recorded outputs", expected)),
+        tolerance: Tolerance {
+            rtol: 1e-4,
+            atol: 1e-5,
+        },
+    };
+    let options = CheckOptions {
+        inputs,
+        ..CheckOptions::default()
+    };
+    let report = check(model, &options, &reference).unwrap();
+    report.findings.iter().map(|finding| finding.id).collect()
+}
+
+fn ones(shape: &[usize]) -> Item {
+    let count = shape.iter().product();
+    Item::Tensor(Tensor::from_vec(shape.to_vec(), vec![1.0f32; count]).unwrap())
+}
+
+/// What a model gives by itself; for inputs of another rank; and held against results that are not its own.
+fn all_found(model: &Model) -> BTreeSet<Id> {
+    let mut ids = found(model, Vec::new(), None);
+    ids.extend(found(model, vec![vec![ones(&[2, 2, 2, 2, 2])]], None));
+    ids
+}
+
+fn archives(folder: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut archives: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|extension| extension == "pt"))
+        .collect();
+    archives.sort();
+    archives
+}
+
+/// The models of the fixtures' archives.
+fn models() -> Vec<Model> {
+    let folders = ["tests/fixtures/archives", "tests/fixtures/archives/checks"];
+    let paths = folders.into_iter().flat_map(archives);
+    paths.filter_map(|path| Model::open(path).ok()).collect()
+}
+
+/// A graph whose only output is a constant.
+fn constant() -> Model {
+    let text = "graph forward(x: f32[2]) -> f32[2] {\n  y: f32[2] = full 1.0, dtype=f32, shape=[2]\n  return y\n}\n";
+    Model::from_module(text.parse().unwrap())
+}
+
+/// Every id that has the front end in its column.
+fn column(front_end: FrontEnd) -> BTreeSet<Id> {
+    let ids = Id::ALL.iter().copied();
+    ids.filter(|id| id.entry().front_ends.contains(&front_end))
+        .collect()
+}
+
+fn two_layers() -> Model {
+    Model::open(Path::new("tests/fixtures/archives/two_layers.pt")).unwrap()
+}
+
+/// Holds what models give against a column: nothing but what stands there, and all of it.
+fn is_column(front_end: FrontEnd, models: &[Model], never_in_fixtures: &[Id]) {
+    let mut ids: BTreeSet<Id> = models.iter().flat_map(all_found).collect();
+    let set = vec![vec![ones(&[2, 4])]];
+    ids.extend(found(&models[0], set, Some(&[ones(&[2, 3])])));
+    let missing: BTreeSet<Id> = column(front_end).difference(&ids).copied().collect();
+    let surplus: BTreeSet<Id> = ids.difference(&column(front_end)).copied().collect();
+    let expected: BTreeSet<Id> = never_in_fixtures.iter().copied().collect();
+    assert_eq!(
+        (missing, surplus),
+        (expected, BTreeSet::new()),
+        "{front_end}"
+    );
+}
+
+/// No fixture is an archive of a constant, which graphs are checked for alike; nor one whose results differ between imports.
+#[test]
+fn archives_give_what_their_column_says() {
+    let models: Vec<Model> = std::iter::once(two_layers()).chain(models()).collect();
+    let never = [Id::NoDependence, Id::OutputsDiffer];
+    is_column(FrontEnd::Archive, &models, &never);
+}
+
+#[test]
+fn graphs_give_what_their_column_says() {
+    let archives = std::iter::once(two_layers()).chain(models());
+    let modules = archives.filter_map(|model| model.import().ok());
+    let graphs = modules.map(Model::from_module).chain([constant()]);
+    is_column(FrontEnd::Json, &graphs.collect::<Vec<Model>>(), &[]);
+}
+
+/// Functions are checked alike, in Rust and by libtorch: each finding of a report on one stands in both columns.
+#[test]
+fn functions_give_what_both_columns_say() {
+    let mut ids = BTreeSet::new();
+    for entry in std::fs::read_dir("tests/check").unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let (input, report) = text.split_once("\n=== report\n").unwrap();
+        if input.contains("=== archive") {
+            continue;
+        }
+        let is_found = |id: &&Id| report.contains(&format!("[{id}]"));
+        ids.extend(Id::ALL.iter().filter(is_found).copied());
+    }
+    assert!(ids.len() > 5, "{ids:?}");
+    for id in ids {
+        let found_in = id.entry().front_ends;
+        let both = [FrontEnd::Rust, FrontEnd::Libtorch];
+        assert!(both.iter().all(|one| found_in.contains(one)), "{id}");
+    }
+}
