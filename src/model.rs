@@ -43,7 +43,7 @@ pub use packed::PackedReport;
 pub use session::{CompileOptions, Session};
 pub use signature::{Signature, SignatureInput};
 pub use subject::Method;
-pub use tuning::Tuning;
+pub use tuning::{Tuning, TuningProgress};
 pub use variant::Variant;
 pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 

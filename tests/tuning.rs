@@ -12,7 +12,7 @@ use onionskin::ir::{Input, Module, Tree};
 use onionskin::item::Item;
 use onionskin::kernel::choice::Variant;
 use onionskin::kernel::stored::Precision;
-use onionskin::model::Tuning;
+use onionskin::model::{Tuning, TuningProgress};
 use onionskin::{CompileOptions, Device, Model, Tensor};
 
 mod samples;
@@ -47,8 +47,12 @@ fn what_is_measured_is_kept_and_taken() {
     let Some((model, device, x)) = setting() else {
         return;
     };
-    let mut lines = Vec::new();
-    let tell = &mut |line: &str| lines.push(line.to_string());
+    let (mut chosen, mut times) = (Vec::new(), Vec::new());
+    let tell = &mut |progress: TuningProgress| match progress {
+        TuningProgress::Trying { done, layers, .. } => assert_eq!((done, layers), (0, 1)),
+        TuningProgress::Chosen { layer, with, .. } => chosen.push((layer.to_string(), with)),
+        TuningProgress::Done { before, after } => times.extend([before, after]),
+    };
     let measured = Tuning::measure(
         &model,
         &device,
@@ -57,8 +61,10 @@ fn what_is_measured_is_kept_and_taken() {
         tell,
     )
     .unwrap();
-    assert_eq!(lines.len(), 1);
-    assert!(lines[0].starts_with("dot f32 24x40 40x24: "), "{lines:?}");
+    assert_eq!(chosen.len(), 1);
+    assert!(chosen[0].1 > 0.0);
+    assert!(times.len() == 2 && times.iter().all(|time| *time > 0.0));
+    assert!(chosen[0].0.starts_with("dot f32 24x40 40x24"));
     let path = std::env::temp_dir().join(format!("onionskin-tuning-{}.json", std::process::id()));
     measured.write(&path).unwrap();
     let read = Tuning::read(&path).unwrap();
@@ -96,7 +102,7 @@ fn choices_are_taken() {
             .filter_map(|step| step.choice.as_ref());
         let is_given = taken
             .into_iter()
-            .any(|choice| choice.reason == "it is asked for");
+            .any(|choice| choice.reason == "it was asked for");
         assert_eq!(is_given, !options.choices.is_empty());
         let leaves = result.leaves().into_iter();
         let tensors = leaves.filter_map(|(_, leaf)| match leaf {

@@ -61,12 +61,22 @@ impl Activity {
 
     /// How far a search is.
     pub(super) fn searched(&self, SearchProgress { done, total }: SearchProgress) {
-        let what =
-            format!("looking for the first value that differs: {done} of {total} nodes agree");
+        self.progress(&format!(
+            "looking for the first value that differs: {done} of {total} nodes agree"
+        ));
+    }
+
+    /// How far a step is; without a terminal, a line every few seconds.
+    pub(super) fn progress(&self, what: &str) {
         if self.has_lines {
-            self.tell(&what, INTERVAL);
+            self.tell(what, INTERVAL);
         }
-        self.bar.set_message(what);
+        self.bar.set_message(what.to_string());
+    }
+
+    /// A line of output while the step goes on.
+    pub(super) fn print(&self, line: &str) {
+        self.bar.suspend(|| output::line(line));
     }
 
     /// Prints a line, unless the last one was printed within an interval.

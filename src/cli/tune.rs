@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::activity::Activity;
 use super::faults::Faults;
 use super::inputs::Inputs;
 use super::overwrite::Overwrite;
@@ -15,7 +16,7 @@ use crate::error::Result;
 use crate::file_kind::FileKind;
 use crate::kernel::choice::Choices;
 use crate::kernel::stored::Precision;
-use crate::model::Tuning;
+use crate::model::{Tuning, TuningProgress};
 use crate::{Device, Model};
 
 /// Measure the variants of a model's kernels on a device, and keep the fastest in a file for --tuned.
@@ -39,12 +40,19 @@ pub(super) struct Tune {
 
 impl Tune {
     pub(super) fn run(&self) -> Result<Outcome> {
+        let activity = Activity::told(false);
+        activity.step(format!("reading {}", self.model.display()));
         let model = self.check()?;
         let arguments = self.inputs.read(&model)?;
         let device = Device::open(&self.device)?;
         let precision = self.dtype.precision()?;
-        let tuning = Tuning::measure(&model, &device, precision, &arguments, &mut output::line)?;
+        activity.step("compiling the model, and measuring it as it is");
+        let mut tell = |progress: TuningProgress| activity.tuned(progress);
+        let tuning = Tuning::measure(&model, &device, precision, &arguments, &mut tell)?;
         tuning.write(&self.output)?;
+        drop(activity);
+        let path = self.output.display();
+        output::line(&format!("{path} is written; use it with --tuned {path}"));
         Ok(Outcome::Yes)
     }
 }
@@ -59,6 +67,55 @@ impl Tune {
         let read = [files(&self.model, model.as_ref()), self.inputs.paths()].concat();
         faults.keep(self.overwrite.check(&self.output, &["json"], &read));
         faults.end(model)
+    }
+}
+
+impl Activity {
+    fn tuned(&self, progress: TuningProgress) {
+        match progress {
+            TuningProgress::Trying {
+                layer,
+                variant,
+                done,
+                layers,
+            } => self.progress(&format!(
+                "layer {} of {layers}, {layer}: trying {variant}",
+                done + 1
+            )),
+            done => self.print(&line(done)),
+        }
+    }
+}
+
+/// What a layer, or all of them, came to.
+fn line(progress: TuningProgress) -> String {
+    let ms = |seconds: f64| format!("{:.2} ms", 1e3 * seconds);
+    match progress {
+        TuningProgress::Trying { layer, .. } => layer.to_string(),
+        TuningProgress::Chosen {
+            layer,
+            variant: Some(variant),
+            without,
+            with,
+        } => format!(
+            "{layer}\n  best  {variant}, {} instead of {}",
+            ms(with),
+            ms(without)
+        ),
+        TuningProgress::Chosen { layer, without, .. } => {
+            format!("{layer}\n  best  the default, {}", ms(without))
+        }
+        TuningProgress::Done { before, after } if after < before => format!(
+            "gain    {:.0} %: a run takes {} instead of {}",
+            100.0 * (1.0 - after / before),
+            ms(after),
+            ms(before)
+        ),
+        TuningProgress::Done { before, after } => format!(
+            "gain    none: a run takes {} with what was chosen, {} without",
+            ms(after),
+            ms(before)
+        ),
     }
 }
 
@@ -99,5 +156,32 @@ impl Tuned {
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let path = self.tuned.as_ref();
         path.map_or_else(Vec::new, |path| vec!["--tuned".into(), path.into()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::choice::Variant;
+
+    #[test]
+    fn lines_tell_times_and_the_gain() {
+        let (layer, variant) = ("dot f32 2x4 4x3", Some(Variant::Portable));
+        let chosen = TuningProgress::Chosen {
+            layer,
+            variant,
+            without: 0.004,
+            with: 0.003,
+        };
+        assert_eq!(
+            line(chosen),
+            "dot f32 2x4 4x3\n  best  portable, 3.00 ms instead of 4.00 ms"
+        );
+        let done = |before, after| line(TuningProgress::Done { before, after });
+        assert_eq!(
+            done(0.004, 0.003),
+            "gain    25 %: a run takes 3.00 ms instead of 4.00 ms"
+        );
+        assert!(done(0.004, 0.004).starts_with("gain    none"));
     }
 }

@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::gpu::{self, Input, Program, ProgramOptions};
 use crate::ir::Weights;
 use crate::item::Item;
-use crate::kernel::choice::Choices;
+use crate::kernel::choice::{Choices, Variant as KernelVariant};
 use crate::kernel::stored::Precision;
-use crate::pass::{self, PlanOptions};
+use crate::pass::{self, Admitted, PlanOptions};
 use crate::tensor::Tensor;
 use crate::tensor_file::write_together;
 
@@ -57,7 +57,7 @@ fn single() -> DType {
 
 impl Tuning {
     /// Measures the variants of each contraction and convolution of a model on a device, for the sizes of a call and what
-    /// values are stored in; `tell` gets a line for each.
+    /// values are stored in; `tell` hears of each.
     ///
     /// # Errors
     /// The device is the host, or the model does not run there.
@@ -66,7 +66,7 @@ impl Tuning {
         device: &Device,
         precision: Precision,
         arguments: &[Item],
-        tell: &mut dyn FnMut(&str),
+        tell: &mut dyn FnMut(TuningProgress),
     ) -> Result<Tuning> {
         let Device::Gpu(gpu) = device else {
             return Err(Error::usage("the host has no kernels to choose from"));
@@ -85,26 +85,8 @@ impl Tuning {
             bindings: variant.bind(&inputs)?,
             inputs: &inputs,
         };
-        let mut found = Choices::new();
-        for (key, variants) in pass::admitted(&variant.lowered, gpu.capabilities(), precision)? {
-            let mut best = course.time(&found)? * GAIN;
-            for candidate in variants {
-                let mut choices = found.clone();
-                choices.insert(key.clone(), candidate);
-                // What a device refuses is no candidate.
-                let Ok(time) = course.time(&choices) else {
-                    continue;
-                };
-                if time < best {
-                    (best, found) = (time, choices);
-                }
-            }
-            let taken = found.get(&key).map(ToString::to_string);
-            tell(&format!(
-                "{key}: {}",
-                taken.as_deref().unwrap_or("as the table says")
-            ));
-        }
+        let layers = pass::admitted(&variant.lowered, gpu.capabilities(), precision)?;
+        let found = course.best(&layers, tell)?;
         let choices = found.into_iter();
         let choices = choices.map(|(key, variant)| (key, variant.to_string()));
         Ok(Tuning {
@@ -188,6 +170,40 @@ impl Tuning {
     }
 }
 
+/// How far a measurement is. Times are seconds of a run of the whole model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TuningProgress<'a> {
+    /// A variant is about to be measured.
+    Trying {
+        /// The contraction or convolution.
+        layer: &'a str,
+        /// The variant.
+        variant: KernelVariant,
+        /// Layers that are done.
+        done: usize,
+        /// Layers in total.
+        layers: usize,
+    },
+    /// All variants of a layer were measured.
+    Chosen {
+        /// The contraction or convolution.
+        layer: &'a str,
+        /// The variant that is faster than the default; none if no one is.
+        variant: Option<KernelVariant>,
+        /// Time with the default.
+        without: f64,
+        /// Time with the variant.
+        with: f64,
+    },
+    /// All layers were measured.
+    Done {
+        /// Time with the defaults.
+        before: f64,
+        /// Time with everything that was chosen.
+        after: f64,
+    },
+}
+
 /// A call that is run again and again.
 struct Course<'a> {
     gpu: &'a gpu::Device,
@@ -199,6 +215,47 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
+    /// The variants that make the model fastest, layer after layer.
+    fn best(&self, layers: &Admitted, tell: &mut dyn FnMut(TuningProgress)) -> Result<Choices> {
+        let mut found = Choices::new();
+        let before = self.time(&found)?;
+        for (index, (layer, variants)) in layers.iter().enumerate() {
+            let without = self.time(&found)?;
+            let mut best = without * GAIN;
+            for candidate in variants {
+                tell(TuningProgress::Trying {
+                    layer,
+                    variant: *candidate,
+                    done: index,
+                    layers: layers.len(),
+                });
+                let mut choices = found.clone();
+                choices.insert(layer.clone(), *candidate);
+                // What a device refuses is no candidate.
+                let Ok(time) = self.time(&choices) else {
+                    continue;
+                };
+                if time < best {
+                    (best, found) = (time, choices);
+                }
+            }
+            let variant = found.get(layer).copied();
+            let with = variant.map_or(without, |_| best);
+            tell(TuningProgress::Chosen {
+                layer,
+                variant,
+                without,
+                with,
+            });
+        }
+        let after = match found.is_empty() {
+            true => before,
+            false => self.time(&found)?,
+        };
+        tell(TuningProgress::Done { before, after });
+        Ok(found)
+    }
+
     /// Seconds of a run with some choices.
     fn time(&self, choices: &Choices) -> Result<f64> {
         let graph = &self.variant.lowered;
