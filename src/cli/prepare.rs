@@ -45,7 +45,7 @@ pub(super) struct Prepare {
     /// Make inputs of weights and states, and return what is left in states.
     #[arg(long)]
     lift: bool,
-    /// Write the report to a file: JSON if it is called so, else text.
+    /// Write every rewrite to a file, JSON if it is called so, else text; a summary is printed.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Print the report as JSON.
@@ -93,13 +93,25 @@ impl Prepare {
         if let Some(path) = &self.report {
             write(path, &report)?;
         }
-        if self.json {
-            output::line(&json(&report)?);
-        } else {
-            output::line(report.to_string().trim_end());
-            output::line(&format!("{} is written", path.display()));
-        }
+        self.print(&report, &path)?;
         Ok(Outcome::Yes)
+    }
+
+    /// Prints the report: all of it, unless it is in a file.
+    fn print(&self, report: &Report, path: &Path) -> Result<()> {
+        if self.json {
+            output::line(&json(report)?);
+            return Ok(());
+        }
+        match &self.report {
+            None => output::line(report.to_string().trim_end()),
+            Some(file) => {
+                report.summary().iter().for_each(|line| output::line(line));
+                output::line(&format!("{} has every rewrite", file.display()));
+            }
+        }
+        output::line(&format!("{} is written", path.display()));
+        Ok(())
     }
 
     fn inputs(&self, model: &Model) -> Result<Vec<Item>> {

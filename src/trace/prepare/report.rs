@@ -56,6 +56,30 @@ pub enum RewriteKind {
 }
 
 impl RewriteKind {
+    /// All kinds, in the order of a summary.
+    pub const ALL: [RewriteKind; 7] = [
+        RewriteKind::Fixed,
+        RewriteKind::Folded,
+        RewriteKind::Leaf,
+        RewriteKind::Copied,
+        RewriteKind::Module,
+        RewriteKind::Functional,
+        RewriteKind::Reused,
+    ];
+
+    /// What was done to how many, behind their number.
+    fn describe(self) -> &'static str {
+        match self {
+            RewriteKind::Fixed => "arguments fixed to a value",
+            RewriteKind::Folded => "nodes removed, since nothing reads them or they are known",
+            RewriteKind::Leaf => "modules left whole",
+            RewriteKind::Copied => "parameters copied for another call of their module",
+            RewriteKind::Module => "operators named after their module",
+            RewriteKind::Functional => "operators named after themselves, within their module",
+            RewriteKind::Reused => "operators in another call of their module",
+        }
+    }
+
     /// As it is written in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -74,6 +98,22 @@ impl Report {
     /// Rewrites that follow are of this graph.
     pub(super) fn begin(&mut self, graph: &Graph) {
         self.graph.clone_from(&graph.name);
+    }
+
+    /// The report in few lines: how many rewrites of each kind, and the proof.
+    pub fn summary(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for check in &self.checks {
+            lines.push(format!("graph {}", check.graph));
+            for kind in RewriteKind::ALL {
+                let rewrites = self.rewrites.iter();
+                let own = rewrites.filter(|one| one.graph == check.graph && one.kind == kind);
+                let count = own.count();
+                lines.extend((count > 0).then(|| format!("  {count:>6}  {}", kind.describe())));
+            }
+            lines.push(format!("  {check}"));
+        }
+        lines
     }
 
     pub(super) fn add(&mut self, kind: RewriteKind, old: &str, new: &str, place: &Place) {
