@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 pub use crate::kernel::stored::Precision;
 pub use bisect::{Search, SearchOptions, SearchProgress, first_divergence};
-pub use check::{Reference, check};
+pub use check::{Reference, check, inspect, inspect_program};
 pub use device::Device;
 pub use draw::{Draw, draw};
 pub(crate) use draw::{seed_of, without_types};

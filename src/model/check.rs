@@ -1,11 +1,11 @@
 use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, Kind, Result};
-use crate::ir::Graph;
+use crate::ir::{Graph, Module};
 use crate::item::Item;
 use crate::kernel::stored::Precision;
 use crate::trace::check::{
     CheckOptions, Finding, Id, Outcome, Report, Run, Subject, Traced, check_trace, example,
-    inspect_archive,
+    inspect_archive, inspect_trace,
 };
 
 use super::subject::Method;
@@ -31,25 +31,20 @@ pub struct Reference<'a> {
 /// The model has no such entry graph, no inputs can be made for it, or the device cannot store values as it is asked to.
 pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -> Result<Report> {
     let name = options.entry.as_deref().unwrap_or("forward");
-    let mut warnings = match model.archive() {
-        Some(archive) => inspect_archive(archive)?,
-        None => Vec::new(),
-    };
+    let warnings = inspect_program(model)?;
     let first = options.inputs.first().map(Vec::as_slice);
     let module = match model.import_method(name, first) {
         Ok(module) => module,
         Err(error) if error.kind() == Kind::Usage => return Err(error),
         Err(error) => return Ok(without_graph(model, options, warnings, &error)),
     };
-    // The graph has the nodes themselves, with their modules, and without those that nothing calls.
-    warnings.retain(|finding| finding.id != Id::RandomNode);
     let graph = module.graph(name)?.clone();
     let options = CheckOptions {
         inputs: sets(options, &graph)?,
         entry: Some(name.to_string()),
         ..options.clone()
     };
-    let traced = Traced { module, warnings };
+    let traced = traced(module, warnings);
     let mut report = check_trace(&Method { model, name }, &traced, &options)?;
     let check = DeviceCheck {
         model,
@@ -62,6 +57,41 @@ pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -
         Ok(()) => {}
     }
     Ok(report)
+}
+
+/// The warnings of [`check`] that need no run: what the program and the graph of an entry tell. The arguments are those that
+/// the graph was made for; without any, arguments of its example sizes are made up.
+///
+/// # Errors
+/// The module has no such graph, a source file of the archive does not parse, or no inputs can be made.
+pub fn inspect(
+    model: &Model,
+    module: &Module,
+    name: &str,
+    arguments: Option<&[Item]>,
+) -> Result<Vec<Finding>> {
+    let traced = traced(module.clone(), inspect_program(model)?);
+    let options = CheckOptions {
+        inputs: arguments.map(<[Item]>::to_vec).into_iter().collect(),
+        entry: Some(name.to_string()),
+        ..CheckOptions::default()
+    };
+    Ok(inspect_trace(&Method { model, name }, &traced, &options)?.findings)
+}
+
+/// What the program of an archive tells.
+///
+/// # Errors
+/// A source file does not parse.
+pub fn inspect_program(model: &Model) -> Result<Vec<Finding>> {
+    model.archive().map_or(Ok(Vec::new()), inspect_archive)
+}
+
+/// A graph with the warnings about its program. The graph has random nodes itself, with their modules, and without those that
+/// nothing calls.
+fn traced(module: Module, mut warnings: Vec<Finding>) -> Traced {
+    warnings.retain(|finding| finding.id != Id::RandomNode);
+    Traced { module, warnings }
 }
 
 /// The sets that were given, or one of the graph's example sizes.

@@ -2,6 +2,7 @@
 //!
 //! Passes keep results bit for bit, with one exception: sign and payload of not-a-number.
 
+mod arithmetic;
 mod checks;
 mod constant;
 mod cse;
@@ -21,6 +22,7 @@ mod simplify;
 mod specialize;
 mod unroll;
 
+pub use arithmetic::{MultiplyAdds, multiply_adds, multiply_adds_of};
 pub use checks::{proven_checks, without_checks};
 pub use cse::cse;
 pub use dce::dce;

@@ -71,6 +71,35 @@ pub fn check_trace(
     traced: &Traced,
     options: &CheckOptions,
 ) -> Result<Report> {
+    let (mut checker, sets) = inspected(subject, traced, options)?;
+    for (index, set) in sets.iter().enumerate() {
+        checker.given(index, set);
+    }
+    if let Some(set) = sets.first().filter(|_| options.perturb) {
+        checker.perturbed(set);
+    }
+    Ok(checker.report)
+}
+
+/// What [`check_trace`] finds before it runs anything: warnings of the tracer, and what the graph itself tells.
+///
+/// # Errors
+/// There is no such entry graph, or no inputs can be made for it.
+pub fn inspect_trace(
+    subject: &dyn Subject,
+    traced: &Traced,
+    options: &CheckOptions,
+) -> Result<Report> {
+    let (checker, _) = inspected(subject, traced, options)?;
+    Ok(checker.report)
+}
+
+/// A check that has run nothing yet, and the sets of arguments that it is to run.
+fn inspected<'a>(
+    subject: &'a dyn Subject,
+    traced: &'a Traced,
+    options: &'a CheckOptions,
+) -> Result<(Checker<'a>, Vec<Vec<Item>>)> {
     let graph = entry(&traced.module, options)?;
     let origin = subject.origin();
     let mut checker = Checker {
@@ -95,13 +124,7 @@ pub fn check_trace(
     let unrolled = unrolled_axes(graph).into_iter().map(|axis| axis.symbol);
     checker.known_axes.extend(unrolled);
     checker.report.extend(found);
-    for (index, set) in sets.iter().enumerate() {
-        checker.given(index, set);
-    }
-    if let Some(set) = sets.first().filter(|_| options.perturb) {
-        checker.perturbed(set);
-    }
-    Ok(checker.report)
+    Ok((checker, sets))
 }
 
 /// What can be said of a graph without running it.

@@ -59,7 +59,7 @@ pub use archive::{has_control_flow, inspect_archive};
 pub use bisect::{Divergence, Program, first_difference};
 pub use canonical::{Shapes, Step, each_graph, steps};
 pub use catalog::{Entry, FrontEnd, Id, Severity, entries, explain};
-pub use checker::{CheckOptions, check_trace, inspect};
+pub use checker::{CheckOptions, check_trace, inspect, inspect_trace};
 pub use diff::{GraphDiff, Line, diff};
 pub use evaluate::{evaluate, inputs, signature};
 pub use finding::{Allow, Finding};

@@ -6,6 +6,7 @@ use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::work::Work;
+use crate::pass::multiply_adds_of;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::group::Group;
 
@@ -162,23 +163,14 @@ fn operations(graph: &Graph, node: &Node) -> Dim {
         let operand = operands.get(place);
         operand.map_or(Dim::ZERO, |id| graph.ty(*id).numel())
     };
-    let shape = |place: usize| {
-        let operand = operands.get(place);
-        operand.map_or(&[][..], |id| graph.ty(*id).shape.as_slice())
-    };
     let results = node.results.first();
     let result = results.map_or(Dim::ZERO, |id| graph.ty(*id).numel());
     let Op::Primitive(primitive) = &node.op else {
         return Dim::ZERO;
     };
     match primitive {
-        Primitive::Dot(_) => &result * &(&shape(0).last().cloned().unwrap_or(Dim::ZERO) * 2),
-        Primitive::Conv(_) => {
-            let products = Dim::product(shape(1).iter().skip(1));
-            &result * &(&products * 2)
-        }
-        Primitive::Recurrent(_) => {
-            &numel(0) * &(&shape(1).last().cloned().unwrap_or(Dim::ZERO) * 2)
+        Primitive::Dot(_) | Primitive::Conv(_) | Primitive::Recurrent(_) => {
+            multiply_adds_of(graph, node) * 2
         }
         Primitive::Reduce(_) | Primitive::ArgReduce(_) | Primitive::Scan(_) => numel(0),
         Primitive::Scatter(_) => numel(operands.len().saturating_sub(1)),

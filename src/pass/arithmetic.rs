@@ -1,0 +1,81 @@
+//! Multiply-adds of products and convolutions, as formulas of the sizes.
+
+use crate::dim::Dim;
+use crate::ir::{Argument, Graph, Node, Op, Primitive, Region};
+use crate::scalar::Scalar;
+
+/// Multiply-adds of a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MultiplyAdds {
+    /// How many: of a condition the larger branch, of a loop all rounds.
+    pub count: Dim,
+    /// True if a loop counts one round only, since the number of its rounds is not known before it runs.
+    pub has_unknown_loops: bool,
+}
+
+/// Multiply-adds of products, convolutions and recurrent layers of a graph of primitives, regions included.
+pub fn multiply_adds(graph: &Graph) -> MultiplyAdds {
+    let mut total = MultiplyAdds {
+        count: Dim::ZERO,
+        has_unknown_loops: false,
+    };
+    for node in &graph.nodes {
+        let own = of_node(graph, node);
+        total.count = &total.count + &own.count;
+        total.has_unknown_loops |= own.has_unknown_loops;
+    }
+    total
+}
+
+fn of_node(graph: &Graph, node: &Node) -> MultiplyAdds {
+    let Op::Region(region) = &node.op else {
+        return MultiplyAdds {
+            count: multiply_adds_of(graph, node),
+            has_unknown_loops: false,
+        };
+    };
+    match &**region {
+        Region::Call { body } => multiply_adds(body),
+        Region::If { then, otherwise } => {
+            let [then, otherwise] = [then, otherwise].map(multiply_adds);
+            MultiplyAdds {
+                count: then.count.maximum(&otherwise.count),
+                has_unknown_loops: then.has_unknown_loops || otherwise.has_unknown_loops,
+            }
+        }
+        Region::Loop { body, .. } => {
+            let (round, rounds) = (multiply_adds(body), rounds(node));
+            MultiplyAdds {
+                has_unknown_loops: round.has_unknown_loops || rounds.is_none(),
+                count: &round.count * &rounds.unwrap_or(Dim::ONE),
+            }
+        }
+    }
+}
+
+/// How often a loop runs at most, if that is a number or a size.
+fn rounds(node: &Node) -> Option<Dim> {
+    match node.arguments.first()? {
+        Argument::Number(Scalar::Int(rounds)) => Some(Dim::from(*rounds)),
+        Argument::Size(rounds) => Some(rounds.clone()),
+        _ => None,
+    }
+}
+
+/// Multiply-adds of a primitive: of a convolution, those with zeros of the padding included.
+pub fn multiply_adds_of(graph: &Graph, node: &Node) -> Dim {
+    let operands = node.operands();
+    let shape = |place: usize| {
+        let operand = operands.get(place);
+        operand.map_or(&[][..], |id| graph.ty(*id).shape.as_slice())
+    };
+    let result = node.results.first();
+    let result = result.map_or(Dim::ZERO, |id| graph.ty(*id).numel());
+    let last = |place: usize| shape(place).last().cloned().unwrap_or(Dim::ZERO);
+    match &node.op {
+        Op::Primitive(Primitive::Dot(_)) => &result * &last(0),
+        Op::Primitive(Primitive::Conv(_)) => &result * &Dim::product(shape(1).iter().skip(1)),
+        Op::Primitive(Primitive::Recurrent(_)) => &Dim::product(shape(0)) * &last(1),
+        _ => Dim::ZERO,
+    }
+}
