@@ -11,8 +11,7 @@
 mod command;
 
 use command::onionskin;
-use onionskin::gpu::{adapters, portable};
-use onionskin::kernel::shader;
+use onionskin::gpu::adapters;
 use serde_json::Value as Json;
 
 fn temporary(name: &str) -> String {
@@ -31,11 +30,18 @@ const TWO_LAYERS: &str = "tests/fixtures/archives/two_layers.pt";
 fn every_id_is_explained() {
     let (code, list, _) = onionskin(&["explain"]);
     assert_eq!(code, 0);
-    for line in list.lines() {
+    let (head, rows) = list.split_once('\n').unwrap();
+    let column = head.find("found in").unwrap();
+    for line in rows.lines() {
         let id = line.split_whitespace().next().unwrap();
+        let found_in = line[column..].split("  ").next().unwrap();
         let (code, text, _) = onionskin(&["explain", id]);
         assert_eq!(code, 0, "{id}");
         assert!(text.starts_with(id) && text.contains("Cure: "), "{text}");
+        assert!(
+            text.contains(&format!("\nfound in graphs of: {found_in}\n")),
+            "{text}"
+        );
     }
     let (code, _, error) = onionskin(&["explain", "W0213"]);
     assert_eq!(code, 2);
@@ -217,6 +223,16 @@ fn prepare_names_operators_and_proves_the_results_equal() {
     ];
     let (code, text, error) = onionskin(&run);
     assert_eq!(code, 0, "{error}");
+    let (code, summary, error) = onionskin(&run[..6]);
+    assert_eq!(code, 0, "{error}");
+    assert!(
+        summary.contains("operators named after") && summary.contains("bit for bit"),
+        "{summary}"
+    );
+    assert!(
+        summary.lines().count() < 8 && !summary.contains(" -> "),
+        "{summary}"
+    );
     let json: Json = serde_json::from_str(&text).unwrap();
     assert!(
         json["rewrites"]
@@ -225,7 +241,7 @@ fn prepare_names_operators_and_proves_the_results_equal() {
         "{text}"
     );
     assert!(std::fs::read_to_string(&report).is_ok_and(|text| !text.is_empty()));
-    let (code, shown, error) = onionskin(&["show", &prepared]);
+    let (code, shown, error) = onionskin(&["show", &prepared, "--graph"]);
     assert_eq!(code, 0, "{error}");
     assert!(shown.contains("graph forward("), "{shown}");
     let (code, _, error) =
@@ -242,73 +258,6 @@ fn prepare_names_operators_and_proves_the_results_equal() {
     ] {
         std::fs::remove_file(path).unwrap();
     }
-}
-
-#[test]
-fn lifted_graphs_take_their_weights_as_inputs() {
-    let (code, text, error) = onionskin(&["show", TWO_LAYERS, "--lift"]);
-    assert_eq!(code, 0, "{error}");
-    assert!(
-        !text.contains("\nweight ") && !text.starts_with("weight "),
-        "{text}"
-    );
-}
-
-/// The plan for any device, as people read it; `BLESS=1` writes the file anew.
-#[test]
-fn a_plan_reads_well() {
-    let plan = [
-        "show",
-        TWO_LAYERS,
-        "--plan",
-        "--device",
-        "webgpu",
-        "--shape",
-        "f32[2, 4]",
-    ];
-    let (code, found, error) = onionskin(&plan);
-    assert_eq!(code, 0, "{error}");
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/commands/two_layers.plan"
-    );
-    if std::env::var("BLESS").is_ok_and(|value| value == "1") {
-        std::fs::write(path, &found).unwrap();
-    }
-    let expected = std::fs::read_to_string(path).unwrap_or_default();
-    assert_eq!(found, expected, "BLESS=1 accepts this");
-    let (code, text, error) = onionskin(&plan[..5]);
-    assert_eq!(code, 0, "{error}");
-    assert!(text.contains("x f32[x_0, 4]: 16*x_0 bytes"), "{text}");
-}
-
-#[test]
-fn kernels_are_written_whole_or_not_at_all() {
-    let folder = temporary("kernels");
-    let show = ["show", TWO_LAYERS, "--device", "webgpu", "--wgsl", &folder];
-    let (code, text, error) = onionskin(&show);
-    assert_eq!((code, text.as_str()), (0, ""), "{error}");
-    let names = || {
-        let entries = std::fs::read_dir(&folder).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<String> = names.collect();
-        names.sort();
-        names
-    };
-    let written = names();
-    assert!(
-        written[0].starts_with("01_dot_") && written[0].ends_with(".wgsl"),
-        "{written:?}"
-    );
-    for name in &written {
-        let text = std::fs::read_to_string(format!("{folder}/{name}")).unwrap();
-        shader::validate(&text, &portable()).unwrap_or_else(|error| panic!("{name}: {error}"));
-    }
-    let (code, _, error) = onionskin(&show);
-    assert_eq!(code, 2);
-    assert!(error.contains("is no empty folder"), "{error}");
-    assert_eq!(names(), written);
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// The standard error of a command with variables of the environment.
@@ -550,7 +499,7 @@ fn a_plan_and_a_profile_take_what_was_tuned() {
     tuning["choices"] = serde_json::json!({"dot f32 2x4 4x3": "portable"});
     std::fs::write(&tuned, tuning.to_string()).unwrap();
     let plan = ["show", "--plan", "--tuned", &tuned];
-    let asked = "portable, since it is asked for";
+    let asked = "portable: it was asked for";
     let (text, error) = call(&plan);
     assert!(text.contains(asked) && !error.contains("tuned"), "{text}");
     call(&["profile", "--json", "--tuned", &tuned]);

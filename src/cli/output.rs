@@ -30,6 +30,42 @@ pub(super) fn amount(number: f64, unit: &str) -> String {
     }
 }
 
+/// A number with a comma between every three digits: `25,557,032`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let places = digits.len();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (places - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A text in lines of at most `width` columns where its words allow that. The first line begins with `head`, the others with as
+/// many spaces.
+pub(super) fn wrapped(text: &str, head: &str, width: usize) -> Vec<String> {
+    let indent = " ".repeat(head.chars().count());
+    let mut lines = vec![head.to_string()];
+    let mut is_start = true;
+    for word in text.split_whitespace() {
+        let last = lines.last_mut();
+        let fits = |line: &str| line.chars().count() + 1 + word.chars().count() <= width;
+        match last {
+            Some(line) if is_start => line.push_str(word),
+            Some(line) if fits(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(format!("{indent}{word}")),
+        }
+        is_start = false;
+    }
+    lines
+}
+
 /// An error with its trail and advice. Further lines of a message or an advice are indented.
 pub(super) fn report(error: &Error) {
     for error in error.iter() {
@@ -97,5 +133,21 @@ mod tests {
             anstream::adapter::strip_str(&painted(text)).to_string(),
             text
         );
+    }
+
+    #[test]
+    fn numbers_are_grouped_and_have_prefixes() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(25_557_032), "25,557,032");
+        assert_eq!(amount(25_557_032.0, "MAC"), "25.6 MMAC");
+        assert_eq!(amount(999.4, "B"), "999 B");
+    }
+
+    #[test]
+    fn lines_are_broken_between_words() {
+        let lines = wrapped("one two three-and-a-half four", "- ", 10);
+        assert_eq!(lines, ["- one two", "  three-and-a-half", "  four"]);
+        assert_eq!(wrapped("", "- ", 10), ["- "]);
     }
 }

@@ -1,14 +1,16 @@
-//! `onionskin show`: the graph as text, its signature, weights and operators; what a device would do with it.
+//! `onionskin show`: a model in a page; its graph, signature, weights and operators; what a device would do with it.
 
 mod kernels;
 mod plan;
+mod summary;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use self::plan::Target;
+use self::plan::{Planned, Target};
+use self::summary::Summary;
 use super::activity::Activity;
 use super::import::import;
 use super::inputs::Inputs;
@@ -20,16 +22,24 @@ use crate::dim::Bindings;
 use crate::error::Result;
 use crate::ir::{Graph, Module, Op, to_dot};
 use crate::item::{Item, flatten};
-use crate::kernel::plan::Plan;
 use crate::pass;
 
-/// Show a model: its graph as text.
+/// Show a model: inputs, outputs, parameters, arithmetic, memory, what cannot run it, warnings.
 #[derive(Args)]
 pub(super) struct Show {
     /// A TorchScript archive or a JSON graph.
     model: PathBuf,
     #[command(flatten)]
     inputs: Inputs,
+    /// Open the tree of modules to this depth.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    depth: usize,
+    /// Print the summary as a JSON object.
+    #[arg(long, conflicts_with_all = ["graph", "signature", "weights", "operators", "dot", "code", "lift", "optimized", "plan", "wgsl"])]
+    json: bool,
+    /// The graph as text only.
+    #[arg(long)]
+    graph: bool,
     /// The signature only.
     #[arg(long)]
     signature: bool,
@@ -45,16 +55,19 @@ pub(super) struct Show {
     /// The graph as a Rust function of `onionskin::trace`.
     #[arg(long)]
     code: bool,
-    /// Weights and states are inputs, and what is left in states is returned.
+    /// The graph with weights and states as inputs, and with what is left in states as outputs.
     #[arg(long)]
     lift: bool,
-    /// The graph as a GPU gets it: after all passes.
+    /// The graph as the planner gets it: after all passes.
     #[arg(long)]
     optimized: bool,
-    /// What a device does, step by step: kernels, the variant of each and why, what was fused and what not, memory. With
-    /// inputs, sizes are numbers.
+    /// The plan for a device: time and memory, then each dispatch with its kernel, why it was chosen, what is fused and why no
+    /// more. Sizes are those of the inputs, or of the example that the model was traced with.
     #[arg(long)]
     plan: bool,
+    /// The plan for all sizes: bytes and arithmetic as formulas.
+    #[arg(long, requires = "plan")]
+    formulas: bool,
     /// Write the kernels of the plan to an empty or new folder.
     #[arg(long, value_name = "DIR")]
     wgsl: Option<PathBuf>,
@@ -70,13 +83,51 @@ pub(super) struct Show {
 
 impl Show {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let activity = Activity::new(false);
+        let activity = Activity::new(self.json);
         activity.step(format!("reading {}", self.model.display()));
-        let mut module = import(&Model::open(&self.model)?, &self.inputs, &activity)?;
+        let model = Model::open(&self.model)?;
+        if self.is_summary() {
+            return self.summary(&model, activity);
+        }
+        let module = import(&model, &self.inputs, &activity)?;
         if self.plan || self.wgsl.is_some() {
             activity.step("planning");
             return self.plans(&module, activity);
         }
+        let module = self.rewritten(module, &activity)?;
+        drop(activity);
+        self.print(&module)
+    }
+
+    /// True if nothing but the model is asked for.
+    fn is_summary(&self) -> bool {
+        let is_part = self.signature || self.weights || self.operators || self.dot || self.code;
+        let is_graph = self.graph || self.lift || self.optimized;
+        !(is_part || is_graph || self.plan || self.wgsl.is_some())
+    }
+
+    fn summary(&self, model: &Model, activity: Activity) -> Result<Outcome> {
+        let imported = import(model, &self.inputs, &activity);
+        let arguments = match self.inputs.is_empty() {
+            true => None,
+            false => Some(self.inputs.read(model)?),
+        };
+        activity.step("looking for what the model needs");
+        let sizes = |module: &Module, graph: &Graph| self.sizes_of(module, graph);
+        let summary = Summary::of(model, imported, arguments.as_deref(), &sizes)?;
+        drop(activity);
+        match self.json {
+            true => output::line(&summary.json().to_string()),
+            false => summary
+                .lines(self.depth)
+                .iter()
+                .for_each(|line| output::line(line)),
+        }
+        Ok(Outcome::Yes)
+    }
+
+    /// The module as the options ask for it.
+    fn rewritten(&self, mut module: Module, activity: &Activity) -> Result<Module> {
         if self.lift {
             module = pass::lift(&module);
         }
@@ -84,8 +135,11 @@ impl Show {
             activity.step("optimising the graph");
             module = pass::optimize_module(&module)?;
         }
-        drop(activity);
-        let all = !(self.signature || self.weights || self.operators || self.dot || self.code);
+        Ok(module)
+    }
+
+    fn print(&self, module: &Module) -> Result<Outcome> {
+        let is_part = self.signature || self.weights || self.operators || self.dot || self.code;
         for graph in &module.graphs {
             if self.signature {
                 output::line(&signature(graph));
@@ -99,38 +153,72 @@ impl Show {
             if self.code {
                 output::line(&graph.code()?);
             }
-            if all {
+            if self.graph || !is_part {
                 output::line(&graph.to_string());
             }
         }
         if self.weights {
-            weights(&module);
+            weights(module);
         }
         Ok(Outcome::Yes)
+    }
+
+    /// The sizes of a graph for the inputs that were given, or else those of its example.
+    fn sizes_of(&self, module: &Module, graph: &Graph) -> Result<Bindings> {
+        // Graphs beside the one that is called take other inputs.
+        let is_called = graph.name == "forward" || module.graphs.len() == 1;
+        match is_called && !self.inputs.is_empty() {
+            true => sizes(graph, &self.inputs.read_for(graph)?),
+            false => Ok(graph.hints.clone()),
+        }
     }
 
     /// Shows and writes the plans of all graphs.
     fn plans(&self, module: &Module, activity: Activity) -> Result<Outcome> {
         let target = Target::open(&self.device, self.dtype.precision()?, &self.tuned)?;
-        let (mut plans, mut texts) = (Vec::<(String, Plan)>::new(), Vec::new());
+        let mut plans = Vec::new();
         for graph in &module.graphs {
-            let is_called = graph.name == "forward" || module.graphs.len() == 1;
-            let sizes = match is_called && !self.inputs.is_empty() {
-                true => Some(sizes(graph, &self.inputs.read_for(graph)?)?),
-                false => None,
+            let sizes = match self.formulas {
+                true => None,
+                false => Some(self.sizes_of(module, graph)?),
             };
             let plan = target.plan(graph, module, sizes.as_ref())?;
-            if self.plan {
-                texts.push(plan::text(&target, graph, &plan, sizes.as_ref())?);
-            }
-            plans.push((graph.name.clone(), plan));
+            plans.push((graph, plan, sizes));
         }
+        let planned = plans.iter().map(|(graph, plan, sizes)| {
+            let planned = Planned::new(&target, plan, sizes.as_ref())?;
+            Ok((graph.name.clone(), planned))
+        });
+        let planned: Vec<(String, Planned)> = planned.collect::<Result<_>>()?;
+        let texts = match self.plan {
+            true => self.texts(module, &target, &planned, &activity)?,
+            false => Vec::new(),
+        };
         if let Some(folder) = &self.wgsl {
-            kernels::write(folder, &plans)?;
+            kernels::write(folder, &planned)?;
         }
         drop(activity);
         texts.iter().for_each(|text| output::line(text));
         Ok(Outcome::Yes)
+    }
+
+    fn texts(
+        &self,
+        module: &Module,
+        target: &Target,
+        planned: &[(String, Planned)],
+        activity: &Activity,
+    ) -> Result<Vec<String>> {
+        let ceilings = match self.formulas {
+            true => None,
+            false => {
+                activity.step("measuring the device");
+                target.ceilings()?
+            }
+        };
+        let graphs = module.graphs.iter().zip(planned);
+        let texts = graphs.map(|(graph, (_, planned))| planned.text(graph, ceilings.as_ref()));
+        texts.collect()
     }
 }
 

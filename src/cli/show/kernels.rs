@@ -2,16 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use super::plan::stem;
+use super::plan::{Planned, stem};
+use crate::cli::output::wrapped;
 use crate::error::{Error, Result};
-use crate::kernel::plan::Plan;
+use crate::kernel::plan::{Plan, Step};
+
+/// Columns of a comment.
+const WIDTH: usize = 100;
 
 /// Writes every kernel of some plans to a file of its own, all or none: `03_dot_gelu.wgsl` in the folder, or in one folder
 /// for each plan by its name if there are several.
 ///
 /// # Errors
 /// There is something in the folder already, or it cannot be written.
-pub(super) fn write(folder: &Path, plans: &[(String, Plan)]) -> Result<()> {
+pub(super) fn write(folder: &Path, plans: &[(String, Planned)]) -> Result<()> {
     let is_free = match std::fs::read_dir(folder) {
         Ok(mut entries) => entries.next().is_none(),
         Err(_) => !folder.exists(),
@@ -37,29 +41,78 @@ fn beside(folder: &Path) -> PathBuf {
     folder.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
 }
 
-fn fill(folder: &Path, plans: &[(String, Plan)]) -> std::io::Result<()> {
-    for (name, plan) in plans {
+fn fill(folder: &Path, plans: &[(String, Planned)]) -> std::io::Result<()> {
+    for (name, planned) in plans {
         let folder = match plans.len() {
             1 => folder.to_path_buf(),
             _ => folder.join(name),
         };
         std::fs::create_dir_all(&folder)?;
-        for (index, kernel) in plan.kernels.iter().enumerate() {
+        for (index, kernel) in planned.plan().kernels.iter().enumerate() {
             let path = folder.join(stem(index, kernel) + ".wgsl");
-            std::fs::write(path, head(plan, index) + &kernel.wgsl)?;
+            std::fs::write(path, header(planned, index) + &kernel.wgsl)?;
         }
     }
     Ok(())
 }
 
-/// Which steps run a kernel.
-fn head(plan: &Plan, kernel: usize) -> String {
+/// A comment: which steps run the kernel, and what the first of them computes, of what sizes.
+fn header(planned: &Planned, kernel: usize) -> String {
+    let plan = planned.plan();
     let steps = plan.steps.iter().enumerate();
-    let steps = steps.filter(|(_, step)| step.kernel == kernel);
-    let numbers: Vec<String> = steps.map(|(index, _)| (index + 1).to_string()).collect();
+    let steps: Vec<(usize, &Step)> = steps.filter(|(_, step)| step.kernel == kernel).collect();
     let label = &plan.kernels[kernel].label;
-    match numbers.as_slice() {
-        [only] => format!("// {label}: step {only} of the plan.\n\n"),
-        many => format!("// {label}: steps {} of the plan.\n\n", many.join(", ")),
+    let mut lines = vec![format!("{label}: {}.", runs(&steps)), String::new()];
+    if let Some((_, step)) = steps.first() {
+        let details = planned.details(step).into_iter();
+        let mut details: Vec<(&str, String)> =
+            details.filter(|(label, _)| *label != "ends here").collect();
+        details.extend(sizes(plan, step));
+        details.extend(workgroup(planned, step));
+        let of_line =
+            |(label, text): &(&str, String)| wrapped(text, &format!("{label:<11}"), WIDTH);
+        lines.extend(details.iter().flat_map(of_line));
     }
+    let lines = lines.iter().map(|line| format!("// {line}"));
+    let lines: Vec<String> = lines.map(|line| line.trim_end().to_string()).collect();
+    lines.join("\n") + "\n\n"
+}
+
+/// `step 3 of the plan`, `steps 3, 5 and 8 of the plan; the values below are those of step 3`
+fn runs(steps: &[(usize, &Step)]) -> String {
+    let numbers: Vec<String> = steps
+        .iter()
+        .map(|(index, _)| (index + 1).to_string())
+        .collect();
+    match numbers.split_last() {
+        None => "no step of the plan".to_string(),
+        Some((only, [])) => format!("step {only} of the plan"),
+        Some((last, others)) => {
+            let first = others.first().unwrap_or(last);
+            let others = others.join(", ");
+            format!("steps {others} and {last} of the plan; the lines below are about step {first}")
+        }
+    }
+}
+
+/// The numbers in the buffer of sizes, in order.
+fn sizes(plan: &Plan, step: &Step) -> Option<(&'static str, String)> {
+    let count = plan.kernels.get(step.kernel)?.sizes;
+    let sizes: Vec<String> = step.sizes.iter().map(ToString::to_string).collect();
+    (count > 0).then(|| ("sizes", sizes.join(", ")))
+}
+
+/// Invocations of a workgroup, and how many there are.
+fn workgroup(planned: &Planned, step: &Step) -> Option<(&'static str, String)> {
+    let wgsl = &planned.plan().kernels.get(step.kernel)?.wgsl;
+    let (_, rest) = wgsl.split_once("@workgroup_size(")?;
+    let (size, _) = rest.split_once(')')?;
+    let size: Vec<&str> = size
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect();
+    let count = planned.workgroups(&step.workgroups).ok()?;
+    let size = size.join(" × ");
+    Some(("workgroups", format!("{count} of {size} invocations")))
 }

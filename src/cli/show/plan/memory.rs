@@ -1,0 +1,112 @@
+//! Where everything lies.
+
+use std::fmt::Write;
+
+use super::{Planned, WIDTH};
+use crate::cli::output::{amount, wrapped};
+use crate::dim::Dim;
+use crate::gpu::Footprint;
+use crate::kernel::plan::{Slot, SlotId, SlotKind};
+
+/// What memory comes to.
+pub(super) fn totals(found: &Footprint) -> [String; 2] {
+    let bytes = |bytes: u64| amount(bytes as f64, "B");
+    [
+        format!(
+            "memory       {}: weights {}, inputs {}, outputs {}, temporaries {}",
+            bytes(found.total()),
+            bytes(found.weights),
+            bytes(found.inputs),
+            bytes(found.outputs),
+            bytes(found.temporaries)
+        ),
+        format!(
+            "             of the temporaries {} live at once; without sharing they would be {}",
+            bytes(found.temporaries_live),
+            bytes(found.temporaries_unshared)
+        ),
+    ]
+}
+
+impl Planned<'_> {
+    pub(super) fn memory(&self, text: &mut String) {
+        type Belongs = fn(&SlotKind) -> bool;
+        let kinds: [(&str, Belongs); 4] = [
+            ("inputs, a buffer each", |kind| {
+                matches!(kind, SlotKind::Input(_))
+            }),
+            ("weights, a buffer or texture each", |kind| {
+                matches!(kind, SlotKind::Weight(_))
+            }),
+            (
+                "temporaries: bytes, buffer:offset, steps that they live in",
+                |kind| matches!(kind, SlotKind::Temporary { .. } | SlotKind::Part { .. }),
+            ),
+            ("outputs, a buffer each", |kind| {
+                matches!(kind, SlotKind::Output)
+            }),
+        ];
+        for (title, belongs) in kinds {
+            let slots = (0..self.plan.slots.len()).map(SlotId);
+            let slots: Vec<SlotId> = slots
+                .filter(|slot| belongs(&self.plan.slots[slot.0].kind))
+                .collect();
+            if !slots.is_empty() {
+                let _ = writeln!(text, "  {title}");
+            }
+            for line in slots.into_iter().flat_map(|slot| self.place(slot)) {
+                let _ = writeln!(text, "{line}");
+            }
+        }
+        if !self.plan.tied.is_empty() {
+            let _ = writeln!(text, "  weights that kernels read in several layouts");
+        }
+        for tied in &self.plan.tied {
+            for line in wrapped(&tied.to_string(), "    ", WIDTH) {
+                let _ = writeln!(text, "{line}");
+            }
+        }
+    }
+
+    /// Bytes, place, lifetime, name and type of a slot, in lines.
+    fn place(&self, slot: SlotId) -> Vec<String> {
+        let Slot {
+            shape,
+            storage,
+            layout,
+            kind,
+            ..
+        } = &self.plan.slots[slot.0];
+        let placed = self.map.as_ref().map(|map| &map.slots[slot.0]);
+        let (first, last) = match kind {
+            SlotKind::Temporary { first, last } => (first + 1, last + 1),
+            _ => (0, 0),
+        };
+        let head = match (kind, placed) {
+            (SlotKind::Temporary { .. }, Some(placed)) => {
+                format!(
+                    "{}:{:<10} {first:>4} – {last:<4}  ",
+                    placed.buffer, placed.offset
+                )
+            }
+            (SlotKind::Temporary { .. }, None) => format!("steps {first} – {last}  "),
+            (SlotKind::Part { whole, .. }, _) => {
+                format!("within {}  ", self.plan.slots[whole.0].name)
+            }
+            _ => String::new(),
+        };
+        let bytes = match placed {
+            Some(placed) => amount(placed.bytes as f64, "B"),
+            None => {
+                let room = layout.extents(shape).unwrap_or_else(|| shape.clone());
+                let bytes = &Dim::product(&room) * (storage.size() as i64);
+                return wrapped(
+                    &format!("{head}{}: {bytes} bytes", self.value(slot)),
+                    "    ",
+                    WIDTH,
+                );
+            }
+        };
+        wrapped(&self.value(slot), &format!("  {bytes:>9}  {head}"), WIDTH)
+    }
+}

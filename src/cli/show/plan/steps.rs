@@ -1,0 +1,256 @@
+//! The dispatches of a plan, and the control flow among them.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use super::{Planned, labelled, stem};
+use crate::cli::output::amount;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernel::capabilities::Storage;
+use crate::kernel::layout::Layout;
+use crate::kernel::plan::{Flow, FlowKind, Slot, SlotId, Step, Trips, Workgroups};
+use crate::kernel::stored::Kept;
+use crate::shape::TensorType;
+
+/// What names of slots end with where the layout says the same.
+const OF_LAYOUT: [&str; 3] = [" in quads", " in panels", " in runs"];
+/// Nodes that are computed where they are read, and are listed; the rest is counted.
+const LISTED: usize = 4;
+
+/// The steps of a plan as text.
+pub(super) struct Steps<'a> {
+    planned: &'a Planned<'a>,
+    /// Columns of the longest name of a kernel.
+    width: usize,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(planned: &'a Planned<'a>) -> Steps<'a> {
+        let kernels = planned.plan.kernels.iter().enumerate();
+        let widths = kernels.map(|(index, kernel)| stem(index, kernel).chars().count());
+        Steps {
+            planned,
+            width: widths.max().unwrap_or(0).min(44),
+        }
+    }
+
+    pub(super) fn block(
+        &self,
+        steps: Range<usize>,
+        flows: &[Flow],
+        depth: usize,
+        text: &mut String,
+    ) -> Result<()> {
+        let mut next = steps.start;
+        for flow in flows {
+            let inner = flow.steps();
+            (next..inner.start).try_for_each(|step| self.step(step, depth, text))?;
+            self.flow(flow, depth, text)?;
+            next = inner.end;
+        }
+        (next..steps.end).try_for_each(|step| self.step(step, depth, text))
+    }
+
+    fn flow(&self, flow: &Flow, depth: usize, text: &mut String) -> Result<()> {
+        let indent = "  ".repeat(depth);
+        let heads = self.heads(&flow.kind);
+        if flow.blocks().is_empty() {
+            for head in &heads {
+                let _ = writeln!(text, "{indent}{head}");
+            }
+        }
+        for (head, block) in heads.iter().zip(flow.blocks()) {
+            let _ = writeln!(text, "{indent}{head}");
+            self.block(block.steps.clone(), &block.flows, depth + 1, text)?;
+        }
+        Ok(())
+    }
+
+    /// A line in front of each block of control flow; of a call of the application, the only line.
+    fn heads(&self, kind: &FlowKind) -> Vec<String> {
+        let name = |slot: &SlotId| self.planned.plan.slots[slot.0].name.as_str();
+        match kind {
+            FlowKind::If { condition, .. } => {
+                let condition = format!("if {} is true", name(condition));
+                vec![condition, "else".to_string()]
+            }
+            FlowKind::Loop {
+                trips,
+                first,
+                again,
+                ..
+            } => {
+                let trips = match trips {
+                    Trips::Size(size) => size.to_string(),
+                    Trips::Slot(slot) => name(slot).to_string(),
+                };
+                let conditions: Vec<&str> = first.iter().chain(again).map(name).collect();
+                let conditions = match conditions.is_empty() {
+                    true => String::new(),
+                    false => format!(" while {} is true", conditions.join(", then ")),
+                };
+                vec![format!("repeat at most {trips} times{conditions}")]
+            }
+            FlowKind::Host {
+                operands, results, ..
+            } => {
+                let list = |slots: &[SlotId]| slots.iter().map(name).collect::<Vec<_>>().join(", ");
+                let (operands, results) = (list(operands), list(results));
+                vec![format!("call the application: {operands} -> {results}")]
+            }
+        }
+    }
+
+    /// A step in lines: what it does and takes, then why.
+    fn step(&self, index: usize, depth: usize, text: &mut String) -> Result<()> {
+        let step = &self.planned.plan.steps[index];
+        let (indent, width) = (2 * depth, self.width);
+        let name = stem(step.kernel, &self.planned.plan.kernels[step.kernel]);
+        let head = self.planned.work(step)?;
+        let head = format!("{:indent$}{:>3}  {name:<width$}  {head}", "", index + 1);
+        let _ = writeln!(text, "{}", head.trim_end());
+        let formulas = self.planned.formulas(step).into_iter();
+        for (label, line) in formulas.chain(self.planned.details(step)) {
+            for line in labelled(indent + 5, label, &line) {
+                let _ = writeln!(text, "{line}");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Planned<'_> {
+    /// `7.1 MFLOP  1.2 MB  12 × 4 workgroups`; nothing where sizes are formulas.
+    fn work(&self, step: &Step) -> Result<String> {
+        let Some(sizes) = self.sizes else {
+            return Ok(String::new());
+        };
+        Ok(format!(
+            "{:>11}  {:>8}  {}",
+            amount(step.work.operations.eval(sizes)? as f64, "FLOP"),
+            amount(step.work.bytes.eval(sizes)? as f64, "B"),
+            self.workgroups(&step.workgroups)?
+        ))
+    }
+
+    /// The same as formulas, each with a label.
+    fn formulas(&self, step: &Step) -> Vec<(&'static str, String)> {
+        match (self.sizes, self.workgroups(&step.workgroups)) {
+            (None, Ok(workgroups)) => vec![
+                ("work", format!("{} FLOP", step.work.operations)),
+                ("moves", format!("{} bytes", step.work.bytes)),
+                ("in", workgroups),
+            ],
+            _ => Vec::new(),
+        }
+    }
+
+    /// `12 × 4 workgroups`
+    pub(in crate::cli::show) fn workgroups(&self, workgroups: &Workgroups) -> Result<String> {
+        let formula = match (workgroups, self.sizes) {
+            (Workgroups::Linear(count), None) => count.to_string(),
+            (Workgroups::Grid(grid), None) => grid.each_ref().map(ToString::to_string).join(" × "),
+            (workgroups, Some(sizes)) => {
+                let grid = workgroups.eval(sizes, self.target.capabilities.max_workgroups)?;
+                let last = grid.iter().rposition(|count| *count != 1).unwrap_or(0);
+                let grid: Vec<String> = grid
+                    .iter()
+                    .take(last + 1)
+                    .map(ToString::to_string)
+                    .collect();
+                grid.join(" × ")
+            }
+        };
+        Ok(match formula.as_str() {
+            "1" => "1 workgroup".to_string(),
+            formula => format!("{formula} workgroups"),
+        })
+    }
+
+    /// What a step reads, writes and computes, by which kernel and why, each with a label.
+    pub(in crate::cli::show) fn details(&self, step: &Step) -> Vec<(&'static str, String)> {
+        let mut lines = vec![
+            ("reads", self.values(step, false)),
+            ("writes", self.values(step, true)),
+            ("computes", computed(step)),
+        ];
+        lines.retain(|(_, line)| !line.is_empty());
+        lines.extend(
+            step.choice
+                .as_ref()
+                .map(|choice| ("kernel", choice.to_string())),
+        );
+        for slot in &step.work.writes {
+            let name = &self.plan.slots[slot.0].name;
+            let stored = self.plan.stored.iter().find(|stored| stored.value == *name);
+            lines.extend(stored.map(|stored| ("ends here", stored.reason.to_string())));
+            let kept = stored.and_then(|stored| stored.kept);
+            // What is handed on is told by the reason.
+            let kept = kept.filter(|kept| *kept != Kept::Handed);
+            lines.extend(kept.map(|kept| ("in f32", kept.to_string())));
+        }
+        lines.extend((!step.place.is_unknown()).then(|| ("source", step.place.to_string())));
+        lines
+    }
+
+    fn values(&self, step: &Step, written: bool) -> String {
+        let slots = step.bindings.iter();
+        let slots = slots.filter(|slot| step.work.writes.contains(slot) == written);
+        let mut values: Vec<String> = Vec::new();
+        for value in slots.map(|slot| self.value(*slot)) {
+            // A kernel may bind a slot twice.
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        values.join(", ")
+    }
+
+    /// `relu f32[1, 64, 56, 56] as f16 as vec4 along axis 1`: how it lies only where that is not as its type says.
+    pub(super) fn value(&self, slot: SlotId) -> String {
+        let Slot {
+            name,
+            dtype,
+            storage,
+            layout,
+            ..
+        } = &self.plan.slots[slot.0];
+        let stored = match (dtype, storage, layout) {
+            (DType::F32, Storage::F16 | Storage::F16x2, Layout::Panels(_)) => " as f16".to_string(),
+            (DType::F32, Storage::F16 | Storage::F16x2, _) => format!(" as {storage}"),
+            _ => String::new(),
+        };
+        let layout = layout.to_string();
+        let ends = OF_LAYOUT.iter().copied().chain([layout.as_str()]);
+        let name = ends.fold(name.as_str(), |name, end| {
+            name.strip_suffix(end).unwrap_or(name)
+        });
+        format!("{name} {}{stored}{layout}", self.ty(slot))
+    }
+
+    fn ty(&self, slot: SlotId) -> TensorType {
+        let Slot { dtype, shape, .. } = &self.plan.slots[slot.0];
+        match &self.map {
+            Some(map) => TensorType::new(*dtype, map.slots[slot.0].shape.iter().copied()),
+            None => TensorType {
+                dtype: *dtype,
+                shape: shape.clone(),
+            },
+        }
+    }
+}
+
+/// The nodes of a step, and those that are computed where they are read.
+fn computed(step: &Step) -> String {
+    let mut text = step.nodes.join(", ");
+    let through = &step.work.through;
+    if !through.is_empty() {
+        let listed: Vec<String> = through.iter().take(LISTED).cloned().collect();
+        let _ = write!(text, "; where they are read: {}", listed.join(", "));
+    }
+    if LISTED < through.len() {
+        let _ = write!(text, " and {} more", through.len() - LISTED);
+    }
+    text
+}

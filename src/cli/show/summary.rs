@@ -1,0 +1,262 @@
+//! `onionskin show MODEL`: what a model is, what it takes and gives, what it is made of and what it needs.
+
+mod needs;
+mod parameters;
+mod text;
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+
+use self::needs::{Memory, Needs, Obstacle};
+use self::parameters::Branch;
+use crate::Model;
+use crate::dim::Bindings;
+use crate::error::{Error, Kind, Result};
+use crate::ir::json::VERSION;
+use crate::ir::{Graph, Module, Tree, ValueId, Weights};
+use crate::item::Item;
+use crate::model::{Method, inspect, inspect_program};
+use crate::shape::TensorType;
+use crate::symbols::Guard;
+use crate::trace::check::{Finding, Origin, Subject};
+
+/// The devices of a graph that cannot be made without an example.
+const NO_EXAMPLE: &str = "any device without an example of its inputs";
+
+/// All that is said of a model.
+pub(super) struct Summary {
+    name: String,
+    /// Bytes of its files.
+    bytes: u64,
+    /// Version of the file format.
+    version: u64,
+    origin: Origin,
+    methods: Vec<String>,
+    parameters: Branch,
+    graphs: Vec<GraphSummary>,
+    /// Why there are no graphs.
+    refusals: Vec<Obstacle>,
+    findings: Vec<Finding>,
+}
+
+/// What is said of a graph.
+struct GraphSummary {
+    name: String,
+    inputs: Vec<Tensor>,
+    outputs: Vec<Tensor>,
+    guards: Vec<Guard>,
+    /// The sizes that the needs are for.
+    sizes: Bindings,
+    needs: Needs,
+}
+
+/// A tensor of a signature.
+#[derive(Serialize)]
+struct Tensor {
+    name: String,
+    /// With symbolic sizes.
+    #[serde(rename = "type")]
+    ty: String,
+    /// For the sizes that the needs are for.
+    example: String,
+}
+
+impl Summary {
+    /// Of a model and what its import gave: graphs, or everything that is refused. Arguments are those that the graphs are
+    /// made for; sizes, those of the arguments of a call.
+    ///
+    /// # Errors
+    /// The import failed for another reason than what the model is, or a graph cannot be made ready for any device.
+    pub(super) fn of(
+        model: &Model,
+        imported: Result<Module>,
+        arguments: Option<&[Item]>,
+        sizes: &dyn Fn(&Module, &Graph) -> Result<Bindings>,
+    ) -> Result<Summary> {
+        let (module, refusals) = match imported {
+            Ok(module) => (Some(module), Vec::new()),
+            Err(error) if error.kind() == Kind::Input => (None, vec![no_example(model, &error)]),
+            Err(error) if is_refusal(&error) => (None, Obstacle::of("any device", &error)),
+            Err(error) => return Err(error),
+        };
+        let name = module.iter().flat_map(|module| &module.graphs).next();
+        let name = name.map_or("forward", |graph| graph.name.as_str());
+        let findings = match &module {
+            Some(module) => inspect(model, module, name, arguments)?,
+            None => inspect_program(model)?,
+        };
+        let mut graphs = Vec::new();
+        if let Some(module) = &module {
+            for graph in &module.graphs {
+                let sizes = sizes(module, graph)?;
+                graphs.push(GraphSummary::of(graph, &module.weights, &sizes)?);
+            }
+        }
+        Ok(Summary {
+            name: display_name(model),
+            bytes: model.files().iter().map(|file| file_size(file)).sum(),
+            version: model
+                .archive()
+                .map_or(VERSION, |archive| u64::from(archive.version())),
+            origin: Method { model, name }.origin(),
+            methods: methods(model),
+            parameters: Branch::of(model, module.as_ref()),
+            graphs,
+            refusals,
+            findings,
+        })
+    }
+
+    pub(super) fn json(&self) -> Json {
+        json!({
+            "format": "onionskin summary",
+            "model": self.name,
+            "bytes": self.bytes,
+            "file_format": self.version,
+            "origin": origin(self.origin),
+            "methods": self.methods,
+            "parameters": self.parameters,
+            "graphs": self.graphs.iter().map(GraphSummary::json).collect::<Vec<Json>>(),
+            "refusals": self.refusals,
+            "findings": self.findings,
+        })
+    }
+}
+
+/// True for an error about what the model is: it stands in the summary. Any other means that there is no summary.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        Kind::Unsupported | Kind::Operator | Kind::Raised
+    )
+}
+
+/// Why nothing is known of a graph: types and sizes of its inputs are not.
+fn no_example(model: &Model, error: &Error) -> Obstacle {
+    let inputs = model
+        .signature("forward")
+        .map(|signature| signature.to_string());
+    let inputs = inputs.unwrap_or_else(|_| "forward".to_string());
+    Obstacle {
+        devices: NO_EXAMPLE,
+        reason: format!("{inputs}: {}", error.message()),
+        help: error.advice().map(str::to_string),
+    }
+}
+
+/// The methods that can be called: those of the archive's class, or the graphs there are.
+fn methods(model: &Model) -> Vec<String> {
+    let class = model.archive().and_then(|archive| {
+        let root = archive.root().as_object()?;
+        archive.source().class(&root.class).ok()
+    });
+    let Some(class) = class else {
+        return model.entries();
+    };
+    let names = class.methods.iter().map(|method| method.name.clone());
+    names.filter(|name| !name.starts_with("__")).collect()
+}
+
+fn display_name(model: &Model) -> String {
+    let file = model.files().first().and_then(|file| file.file_name());
+    file.unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn file_size(file: &Path) -> u64 {
+    std::fs::metadata(file).map_or(0, |found| found.len())
+}
+
+/// Where graphs come from, in a word.
+fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Function | Origin::Trace => "trace",
+        Origin::Script => "script",
+        Origin::Graph => "graph",
+    }
+}
+
+impl GraphSummary {
+    fn of(graph: &Graph, weights: &Weights, sizes: &Bindings) -> Result<GraphSummary> {
+        let tensor = |(name, id): (String, ValueId)| -> Result<Tensor> {
+            let ty = graph.ty(id);
+            Ok(Tensor {
+                name,
+                ty: ty.to_string(),
+                example: TensorType::new(ty.dtype, ty.sizes(sizes)?).to_string(),
+            })
+        };
+        let of = |named: Vec<(String, ValueId)>| -> Result<Vec<Tensor>> {
+            named.into_iter().map(tensor).collect()
+        };
+        Ok(GraphSummary {
+            name: graph.name.clone(),
+            inputs: of(inputs(graph))?,
+            outputs: of(outputs(graph))?,
+            guards: graph.guards.clone(),
+            sizes: sizes.clone(),
+            needs: Needs::of(graph, weights, sizes)?,
+        })
+    }
+
+    fn json(&self) -> Json {
+        let guards = self.guards.iter().map(ToString::to_string);
+        json!({
+            "name": self.name,
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "guards": guards.collect::<Vec<String>>(),
+            "sizes": self.sizes,
+            "needs": self.needs,
+        })
+    }
+}
+
+/// The inputs with the names that a call gives them by, and those of states.
+fn inputs(graph: &Graph) -> Vec<(String, ValueId)> {
+    let own = graph.inputs.iter();
+    own.map(|id| (graph.value(*id).name.clone(), *id)).collect()
+}
+
+/// The outputs by their places in the result: `output`, `0`, `logits`, `hidden.2`; those left in states by the state's name.
+fn outputs(graph: &Graph) -> Vec<(String, ValueId)> {
+    let mut names = Vec::new();
+    let plain = graph.plain_outputs();
+    leaves(graph.output_tree.as_ref().unwrap_or(&plain), "", &mut names);
+    for state in &graph.writes {
+        leaves(&state.tree, &state.name, &mut names);
+    }
+    let outputs = graph.outputs.iter().enumerate();
+    let named = outputs.map(|(index, id)| {
+        let name = names.iter().find(|(_, place)| *place == index);
+        let name = name.map_or_else(|| index.to_string(), |(name, _)| name.clone());
+        (name, *id)
+    });
+    named.collect()
+}
+
+/// The tensors of a structure with their paths.
+fn leaves(tree: &Tree, path: &str, found: &mut Vec<(String, usize)>) {
+    let below = |key: &str| match path {
+        "" => key.to_string(),
+        path => format!("{path}.{key}"),
+    };
+    match tree {
+        Tree::Tensor(index) | Tree::Number(index) => {
+            let name = if path.is_empty() { "output" } else { path };
+            found.push((name.to_string(), *index));
+        }
+        Tree::Constant(_) | Tree::Size(_) => {}
+        Tree::Tuple(items) | Tree::List(items) => {
+            for (place, item) in items.iter().enumerate() {
+                leaves(item, &below(&place.to_string()), found);
+            }
+        }
+        Tree::Dict(items) | Tree::NamedTuple(_, items) => {
+            items
+                .iter()
+                .for_each(|(key, item)| leaves(item, &below(key), found));
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A summary for people.
+
+use super::{GraphSummary, Memory, Obstacle, Summary, Tensor, origin};
+use crate::cli::output::{amount, grouped, wrapped};
+use crate::symbols::{Guard, Relation};
+use crate::trace::check::{Finding, Origin};
+
+/// Guards that are listed; the rest is counted.
+const GUARDS: usize = 6;
+/// Columns of a line.
+const WIDTH: usize = 100;
+
+impl Summary {
+    /// The lines, with modules opened to a depth.
+    pub(in crate::cli::show) fn lines(&self, depth: usize) -> Vec<String> {
+        let mut lines = vec![
+            format!("{}, {}", self.name, amount(self.bytes as f64, "B")),
+            format!("  {}", self.kind()),
+        ];
+        let methods = self.methods.join(", ");
+        lines.push(match self.methods.len() {
+            1 => format!("  method {methods}"),
+            _ => format!("  methods {methods}"),
+        });
+        for graph in &self.graphs {
+            lines.extend(graph.signature(self.graphs.len() > 1));
+        }
+        lines.extend(self.parameter_lines(depth));
+        for graph in &self.graphs {
+            lines.extend(graph.costs(self.graphs.len() > 1));
+        }
+        lines.extend(self.devices());
+        lines.extend(self.warnings());
+        lines
+    }
+
+    /// `TorchScript archive of a trace (file format 3)`
+    fn kind(&self) -> String {
+        let version = self.version;
+        match self.origin {
+            Origin::Graph => format!("JSON graph (file format {version})"),
+            other => format!(
+                "TorchScript archive of a {} (file format {version})",
+                origin(other)
+            ),
+        }
+    }
+
+    fn parameter_lines(&self, depth: usize) -> Vec<String> {
+        if self.parameters.total().count == 0 {
+            return section("parameters", ["none".to_string()]);
+        }
+        let mut lines = section("parameters", self.parameters.lines(depth));
+        let buffers = self.parameters.buffers;
+        if buffers.count > 0 {
+            let (count, bytes) = (grouped(buffers.count), amount(buffers.bytes as f64, "B"));
+            lines.push(format!("  and {count} elements of buffers, {bytes}"));
+        }
+        lines
+    }
+
+    /// Which devices run it.
+    fn devices(&self) -> Vec<String> {
+        let graphs = self.graphs.iter().flat_map(|graph| &graph.needs.obstacles);
+        let obstacles: Vec<&Obstacle> = self.refusals.iter().chain(graphs).collect();
+        let Some(first) = obstacles.first() else {
+            let any = "every device within WebGPU's default limits, and the host";
+            return section("runs on", [any.to_string()]);
+        };
+        let mut lines = vec![String::new(), format!("does not run on {}", first.devices)];
+        let mut devices = first.devices;
+        for (place, obstacle) in obstacles.iter().enumerate() {
+            if obstacle.devices != devices {
+                devices = obstacle.devices;
+                lines.extend([String::new(), format!("does not run on {devices}")]);
+            }
+            lines.extend(wrapped(&obstacle.reason, "  ", WIDTH));
+            let next = obstacles.get(place + 1).and_then(|next| next.help.as_ref());
+            let help = obstacle.help.as_ref().filter(|help| next != Some(*help));
+            lines.extend(
+                help.iter()
+                    .flat_map(|help| wrapped(help, "    help: ", WIDTH)),
+            );
+        }
+        lines
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let lines = self.findings.iter().flat_map(finding);
+        let lines: Vec<String> = lines.collect();
+        let title = "warnings, found without running the model; `onionskin check` finds more";
+        match lines.is_empty() {
+            true => section(
+                "warnings",
+                ["none without running the model; `onionskin check` runs it".to_string()],
+            ),
+            false => section(title, lines),
+        }
+    }
+}
+
+impl GraphSummary {
+    fn signature(&self, is_named: bool) -> Vec<String> {
+        let of = |title: &str, tensors: &[Tensor]| {
+            let title = match is_named {
+                true => format!("{title} of {}", self.name),
+                false => title.to_string(),
+            };
+            let tensors = match tensors.is_empty() {
+                true => vec!["none".to_string()],
+                false => table(tensors),
+            };
+            section(&title, tensors)
+        };
+        let mut lines = of("inputs", &self.inputs);
+        lines.extend(of("outputs", &self.outputs));
+        lines.extend(self.conditions());
+        lines
+    }
+
+    /// For which sizes the graph holds. That they are not 0 is not worth a line.
+    fn conditions(&self) -> Vec<String> {
+        let is_plain = |guard: &&Guard| guard.relation == Relation::LessEqual && guard.left.is(1);
+        let guards = self.guards.iter().filter(|guard| !is_plain(guard));
+        let guards: Vec<&Guard> = guards.collect();
+        let listed = guards.iter().take(GUARDS).map(|guard| {
+            let place = match guard.place.is_unknown() {
+                true => String::new(),
+                false => format!(", at {}", guard.place),
+            };
+            format!("{guard}{place}")
+        });
+        let more = guards.len().saturating_sub(GUARDS);
+        let more = (more > 0).then(|| format!("and {more} more: --signature lists them"));
+        match guards.is_empty() {
+            true => Vec::new(),
+            false => section("holds for sizes with", listed.chain(more)),
+        }
+    }
+
+    fn costs(&self, is_named: bool) -> Vec<String> {
+        let sizes: Vec<String> = self
+            .sizes
+            .iter()
+            .map(|(name, size)| format!("{name} = {size}"))
+            .collect();
+        let mut title = "a call".to_string();
+        if is_named {
+            title += &format!(" of {}", self.name);
+        }
+        if !sizes.is_empty() {
+            title += &format!(" with {}", sizes.join(", "));
+        }
+        let mut lines = vec![format!("arithmetic   {}", self.arithmetic())];
+        lines.extend(self.needs.memory.iter().flat_map(memory));
+        section(&title, lines)
+    }
+
+    fn arithmetic(&self) -> String {
+        let count = self.needs.multiply_adds as f64;
+        let amount = match self.needs.multiply_adds {
+            0 => "no multiply-adds".to_string(),
+            _ => format!(
+                "{} (multiply-adds of products and convolutions)",
+                amount(count, "MAC")
+            ),
+        };
+        match self.needs.has_unknown_loops {
+            true => format!("{amount}, loops counted once"),
+            false => amount,
+        }
+    }
+}
+
+fn memory(memory: &Memory) -> [String; 2] {
+    let bytes = |bytes: u64| amount(bytes as f64, "B");
+    let Memory {
+        weights,
+        inputs,
+        outputs,
+        activations,
+    } = *memory;
+    [
+        format!("weights      {} on the device", bytes(weights)),
+        format!(
+            "activations  {} at the peak; inputs {}, outputs {}",
+            bytes(activations),
+            bytes(inputs),
+            bytes(outputs)
+        ),
+    ]
+}
+
+/// A title and indented lines behind an empty one.
+fn section(title: &str, lines: impl IntoIterator<Item = String>) -> Vec<String> {
+    let head = [String::new(), title.to_string()];
+    let lines = lines.into_iter().map(|line| format!("  {line}"));
+    head.into_iter().chain(lines).collect()
+}
+
+/// Names, types and examples in columns.
+fn table(tensors: &[Tensor]) -> Vec<String> {
+    let width = |text: fn(&Tensor) -> &str| {
+        let lengths = tensors.iter().map(|tensor| text(tensor).chars().count());
+        lengths.max().unwrap_or_default()
+    };
+    let (name, ty) = (width(|tensor| &tensor.name), width(|tensor| &tensor.ty));
+    let line = |tensor: &Tensor| match tensor.example == tensor.ty {
+        true => format!("{:<name$}  {}", tensor.name, tensor.ty),
+        false => format!(
+            "{:<name$}  {:<ty$}  such as {}",
+            tensor.name, tensor.ty, tensor.example
+        ),
+    };
+    tensors.iter().map(line).collect()
+}
+
+/// `W0211 constant equals an input's size: … at model.py:12`, with further lines indented.
+fn finding(finding: &Finding) -> Vec<String> {
+    let place = match finding.place.is_unknown() {
+        true => String::new(),
+        false => format!(", at {}", finding.place),
+    };
+    let title = finding.id.entry().title;
+    let text = format!("{} {title}: {}{place}", finding.id, finding.message);
+    let lines = wrapped(&text, "", WIDTH - 2);
+    let rest = lines.iter().skip(1).map(|line| format!("      {line}"));
+    lines.iter().take(1).cloned().chain(rest).collect()
+}

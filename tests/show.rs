@@ -1,0 +1,219 @@
+//! `onionskin show`: what it says of a model, and of the plan and the kernels that a device gets.
+
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod command;
+
+use command::{Folder, onionskin};
+use onionskin::cases::{self, CaseArchive};
+use onionskin::gpu::portable;
+use onionskin::ir::Module;
+use onionskin::item::Item;
+use onionskin::kernel::shader;
+use onionskin::tensor::Tensor;
+use serde_json::Value as Json;
+
+const TWO_LAYERS: &str = "tests/fixtures/archives/two_layers.pt";
+
+/// Holds text against a file of `tests/commands`; `BLESS=1` writes the file anew.
+fn golden(name: &str, found: &str) {
+    let path = format!("{}/tests/commands/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var("BLESS").is_ok_and(|value| value == "1") {
+        std::fs::write(&path, found).unwrap();
+    }
+    let expected = std::fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(found, expected, "BLESS=1 accepts this");
+    let widest = found.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(100), "{widest:?} columns");
+}
+
+fn shown(arguments: &[&str]) -> String {
+    let (code, text, error) = onionskin(&[&["show"], arguments].concat());
+    assert_eq!(code, 0, "{error}");
+    text
+}
+
+fn json(arguments: &[&str]) -> Json {
+    serde_json::from_str(&shown(&[arguments, &["--json"]].concat())).unwrap()
+}
+
+/// A graph in a file of its own.
+fn graph(folder: &Folder, name: &str, text: &str) -> String {
+    let module: Module = text.parse().unwrap();
+    module.save(&folder.path(name)).unwrap();
+    folder.file(name)
+}
+
+#[test]
+fn a_summary_reads_well() {
+    golden("two_layers.summary", &shown(&[TWO_LAYERS]));
+    golden(
+        "states.summary",
+        &shown(&["tests/fixtures/cases/models/script_states/model.pt"]),
+    );
+    golden(
+        "training.summary",
+        &shown(&["tests/fixtures/archives/training.pt"]),
+    );
+}
+
+#[test]
+fn a_summary_is_there_for_programs() {
+    let found = json(&[TWO_LAYERS, "--shape", "f32[5, 4]"]);
+    assert_eq!(found["format"], "onionskin summary");
+    assert_eq!(
+        (&found["origin"], &found["methods"]),
+        (&"trace".into(), &serde_json::json!(["forward"]))
+    );
+    let graph = &found["graphs"][0];
+    assert_eq!(graph["inputs"][0]["type"], "f32[x_0, 4]");
+    assert_eq!(graph["inputs"][0]["example"], "f32[5, 4]");
+    assert_eq!(graph["needs"]["multiply_adds"], 5 * (4 * 3 + 3 * 3 + 3 * 3));
+    assert_eq!(graph["needs"]["memory"]["weights"], 192);
+    assert!(graph["needs"]["obstacles"].as_array().unwrap().is_empty());
+    // The second layer's weights are those of the third.
+    assert_eq!(
+        found["parameters"]["parameters"]["count"],
+        4 * 3 + 3 + 3 * 3
+    );
+}
+
+/// Modules that a depth does not reach are counted in those around them.
+#[test]
+fn modules_open_by_depth() {
+    let lines = |depth: &str| {
+        let text = shown(&["examples/digits/digits.pt", "--depth", depth]);
+        let (_, rest) = text.split_once("\nparameters\n").unwrap();
+        let lines = rest.lines().take_while(|line| !line.starts_with("  and "));
+        let words = |line: &str| line.split_whitespace().map(str::to_string).collect();
+        lines.map(words).collect::<Vec<Vec<String>>>()
+    };
+    let (closed, open) = (lines("0"), lines("9"));
+    let total = ["model", "DigitReader", "15,498", "62.0", "kB"];
+    assert_eq!(closed, [total]);
+    assert_eq!(open[0], total);
+    let within = open
+        .iter()
+        .filter(|line| line[1] == "Conv2d" || line[1] == "Linear");
+    assert_eq!(within.count(), 4, "{open:?}");
+}
+
+/// A model that cannot be imported has a summary too, with everything that is refused.
+#[test]
+fn what_is_refused_stands_in_the_summary() {
+    let folder = Folder::new("refused");
+    for case in cases::find("tests/fixtures/refused".as_ref()).unwrap() {
+        let case = case.load().unwrap();
+        let CaseArchive::Bytes(bytes) = case.archive else {
+            panic!("no archive");
+        };
+        std::fs::write(folder.path("model.pt"), bytes.as_slice()).unwrap();
+        let model = folder.file("model.pt");
+        let inputs = case.sets[0].calls[0].inputs.iter();
+        let types = inputs.flat_map(Item::tensors).map(Tensor::tensor_type);
+        let shapes: Vec<String> = types.map(|ty| format!("--shape={ty}")).collect();
+        let shapes: Vec<&str> = shapes.iter().map(String::as_str).collect();
+        let (code, _, error) = onionskin(&[&["show", &model, "--graph"], &shapes[..]].concat());
+        assert_eq!(code, 3, "{error}");
+        let arguments = [&[model.as_str()], &shapes[..]].concat();
+        let text = shown(&arguments);
+        assert!(text.contains("does not run on any device\n"), "{text}");
+        let found = json(&arguments);
+        let refusals = found["refusals"].as_array().unwrap();
+        for refusal in refusals {
+            let reason = refusal["reason"].as_str().unwrap();
+            assert!(
+                error.contains(reason.split(", at ").next().unwrap()),
+                "{error}"
+            );
+        }
+        assert_eq!(refusals.len(), error.matches("error[E").count(), "{error}");
+    }
+}
+
+/// Devices without double precision, and those that cannot bind so much, are named with the cure.
+#[test]
+fn what_cannot_run_a_model_is_named_with_the_cure() {
+    let folder = Folder::new("obstacles");
+    let doubles = graph(
+        &folder,
+        "doubles.json",
+        "graph forward(x: f64[4]) -> f64[4] {\n  y: f64[4] = tanh x\n  return y\n}\n",
+    );
+    let text = shown(&[&doubles]);
+    assert!(
+        text.contains("does not run on devices without double precision")
+            && text.contains("2 values are f64; the first is x")
+            && text.contains("--device cpu"),
+        "{text}"
+    );
+    let large = graph(
+        &folder,
+        "large.json",
+        "graph forward(x: f32[40000000]) -> f32[40000000] {\n  y: f32[40000000] = tanh x\n  return y\n}\n",
+    );
+    let found = &json(&[&large])["graphs"][0]["needs"];
+    assert_eq!(found["memory"]["inputs"], 160_000_000);
+    let obstacles = found["obstacles"].as_array().unwrap();
+    assert_eq!(obstacles.len(), 2, "{found}");
+    assert_eq!(
+        obstacles[0]["devices"],
+        "devices with WebGPU's default limits"
+    );
+}
+
+/// The plan for any device, as people read it, with the sizes of the example, of inputs, and with formulas.
+#[test]
+fn a_plan_reads_well() {
+    let plan = ["--plan", "--device", "webgpu"];
+    let of_example = shown(&[&[TWO_LAYERS], &plan[..]].concat());
+    golden("two_layers.plan", &of_example);
+    let given = shown(&[&[TWO_LAYERS, "--shape", "f32[2, 4]"], &plan[..]].concat());
+    assert_eq!(given, of_example);
+    let formulas = shown(&[&[TWO_LAYERS, "--formulas"], &plan[..]].concat());
+    golden("two_layers.formulas", &formulas);
+    let (code, _, error) = onionskin(&["show", TWO_LAYERS, "--formulas"]);
+    assert_eq!(code, 2, "{error}");
+}
+
+#[test]
+fn kernels_are_written_whole_or_not_at_all() {
+    let parent = Folder::new("kernels");
+    let folder = parent.file("new");
+    let show = ["show", TWO_LAYERS, "--device", "webgpu", "--wgsl", &folder];
+    let (code, text, error) = onionskin(&show);
+    assert_eq!((code, text.as_str()), (0, ""), "{error}");
+    let names = || {
+        let entries = std::fs::read_dir(&folder).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    };
+    let written = names();
+    assert!(
+        written[0].starts_with("01_dot_") && written[0].ends_with(".wgsl"),
+        "{written:?}"
+    );
+    for name in &written {
+        let text = std::fs::read_to_string(format!("{folder}/{name}")).unwrap();
+        shader::validate(&text, &portable()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    let first = std::fs::read_to_string(format!("{folder}/{}", written[0])).unwrap();
+    let (header, _) = first.split_once("\n\n").unwrap();
+    golden("first_kernel.header", &format!("{header}\n"));
+    let (code, _, error) = onionskin(&show);
+    assert_eq!(code, 2);
+    assert!(error.contains("is no empty folder"), "{error}");
+    assert_eq!(names(), written);
+}
+
+#[test]
+fn lifted_graphs_take_their_weights_as_inputs() {
+    let text = shown(&[TWO_LAYERS, "--lift"]);
+    assert!(
+        !text.contains("\nweight ") && !text.starts_with("weight "),
+        "{text}"
+    );
+}
