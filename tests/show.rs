@@ -41,7 +41,7 @@ fn json(arguments: &[&str]) -> Json {
 /// A graph in a file of its own.
 fn graph(folder: &Folder, name: &str, text: &str) -> String {
     let module: Module = text.parse().unwrap();
-    module.save(&folder.path(name)).unwrap();
+    module.save(folder.path(name)).unwrap();
     folder.file(name)
 }
 

@@ -156,7 +156,7 @@ fn methods(model: &Model) -> Vec<String> {
         return model.entries();
     };
     let names = class.methods.iter().map(|method| method.name.clone());
-    names.filter(|name| !name.starts_with("__")).collect()
+    names.filter(|name| !name.starts_with('_')).collect()
 }
 
 fn display_name(model: &Model) -> String {

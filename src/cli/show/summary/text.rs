@@ -1,12 +1,14 @@
 //! A summary for people.
 
-use super::{GraphSummary, Memory, Obstacle, Summary, Tensor, origin};
+use super::{GraphSummary, Memory, NO_EXAMPLE, Obstacle, Summary, Tensor, origin};
 use crate::cli::output::{amount, grouped, wrapped};
 use crate::symbols::{Guard, Relation};
 use crate::trace::check::{Finding, Origin};
 
 /// Guards that are listed; the rest is counted.
 const GUARDS: usize = 6;
+/// Characters of a guard that is shown.
+const LONG: usize = 140;
 /// Columns of a line.
 const WIDTH: usize = 100;
 
@@ -67,12 +69,12 @@ impl Summary {
             let any = "every device within WebGPU's default limits, and the host";
             return section("runs on", [any.to_string()]);
         };
-        let mut lines = vec![String::new(), format!("does not run on {}", first.devices)];
+        let mut lines = vec![String::new(), title(first)];
         let mut devices = first.devices;
         for (place, obstacle) in obstacles.iter().enumerate() {
             if obstacle.devices != devices {
                 devices = obstacle.devices;
-                lines.extend([String::new(), format!("does not run on {devices}")]);
+                lines.extend([String::new(), title(obstacle)]);
             }
             lines.extend(wrapped(&obstacle.reason, "  ", WIDTH));
             let next = obstacles.get(place + 1).and_then(|next| next.help.as_ref());
@@ -123,13 +125,10 @@ impl GraphSummary {
         let is_plain = |guard: &&Guard| guard.relation == Relation::LessEqual && guard.left.is(1);
         let guards = self.guards.iter().filter(|guard| !is_plain(guard));
         let guards: Vec<&Guard> = guards.collect();
-        let listed = guards.iter().take(GUARDS).map(|guard| {
-            let place = match guard.place.is_unknown() {
-                true => String::new(),
-                false => format!(", at {}", guard.place),
-            };
-            format!("{guard}{place}")
-        });
+        let listed = guards
+            .iter()
+            .take(GUARDS)
+            .flat_map(|guard| condition(guard));
         let more = guards.len().saturating_sub(GUARDS);
         let more = (more > 0).then(|| format!("and {more} more: --signature lists them"));
         match guards.is_empty() {
@@ -191,11 +190,43 @@ fn memory(memory: &Memory) -> [String; 2] {
     ]
 }
 
+/// What stands above obstacles for the same devices.
+fn title(obstacle: &Obstacle) -> String {
+    match obstacle.devices {
+        NO_EXAMPLE => "inputs, arithmetic, memory and devices are not known".to_string(),
+        devices => format!("does not run on {devices}"),
+    }
+}
+
 /// A title and indented lines behind an empty one.
 fn section(title: &str, lines: impl IntoIterator<Item = String>) -> Vec<String> {
     let head = [String::new(), title.to_string()];
     let lines = lines.into_iter().map(|line| format!("  {line}"));
     head.into_iter().chain(lines).collect()
+}
+
+/// A guard with its place, in lines. Of a long formula the place tells more.
+fn condition(guard: &Guard) -> Vec<String> {
+    let text = guard.to_string();
+    let text = match text.chars().count() {
+        0..=LONG => text,
+        _ => "a formula of its sizes that --signature shows".to_string(),
+    };
+    let place = match guard.place.is_unknown() {
+        true => String::new(),
+        false => format!(", at {}", guard.place),
+    };
+    hanging(&(text + &place))
+}
+
+/// Lines of a section; those behind the first are indented.
+fn hanging(text: &str) -> Vec<String> {
+    let lines = wrapped(text, "", WIDTH - 8).into_iter().enumerate();
+    let lines = lines.map(|(place, line)| match place {
+        0 => line,
+        _ => format!("      {line}"),
+    });
+    lines.collect()
 }
 
 /// Names, types and examples in columns.
@@ -205,14 +236,25 @@ fn table(tensors: &[Tensor]) -> Vec<String> {
         lengths.max().unwrap_or_default()
     };
     let (name, ty) = (width(|tensor| &tensor.name), width(|tensor| &tensor.ty));
-    let line = |tensor: &Tensor| match tensor.example == tensor.ty {
-        true => format!("{:<name$}  {}", tensor.name, tensor.ty),
-        false => format!(
-            "{:<name$}  {:<ty$}  such as {}",
-            tensor.name, tensor.ty, tensor.example
-        ),
+    let lines = |tensor: &Tensor| {
+        let Tensor {
+            name: own,
+            ty: of,
+            example,
+        } = tensor;
+        if example == of {
+            return vec![format!("{own:<name$}  {of}")];
+        }
+        let line = format!("{own:<name$}  {of:<ty$}  such as {example}");
+        match line.chars().count() <= WIDTH - 2 {
+            true => vec![line],
+            false => vec![
+                format!("{own:<name$}  {of}"),
+                format!("{:name$}  such as {example}", ""),
+            ],
+        }
     };
-    tensors.iter().map(line).collect()
+    tensors.iter().flat_map(lines).collect()
 }
 
 /// `W0211 constant equals an input's size: … at model.py:12`, with further lines indented.
@@ -223,7 +265,5 @@ fn finding(finding: &Finding) -> Vec<String> {
     };
     let title = finding.id.entry().title;
     let text = format!("{} {title}: {}{place}", finding.id, finding.message);
-    let lines = wrapped(&text, "", WIDTH - 2);
-    let rest = lines.iter().skip(1).map(|line| format!("      {line}"));
-    lines.iter().take(1).cloned().chain(rest).collect()
+    hanging(&text)
 }
