@@ -43,7 +43,11 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor",
         ],
         |a| product(a, "self", "mat2", [2, 2]),
-        &["f32[B, 4], f32[4, 3]", "i64[2, 3], i64[3, 4]", "f32[3, 0], f32[0, 2]"],
+        &[
+            "f32[B, 4], f32[4, 3]",
+            "i64[2, 3], i64[3, 4]",
+            "f32[3, 0], f32[0, 2]",
+        ],
     ),
     Composite::one(
         &[

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Signature;
 use crate::dim::{Bindings, Dim};
 use crate::dtype::Category;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ir::{Argument, Graph, Node, Op, ValueId};
 use crate::scalar::Scalar;
 use crate::shape::{TensorType, wrap_dim};
@@ -186,23 +186,12 @@ impl Random {
     }
 }
 
-/// The seed of an input: other inputs get other numbers.
-pub(crate) fn seed_of(seed: u64, name: &str) -> u64 {
+/// A seed for the input of a name, made of a seed for the call: inputs of one type get different numbers.
+pub fn seed_of(seed: u64, name: &str) -> u64 {
     let letters = name.bytes();
     letters.fold(seed ^ 0x6f6e_696f_6e73_6b69, |hash, letter| {
         Random(hash ^ u64::from(letter)).bits()
     })
-}
-
-/// The error of inputs that cannot be drawn since nothing tells their types.
-pub(crate) fn without_types(names: &[String]) -> Error {
-    let list = names.join(", ");
-    let message = format!("the model does not say which type each input has: {list}");
-    let types = names
-        .iter()
-        .map(|name| format!("--shape '{name}=f32[SIZES]'"));
-    let types: Vec<String> = types.collect();
-    Error::input(message).help(format!("give the types: {}", types.join(" ")))
 }
 
 #[cfg(test)]

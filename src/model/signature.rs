@@ -164,8 +164,8 @@ impl Signature {
         Ok(items)
     }
 
-    /// The tensors of the arguments of a call by name.
-    pub(crate) fn named(&self, arguments: &[Item]) -> Vec<(String, Tensor)> {
+    /// The tensors of the arguments of a call, under the names that [`Signature::arguments`] takes.
+    pub fn named(&self, arguments: &[Item]) -> Vec<(String, Tensor)> {
         let mut found = Vec::new();
         for (argument, item) in self.parameters.iter().zip(arguments) {
             collect(&argument.name, item, &mut found);

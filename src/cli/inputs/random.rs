@@ -2,9 +2,9 @@
 
 use super::names::{Assigned, Origin};
 use crate::dim::Bindings;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::Module;
-use crate::model::{Draw, Model, Signature, draw, seed_of, without_types};
+use crate::model::{Draw, Model, Signature, draw, seed_of};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
@@ -84,4 +84,15 @@ pub(super) fn describe(draw: Draw) -> String {
         Draw::Below(end) => format!(" of 0 to {}", end - 1),
         Draw::Ones => " of ones".to_string(),
     }
+}
+
+/// The error of inputs that cannot be drawn since nothing tells their types.
+fn without_types(names: &[String]) -> Error {
+    let list = names.join(", ");
+    let message = format!("the model does not say which type each input has: {list}");
+    let types = names
+        .iter()
+        .map(|name| format!("--shape '{name}=f32[SIZES]'"));
+    let types: Vec<String> = types.collect();
+    Error::input(message).help(format!("give the types: {}", types.join(" ")))
 }
