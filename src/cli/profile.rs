@@ -142,12 +142,7 @@ fn heading(measured: &Measured) -> Vec<String> {
     let ceilings = &measured.ceilings;
     let mut lines = vec![
         format!("on {}, by {}", measured.device, clock(&measured.fastest)),
-        format!(
-            "the device computes {:.0} GFLOP/s and moves {:.1} GB/s (up to {:.1} GB/s within caches)",
-            ceilings.arithmetic,
-            ceilings.memory(),
-            ceilings.cache()
-        ),
+        format!("the device reaches {ceilings}"),
     ];
     if let Some(kernel) = &measured.beyond {
         lines.push(format!(

@@ -1,5 +1,7 @@
 //! What a device can do at most, measured: bytes copied and multiply-adds in registers per second.
 
+use std::cmp::Ordering;
+use std::fmt;
 use std::time::Instant;
 
 use wgpu::BufferUsages;
@@ -59,7 +61,9 @@ impl Ceilings {
     /// Ceilings of measured rates. Fewer bytes are never slower than more, whatever a dispatch costs.
     pub fn new(arithmetic: f64, copies: impl IntoIterator<Item = CopyRate>) -> Ceilings {
         let mut copies: Vec<CopyRate> = copies.into_iter().collect();
-        copies.sort_by(|a, b| b.bytes.total_cmp(&a.bytes));
+        // Of two rates for as many bytes the higher one comes first.
+        let key = |copy: &CopyRate| (copy.bytes, copy.rate);
+        copies.sort_by(|a, b| key(b).partial_cmp(&key(a)).unwrap_or(Ordering::Equal));
         let mut fastest = 0.0f64;
         for copy in &mut copies {
             fastest = fastest.max(copy.rate);
@@ -104,6 +108,18 @@ impl Ceilings {
             copy.rate = copy.rate.max(rate);
         }
         is_faster
+    }
+}
+
+/// `83 GFLOP/s and 12.5 GB/s (40.1 GB/s within caches)`
+impl fmt::Display for Ceilings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (memory, cache) = (self.memory(), self.cache());
+        write!(f, "{:.0} GFLOP/s and {memory:.1} GB/s", self.arithmetic)?;
+        match memory < cache {
+            true => write!(f, " ({cache:.1} GB/s within caches)"),
+            false => Ok(()),
+        }
     }
 }
 
@@ -275,6 +291,10 @@ mod tests {
         let rates = [1e2, 1e3, 2e3, 1e4, 1e5, 1e6, 1e9].map(|bytes| found.bandwidth(bytes));
         assert_eq!(rates, [40.0, 40.0, 40.0, 40.0, 10.0, 10.0, 10.0]);
         assert_eq!((found.memory(), found.cache()), (10.0, 40.0));
+        let text = found.to_string();
+        assert_eq!(text, "100 GFLOP/s and 10.0 GB/s (40.0 GB/s within caches)");
+        let twice = [1.0, 12.0, 3.0].map(|rate| CopyRate { bytes: 1e6, rate });
+        assert_eq!(Ceilings::new(100.0, twice).memory(), 12.0);
     }
 
     /// However fast a kernel was, it has reached at most the ceilings, and slower ones leave them as they are.

@@ -183,13 +183,7 @@ impl<'a> Planned<'a> {
 /// What a run takes at least.
 fn time(least: f64, ceilings: Option<&Ceilings>) -> String {
     match ceilings {
-        Some(ceilings) => format!(
-            "at least {} at the measured {:.0} GFLOP/s and {:.1} to {:.1} GB/s",
-            duration(least),
-            ceilings.arithmetic,
-            ceilings.memory(),
-            ceilings.cache()
-        ),
+        Some(ceilings) => format!("at least {} at the measured {ceilings}", duration(least)),
         None => "unknown: no rates of this device are known; name one with --device".to_string(),
     }
 }
