@@ -28,7 +28,9 @@ fn check(name: &str) {
         return;
     }
     assert!(!found.is_empty(), "{name} has no command");
-    assert_eq!(found, expected, "BLESS=1 accepts this");
+    let lines = found.lines().zip(expected.lines());
+    let first = lines.enumerate().find(|(_, (found, line))| found != line);
+    assert!(found == expected, "{name}: {first:?}; BLESS=1 accepts it");
 }
 
 /// A command with its exit code and its output: first what it prints for programs, then what it prints for people.

@@ -146,7 +146,7 @@ fn tied_weights_lie_once() {
                 assert!(are_panels && layouts.len() == kinds, "{name}: {layouts:?}");
                 let known = (told.weight.as_str(), told.panels, told.rows);
                 assert_eq!(known, (*weight, kinds, None), "{name}");
-                assert!(told.to_string().ends_with("out of its panels"), "{told}");
+                assert!(told.to_string().ends_with("from its panels"), "{told}");
             }
             let failures = samples::untranslatable(&plan);
             assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
@@ -177,7 +177,7 @@ fn tied_weights_lie_twice_for_a_reason() {
     let (text, rows, kinds) = told(&many, &samples::rasteriser());
     assert_eq!((rows, kinds), (Some(Rows::Many), 2), "{text}");
     assert!(
-        text.contains(": 1920 of 19264 elements") && text.ends_with("since they are many"),
+        text.contains(": 1920 of 19264 elements") && text.ends_with("because they are many"),
         "{text}"
     );
 

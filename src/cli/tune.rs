@@ -41,7 +41,6 @@ pub(super) struct Tune {
 impl Tune {
     pub(super) fn run(&self) -> Result<Outcome> {
         let activity = Activity::told(false);
-        activity.step(format!("reading {}", self.model.display()));
         let model = self.check()?;
         let arguments = self.inputs.read(&model)?;
         let device = Device::open(&self.device)?;

@@ -84,14 +84,14 @@ fn tiles_for_much_work_agree() {
     }
     let shapes = match device.capabilities().lanes() {
         Some(8) => [
-            "tiles of 18 rows in 2 bands, 12 columns for each",
-            "tiles of 28 rows in 2 bands, 8 columns for each",
-            "tiles of 36 rows in 2 bands, 4 columns for each",
+            "tiles of 18 rows in 2 bands, 12 columns an invocation",
+            "tiles of 28 rows in 2 bands, 8 columns an invocation",
+            "tiles of 36 rows in 2 bands, 4 columns an invocation",
         ],
         _ => [
-            "tiles of 52 rows in 4 bands, 12 columns for each",
-            "tiles of 56 rows in 4 bands, 8 columns for each",
-            "tiles of 36 rows in 4 bands, 4 columns for each",
+            "tiles of 52 rows in 4 bands, 12 columns an invocation",
+            "tiles of 56 rows in 4 bands, 8 columns an invocation",
+            "tiles of 36 rows in 4 bands, 4 columns an invocation",
         ],
     };
     for shape in shapes {

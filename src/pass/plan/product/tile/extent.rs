@@ -110,7 +110,7 @@ pub struct Whole {
     pub compiled: u64,
 }
 
-/// `tiles of 32 rows in 4 bands, 32 columns for each invocation, rounds of 4 steps`
+/// `tiles of 32 rows in 4 bands, 32 columns an invocation, K in rounds of 4`
 impl fmt::Display for Extent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.quads * QUAD;
