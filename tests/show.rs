@@ -205,7 +205,7 @@ fn kernels_are_written_whole_or_not_at_all() {
     golden("first_kernel.header", &format!("{header}\n"));
     let (code, _, error) = onionskin(&show);
     assert_eq!(code, 2);
-    assert!(error.contains("is no empty folder"), "{error}");
+    assert!(error.contains("is not an empty folder"), "{error}");
     assert_eq!(names(), written);
 }
 

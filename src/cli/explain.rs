@@ -1,10 +1,11 @@
 //! `onionskin explain`: what an id means, with an example and the cure.
 
+use anstyle::AnsiColor;
 use clap::Args;
 
 use super::{Outcome, json_failed, output};
 use crate::error::Result;
-use crate::trace::check::{Entry, entries, explain};
+use crate::trace::check::{Entry, Severity, entries, explain};
 
 /// Explain an id of a finding or an error; without one, list all.
 #[derive(Args)]
@@ -25,13 +26,26 @@ impl Explain {
         if self.json {
             output::line(&serde_json::to_string(&entries).map_err(json_failed)?);
         } else if self.id.is_some() {
-            entries
-                .iter()
-                .for_each(|entry| output::line(&entry.to_string()));
+            entries.iter().for_each(|entry| output::line(&page(entry)));
         } else {
             list(&entries).iter().for_each(|line| output::line(line));
         }
         Ok(Outcome::Yes)
+    }
+}
+
+/// An entry with its id in a colour.
+fn page(entry: &Entry) -> String {
+    let text = entry.to_string();
+    let rest = text.strip_prefix(entry.code).unwrap_or(&text);
+    format!("{}{rest}", output::bold(entry.code, color(entry.severity)))
+}
+
+fn color(severity: Severity) -> AnsiColor {
+    match severity {
+        Severity::Note => AnsiColor::Cyan,
+        Severity::Warning => AnsiColor::Yellow,
+        Severity::Error => AnsiColor::Red,
     }
 }
 
@@ -44,11 +58,9 @@ fn list(entries: &[&Entry]) -> Vec<String> {
         "id", "severity", "found in"
     );
     let row = |entry: &&Entry| {
+        let id = output::bold(entry.code, color(entry.severity));
         let (severity, found_in) = (entry.severity.to_string(), entry.found_in());
-        format!(
-            "{}  {severity:<8} {found_in:<width$}  {}",
-            entry.code, entry.title
-        )
+        format!("{id}  {severity:<8} {found_in:<width$}  {}", entry.title)
     };
     std::iter::once(head)
         .chain(entries.iter().map(row))

@@ -114,8 +114,13 @@ fn painted_line(line: &str) -> String {
     }
     let (head, tail) = start.split_at(word.len() + id);
     let (indent, _) = line.split_at(line.len() - start.len());
-    let style = Style::new().fg_color(Some((*color).into())).bold();
-    format!("{indent}{style}{head}{style:#}{tail}")
+    format!("{indent}{}{tail}", bold(head, *color))
+}
+
+/// A text in a colour, bold.
+pub(super) fn bold(text: &str, color: AnsiColor) -> String {
+    let style = Style::new().fg_color(Some(color.into())).bold();
+    format!("{style}{text}{style:#}")
 }
 
 #[cfg(test)]

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use self::plan::{Planned, Target};
+use self::plan::{Planned, Target, WEBGPU};
 use self::summary::Summary;
 use super::activity::Activity;
+use super::faults::Faults;
 use super::import::import;
 use super::inputs::Inputs;
 use super::precision::Dtype;
@@ -85,7 +86,7 @@ impl Show {
     pub(super) fn run(&self) -> Result<Outcome> {
         let activity = Activity::new(self.json);
         activity.step(format!("reading {}", self.model.display()));
-        let model = Model::open(&self.model)?;
+        let model = self.check()?;
         if self.is_summary() {
             return self.summary(&model, activity);
         }
@@ -97,6 +98,19 @@ impl Show {
         let module = self.rewritten(module, &activity)?;
         drop(activity);
         self.print(&module)
+    }
+
+    /// Opens the model, and checks all other arguments.
+    fn check(&self) -> Result<Model> {
+        let mut faults = Faults::default();
+        let model = faults.keep(Model::open(&self.model));
+        self.inputs.check(&mut faults);
+        if self.device != WEBGPU {
+            faults.check_device(&self.device, Some(&self.dtype));
+        }
+        faults.keep(self.tuned.check());
+        faults.keep_all(self.wgsl.iter().map(|folder| kernels::check(folder)));
+        faults.end(model)
     }
 
     /// True if nothing but the model is asked for.

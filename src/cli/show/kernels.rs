@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::plan::{Planned, stem};
+use crate::cli::faults::check_folder;
 use crate::cli::output::wrapped;
 use crate::error::{Error, Result};
 use crate::kernel::plan::{Plan, Step};
@@ -10,20 +11,28 @@ use crate::kernel::plan::{Plan, Step};
 /// Columns of a comment.
 const WIDTH: usize = 100;
 
-/// Writes every kernel of some plans to a file of its own, all or none: `03_dot_gelu.wgsl` in the folder, or in one folder
-/// for each plan by its name if there are several.
-///
-/// # Errors
-/// There is something in the folder already, or it cannot be written.
-pub(super) fn write(folder: &Path, plans: &[(String, Planned)]) -> Result<()> {
+/// Checks that kernels can be written to a folder: it is empty, or does not exist and its parent does.
+pub(super) fn check(folder: &Path) -> Result<()> {
     let is_free = match std::fs::read_dir(folder) {
         Ok(mut entries) => entries.next().is_none(),
         Err(_) => !folder.exists(),
     };
-    if !is_free {
-        let message = format!("{} is no empty folder", folder.display());
-        return Err(Error::usage(message).help("name a new one"));
+    match is_free {
+        true => check_folder(folder),
+        false => {
+            let message = format!("{} is not an empty folder", folder.display());
+            Err(Error::usage(message).help("name a new one"))
+        }
     }
+}
+
+/// Writes every kernel of some plans to a file of its own, all or none: `03_dot_gelu.wgsl` in the folder, or in one folder
+/// for each plan by its name if there are several.
+///
+/// # Errors
+/// As [`check`], or the folder cannot be written.
+pub(super) fn write(folder: &Path, plans: &[(String, Planned)]) -> Result<()> {
+    check(folder)?;
     let temporary = beside(folder);
     let written = fill(&temporary, plans).and_then(|()| {
         // A name that is taken by an empty folder is not given up on every system.

@@ -19,6 +19,9 @@ use crate::kernel::plan::{Kernel, Plan};
 use crate::kernel::stored::Precision;
 use crate::pass::{self, PlanOptions};
 
+/// The `--device` that stands for any device within WebGPU's default limits.
+pub(super) const WEBGPU: &str = "webgpu";
+
 /// Columns of a line.
 const WIDTH: usize = 100;
 
@@ -35,7 +38,7 @@ impl Target {
     /// limits.
     pub(super) fn open(name: &str, precision: Precision, tuned: &Tuned) -> Result<Target> {
         let device = match name {
-            "webgpu" => Device::Host,
+            WEBGPU => Device::Host,
             name => Device::open(name)?,
         };
         let options = PlanOptions {
