@@ -45,6 +45,8 @@ mod diagonal;
 mod distance;
 mod dropout;
 mod embedding;
+#[cfg(test)]
+mod example;
 mod factorize;
 mod fourier;
 mod grid;
@@ -133,6 +135,8 @@ const FAMILIES: &[&[Composite]] = &[
     linalg::ROWS,
     fourier::ROWS,
     spectral::ROWS,
+    #[cfg(test)]
+    example::ROWS,
 ];
 
 /// An operator: its overloads and what they compute.
