@@ -13,6 +13,7 @@ mod samples;
 use onionskin::error::{Error, Kind, Result};
 use onionskin::gpu::{Input, Reach};
 use onionskin::ir::Module;
+use onionskin::item::Item;
 use onionskin::{CompileOptions, Device, Model, Session, Tensor};
 
 /// A graph of one call, inputs that it refuses, the message, and inputs that it takes.
@@ -305,6 +306,30 @@ fn of_two_faults_the_first_by_the_order_of_nodes_is_told() {
         };
         assert!(told(&[0, 9, 1], &[11, 0, 0]).contains("model.py:1"));
         assert!(told(&[0, 8, 1], &[11, 0, 0]).contains("model.py:2"));
+    }
+}
+
+/// Messages are those of the same calls in PyTorch.
+#[test]
+fn containers_raise_as_in_pytorch() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/archives/container_errors.pt"
+    );
+    let model = Model::open(path).unwrap();
+    let x = Item::Tensor(floats([2]));
+    let expected = [
+        ("remove", "list.remove(x): x not in list"),
+        ("pop", "KeyError: b"),
+        ("delete", "KeyError: b"),
+        ("no_step", "List slice should have non-zero step"),
+        ("no_separator", "ValueError: empty separator"),
+    ];
+    assert!(model.import_method("forward", Some(&[x.clone()])).is_ok());
+    for (method, message) in expected {
+        let error = model.import_method(method, Some(&[x.clone()])).unwrap_err();
+        assert_eq!(error.message(), message);
+        assert!(error.to_string().contains("make_archives.py:"), "{error}");
     }
 }
 

@@ -36,6 +36,7 @@ replay! {
     functions
     literals
     strings
+    methods
     devices
 }
 

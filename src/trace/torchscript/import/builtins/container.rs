@@ -149,8 +149,8 @@ impl Importer<'_> {
             ("len", _) => Datum::int(items.len()),
             ("copy" | "list", _) => self.list(items),
             ("dict", _) => self.dict_of(items)?,
-            ("add", [other]) => {
-                let more = other.items().unwrap_or_default();
+            ("add", [Datum::List(other)]) => {
+                let more = other.items.borrow().clone();
                 check_length(items.len() + more.len())?;
                 self.list([items, more].concat())
             }
@@ -188,8 +188,8 @@ impl Importer<'_> {
     ) -> Result<Option<Datum>> {
         match (name, rest) {
             ("append", [item]) => list.items.borrow_mut().push(item.clone()),
-            ("extend" | "add_", [other]) => {
-                let more = other.items().unwrap_or_default();
+            ("extend" | "add_", [Datum::List(other)]) => {
+                let more = other.items.borrow().clone();
                 check_length(list.items.borrow().len() + more.len())?;
                 list.items.borrow_mut().extend(more);
             }
@@ -221,9 +221,9 @@ impl Importer<'_> {
             }
             ("remove", [wanted]) => {
                 let items = list.items.borrow().clone();
-                if let Some(at) = self.find(&items, wanted)? {
-                    list.items.borrow_mut().remove(at);
-                }
+                let missing = || Error::source("list.remove(x): x not in list");
+                let at = self.find(&items, wanted)?.ok_or_else(missing)?;
+                list.items.borrow_mut().remove(at);
             }
             ("sort", _) => {
                 let descending = matches!(rest, [Datum::Number(Number::Bool(true))]);
@@ -293,20 +293,29 @@ impl Importer<'_> {
 
     fn slice_items(&mut self, items: &[Datum], bounds: &[Datum]) -> Result<Vec<Datum>> {
         let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
-        let mut bound = |index: usize, default: i64| match bounds.get(index) {
-            None | Some(Datum::None) => Ok(default),
-            Some(value) => self.known_index(value),
+        let mut bound = |index: usize| match bounds.get(index) {
+            None | Some(Datum::None) => Ok(None),
+            Some(value) => self.known_index(value).map(Some),
+        };
+        let step = bound(2)?.unwrap_or(1);
+        if step == 0 {
+            return Err(Error::source("List slice should have non-zero step"));
+        }
+        // A slice that goes down begins at the last element and may end in front of the first one.
+        let (first, least, most) = match step > 0 {
+            true => (0, 0, length),
+            false => (length - 1, -1, length - 1),
         };
         let clamp = |value: i64| {
-            let value = if value < 0 { value + length } else { value };
-            value.clamp(0, length)
+            let from_end = if value < 0 { length } else { 0 };
+            value.saturating_add(from_end).clamp(least, most)
         };
-        let (start, end) = (clamp(bound(0, 0)?), clamp(bound(1, length)?));
-        let step = usize::try_from(bound(2, 1)?.max(1)).unwrap_or(1);
-        let (start, end) = (usize::try_from(start), usize::try_from(end));
-        let range = start.unwrap_or(0)..end.unwrap_or(0);
-        let part = items.get(range).unwrap_or_default();
-        Ok(part.iter().step_by(step).cloned().collect())
+        let start = bound(0)?.map_or(first, clamp);
+        let end = bound(1)?.map_or(if step > 0 { length } else { -1 }, clamp);
+        let places = std::iter::successors(Some(start), |place| place.checked_add(step));
+        let places = places.take_while(|place| if step > 0 { *place < end } else { *place > end });
+        let items = places.filter_map(|place| items.get(usize::try_from(place).ok()?).cloned());
+        Ok(items.collect())
     }
 
     fn on_tuple(&mut self, name: &str, tuple: &Datum, rest: &[Datum]) -> Result<Option<Datum>> {
@@ -386,8 +395,9 @@ impl Importer<'_> {
             }
             ("clear", _) => dict.entries.borrow_mut().clear(),
             ("Delete" | "pop", [key, rest @ ..]) => {
-                let default = rest.first().cloned().unwrap_or(Datum::None);
-                result = self.lookup(dict, key)?.unwrap_or(default);
+                let found = self.lookup(dict, key)?.or_else(|| rest.first().cloned());
+                let missing = || Error::source(format!("KeyError: {}", self.display(key)));
+                result = found.ok_or_else(missing)?;
                 let builder = self.builder();
                 let mut kept = Vec::new();
                 for (known, value) in dict.entries.borrow().iter() {
@@ -416,7 +426,7 @@ impl Importer<'_> {
     }
 }
 
-const CHANGES: [&str; 12] = [
+const CHANGES: [&str; 11] = [
     "append",
     "extend",
     "add_",
@@ -428,7 +438,6 @@ const CHANGES: [&str; 12] = [
     "Delete",
     "remove",
     "sort",
-    "sort_",
 ];
 
 const DICT_CHANGES: [&str; 6] = [

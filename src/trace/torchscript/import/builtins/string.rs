@@ -18,10 +18,12 @@ impl Importer<'_> {
             ("len", _) => Datum::int(text.chars().count()),
             ("lower", _) => Datum::str(&text.to_lowercase()),
             ("upper", _) => Datum::str(&text.to_uppercase()),
-            ("strip", _) => Datum::str(text.trim()),
-            ("lstrip", _) => Datum::str(text.trim_start()),
-            ("rstrip", _) => Datum::str(text.trim_end()),
-            ("isdigit", _) => Datum::bool(text.chars().all(|c| c.is_ascii_digit())),
+            ("strip" | "lstrip" | "rstrip", []) => stripped(name, text, STRIPPED),
+            ("strip" | "lstrip" | "rstrip", [Datum::Str(chars)]) => stripped(name, text, chars),
+            ("isdigit" | "isdecimal" | "isnumeric", []) => every(text, u8::is_ascii_digit),
+            ("isalpha", []) => every(text, u8::is_ascii_alphabetic),
+            ("isalnum", []) => every(text, u8::is_ascii_alphanumeric),
+            ("isspace", []) => every(text, |c| b" \t\n\x0b\x0c\r".contains(c)),
             ("ord", _) => Datum::int(text.chars().next().map_or(0, |c| i64::from(u32::from(c)))),
             ("add", [Datum::Str(other)]) => {
                 check_length(text.len() + other.len())?;
@@ -50,10 +52,17 @@ impl Importer<'_> {
                 check_length(items.iter().map(|item| item.len() + text.len()).sum())?;
                 Datum::str(&items.join(text))
             }
-            ("split", [Datum::Str(by), ..]) => {
-                self.list(text.split(&**by).map(Datum::str).collect())
+            ("split", [Datum::Str(by), most @ ..]) => {
+                let most = most
+                    .first()
+                    .map(|most| self.known_index(most))
+                    .transpose()?;
+                self.list(parts(text, by, most.unwrap_or(-1))?)
             }
-            ("split", _) => self.list(text.split_whitespace().map(Datum::str).collect()),
+            // PyTorch ignores a largest number of parts here.
+            ("split", [] | [Datum::None, ..]) => {
+                self.list(text.split_whitespace().map(Datum::str).collect())
+            }
             ("__getitem__", [index]) => {
                 return self.subscript(&Datum::Str(text.clone()), index).map(Some);
             }
@@ -119,6 +128,38 @@ impl Importer<'_> {
         let missing = || Error::source(format!("{text:?} has no character {index}"));
         Ok(Datum::str(&found.ok_or_else(missing)?.to_string()))
     }
+}
+
+/// Characters that `strip` removes unless it is given others, by its schema.
+const STRIPPED: &str = " \n\t\x0c\x0b";
+
+/// `text.strip(chars)`, `lstrip` or `rstrip`.
+fn stripped(name: &str, text: &str, chars: &str) -> Datum {
+    let is_one = |c: char| chars.contains(c);
+    Datum::str(match name {
+        "lstrip" => text.trim_start_matches(is_one),
+        "rstrip" => text.trim_end_matches(is_one),
+        _ => text.trim_matches(is_one),
+    })
+}
+
+/// True if a text is not empty and every byte passes.
+fn every(text: &str, passes: impl Fn(&u8) -> bool) -> Datum {
+    Datum::bool(!text.is_empty() && text.as_bytes().iter().all(passes))
+}
+
+/// `text.split(separator, most)`; every part for a negative number.
+fn parts(text: &str, separator: &str, most: i64) -> Result<Vec<Datum>> {
+    if separator.is_empty() {
+        return Err(Error::source("ValueError: empty separator"));
+    }
+    Ok(match usize::try_from(most) {
+        Ok(most) => text
+            .splitn(most.saturating_add(1), separator)
+            .map(Datum::str)
+            .collect(),
+        Err(_) => text.split(separator).map(Datum::str).collect(),
+    })
 }
 
 /// Refuses texts and lists that a program makes longer than any model needs, before memory runs out.
