@@ -325,9 +325,15 @@ fn containers_raise_as_in_pytorch() {
         ("no_step", "List slice should have non-zero step"),
         ("no_separator", "ValueError: empty separator"),
     ];
-    assert!(model.import_method("forward", Some(&[x.clone()])).is_ok());
+    assert!(
+        model
+            .import_method("forward", Some(std::slice::from_ref(&x)))
+            .is_ok()
+    );
     for (method, message) in expected {
-        let error = model.import_method(method, Some(&[x.clone()])).unwrap_err();
+        let error = model
+            .import_method(method, Some(std::slice::from_ref(&x)))
+            .unwrap_err();
         assert_eq!(error.message(), message);
         assert!(error.to_string().contains("make_archives.py:"), "{error}");
     }
