@@ -78,8 +78,9 @@ pub(super) fn check_folder(path: &Path) -> Result<()> {
         .filter(|folder| !folder.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.is_dir() => {
-            let message = format!("{}: there is no such folder", path.display());
-            Err(Error::usage(message).help(format!("create it: mkdir -p {}", folder.display())))
+            let folder = folder.display();
+            let message = format!("{folder}: there is no such folder");
+            Err(Error::usage(message).help(format!("create it: mkdir -p {folder}")))
         }
         _ => Ok(()),
     }
