@@ -10,7 +10,8 @@
 
 mod command;
 
-use command::onionskin;
+use command::{Folder, onionskin};
+use onionskin::Tensor;
 use onionskin::gpu::adapters;
 use serde_json::Value as Json;
 
@@ -420,6 +421,41 @@ fn a_profile_writes_all_files_or_none() {
     assert_eq!(code, 2, "{error}");
     assert!(!std::path::Path::new(&trace).exists());
     std::fs::remove_dir(page).unwrap();
+}
+
+/// Cold starts run with the options of the other runs.
+#[test]
+fn a_bench_without_checks_starts_without_them() {
+    let raises = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/archives/raises.pt"
+    );
+    let folder = Folder::new("no-checks");
+    let tensors = [
+        ("x", Tensor::from_vec([2], vec![1.0f32, -2.0]).unwrap()),
+        ("count", Tensor::from_vec([], vec![1i64]).unwrap()),
+        ("index", Tensor::from_vec([2], vec![0i64, 1]).unwrap()),
+    ];
+    let inputs = folder.tensors("inputs.safetensors", &tensors);
+    let bench = [
+        "bench",
+        raises,
+        "-i",
+        &inputs,
+        "--device",
+        "cpu",
+        "--runs",
+        "1",
+        "--seconds",
+        "0",
+    ];
+    let (code, _, error) = onionskin(&bench);
+    assert!(
+        code == 3 && error.contains("x must be positive"),
+        "{code} {error}"
+    );
+    let (code, _, error) = onionskin(&[&bench[..], &["--no-checks"]].concat());
+    assert_eq!(code, 0, "{error}");
 }
 
 /// What a bench measures, and the same held against a recorded peer.

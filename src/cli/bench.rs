@@ -161,6 +161,9 @@ impl Bench {
         if let Some(packed) = &self.packed {
             arguments.extend(["--packed".into(), packed.into()]);
         }
+        if self.no_checks {
+            arguments.push("--no-checks".into());
+        }
         arguments
     }
 

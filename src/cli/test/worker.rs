@@ -30,7 +30,6 @@ impl Worker {
         let mut command = Command::new(program);
         command
             .arg("test")
-            .arg(&test.folder)
             .args(["--device", &test.device, "--worker"])
             .arg(test.dtype.argument());
         if test.against == Against::Libtorch {
@@ -40,8 +39,9 @@ impl Worker {
             command.arg("--translate");
         }
         if let Some(pattern) = &test.only {
-            command.args(["--only", pattern]);
+            command.arg(format!("--only={pattern}"));
         }
+        command.arg("--").arg(&test.folder);
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
