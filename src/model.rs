@@ -1,4 +1,4 @@
-//! What a user reads first: open a model, compile it for a device, run it.
+//! Public entry points: open a model, compile it for a device, run it.
 //!
 //! ```no_run
 //! # fn main() -> onionskin::Result<()> {
@@ -53,13 +53,13 @@ use crate::item::Item;
 use crate::trace::torchscript::{Archive, Entry, ImportOptions, InputSpec, Pickled, import};
 use state::States;
 
-/// A model: an archive that was traced or scripted by PyTorch, or a graph that was imported before.
+/// A model: an archive that PyTorch traced or scripted, or an imported graph.
 ///
 /// Clones share the archive and the weights.
 #[derive(Clone)]
 pub struct Model {
     source: Arc<Source>,
-    /// The files that it was opened from.
+    /// The files that the model was opened from.
     files: Arc<[PathBuf]>,
 }
 
@@ -78,17 +78,17 @@ impl fmt::Debug for Model {
 }
 
 enum Source {
-    /// Imported for the sizes at hand when they are known.
+    /// Imported for the sizes of a call once they are known.
     Archive(Box<Archive>),
-    /// Ready.
+    /// Imported graphs.
     Module(Module),
 }
 
 impl Model {
-    /// Opens a `.pt` archive or a `.json` graph, told apart by content. Weights are mapped, not read.
+    /// Opens a `.pt` archive or a `.json` graph, distinguished by content. Weights are memory-mapped, not read.
     ///
     /// # Errors
-    /// The file cannot be read, its bytes are not what the format says, or it is no model: the message says what it is, and how
+    /// Fails if the file cannot be read, violates its format, or is no model: the message says what the file is, and how
     /// to make a model in Python.
     pub fn open(path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
@@ -107,13 +107,13 @@ impl Model {
         })
     }
 
-    /// The files that the model was opened from and maps: they must not change while it lives. None if it was made from bytes
-    /// or from graphs.
+    /// The files that the model was opened from and maps. They must not change during the model's lifetime. Empty if the
+    /// model was made from bytes or graphs.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
-    /// A model from the bytes of a `.pt` archive.
+    /// Opens a model from the bytes of a `.pt` archive.
     ///
     /// # Errors
     /// As [`Model::open`].
@@ -125,32 +125,32 @@ impl Model {
         Ok(Model::from(Archive::from_bytes(bytes)?))
     }
 
-    /// A model from graphs.
+    /// Makes a model from graphs.
     pub fn from_module(module: Module) -> Model {
         Model::from(Source::Module(module))
     }
 
-    /// The graphs and weights, made with the example inputs that the archive holds.
+    /// Imports graphs and weights for the example inputs in the archive.
     ///
     /// # Errors
-    /// Everything that is not supported, all at once; or the archive holds no example inputs (see
+    /// Lists everything that is not supported. Fails as well if the archive holds no example inputs (see
     /// [`Model::import_for`]).
     pub fn import(&self) -> Result<Module> {
         self.import_with(&ImportOptions::default())
     }
 
-    /// The graphs and weights for example arguments: their dtypes and ranks are fixed, their sizes become symbols.
+    /// Imports graphs and weights for example arguments. Dtypes and ranks are fixed, sizes become symbols.
     pub fn import_for(&self, arguments: &[Item]) -> Result<Module> {
         self.import_method("forward", Some(arguments))
     }
 
-    /// The graph of one method and the weights: for example arguments, or those that the archive remembers.
+    /// Imports the graph of one method and the weights, for example arguments or those that the archive holds.
     pub fn import_method(&self, method: &str, arguments: Option<&[Item]>) -> Result<Module> {
         self.import_entry(method, arguments, &States::default(), &[])
     }
 
-    /// The graph of `forward` for example arguments, and those of further methods without arguments, over one set of weights
-    /// and states.
+    /// Imports the graph of `forward` for example arguments, and those of further methods without arguments, which share
+    /// weights and states.
     pub fn import_with_methods(
         &self,
         arguments: Option<&[Item]>,
@@ -170,7 +170,7 @@ impl Model {
         })
     }
 
-    /// The entries: the methods that an archive was traced with, else `forward`; the graphs of a module.
+    /// Names of the entry graphs: the methods that an archive was traced with, or `forward`; the graphs of a module.
     pub fn entries(&self) -> Vec<String> {
         let archive = match &*self.source {
             Source::Archive(archive) => archive,
@@ -190,7 +190,7 @@ impl Model {
         }
     }
 
-    /// The archive that the model is made of, if it is.
+    /// The archive, if the model was made from one.
     pub fn archive(&self) -> Option<&Archive> {
         match &*self.source {
             Source::Archive(archive) => Some(archive),
@@ -198,8 +198,8 @@ impl Model {
         }
     }
 
-    /// The graph of one method, made for example arguments, else for those that the archive holds, and for states as they
-    /// are now or as they vary. A model of ready graphs gives all of them.
+    /// Imports one method for example arguments or those that the archive holds, and for the current states or varying
+    /// ones. A model of imported graphs returns all of them.
     fn import_entry(
         &self,
         method: &str,
@@ -218,7 +218,7 @@ impl Model {
         })
     }
 
-    /// The graphs and weights.
+    /// Imports graphs and weights.
     pub fn import_with(&self, options: &ImportOptions) -> Result<Module> {
         match &*self.source {
             Source::Archive(archive) => import(archive, options),
@@ -226,12 +226,13 @@ impl Model {
         }
     }
 
-    /// True if the graph can be made again for other sizes: the model is an archive.
+    /// True if the model is an archive, so that the graph can be imported again for other sizes.
     fn can_reimport(&self) -> bool {
         matches!(*self.source, Source::Archive(_))
     }
 
-    /// Prepares the model for a device. What depends on sizes that only a call tells is done at the first such call.
+    /// Compiles the model for a device. Work that depends on symbolic sizes is done at the first call that determines
+    /// them.
     pub fn compile(&self, device: &Device, options: &CompileOptions) -> Result<Session> {
         Session::new(self.clone(), device.clone(), options.clone())
     }
@@ -252,7 +253,7 @@ impl From<Source> for Model {
     }
 }
 
-/// An argument as an example: what the graph is made for.
+/// Specification of an example input for an argument.
 fn example(argument: &Item) -> InputSpec {
     let all = |items: &[Item]| items.iter().map(example).collect();
     match argument {
@@ -271,7 +272,7 @@ fn example(argument: &Item) -> InputSpec {
     }
 }
 
-/// The error of a call that fits no graph of a model that cannot be imported again.
+/// Error of a call that fits no graph of a model that cannot be imported again.
 fn no_fit(last: Option<Error>) -> Error {
     last.unwrap_or_else(|| Error::input("the model has no graph"))
 }

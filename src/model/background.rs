@@ -1,4 +1,4 @@
-//! Work on a thread of its own that a future waits for.
+//! Background work on a separate thread, with a future for the result.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,16 +7,16 @@ use std::task::{Poll, Waker};
 
 use crate::error::{Error, Result, panic_message};
 
-/// The result of a thread, and whoever waits for it.
+/// The result of a thread, and the waker of the task that awaits it.
 struct Pending<T> {
     result: Option<Result<T>>,
     waker: Option<Waker>,
 }
 
-/// Runs `work` on a new thread. It starts when the future is first polled, and ends even if the future is dropped.
+/// Runs `work` on a new thread. The thread starts at the first poll of the future, and continues if the future is dropped.
 ///
 /// # Errors
-/// Those of `work`; no thread could be started; `work` panicked.
+/// Those of `work`. Fails as well if no thread can be started or `work` panics.
 pub(super) async fn in_background<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -42,7 +42,7 @@ pub(super) async fn in_background<T: Send + 'static>(
     .await
 }
 
-/// The result of `work`; a panic is an error.
+/// The result of `work`; a panic becomes an error.
 fn run<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(Error::internal(panic_message(&*panic))))

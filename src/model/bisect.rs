@@ -1,4 +1,4 @@
-//! The first value that a device computes otherwise than the oracle.
+//! Search for the first value that a device computes differently from the oracle.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -19,20 +19,20 @@ use crate::trace::check::{Divergence, Site};
 
 use super::Session;
 
-/// The remark about a region whose bodies are all right.
+/// Note on a region whose bodies agree on their own.
 const BODIES_AGREE: &str = "on its own, every body that ran computes what the oracle does: differences that are allowed in \
                             a round add up, or control flow itself is wrong";
 
-/// The remark about a region whose bodies there was no time to search.
+/// Note on a region whose bodies were not searched before the time limit.
 const BODIES_UNKNOWN: &str = "the limit of the search passed before its bodies were compared";
 
-/// Bytes of the device's values that the host holds at once.
+/// Most bytes of device values that the host holds at once.
 const CHUNK: usize = 256 << 20;
 
-/// How a search goes, and how long it may take.
+/// Time limit and progress callback of a search.
 #[derive(Clone, Copy, Default)]
 pub struct SearchOptions<'a> {
-    /// The search ends after the node during which this has passed; none for no limit.
+    /// The search ends after the node during which this time has passed; `None` for no limit.
     pub limit: Option<Duration>,
     /// Called after each node of the graph.
     pub progress: Option<&'a dyn Fn(SearchProgress)>,
@@ -46,7 +46,7 @@ impl fmt::Debug for SearchOptions<'_> {
     }
 }
 
-/// How far a search is.
+/// Progress of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SearchProgress {
@@ -56,20 +56,20 @@ pub struct SearchProgress {
     pub total: usize,
 }
 
-/// The outcome of a search.
+/// Outcome of a search.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Search {
     /// The first value that differs.
     Found(Box<Divergence>),
-    /// All values that both have agree; values that were fused into kernels exist on the oracle only.
+    /// All values that both sides have agree. Values that were fused into kernels exist only on the oracle.
     Agreement,
-    /// The limit passed. The values of the nodes so far agree.
+    /// The time limit passed. The values of the nodes so far agree.
     Stopped(SearchProgress),
 }
 
 impl Search {
-    /// The value that differs; none if none was found.
+    /// The value that differs, if one was found.
     pub fn found(self) -> Option<Divergence> {
         match self {
             Search::Found(found) => Some(*found),
@@ -78,15 +78,15 @@ impl Search {
     }
 }
 
-/// Runs a call on a session's device and the oracle beside it, and finds the first value that differs. If that is made by a
-/// region, its bodies are run on their own, on what the oracle gave them, round by round, and the first value in them that
-/// differs is named.
+/// Runs a call on a session's device and on the oracle, and finds the first value that differs. If a region defines that
+/// value, its bodies are run separately, on the oracle's inputs of each iteration, and the first value in them that
+/// differs is reported.
 ///
-/// The oracle drops each value after its last use. The device's values are read in chunks, each by a run of the program in the
-/// memory that it needs anyway, so that the host holds one chunk at a time.
+/// The oracle drops each value after its last use. The device's values are read in chunks, each by a run of the program
+/// within its usual memory, so that the host holds one chunk at a time.
 ///
 /// # Errors
-/// The call fails on either side.
+/// Fails if the call fails on either side.
 pub fn first_divergence(
     session: &Session,
     arguments: &[Item],
@@ -119,14 +119,14 @@ pub fn first_divergence(
     }
 }
 
-/// The values of a graph on a device, read in chunks as they are asked for.
+/// Reads the values of a graph from a device, in chunks on demand.
 struct Reader<'a> {
     program: &'a Program,
     sizes: Bindings,
     inputs: &'a [Tensor],
-    /// Names of values that have memory of their own, in order of nodes, with their bytes.
+    /// Names and bytes of values with their own memory, in node order.
     order: Vec<(&'a str, usize)>,
-    /// How many of them were read.
+    /// Number of values read so far.
     read: usize,
     held: HashMap<String, Tensor>,
 }
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A value, which is not asked for again; none if it has no memory of its own, or did not come about.
+    /// Removes and returns a value; `None` if it has no memory of its own or was not computed.
     fn take(&mut self, name: &str) -> Result<Option<Tensor>> {
         let is_next = |(next, _): &(&str, usize)| *next == name;
         while !self.held.contains_key(name) && self.order.iter().skip(self.read).any(is_next) {
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
         Ok(self.held.remove(name))
     }
 
-    /// Reads the next values that fit a chunk, at least one, in the place of those that were held.
+    /// Replaces the held chunk by the next values that fit a chunk, at least one.
     fn read_chunk(&mut self) -> Result<()> {
         let mut bytes = 0usize;
         let left = self.order.iter().skip(self.read);
@@ -184,15 +184,15 @@ struct Searcher<'a> {
     weights: &'a Weights,
     tolerance: Tolerance,
     end: Option<Instant>,
-    /// How far the search was when the limit had passed.
+    /// Progress when the limit passed.
     stopped: RefCell<Option<SearchProgress>>,
 }
 
-/// A body that ran, and what it was given.
+/// A body that ran, with its inputs.
 type Entered = (Part, Vec<Tensor>);
 
 impl Searcher<'_> {
-    /// The first value of a graph that a run on the device has otherwise than the oracle.
+    /// The first value of a graph that differs between the device's run and the oracle.
     fn first(
         &self,
         graph: &Graph,
@@ -246,7 +246,7 @@ impl Searcher<'_> {
         Err(ended())
     }
 
-    /// The first value that differs in the bodies of a region, each run on its own.
+    /// The first value that differs in the bodies of a region, each run separately.
     fn inside(
         &self,
         graph: &Graph,
@@ -272,7 +272,7 @@ impl Searcher<'_> {
                     inputs,
                 })));
             }
-            // All that ran of one region is the same body: a branch, or rounds.
+            // Everything that ran of one region is a single body: one branch, or iterations.
             compiled = Some(program);
         }
         Ok(None)
@@ -287,7 +287,7 @@ impl Searcher<'_> {
         Program::new(self.device, plan, self.weights, ProgramOptions::default())
     }
 
-    /// The first result of a node that is in memory of its own and differs from the oracle's.
+    /// The first result of a node that has its own memory and differs from the oracle's.
     fn compare(&self, event: &Event, reader: &mut Reader) -> Result<Option<Divergence>> {
         for (id, expected) in event.node.results.iter().zip(event.results) {
             if let Some(got) = reader.take(&event.graph.value(*id).name)? {
@@ -302,12 +302,12 @@ impl Searcher<'_> {
     }
 }
 
-/// The error by which a run of the oracle ends that has shown enough. Nobody sees it.
+/// Internal error that stops the oracle's run early. It is never reported.
 fn ended() -> Error {
     Error::internal("the search has ended")
 }
 
-/// Keeps what the body of an outermost region was given, once for each body and round.
+/// Records the inputs of bodies of an outermost region, once per body and iteration.
 fn enter(entered: &mut Vec<Entered>, within: &Within) {
     let is_known = entered.last().is_some_and(|(part, _)| *part == within.part);
     if within.outer.is_none() && !is_known {

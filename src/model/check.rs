@@ -11,24 +11,24 @@ use crate::trace::check::{
 use super::subject::Method;
 use super::{CompileOptions, Device, Model, SearchOptions, first_divergence};
 
-/// What a device is held against.
+/// Reference that a device is compared with.
 #[derive(Debug)]
 pub struct Reference<'a> {
     /// The device.
     pub device: &'a Device,
-    /// What it stores values of `f32` in.
+    /// Storage precision of `f32` values on the device.
     pub precision: Precision,
-    /// Who says what every set of inputs should give, and what that is; without it the oracle says.
+    /// Name of the source and expected outputs of every input set; `None` for the oracle's outputs.
     pub expected: Option<(&'a str, &'a [Item])>,
-    /// How far results may be apart.
+    /// Tolerance of the comparison.
     pub tolerance: Tolerance,
 }
 
-/// Checks a model: what its program and its graph tell without being run, other sizes than those of the first inputs, and
-/// a device against a reference. What fails on the way is a finding.
+/// Checks a model: analyses the program and the graph, traces again with other sizes, and compares a device with a
+/// reference. Failures on the way become findings.
 ///
 /// # Errors
-/// The model has no such entry graph, no inputs can be made for it, or the device cannot store values as it is asked to.
+/// Fails if the model has no such entry graph, no inputs can be made for it, or the device does not support the precision.
 pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -> Result<Report> {
     let name = options.entry.as_deref().unwrap_or("forward");
     let warnings = inspect_program(model)?;
@@ -59,11 +59,11 @@ pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -
     Ok(report)
 }
 
-/// The warnings of [`check`] that need no run: what the program and the graph of an entry tell. The arguments are those that
-/// the graph was made for; without any, arguments of its example sizes are made up.
+/// The findings of [`check`] that need no run, from the program and an entry's graph. `arguments` are those that the graph
+/// was imported for; without them, arguments with example sizes are generated.
 ///
 /// # Errors
-/// The module has no such graph, a source file of the archive does not parse, or no inputs can be made.
+/// Fails if the module has no such graph, a source file of the archive does not parse, or no inputs can be made.
 pub fn inspect(
     model: &Model,
     module: &Module,
@@ -79,22 +79,22 @@ pub fn inspect(
     Ok(inspect_trace(&Method { model, name }, &traced, &options)?.findings)
 }
 
-/// What the program of an archive tells.
+/// Findings about the program of an archive.
 ///
 /// # Errors
-/// A source file does not parse.
+/// Fails if a source file does not parse.
 pub fn inspect_program(model: &Model) -> Result<Vec<Finding>> {
     model.archive().map_or(Ok(Vec::new()), inspect_archive)
 }
 
-/// A graph with the warnings about its program. The graph has random nodes itself, with their modules, and without those that
-/// nothing calls.
+/// A graph with the findings about its program. Findings about random nodes are left out: the graph reports its own, with
+/// their modules and without those that are never called.
 fn traced(module: Module, mut warnings: Vec<Finding>) -> Traced {
     warnings.retain(|finding| finding.id != Id::RandomNode);
     Traced { module, warnings }
 }
 
-/// The sets that were given, or one of the graph's example sizes.
+/// The given input sets, or one with the graph's example sizes.
 fn sets(options: &CheckOptions, graph: &Graph) -> Result<Vec<Vec<Item>>> {
     match options.inputs.as_slice() {
         [] => Ok(vec![example(graph)?]),
@@ -102,7 +102,7 @@ fn sets(options: &CheckOptions, graph: &Graph) -> Result<Vec<Vec<Item>>> {
     }
 }
 
-/// The report on a model that cannot be imported: what its program tells, and why.
+/// Report for a model that cannot be imported: findings about its program, and the import errors.
 fn without_graph(
     model: &Model,
     options: &CheckOptions,
@@ -150,7 +150,7 @@ impl DeviceCheck<'_> {
         Ok(())
     }
 
-    /// The device and what it is compared with.
+    /// Names of the device and of the reference.
     fn sides(&self) -> String {
         let against = match self.reference.expected {
             Some((who, _)) => who,
@@ -197,7 +197,7 @@ impl DeviceCheck<'_> {
         report.runs.push(run);
     }
 
-    /// With the first value that the device computes otherwise than the oracle.
+    /// Adds the first value that the device computes differently from the oracle.
     fn blamed(&self, finding: Finding, set: &[Item]) -> Finding {
         let Reference {
             device, tolerance, ..

@@ -3,35 +3,35 @@ use std::fmt;
 use crate::error::Result;
 use crate::gpu::{self, DeviceChoice, DeviceOptions};
 
-/// What runs a model: the host, or a GPU (a software rasteriser counts as one).
+/// Device that runs a model: the host, or a GPU (a software rasteriser counts as one).
 #[derive(Clone, Debug)]
 pub enum Device {
-    /// The interpreter in this process: no driver, no adapter.
+    /// The interpreter in this process, without driver and adapter.
     Host,
     /// An adapter through wgpu.
     Gpu(gpu::Device),
 }
 
 impl Device {
-    /// A real GPU if there is one, else a software rasteriser, else the host.
+    /// Opens a hardware GPU if there is one, else a software rasteriser, else the host.
     ///
     /// # Errors
-    /// An adapter was found but could not be opened.
+    /// Fails if an adapter was found but could not be opened.
     pub fn auto() -> Result<Device> {
         Device::with_options(DeviceOptions::from(DeviceChoice::Auto))
     }
 
-    /// A device by name: `auto`, `cpu` (the host), `gpu` and `software` (kinds of adapters), an adapter's index, or a part
-    /// of its name.
+    /// Opens a device by name: `auto`, `cpu` (the host), `gpu` and `software` (kinds of adapters), an adapter's index, or
+    /// a part of its name.
     ///
     /// # Errors
-    /// No adapter fits; the message lists those there are.
+    /// Fails if no adapter matches; the message lists all adapters.
     pub fn open(name: &str) -> Result<Device> {
         let Ok(choice) = name.parse::<DeviceChoice>();
         Device::with_options(DeviceOptions::from(choice))
     }
 
-    /// A device by options.
+    /// Opens a device by options.
     ///
     /// # Errors
     /// As [`Device::open`].

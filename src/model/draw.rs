@@ -1,4 +1,4 @@
-//! Random arguments for a graph: floats of the normal distribution, ids within their embeddings, masks of ones.
+//! Random arguments for a graph: normally distributed floats, ids within their embeddings, masks of ones.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ use crate::scalar::Scalar;
 use crate::shape::{TensorType, wrap_dim};
 use crate::tensor::Tensor;
 
-/// The distribution that an input is drawn from.
+/// Distribution of a random input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draw {
     /// The normal distribution of mean 0 and variance 1.
     Normal,
-    /// The integers from 0 to one less than this.
+    /// Uniformly distributed integers from 0 to this, exclusive.
     Below(i64),
-    /// No distribution: ones.
+    /// Ones.
     Ones,
 }
 
 impl Draw {
-    /// The distribution for an input of a type, by its name alone.
+    /// The distribution for an input, from its name and type.
     ///
-    /// Integers are 0 or 1, which most programs take; [`draw`] finds the ranges of ids in a graph.
+    /// Integers are 0 or 1, which most programs accept; [`draw`] finds the ranges of ids in a graph.
     pub fn of(name: &str, ty: &TensorType) -> Draw {
         match ty.dtype.category() {
             _ if name.to_lowercase().contains("mask") => Draw::Ones,
@@ -34,10 +34,10 @@ impl Draw {
         }
     }
 
-    /// A tensor of a type with numbers for sizes. Equal seeds give equal tensors.
+    /// Draws a tensor of a type with constant sizes. Equal seeds give equal tensors.
     ///
     /// # Errors
-    /// A size is a symbol.
+    /// Fails if a size is symbolic.
     pub fn tensor(self, ty: &TensorType, seed: u64) -> Result<Tensor> {
         let sizes = ty.sizes(&Bindings::new())?;
         let count: usize = sizes.iter().product();
@@ -56,14 +56,14 @@ impl Draw {
     }
 }
 
-/// The distributions for the inputs of a graph, by the names of its signature. Integers that an embedding, `index_select`,
-/// `gather` or an index reads are drawn within the table's size.
+/// The distributions for the inputs of a graph, by signature names. Integers that index an embedding, `index_select`,
+/// `gather` or an index operator are drawn within the size of the table.
 ///
 /// # Errors
-/// A table's size is a symbol without an example.
+/// Fails if the size of a table is symbolic without an example.
 pub fn draw(graph: &Graph) -> Result<BTreeMap<String, Draw>> {
     let mut ends: BTreeMap<ValueId, i64> = BTreeMap::new();
-    // Readers stand behind what they read: ranges are passed on from the last node to the first.
+    // Readers follow their operands, so that ranges propagate from the last node to the first.
     for node in graph.nodes.iter().rev() {
         let Op::Call(_) = node.op else { continue };
         if let Some((table, index)) = looked_up(graph, node) {
@@ -96,7 +96,7 @@ fn narrow(ends: &mut BTreeMap<ValueId, i64>, id: ValueId, end: i64) {
     *known = end.min(*known);
 }
 
-/// The size of the table that a node looks rows up in, and the values that say which.
+/// Size of the table that a node indexes, and the index values.
 fn looked_up(graph: &Graph, node: &Node) -> Option<(Dim, Vec<ValueId>)> {
     let argument = |at: usize| node.arguments.get(at);
     let values = |at: usize| argument(at).map(Argument::values).unwrap_or_default();
@@ -125,7 +125,7 @@ fn looked_up(graph: &Graph, node: &Node) -> Option<(Dim, Vec<ValueId>)> {
     }
 }
 
-/// True for nodes whose result has no other numbers than their first operand.
+/// True for nodes whose results contain only elements of the first operand.
 fn passes_on(node: &Node) -> bool {
     const NAMES: &[&str] = &[
         "to",
@@ -158,7 +158,7 @@ fn passes_on(node: &Node) -> bool {
     NAMES.contains(&node.op.short_name())
 }
 
-/// Numbers that follow from a seed (SplitMix64).
+/// Pseudo-random numbers (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -169,12 +169,12 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// From 0, exclusive, to 1, inclusive.
+    /// Uniform between 0, exclusive, and 1, inclusive.
     fn uniform(&mut self) -> f64 {
         ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// By Box and Muller's transform, half of which is dropped.
+    /// Normally distributed, by the Box–Muller transform. The second number of each pair is dropped.
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * self.uniform().ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
@@ -186,7 +186,7 @@ impl Random {
     }
 }
 
-/// A seed for the input of a name, made of a seed for the call: inputs of one type get different numbers.
+/// Derives a seed for a named input from the seed of a call. Inputs of one type get different numbers.
 pub fn seed_of(seed: u64, name: &str) -> u64 {
     let letters = name.bytes();
     letters.fold(seed ^ 0x6f6e_696f_6e73_6b69, |hash, letter| {

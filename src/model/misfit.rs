@@ -1,26 +1,26 @@
-//! The usual mistakes in inputs: other element types, channels last, a missing batch dimension; and what mends them.
+//! Common mistakes in inputs (other element types, channels last, a missing batch dimension) and their fixes.
 
 use crate::dtype::{Category, DType};
 use crate::shape::TensorType;
 
-/// An input that is probably not what the model takes.
+/// An input that probably does not match the model's input type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
     /// The mistakes, each as a sentence without full stop.
     pub mistakes: Vec<String>,
-    /// What mends them, as methods of a NumPy array: `.transpose(2, 0, 1)[None]`. Empty if unknown.
+    /// The fix, as methods of a NumPy array: `.transpose(2, 0, 1)[None]`. Empty if unknown.
     pub cure: String,
-    /// True if a conversion of the elements mends it.
+    /// True if a conversion of the elements is the fix.
     pub is_dtype: bool,
 }
 
 impl Misfit {
-    /// Compares an input with the type that the model takes; none if nothing looks like a mistake. Symbolic sizes may be any
-    /// numbers.
+    /// Compares an input with the type that the model expects; `None` if there is no likely mistake. A symbolic size
+    /// matches any number.
     pub fn find(wanted: &TensorType, given: &TensorType) -> Option<Misfit> {
         let layout = layout(&sizes(wanted), &sizes(given));
         let dtype = dtype(wanted.dtype, given.dtype);
-        // Bytes are pixels, which are divided as well.
+        // Bytes are pixels, which need a division as well.
         let is_dtype = layout.is_none() && given.dtype != DType::U8;
         let found: Vec<(String, String)> = layout.into_iter().chain(dtype).collect();
         let (mistakes, cures): (Vec<String>, Vec<String>) = found.into_iter().unzip();
@@ -32,7 +32,7 @@ impl Misfit {
     }
 }
 
-/// The number that stands for a symbolic size.
+/// Placeholder for a symbolic size.
 const SYMBOL: i64 = -1;
 
 /// Sizes as numbers.
@@ -43,7 +43,7 @@ fn sizes(ty: &TensorType) -> Vec<i64> {
         .collect()
 }
 
-/// The name that NumPy has for an element type.
+/// NumPy's name of an element type.
 pub(crate) fn numpy_name(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "bool",
@@ -59,7 +59,7 @@ pub(crate) fn numpy_name(dtype: DType) -> &'static str {
     }
 }
 
-/// The mistake in an element type, and its cure.
+/// The mistake in an element type, and its fix.
 fn dtype(wanted: DType, given: DType) -> Option<(String, String)> {
     let cast = format!(".astype(\"{}\")", numpy_name(wanted));
     let (want, have) = (numpy_name(wanted), numpy_name(given));
@@ -79,13 +79,13 @@ fn dtype(wanted: DType, given: DType) -> Option<(String, String)> {
         (_, Category::Float) => {
             format!("its numbers are {have}; the model takes {want}, such as ids of tokens")
         }
-        // Integers of other widths serve as ids, too.
+        // Integers of other widths are valid ids, too.
         _ => return None,
     };
     Some((mistake, cast))
 }
 
-/// The mistake in a layout, and its cure.
+/// The mistake in a layout, and its fix.
 fn layout(wanted: &[i64], given: &[i64]) -> Option<(String, String)> {
     let is_channels = |size: i64| (1..=4).contains(&size);
     let told = |mistake: &str, cure: &str| Some((mistake.to_string(), cure.to_string()));

@@ -1,4 +1,4 @@
-//! Weights as a device holds them, in a file: a later start uploads them as they are.
+//! File of packed weights in the device's layout, which later starts upload without repacking.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,22 +11,22 @@ use crate::gpu::{Packed, PackedWeights, Program, WeightSource};
 use crate::tensor::Tensor;
 use crate::tensor_file::checked::{self, Checked, Unwritten};
 
-/// What a file says that it is. Another version may pack otherwise.
+/// File type with version. Another version may use other layouts.
 const KIND: &str = concat!("packed weights of onionskin ", env!("CARGO_PKG_VERSION"));
-/// What it says in any version.
+/// Prefix of the file type in any version.
 const ANY_KIND: &str = "packed weights of onionskin";
 
-/// What became of a file of packed weights; see [`crate::CompileOptions::packed`].
+/// Report on a file of packed weights; see [`crate::CompileOptions::packed`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackedReport {
     /// The file.
     pub path: PathBuf,
-    /// Weights that were uploaded as the file has them.
+    /// Number of weights that were uploaded from the file.
     pub taken: usize,
-    /// Weights that were packed and written to it.
+    /// Number of weights that were packed and written to the file.
     pub written: usize,
-    /// What was not made use of, and why.
+    /// Parts of the file that were not used, and why.
     pub ignored: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for PackedReport {
     }
 }
 
-/// A file of packed weights. What is missing or damaged is packed, and written when a program is made.
+/// A file of packed weights. Missing or damaged entries are packed, and written when a program is made.
 pub(super) struct PackedFile {
     state: Mutex<State>,
 }
@@ -46,10 +46,10 @@ pub(super) struct PackedFile {
 #[derive(Default)]
 struct State {
     entries: BTreeMap<Digest, Entry>,
-    /// The entries that were asked for, there or not.
+    /// Keys that were requested, whether the file has them or not.
     asked: BTreeSet<Digest>,
     missed: BTreeSet<Digest>,
-    /// True if the file is something else, which must not be lost.
+    /// True if the file is of another type and must not be overwritten.
     is_foreign: bool,
     report: PackedReport,
 }
@@ -61,7 +61,7 @@ struct Entry {
 }
 
 impl PackedFile {
-    /// Opens a file. One that cannot be made use of is as good as none.
+    /// Opens a file. An unusable file counts as empty.
     pub(super) fn open(path: &Path) -> PackedFile {
         let mut state = State::default();
         state.report.path = path.to_path_buf();
@@ -83,7 +83,7 @@ impl PackedFile {
         self.lock(|state| state.report.clone())
     }
 
-    /// Writes the weights of a program that the file did not have. A failure is told in the report: the program has them.
+    /// Writes the weights of a program that the file lacks. A failure is only reported: the program has the weights.
     pub(super) fn keep(&self, program: &Program, source: &dyn WeightSource) {
         self.lock(|state| {
             if !state.missed.is_empty()
@@ -124,8 +124,9 @@ impl PackedWeights for PackedFile {
 }
 
 impl State {
-    /// Writes the file anew: what it had, and what was missed. An entry that was not asked for gives way to one of the same
-    /// weight, type and shape, which has changed since; those for other devices and element types stay.
+    /// Rewrites the file with the old entries and the missing ones. An old entry that was not requested is replaced by a
+    /// new one with equal weight name, dtype and shape, since that weight has changed. Entries for other devices and
+    /// element types stay.
     fn write(&mut self, program: &Program, source: &dyn WeightSource) -> Result<()> {
         if self.is_foreign {
             return Err(Error::usage(
@@ -170,7 +171,7 @@ impl State {
     }
 }
 
-/// The entries of a file, by their keys.
+/// The entries of a file by key.
 fn entries(path: &Path) -> Result<BTreeMap<Digest, Entry>> {
     let found = checked::read(path, KIND)?.into_iter();
     let entry = |(name, checked): (String, Checked)| {

@@ -16,32 +16,33 @@ use crate::kernel::choice::Choices;
 use crate::kernel::stored::Precision;
 use crate::tensor::Tensor;
 
-/// How a model is compiled.
+/// Options of a compilation.
 #[derive(Clone)]
 pub struct CompileOptions {
-    /// The entry graph: `forward`, or another method's name.
+    /// Name of the entry graph: `forward`, or another method.
     pub entry: String,
-    /// Import an archive again when a call's sizes break the guards of the graphs so far, so that one session serves all
-    /// sizes that PyTorch's trace serves. Without it such a call is an error.
+    /// Imports an archive again when a call's sizes violate the guards of all graphs so far, so that one session serves
+    /// all sizes that PyTorch's trace serves. Without it such a call is an error.
     pub respecialize: bool,
-    /// On a GPU, compile a graph with symbolic sizes for those of the example first: known sizes make faster kernels. It is
-    /// compiled for all sizes once a call has others.
+    /// On a GPU, compiles a graph with symbolic sizes for the example's sizes first: constant sizes make faster kernels.
+    /// The first call with other sizes compiles it for all sizes.
     pub static_shapes: bool,
-    /// Variants of kernels that are taken instead of those of the planner's table; see [`crate::model::Tuning`].
+    /// Kernel variants that replace those of the planner's table; see [`crate::model::Tuning`].
     pub choices: Choices,
-    /// What a device stores values of `f32` in, weights included: half the bytes, and less exact. Inputs and outputs stay as
-    /// they are, and kernels compute in `f32`. The host stores `f32` only.
+    /// Storage precision of `f32` values on the device, weights included. Half precision takes half the bytes and is less
+    /// exact. Inputs and outputs are unchanged, and kernels compute in `f32`. The host stores `f32` only.
     pub precision: Precision,
-    /// A run is an error where the model asserts, indexes out of range or divides integers by zero, as in PyTorch. Without it
-    /// assertions are left out, indices are kept within their range by a GPU, and such quotients are any numbers.
+    /// Whether a run fails where the model asserts, indexes out of range or divides integers by zero, as in PyTorch.
+    /// Without checks assertions are left out, a GPU clamps indices to their range, and such quotients are arbitrary
+    /// numbers.
     pub checks: bool,
-    /// The values that [`Run::slot`] reads after a run.
+    /// The values that [`Run::slot`] can read after a run.
     pub keep: Keep,
-    /// A file of weights as a GPU holds them. What it has of the model's is uploaded as it is, without being computed or put
-    /// together; what it has not, or has damaged, is added to it. It may be missing, or be another model's. It must not be
-    /// changed by others meanwhile. See [`Session::packed`].
+    /// A file of weights in a GPU's layout. Weights in the file are uploaded without being computed or packed; missing and
+    /// damaged ones are added to it. The file need not exist, and may contain weights of other models. Other processes
+    /// must not change it meanwhile. See [`Session::packed`].
     pub packed: Option<PathBuf>,
-    /// Called, from several threads, while kernels compile and weights are uploaded.
+    /// Progress callback, called from several threads while kernels compile and weights are uploaded.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
 }
 
@@ -74,15 +75,15 @@ impl fmt::Debug for CompileOptions {
     }
 }
 
-/// A model on a device. `Send` and `Sync`: threads may share it. Clones share the compiled graphs and the states.
+/// A model compiled for a device. `Send` and `Sync`: threads may share it. Clones share the compiled graphs and the
+/// states.
 #[derive(Clone)]
 pub struct Session {
     model: Model,
     device: Device,
     options: CompileOptions,
     variants: Arc<Mutex<Vec<Arc<Variant>>>>,
-    /// Of each graph that is compiled for the sizes of its example only: the method, and the module with the graph as it was
-    /// imported.
+    /// Graphs compiled only for the example's sizes so far: the method, and the module with the graph as imported.
     general: Arc<Mutex<Vec<(String, Module)>>>,
     states: Arc<Mutex<States>>,
     depot: Depot,
@@ -99,10 +100,11 @@ impl fmt::Debug for Session {
     }
 }
 
-/// The graph that serves a call and what was asked about it, else why the last one does not; no reason if there is none.
+/// The graph that serves a call and the result of the query about it, or the reason why the last graph does not serve it;
+/// `None` if there is no graph.
 type Served<T> = Result<(Arc<Variant>, T), Option<Error>>;
 
-/// Variants that are kept; states that take ever new numbers make ever new ones.
+/// Most compiled graphs that a session keeps. States with ever new numbers would compile ever more.
 const MOST_VARIANTS: usize = 64;
 
 impl Session {
@@ -133,7 +135,7 @@ impl Session {
             Ok(module) => {
                 session.add(method, module, &mut states)?;
             }
-            // An archive without example inputs is imported for the first call's.
+            // An archive without example inputs is imported for the inputs of the first call.
             Err(error) if session.model.can_reimport() && error.kind() == Kind::Input => {}
             Err(error) => return Err(error),
         }
@@ -146,21 +148,22 @@ impl Session {
         &self.device
     }
 
-    /// The type in which the device stores values of `f32`.
+    /// Storage precision of `f32` values.
     pub fn precision(&self) -> Precision {
         self.options.precision
     }
 
-    /// Runs on tensors in the order of the graph's inputs and returns the tensors of its outputs; states go without saying.
+    /// Runs on tensors in the order of the graph's inputs and returns its output tensors, without states.
     ///
     /// # Errors
-    /// The inputs fit no graph of the model, the model raised an error ([`Kind::Raised`]), or the device failed.
+    /// Fails if the inputs fit no graph of the model, the model raised an error ([`Kind::Raised`]), or the device
+    /// failed.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let arguments: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
         self.tensors_of(&arguments, &|_| Ok(inputs.to_vec()))
     }
 
-    /// Runs on tensors by name, in any order, and returns the tensors of the outputs. [`Session::signature`] tells the names:
+    /// Runs on tensors by name, in any order, and returns the output tensors. [`Session::signature`] lists the names:
     /// those of the parameters, and `batch.input_ids` or `pair.0` within dictionaries, tuples and lists.
     ///
     /// ```no_run
@@ -176,7 +179,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// Names are missing, unknown or given twice, all of which the message lists; or as [`Session::run`].
+    /// Lists the names that are missing, unknown or given twice. Otherwise as [`Session::run`].
     pub fn run_named(&self, inputs: &[(&str, Tensor)]) -> Result<Vec<Tensor>> {
         let named = inputs
             .iter()
@@ -188,15 +191,16 @@ impl Session {
         })
     }
 
-    /// The inputs of the entry by name.
+    /// The inputs of the entry graph by name.
     ///
     /// # Errors
-    /// The archive is damaged.
+    /// Fails if the archive is damaged.
     pub fn signature(&self) -> Result<Signature> {
         self.model.signature(&self.options.entry)
     }
 
-    /// The inputs of the entry: names as [`Session::run_named`] takes them, element types, and shapes with symbolic sizes.
+    /// The inputs of the entry graph: names as [`Session::run_named`] takes them, element types, and shapes with symbolic
+    /// sizes.
     ///
     /// ```no_run
     /// # fn main() -> onionskin::Result<()> {
@@ -210,13 +214,13 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// The archive remembers no example inputs and the session has not run yet: types are those of the inputs to come.
+    /// Fails if the archive holds no example inputs and the session has not run yet, since then the types are unknown.
     pub fn inputs(&self) -> Result<Vec<TensorSpec>> {
         self.with_entry(Graph::input_specs)
     }
 
-    /// The outputs of the entry in the order of [`Session::run`]: `output`, `output.0` within a tuple or a list, and the key
-    /// of a dictionary or the field of a named tuple; element types, and shapes with symbolic sizes.
+    /// The outputs of the entry graph in the order of [`Session::run`]: `output`, `output.0` within a tuple or a list, and
+    /// the key of a dictionary or the field of a named tuple; element types, and shapes with symbolic sizes.
     ///
     /// # Errors
     /// As [`Session::inputs`].
@@ -224,7 +228,7 @@ impl Session {
         self.with_entry(Graph::output_specs)
     }
 
-    /// Asks the entry's graph: as it was imported, if that is known.
+    /// Queries the entry graph, as imported if that is available.
     fn with_entry<T>(&self, ask: impl Fn(&Graph) -> T) -> Result<T> {
         let entry = &self.options.entry;
         let general = lock(&self.general);
@@ -232,7 +236,7 @@ impl Session {
             return module.graph(entry).map(ask);
         }
         drop(general);
-        // Of the graphs that are compiled the last one serves the most sizes.
+        // The last compiled graph serves the most sizes.
         let compiled = self.variants_of(entry).last();
         compiled.map(|variant| ask(&variant.graph)).ok_or_else(|| {
             Error::input(format!("the types of {entry}'s inputs are not known yet"))
@@ -249,11 +253,12 @@ impl Session {
         })
     }
 
-    /// Like [`Session::run`], without blocking the calling thread. A GPU's work is waited for; an import, a compilation, a run
-    /// on the host and a run of a model with states take place on a thread of their own, and go on if the future is dropped.
+    /// Like [`Session::run`], without blocking the calling thread. The future awaits the GPU's work. An import, a
+    /// compilation, a run on the host and a run of a model with states take place on a separate thread, and continue if
+    /// the future is dropped.
     ///
     /// # Errors
-    /// As [`Session::run`]; or no thread could be started.
+    /// As [`Session::run`]. Fails as well if no thread can be started.
     pub async fn run_async(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         match self.launch_ready(inputs)? {
             Some(run) => run.read_async().await,
@@ -279,12 +284,12 @@ impl Session {
             .map(Some)
     }
 
-    /// Submits a run on a GPU whose outputs stay in its buffers, for an application that goes on with them there. Inputs
-    /// come from the host or from buffers of the same device. [`Run::check`] tells whether a check of the model failed.
+    /// Submits a run on a GPU whose outputs stay in its buffers, for further use by the application. Inputs come from the
+    /// host or from buffers of the same device. [`Run::check`] reports whether a check of the model failed.
     ///
     /// # Errors
-    /// The session runs on the host, the model has states, or as [`Session::run`]. A graph is not made anew for inputs on
-    /// the device.
+    /// Fails if the session runs on the host, if the model has states, or as [`Session::run`]. A graph is not imported
+    /// again for inputs on the device.
     pub fn launch(&self, inputs: &[Input]) -> Result<Run> {
         if matches!(self.device, Device::Host) {
             return Err(Error::usage("the host has no buffers to share")
@@ -308,18 +313,18 @@ impl Session {
         }
     }
 
-    /// Calls the model as Python would: arguments and result may be tuples, lists and dictionaries.
+    /// Calls the model like Python: arguments and result may be tuples, lists and dictionaries.
     ///
     /// # Errors
-    /// As [`Session::run`]; the message names the argument that does not fit the signature.
+    /// As [`Session::run`]. The message names the argument that does not fit the signature.
     pub fn call(&self, arguments: &[Item]) -> Result<Item> {
         self.call_method(&self.options.entry, arguments)
     }
 
-    /// Calls a method of the model, or an entry graph of this name. All methods see the same states.
+    /// Calls a method of the model, or an entry graph of this name. All methods share the states.
     ///
     /// # Errors
-    /// As [`Session::call`]; the model has no such method.
+    /// As [`Session::call`]. Fails as well if the model has no such method.
     pub fn call_method(&self, method: &str, arguments: &[Item]) -> Result<Item> {
         let given = |graph: &Graph| flatten(&graph.input_trees, arguments);
         self.perform(method, arguments, &given, |variant, inputs| {
@@ -328,17 +333,18 @@ impl Session {
         })
     }
 
-    /// What a state holds now; none if there is no such state.
+    /// Current value of a state; `None` if there is no such state.
     pub fn state(&self, name: &str) -> Option<Item> {
         lock(&self.states).get(name).ok()
     }
 
-    /// Gives every state the value that it had before the first call.
+    /// Resets every state to its initial value.
     pub fn reset(&self) {
         lock(&self.states).reset();
     }
 
-    /// The variant that serves a call, made if there is none yet, and the call's tensors in the order of its graph's inputs.
+    /// The compiled graph that serves a call, compiled if necessary, and the call's tensors in the order of the graph's
+    /// inputs.
     ///
     /// # Errors
     /// As [`Session::call`].
@@ -348,12 +354,12 @@ impl Session {
         self.variant_for(&self.options.entry, arguments, &given, &mut states)
     }
 
-    /// What became of the file of packed weights so far; none if the options name none, or the host runs the model.
+    /// Report on the file of packed weights so far; `None` if the options name no file, or the host runs the model.
     pub fn packed(&self) -> Option<PackedReport> {
         self.depot.packed.as_ref().map(|packed| packed.report())
     }
 
-    /// The variants made so far.
+    /// The graphs compiled so far.
     pub fn variants(&self) -> Vec<Arc<Variant>> {
         lock(&self.variants).clone()
     }
@@ -363,7 +369,7 @@ impl Session {
         variants.filter(move |variant| variant.graph.name == method)
     }
 
-    /// Runs a call, and keeps what it leaves in states. Calls that have states come one after the other.
+    /// Runs a call and stores the new values of states. Calls with states run one after the other.
     fn perform<T>(
         &self,
         method: &str,
@@ -385,7 +391,7 @@ impl Session {
         Ok(value)
     }
 
-    /// A variant that serves a call whatever the states are; such calls don't wait for each other.
+    /// A graph without states that serves a call. Such calls do not wait for each other.
     fn stateless(&self, method: &str, given: Given) -> Option<(Arc<Variant>, Vec<Tensor>)> {
         let mut variants = self
             .variants_of(method)
@@ -419,8 +425,8 @@ impl Session {
             .map_err(no_fit)
     }
 
-    /// The first graph of a method that serves a call, and what `fits` says of it, else why the last one does not. A graph
-    /// that is compiled only for the sizes of its example is compiled for all sizes if the call has others.
+    /// The first graph of a method that serves a call, with the result of `fits`, or the reason why the last one does not.
+    /// A graph compiled only for the example's sizes is compiled for all sizes if the call has others.
     fn serving<T>(&self, method: &str, fits: &dyn Fn(&Graph) -> Result<T>) -> Result<Served<T>> {
         let mut refusal = None;
         for variant in self.variants_of(method) {
@@ -448,8 +454,8 @@ impl Session {
         Ok(Err(refusal))
     }
 
-    /// Imports a method for a call. Numbers in states that differ from call to call become inputs, unless that made
-    /// conditions and loops of what a graph for one number does without.
+    /// Imports a method for a call. Numbers in states that vary between calls become inputs, unless the graph then needs
+    /// more conditions and loops than a graph for one number.
     fn import(&self, method: &str, arguments: &[Item], states: &States) -> Result<Module> {
         let known: Vec<Arc<Variant>> = self.variants_of(method).collect();
         let varying = states.varying(&known);
@@ -470,7 +476,7 @@ impl Session {
             .import_entry(method, Some(arguments), states, &[])
     }
 
-    /// Compiles an imported graph, for the sizes of its example first if it is to be so.
+    /// Compiles an imported graph, for the example's sizes first if the options ask for it.
     fn add(&self, method: &str, module: Module, states: &mut States) -> Result<()> {
         let new = states.learn(&module)?;
         let graph = module.graph(method)?;
@@ -482,7 +488,7 @@ impl Session {
         } else {
             graph.clone()
         };
-        // What was taken for a weight until now may be a state that another method writes.
+        // A weight of earlier graphs may be a state that this method writes.
         let outdated = |graph: &Graph| {
             let mut weights = graph.weights();
             weights.any(|(name, _)| new.iter().any(|state| state == name))

@@ -1,4 +1,4 @@
-//! The inputs of an entry by their names.
+//! The inputs of an entry graph by name.
 
 mod given;
 
@@ -17,33 +17,34 @@ use crate::trace::torchscript::ast::Type;
 use crate::trace::torchscript::import::{Parameter, parameters};
 use crate::trace::torchscript::{Archive, InputSpec};
 
-/// The inputs of an entry by name: a parameter's name, and within dictionaries, tuples and lists the key or the place behind
-/// a dot, as in `batch.input_ids` and `pair.0`. `Display` is `forward(input_ids, attention_mask)`.
+/// The inputs of an entry graph by name: a parameter's name, and for elements of dictionaries, tuples and lists, the key
+/// or index after a dot, as in `batch.input_ids` and `pair.0`. `Display` gives `forward(input_ids, attention_mask)`.
 #[derive(Clone, Debug)]
 pub struct Signature {
     entry: String,
     parameters: Vec<Argument>,
-    /// The types of tensors, which the trees of the parameters number.
+    /// Types of the tensors. The trees of the parameters hold indices into this list.
     types: Vec<TensorType>,
     /// Example values of the symbolic sizes in the types.
     hints: Bindings,
 }
 
-/// A tensor that a call takes.
+/// An input tensor of a call.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SignatureInput {
-    /// Its name.
+    /// Name of the input.
     pub name: String,
-    /// Its type: of a graph, with symbolic sizes; of an archive, as it was traced, with numbers. None if only a call tells.
+    /// Type of the input: of a graph, with symbolic sizes; of an archive, with the traced sizes. `None` if only a call
+    /// determines it.
     pub ty: Option<TensorType>,
-    /// Its type with the sizes of the example.
+    /// The type with the sizes of the example.
     pub example: Option<TensorType>,
-    /// False if a call may leave it out.
+    /// False if a call may omit the input.
     pub is_required: bool,
 }
 
-/// A parameter and how its value is made up.
+/// A parameter and the structure of its value.
 #[derive(Clone, Debug)]
 struct Argument {
     name: String,
@@ -51,29 +52,29 @@ struct Argument {
     default: Option<LeftOut>,
 }
 
-/// The default of an argument that a call leaves out.
+/// Default of an omitted argument.
 #[derive(Clone, Debug)]
 enum LeftOut {
     /// This value.
     Value(Constant),
-    /// The program alone knows it: nothing may follow.
+    /// Known only to the program. No later argument may be given.
     Program,
 }
 
-/// How a value is made up of tensors.
+/// Structure of a value made of tensors.
 #[derive(Clone, Debug)]
 enum Form {
-    /// As a graph or the example of an archive has it. Indices are those of the signature's types.
+    /// The structure in a graph or in an archive's example. Indices refer to the signature's types.
     Known(Tree),
-    /// As the names say that are given; numbered items make up a list, or else a tuple.
+    /// Determined by the given names. Numbered items form a list if `is_list`, else a tuple.
     Open { is_list: bool },
 }
 
 impl Model {
-    /// The inputs of an entry by name. An archive is not imported for it.
+    /// The inputs of an entry graph by name. An archive is not imported for this.
     ///
     /// # Errors
-    /// The model has no such entry, or the archive is damaged.
+    /// Fails if the model has no such entry, or the archive is damaged.
     pub fn signature(&self, entry: &str) -> Result<Signature> {
         match &*self.source {
             Source::Archive(archive) => Signature::of_archive(archive, entry),
@@ -83,7 +84,7 @@ impl Model {
 }
 
 impl Signature {
-    /// The signature of a graph: its arguments, or its inputs where it says nothing of arguments.
+    /// The signature of a graph: its arguments, or its inputs if the graph has no argument structure.
     pub fn of_graph(graph: &Graph) -> Signature {
         let argument = |input: Input| Argument {
             name: input.name,
@@ -111,12 +112,12 @@ impl Signature {
         })
     }
 
-    /// The name of the entry.
+    /// The name of the entry graph.
     pub fn entry(&self) -> &str {
         &self.entry
     }
 
-    /// The tensors that a call takes, in the order of the parameters, those that it may leave out included.
+    /// The tensors that a call takes, in parameter order, including optional ones.
     pub fn inputs(&self) -> Vec<SignatureInput> {
         let required = self.names();
         let input = |(name, index): (String, usize)| {
@@ -135,16 +136,16 @@ impl Signature {
         self.numbered(true).into_iter().map(input).collect()
     }
 
-    /// The names of the tensors that a call must give, in the order of the parameters. A parameter whose structure only a
-    /// call tells counts as one.
+    /// Names of the required tensors, in parameter order. A parameter whose structure is known only at a call counts as
+    /// one.
     pub fn names(&self) -> Vec<String> {
         self.leaves(false)
     }
 
-    /// The arguments of a call made of tensors by name.
+    /// Builds the arguments of a call from tensors by name.
     ///
     /// # Errors
-    /// Names are missing, unknown or given twice; the message lists all of them.
+    /// Lists the names that are missing, unknown or given twice.
     pub fn arguments(&self, named: &[(String, Tensor)]) -> Result<Vec<Item>> {
         let mut given = Given::default();
         for (name, tensor) in named {
@@ -164,7 +165,7 @@ impl Signature {
         Ok(items)
     }
 
-    /// The tensors of the arguments of a call, under the names that [`Signature::arguments`] takes.
+    /// The tensors in the arguments of a call, with the names that [`Signature::arguments`] takes.
     pub fn named(&self, arguments: &[Item]) -> Vec<(String, Tensor)> {
         let mut found = Vec::new();
         for (argument, item) in self.parameters.iter().zip(arguments) {
@@ -173,10 +174,10 @@ impl Signature {
         found
     }
 
-    /// Names for tensors without names that are given beside named ones: those of the inputs that are left, in order.
+    /// Names for unnamed tensors given together with named ones: the remaining inputs in order.
     ///
     /// # Errors
-    /// There are more tensors than inputs.
+    /// Fails if there are more tensors than inputs.
     pub fn names_for(&self, count: usize, named: &[String]) -> Result<Vec<String>> {
         let left = |with_optional| -> Vec<String> {
             let leaves = self.leaves(with_optional).into_iter();
@@ -197,7 +198,7 @@ impl Signature {
         Ok(names)
     }
 
-    /// True if a tensor may be given by this name.
+    /// True if a tensor may have this name.
     pub fn takes(&self, name: &str) -> bool {
         let is_open = |argument: &Argument| {
             let rest = name.strip_prefix(argument.name.as_str());
@@ -207,13 +208,13 @@ impl Signature {
         self.parameters.iter().any(is_open) || self.all_names().iter().any(|known| known == name)
     }
 
-    /// The names of tensors; with optional ones those too that a call may leave out.
+    /// Names of the tensors, with or without optional ones.
     fn leaves(&self, with_optional: bool) -> Vec<String> {
         let leaves = self.numbered(with_optional).into_iter();
         leaves.map(|(name, _)| name).collect()
     }
 
-    /// The names of tensors with the numbers of their types.
+    /// Names of the tensors with the indices of their types.
     pub(super) fn numbered(&self, with_optional: bool) -> Vec<(String, usize)> {
         let mut names = Vec::new();
         for argument in &self.parameters {
@@ -230,7 +231,7 @@ impl Signature {
         names
     }
 
-    /// Every name that a tensor may be given by: fields of named tuples by name and by place.
+    /// All accepted names of tensors: fields of named tuples by name and by index.
     fn all_names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for argument in &self.parameters {
@@ -288,13 +289,13 @@ impl Argument {
                 Some(example) => Form::Known(tree_of(example, types)),
                 None => form_of(&parameter.ty),
             },
-            // An argument that the archive was traced with is none that its calls leave out.
+            // An argument of the example call is required.
             default: default.filter(|_| parameter.example.is_none()),
             name: parameter.name,
         }
     }
 
-    /// The value, and whether a call must say it.
+    /// The value, and whether a call must include it.
     fn item(&self, given: &mut Given) -> (Item, bool) {
         match &self.default {
             Some(LeftOut::Value(value)) if !given.has(&self.name) => (constant(value), false),
@@ -304,7 +305,7 @@ impl Argument {
     }
 }
 
-/// The tensors of a value by name, those in it behind a dot.
+/// Collects the tensors of a value by name, nested ones with dotted names.
 fn collect(name: &str, item: &Item, found: &mut Vec<(String, Tensor)>) {
     match item {
         Item::Tensor(tensor) => found.push((name.to_string(), tensor.clone())),
@@ -320,8 +321,8 @@ fn collect(name: &str, item: &Item, found: &mut Vec<(String, Tensor)>) {
     }
 }
 
-/// The names of the tensors of a value. Constants count where a tensor may stand in their place, and with places a named
-/// tuple's fields have their numbers for names, too.
+/// Collects the names of a value's tensors. `with_constants` includes constants that a tensor may replace; `with_places`
+/// adds the indices of a named tuple's fields as names.
 fn leaves(
     tree: &Tree,
     name: &str,
@@ -355,7 +356,7 @@ fn leaves(
     }
 }
 
-/// How a graph's arguments are made up: without word of them, each is an input.
+/// Structure of a graph's arguments. Without a recorded structure, each argument is an input.
 pub(super) fn arguments_of(graph: &Graph) -> Vec<Input> {
     match graph.input_trees.is_empty() {
         true => graph
@@ -375,7 +376,7 @@ fn constant(value: &Constant) -> Item {
     }
 }
 
-/// The number of a type that is not known.
+/// Placeholder index of an unknown type.
 const UNKNOWN: usize = usize::MAX;
 
 fn tree_of(example: &InputSpec, types: &mut Vec<TensorType>) -> Tree {
@@ -401,7 +402,7 @@ fn tree_of(example: &InputSpec, types: &mut Vec<TensorType>) -> Tree {
     }
 }
 
-/// The form that a type tells.
+/// The structure that a type determines.
 fn form_of(ty: &Type) -> Form {
     let closed = |ty: &Type| match form_of(ty) {
         Form::Known(tree) => Some(tree),

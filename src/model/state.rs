@@ -1,4 +1,4 @@
-//! What a session keeps between calls.
+//! States of a session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::item::{Item, initial_state};
 use crate::scalar::Scalar;
 use crate::trace::torchscript::InputSpec;
 
-/// States by name: as they were before the first call, and as they are.
+/// Initial and current values of states, by name.
 #[derive(Default)]
 pub(super) struct States {
     initial: BTreeMap<String, Item>,
@@ -18,7 +18,7 @@ pub(super) struct States {
 }
 
 impl States {
-    /// Takes up the states of a module that are not known yet, and gives their names.
+    /// Adds the unknown states of a module and returns their names.
     pub(super) fn learn(&mut self, module: &Module) -> Result<Vec<String>> {
         let mut new = Vec::new();
         for state in &module.states {
@@ -45,7 +45,7 @@ impl States {
         self.current.clone_from(&self.initial);
     }
 
-    /// What a graph is made for that goes on from here. States that vary are numbers that the graph takes as inputs.
+    /// Import specifications for the current states. Varying states are numbers that the graph takes as inputs.
     pub(super) fn examples(&self, varying: &[String]) -> BTreeMap<String, InputSpec> {
         let spec = |name: &String, item: &Item| match item {
             Item::Number(number) if varying.contains(name) => InputSpec::Number(number.dtype()),
@@ -57,7 +57,7 @@ impl States {
             .collect()
     }
 
-    /// The states that hold whole numbers for which several graphs were made, none of them for the number of now.
+    /// States that hold integers for which several graphs were compiled, none of them for the current number.
     pub(super) fn varying(&self, graphs: &[Arc<Variant>]) -> Vec<String> {
         let varies = |(name, item): (&String, &Item)| {
             let Item::Number(Scalar::Int(now)) = item else {

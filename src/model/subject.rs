@@ -4,8 +4,8 @@ use crate::trace::check::{Origin, Subject, Traced, evaluate, has_control_flow};
 
 use super::Model;
 
-/// A method of a model, as the checker's subject: the function that was traced is not at hand, so that calls run what is
-/// imported for their arguments.
+/// A method of a model, as the checker's subject. The traced Python function is unavailable, so that calls import the
+/// method for their arguments and run the graph.
 #[derive(Debug)]
 pub struct Method<'a> {
     /// The model.
@@ -32,7 +32,7 @@ impl Subject for Method<'_> {
         match self.model.archive() {
             None => Origin::Graph,
             Some(archive) if archive.traced_inputs().is_some() => Origin::Trace,
-            // A trace of a function does not say that it is one, but it never branches.
+            // The archive of a traced function is not marked as a trace, but it never branches.
             Some(archive) if has_control_flow(archive).unwrap_or(false) => Origin::Script,
             Some(_) => Origin::Trace,
         }

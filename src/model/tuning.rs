@@ -1,4 +1,4 @@
-//! Variants of kernels as a device was measured to like them, kept in a file that can be shipped with a model.
+//! Measured choice of kernel variants for a device, in a file that can be shipped with a model.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,13 +20,12 @@ use crate::pass::{self, Admitted, PlanOptions};
 use crate::tensor::Tensor;
 use crate::tensor_file::write_together;
 
-/// Runs of which the fastest counts.
+/// Number of runs, of which the fastest counts.
 const RUNS: usize = 7;
-/// A variant is taken if it makes the model at least so much faster than the table's: less may be chance.
+/// Largest ratio of times for which a variant replaces the table's: smaller gains may be noise.
 const GAIN: f64 = 0.97;
 
-/// What was measured on one device. Elsewhere, with another driver or version, or where values are stored otherwise, it says
-/// nothing.
+/// Measured choices for one device. They do not apply to other devices, driver or crate versions, or storage precisions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tuning {
     /// Name of the adapter.
@@ -35,14 +34,14 @@ pub struct Tuning {
     pub driver: String,
     /// Version of this crate, whose kernels were measured.
     pub version: String,
-    /// What values of `f32` were stored in: `f32` or `f16`.
+    /// Storage type of `f32` values: `f32` or `f16`.
     #[serde(default = "single")]
     pub dtype: DType,
     /// Variants that beat the table, by key.
     pub choices: BTreeMap<String, String>,
 }
 
-/// A tuning in a file, which says who wrote it.
+/// A tuning with a format marker, as written to a file.
 #[derive(Serialize)]
 struct Marked<'a> {
     format: &'static str,
@@ -50,17 +49,17 @@ struct Marked<'a> {
     tuning: &'a Tuning,
 }
 
-/// What files said nothing of was measured with.
+/// Storage type of files that do not state one.
 fn single() -> DType {
     Precision::Single.dtype()
 }
 
 impl Tuning {
-    /// Measures the variants of each contraction and convolution of a model on a device, for the sizes of a call and what
-    /// values are stored in; `tell` hears of each.
+    /// Measures the variants of each matrix product and convolution of a model on a device, for the sizes of a call and a
+    /// storage precision. `tell` receives the progress.
     ///
     /// # Errors
-    /// The device is the host, or the model does not run there.
+    /// Fails if the device is the host, or the model does not run on the device.
     pub fn measure(
         model: &Model,
         device: &Device,
@@ -95,7 +94,7 @@ impl Tuning {
         })
     }
 
-    /// Nothing measured on a device yet.
+    /// An empty tuning for a device.
     pub fn of(gpu: &gpu::Device, precision: Precision) -> Tuning {
         Tuning {
             adapter: gpu.name().to_string(),
@@ -106,11 +105,11 @@ impl Tuning {
         }
     }
 
-    /// The choices for a device that stores values in a precision.
+    /// The choices for a device with a storage precision.
     ///
     /// # Errors
-    /// They were measured on another adapter, with another driver, version or precision, or name variants that there are
-    /// not. The message is for a warning: a model runs without them.
+    /// Fails if they were measured on another adapter, driver, version or precision, or name unknown variants. The message
+    /// is meant as a warning: the model runs without the tuning.
     pub fn choices_for(&self, device: &Device, precision: Precision) -> Result<Choices> {
         let Device::Gpu(gpu) = device else {
             return Err(Error::usage(
@@ -143,10 +142,10 @@ impl Tuning {
             .collect()
     }
 
-    /// Reads a file.
+    /// Reads a tuning file.
     ///
     /// # Errors
-    /// It cannot be read, or is no tuning.
+    /// Fails if the file cannot be read, or is no tuning.
     pub fn read(path: &Path) -> Result<Tuning> {
         let text = std::fs::read(path).map_err(|error| Error::io(path, error))?;
         serde_json::from_slice(&text).map_err(|error| {
@@ -155,10 +154,10 @@ impl Tuning {
         })
     }
 
-    /// Writes a file, whole or not at all.
+    /// Writes a tuning file atomically.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// Fails if the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
         let marked = Marked {
             format: "onionskin tuning",
@@ -170,25 +169,25 @@ impl Tuning {
     }
 }
 
-/// How far a measurement is. Times are seconds of a run of the whole model.
+/// Progress of a measurement. Times are seconds per run of the whole model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TuningProgress<'a> {
     /// A variant is about to be measured.
     Trying {
-        /// The contraction or convolution.
+        /// Key of the matrix product or convolution.
         layer: &'a str,
         /// The variant.
         variant: KernelVariant,
-        /// Layers that are done.
+        /// Number of finished layers.
         done: usize,
-        /// Layers in total.
+        /// Number of layers.
         layers: usize,
     },
     /// All variants of a layer were measured.
     Chosen {
-        /// The contraction or convolution.
+        /// Key of the matrix product or convolution.
         layer: &'a str,
-        /// The variant that is faster than the default; none if no one is.
+        /// The variant that is faster than the default; `None` if none is.
         variant: Option<KernelVariant>,
         /// Time with the default.
         without: f64,
@@ -204,7 +203,7 @@ pub enum TuningProgress<'a> {
     },
 }
 
-/// A call that is run again and again.
+/// A call that is measured repeatedly.
 struct Course<'a> {
     gpu: &'a gpu::Device,
     precision: Precision,
@@ -215,7 +214,7 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// The variants that make the model fastest, layer after layer.
+    /// Finds the variants that make the model fastest, layer by layer.
     fn best(&self, layers: &Admitted, tell: &mut dyn FnMut(TuningProgress)) -> Result<Choices> {
         let mut found = Choices::new();
         let before = self.time(&found)?;
@@ -231,7 +230,7 @@ impl Course<'_> {
                 });
                 let mut choices = found.clone();
                 choices.insert(layer.clone(), *candidate);
-                // What a device refuses is no candidate.
+                // A variant that the device cannot run is skipped.
                 let Ok(time) = self.time(&choices) else {
                     continue;
                 };
@@ -256,7 +255,7 @@ impl Course<'_> {
         Ok(found)
     }
 
-    /// Seconds of a run with some choices.
+    /// Fastest time of a run with these choices, in seconds.
     fn time(&self, choices: &Choices) -> Result<f64> {
         let graph = &self.variant.lowered;
         let wanted = PlanOptions {

@@ -1,4 +1,4 @@
-//! A graph on a device.
+//! A graph compiled for a device.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,17 +20,17 @@ use crate::tensor::Tensor;
 use super::packed::PackedFile;
 use super::state::States;
 
-/// The tensors of a call in the order of a graph's inputs, without states.
+/// Function that returns the tensors of a call in the order of a graph's inputs, without states.
 pub(super) type Given<'a> = &'a dyn Fn(&Graph) -> Result<Vec<Tensor>>;
 
-/// A graph that serves some sizes, ready to run.
+/// A compiled graph, valid for the sizes that its guards allow.
 pub struct Variant {
     /// The graph as imported.
     pub graph: Graph,
-    /// The graph that runs: after all passes on a GPU, primitives only on the host.
+    /// The executed graph: after all passes on a GPU, only primitives on the host.
     pub lowered: Graph,
     weights: Held,
-    /// The graph on a GPU; `None` on the host.
+    /// The program on a GPU; `None` on the host.
     pub program: Option<Program>,
 }
 
@@ -43,19 +43,19 @@ impl fmt::Debug for Variant {
     }
 }
 
-/// Where all variants of a session get their weights on the device from.
+/// Cache of device weights that all compiled graphs of a session share.
 #[derive(Clone, Default)]
 pub(super) struct Depot {
-    /// Those that are there.
+    /// Weights on the device.
     pub(super) shared: SharedWeights,
-    /// Those in a file.
+    /// Weights in a file.
     pub(super) packed: Option<Arc<PackedFile>>,
 }
 
-/// The weights of the graph that runs, as the host holds them.
+/// Weights of the executed graph on the host.
 enum Held {
     All(Weights),
-    /// Those that were made for a device are there alone, and are made again when they are asked for.
+    /// Derived weights exist only on the device and are recomputed on demand.
     Folded(Folded),
 }
 
@@ -138,10 +138,10 @@ impl Variant {
         })
     }
 
-    /// The weights of the graph that runs. Those that were made for a device are made again.
+    /// The weights of the executed graph. Derived weights are recomputed.
     ///
     /// # Errors
-    /// A weight cannot be computed, though it could be before.
+    /// Fails if a weight can no longer be computed.
     pub fn weights(&self) -> Result<Cow<'_, Weights>> {
         match &self.weights {
             Held::All(weights) => Ok(Cow::Borrowed(weights)),
@@ -149,10 +149,10 @@ impl Variant {
         }
     }
 
-    /// The sizes of the symbols, if the graph holds for these inputs: dtypes, ranks, sizes and guards.
+    /// Values of the symbols, if the graph accepts the inputs: dtypes, ranks, sizes and guards.
     ///
     /// # Errors
-    /// The graph does not hold for the inputs.
+    /// Fails if the graph does not accept the inputs.
     pub fn bind(&self, inputs: &[Tensor]) -> Result<Bindings> {
         bind(&self.graph, inputs)
     }
@@ -167,7 +167,7 @@ impl Variant {
         }
     }
 
-    /// The whole number that a state must hold, if it must.
+    /// The number that a state must equal for this graph, if any.
     pub(super) fn fixed(&self, state: &str) -> Option<i64> {
         let mut reads = self.graph.reads.iter();
         match reads.find(|read| read.name == state)?.tree {
@@ -184,7 +184,7 @@ impl Variant {
         }
     }
 
-    /// What a run has left in states.
+    /// New values of states after a run.
     pub(super) fn written(
         &self,
         inputs: &[Tensor],
@@ -203,7 +203,7 @@ impl Variant {
     }
 }
 
-/// The graph with checks, if they are wanted.
+/// Removes the checks of a graph unless the options ask for them.
 fn checked(graph: Graph, options: &CompileOptions) -> Result<Graph> {
     match options.checks {
         true => Ok(graph),
@@ -211,7 +211,7 @@ fn checked(graph: Graph, options: &CompileOptions) -> Result<Graph> {
     }
 }
 
-/// The inputs of a call, if a graph holds for them and for the states as they are.
+/// The inputs of a call, if a graph accepts them and the current states.
 pub(super) fn accept(graph: &Graph, given: Given, states: &States) -> Result<Vec<Tensor>> {
     let read = graph.reads.iter();
     let read: Vec<Item> = read

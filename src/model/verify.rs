@@ -14,27 +14,27 @@ use crate::trace::check::{Divergence, Site, evaluate, example, inputs};
 
 use super::{CompileOptions, Device, Model, SearchOptions, first_divergence};
 
-/// A compiled entry graph on one set of inputs, beside the same graph in two uncompiled forms.
+/// Comparison of a compiled entry graph with the uncompiled graph in two forms, on one set of inputs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Verification {
-    /// The entry graph.
+    /// Name of the entry graph.
     pub entry: String,
-    /// Which set, from 0; none if inputs were made up because no set fits the entry.
+    /// Index of the input set; `None` if inputs were generated because no set fits the entry.
     pub set: Option<usize>,
-    /// The compiled graph against the graph as imported, each call run as it is.
+    /// Differences from the imported graph, whose operator calls are run as they are.
     pub against_calls: Vec<Difference>,
-    /// The compiled graph against the oracle: primitives only.
+    /// Differences from the oracle, which runs only primitives.
     pub against_oracle: Vec<Difference>,
-    /// What is to blame, if they differ and it can be found.
+    /// Cause of a difference, if it can be found.
     pub culprit: Option<Culprit>,
 }
 
-/// The first thing that makes a compiled graph differ.
+/// First cause of a difference in a compiled graph.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Culprit {
-    /// The device computes a node otherwise than the oracle.
+    /// The device computes a node differently from the oracle.
     Device(Divergence),
     /// A pass changes a value.
     Pass(&'static str, Divergence),
@@ -49,7 +49,7 @@ impl Verification {
 }
 
 impl Culprit {
-    /// As a JSON object: that of the value, and the pass if one is to blame.
+    /// JSON object of the value, and of the pass if one is the cause.
     pub fn to_json(&self) -> Json {
         let (pass, found) = match self {
             Culprit::Device(found) => (None, found),
@@ -68,12 +68,12 @@ impl fmt::Display for Culprit {
     }
 }
 
-/// Verifies that a compiled model computes what its graphs say: every entry graph on a device, for all sets of inputs that
-/// it takes, against the graph as imported and against the oracle. An entry that takes none of the sets is verified with
-/// inputs of its example sizes. See [`Model::entries`]; the options' entry does not matter.
+/// Verifies that a compiled model computes its graphs: compares every entry graph on a device, for all input sets that it
+/// accepts, with the imported graph and with the oracle. An entry that accepts none of the sets is verified with generated
+/// inputs of its example sizes. See [`Model::entries`]; the options' entry is ignored.
 ///
 /// # Errors
-/// No entry takes one of the sets, a graph cannot be imported or compiled, or a run fails.
+/// Fails if no entry accepts one of the sets, a graph cannot be imported or compiled, or a run fails.
 pub fn verify(
     model: &Model,
     device: &Device,
@@ -123,13 +123,13 @@ fn no_entry() -> Error {
 struct Verifier<'a> {
     model: &'a Model,
     device: &'a Device,
-    /// How the entry graph is compiled.
+    /// Options of the compilation.
     options: CompileOptions,
     tolerance: Tolerance,
 }
 
 impl Verifier<'_> {
-    /// An error if the entry does not take the arguments.
+    /// Fails if the entry does not accept the arguments.
     fn takes(&self, set: &[Item]) -> Result<()> {
         let entry = &self.options.entry;
         let module = self.model.import_method(entry, Some(set))?;
@@ -178,11 +178,11 @@ impl Verifier<'_> {
     }
 }
 
-/// Runs passes one by one and finds the first after which a value of a name is another, in bodies of regions too. Values
-/// keep their names.
+/// Runs passes one by one and finds the first that changes a named value, including values in bodies of regions. Values
+/// keep their names across passes.
 ///
 /// # Errors
-/// A pass or a run fails.
+/// Fails if a pass or a run fails.
 pub fn first_wrong_pass<'a>(
     graph: &Graph,
     weights: &Weights,

@@ -1,4 +1,4 @@
-//! Multiply-adds of products and convolutions, as formulas of the sizes.
+//! Counts of multiply-adds in matrix products and convolutions, as formulas of the sizes.
 
 use crate::dim::Dim;
 use crate::ir::{Argument, Graph, Node, Op, Primitive, Region};
@@ -7,13 +7,14 @@ use crate::scalar::Scalar;
 /// Multiply-adds of a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultiplyAdds {
-    /// How many: of a condition the larger branch, of a loop all rounds.
+    /// Number of multiply-adds. An `if` counts its larger branch, a loop all its iterations.
     pub count: Dim,
-    /// True if a loop counts one round only, since the number of its rounds is not known before it runs.
+    /// True if the trip count of a loop is not known before it runs; such a loop counts one iteration.
     pub has_unknown_loops: bool,
 }
 
-/// Multiply-adds of products, convolutions and recurrent layers of a graph of primitives, regions included.
+/// Counts the multiply-adds of matrix products, convolutions and recurrent layers in a graph of primitives, regions
+/// included.
 pub fn multiply_adds(graph: &Graph) -> MultiplyAdds {
     let mut total = MultiplyAdds {
         count: Dim::ZERO,
@@ -53,7 +54,7 @@ fn of_node(graph: &Graph, node: &Node) -> MultiplyAdds {
     }
 }
 
-/// How often a loop runs at most, if that is a number or a size.
+/// Upper bound of a loop's trip count, if that is a number or a size.
 fn rounds(node: &Node) -> Option<Dim> {
     match node.arguments.first()? {
         Argument::Number(Scalar::Int(rounds)) => Some(Dim::from(*rounds)),
@@ -62,7 +63,7 @@ fn rounds(node: &Node) -> Option<Dim> {
     }
 }
 
-/// Multiply-adds of a primitive: of a convolution, those with zeros of the padding included.
+/// Multiply-adds of a primitive. For a convolution they include those with zeros of the padding.
 pub fn multiply_adds_of(graph: &Graph, node: &Node) -> Dim {
     let operands = node.operands();
     let shape = |place: usize| {

@@ -6,8 +6,8 @@ use crate::ir::rewrite::{Replay, everywhere, replay};
 use crate::ir::{Argument, Graph, Node, Op, Primitive, Value, ValueId};
 use crate::shape::TensorType;
 
-/// Removes checks of numbers that hold whatever the inputs are: of positions that count along an axis, are remainders, or were
-/// checked before.
+/// Removes checks of integers that hold for all inputs: of indices that count along an axis, are remainders, or passed a
+/// check before.
 pub fn proven_checks(graph: &Graph) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         let mut ranges = HashMap::new();
@@ -18,7 +18,7 @@ pub fn proven_checks(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// Removes all checks: what they would find goes unnoticed.
+/// Removes all checks. Failures that they would report go unnoticed.
 pub fn without_checks(graph: &Graph) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         replay(graph, |replay, node| match checked(node) {
@@ -28,7 +28,7 @@ pub fn without_checks(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// The value that a node checks, if it is a check.
+/// Value that a node checks, if the node is a check.
 fn checked(node: &Node) -> Option<ValueId> {
     match (&node.op, node.arguments.first()?) {
         (Op::Primitive(Primitive::Check(_)), Argument::Value(value)) => Some(*value),

@@ -1,4 +1,4 @@
-//! What is known of values when a graph is rewritten, shared by the passes that compute with constants.
+//! Values known at compile time, for the passes that fold constants.
 
 use crate::error::{Error, Result};
 use crate::interp;
@@ -10,12 +10,12 @@ use crate::op::Full;
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
-/// The number or size that every element of a value is, if a `full` defines it.
+/// Number or size that fills a value, if a `full` defines the value.
 pub(super) fn splat(builder: &Builder, id: ValueId) -> Option<Argument> {
     repeated(&builder.node_of(id)?)
 }
 
-/// The number that an argument is, or that every element of its value is, in a graph that is being made.
+/// The argument's number, or the number that fills its value, in a graph under construction.
 pub(super) fn known_in(builder: &Builder, argument: &Argument) -> Option<Scalar> {
     let argument = match argument {
         Argument::Value(id) => &splat(builder, *id)?,
@@ -27,7 +27,7 @@ pub(super) fn known_in(builder: &Builder, argument: &Argument) -> Option<Scalar>
     }
 }
 
-/// The results of a condition that is known: those of the branch that is taken, in its place.
+/// Inlines the taken branch of an `if` whose condition is known and returns its results.
 pub(super) fn taken<'g>(
     replay: &mut Replay<'_, 'g>,
     node: &Node,
@@ -45,7 +45,7 @@ pub(super) fn taken<'g>(
     }
 }
 
-/// The number that an argument is, or that every element of its value is.
+/// The argument's number, or the number that fills its value.
 pub(super) fn known(graph: &Graph, argument: &Argument) -> Option<Scalar> {
     let argument = match argument {
         Argument::Value(id) => match graph.value(*id).definition {
@@ -60,7 +60,7 @@ pub(super) fn known(graph: &Graph, argument: &Argument) -> Option<Scalar> {
     }
 }
 
-/// What a `full` repeats.
+/// Number or size that a `full` repeats.
 fn repeated(node: &Node) -> Option<Argument> {
     let Op::Primitive(Primitive::Full(Full { dtype, .. })) = node.op else {
         return None;
@@ -72,7 +72,7 @@ fn repeated(node: &Node) -> Option<Argument> {
     }
 }
 
-/// The number that every element of a tensor is, bit for bit; none for a tensor without elements.
+/// Number that all elements of a tensor equal, bit for bit; `None` for an empty tensor.
 pub(super) fn uniform(tensor: &Tensor) -> Option<Scalar> {
     let mut elements = tensor.bytes().chunks_exact(tensor.dtype().size());
     let first = elements.next()?;
@@ -86,7 +86,7 @@ pub(super) fn uniform(tensor: &Tensor) -> Option<Scalar> {
     }
 }
 
-/// Computes a primitive on tensors, which `value` gives for every value among the arguments.
+/// Computes a primitive on tensors. `value` returns the tensor of each value among the arguments.
 pub(super) fn evaluate(
     primitive: &Primitive,
     arguments: &[Argument],

@@ -4,8 +4,8 @@ use crate::error::Result;
 use crate::ir::rewrite::{everywhere, replay};
 use crate::ir::{Argument, Graph, Op, Primitive, Value, ValueId};
 
-/// Computes equal nodes once, and what concatenations begin with, if that is one too: dense blocks join all that they have after
-/// each layer. Regions are not compared.
+/// Computes equal nodes once. A concatenation whose leading operands equal those of an earlier one reuses the earlier
+/// result: DenseNet's dense blocks concatenate all previous features after each layer. Regions are not compared.
 pub fn cse(graph: &Graph) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         let mut known: HashMap<String, Vec<ValueId>> = HashMap::new();
@@ -15,7 +15,7 @@ pub fn cse(graph: &Graph) -> Result<Graph> {
                 return replay.copy(node);
             }
             let arguments = replay.arguments(node);
-            // The printed form tells -0.0 from 0.0 and has one form of not-a-number.
+            // The printed form distinguishes -0.0 from 0.0 and has one form of NaN.
             let key = format!("{:?} {arguments:?}", node.op);
             if let Some(results) = known.get(&key) {
                 let builder = replay.builder;
@@ -34,18 +34,19 @@ pub fn cse(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// Concatenations by what they begin with.
+/// Known concatenations by axis and first operand.
 #[derive(Default)]
 struct Joined(HashMap<Beginning, Vec<Whole>>);
 
 /// Axis and first operand.
 type Beginning = (usize, ValueId);
 
-/// All operands, and what they are together.
+/// All operands of a concatenation and its result.
 type Whole = (Vec<Argument>, ValueId);
 
 impl Joined {
-    /// The operands of a concatenation with the longest known one that it begins with in their place; none if there is none.
+    /// Operands of a concatenation in which the result of the longest known concatenation replaces the leading operands;
+    /// `None` if no known concatenation matches.
     fn begun(&self, op: &Op, arguments: &[Argument]) -> Option<Vec<Argument>> {
         let known = self.0.get(&beginning(op, arguments)?)?;
         let begun = known
@@ -64,7 +65,7 @@ impl Joined {
     }
 }
 
-/// What a node begins with, if it is a concatenation.
+/// Axis and first operand of a node, if it is a concatenation.
 fn beginning(op: &Op, arguments: &[Argument]) -> Option<Beginning> {
     match (op, arguments.first()?) {
         (Op::Primitive(Primitive::Concat(concat)), Argument::Value(first)) => {

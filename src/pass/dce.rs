@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::ir::rewrite::replay;
 use crate::ir::{Graph, Node, Op, Region, ValueId};
 
-/// Removes nodes that have no effect and of which no result is read, what regions compute, carry and are given in vain, and
-/// weights that are not read then.
+/// Removes nodes that have no effect and no used result; outputs, carried values and arguments of regions that nothing
+/// uses; and weights that nothing reads afterwards.
 pub fn dce(graph: &Graph) -> Result<Graph> {
     let live = Graph {
         nodes: live_nodes(graph)?,
@@ -47,14 +47,14 @@ fn read(node: &Node, is_read: &mut [bool]) {
     }
 }
 
-/// A node without what is not read of it.
+/// Copies a node without its unused outputs, carried values and arguments.
 fn trimmed(node: &Node, is_read: &[bool]) -> Result<Node> {
     let Op::Region(region) = &node.op else {
         return Ok(node.clone());
     };
     let results = node.results.iter();
     let mut kept: Vec<bool> = results.map(|result| is_read[result.index()]).collect();
-    // A node that counts for its effect alone has a result still.
+    // A node that stays for its effect alone keeps one result.
     if let (false, Some(first)) = (kept.contains(&true), kept.first_mut()) {
         *first = true;
     }
@@ -92,7 +92,7 @@ fn trimmed(node: &Node, is_read: &[bool]) -> Result<Node> {
     Ok(node)
 }
 
-/// Keeps what a loop carries for the next value of something that is kept.
+/// Extends `kept` by the carried values of a loop that the next value of a kept one depends on.
 fn keep_carried(body: &Graph, carried: usize, kept: &mut Vec<bool>) {
     loop {
         let mut round = body.clone();
@@ -124,7 +124,7 @@ fn with_inputs(mut body: Graph, kept: &[bool]) -> Result<Graph> {
     replay(&body, |replay, node| replay.copy(node))
 }
 
-/// The inputs of a body that are read, or that alone tell a size.
+/// Inputs of a body that it reads, or that alone determine a symbolic size.
 fn needed(body: &Graph) -> Vec<bool> {
     let uses = body.uses();
     let is_read = |id: &ValueId| uses[id.index()] > 0;

@@ -8,10 +8,10 @@ use crate::op::{Binary, BinaryFunction, Reshape};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 
-/// Writes down as nodes what regions leave to whoever runs them, so that it is planned like everything else.
+/// Makes explicit as nodes the work that regions leave to their executor, so that it is planned like everything else.
 ///
-/// Numbers that bodies get are values. A loop whose body reads the number of its round carries it. Each result of a body
-/// is the result of a node of its own, except what a loop carries on unchanged.
+/// Numbers passed to bodies become values. A loop whose body reads the iteration number carries that number. Each result
+/// of a body is the result of its own node, except a value that a loop carries unchanged.
 pub fn explicit_regions(graph: &Graph) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         if graph.nodes.iter().all(|node| node.bodies().is_empty()) {
@@ -54,7 +54,7 @@ fn explicit<'g>(
             own_results(body, inputs.get(1..).unwrap_or_default());
         }
     }
-    // An `if` gives its inputs to its branches, a loop what stands behind trip count and condition to its body, a
+    // A branch of an `if` takes the arguments after the condition, a loop body those after trip count and condition, a
     // call all of them.
     let (given, body, inputs) = match &region {
         Region::If { then, .. } => (1, then, then.inputs.as_slice()),
@@ -71,7 +71,7 @@ fn explicit<'g>(
     Ok(results.into_iter().skip(added).collect())
 }
 
-/// Carries the number of the round as a loop's first value: what the body took for it counts up.
+/// Carries the iteration number as a loop's first value. The body increments the input that held the iteration number.
 fn carry_round(body: &mut Graph, round: ValueId) {
     let ty = body.ty(round).clone();
     body.insert_input(0, "unread", ty.clone());
@@ -81,7 +81,7 @@ fn carry_round(body: &mut Graph, round: ValueId) {
     body.outputs.insert(1, next);
 }
 
-/// Gives each result a node of its own, unless it is what a loop's body was given in the same place.
+/// Gives each result its own node, unless the result is the input that the loop carries in its place.
 fn own_results(body: &mut Graph, carried: &[ValueId]) {
     let mut known = HashSet::new();
     for index in 0..body.outputs.len() {

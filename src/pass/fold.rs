@@ -11,13 +11,13 @@ use crate::tensor::Tensor;
 
 use super::constant::{evaluate, splat, uniform};
 
-/// Values of more elements are not computed here.
+/// Largest number of elements of a value that this pass computes.
 const LARGEST: i64 = 4096;
 
-/// Computes what is known without inputs and weights, and writes repeated numbers in place.
+/// Computes values that depend on neither inputs nor weights, and replaces uniform operands by numbers.
 ///
-/// A value whose elements are all the same becomes a `full`, a view of a `full` is a `full`, and a `full` operand of
-/// pointwise arithmetic becomes a number. Sign and payload of not-a-number are not kept.
+/// A value whose elements are all equal becomes a `full`, a view of a `full` is a `full`, and a `full` operand of
+/// pointwise arithmetic becomes a number. The sign and payload of NaN are not kept.
 pub fn fold(graph: &Graph) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         let mut constants = HashMap::new();
@@ -62,7 +62,7 @@ fn fold_node<'g>(
     Ok(results)
 }
 
-/// A pointwise function or a view of repeated numbers, whose sizes may be symbolic.
+/// Folds a pointwise function or a view of uniform values to a `full`. Sizes may be symbolic.
 fn repeated<'g>(
     builder: &'g Builder,
     primitive: &Primitive,
@@ -114,7 +114,7 @@ fn pointwise(builder: &Builder, primitive: &Primitive, arguments: &[Argument]) -
     uniform(results.first()?)
 }
 
-/// One element of a `full`.
+/// Scalar tensor that holds one element of a `full`.
 fn scalar_tensor(dtype: DType, number: Scalar) -> Option<Tensor> {
     if dtype.is_float() {
         Tensor::from_f64(dtype, [], vec![number.to_f64()]).ok()
@@ -123,7 +123,7 @@ fn scalar_tensor(dtype: DType, number: Scalar) -> Option<Tensor> {
     }
 }
 
-/// Results of a node whose operands are known and small; empty if they are not.
+/// Results of a node whose operands are known and small; otherwise empty.
 fn compute(
     primitive: &Primitive,
     arguments: &[Argument],
@@ -135,11 +135,11 @@ fn compute(
     if !types.iter().all(is_small) || !arguments.iter().flat_map(Argument::values).all(is_known) {
         return Vec::new();
     }
-    // What can't be computed here, such as an index out of range, is left to fail when the graph runs.
+    // Failures, such as an index out of range, are left for the run of the graph to report.
     evaluate(primitive, arguments, &|id| constants.get(&id).cloned()).unwrap_or_default()
 }
 
-/// Repeated numbers among the operands of pointwise arithmetic as numbers in place, as long as a value remains.
+/// Replaces uniform operands of pointwise arithmetic by numbers, as long as one operand stays a value.
 fn in_place(builder: &Builder, primitive: &Primitive, arguments: Vec<Argument>) -> Vec<Argument> {
     let first = match primitive {
         Primitive::Binary(_) => 0,

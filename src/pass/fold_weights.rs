@@ -1,4 +1,4 @@
-//! What depends on weights alone becomes weights: formulas, which are computed when somebody asks for the elements.
+//! Weight folding: values that depend only on weights become weights, each with a formula that is evaluated on demand.
 
 mod formula;
 
@@ -14,19 +14,20 @@ use crate::tensor::Tensor;
 use self::formula::{Formula, Formulas, Source, lost};
 use super::dce;
 
-/// Results of up to this many elements may be larger than what they are made of.
+/// Largest number of elements of a result that may be larger than its operands.
 const SMALL: i64 = 4096;
-/// Gathers of up to this many, such as biases by relative position: each element would be looked up twice whenever it is read.
+/// Like [`SMALL`], for gathers such as biases by relative position. Unfolded, each read of an element needs two
+/// lookups.
 const TABLE: i64 = 1 << 20;
-/// Results of more elements are computed on the device each time rather than stored.
+/// Largest number of elements of a folded weight. Larger results are recomputed on the device in each run.
 const LARGEST: i64 = 1 << 24;
 
-/// Computes what depends on weights alone, and makes it weights of the module; weights that no graph reads then are left
-/// out. Expects decomposed graphs.
+/// Computes values that depend only on weights and makes them weights of the module. Removes weights that no graph reads
+/// afterwards. Expects decomposed graphs.
 ///
-/// Views that a device has for nothing (reshape, expand, slice) are left in the graphs, unless they are filters; so are
-/// permutations of weights that a graph reads as they are, too, such as the table of an embedding that is the last layer: a
-/// device would have both.
+/// Views that cost nothing on a device (reshape, expand, slice) stay in the graphs, unless they are filters. A permutation
+/// of a weight stays too if a graph also reads the weight unpermuted, such as the table of an embedding that is the last
+/// layer as well: otherwise a device would store both.
 pub fn fold_weights(module: &Module) -> Result<Module> {
     let folded = Folded::of(module)?;
     Ok(Module {
@@ -36,14 +37,14 @@ pub fn fold_weights(module: &Module) -> Result<Module> {
     })
 }
 
-/// Graphs in which what depends on weights alone is weights, whose elements are computed when they are asked for.
+/// Graphs whose weight-only values are folded to weights. Elements are computed on demand.
 pub struct Folded {
     /// The graphs.
     pub graphs: Vec<Graph>,
     /// Weights of the module that formulas and graphs read.
     weights: Weights,
     formulas: Formulas,
-    /// The weights that graphs and states name, each with the number of its formula.
+    /// Weights that graphs and states name, each with the number of its formula.
     named: BTreeMap<String, usize>,
 }
 
@@ -73,16 +74,16 @@ impl Folded {
         self.named.keys().map(String::as_str)
     }
 
-    /// The type of a weight; none if there is no such weight.
+    /// Type of a weight; `None` if there is no such weight.
     pub fn ty(&self, name: &str) -> Option<&TensorType> {
         let number = self.named.get(name)?;
         Some(&self.formulas.all.get(*number)?.ty)
     }
 
-    /// A weight, computed if it is made of others.
+    /// Returns a weight, computing it if a formula derives it from others.
     ///
     /// # Errors
-    /// There is no such weight.
+    /// Fails if there is no such weight.
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
         self.formulas.compute(self.number(name)?, &self.weights)
     }
@@ -94,7 +95,7 @@ impl Folded {
         formula.is_some_and(|formula| matches!(formula.source, Source::Node(..)))
     }
 
-    /// The weight of the module that a weight is a permutation of, and the axes; none if it is none.
+    /// Weight of the module that a weight permutes, and the axes; `None` if the weight is no permutation.
     pub fn permuted(&self, name: &str) -> Option<(Tensor, Vec<usize>)> {
         let formula = self.formulas.all.get(*self.named.get(name)?)?;
         let Source::Node(Primitive::Permute(permute), _) = &formula.source else {
@@ -112,11 +113,11 @@ impl Folded {
         number.ok_or_else(|| Error::input(format!("there is no weight {name}")))
     }
 
-    /// Tells a weight apart from others: by the weights of the module and the formula that it is made by, so that it is not
-    /// computed, unless the formula has a function of the user's, which its name does not tell.
+    /// Identifies a weight by its formula and the module's weights in it, without computing the weight. A formula with a
+    /// user-defined function is computed, since the function's name does not identify what it computes.
     ///
     /// # Errors
-    /// There is no such weight.
+    /// Fails if there is no such weight.
     pub fn digest(&self, name: &str) -> Result<Digest> {
         let number = self.number(name)?;
         let parts = self.formulas.parts(number);
@@ -133,7 +134,7 @@ impl Folded {
         known.remove(&number).ok_or_else(lost)
     }
 
-    /// Says that a weight will not be asked for soon.
+    /// Releases the pages of a weight that will not be needed soon.
     pub fn unload(&self, name: &str) {
         let number = self.named.get(name);
         let parts = number.map(|number| self.formulas.parts(*number));
@@ -159,7 +160,7 @@ fn collect_names(graph: &Graph, names: &mut BTreeSet<String>) {
     }
 }
 
-/// The module's weights, and what is made of them.
+/// Weights of the module and the weights derived from them so far.
 struct Stock<'m> {
     weights: &'m Weights,
     formulas: Formulas,
@@ -168,8 +169,8 @@ struct Stock<'m> {
 }
 
 impl Stock<'_> {
-    /// True if the value of a formula can be computed here. What cannot, such as an index out of range, is left to fail when
-    /// the graph runs.
+    /// True if the value of a formula can be computed here. Failures, such as an index out of range, are left for the run
+    /// of the graph to report.
     fn can_compute(&self, constant: &Constant) -> bool {
         let parts = self.formulas.parts(constant.formula);
         let mut parts = parts.iter().filter_map(|part| self.formulas.all.get(*part));
@@ -180,7 +181,7 @@ impl Stock<'_> {
                 .is_ok()
     }
 
-    /// Makes the value of a formula a weight; another graph may have done so already.
+    /// Makes the value of a formula a weight, unless another graph has done so already. Returns the name.
     fn store(&mut self, constant: &Constant) -> String {
         let mut made = self.made.iter();
         if let Some((name, _)) = made.find(|(_, number)| **number == constant.formula) {
@@ -196,7 +197,7 @@ impl Stock<'_> {
         name
     }
 
-    /// Leaves out the weights that nothing reads.
+    /// Removes the weights that nothing reads.
     fn finish(mut self, graphs: Vec<Graph>, used: &BTreeSet<String>) -> Folded {
         let mut named = self.made;
         for name in used {
@@ -223,7 +224,7 @@ impl Stock<'_> {
     }
 }
 
-/// True for what a device has for nothing. Checks of weights are made here, once.
+/// True for a view, which costs nothing on a device, and for a check: checks of weights are made here, once.
 fn is_view(primitive: &Primitive) -> bool {
     matches!(
         primitive,
@@ -231,20 +232,20 @@ fn is_view(primitive: &Primitive) -> bool {
     )
 }
 
-/// A value that depends on weights and numbers alone.
+/// A value that depends only on weights and numbers.
 struct Constant<'a> {
     /// Absent for a weight.
     node: Option<&'a Node>,
     formula: usize,
-    /// The first weight that it depends on.
+    /// The first weight that the value depends on.
     weight: Option<&'a str>,
 }
 
-/// Such values of one graph.
+/// All constant values of one graph.
 struct Constants<'a> {
     graph: &'a Graph,
     known: HashMap<ValueId, Constant<'a>>,
-    /// Filters of convolutions, which devices want as weights: they put them together anew.
+    /// Filters of convolutions. Devices need them as weights, since they repack them.
     filters: HashSet<ValueId>,
 }
 
@@ -332,7 +333,7 @@ impl<'a> Constants<'a> {
         Some(())
     }
 
-    /// What a device has to have for a constant: what it is a view of.
+    /// Follows views to the constant that a device has to store.
     fn behind_views(&self, mut id: ValueId) -> ValueId {
         let node = |id: ValueId| self.known.get(&id)?.node;
         while let Some(Op::Primitive(primitive)) = node(id).map(|node| &node.op)
@@ -344,7 +345,7 @@ impl<'a> Constants<'a> {
         id
     }
 
-    /// What to store: constants that something else than a constant reads, behind views and generators.
+    /// Values to store: constants that a non-constant node reads, without the views and generators in between.
     fn wanted(&self) -> Vec<ValueId> {
         let is_known = |id: &ValueId| self.known.contains_key(id);
         let others = self
@@ -376,7 +377,7 @@ impl<'a> Constants<'a> {
         wanted
     }
 
-    /// True for a permutation of a weight that is among these.
+    /// True for a permutation of a weight that is itself in `read`.
     fn permutes_one_of(&self, id: ValueId, read: &HashSet<ValueId>) -> bool {
         let constant = |id: &ValueId| self.known.get(id);
         let node = constant(&id).and_then(|constant| constant.node);
@@ -390,7 +391,7 @@ impl<'a> Constants<'a> {
     }
 }
 
-/// What a graph's convolutions have as filters.
+/// Filters of a graph's convolutions.
 fn filters(graph: &Graph) -> HashSet<ValueId> {
     let is_convolution = |node: &&Node| matches!(node.op, Op::Primitive(Primitive::Conv(_)));
     let convolutions = graph.nodes.iter().filter(is_convolution);
@@ -409,7 +410,7 @@ mod tests {
         [("w".to_string(), tensor)].into()
     }
 
-    /// The digest of a weight's sum of its transposed with a number, and the number of weights before it.
+    /// Digest of the sum of a number and a transposed weight, with `before` other folded weights in front of it.
     fn digest(number: f64, weights: Weights, before: usize) -> Digest {
         let builder = Builder::new("forward");
         let ty: TensorType = "f32[2, 3]".parse().unwrap();

@@ -5,11 +5,11 @@ use crate::ir::{Argument, Graph, Node, Op, Region, Value};
 
 use super::constant::taken;
 
-/// Branches that compute more elements than this are not computed in vain: reading a condition back costs about as much.
+/// Most elements that both-branch evaluation may waste: reading a condition back costs about as much.
 const MOST_ELEMENTS: i64 = 1 << 20;
 
-/// Replaces conditions by selects where both branches are cheap: pointwise work and views on few elements, none of which
-/// can fail. A condition that is known is replaced by its branch.
+/// Replaces conditions by selects where both branches are cheap: pointwise work and views on few elements that cannot
+/// fail. An `if` whose condition is known is replaced by the taken branch.
 pub fn if_conversion(graph: &Graph) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         replay(graph, |replay, node| {

@@ -11,11 +11,12 @@ use crate::shape::Shape;
 
 use super::dce;
 
-/// Computes products of one matrix with several weights as one product with the weights side by side, biases and factors
-/// included, of which the products are slices. Only where these lie in memory in any case, for something reads them in another
-/// order or many times, to which a slice is like a buffer: the projections to queries, keys and values.
+/// Sibling-matmul fusion: computes products of one matrix with several weights as one product with the concatenated
+/// weights, biases and scale factors included. The original products become slices of it. Applies only where the products
+/// are materialised anyway, because a reader accesses them in another order or many times, and reads a slice as easily as
+/// a buffer: the projections to queries, keys and values.
 pub fn join(graph: &Graph) -> Result<Graph> {
-    // What is read by nothing is no reader.
+    // Dead readers do not count.
     everywhere(&dce(graph)?, &mut |graph| {
         let families = Family::all(graph);
         let mut parts: HashMap<ValueId, ValueId> = HashMap::new();
@@ -35,7 +36,7 @@ pub fn join(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// Products that have their left factor in common.
+/// Sibling products: products with a common left factor.
 struct Family {
     /// The result of the first product.
     first: ValueId,
@@ -44,24 +45,24 @@ struct Family {
     steps: Vec<Step>,
 }
 
-/// One of the products, as far as it has been followed.
+/// One of the products, with the follow-up nodes matched so far.
 struct Member {
     /// The right factor.
     right: ValueId,
     columns: Dim,
-    /// What it has become.
+    /// The result of the last matched node.
     value: ValueId,
 }
 
-/// What happens to all products alike.
+/// A node that follows each product of a family.
 enum Step {
-    /// The same rows in another shape.
+    /// Reshapes the leading axes; columns stay.
     Reshape(Shape),
-    /// Combined with a row of each one's own.
+    /// Applies a binary function to each product and a row of its own.
     Row(BinaryFunction, Vec<Row>),
 }
 
-/// A row of numbers, one for each column.
+/// A row of numbers, one per column.
 enum Row {
     Weight(ValueId),
     Number(f64),
@@ -91,7 +92,7 @@ impl Family {
         families
     }
 
-    /// True if nothing but products reads the weights: what else does needs them as they are, so that they would lie in memory
+    /// True if only products read the weights. Any other reader needs the original weights, which would then be stored
     /// twice.
     fn is_free(&self, readers: &Readers) -> bool {
         let weights = self
@@ -101,7 +102,8 @@ impl Family {
         weights.flatten().all(|weight| readers.are_products(weight))
     }
 
-    /// Goes on as long as the same happens to all; true if what is left then reads slices for nothing.
+    /// Matches follow-up nodes as long as they are equal for all members. True if the remaining readers can read slices at
+    /// no cost.
     fn follow(&mut self, readers: &Readers) -> bool {
         while let Some((step, values)) = self.step(readers) {
             self.steps.push(step);
@@ -124,7 +126,7 @@ impl Family {
             .or_else(|| self.factors(readers, &next))
     }
 
-    /// All are reshaped, and keep their columns.
+    /// Matches a reshape of every member that keeps the columns.
     fn reshape(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(Step, Vec<ValueId>)> {
         let mut rows: Option<Shape> = None;
         let mut values = Vec::new();
@@ -143,7 +145,7 @@ impl Family {
         Some((Step::Reshape(rows?), values))
     }
 
-    /// All are combined with a row of weights in the same way.
+    /// Matches a combination of every member with a row of weights by one binary function.
     fn row(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(Step, Vec<ValueId>)> {
         let mut function = None;
         let (mut rows, mut values) = (Vec::new(), Vec::new());
@@ -166,7 +168,7 @@ impl Family {
         Some((Step::Row(function?, rows), values))
     }
 
-    /// Some are multiplied by a number; for the others it is 1.
+    /// Matches a multiplication of some members by a number. For the others the number is 1.
     fn factors(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(Step, Vec<ValueId>)> {
         let (mut rows, mut values) = (Vec::new(), Vec::new());
         let mut is_any = false;
@@ -181,7 +183,7 @@ impl Family {
         is_any.then_some((Step::Row(BinaryFunction::Mul, rows), values))
     }
 
-    /// The joined product and what happens to it.
+    /// Builds the joined product and its follow-up nodes.
     fn build<'g>(&self, replay: &mut Replay<'_, 'g>) -> Result<Value<'g>> {
         let builder = replay.builder;
         let mut weights = Vec::new();
@@ -238,7 +240,7 @@ impl Family {
         columns.fold(Dim::ZERO, |sum, columns| &sum + columns)
     }
 
-    /// What each product is of the whole.
+    /// Slices of the joined product, one for each member.
     fn parts<'g>(&self, whole: Value<'g>) -> Vec<Value<'g>> {
         let mut start = Dim::ZERO;
         let mut parts = Vec::new();
@@ -250,7 +252,7 @@ impl Family {
     }
 }
 
-/// A product of a matrix with a weight: the matrix, and the product.
+/// Matches a product of a matrix with a weight. Returns the matrix and the product.
 fn product(graph: &Graph, node: &Node) -> Option<(ValueId, Member)> {
     let (Op::Primitive(Primitive::Dot(_)), [result]) = (&node.op, node.results.as_slice()) else {
         return None;
@@ -270,7 +272,7 @@ fn product(graph: &Graph, node: &Node) -> Option<(ValueId, Member)> {
     (is_known && !is_weight(graph, *left)).then_some((*left, member))
 }
 
-/// The number by which a node multiplies, if that is what it does.
+/// The number by which a node multiplies, if it is such a multiplication.
 fn factor(node: &Node) -> Option<f64> {
     let (Op::Primitive(Primitive::Binary(binary)), [Argument::Value(_), Argument::Number(number)]) =
         (&node.op, node.arguments.as_slice())
@@ -283,12 +285,12 @@ fn factor(node: &Node) -> Option<f64> {
     }
 }
 
-/// True for weights and views of them.
+/// True for weights and their views.
 fn is_weight(graph: &Graph, value: ValueId) -> bool {
     weight(graph, value).is_some()
 }
 
-/// The weight that a value is a view of.
+/// Weight that a value is a view of.
 fn weight(graph: &Graph, mut value: ValueId) -> Option<ValueId> {
     loop {
         match graph.value(value).definition {
@@ -299,7 +301,7 @@ fn weight(graph: &Graph, mut value: ValueId) -> Option<ValueId> {
     }
 }
 
-/// What a node is a view of.
+/// Operand that a node is a view of.
 fn viewed(node: &Node) -> Option<ValueId> {
     use Primitive::{Permute, Reshape, Slice};
     match (&node.op, node.arguments.as_slice()) {
@@ -308,7 +310,7 @@ fn viewed(node: &Node) -> Option<ValueId> {
     }
 }
 
-/// A weight, or views of one, made where they are needed first.
+/// Rebuilds a weight or its views where the first product needs them.
 fn rebuilt<'g>(replay: &mut Replay<'_, 'g>, value: ValueId) -> Result<Value<'g>> {
     let graph = replay.graph;
     let (mut base, mut views) = (value, Vec::new());
@@ -357,7 +359,7 @@ impl<'a> Readers<'a> {
         }
     }
 
-    /// True if products alone read a value, or views of it.
+    /// True if only products read a value or its views.
     fn are_products(&self, value: ValueId) -> bool {
         self.of_value(value).iter().all(|node| match viewed(node) {
             Some(_) => node.results.iter().all(|id| self.are_products(*id)),
@@ -381,8 +383,8 @@ impl<'a> Readers<'a> {
         (is_row && is_weight(self.graph, *row)).then_some(*row)
     }
 
-    /// True if a slice is read for nothing in the place of a value, which lies in memory in any case: something reads it that
-    /// the product's kernel cannot compute on the way.
+    /// True if a slice can replace a value at no cost because the value is materialised anyway: a reader needs it that the
+    /// product's kernel cannot compute in its epilogue.
     fn read_slices(&self, value: ValueId) -> bool {
         let (mut open, mut is_stored) = (vec![value], false);
         while let Some(value) = open.pop() {
@@ -400,8 +402,9 @@ impl<'a> Readers<'a> {
     }
 }
 
-/// True for what reads its operands in another order than it writes, wherever they lie. Of a concatenation that is so where its
-/// operands do not lie one behind the other: there a product could write one right to its place.
+/// True for nodes that read their operands in another order than they write results, so that the operands are
+/// materialised. A concatenation counts only if its operands are not contiguous in the result; otherwise a product can
+/// write directly to its part of the result.
 fn reads_elsewhere(graph: &Graph, node: &Node) -> bool {
     use Primitive::{Concat, Dot, Expand, Permute, Reduce, Slice};
     let [result, ..] = node.results.as_slice() else {

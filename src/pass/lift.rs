@@ -4,28 +4,29 @@ use crate::error::{Error, Result, Trail};
 use crate::ir::{Argument, Definition, Graph, Input, Module, Tree, ValueId, Weights, legal_name};
 use crate::shape::TensorType;
 
-/// Marks arguments that are weights; no argument of a user's begins so.
+/// Prefix of arguments that are weights. No argument name of a user begins with it.
 const WEIGHT: char = '$';
-/// Marks arguments that are states.
+/// Prefix of arguments that are states.
 const STATE: char = '@';
-/// The structure of a result with states behind it.
+/// Type name of a result that includes states.
 const RESULT: &str = "onionskin.Lifted";
 
-/// Makes inputs of everything that a graph reads: behind the user's arguments stand those for states (`@hidden`) and weights
-/// (`$fc.weight`), and behind the result what is left in states. So graphs are exported to formats that know functions only.
+/// Makes weights and states explicit: arguments for states (`@hidden`) and weights (`$fc.weight`) follow the user's
+/// arguments, and new values of states follow the result. Formats that only have pure functions can then represent the
+/// graph.
 ///
-/// Weights and first values of states stay in the module, for whoever calls the graphs and for [`unlift`]; nested graphs get
-/// the weights that they read as arguments.
+/// Weights and initial values of states stay in the module, for callers of the graphs and for [`unlift`]. Nested graphs
+/// get the weights that they read as arguments.
 pub fn lift(module: &Module) -> Module {
     let mut lifted = module.clone();
     lifted.graphs.iter_mut().for_each(lift_graph);
     lifted
 }
 
-/// Makes weights and states of the inputs that [`lift`] made of them.
+/// Reverses [`lift`]: turns inputs for weights and states back into weights and states.
 ///
 /// # Errors
-/// The module lacks a weight, or other inputs stand behind those that are weights.
+/// Fails if the module lacks a weight, or if other inputs follow the weights.
 pub fn unlift(module: &Module) -> Result<Module> {
     let mut unlifted = module.clone();
     for graph in &mut unlifted.graphs {
@@ -69,7 +70,7 @@ fn weight_types(graph: &Graph) -> BTreeMap<String, TensorType> {
         .collect()
 }
 
-/// Passes weights that nested graphs read as arguments.
+/// Passes the weights that nested graphs read to them as arguments.
 fn pass_weights(graph: &mut Graph) {
     for index in 0..graph.nodes.len() {
         let mut read = BTreeMap::new();
@@ -87,7 +88,7 @@ fn pass_weights(graph: &mut Graph) {
     }
 }
 
-/// Makes the last input of a weight.
+/// Turns a weight into the last input.
 fn take_weight(graph: &mut Graph, name: &str, ty: &TensorType) {
     let id = graph.weight_value(name, ty);
     let names: BTreeSet<&str> = graph.values.iter().map(|info| info.name.as_str()).collect();
@@ -134,7 +135,7 @@ fn unlift_graph(graph: &mut Graph, weights: &Weights) -> Result<()> {
     Ok(())
 }
 
-/// Takes the last input away, if that is what the argument is.
+/// Removes and returns the last input, if `tree` denotes it.
 fn last_input(graph: &mut Graph, tree: &Tree) -> Option<ValueId> {
     let last = graph.inputs.len().checked_sub(1)?;
     (*tree == Tree::Tensor(last)).then(|| graph.inputs.pop())?

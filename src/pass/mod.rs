@@ -1,6 +1,6 @@
-//! Rewrites of whole graphs. A pass is a function from graph to graph that replays into a fresh builder.
+//! Rewrites of whole graphs. A pass is a function from graph to graph that replays nodes into a fresh builder.
 //!
-//! Passes keep results bit for bit, with one exception: sign and payload of not-a-number.
+//! Passes keep results bit for bit, with one exception: the sign and payload of NaN.
 
 mod arithmetic;
 mod checks;
@@ -43,15 +43,15 @@ pub use unroll::unroll;
 use crate::error::{Result, Trail};
 use crate::ir::{Graph, Module};
 
-/// A rewrite with its name.
+/// A rewrite and its name.
 pub struct Pass {
-    /// The function's name, as tests and messages say it.
+    /// Name of the pass in tests and messages.
     pub name: &'static str,
-    /// The rewrite; graphs nested in regions included.
+    /// The rewrite. It covers the graphs nested in regions as well.
     pub run: fn(&Graph) -> Result<Graph>,
 }
 
-/// What makes a graph ready for a device, in order.
+/// Passes that prepare a graph for a device, in order.
 pub const PIPELINE: &[Pass] = &[
     Pass::new("inline", inline),
     Pass::new("decompose", decompose),
@@ -79,12 +79,12 @@ pub fn optimize(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// Optimises every graph of a module, and computes what depends on weights alone.
+/// Optimises every graph of a module and computes all values that depend only on weights.
 pub fn optimize_module(module: &Module) -> Result<Module> {
     fold_weights(&optimize_graphs(module)?)
 }
 
-/// The same, where what depends on weights alone is computed when it is asked for.
+/// Optimises every graph of a module. Values that depend only on weights are computed on demand.
 pub fn optimize_lazily(module: &Module) -> Result<Folded> {
     Folded::of(&optimize_graphs(module)?)
 }

@@ -5,15 +5,16 @@ use crate::ir::{Graph, Node, Op, Primitive, Value, ValueId};
 use crate::op::ConvAxis;
 use crate::shape::Shape;
 
-/// More phases than these, or taps, or zeros around an input, are left as they are.
+/// Largest number of phases, taps or padding elements that the pass handles.
 const MOST: i64 = 4096;
 
-/// Writes transposed convolutions as ordinary ones: the polyphase decomposition of filters that interpolate. Of neighbouring
-/// positions of the result each sees the elements of the input through taps of its own, all others fall between them. So
-/// each of these phases is a channel of a convolution by its taps alone, and the channels are then put beside each other.
+/// Rewrites transposed convolutions as ordinary ones by the polyphase decomposition of interpolation filters. Each of
+/// `count` neighbouring output positions reads the input through its own subset of the taps; all other taps fall between
+/// input elements. So each phase becomes a channel of an ordinary convolution with its taps, and the channels are then
+/// interleaved.
 ///
-/// Where phases have unequal numbers of taps nothing is rewritten: a tap of zero in place of a missing one would make
-/// not-a-number of an infinity.
+/// Convolutions whose phases have unequal numbers of taps are not rewritten: a zero tap in place of a missing one would
+/// turn an infinity into NaN.
 pub fn polyphase(graph: &Graph) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         replay(graph, |replay, node| {
@@ -30,13 +31,13 @@ pub fn polyphase(graph: &Graph) -> Result<Graph> {
 struct Transposed<'a> {
     operands: [ValueId; 2],
     groups: i64,
-    /// Sizes of the result along the spatial axes.
+    /// Spatial sizes of the result.
     space: &'a [Dim],
     axes: Vec<Phases>,
 }
 
 impl<'a> Transposed<'a> {
-    /// The transposed convolution that a node is.
+    /// Matches a node that is a transposed convolution with phases of equal length.
     fn of(graph: &'a Graph, node: &Node) -> Option<Transposed<'a>> {
         let Op::Primitive(Primitive::Conv(conv)) = &node.op else {
             return None;
@@ -64,7 +65,7 @@ impl<'a> Transposed<'a> {
         })
     }
 
-    /// `[N, C, H..]` and `[O, C / G, K..]` to `[N, O, Y..]`.
+    /// Maps `[N, C, H..]` and `[O, C / G, K..]` to `[N, O, Y..]`.
     fn by_phases<'g>(&self, x: Value<'g>, filter: Value<'g>) -> Value<'g> {
         let axes = self.axes.iter().map(|axis| ConvAxis {
             low: axis.low,
@@ -79,7 +80,7 @@ impl<'a> Transposed<'a> {
         })
     }
 
-    /// The filter `[G P.. O / G, C / G, M..]` of the phases `P`, each of which has `M` of the taps.
+    /// Regroups the filter to `[G P.. O / G, C / G, M..]`: one output channel per phase in `P`, each with `M` taps.
     fn of_phases<'g>(&self, filter: Value<'g>) -> Value<'g> {
         let (outputs, channels) = (filter.size(0), filter.size(1));
         let groups = Dim::from(self.groups);
@@ -101,7 +102,7 @@ impl<'a> Transposed<'a> {
             .reshape(joined)
     }
 
-    /// Channels `[N, G P.. O / G, Q..]` that are phases as neighbouring positions `[N, O, Q P..]`.
+    /// Interleaves phase channels `[N, G P.. O / G, Q..]` to neighbouring positions `[N, O, Q P..]`.
     fn beside<'g>(&self, y: Value<'g>, outputs: Dim) -> Value<'g> {
         let shape = y.shape();
         let (batch, space) = (y.size(0), shape.get(2..).unwrap_or_default());
@@ -122,22 +123,22 @@ impl<'a> Transposed<'a> {
 
 /// The phases along one spatial axis.
 struct Phases {
-    /// How many there are.
+    /// Number of phases.
     count: i64,
-    /// Taps of each.
+    /// Taps per phase.
     taps: i64,
-    /// Zeros in front of the input that phases see.
+    /// Zeros in front of the input.
     low: i64,
-    /// Zeros behind it; negative to cut.
+    /// Zeros behind the input; negative to crop it.
     high: i64,
-    /// Positions in front of the first one of the result.
+    /// Positions to skip in front of the first one of the result.
     start: i64,
 }
 
 impl Phases {
-    /// With `v = position + count - 1 - low`, the phase of a position is `v mod count`. It sees element `v div count` of the
-    /// input through tap `count - 1 - phase`, and those behind it through every `count`th tap from there. None where these
-    /// are not as many for all.
+    /// With `v = position + count - 1 - low`, the phase of a position is `v mod count`. The position reads input element
+    /// `v div count` through tap `count - 1 - phase`, and the following elements through every `count`th tap from there.
+    /// `None` if phases have unequal numbers of taps.
     fn of(axis: &ConvAxis, taps: i64) -> Option<Phases> {
         let ConvAxis {
             stride,
@@ -177,14 +178,14 @@ mod tests {
         Tensor::from_vec(shape, (0..numel).map(number).collect()).unwrap()
     }
 
-    /// The same with an infinity, which a tap of zero would make not-a-number.
+    /// Puts an infinity into a tensor. A zero tap would turn it into NaN.
     fn with_infinity(tensor: Tensor) -> Tensor {
         let mut data = tensor.to_f64();
         data[2] = f64::INFINITY;
         Tensor::from_f64(tensor.dtype(), tensor.shape(), data).unwrap()
     }
 
-    /// The convolution of images of a symbolic size, and the same by phases.
+    /// A convolution of images of symbolic size, before and after [`polyphase`].
     fn both(axes: Vec<ConvAxis>, filter: &[usize], groups: i64) -> [Graph; 2] {
         let hints = [("N", 2), ("H", 4), ("W", 5)].map(|(name, size)| (name.into(), size));
         let builder = Builder::with_symbols("forward", hints.into(), Vec::new());

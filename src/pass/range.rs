@@ -1,4 +1,4 @@
-//! Bounds of integers that hold whatever the inputs are.
+//! Bounds of integers that hold for all inputs.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -7,7 +7,7 @@ use crate::op::{Binary, BinaryFunction, Check, Requirement};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 
-/// The smallest and the largest element, where they are known.
+/// The smallest and the largest element, where known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Range {
     low: Option<Dim>,
@@ -26,12 +26,12 @@ impl Range {
         }
     }
 
-    /// The coordinates of an axis of this size.
+    /// Indices along an axis of this size.
     fn along(size: &Dim) -> Range {
         Range::between(Dim::ZERO, size - 1)
     }
 
-    /// The range of a number or size in place.
+    /// Range of a number or size argument.
     pub(super) fn of_number(argument: &Argument) -> Range {
         match argument {
             Argument::Number(Scalar::Int(number)) => Range::exactly(Dim::from(*number)),
@@ -60,7 +60,7 @@ impl Range {
         }
     }
 
-    /// What is left of it where elements satisfy a check with these bounds.
+    /// Narrows the range to elements that satisfy a check with these bounds.
     fn checked(self, check: &Check, bounds: &[Range]) -> Range {
         match (check.require, bounds) {
             (Requirement::Within, [low, end]) => Range {
@@ -71,7 +71,7 @@ impl Range {
         }
     }
 
-    /// Elements of both.
+    /// Range that covers both ranges.
     fn union(&self, other: &Range) -> Range {
         Range {
             low: both(&self.low, &other.low, Dim::minimum),
@@ -84,12 +84,12 @@ fn both(a: &Option<Dim>, b: &Option<Dim>, combine: fn(&Dim, &Dim) -> Dim) -> Opt
     Some(combine(a.as_ref()?, b.as_ref()?))
 }
 
-/// The one that is known, or both combined.
+/// Combines two bounds, or returns the one that is known.
 fn either(a: &Option<Dim>, b: &Option<Dim>, combine: fn(&Dim, &Dim) -> Dim) -> Option<Dim> {
     both(a, b, combine).or_else(|| a.clone().or_else(|| b.clone()))
 }
 
-/// The range of a result of a primitive, whose operands have these types and ranges; operands that are numbers have no type.
+/// Range of one result of a primitive, from the types and ranges of its operands. Operands that are numbers have no type.
 pub(super) fn of_result(
     primitive: &Primitive,
     result: usize,
@@ -134,7 +134,7 @@ fn union(operands: &[(Option<TensorType>, Range)]) -> Range {
     ranges.reduce(|a, b| a.union(&b)).unwrap_or_default()
 }
 
-/// Conversions between the wide integers keep all numbers that indices and sizes are.
+/// Casts between wide integers keep every number that is an index or a size.
 fn cast_range(operand: Option<&(Option<TensorType>, Range)>, to: DType) -> Range {
     let is_wide = |dtype: DType| matches!(dtype, DType::I32 | DType::I64);
     match operand {

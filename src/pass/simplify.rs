@@ -12,7 +12,7 @@ use crate::shape::TensorType;
 
 use super::constant::splat;
 
-/// Replaces nodes by cheaper ones of the same result, by [`RULES`], until no rule applies.
+/// Replaces nodes by cheaper equivalent ones, using [`RULES`], until no rule applies.
 pub fn simplify(graph: &Graph) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         replay(graph, |replay, node| {
@@ -29,20 +29,20 @@ pub fn simplify(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// An equation that is read from left to right.
+/// A rewrite rule: an equation applied from left to right.
 pub struct Rule {
-    /// What it says.
+    /// The equation.
     pub name: &'static str,
     apply: for<'g> fn(&Site<'g>) -> Option<Step>,
 }
 
-/// What stands in the place of a node.
+/// Replacement of a node.
 enum Step {
     Value(ValueId),
     Node(Primitive, Vec<Argument>),
 }
 
-/// A node that is about to be made.
+/// A node that is about to be added to the new graph.
 struct Site<'g> {
     builder: &'g Builder,
     primitive: Primitive,
@@ -118,7 +118,7 @@ impl<'g> Site<'g> {
         }
     }
 
-    /// The primitive that defines the only operand, and that one's first operand.
+    /// The primitive that defines the only operand, and that primitive's first operand.
     fn inner(&self) -> Option<(Primitive, ValueId)> {
         let (operand, _) = self.only_operand()?;
         let node = self.builder.node_of(operand)?;
@@ -129,7 +129,7 @@ impl<'g> Site<'g> {
     }
 }
 
-/// A primitive on one operand.
+/// A primitive with one operand.
 fn node(primitive: impl Into<Primitive>, operand: ValueId) -> Option<Step> {
     Some(Step::Node(primitive.into(), vec![Argument::Value(operand)]))
 }
@@ -153,9 +153,9 @@ fn cast_of_cast(site: &Site) -> Option<Step> {
     holds_all_of(inner.dtype, from).then(|| node(outer.clone(), x))?
 }
 
-/// Whether every value of one dtype is a value of another, so that a cast there loses nothing.
+/// True if a cast from `narrow` to `wide` is lossless.
 fn holds_all_of(wide: DType, narrow: DType) -> bool {
-    // Binary digits of the largest number up to which all integers are there, and whether there are negative ones.
+    // Binary digits of the largest number up to which all integers are representable, and whether there are negative ones.
     let digits = |dtype: DType| match dtype {
         DType::Bool => (1, false),
         DType::U8 => (8, false),
@@ -295,7 +295,7 @@ fn reduce_of_nothing(site: &Site) -> Option<Step> {
     }
 }
 
-/// A kernel for it would have arrays without elements.
+/// Avoids a kernel that would have zero-length arrays.
 fn dot_over_nothing(site: &Site) -> Option<Step> {
     let (Primitive::Dot(_), Some(a), Some(b)) = (&site.primitive, site.operand(0), site.operand(1))
     else {
@@ -339,7 +339,7 @@ fn neutral_number(site: &Site) -> Option<Step> {
     neutral.then_some(Step::Value(x))
 }
 
-/// What is computed before a view belongs to the kernel that computes what is viewed.
+/// Moves arithmetic with a number in front of views, so that it fuses into the kernel that computes the viewed value.
 fn number_behind_views(site: &Site) -> Option<Step> {
     let Primitive::Binary(_) = &site.primitive else {
         return None;

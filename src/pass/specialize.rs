@@ -10,11 +10,11 @@ use crate::tensor::Tensor;
 
 use super::constant::{evaluate, known_in, taken, uniform};
 
-/// Values of more elements are not computed here.
+/// Largest number of elements of a value that this pass computes.
 const LARGEST: i64 = 4096;
 
-/// Computes operators of repeated numbers, as far as their results are repeated numbers again, and leaves of each condition
-/// that is known the branch that is taken. Calls stay calls, other than in `fold`.
+/// Folds operators on uniform values if their results are uniform too, and replaces conditions that are known by the taken
+/// branch. Unlike `fold`, it keeps calls as calls.
 pub fn specialize(graph: &Graph) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         replay(graph, |replay, node| {
@@ -34,7 +34,7 @@ pub fn specialize(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// The results of a node as repeated numbers.
+/// The results of a node as `full`s, if all are uniform.
 fn computed<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> Option<Vec<Value<'g>>> {
     let types: Vec<&TensorType> = node.results.iter().map(|id| replay.graph.ty(*id)).collect();
     if !types.iter().all(|ty| is_small(ty)) {

@@ -5,12 +5,12 @@ use crate::scalar::Scalar;
 
 use super::constant::{known, known_in};
 
-/// Loops of more rounds stay loops.
+/// Largest trip count of a loop that is unrolled.
 const MOST_ROUNDS: i64 = 16;
-/// Loops that would become more nodes stay loops.
+/// Most nodes that unrolling a loop may produce.
 const MOST_NODES: usize = 512;
 
-/// Writes out loops whose length is a small number and whose condition is always true, and those that never run.
+/// Unrolls loops with a small known trip count and an always true condition. Removes loops that never run.
 pub fn unroll(graph: &Graph) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         replay(graph, |replay, node| {
@@ -25,7 +25,7 @@ pub fn unroll(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// How often a loop runs, if that is known and little.
+/// Trip count of a loop, if it is known and small enough to unroll.
 fn rounds(replay: &mut Replay, node: &Node, body: &Graph) -> Option<i64> {
     let arguments = replay.arguments(node);
     let number = |argument: &Argument| known_in(replay.builder, argument);
@@ -48,7 +48,7 @@ fn is_true(number: Scalar) -> bool {
     number.to_f64() != 0.0
 }
 
-/// Nodes of a graph and of the bodies in it.
+/// Number of nodes of a graph and its nested bodies.
 fn size(graph: &Graph) -> usize {
     let nested = graph.nodes.iter().flat_map(Node::bodies);
     graph.nodes.len() + nested.map(size).sum::<usize>()

@@ -1,4 +1,4 @@
-//! Tensors by name as the arguments of a call.
+//! Conversion of named tensors to the arguments of a call.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::ir::{Constant, Tree};
 use crate::item::Item;
 use crate::tensor::Tensor;
 
-/// Tensors by name that are to become arguments, and what is wrong with their names.
+/// Named tensors that were not used yet, and the errors in their names.
 #[derive(Default)]
 pub(super) struct Given<'a> {
     pub(super) left: BTreeMap<&'a str, &'a Tensor>,
@@ -21,7 +21,7 @@ impl Given<'_> {
         self.left.remove(name).cloned()
     }
 
-    /// True if something is given by a name or by one that goes on behind a dot.
+    /// True if a tensor is given under a name, or under a dotted name that starts with it.
     pub(super) fn has(&self, name: &str) -> bool {
         let goes_on = |rest: &str| rest.is_empty() || rest.starts_with('.');
         self.left
@@ -53,7 +53,7 @@ impl Given<'_> {
         )
     }
 
-    /// The keys behind a name and a dot, in order of numbers, else of text.
+    /// The keys after a name and a dot, sorted numerically, then as text.
     fn keys(&self, name: &str) -> Vec<String> {
         let key = |given: &&str| {
             let rest = given.strip_prefix(name)?.strip_prefix('.')?;
@@ -116,7 +116,7 @@ fn known(tree: &Tree, name: &str, given: &mut Given) -> Item {
     }
 }
 
-/// A value as the names say that are given.
+/// A value whose structure follows from the given names.
 fn open(name: &str, is_list: bool, given: &mut Given) -> Item {
     let keys = given.keys(name);
     if keys.is_empty() {

@@ -1,4 +1,4 @@
-//! Formulas of weights: a weight of the module, or a primitive of other formulas.
+//! Formulas of weights: a weight of the module, or a primitive applied to other formulas.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,7 +10,7 @@ use crate::pass::constant::evaluate;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
-/// A weight of the module, or a primitive of others.
+/// A formula and the type of its value.
 pub(super) struct Formula {
     pub(super) ty: TensorType,
     pub(super) source: Source,
@@ -18,20 +18,20 @@ pub(super) struct Formula {
 
 pub(super) enum Source {
     Weight(String),
-    /// Values among the arguments are numbers of formulas, smaller than that of this one.
+    /// Each `Argument::Value` holds the number of a formula, smaller than the number of this one.
     Node(Primitive, Vec<Argument>),
 }
 
-/// Formulas by their numbers.
+/// All formulas, addressed by number.
 #[derive(Default)]
 pub(super) struct Formulas {
     pub(super) all: Vec<Formula>,
-    /// Their numbers by what they say.
+    /// Numbers of formulas by their printed form.
     texts: HashMap<String, usize>,
 }
 
 impl Formula {
-    /// The numbers of the formulas that it reads.
+    /// Numbers of the formulas that this one reads.
     pub(super) fn operands(&self) -> impl Iterator<Item = usize> {
         let arguments = match &self.source {
             Source::Weight(_) => [].as_slice(),
@@ -43,7 +43,7 @@ impl Formula {
             .map(ValueId::index)
     }
 
-    /// By those of its operands; none if there is no such weight.
+    /// Digest from the digests of the operands; `None` if a weight is missing.
     pub(super) fn digest(
         &self,
         weights: &Weights,
@@ -54,7 +54,7 @@ impl Formula {
             Source::Node(primitive, arguments) => {
                 let operands = self.operands().map(|operand| known.get(&operand).copied());
                 let operands = operands.collect::<Option<Vec<Digest>>>()?;
-                // Numbers of formulas mean nothing elsewhere.
+                // The numbers of formulas mean nothing outside this module.
                 let blank = |argument: &Argument| argument.map(&mut |_| 0.into(), &mut Dim::clone);
                 let arguments: Vec<Argument> = arguments.iter().map(blank).collect();
                 let text = format!("{primitive:?}({arguments:?}) of {operands:?}");
@@ -67,7 +67,7 @@ impl Formula {
         matches!(self.source, Source::Node(Primitive::Custom(_), _))
     }
 
-    /// True if it has a value whatever the elements of its operands are.
+    /// True if evaluation cannot fail for any elements of the operands.
     pub(super) fn is_total(&self) -> bool {
         match &self.source {
             Source::Weight(_) => true,
@@ -83,7 +83,7 @@ impl Formula {
     }
 }
 
-/// True if something is made with sizes that only a call tells.
+/// True if a size is symbolic, hence known only at a call.
 fn has_symbols(primitive: &Primitive, arguments: &[Argument]) -> bool {
     let mut found = arguments.iter().any(|it| matches!(it, Argument::Size(_)));
     primitive.clone().map_sizes(&mut |dim| {
@@ -94,7 +94,7 @@ fn has_symbols(primitive: &Primitive, arguments: &[Argument]) -> bool {
 }
 
 impl Formulas {
-    /// The number of a formula, which may be known.
+    /// Number of a formula. Adds the formula if it is new.
     pub(super) fn number(&mut self, ty: &TensorType, source: Source) -> usize {
         let text = match &source {
             Source::Weight(name) => format!("${name:?}"),
@@ -109,7 +109,7 @@ impl Formulas {
         })
     }
 
-    /// The numbers of all formulas that one is made of and its own, smallest first.
+    /// Numbers of a formula and of all formulas that it depends on, smallest first.
     pub(super) fn parts(&self, number: usize) -> BTreeSet<usize> {
         let mut parts = BTreeSet::new();
         let mut open = vec![number];

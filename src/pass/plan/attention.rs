@@ -1,9 +1,9 @@
-//! Attention where subgroups are the lanes of a vector: scores, their softmax and its product with values in one kernel, a
-//! block of keys at a time, so that scores lie in registers only.
+//! Fused attention for devices whose subgroups are the lanes of a CPU vector: scores, softmax and the product with the
+//! values in one kernel. The kernel takes a block of keys at a time, so that scores stay in registers.
 //!
-//! The softmax is the one of Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018): what has been added
-//! up is scaled down whenever a larger score comes. An invocation has rows of its own, so that it needs nothing of others but
-//! the keys and values that they have read.
+//! The softmax follows Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018): the running sums are
+//! rescaled whenever a larger score comes. Each invocation owns whole query rows, so that invocations exchange only the
+//! keys and values that they have read.
 
 mod block;
 
@@ -28,28 +28,28 @@ use crate::pass::plan::{lanes, variant};
 
 const TEMPLATE: &str = include_str!("../../../shaders/attention.wgsl");
 
-/// Numbers that are multiplied for the rows and keys of a block, at most: the text is there for four of them at a time.
+/// Most products of one block: rows × keys × channels. The source has them unrolled, one statement for four of them.
 const MOST: usize = 2048;
-/// Channels of a query and of values together, at most: for the rows of an invocation to have more, there must be so few of
-/// them that three kernels are faster.
+/// Most channels of a query and of the values together. With more, an invocation can hold so few rows that three separate
+/// kernels are faster.
 const WIDEST: usize = 320;
-/// Rows of an invocation at most: more share what is read, but no longer fit into registers.
+/// Most rows of an invocation: more rows share each load, but no longer fit into registers.
 const TALLEST: usize = 4;
 /// Tiles that keep all threads busy.
 const ENOUGH: usize = 8;
-/// Queries and keys that are worth a kernel of their own, though some of sixteen lanes are idle then.
+/// Fewest queries and keys for which the fused kernel pays off, though some of sixteen lanes are idle then.
 const FEWEST: usize = 8;
 
-/// Rows and keys that are gone through together.
+/// Query rows and keys that an invocation processes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
-    /// Rows of an invocation, one in each stretch of as many as there are invocations.
+    /// Rows of an invocation. They are as far apart as there are invocations.
     rows: usize,
     /// Keys of a block.
     keys: usize,
 }
 
-/// True if a kernel of attention is the better way to compute scores, softmax and product, by their sizes.
+/// Returns whether the fused kernel is the better way to compute scores, softmax and product, judging by their sizes.
 pub fn suits(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -63,8 +63,8 @@ pub fn suits(
     Ok(are_many && capabilities.lanes().and_then(extent).is_some())
 }
 
-/// True if keys and values lie in memory as the kernel reads them again and again: written by kernels, four neighbours at once,
-/// be they channels or keys.
+/// Returns whether keys and values can be read as vec4s, along channels or along keys, from memory that kernels have
+/// written. The kernel reads them many times.
 pub fn reads(scope: &mut Scope, anchor: usize, attention: &Attention) -> Result<bool> {
     let graph = scope.graph;
     let mut are_read = true;
@@ -77,7 +77,7 @@ pub fn reads(scope: &mut Scope, anchor: usize, attention: &Attention) -> Result<
     Ok(are_read)
 }
 
-/// The products of queries and keys, and of weights and values.
+/// Returns the product of queries and keys, and the product of softmax weights and values.
 fn products(graph: &Graph, anchor: usize, attention: &Attention) -> Result<[Product; 2]> {
     let [scores, values] = [attention.scores, anchor].map(|node| &graph.nodes[node]);
     let (scores, values) = (Product::of(graph, scores)?, Product::of(graph, values)?);
@@ -88,8 +88,8 @@ fn products(graph: &Graph, anchor: usize, attention: &Attention) -> Result<[Prod
     Ok([scores, values])
 }
 
-/// As many rows and keys as registers hold, such that every thread has some tiles; none if the sizes of a row's query and
-/// values are not known, no quads, or too large.
+/// Chooses as many rows and keys as registers hold, such that every thread gets some tiles. `None` if the channel counts
+/// of queries and values are unknown, do not fit the vec4s that are read, or are too large.
 fn extent(graph: &Graph, lanes: usize, [scores, values]: [&Product; 2]) -> Option<Extent> {
     let sizes = [&scores.depth, &values.columns].map(Dim::as_const);
     let [Some(depth), Some(columns)] = sizes else {
@@ -107,7 +107,7 @@ fn extent(graph: &Graph, lanes: usize, [scores, values]: [&Product; 2]) -> Optio
         let read = QUAD * lanes / keys;
         is_multiple(&scores.depth, read) && is_multiple(&values.columns, read)
     };
-    // Rows first: what is read of keys and values is for all of them.
+    // Try more rows first: all rows of an invocation share the keys and values that are read.
     let heights = [TALLEST, TALLEST / 2, 1].into_iter().filter(is_of_use);
     let mut extents = heights.flat_map(|rows| {
         let keys = [lanes, lanes / 2].into_iter().filter(are_whole);
@@ -116,7 +116,7 @@ fn extent(graph: &Graph, lanes: usize, [scores, values]: [&Product; 2]) -> Optio
     extents.find(|extent| extent.rows * extent.keys * numbers <= MOST)
 }
 
-/// The kernel of a group.
+/// Lowers a fused attention group.
 pub fn lower<'a>(
     mut scope: Scope<'a>,
     group: &Group,
@@ -155,7 +155,7 @@ pub fn lower<'a>(
     Ok(lowered)
 }
 
-/// Which neighbours of keys or values are read at once.
+/// The axis along which four neighbours of keys or values are read as one vec4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Together {
     /// Four channels of a key.
@@ -165,7 +165,7 @@ enum Together {
 }
 
 impl Together {
-    /// Those that lie together in memory: keys and values.
+    /// Returns the contiguous axis of keys and that of values.
     fn of(scope: &mut Scope, [scores, values]: [&Product; 2]) -> Result<[Together; 2]> {
         let are_whole = is_whole(&values.depth);
         let keys = scores.lies(scope, Side::Right)?;
@@ -179,18 +179,18 @@ impl Together {
     }
 }
 
-/// What a subgroup computes.
+/// A tile of query rows, which one subgroup computes.
 struct Tile<'p> {
     attention: &'p Attention,
     lanes: usize,
     extent: Extent,
-    /// How keys and values are read.
+    /// Vec4 axes of keys and of values.
     together: [Together; 2],
-    /// Of queries and keys.
+    /// Product of queries and keys.
     scores: &'p Product,
-    /// Of weights and values.
+    /// Product of softmax weights and values.
     values: &'p Product,
-    /// What is in front of rows and columns of the values.
+    /// Batch coordinates of the product with the values.
     outer: Vec<Index>,
     lane: Index,
     rows: Vec<Row>,
@@ -198,11 +198,12 @@ struct Tile<'p> {
     lowest: Expr,
 }
 
-/// A row of an invocation.
+/// A query row of an invocation.
 struct Row {
-    /// Its number, which may lie beyond the edge.
+    /// Index of the row, which may lie beyond the last row.
     number: Index,
-    /// The variables: the largest score, the sum of what each weighs beside that, and the values so weighted, in quads.
+    /// Variables: the largest score so far, the sum of the exponentials relative to it, and the weighted sum of the
+    /// values as vec4s.
     largest: Expr,
     total: Expr,
     output: Vec<Expr>,
@@ -257,7 +258,8 @@ impl<'p> Tile<'p> {
         })
     }
 
-    /// Blocks that the rows see any key of: a tile's rows are whole blocks.
+    /// Returns the number of key blocks of which any row of the tile sees a key. A tile's row count is a multiple of a
+    /// block's key count.
     fn end(&self, scope: &mut Scope, covering: &Covering, blocks: &Dim) -> Expr {
         let all = scope.pool.size(blocks);
         if !self.attention.is_causal {
@@ -269,7 +271,7 @@ impl<'p> Tile<'p> {
         scope.pool.call("min(x, y)", Type::U32, &[behind, all])
     }
 
-    /// Nothing has been seen yet.
+    /// Declares the running maximum, sum and output of every row.
     fn start(&self, scope: &mut Scope) -> Vec<Statement> {
         let zero = scope.pool.literal(Type::F32, 0.0);
         let zeros = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
@@ -301,7 +303,7 @@ impl<'p> Tile<'p> {
         Ok(statements)
     }
 
-    /// Four numbers of a row's result, by their sums: zeros where nothing is left of the row.
+    /// Divides four weighted sums of a row by the row's total. A row without any unmasked key gives zeros.
     fn mean(&self, scope: &mut Scope, row: &Row, (sums, is_empty): (Expr, Option<Expr>)) -> Expr {
         let pool = &mut scope.pool;
         let mean = pool.call("x / y", Type::F32x4, &[sums, row.total]);
@@ -309,7 +311,7 @@ impl<'p> Tile<'p> {
         is_empty.map_or(mean, |is_empty| pool.select(is_empty, zeros, mean))
     }
 
-    /// Where a row gives zeros, since nothing is left of it; none if it never does.
+    /// Returns the condition under which a row gives zeros, because no key is left for it. `None` if that cannot happen.
     fn is_empty(&self, scope: &mut Scope, row: &Row) -> Option<Expr> {
         let pool = &mut scope.pool;
         let keys = &self.values.depth;

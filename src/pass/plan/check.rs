@@ -1,10 +1,10 @@
-//! What a device must hold for a graph to be planned.
+//! Types that a device must be able to store.
 
 use crate::error::{Error, Place, Result};
 use crate::ir::{Graph, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
 
-/// Every value must have a type that the device can store.
+/// Checks that the device can store the type of every value.
 pub(super) fn check_types(graph: &Graph, capabilities: &Capabilities) -> Result<()> {
     let mut errors = Vec::new();
     for (id, info) in (0..).map(ValueId).zip(&graph.values) {
@@ -15,7 +15,7 @@ pub(super) fn check_types(graph: &Graph, capabilities: &Capabilities) -> Result<
     Error::all(errors).map_or(Ok(()), Err)
 }
 
-/// Where a value is made, or used first if no node makes it.
+/// Source place of the node that defines a value, or of the first node that uses an input or weight.
 fn place_of(graph: &Graph, id: ValueId) -> Place {
     let node = graph
         .nodes

@@ -1,4 +1,4 @@
-//! Convolutions: one invocation computes some output channels at some neighbouring positions.
+//! Convolutions. The portable kernel: one invocation computes some output channels at some neighbouring positions.
 
 pub mod direct;
 pub mod grouped;
@@ -23,10 +23,10 @@ use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/conv.wgsl");
 
-/// Positions that an invocation computes for one channel alone.
+/// Positions that an invocation computes if it computes a single channel.
 const LONE: usize = 8;
 
-/// A convolution with its epilogue.
+/// Lowers a convolution with its epilogue.
 pub fn lower<'a>(
     mut scope: Scope<'a>,
     group: &Group,
@@ -88,17 +88,17 @@ pub fn lower<'a>(
     Ok(Lowered::new(scope, TEMPLATE, statements, &tile.count))
 }
 
-/// Extents of a convolution.
+/// Sizes and operands of a convolution.
 pub struct Sizes {
-    /// The input.
+    /// Input.
     pub x: ValueId,
-    /// The filter.
+    /// Filter.
     pub filter: ValueId,
-    /// The result, before the epilogue.
+    /// Result, before the epilogue.
     pub result: ValueId,
-    /// Images.
+    /// Number of images.
     pub batch: Dim,
-    /// Groups of channels.
+    /// Number of channel groups.
     pub groups: Dim,
     /// Input channels of a group.
     pub channels: Dim,
@@ -106,25 +106,25 @@ pub struct Sizes {
     pub outputs: Dim,
     /// Sizes of the filter along the spatial axes.
     pub taps: Shape,
-    /// Geometry along the spatial axes.
+    /// Stride, padding and dilation along the spatial axes.
     pub axes: Vec<Along>,
     space_in: Shape,
     /// Sizes of the result along the spatial axes.
     pub space: Shape,
-    /// Positions of the result in an image.
+    /// Positions of the result in one image.
     pub positions: Dim,
 }
 
-/// Geometry along one spatial axis, as [`ConvAxis`] has it in numbers.
+/// Stride, padding and dilation along one spatial axis: [`ConvAxis`] with symbolic sizes.
 #[derive(Clone, PartialEq)]
 pub struct Along {
-    /// Positions of the input from one of the result to the next.
+    /// Input positions between neighbouring output positions.
     pub stride: Dim,
-    /// Zeros in front.
+    /// Zero padding in front.
     pub low: Dim,
-    /// Zeros behind.
+    /// Zero padding behind.
     pub high: Dim,
-    /// Positions of the input from one tap to the next.
+    /// Input positions between neighbouring taps.
     pub dilation: i64,
     base_dilation: i64,
 }
@@ -142,7 +142,7 @@ impl From<&ConvAxis> for Along {
 }
 
 impl Sizes {
-    /// The extents of a node.
+    /// Reads the sizes of a convolution node.
     pub fn new(graph: &Graph, node: &Node, conv: &Conv) -> Result<Sizes> {
         let (x, filter) = (operand(node, 0)?, operand(node, 1)?);
         let result = node.results.first().copied().unwrap_or(x);
@@ -153,7 +153,7 @@ impl Sizes {
         ) else {
             return Err(Error::internal("operands of conv have too few axes"));
         };
-        // Where channels are a symbol, groups of one are as many.
+        // With a symbolic channel count, a depthwise convolution has as many groups as channels.
         let groups = match channels.is(0) {
             true => Dim::from(conv.groups),
             false => all.floor_div(channels),
@@ -174,41 +174,42 @@ impl Sizes {
         })
     }
 
-    /// True if a position sees a single one, the same.
+    /// Returns whether each output position reads exactly the input position at its own coordinates: a convolution of one
+    /// tap without stride and padding.
     pub fn sees_same(&self) -> bool {
         let is_same = |axis: &Along| axis.stride.is(1) && axis.low.is(0) && axis.high.is(0);
         self.axes.iter().all(is_same) && Dim::product(&self.taps).is(1)
     }
 
-    /// True if a position sees a single one, and no other position sees that.
+    /// Returns whether each output position reads a single input position that no other output position reads.
     pub fn sees_singles(&self) -> bool {
         let is_inside = |axis: &Along| axis.low.is(0) && axis.high.is(0) && axis.base_dilation == 1;
         self.axes.iter().all(is_inside) && Dim::product(&self.taps).is(1)
     }
 
-    /// True if what a position sees are neighbours.
+    /// Returns whether the taps of an output position are neighbours: no dilation of filter or input.
     pub fn sees_neighbours(&self) -> bool {
         let mut axes = self.axes.iter();
         axes.all(|axis| axis.dilation == 1 && axis.base_dilation == 1)
     }
 
-    /// The output channel of a row of the tile.
+    /// Returns the output channel of row `i` of the tile.
     fn channel(&self, tile: &Tile, scope: &mut Scope, i: usize) -> Index {
         let within = clamped(scope, &tile.output, i, &self.outputs, &format!("output{i}"));
         tile.group.scale(&self.outputs).add(&within)
     }
 
-    /// What one element of the result is a sum of: channels of a group, and taps.
+    /// Returns the reduction shape: input channels of a group, and taps.
     pub fn patch(&self) -> Shape {
         [std::slice::from_ref(&self.channels), &self.taps].concat()
     }
 
-    /// Images and positions in them.
+    /// Returns the shape of the columns: images, and positions in each.
     pub fn columns(&self) -> Shape {
         [std::slice::from_ref(&self.batch), &self.space].concat()
     }
 
-    /// What a position sees through a tap: zero outside of the input.
+    /// Loads the input element under a tap of an output position. Positions outside of the input give `zero`.
     fn input(
         &self,
         scope: &mut Scope,
@@ -228,7 +229,8 @@ impl Sizes {
         })
     }
 
-    /// Where in an image and channel of the input a position sees through a tap, and where that is within the input.
+    /// Returns the input position under a tap of an output position, and the condition that it lies within the input.
+    /// `place` is the image and the input channel.
     pub fn source(
         &self,
         scope: &mut Scope,
@@ -254,7 +256,8 @@ impl Sizes {
     }
 }
 
-/// The input coordinate that an output coordinate sees through a tap, and where it is one, by the sizes of input and output.
+/// Returns the input coordinate under a tap of an output coordinate, and the condition that it lies within the input. The
+/// sizes are those of input and output.
 fn source(
     scope: &mut Scope,
     axis: &Along,
@@ -281,7 +284,7 @@ fn source(
     (from, Some(guard))
 }
 
-/// What one invocation computes.
+/// Output channels × positions that one invocation computes.
 struct Tile {
     count: Dim,
     surplus: Statement,
@@ -325,7 +328,7 @@ impl Tile {
         }
     }
 
-    /// The coordinates of a column of the tile.
+    /// Returns the coordinates of column `j` of the tile.
     fn position(&self, scope: &mut Scope, sizes: &Sizes, j: usize) -> Vec<Index> {
         let name = format!("position{j}");
         let flat = clamped(scope, &self.first, j, &sizes.positions, &name);

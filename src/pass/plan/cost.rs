@@ -1,23 +1,23 @@
-//! What is known before anything is decided: how a node is computed and what it costs, and the sizes of the example.
+//! Costs and classes of nodes, and sizes of the example.
 
 use crate::dim::Dim;
 use crate::ir::{Graph, Node, Op, Primitive};
 use crate::op::{BinaryFunction, UnaryFunction};
 
-/// How a node is computed.
+/// Way in which a node is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Of nothing.
+    /// Generated without operands.
     Source,
-    /// By reading an operand elsewhere.
+    /// By reading an operand at another index.
     View,
     /// Element by element.
     Pointwise,
-    /// By a kernel of its own.
+    /// By its own kernel.
     Kernel,
 }
 
-/// How a node is computed.
+/// Class of a node.
 pub fn class(node: &Node) -> Class {
     let Op::Primitive(primitive) = &node.op else {
         return Class::Kernel;
@@ -41,7 +41,7 @@ pub fn class(node: &Node) -> Class {
     }
 }
 
-/// True for a view that gives elements of its operand as they are.
+/// True for a view that returns elements of its operand unchanged.
 pub fn is_plain_view(primitive: &Primitive) -> bool {
     matches!(
         primitive,
@@ -49,7 +49,7 @@ pub fn is_plain_view(primitive: &Primitive) -> bool {
     )
 }
 
-/// What a node costs for one element, in simple operations.
+/// Cost of a node per element, in simple operations.
 pub fn weight_of(node: &Node) -> u32 {
     match &node.op {
         Op::Primitive(primitive) => weight(primitive),
@@ -57,11 +57,11 @@ pub fn weight_of(node: &Node) -> u32 {
     }
 }
 
-/// What a primitive costs for one element, in simple operations.
+/// Cost of a primitive per element, in simple operations.
 pub fn weight(primitive: &Primitive) -> u32 {
     match primitive {
         Primitive::Reshape(_) | Primitive::Expand(_) | Primitive::Permute(_) => 0,
-        // What is computed where must not depend on what is checked.
+        // Checks must not influence fusion decisions.
         Primitive::Check(_) => 0,
         Primitive::Unary(unary) => unary_weight(unary.function),
         Primitive::Binary(binary) => binary_weight(binary.function),
@@ -94,7 +94,7 @@ fn binary_weight(function: BinaryFunction) -> u32 {
     }
 }
 
-/// A size as the example has it; zero if the example does not tell.
+/// Value of a size for the example's sizes; zero if the example does not determine it.
 pub fn example(graph: &Graph, size: &Dim) -> usize {
     let size = size.eval(&graph.hints).unwrap_or_default();
     usize::try_from(size).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Operators of the user's own: a shader that gets its buffers declared, or a call of a host function between steps.
+//! User-defined operators: a shader with declared buffers, or a call of a host function between steps.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -13,7 +13,7 @@ use crate::op::{Custom, Shader};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Made, declarations, enables};
 
-/// Values that functions of the application take or give.
+/// Operands and results of host functions.
 pub fn exchanged(graph: &Graph) -> HashSet<ValueId> {
     let calls = graph.nodes.iter().filter(|node| {
         matches!(&node.op, Op::Primitive(Primitive::Custom(custom)) if custom.shader.is_none())
@@ -49,7 +49,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The slot that an operand is read back from: inputs and weights are copied first.
+    /// Slot from which an operand is read back. Inputs and weights are copied first.
     fn handed_over(&mut self, value: ValueId) -> Result<SlotId> {
         let is_made_here = matches!(self.graph.value(value).definition, Definition::Node(..));
         if !is_made_here && !self.slots.contains_key(&(value, true)) {
@@ -117,7 +117,7 @@ impl Planner<'_> {
         self.step(made, group, None)
     }
 
-    /// Sizes of all buffers in a row, and a function for each buffer that finds its own.
+    /// Concatenated sizes of all buffers, and a WGSL function for each buffer that returns its sizes.
     fn sizes_of(&self, names: &[(String, ValueId)]) -> (Vec<Dim>, String) {
         let mut sizes: Vec<Dim> = Vec::new();
         let mut functions = String::new();

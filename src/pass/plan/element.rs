@@ -1,4 +1,5 @@
-//! Elements of values as expressions: views change the position, pointwise primitives combine, buffers are read.
+//! Expressions for the elements of values: views change the position, pointwise primitives combine elements, buffers are
+//! loaded.
 
 pub mod check;
 pub mod decision;
@@ -32,66 +33,66 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::QUAD;
 use crate::scalar::Scalar;
 
-/// Names that the statements of kernels give to variables; buffers have others.
+/// Variable names that the statements of kernels use; buffers get others.
 const VARIABLES: &str = "sum product largest smallest part total lost before best best_index rank local index round \
                          width shares left right tile tile_row tile_column piece block part lane subgroup subgroups channel tap k j i lane j_from workgroup workgroups \
                          hidden memory step";
 
-/// A buffer of a kernel and what lies in it.
+/// A buffer of a kernel and the value in it.
 #[derive(Clone)]
 pub struct Binding {
     /// The value.
     pub value: ValueId,
-    /// A copy of the value, because the value itself lies where an output cannot.
+    /// True for a copy of the value, because the value itself lies where an output cannot.
     pub is_copy: bool,
-    /// How the kernel expects it to lie.
+    /// Layout that the kernel expects.
     pub layout: Layout,
-    /// How the kernel sees it.
+    /// Declaration in the kernel.
     pub buffer: Buffer,
 }
 
 /// The expressions of one kernel, and the buffers that it reads and writes.
 pub struct Scope<'a> {
-    /// The graph that is planned.
+    /// Graph that is planned.
     pub graph: &'a Graph,
-    /// What the device can do.
+    /// Capabilities of the device.
     pub capabilities: &'a Capabilities,
-    /// Values that lie in memory.
+    /// Values that are materialised in memory.
     pub stored: &'a [bool],
-    /// How they lie.
+    /// Layouts of the values.
     layouts: &'a [Layout],
-    /// What they are stored in, where that is not what their dtype says.
+    /// Storage types of the values. Empty if each value's dtype decides.
     storages: &'a [Storage],
-    /// Inputs of a body that lie where values of the surroundings do, not where inputs do.
+    /// Inputs of a region's body that lie where values of the surrounding graph do, not where inputs do.
     written: &'a [bool],
-    /// Values whose own memory can be read as texels.
+    /// Values whose buffer can also be read as a texture.
     texels: &'a [bool],
     /// The expressions.
     pub pool: Pool,
-    /// The buffers in binding order.
+    /// Buffers in binding order.
     pub buffers: Vec<Binding>,
     names: BTreeSet<String>,
-    /// Values that the kernel itself has computed: results of its loops. Those that it has at one place only are known with
-    /// that place.
+    /// Values that the kernel itself has computed as results of its loops. An entry with an index holds for that element
+    /// only.
     computed: BTreeMap<ValueId, Vec<(Expr, Option<Index>)>>,
-    /// Values that are computed where they are read, though they may lie in memory for others.
+    /// Values that the kernel computes where it reads them, even if they are also materialised for other kernels.
     own: BTreeSet<ValueId>,
     known: HashMap<(ValueId, Position, Option<Expr>, usize), Expr>,
-    /// So many neighbours are asked for together, so that elements are taken out of vectors.
+    /// Number of neighbouring elements that are requested together, so that elements are taken out of vectors.
     together: usize,
-    /// Quads are read as words of two numbers, where that is faster, and rows that they lie in are numbers of their own. It is
-    /// not for factors of tiles: taking the words apart costs these more than reading numbers.
+    /// True if vec4s are loaded as two 64-bit words where that is faster, and rows get index expressions of their own.
+    /// False for the factors of tiles: unpacking the words costs these more than reading numbers.
     pub reads_words: bool,
-    /// Values in pairs of which the kernel would write single elements.
+    /// Values stored as pairs of `f16` of which the kernel would write single elements.
     pub singles: BTreeSet<ValueId>,
-    /// What was decided by the example's sizes.
+    /// Choices made by the example's sizes.
     pub decisions: Vec<Decision>,
-    /// The checks that the kernel makes, by the values that they give; none where it makes none.
+    /// Checks that the kernel performs, by the values that they give. `None` if it performs none.
     pub checks: Option<Vec<ValueId>>,
 }
 
 impl<'a> Scope<'a> {
-    /// A kernel without buffers.
+    /// Starts a kernel without buffers.
     pub fn new(
         graph: &'a Graph,
         capabilities: &'a Capabilities,
@@ -120,7 +121,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The same, with quads read as words, and elements by themselves.
+    /// Turns on [`Scope::reads_words`].
     pub fn by_words(self) -> Scope<'a> {
         Scope {
             reads_words: true,
@@ -128,12 +129,12 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// What is read here is read together with its neighbours: as parts of vectors of four.
+    /// Runs `read` with elements requested four at a time, as components of vec4s.
     pub fn in_quads<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.together(QUAD, read)
     }
 
-    /// The same with so many neighbours.
+    /// Runs `read` with elements requested as components of vectors of `neighbours` elements.
     pub fn together<T>(
         &mut self,
         neighbours: usize,
@@ -145,18 +146,18 @@ impl<'a> Scope<'a> {
         found
     }
 
-    /// The binding of a value's buffer.
+    /// Binds a value's buffer.
     pub fn buffer(&mut self, value: ValueId) -> Result<usize> {
         let element = Type::from(self.storage(value)?);
         self.binding(value, false, element)
     }
 
-    /// The binding of a buffer that receives a copy of a value.
+    /// Binds a buffer that receives a copy of a value.
     pub fn copy_of(&mut self, value: ValueId, storage: Storage) -> Result<usize> {
         self.binding(value, true, Type::from(storage))
     }
 
-    /// What a value is stored in.
+    /// Returns the storage type of a value.
     pub fn storage(&self, value: ValueId) -> Result<Storage> {
         match self.storages.get(value.index()) {
             Some(storage) => Ok(*storage),
@@ -164,7 +165,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The same where values lie in memory in these ways, stored in these types.
+    /// Sets the layouts and storage types of values.
     pub fn in_memory(self, layouts: &'a [Layout], storages: &'a [Storage]) -> Scope<'a> {
         Scope {
             layouts,
@@ -173,17 +174,18 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The same where some values can be read as textures from where they lie.
+    /// Sets the values whose buffers can also be read as textures.
     pub fn with_texels(self, texels: &'a [bool]) -> Scope<'a> {
         Scope { texels, ..self }
     }
 
-    /// True for a value that can be read as a texture from where it lies.
+    /// Returns whether a value's buffer can also be read as a texture.
     pub fn has_texels(&self, value: ValueId) -> bool {
         self.texels.get(value.index()) == Some(&true)
     }
 
-    /// The same for a value that is wanted in some layout. Where it lies in another one, a copy between kernels is made.
+    /// Returns whether a value is read as a texture in the given layout. A value that lies in another layout is copied
+    /// between kernels.
     pub fn reads_texels(&self, value: ValueId, layout: &Layout) -> Result<bool> {
         if layout == self.layout(value) {
             return Ok(self.has_texels(value));
@@ -193,7 +195,8 @@ impl<'a> Scope<'a> {
         Ok(self.capabilities.texels && is_copied && texel.is_some())
     }
 
-    /// True for a value that lies where kernels write: of inputs, for those of a body that are values of the surroundings.
+    /// Returns whether a value lies in memory that kernels write. Inputs of a region's body do if they are values of the
+    /// surrounding graph.
     pub fn is_written(&self, value: ValueId) -> bool {
         match self.graph.value(value).definition {
             Definition::Input(_) | Definition::Weight(_) => self.written[value.index()],
@@ -201,12 +204,12 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// How a value lies in memory.
+    /// Returns the layout of a value.
     pub fn layout(&self, value: ValueId) -> &'a Layout {
         self.layouts.get(value.index()).unwrap_or(&Layout::Linear)
     }
 
-    /// Where an element of a value lies that is in rows.
+    /// Returns the index of an element in the memory of a value that lies in rows.
     pub fn place(&self, value: ValueId, position: &Position) -> Index {
         let shape = &self.graph.ty(value).shape;
         match self.layout(value) {
@@ -217,12 +220,12 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The elements that the memory of a value in rows has room for.
+    /// Returns the number of elements that the memory of a value in rows has space for.
     pub fn room(&self, value: ValueId) -> Dim {
         Dim::product(&self.layout(value).sizes(&self.graph.ty(value).shape))
     }
 
-    /// The binding of the buffer of a value in rows as an array of a type.
+    /// Binds the buffer of a value in rows as an array of `element`.
     pub fn binding(&mut self, value: ValueId, is_copy: bool, element: Type) -> Result<usize> {
         let access = if is_copy || self.is_written(value) {
             Access::ReadWrite
@@ -236,7 +239,7 @@ impl<'a> Scope<'a> {
         Ok(self.bind(value, is_copy, layout, (element, access)))
     }
 
-    /// The binding of a value in quads, which lies in the arena, and the type of these.
+    /// Binds a value in a vec4 layout, which lies in the arena. Also returns the vector type.
     pub fn in_vectors(&mut self, value: ValueId, layout: &Layout) -> Result<(usize, Type)> {
         let missing = || Error::internal("quads of a type that comes in no vectors");
         let quad = Type::quad(stored_in(layout, self.storage(value)?)).ok_or_else(missing)?;
@@ -246,7 +249,8 @@ impl<'a> Scope<'a> {
         ))
     }
 
-    /// The same as words of two numbers; none where a device has none, or numbers are stored in half precision.
+    /// Binds a value in a vec4 layout as 64-bit words of two numbers. `None` if the device has none, or numbers are
+    /// stored in half precision.
     pub fn in_words(&mut self, value: ValueId, layout: &Layout) -> Result<Option<(usize, Type)>> {
         let is_single = stored_in(layout, self.storage(value)?) == Storage::F32;
         let is_faster = self.capabilities.software && self.capabilities.int64;
@@ -254,7 +258,7 @@ impl<'a> Scope<'a> {
         Ok((is_faster && is_single).then(|| (self.bind(value, false, layout, words), words.0)))
     }
 
-    /// The binding of what is sorted in runs of so many, and what its elements are stored in.
+    /// Binds a value that is sorted in runs of `length`. Also returns its storage type.
     pub fn in_runs(&mut self, value: ValueId, length: usize) -> Result<(usize, Storage)> {
         let layout = Layout::Runs(length);
         let storage = stored_in(&layout, self.storage(value)?);
@@ -262,7 +266,7 @@ impl<'a> Scope<'a> {
         Ok((self.bind(value, false, &layout, binding), storage))
     }
 
-    /// The binding of a weight's texture, and what its texels are.
+    /// Binds the texture of a weight in panels. Also returns the texel format.
     pub fn in_panels(&mut self, value: ValueId, panels: &Panels) -> Result<(usize, Texel)> {
         let layout = Layout::Panels(panels.clone());
         let missing = || Error::internal("panels of a type that no texture holds");
@@ -308,7 +312,7 @@ impl<'a> Scope<'a> {
         self.buffers.len() - 1
     }
 
-    /// The element of a value that the kernel writes: never read from its own buffer.
+    /// Returns an element of a value that the kernel writes, without reading it from its own buffer.
     pub fn produce(&mut self, value: ValueId, position: &Position) -> Result<Expr> {
         match self.graph.value(value).definition {
             Definition::Node(node, _) if !self.computed.contains_key(&value) => {
@@ -318,25 +322,26 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// From here on the value is what the kernel has computed, at every position that is asked for.
+    /// Makes `expr` the value from here on, at every position.
     pub fn set_computed(&mut self, value: ValueId, expr: Expr) {
         self.computed.insert(value, vec![(expr, None)]);
         self.known.clear();
     }
 
-    /// From here on the kernel has computed an element of the value, and reads none but those that it has computed.
+    /// Makes `expr` the element of the value at `place` from here on. The kernel may then read only those elements of the
+    /// value that it has computed.
     pub fn set_computed_at(&mut self, value: ValueId, expr: Expr, place: &Index) {
         let elements = self.computed.entry(value).or_default();
         elements.push((expr, Some(place.clone())));
         self.known.clear();
     }
 
-    /// The kernel computes these values wherever it reads them, also those that lie in memory for other kernels.
+    /// Makes the kernel compute these values wherever it reads them, even if they are materialised for other kernels.
     pub fn compute(&mut self, values: &[ValueId]) {
         self.own.extend(values);
     }
 
-    /// What has been computed of a value.
+    /// Returns the computed element of a value; an error if only other elements have been computed.
     fn computed(&self, value: ValueId, position: &Position) -> Result<Option<Expr>> {
         let Some(elements) = self.computed.get(&value) else {
             return Ok(None);
@@ -353,19 +358,19 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// A variable of an index type.
+    /// Creates a `u32` variable as an index below `size`.
     pub fn counter(&mut self, name: &str, size: &Dim) -> (Expr, Index) {
         let variable = self.pool.variable(name, Type::U32);
         (variable, Index::expr(variable, size))
     }
 
-    /// The type in which a dtype is computed.
+    /// Returns the WGSL type in which a dtype is computed.
     pub fn register(&self, dtype: DType) -> Type {
         scalar::register(dtype, self.capabilities)
     }
 
-    /// The element of a value at a position. Where `guard` is false the result is never used, and nothing outside of a
-    /// buffer is read.
+    /// Returns the element of a value at a position. Where `guard` is false the result is never used, and no
+    /// out-of-bounds access happens.
     pub fn element(
         &mut self,
         value: ValueId,
@@ -381,8 +386,8 @@ impl<'a> Scope<'a> {
         }
         let info = self.graph.value(value);
         if info.ty.shape.iter().any(|size| size.is(0)) {
-            // There is no place to read: the position may be a constant outside of the buffer, which WGSL refuses. The number
-            // stands in a choice that never takes it.
+            // A value without elements has nothing to read: the position may be a constant beyond the buffer, which WGSL
+            // rejects. This number stands in a branch that is never taken.
             let zero = Argument::Number(Scalar::Int(0));
             return self.number(&zero, info.ty.dtype);
         }
@@ -436,7 +441,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The value that is an operand.
+/// Returns the value that is an operand.
 pub fn operand(node: &Node, index: usize) -> Result<ValueId> {
     match node.arguments.get(index) {
         Some(Argument::Value(value)) => Ok(*value),
@@ -444,12 +449,12 @@ pub fn operand(node: &Node, index: usize) -> Result<ValueId> {
     }
 }
 
-/// The error for a node that reached the planner but has no lowering.
+/// Returns the error for a node that reached the planner but has no lowering.
 pub fn not_planned(node: &Node) -> Error {
     Error::plan(format!("{} cannot be planned for a device", node.op.name())).at_place(&node.place)
 }
 
-/// A value's name without module path and number, so that equal kernels of different layers have equal text.
+/// Returns a value's name without module path and number, so that equal kernels of different layers have equal source.
 pub fn role(name: &str) -> &str {
     let last = name.rsplit('.').next().unwrap_or(name);
     let base = last.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -457,8 +462,8 @@ pub fn role(name: &str) -> &str {
     if base.is_empty() { last } else { base }
 }
 
-/// What a value of this storage is stored in where it lies in a layout: what stages make is as exact as other sums, and so are
-/// the filters of large tiles, whose errors the positions would have many times over. What is sorted moves one by one.
+/// Returns the storage type of a value in a layout. Intermediate results between stages are as exact as other sums. So
+/// are filters of 4×4 Winograd tiles, whose errors the output transform would amplify. Sorted elements move one by one.
 pub fn stored_in(layout: &Layout, storage: Storage) -> Storage {
     match layout {
         Layout::Scratch { .. } if storage.is_half() => Storage::F32,

@@ -1,9 +1,11 @@
-//! Kernels that layers share which differ in sizes only: such a kernel is made for a group of nodes whose constant sizes are
-//! symbols, and each layer passes its own. A driver that takes long to compile a kernel compiles it once for all of them.
+//! Shape-generic kernels, which layers that differ in sizes only share. Such a kernel is made for a group of nodes whose
+//! constant sizes are replaced by symbols, and each layer passes its own sizes. A driver that takes long to compile a
+//! kernel compiles it once for all of them.
 //!
-//! Products with weights, convolutions and what lies in quads are made so from the start, for their texts would differ in more
-//! than numbers (`former`). All others are made for the sizes of their layer; where texts of several layers turn out to
-//! differ in numbers only, one of them serves for all, with sizes in place of these (`alike`).
+//! Products with weights, convolutions and pointwise work in vec4 layouts are shape-generic from the start, since their
+//! sources would differ in more than numbers (`builder`). All other kernels are made for the sizes of their layer; where
+//! the sources of several layers turn out to differ in numbers only, one kernel with sizes in place of these numbers
+//! serves all (`alike`).
 
 mod alike;
 mod former;
@@ -33,31 +35,32 @@ use crate::pass::plan::product::tile::{self, Packed};
 use crate::pass::plan::reduce::pooling;
 use crate::pass::plan::{Planner, map, variant};
 
-/// How the kernel of a group is made for all sizes. Panels of weights are always those of the true sizes.
+/// How the shape-generic kernel of a group is lowered. Panels of weights are always those of the true sizes.
 #[derive(Clone, PartialEq)]
 enum Way {
-    /// A convolution on quads of channels by any window.
+    /// Convolution in a vec4 layout of channels, with symbolic window, stride and padding.
     Convolution(Packed),
-    /// The same where the window is a single position, or what it holds are no neighbours.
+    /// Convolution in a vec4 layout of channels whose window is a single position, or whose taps are not neighbours.
     Positions(Packed),
-    /// A convolution in groups of a single channel or few.
+    /// Convolution in groups of a single channel or few.
     Grouped(Panels),
-    /// A convolution by Winograd's tiles.
+    /// Winograd convolution.
     Winograd(Places, Packed),
-    /// A product whose right factor is a weight.
+    /// Product whose right factor is a weight.
     Product(ValueId, Packed),
-    /// A reduction of small windows of an image.
+    /// Reduction of small windows of an image.
     Pooling,
-    /// Pointwise work and views into quads along an axis.
+    /// Pointwise work and views, written as vec4s along an axis.
     Quads,
-    /// Pointwise work and views in row-major order: for all places where pieces of values begin, in sizes that are numbers.
+    /// Pointwise work and views in row-major order. The kernel serves all offsets of slices, but other sizes are
+    /// constants.
     Pieces,
-    /// A copy of a value in quads along an axis.
+    /// Copy of a value into vec4s along an axis.
     Copy(usize),
 }
 
 impl Way {
-    /// The panels of the weight that the kernel reads in panels.
+    /// Returns the panels of the weight that the kernel reads in panels.
     fn panels(&self) -> Option<&Panels> {
         match self {
             Way::Convolution(packed)
@@ -71,7 +74,8 @@ impl Way {
 }
 
 impl Planner<'_> {
-    /// The kernel that a group shares with all that differ from it in sizes only; none if it gets one for its own sizes.
+    /// Returns the kernel that a group shares with all groups that differ from it in sizes only. `None` if the group gets
+    /// a kernel for its own sizes.
     pub(super) fn shared(&mut self, group: &Group) -> Result<Option<Made>> {
         if group.pattern.is_some() || self.capabilities.lanes().is_none() {
             return Ok(None);
@@ -82,7 +86,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The kernel that copies a value into quads.
+    /// Returns the kernel that copies a value into vec4s.
     pub(super) fn copy_in_quads(&mut self, value: ValueId, axis: usize) -> Result<Made> {
         let group = Group::copy_of(value);
         match self.by_form(&group, &Way::Copy(axis), None)? {
@@ -107,7 +111,7 @@ impl Planner<'_> {
         }))
     }
 
-    /// True for a group that cuts pieces out of values: steps of a loop that was written out do, and layers with a cache.
+    /// Returns whether a group slices values. The steps of an unrolled loop do, and so do layers with a cache.
     fn has_pieces(&self, group: &Group) -> bool {
         let nodes = group.computed(self.graph, &self.fusion.stored);
         let is_slice = |node: &usize| {
@@ -180,16 +184,16 @@ struct Form<'a> {
     storages: Vec<Storage>,
     written: Vec<bool>,
     texels: Vec<bool>,
-    /// The value of the planned graph that each value stands for.
+    /// Value of the planned graph for each value of this graph.
     values: Vec<ValueId>,
-    /// The geometry of a convolution, if that is symbols too.
+    /// Geometry of a convolution, if it is symbolic too.
     axes: Option<Vec<Along>>,
-    /// What each symbol stands for.
+    /// Size that each symbol stands for.
     sizes: BTreeMap<Symbol, Dim>,
 }
 
 impl<'a> Form<'a> {
-    /// The form of a group; none if it has nodes that can only be told for its own sizes.
+    /// Makes a group shape-generic. `None` if a node can only be lowered for the group's own sizes.
     fn of(scope: &Scope<'a>, group: &Group, way: &Way) -> Option<Form<'a>> {
         let planned = scope.graph;
         let builder = Builder::with_symbols("form", planned.hints.clone(), Vec::new());
@@ -236,7 +240,7 @@ impl<'a> Form<'a> {
         form.stands_for(planned).then_some(form)
     }
 
-    /// Gives the symbols that are left names that say what they are.
+    /// Gives the remaining symbols descriptive names.
     fn named(mut self, symbols: &[Unknown], planned: &Graph) -> Form<'a> {
         let mut taken: BTreeSet<String> =
             planned.hints.keys().map(|name| name.to_string()).collect();
@@ -263,7 +267,7 @@ impl<'a> Form<'a> {
         self
     }
 
-    /// True if every value has the type that it has in the planned graph.
+    /// Returns whether every value has the type that it has in the planned graph, once sizes are substituted.
     fn stands_for(&self, planned: &Graph) -> bool {
         let mut pairs = self.graph.values.iter().zip(&self.values);
         pairs.all(|(info, value)| {
@@ -322,11 +326,12 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// A dispatch of the kernel, which may have been made for another group, for the group that the form is of.
+    /// Returns a dispatch of the kernel with this group's values and sizes. The kernel may have been made for another
+    /// group.
     fn in_true_sizes(&self, made: Made, way: &Way) -> Made {
         let value = |of_form: ValueId| self.values[of_form.index()];
         let layout = |binding: &Binding| match (&binding.layout, way.panels()) {
-            // A weight that lies in panels alone has its true sizes in the form.
+            // A weight that lies in panels only keeps its true sizes in the shape-generic graph.
             (lies, _) if *lies == self.layouts[binding.value.index()] => lies.clone(),
             (Layout::Panels(_), Some(panels)) => Layout::Panels(panels.clone()),
             (Layout::Scratch { name, sizes }, _) => Layout::Scratch {

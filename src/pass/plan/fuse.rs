@@ -1,9 +1,9 @@
-//! Which values lie in memory, and which nodes one kernel computes.
+//! Fusion: decides which values are materialised and which nodes one kernel computes.
 //!
-//! Pointwise primitives and views are computed where they are read, unless that would repeat work. Primitives with loops of
-//! their own are kernels; the pointwise primitives behind them that nobody else reads become their epilogue, some in front of
-//! convolutions their prologue. What several of them make together is claimed first. Of what is left, kernels that follow each
-//! other element by element are merged.
+//! Pointwise primitives and views are inlined into their readers, unless that would repeat work. Primitives with loops get
+//! kernels. The pointwise primitives that follow one and have no other readers become its epilogue; some in front of
+//! convolutions become a prologue. Patterns of several such primitives are claimed first. Remaining kernels that depend on
+//! each other element by element are merged.
 
 pub mod claim;
 pub mod cut;
@@ -32,39 +32,39 @@ use crate::pass::plan::storage::concat::{self, Parts, Planned};
 use crate::pass::plan::storage::tiles::Extents;
 use crate::pass::plan::variant;
 
-/// A value that costs more than this is not computed twice.
+/// A value that costs more is not computed twice.
 const DUPLICATED: u32 = 12;
-/// A value that costs more than this is not repeated by a broadcast or a window.
+/// A value that costs more is not recomputed by a broadcast or overlapping windows.
 pub const REPEATED: u32 = 8;
-/// No expression grows beyond this.
+/// Upper bound of the cost of an expression.
 pub const LARGEST: u32 = 160;
 
-/// What is computed where.
+/// The fusion decisions of a graph.
 pub struct Fusion {
-    /// Values that lie in memory, by index.
+    /// Whether a value is materialised, by index.
     pub stored: Vec<bool>,
-    /// Why they do, by index; none for inputs and weights.
+    /// Why a value is materialised, by index; `None` for inputs and weights.
     pub reasons: Vec<Option<Reason>>,
-    /// How they lie, by index.
+    /// Layout of a value, by index.
     pub layouts: Vec<Layout>,
-    /// What they are stored in, by index.
+    /// Storage type of a value, by index.
     pub storages: Vec<Storage>,
-    /// Those that kernels may read as textures.
+    /// Whether kernels may read a value as a texture, by index.
     pub texels: Vec<bool>,
-    /// Why that is `f32` though half precision was asked for, by index.
+    /// Why a value keeps `f32` storage though half precision was requested, by index.
     pub kept: Vec<Option<Kept>>,
-    /// Values that are stored to lie within others.
+    /// Values that are materialised to be stored within concatenations.
     pub planned: Planned,
-    /// Values that do.
+    /// Values that are stored within concatenations.
     pub parts: Parts,
-    /// Kernels in order.
+    /// Kernel groups in execution order.
     pub groups: Vec<Group>,
-    /// The extents of tiles of products with weights, by node.
+    /// Tile extents of products with weights, by node.
     pub extents: Extents,
 }
 
 impl Fusion {
-    /// The values in memory that these are or are computed from.
+    /// Materialised values that these values are or are computed from.
     pub fn leaves(&self, graph: &Graph, values: &[ValueId]) -> BTreeSet<ValueId> {
         let (mut leaves, mut open) = (BTreeSet::new(), values.to_vec());
         while let Some(value) = open.pop() {
@@ -78,18 +78,18 @@ impl Fusion {
     }
 }
 
-/// What is known of a value while nodes are visited in order.
+/// Properties of a value, found while nodes are visited in order.
 #[derive(Clone, Default)]
 pub struct Info {
-    /// What computing one element costs, in simple operations.
+    /// Cost of computing one element, in simple operations.
     pub cost: u32,
     /// The stored values that it is computed from.
     pub leaves: BTreeSet<ValueId>,
-    /// Only views and conversions of a buffer: as cheap to read as the buffer.
+    /// True for views and casts of a buffer, which are as cheap to read as the buffer.
     plain: bool,
 }
 
-/// Decides for a graph of primitives and regions; an error lists every node that a device cannot run.
+/// Decides the fusion of a graph of primitives and regions. The error lists every node that a device cannot run.
 pub fn fuse(graph: &Graph, capabilities: &Capabilities, choices: &Choices) -> Result<Fusion> {
     let calls = graph
         .nodes
@@ -102,7 +102,7 @@ pub fn fuse(graph: &Graph, capabilities: &Capabilities, choices: &Choices) -> Re
         graph,
         capabilities,
         choices,
-        // One binding is kept for the result.
+        // One binding is reserved for the result.
         limit: (capabilities.max_storage_buffers as usize).saturating_sub(1),
         infos: vec![Info::default(); graph.values.len()],
         stored: vec![false; graph.values.len()],
@@ -153,32 +153,32 @@ fn readers(graph: &Graph) -> Vec<Vec<usize>> {
     readers
 }
 
-/// Decides what is computed where.
+/// Makes the fusion decisions.
 pub struct Fuser<'a> {
-    /// What is planned.
+    /// The graph.
     pub graph: &'a Graph,
-    /// What the device can do.
+    /// Capabilities of the device.
     pub capabilities: &'a Capabilities,
-    /// The variants that are asked for.
+    /// Requested kernel variants.
     pub choices: &'a Choices,
-    /// Buffers that a kernel can read.
+    /// Maximal number of buffers that a kernel can read.
     pub limit: usize,
-    /// What is known of each value.
+    /// Properties of each value.
     pub infos: Vec<Info>,
-    /// Values that lie in memory.
+    /// Whether each value is materialised.
     pub stored: Vec<bool>,
-    /// Why they do.
+    /// Why each value is materialised.
     pub reasons: Vec<Option<Reason>>,
     /// The nodes that read each value.
     pub readers: Vec<Vec<usize>>,
-    /// What is stored to lie within concatenations.
+    /// Values that are materialised to be stored within concatenations.
     planned: Planned,
-    /// What kernels of attention may compute, by the node that it ends with.
+    /// Candidates for attention kernels, by their last node.
     attention: BTreeMap<usize, Found>,
 }
 
 impl Fuser<'_> {
-    /// A value lies in memory from now on; the first reason is the one that is told.
+    /// Marks a value as materialised. The first reason is kept.
     pub fn store(&mut self, value: usize, reason: impl Into<Option<Reason>>) {
         let id = ValueId(u32::try_from(value).unwrap_or(u32::MAX));
         let is_new = !std::mem::replace(&mut self.stored[value], true);
@@ -192,7 +192,7 @@ impl Fuser<'_> {
         };
     }
 
-    /// What a node takes and gives that is not ours lies in memory.
+    /// Materialises operands and results of a node that is not fused.
     fn store_all(&mut self, node: &Node) {
         let given = node.results.iter().copied();
         for value in node.operands().into_iter().chain(given) {
@@ -205,7 +205,7 @@ impl Fuser<'_> {
         for (place, operand) in operands.iter().enumerate() {
             let info = &self.infos[operand.index()];
             let is_costly = info.cost > REPEATED && repeats(self.graph, node, primitive, place);
-            // The left factor of a product is read for many columns at a time.
+            // Each load of the left factor of a product serves many columns.
             let is_factor = place == 0 && matches!(primitive, Primitive::Dot(_));
             let is_read_often = reads_often(primitive, place) && !info.plain
                 || place == 0 && !self.stored[operand.index()] && self.convolves(node, primitive);
@@ -232,7 +232,7 @@ impl Fuser<'_> {
         }
     }
 
-    /// True for a convolution that reads quads, which views of a value are not.
+    /// True for a convolution that reads channels as vec4, a layout that views of a value do not have.
     fn convolves(&self, node: &Node, primitive: &Primitive) -> bool {
         match primitive {
             Primitive::Conv(conv) => {
@@ -242,7 +242,7 @@ impl Fuser<'_> {
         }
     }
 
-    /// Why no reader may compute a value itself, whatever the reader does with it.
+    /// Reason why no reader may inline a value, whichever primitive reads it.
     fn refusal(&self, value: ValueId) -> Option<Reason> {
         let Info { cost, leaves, .. } = &self.infos[value.index()];
         let (cost, readers) = (*cost, self.readers[value.index()].len());
@@ -263,7 +263,7 @@ impl Fuser<'_> {
         }
     }
 
-    /// True for a check that counts though nothing reads its result.
+    /// True for a check that takes effect even if nothing reads its result.
     fn is_assertion(&self, value: ValueId) -> bool {
         match self.graph.value(value).definition {
             Definition::Node(node, _) => self.graph.nodes[node].has_effect(),
@@ -271,12 +271,12 @@ impl Fuser<'_> {
         }
     }
 
-    /// True for a concatenation of what is stored to lie within it.
+    /// True for a concatenation with operands that are stored within it.
     fn is_of_parts(&self, value: ValueId) -> bool {
         self.planned.values().any(|whole| *whole == value)
     }
 
-    /// Stores operands until a kernel can bind what is left to read; each of `kernels` binds its own part.
+    /// Materialises operands until a kernel can bind the remaining reads. `kernels` kernels split the operands among them.
     fn fit(&mut self, operands: &[ValueId], kernels: usize) {
         loop {
             let mut leaves = BTreeSet::new();
@@ -299,7 +299,7 @@ impl Fuser<'_> {
         }
     }
 
-    /// What is known of a result from what is known of operands.
+    /// Properties of a result, from those of its operands.
     pub fn combine(&self, operands: &[ValueId], primitive: &Primitive) -> Info {
         let mut info = Info {
             cost: weight(primitive),
@@ -319,7 +319,7 @@ impl Fuser<'_> {
         let mut claimed = vec![false; self.graph.nodes.len()];
         let mut attention = self.claim_attention(&mut claimed);
         let mut groups = self.claim_rows(capabilities, &mut claimed);
-        // Later kernels claim first, so that what they combine with has been computed before them.
+        // Later kernels claim first, so that the values that they combine with are computed before them.
         for index in (0..self.graph.nodes.len()).rev() {
             let node = &self.graph.nodes[index];
             let is_kernel = class(node) == Class::Kernel && !claimed[index] && self.is_used(index);
@@ -344,7 +344,7 @@ impl Fuser<'_> {
         order::sorted(self, groups)
     }
 
-    /// True if something reads a result of a node, or if the node counts without that.
+    /// True if a result of a node is read, or if the node has an effect.
     pub fn is_used(&self, index: usize) -> bool {
         let node = &self.graph.nodes[index];
         let mut results = node.results.iter();

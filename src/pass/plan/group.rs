@@ -1,4 +1,4 @@
-//! What one kernel computes.
+//! Groups of nodes that one kernel computes.
 
 use std::collections::BTreeSet;
 
@@ -9,32 +9,32 @@ use crate::op::Reduce;
 use crate::pass::plan::cost::weight_of;
 use crate::pass::plan::element::operand;
 
-/// What one kernel computes.
+/// Nodes that one kernel computes.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The node whose loops the kernel runs; none if it is pointwise.
+    /// The node whose loops the kernel runs; `None` for a pointwise group.
     pub anchor: Option<usize>,
-    /// The value that it writes; a node with several results writes them all, of which this is the first.
+    /// The value that the kernel writes. For a node with several results, all of which are written, this is the first.
     pub root: ValueId,
-    /// What it writes besides, without an anchor: values of as many elements.
+    /// Further values that a group without an anchor writes. They have as many elements as the root.
     pub also: Vec<ValueId>,
-    /// The nodes that it computes: what a pattern has in front of the anchor, the anchor, and its epilogue.
+    /// Nodes of the group: those of a pattern in front of the anchor, the anchor, and its epilogue.
     pub nodes: Vec<usize>,
-    /// What it computes besides or instead of the anchor and what is pointwise, if it is made of several loops.
+    /// Additional loops around the anchor, if the group consists of several.
     pub pattern: Option<Pattern>,
 }
 
-/// Nodes with loops of their own that one kernel computes.
+/// Nodes with loops that one kernel computes together.
 #[derive(Clone, Debug)]
 pub enum Pattern {
     /// Reductions of rows, one after the other.
     Rows(Rows),
-    /// Scores, their softmax, and its product with values, which is the anchor.
+    /// Attention: scores, their softmax, and the softmax's product with values, the anchor.
     Attention(Attention),
 }
 
 impl Group {
-    /// A kernel that copies a value.
+    /// Group that copies a value.
     pub fn copy_of(value: ValueId) -> Group {
         Group {
             anchor: None,
@@ -45,7 +45,7 @@ impl Group {
         }
     }
 
-    /// Pointwise work that one value is, and views.
+    /// Group of one pointwise value and its views.
     pub fn of_value(value: ValueId, node: usize) -> Group {
         Group {
             nodes: vec![node],
@@ -53,7 +53,7 @@ impl Group {
         }
     }
 
-    /// What it computes of each row, if it is a kernel of rows.
+    /// The rows pattern, if the group has one.
     pub fn rows(&self) -> Option<&Rows> {
         match &self.pattern {
             Some(Pattern::Rows(rows)) => Some(rows),
@@ -61,7 +61,7 @@ impl Group {
         }
     }
 
-    /// What the epilogue costs for an element, in simple operations.
+    /// Cost of the epilogue per element, in simple operations.
     pub fn epilogue_cost(&self, graph: &Graph) -> u32 {
         let from_anchor = self
             .nodes
@@ -71,12 +71,12 @@ impl Group {
         behind.map(|node| weight_of(&graph.nodes[*node])).sum()
     }
 
-    /// What a kernel without an anchor writes, the root last.
+    /// Values that a kernel without an anchor writes, the root last.
     pub fn values(&self) -> Vec<ValueId> {
         [self.also.as_slice(), &[self.root]].concat()
     }
 
-    /// The values in memory that its kernel writes; none of a copy, which lies elsewhere than what it is a copy of.
+    /// Materialised values that the kernel writes. Empty for a copy, whose target is not the slot of the value.
     pub fn written(&self, graph: &Graph, stored: &[bool]) -> Vec<ValueId> {
         if let Some(rows) = self.rows() {
             return rows.written.clone();
@@ -92,7 +92,8 @@ impl Group {
         written
     }
 
-    /// All nodes that its kernel computes where values that are stored are read from memory: its own, and those on the way.
+    /// All nodes that the kernel computes, given that it reads stored values from memory: the group's nodes and those
+    /// inlined.
     pub fn computed(&self, graph: &Graph, stored: &[bool]) -> BTreeSet<usize> {
         let mut open = self.values();
         let mut nodes = BTreeSet::new();
@@ -109,48 +110,48 @@ impl Group {
     }
 }
 
-/// What a kernel of rows computes.
+/// Work of a kernel that reduces rows.
 #[derive(Clone, Debug)]
 pub struct Rows {
-    /// Where the elements are.
+    /// Shape of the rows.
     pub frame: Frame,
     /// Reductions by stage: indices of nodes.
     pub stages: Vec<Vec<usize>>,
-    /// All values that it computes itself.
+    /// All values that the kernel computes.
     pub computed: Vec<ValueId>,
-    /// Those of them that lie in memory.
+    /// Those of `computed` that are materialised.
     pub written: Vec<ValueId>,
 }
 
-/// What a kernel of attention computes in front of its anchor.
+/// Part of an attention kernel in front of its anchor.
 #[derive(Clone, Debug)]
 pub struct Attention {
-    /// The product that the scores are.
+    /// Node of the product of queries and keys.
     pub scores: usize,
-    /// What softmax is taken of: the scores, or what is pointwise behind them.
+    /// Operand of the softmax: the scores or the result of their pointwise epilogue.
     pub softmax_of: ValueId,
-    /// Rows of nothing but minus infinity give zeros; else not-a-number.
+    /// True if rows with only minus infinity give zeros instead of NaN.
     pub is_safe: bool,
-    /// A query sees no keys behind it: their scores are minus infinity.
+    /// True if the mask is causal: scores of keys after the query are minus infinity.
     pub is_causal: bool,
-    /// The anchor multiplies values with weights, both transposed: its rows are channels.
+    /// True if the anchor computes the transposed product: its rows are channels.
     pub is_transposed: bool,
 }
 
-/// A number of rows and their length. Elements of a row are neighbours in memory, or as far apart as others lie between them:
-/// then the rows are columns, of which neighbours lie side by side.
+/// Number, length and stride of rows. A stride of 1 means rows of contiguous elements; with a larger stride the rows are
+/// columns, and neighbouring columns are contiguous.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
-    /// How many rows there are.
+    /// Number of rows.
     pub rows: Dim,
-    /// Elements of each.
+    /// Elements per row.
     pub length: Dim,
-    /// From one element of a row to the next.
+    /// Distance between neighbouring elements of a row.
     pub stride: Dim,
 }
 
 impl Frame {
-    /// The rows that a node reduces; none if it is no reduction over axes next to each other.
+    /// The rows that a node reduces; `None` if the node is no reduction over adjacent axes.
     pub fn of(graph: &Graph, node: &Node) -> Option<Frame> {
         let reduce = reduction(node)?;
         let shape = &graph.ty(operand(node, 0).ok()?).shape;
@@ -169,29 +170,29 @@ impl Frame {
         })
     }
 
-    /// All elements.
+    /// Number of all elements.
     pub fn numel(&self) -> Dim {
         &self.rows * &self.length
     }
 
-    /// True if elements of a row are neighbours.
+    /// True if elements of a row are contiguous.
     pub fn is_contiguous(&self) -> bool {
         self.stride.is(1)
     }
 
-    /// True if the rows of a value of this shape lie along an axis.
+    /// True if `axis` of a value of this shape runs along the rows.
     pub fn is_along(&self, shape: &[Dim], axis: usize) -> bool {
         shape.get(axis) == Some(&self.length) && Dim::product(&shape[axis + 1..]) == self.stride
     }
 
-    /// Where an element of a row is among all elements.
+    /// Linear index of an element of a row.
     pub fn element(&self, row: &Index, number: &Index) -> Index {
         let outer = row.div(&self.stride).scale(&self.length).add(number);
         outer.scale(&self.stride).add(&row.rem(&self.stride))
     }
 }
 
-/// The reduction that a node is.
+/// The reduction of a node, if it is one.
 pub fn reduction(node: &Node) -> Option<&Reduce> {
     match &node.op {
         Op::Primitive(Primitive::Reduce(reduce)) => Some(reduce),

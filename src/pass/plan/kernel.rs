@@ -1,4 +1,4 @@
-//! From the expressions and statements of a kernel to its text, and what kernels of all kinds share.
+//! Kernel generation from expressions and statements, and helpers that kernels of all kinds share.
 
 mod binding;
 mod source;
@@ -24,54 +24,54 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Binding, Scope, scalar, write};
 use crate::pass::plan::group::Group;
 
-/// Invocations of a workgroup where a kernel has no reason for another number.
+/// Default number of invocations of a workgroup.
 pub const INVOCATIONS: i64 = 64;
 
-/// A kernel before it is text.
+/// A kernel before its source is generated.
 pub struct Lowered<'a> {
     /// Expressions and buffers.
     pub scope: Scope<'a>,
-    /// The shader around the statements.
+    /// WGSL template around the statements.
     pub template: &'static str,
-    /// What `main` does.
+    /// Body of `main`.
     pub statements: Vec<Statement>,
     /// Workgroups of a dispatch.
     pub workgroups: Workgroups,
-    /// Values of further holes.
+    /// Values of the template's further placeholders.
     pub holes: Vec<(&'static str, String)>,
-    /// Why it is this kernel, where there was a choice.
+    /// Why this variant was chosen, if there was a choice.
     pub choice: Option<Choice>,
-    /// What it is called by, if not by what it computes.
+    /// Label, if it does not follow from the nodes.
     pub title: Option<&'static str>,
-    /// What it does, if it is not all that its nodes do.
+    /// Work of the kernel, if it differs from the sum over its nodes.
     pub work: Option<Work>,
 }
 
-/// A kernel as text, and what a dispatch of it needs.
+/// A kernel with its source and the parameters of its dispatch.
 #[derive(Clone)]
 pub struct Made {
     /// The kernel.
     pub kernel: Kernel,
-    /// The sizes that it expects.
+    /// The sizes that the kernel expects.
     pub sizes: Vec<Dim>,
     /// Workgroups of the dispatch.
     pub workgroups: Workgroups,
-    /// What lies in its buffers and textures.
+    /// Values in its buffers and textures.
     pub bindings: Vec<Binding>,
-    /// Why it is this kernel, where there was a choice.
+    /// Why this variant was chosen, if there was a choice.
     pub choice: Option<Choice>,
-    /// What it does, if it is not all that its nodes do.
+    /// Work of the kernel, if it differs from the sum over its nodes.
     pub work: Option<Work>,
-    /// Values in pairs of which it would write single elements.
+    /// Values in half-precision pairs of which the kernel would write single elements.
     pub singles: BTreeSet<ValueId>,
-    /// The checks that it makes, by the values that they give, in the order of their sites.
+    /// The checks that the kernel evaluates, by their results, in the order of their sites.
     pub checks: Vec<ValueId>,
-    /// What its text is written from; none if that is the application's.
+    /// Description from which the source is generated; `None` for a user-defined shader.
     pub source: Option<Rc<Source>>,
 }
 
 impl Made {
-    /// The same with sizes for symbols.
+    /// Substitutes sizes for symbols.
     pub fn in_sizes(self, sizes: &BTreeMap<Symbol, Dim>) -> Made {
         let size = |dim: &Dim| dim.substitute(sizes);
         Made {
@@ -91,7 +91,7 @@ impl Made {
 }
 
 impl<'a> Lowered<'a> {
-    /// A kernel of `count` invocations, in workgroups of the usual size.
+    /// A kernel of `count` invocations in workgroups of the default size.
     pub fn new(
         scope: Scope<'a>,
         template: &'static str,
@@ -110,7 +110,7 @@ impl<'a> Lowered<'a> {
         }
     }
 
-    /// A kernel of `count` workgroups, whose size the template says.
+    /// A kernel of `count` workgroups of the template's size.
     pub fn of_workgroups(
         scope: Scope<'a>,
         template: &'static str,
@@ -123,7 +123,7 @@ impl<'a> Lowered<'a> {
         }
     }
 
-    /// The text, and what a dispatch needs.
+    /// Generates the source and the parameters of a dispatch.
     pub fn finish(mut self, label: String) -> Result<Made> {
         let label = self.title.map_or(label, String::from);
         self.read_texels()?;
@@ -157,7 +157,7 @@ impl<'a> Lowered<'a> {
     }
 }
 
-/// What the text must ask for.
+/// Enable directives that a kernel's source needs.
 pub fn enables(text: &str) -> String {
     let asked = [
         ("f16", text.contains("<f16")),
@@ -172,7 +172,7 @@ pub fn enables(text: &str) -> String {
     }
 }
 
-/// The number of the invocation in `0..count` and a test that ends the surplus ones.
+/// Index of the invocation in `0..count`, and a statement that ends surplus invocations.
 pub fn invocation(scope: &mut Scope, count: &Dim) -> (Index, Statement) {
     let (index, number) = scope.counter("index", count);
     let end = scope.pool.size(count);
@@ -180,12 +180,12 @@ pub fn invocation(scope: &mut Scope, count: &Dim) -> (Index, Statement) {
     (number, Statement::ReturnIf(surplus))
 }
 
-/// How many pieces of a number of elements cover a size; written so that it reads well.
+/// Number of pieces that cover a size, as the formula `(size + piece - 1) / piece`.
 pub fn pieces(size: &Dim, piece: usize) -> Dim {
     (size + &Dim::from(piece) - 1).floor_div(&Dim::from(piece))
 }
 
-/// Writes what is left of a group once its anchor's result is known at a position.
+/// Applies the epilogue to the anchor's result at a position and stores the element.
 pub fn store(
     scope: &mut Scope,
     group: &Group,
@@ -197,7 +197,7 @@ pub fn store(
     write(scope, group.root, value, &position)
 }
 
-/// An element of a group's root and its position, once its anchor's result is known at a position.
+/// Element and position of a group's root, given the anchor's result at a position.
 pub fn epilogue(
     scope: &mut Scope,
     group: &Group,
@@ -218,7 +218,7 @@ pub fn epilogue(
     Ok((value, position))
 }
 
-/// A loop over `0..size`; the body is made for the loop variable. Nothing is repeated for a size of 1.
+/// Emits a loop over `0..size`. `body` receives the loop variable. A size of 1 needs no loop.
 pub fn repeat(
     scope: &mut Scope,
     name: &str,
@@ -229,7 +229,7 @@ pub fn repeat(
     repeat_to(scope, name, (size, end), body)
 }
 
-/// The same up to an end that may come before the size.
+/// Emits a loop like [`repeat`] up to an end that may be smaller than the size.
 pub fn repeat_to(
     scope: &mut Scope,
     name: &str,
@@ -251,7 +251,7 @@ pub fn repeat_to(
     }])
 }
 
-/// Nested loops over all coordinates of a shape.
+/// Emits nested loops over all coordinates of a shape.
 pub fn repeat_all(
     scope: &mut Scope,
     names: &str,
@@ -279,8 +279,8 @@ pub fn repeat_all(
     Ok(statements)
 }
 
-/// One loop over all coordinates of a shape, which are carried along; the body is made for their place in row-major order
-/// and for them. Loops within loops cost more where the inner ones are short. There must be fewer than 65,536 places.
+/// Emits one loop over all coordinates of a shape. Counters carry the coordinates along; `body` receives their row-major
+/// index and the coordinates. Short nested loops would cost more. The shape must have fewer than 65,536 elements.
 pub fn repeat_as_one(
     scope: &mut Scope,
     (place, names): (&str, &[String]),
@@ -322,7 +322,7 @@ pub fn repeat_as_one(
     Ok(statements)
 }
 
-/// Moves coordinates on by one.
+/// Increments coordinates in row-major order.
 fn carry(scope: &mut Scope, counters: &[(Expr, &Dim)]) -> Vec<Statement> {
     let Some(((counter, size), outer)) = counters.split_last() else {
         return Vec::new();
@@ -340,7 +340,7 @@ fn carry(scope: &mut Scope, counters: &[(Expr, &Dim)]) -> Vec<Statement> {
     statements
 }
 
-/// `base + offset`, kept below a size if it is not known to be.
+/// `base + offset`, clamped below a size unless it is known to be smaller.
 pub fn clamped(scope: &mut Scope, base: &Index, offset: usize, size: &Dim, name: &str) -> Index {
     let moved = base.add_size(&Dim::from(offset));
     if offset == 0 || moved.is_below(size) {
@@ -353,7 +353,7 @@ pub fn clamped(scope: &mut Scope, base: &Index, offset: usize, size: &Dim, name:
     Index::expr(limited, size)
 }
 
-/// Statements under the condition that `base + offset` lies below a size, where that is not known.
+/// Guards statements by `base + offset < size`, unless the condition is known to hold.
 pub fn guarded(
     scope: &mut Scope,
     base: &Index,
@@ -367,7 +367,7 @@ pub fn guarded(
     }
 }
 
-/// An index kept below a size.
+/// An index clamped below a size.
 pub fn limited(scope: &mut Scope, index: &Index, size: &Dim) -> Index {
     if index.is_below(size) {
         return index.clone();
@@ -377,7 +377,7 @@ pub fn limited(scope: &mut Scope, index: &Index, size: &Dim) -> Index {
     Index::expr(limited, size)
 }
 
-/// Statements where an index lies below a size.
+/// Guards statements by `index < size`, unless the condition is known to hold.
 pub fn below(scope: &mut Scope, index: &Index, size: &Dim, body: Vec<Statement>) -> Vec<Statement> {
     if index.is_below(size) {
         return body;

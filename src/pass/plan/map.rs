@@ -1,4 +1,4 @@
-//! Kernels without loops of their own: one invocation computes one element, or four or eight neighbours.
+//! Kernels without loops: an invocation computes one element, or four or eight neighbours.
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -19,10 +19,10 @@ use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/map.wgsl");
 
-/// What costs more, in simple operations, takes so long that it does not matter how it is written.
+/// Largest cost, in simple operations, for which the store width matters.
 const CHEAP: u32 = 12;
 
-/// All elements of a pointwise value or view.
+/// Lowers a pointwise value or view to a kernel with one invocation per element.
 pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
     let count = scope.graph.ty(group.root).numel();
     let (index, surplus) = invocation(&mut scope, &count);
@@ -36,8 +36,8 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
     Ok(finish(scope, &count, statements))
 }
 
-/// The same by four neighbours, or eight of what costs little, which are read and written at once; none if the value does not
-/// come in fours.
+/// Lowers a value to a kernel of four neighbours per invocation, or eight for cheap elements, with vector loads and
+/// stores. `None` if the number of elements is no multiple of four.
 pub fn lower_quads<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
     let root = group.root;
     if let Layout::Quads { axis } = scope.layout(root) {
@@ -62,7 +62,7 @@ pub fn lower_quads<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Low
     )
 }
 
-/// By neighbours where a device can, in a row or in a block, else one by one.
+/// Lowers to a kernel of neighbours, in rows or blocks, if the device allows it; otherwise of single elements.
 pub fn lower_any<'a>(scope: impl Fn() -> Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
     match lower_quads(scope(), group)? {
         Some(quads) if quads.fits() => Ok(lower_blocks(&scope, group, &quads)?.unwrap_or(quads)),
@@ -70,8 +70,8 @@ pub fn lower_any<'a>(scope: impl Fn() -> Scope<'a>, group: &Group) -> Result<Low
     }
 }
 
-/// By blocks of four times four elements, which are written as four vectors: where another axis turns into the last one, and what
-/// is read comes in fours along that. None where neighbours in a row are read at once, or no more often.
+/// Lowers to a kernel of 4x4 blocks with four vector stores each, for a transposition whose operand has vec4 along another
+/// axis. `None` if vectors along rows load as well already.
 fn lower_blocks<'a>(
     scope: &impl Fn() -> Scope<'a>,
     group: &Group,
@@ -104,12 +104,12 @@ fn lower_blocks<'a>(
     Ok(None)
 }
 
-/// How long a rasteriser takes to read and to write so many vectors, relative to others.
+/// Relative time that a rasteriser needs for vector loads and stores.
 fn time(loads: usize, stores: usize) -> usize {
     2 * loads + 3 * stores
 }
 
-/// Four neighbours along an axis times four along the last one; none if they are not the elements of vectors.
+/// Kernel of 4x4 blocks along `axis` and the last axis; `None` if the rows of a block are no vectors in memory.
 fn by_blocks<'a>(mut scope: Scope<'a>, group: &Group, axis: usize) -> Result<Option<Lowered<'a>>> {
     scope.compute(&group.also);
     let (lines, surplus, count) = block(&mut scope, group.root, axis);
@@ -127,8 +127,8 @@ fn by_blocks<'a>(mut scope: Scope<'a>, group: &Group, axis: usize) -> Result<Opt
     Ok(Some(finish(scope, &count, statements)))
 }
 
-/// The coordinates of four neighbours along the last axis for each of four along another one, a test that ends the surplus
-/// invocations, and how many there are.
+/// Coordinates of a 4x4 block along `axis` and the last axis, a statement that ends surplus invocations, and the number of
+/// invocations.
 fn block(
     scope: &mut Scope,
     value: ValueId,
@@ -146,8 +146,8 @@ fn block(
     )
 }
 
-/// How many neighbours an invocation computes of so many elements of a group: what costs little to compute is written in words
-/// where that is faster.
+/// Number of neighbours that an invocation computes: eight for cheap elements that are faster to write as words, else
+/// four.
 fn width(scope: &Scope, group: &Group, numel: &Dim) -> Result<usize> {
     let graph = scope.graph;
     let nodes = group.computed(graph, scope.stored).into_iter();
@@ -158,8 +158,8 @@ fn width(scope: &Scope, group: &Group, numel: &Dim) -> Result<usize> {
     })
 }
 
-/// So many elements that are written to a buffer for each target in quads or eights, by their number; none if they do not come
-/// in fours.
+/// Kernel that computes `width` contiguous elements of each target per invocation. `None` if the number of elements is no
+/// multiple of four.
 fn in_row<'a>(
     mut scope: Scope<'a>,
     targets: &[ValueId],
@@ -188,7 +188,7 @@ fn in_row<'a>(
     Ok(Some(finish(scope, &count, statements)))
 }
 
-/// A copy of a value in quads.
+/// Copies a value to a vec4 layout.
 pub fn to_quads(scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
     let shape = &scope.graph.ty(value).shape;
     match shape.split_last() {
@@ -202,7 +202,7 @@ pub fn to_quads(scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
     }
 }
 
-/// A copy in quads of what comes in fours along its last axis: four of these are read at once.
+/// Copies a value to a vec4 layout along another axis than its last one, with vector loads along the last axis.
 fn turned(mut scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
     let size = scope.graph.ty(value).shape[axis].clone();
     let (lines, surplus, count) = block(&mut scope, value, axis);
@@ -223,8 +223,8 @@ fn turned(mut scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
     Ok(finish(scope, &count, statements))
 }
 
-/// Four neighbours along an axis of a shape at a time, into quads of a value: what they are, and where they lie there, by their
-/// coordinates.
+/// Kernel that writes four neighbours along `axis` of a shape to a vec4 of `root`. `element` computes an element and its
+/// position in `root` from its coordinates in the shape.
 fn along<'a>(
     mut scope: Scope<'a>,
     (shape, root): (&Shape, ValueId),
@@ -238,7 +238,7 @@ fn along<'a>(
     Ok(finish(scope, &count, vec![surplus, store]))
 }
 
-/// A copy of an input or weight, which may not be an output itself.
+/// Copies an input or weight, which cannot be an output itself.
 pub fn copy<'a>(mut scope: Scope<'a>, value: ValueId) -> Result<Lowered<'a>> {
     let ty = scope.graph.ty(value);
     let count = ty.numel();
@@ -253,8 +253,8 @@ pub fn copy<'a>(mut scope: Scope<'a>, value: ValueId) -> Result<Lowered<'a>> {
     Ok(finish(scope, &count, vec![surplus, store]))
 }
 
-/// One operand of a concatenation, written to its place: for those that read from more buffers than a kernel can bind, or
-/// from so many that kernels of their own are faster.
+/// Copies one operand of a concatenation to its part of the result: for concatenations that read more buffers than a
+/// kernel can bind, or that run faster as separate kernels.
 pub fn part<'a>(
     scope: impl Fn() -> Scope<'a>,
     joined: &Group,

@@ -1,10 +1,12 @@
-//! From a graph of primitives and regions to a plan: which values are stored (`fuse`), an expression for each element
-//! (`element`), a kernel for each group, blocks of steps for regions (`region`), memory and lifetimes.
+//! Lowers a graph of primitives and regions to a plan: decides which values are materialised (`fuse`), builds an
+//! expression for each element (`element`), a kernel for each group and blocks of steps for regions (`region`), and
+//! assigns slots and lifetimes.
 //!
-//! From the bottom: what nodes cost (`cost`) and what a kernel computes (`group`); expressions (`element`) and the text
-//! around them (`kernel`, `quads`, `lanes`); kernels by what they compute (`product`, `conv`, `attention`, `recurrent`, `reduce`,
-//! `scan`, `sort`, `map`, `custom`); which of them a device gets (`variant`), what lies where and in what (`storage`), and what is computed
-//! together (`fuse`); kernels that layers share (`form`) and the slots that they bind (`slots`). What has several files has a folder.
+//! In reading order: node costs (`cost`) and kernel groups (`group`); expressions (`element`) and the kernel source around
+//! them (`kernel`, `quads`, `lanes`); kernels by operation (`product`, `conv`, `attention`, `recurrent`, `reduce`,
+//! `scan`, `sort`, `map`, `custom`); the choice of a kernel for a device (`variant`), the layout and storage type of
+//! values (`storage`), and fusion (`fuse`); shape-generic kernels that layers share (`form`) and the slots that
+//! kernels bind (`slots`). A module of several files has a folder.
 
 mod attention;
 mod check;
@@ -55,12 +57,12 @@ use crate::kernel::stored::{Precision, Stored};
 use crate::kernel::work::Work;
 use crate::pass::explicit_regions;
 
-/// What of a plan is asked for.
+/// Options of a plan.
 #[derive(Clone, Debug, Default)]
 pub struct PlanOptions {
-    /// The variants of some nodes; what a node does not admit is left to the table.
+    /// Requested kernel variants of some nodes. A node that does not admit its variant uses the default table.
     pub choices: Choices,
-    /// What values of `f32` are stored in.
+    /// Storage precision of `f32` values.
     pub precision: Precision,
 }
 
@@ -73,17 +75,18 @@ impl From<Choices> for PlanOptions {
     }
 }
 
-/// Plans a graph of primitives and regions for a device. An error lists everything that the device cannot do.
+/// Plans a graph of primitives and regions for a device. The error lists everything that the device cannot do.
 pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
     plan_by(graph, capabilities, &PlanOptions::default())
 }
 
-/// The same as it is asked for.
+/// Plans a graph like [`plan`], with options.
 pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions) -> Result<Plan> {
     let graph = &fuse::split::split(&explicit_regions(graph)?, capabilities, &options.choices)?;
     let (mut singles, mut in_panels) = (BTreeSet::new(), InPanels::new());
     let mut earlier = Earlier::default();
-    // What turns out not to be stored in pairs, or to lie in memory twice, is stored otherwise the next time.
+    // A value that cannot be stored in half-precision pairs, or a weight that would be stored twice, gets another storage
+    // in the next attempt.
     loop {
         let wanted = Wanted {
             options,
@@ -112,15 +115,15 @@ pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions
     }
 }
 
-/// What is known when a graph is planned once more.
+/// Results of the previous planning attempt.
 #[derive(Default)]
 struct Earlier {
     forms: Known,
-    /// What is computed where, and the kernels, if all is stored as before but for weights in panels.
+    /// Fusion and kernels, if the attempts differ only in weights stored as panels.
     of_same: Option<(Fusion, Vec<Kernels>)>,
 }
 
-/// A plan as far as kernels and slots go, and what is computed where.
+/// Builds the kernels and slots of a plan. Returns them with the fusion decisions.
 fn sheet(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -158,7 +161,7 @@ fn sheet(
     Ok((sheet, fusion))
 }
 
-/// Plans one graph: the whole, or the body of a region.
+/// Plans one graph: the whole graph or the body of a region.
 struct Planner<'a> {
     graph: &'a Graph,
     capabilities: &'a Capabilities,
@@ -166,17 +169,17 @@ struct Planner<'a> {
     fusion: &'a Fusion,
     sheet: &'a mut Sheet,
     slots: BTreeMap<(ValueId, bool), SlotId>,
-    /// Copies of values that lie in another order, and weights in panels or pieces.
+    /// Copies of values in another layout, and weights in panels or pieces.
     converted: BTreeMap<(ValueId, Layout), SlotId>,
     /// Inputs of a body whose slots are written by steps.
     written: &'a [bool],
-    /// What slots of a body are called by, so that they are told from those around it: `y/`.
+    /// Prefix of a body's slot names, such as `y/`, which distinguishes them from those of the enclosing graph.
     prefix: String,
-    /// Where the region around a body stands: indices of nodes, outermost first.
+    /// Position of the body's region: indices of nodes, outermost first.
     order: Vec<usize>,
-    /// Kernels make the checks that their nodes are.
+    /// True if kernels evaluate the checks among their nodes.
     makes_checks: bool,
-    /// Values that functions of the application take or give: their memory serves nothing else.
+    /// Operands and results of host functions. Their memory is not reused.
     exchanged: HashSet<ValueId>,
     flows: Vec<Flow>,
 }
@@ -199,7 +202,7 @@ impl Fusion {
 }
 
 impl<'a> Planner<'a> {
-    /// Plans every group, then what `last` says; an error lists all that failed.
+    /// Plans every group, then calls `last`. The error lists all failures.
     fn run(&mut self, last: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let mut errors = Vec::new();
         for group in &self.fusion.groups {
@@ -212,7 +215,7 @@ impl<'a> Planner<'a> {
         Error::all(errors).map_or(Ok(()), Err)
     }
 
-    /// Writes down why the values that have slots lie in memory.
+    /// Records why each value with a slot is materialised.
     fn tell_stored(&mut self) {
         for ((value, is_copy), slot) in &self.slots {
             let reason = self.fusion.reasons[value.index()].filter(|_| !is_copy);
@@ -270,7 +273,7 @@ impl<'a> Planner<'a> {
         kernels.try_for_each(|(made, part)| self.step(made, group, part))
     }
 
-    /// True for kernels that read no weight in rows which lies in panels alone by now.
+    /// True if the kernels read no weight in rows that is now stored only in panels.
     fn still_serve(&self, kernels: &Kernels) -> bool {
         let mut bindings = kernels.iter().flat_map(|(made, _)| &made.bindings);
         let is_in_panels = |layout: &Layout| matches!(layout, Layout::Panels(_));
@@ -280,7 +283,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// The kernels of a group.
+    /// Generates the kernels of a group.
     fn kernels(&mut self, group: &Group) -> Result<Kernels> {
         let whole = match self.sorted(group)? {
             None => self.shared(group)?,
@@ -301,7 +304,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The kernel of a group, without checks if the device could not bind the words for them besides.
+    /// Lowers a group. Leaves out its checks if the device cannot bind the fault buffer in addition.
     fn lower_to_fit(&mut self, group: &Group) -> Result<Lowered<'a>> {
         let lowered = self.lower(group)?;
         if lowered.fits() || !lowered.scope.makes_checks() {
@@ -343,7 +346,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A dispatch of a kernel, which may be known already, for a group or for the part of it that one operand is.
+    /// Adds the dispatch of a kernel for a group, or for one operand of a concatenation. The plan may hold the kernel
+    /// already.
     fn step(&mut self, mut made: Made, group: &Group, part: Option<ValueId>) -> Result<()> {
         if matches!(&made.workgroups, Workgroups::Linear(count) if count.is(0)) {
             return Ok(());
@@ -360,7 +364,7 @@ impl<'a> Planner<'a> {
         self.dispatch(made, group, work)
     }
 
-    /// A dispatch of a kernel.
+    /// Adds the dispatch of a kernel.
     fn dispatch(&mut self, made: Made, group: &Group, mut work: Work) -> Result<()> {
         let kernel = self.sheet.kernel(made.kernel, made.source);
         let sizes = self.with_sites(&made.checks, made.sizes);
@@ -379,7 +383,7 @@ impl<'a> Planner<'a> {
             }
         }
         if work.writes.is_empty() {
-            // What goes to another place or layout is bound last.
+            // A result in another slot or layout is bound last.
             let goes_to = |binding: &Binding| (binding.is_copy, binding.layout.clone());
             let last = made.bindings.last().map(goes_to);
             let is_other = |binding: &Binding| Some(goes_to(binding)) != last;
@@ -408,7 +412,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// The sizes of a step with the number of its first site, which are known from here on.
+    /// Replaces the placeholder for the number of the step's first check site by that number.
     fn with_sites(&mut self, checks: &[ValueId], sizes: Vec<Dim>) -> Vec<Dim> {
         if checks.is_empty() {
             return sizes;
@@ -423,7 +427,7 @@ impl<'a> Planner<'a> {
         sizes.into_iter().map(number).collect()
     }
 
-    /// A check of the graph as a site.
+    /// Describes a check of the graph as a check site.
     fn site(&self, value: ValueId) -> Option<Site> {
         let info = self.graph.value(value);
         let Definition::Node(index, _) = info.definition else {
@@ -450,7 +454,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// The primitives of a group, shortened where there are many.
+    /// Label of a group: its primitives, shortened if there are many.
     fn label(&self, group: &Group) -> String {
         let names: Vec<&str> = group
             .nodes
@@ -466,7 +470,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A step that copies a value to the slot of its copy.
+    /// Adds a step that copies a value to its copy's slot.
     fn copy(&mut self, value: ValueId) -> Result<()> {
         let group = Group::copy_of(value);
         let made = map::copy(self.scope(), value)?.finish(self.label(&group))?;

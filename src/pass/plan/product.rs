@@ -1,7 +1,7 @@
-//! Contractions and convolutions as one thing: a product of matrices for each element of what is in front of them.
+//! Contractions and convolutions as batched matrix products.
 //!
 //! A convolution is the product of its filters (a row is an output channel) and the patches of its input (a column is a
-//! position in one of the images); a step of the sum is an input channel and a tap.
+//! position in one of the images). K runs over input channels and taps.
 
 pub mod dot;
 pub mod matrix;
@@ -25,32 +25,32 @@ use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{below, epilogue, invocation, limited};
 use crate::shape::Shape;
 
-/// A product of matrices for each element of what is in front of them.
+/// A batched matrix product.
 pub struct Product {
-    /// The value that the product is, before the epilogue.
+    /// Result of the product, before the epilogue.
     pub result: ValueId,
-    /// What is in front of rows and columns.
+    /// Batch axes, in front of rows and columns.
     pub outer: Shape,
     /// Rows of the left factor.
     pub rows: Dim,
     /// Columns of the right factor.
     pub columns: Dim,
-    /// Steps of a sum.
+    /// Length of the reduction (K).
     pub depth: Dim,
     factors: Factors,
 }
 
-/// One of the factors.
+/// One of the two factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// By row and step.
+    /// Indexed by row and K.
     Left,
-    /// By step and column.
+    /// Indexed by K and column.
     Right,
 }
 
 impl Side {
-    /// The array in workgroup memory that holds a piece of the factor.
+    /// Returns the name of the array in workgroup memory that holds a K block of the factor.
     pub fn array(self) -> &'static str {
         match self {
             Side::Left => "left",
@@ -59,26 +59,26 @@ impl Side {
     }
 }
 
-/// How a factor lies in memory.
+/// Memory layout of a factor.
 pub struct Lies {
-    /// The value that it is a view of.
+    /// Value of which the factor is a view.
     pub base: ValueId,
-    /// Steps lie next to each other.
+    /// True if K is contiguous.
     pub by_step: bool,
-    /// Rows or columns do.
+    /// True if rows (of the left factor) or columns (of the right one) are contiguous.
     pub by_line: bool,
 }
 
-/// Where the factors come from.
+/// Sources of the factors.
 enum Factors {
     Matrices(ValueId, ValueId),
-    /// Matrices by step and row, and by column and step.
+    /// Matrices indexed by K and row, and by column and K.
     Transposed(ValueId, ValueId),
     Patches(Box<Sizes>),
 }
 
 impl Product {
-    /// The product that a node is; an error if it is neither contraction nor convolution.
+    /// Returns the product that a node computes; an error if it is neither contraction nor convolution.
     pub fn of(graph: &Graph, node: &Node) -> Result<Product> {
         match &node.op {
             Op::Primitive(Primitive::Dot(_)) => Product::matrices(graph, node),
@@ -105,7 +105,7 @@ impl Product {
         })
     }
 
-    /// The same numbers with rows and columns exchanged: the product of the transposed factors, the other way round.
+    /// Exchanges rows and columns: swaps the factors and transposes both.
     pub fn transposed(self) -> Result<Product> {
         let factors = match self.factors {
             Factors::Matrices(a, b) => Factors::Transposed(b, a),
@@ -132,7 +132,8 @@ impl Product {
         })
     }
 
-    /// The element of a factor at a row or column and a step, and where it is one: elsewhere it is zero.
+    /// Returns the element of a factor at a row or column and a K index, and the condition under which it exists:
+    /// elsewhere it is zero.
     pub fn factor(
         &self,
         scope: &mut Scope,
@@ -147,8 +148,8 @@ impl Product {
         }
     }
 
-    /// Four steps, kept below the end, and where each is one; absent if it is known to be, since the depth is a multiple of
-    /// `piece` steps that are taken at a time.
+    /// Returns four K indices, clamped to the last one, each with the condition that it is below K. The condition is
+    /// absent if it always holds, since K is a multiple of the block of `piece` indices.
     pub fn steps(
         &self,
         scope: &mut Scope,
@@ -176,7 +177,7 @@ impl Product {
             .collect()
     }
 
-    /// For each of four steps a vector of four rows or columns of a factor; zero behind the end.
+    /// Loads a vector of four rows or columns of a factor for each of four K indices. Gives zeros beyond K.
     pub fn block(
         &self,
         scope: &mut Scope,
@@ -201,7 +202,7 @@ impl Product {
         Ok(block)
     }
 
-    /// The numbers of one row or column of a factor for each of four steps; zero behind the end.
+    /// Loads one row or column of a factor at four K indices, as scalars. Gives zeros beyond K.
     pub fn line(
         &self,
         scope: &mut Scope,
@@ -232,13 +233,13 @@ impl Product {
             .collect())
     }
 
-    /// True if the steps of a factor lie next to each other in memory, not its rows or columns.
+    /// Returns whether K is the contiguous axis of a factor.
     pub fn is_by_step(&self, scope: &mut Scope, side: Side) -> Result<bool> {
         Ok(self.lies(scope, side)?.is_some_and(|lies| lies.by_step))
     }
 
-    /// How a factor lies in memory, if it is a view of what lies there. In quads, neighbours are not known to be those of an
-    /// axis.
+    /// Returns the memory layout of a factor that is a view of a materialised value. In a vec4 layout no axis counts as
+    /// contiguous.
     pub fn lies(&self, scope: &mut Scope, side: Side) -> Result<Option<Lies>> {
         let lines = match side {
             Side::Left => &self.rows,
@@ -265,7 +266,7 @@ impl Product {
         }))
     }
 
-    /// The element of the left factor at a row and a step.
+    /// Returns the element of the left factor at a row and a K index.
     pub fn left(&self, outer: &[Index], row: &Index, step: &Index) -> Factor {
         match &self.factors {
             Factors::Matrices(a, _) => (*a, within(outer, row, step)),
@@ -280,7 +281,8 @@ impl Product {
         }
     }
 
-    /// The element of the right factor at a step and a column, and where it is one: elsewhere it is zero.
+    /// Returns the element of the right factor at a K index and a column, and the condition under which it exists:
+    /// elsewhere it is zero.
     pub fn right(
         &self,
         scope: &mut Scope,
@@ -303,7 +305,7 @@ impl Product {
         }
     }
 
-    /// Where in the result a row and a column are.
+    /// Returns the position of a row and a column in the result.
     pub fn place(&self, outer: &[Index], row: &Index, column: &Index) -> Position {
         match &self.factors {
             Factors::Matrices(..) => within(outer, row, column),
@@ -333,7 +335,7 @@ impl Product {
     }
 }
 
-/// Adds terms to a sum, first to each other.
+/// Adds terms to a sum. The terms are added to each other first.
 pub fn add_all(pool: &mut Pool, sum: Expr, terms: &[Expr]) -> Statement {
     let mut total = None;
     for term in terms {
@@ -346,8 +348,8 @@ pub fn add_all(pool: &mut Pool, sum: Expr, terms: &[Expr]) -> Statement {
     Statement::Assign(sum, total)
 }
 
-/// Writes a vector of four neighbours along an axis with the epilogue: at once where they lie next to each other. Those
-/// beyond the edge are left out, unless the axis is one of quads.
+/// Writes a vector of four neighbours along an axis with the epilogue, with one store where they are contiguous.
+/// Neighbours beyond the edge are left out, unless the size of the axis is a multiple of 4.
 pub fn write_four(
     scope: &mut Scope,
     group: &Group,
@@ -382,7 +384,8 @@ fn within(outer: &[Index], i: &Index, j: &Index) -> Position {
     Position::of([outer, &[i.clone(), j.clone()]].concat())
 }
 
-/// The four elements of a quad of an axis, kept below its size: as a quad where the size is one of quads.
+/// Returns the indices of the four elements of a vec4 along an axis, clamped to its size. The vec4 is clamped as a whole
+/// if the size is a multiple of 4.
 pub fn four(scope: &mut Scope, quad: &Index, size: &Dim) -> Vec<Index> {
     let whole = Dim::from(QUAD);
     if is_whole(size) {
@@ -396,22 +399,22 @@ pub fn four(scope: &mut Scope, quad: &Index, size: &Dim) -> Vec<Index> {
         .collect()
 }
 
-/// One of the tiles that cover products of matrices: what a workgroup computes.
+/// The grid of tiles that cover a product, and the tile of the workgroup.
 pub struct Covering {
-    /// How many tiles there are.
+    /// Number of tiles.
     pub count: Dim,
-    /// The number of a workgroup's.
+    /// Index of the workgroup.
     pub index: Index,
-    /// A test that ends the surplus workgroups.
+    /// Statement that ends surplus workgroups.
     pub surplus: Statement,
-    /// What is in front of rows and columns.
+    /// Batch coordinates.
     pub outer: Vec<Index>,
-    /// The tile's number along both axes.
+    /// Coordinates of the tile along both axes.
     pub numbers: [Index; 2],
 }
 
 impl Covering {
-    /// By what is in front, and how many tiles there are along both axes, of which the second one is gone along first.
+    /// Covers each batch element with `tiles` along both axes; the second axis varies fastest.
     pub fn new(scope: &mut Scope, outer: &[Dim], tiles: [Dim; 2]) -> Covering {
         let tiles = [outer, &tiles].concat();
         let count = Dim::product(&tiles);
@@ -430,7 +433,8 @@ impl Covering {
 }
 
 impl Scope<'_> {
-    /// The buffer behind views of it, and where an element lies in that; none if the value is computed.
+    /// Follows views to the buffer behind them. Returns its value and the element's index in it; `None` if the element is
+    /// computed.
     pub fn origin(&mut self, value: ValueId, at: &Position) -> Result<Option<(ValueId, Index)>> {
         let (mut value, mut at) = (value, at.clone());
         while let Definition::Node(node, _) = self.graph.value(value).definition

@@ -1,4 +1,4 @@
-//! Values whose neighbours along an axis lie together in vectors of four.
+//! Values in a vec4 layout: four neighbours along an axis are one vector.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -14,19 +14,19 @@ use crate::pass::plan::element::{Scope, eight, role, scalar};
 use crate::pass::plan::kernel::invocation;
 use crate::shape::TensorType;
 
-/// The axis of channels.
+/// The channel axis.
 pub const CHANNELS: usize = 1;
 
-/// Channels of images as quads.
+/// Layout of images: vec4 along channels.
 pub const IMAGE: Layout = Layout::Quads { axis: CHANNELS };
 
-/// True for values that may be images, signals or volumes: kernels of a rasteriser have these in [`IMAGE`].
+/// True for values that may be images, signals or volumes. Kernels for a rasteriser store these in [`IMAGE`].
 pub fn may_be_image(ty: &TensorType) -> bool {
     ty.dtype == DType::F32 && (3..=5).contains(&ty.rank())
 }
 
-/// The quads of a shape along an axis, one to an invocation: the coordinates of this one, a test that ends the surplus
-/// invocations, and how many there are.
+/// Coordinates of the invocation's vec4 along an axis, a statement that ends surplus invocations, and the number of
+/// invocations.
 pub fn each(scope: &mut Scope, shape: &[Dim], axis: usize) -> (Vec<Index>, Statement, Dim) {
     let shape = quads_of(shape, axis);
     let count = Dim::product(&shape);
@@ -35,8 +35,9 @@ pub fn each(scope: &mut Scope, shape: &[Dim], axis: usize) -> (Vec<Index>, State
 }
 
 impl Scope<'_> {
-    /// A coordinate of the first of these sizes. With an offset it is a number of its own where the sizes behind it are
-    /// symbols: places in memory are products with the length of a row, not sums with one more size to load for each offset.
+    /// Emits a coordinate of the first of these sizes as an expression of its own, if it has an offset and the inner sizes
+    /// are symbolic. Memory indices then are products with the row length instead of sums that load one more size per
+    /// offset.
     pub fn apart(&mut self, at: Index, sizes: &[Dim]) -> Index {
         let [size, inner @ ..] = sizes else {
             return at;
@@ -49,15 +50,14 @@ impl Scope<'_> {
         Index::expr(number, size)
     }
 
-    /// Coordinates, each apart.
+    /// Applies [`Scope::separate`] to all coordinates.
     pub fn all_apart(&mut self, at: &[Index], shape: &[Dim]) -> Vec<Index> {
         let axes = at.iter().enumerate();
         axes.map(|(axis, at)| self.apart(at.clone(), &shape[axis..]))
             .collect()
     }
 
-    /// The vector of a value at coordinates that count quads along an axis. Where `guard` is false the result is never
-    /// used.
+    /// Loads a vec4 of a value. The coordinate along `axis` counts vectors. If `guard` is false, the result is unused.
     pub fn quad_of(
         &mut self,
         value: ValueId,
@@ -66,7 +66,7 @@ impl Scope<'_> {
         guard: Option<Expr>,
     ) -> Result<Expr> {
         let layout = self.by_four(value, axis);
-        // Texels are read faster than any words.
+        // Texture loads are faster than loads of words.
         let words = match self.reads_words && !self.reads_texels(value, &layout)? {
             true => self.in_words(value, &layout)?,
             false => None,
@@ -91,7 +91,7 @@ impl Scope<'_> {
         Ok(vector)
     }
 
-    /// How a value lies when it is read in quads along an axis: as kernels write it, where nothing lies behind that axis.
+    /// Layout for vec4 loads along an axis: the layout as written if the axis is innermost, else a vec4 layout.
     fn by_four(&self, value: ValueId, axis: usize) -> Layout {
         let shape = &self.graph.ty(value).shape;
         let is_last = Dim::product(&shape[axis + 1..]).is(1) && is_whole(&shape[axis]);
@@ -102,7 +102,7 @@ impl Scope<'_> {
         }
     }
 
-    /// An element of a value that lies in quads along an axis.
+    /// Loads an element of a value in a vec4 layout.
     pub fn element_of_quad(
         &mut self,
         value: ValueId,
@@ -125,7 +125,7 @@ impl Scope<'_> {
         })
     }
 
-    /// Writes four neighbours along an axis; those beyond its end are zeros.
+    /// Stores four neighbours along an axis. Elements past the end of the axis are zeros.
     pub fn store_quad(
         &mut self,
         value: ValueId,
@@ -160,7 +160,7 @@ impl Scope<'_> {
         })
     }
 
-    /// The binding of a value in quads, and four numbers as they stand there.
+    /// Binding of a value in a vec4 layout, and the vector of four numbers to store.
     fn quad_in_vector(
         &mut self,
         value: ValueId,
@@ -175,7 +175,8 @@ impl Scope<'_> {
         Ok((self.in_vectors(value, layout)?.0, vector))
     }
 
-    /// The same in words of two numbers, where a device writes these faster.
+    /// Binding and vector like [`Scope::quad_in_vector`], in words of two halves each, on devices that write these
+    /// faster.
     fn quad_in_words(
         &mut self,
         value: ValueId,

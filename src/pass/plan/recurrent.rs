@@ -1,6 +1,6 @@
-//! Recurrent layers: one kernel for all steps of a sequence, of which each needs all of the one before it. Invocations of a
-//! workgroup wait for each other in every step, those of different workgroups cannot; so a workgroup has some rows of the batch
-//! to itself, in one direction, and reads all of the weight in each step.
+//! Recurrent layers: one kernel for all steps of a sequence, since each step needs all results of the previous one.
+//! Barriers synchronise the invocations of a workgroup in every step, but not different workgroups. So a workgroup
+//! computes some rows of the batch alone, in one direction, and reads the whole weight in each step.
 
 mod cell;
 mod states;
@@ -24,14 +24,14 @@ use crate::pass::plan::lanes;
 
 const TEMPLATE: &str = include_str!("../../../shaders/recurrent.wgsl");
 
-/// Rows of the batch that a workgroup takes at most: they share what is read of the weight.
+/// Most batch rows of a workgroup. They share the loads of the weight.
 const ROWS: usize = 4;
-/// Rows of the batch are left to so many threads first.
+/// Number of threads that batch rows are distributed over first.
 const THREADS: usize = 2;
-/// Invocations of a workgroup on a GPU, at most.
+/// Most invocations of a workgroup on a GPU.
 const INVOCATIONS: usize = 128;
 
-/// The kernel of a layer.
+/// Lowers a recurrent layer.
 pub fn lower<'a>(mut scope: Scope<'a>, node: &Node, recurrent: &Recurrent) -> Result<Lowered<'a>> {
     let layer = Layer::new(&mut scope, node, recurrent)?;
     let mut statements = vec![layer.surplus.clone()];
@@ -47,12 +47,12 @@ pub fn lower<'a>(mut scope: Scope<'a>, node: &Node, recurrent: &Recurrent) -> Re
     Ok(lowered)
 }
 
-/// A layer as a workgroup sees it.
+/// A recurrent layer from the view of a workgroup.
 struct Layer {
     cell: Cell,
     x: ValueId,
     bias: ValueId,
-    /// States at first.
+    /// Initial states.
     initial: Vec<ValueId>,
     results: Vec<ValueId>,
     weight: Weight,
@@ -65,7 +65,7 @@ struct Layer {
     count: Dim,
     surplus: Statement,
     direction: Index,
-    /// First row of the batch.
+    /// First batch row of the workgroup.
     row: Index,
     local: Index,
 }
@@ -123,8 +123,9 @@ impl Layer {
         })
     }
 
-    /// Statements for all quads of units, of which an invocation takes one after the other. There may be none for it, but
-    /// invocations of a subgroup that hand numbers to others take part in that.
+    /// Statements for all vec4 of units. An invocation processes several, one after the other. `body` returns statements
+    /// for all invocations and those for invocations with a valid vec4: invocations without one still take part in
+    /// subgroup shuffles.
     fn each_quad(
         &self,
         scope: &mut Scope,
@@ -140,7 +141,7 @@ impl Layer {
         })
     }
 
-    /// The units of a quad, kept below the end: all of it if they come in quads.
+    /// Units of a vec4, clamped to the number of units unless that is a multiple of four.
     fn units_of(&self, scope: &mut Scope, quad: &Index) -> Vec<Index> {
         let quad = limited(scope, quad, &Dim::from(self.states.quads));
         let first = quad.scale(&Dim::from(QUAD));
@@ -153,12 +154,12 @@ impl Layer {
         }
     }
 
-    /// A row of the batch, kept below the end.
+    /// A batch row, clamped to the batch size.
     fn row_of(&self, scope: &mut Scope, row: usize) -> Index {
         limited(scope, &self.row.add_size(&Dim::from(row)), &self.batch)
     }
 
-    /// A vector of the elements of a value for each unit of a quad.
+    /// Loads the elements of a value for each unit of a vec4.
     fn vector(
         &self,
         scope: &mut Scope,
@@ -170,7 +171,7 @@ impl Layer {
         quad::quad(scope, &units.iter().map(factor).collect::<Vec<_>>())
     }
 
-    /// States at first.
+    /// Copies the initial states to workgroup memory.
     fn begin(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
         let mut statements = self.each_quad(scope, |scope, quad| {
             let units = self.units_of(scope, quad);
@@ -212,7 +213,7 @@ impl Layer {
         Ok(statements)
     }
 
-    /// A sum for each row and gate.
+    /// One accumulator for each row and gate.
     fn sums(&self, scope: &mut Scope) -> Vec<Vec<Expr>> {
         let name = |row, gate| format!("sum{row}_{gate}");
         let mut sum = |row, gate| scope.pool.variable(&name(row, gate), Type::F32x4);
@@ -220,7 +221,7 @@ impl Layer {
         (0..self.states.rows).map(row).collect()
     }
 
-    /// Adds what a round of units of the state gives to a quad of units.
+    /// Adds the products of a block of state units to the accumulators of a vec4 of units.
     fn products(
         &self,
         scope: &mut Scope,
@@ -247,13 +248,13 @@ impl Layer {
         Ok(statements)
     }
 
-    /// The number of a gate among those of all directions.
+    /// Index of a gate among the gates of all directions.
     fn gate(&self, gate: usize) -> Index {
         let gates = Dim::from(self.cell.gates());
         self.direction.scale(&gates).add_size(&Dim::from(gate))
     }
 
-    /// The states behind a step, written and kept for the next one.
+    /// Computes the states after a step, writes the result and stores the states for the next step.
     fn next(
         &self,
         scope: &mut Scope,
@@ -298,7 +299,7 @@ impl Layer {
         Ok(statements)
     }
 
-    /// Where a step is in the sequence: the second direction goes backwards.
+    /// Sequence position of a step. The second direction runs backwards.
     fn time(&self, scope: &mut Scope, step: &Index) -> Index {
         if self.directions == 1 || self.steps.is(1) {
             return step.clone();
@@ -315,7 +316,7 @@ impl Layer {
         Index::expr(time, &self.steps)
     }
 
-    /// Writes a vector, as far as its row and its units are there.
+    /// Writes a vector, except for rows and units out of bounds.
     fn write(
         &self,
         scope: &mut Scope,
@@ -350,7 +351,7 @@ impl Layer {
         })
     }
 
-    /// The memory behind the last step.
+    /// Writes the cell state after the last step.
     fn end(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
         let Some(memory) = self.results.get(1) else {
             return Ok(Vec::new());
@@ -386,7 +387,7 @@ fn barrier() -> Statement {
     Statement::Line(String::from("workgroupBarrier();"))
 }
 
-/// Rows of the batch of a workgroup: on a rasteriser as many as leave all threads some, and workgroup memory room.
+/// Batch rows of a workgroup. On a rasteriser it leaves work for all threads and fits the workgroup memory.
 fn rows(scope: &Scope, [directions, units]: [usize; 2], (batch, cell): (&Dim, Cell)) -> usize {
     let capabilities = scope.capabilities;
     if capabilities.lanes().is_none() {

@@ -1,5 +1,5 @@
-//! Reductions: one invocation, or one workgroup where there are many elements and few results, computes one result; or one
-//! invocation computes neighbouring ones.
+//! Reductions. An invocation computes one result or neighbouring results; a workgroup computes one result if there are
+//! many elements and few results.
 
 pub mod argument;
 pub mod pooling;
@@ -23,21 +23,21 @@ use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat, store};
 use crate::pass::plan::lanes;
 use crate::shape::Shape;
 
-/// The shader around a reduction.
+/// Template of reductions.
 pub const TEMPLATE: &str = include_str!("../../../shaders/reduce.wgsl");
-/// The shader around what a workgroup does together.
+/// Template of reductions by workgroups.
 pub const SHARED: &str = include_str!("../../../shaders/reduce_workgroup.wgsl");
 const ARGUMENT: &str = include_str!("../../../shaders/arg_reduce.wgsl");
 
 /// Invocations that share a reduction.
 pub const SHARERS: i64 = 64;
-/// Elements of each result that a workgroup shares, and results that it does it for at most.
+/// Fewest elements per result, and most results, of a reduction by workgroups.
 const LONG: usize = 1024;
 const MOST: usize = 256;
-/// Sums of more elements are made of partial sums of so many, which keeps more digits.
+/// Largest number of elements that a sum adds directly. Longer sums add partial sums of so many elements, for precision.
 pub const PARTIAL: i64 = 128;
 
-/// A reduction by the variant that fits its sizes.
+/// Lowers a reduction to the variant that fits its sizes.
 pub fn lower<'a>(
     scope: Scope<'a>,
     group: &Group,
@@ -58,25 +58,25 @@ pub fn lower<'a>(
     }
 }
 
-/// The operand of a reduction and its axes, split.
+/// Operand of a reduction, with its axes divided into reduced and kept ones.
 pub struct Parts {
     /// The operand.
     pub operand: ValueId,
-    /// The value that the reduction is, before the epilogue.
+    /// The result of the reduction, before the epilogue.
     pub result: ValueId,
-    /// The dtype of both.
+    /// Dtype of operand and result.
     pub dtype: DType,
-    /// The axes that are reduced.
+    /// The reduced axes.
     pub axes: Vec<usize>,
     rank: usize,
-    /// Sizes of the axes that stay.
+    /// Sizes of the kept axes.
     pub kept: Shape,
-    /// Sizes of the others.
+    /// Sizes of the reduced axes.
     pub reduced: Shape,
 }
 
 impl Parts {
-    /// Of a node that reduces these axes.
+    /// Divides the axes of a node's operand.
     pub fn new(graph: &Graph, node: &Node, axes: &[usize]) -> Result<Parts> {
         let operand = operand(node, 0)?;
         let ty = graph.ty(operand);
@@ -97,7 +97,7 @@ impl Parts {
         })
     }
 
-    /// Coordinates in the operand from those of the result and those of the reduced axes.
+    /// Coordinates in the operand from those of the kept and of the reduced axes.
     pub fn join(&self, kept: &[Index], reduced: &[Index]) -> Position {
         let (mut kept, mut reduced) = (kept.iter(), reduced.iter());
         let axes = (0..self.rank).map(|axis| {
@@ -111,7 +111,7 @@ impl Parts {
         Position::of(axes.collect())
     }
 
-    /// The result of an invocation or workgroup, and a test that ends the surplus ones.
+    /// The result that an invocation or workgroup computes, and a statement that ends surplus ones.
     pub fn output(&self, scope: &mut Scope) -> (Output, Statement) {
         let count = Dim::product(&self.kept);
         let (index, surplus) = invocation(scope, &count);
@@ -120,17 +120,17 @@ impl Parts {
     }
 }
 
-/// One of `count` results: its number, and its coordinates, which are those of the kept axes.
+/// One of `count` results: its index, and its coordinates along the kept axes.
 pub struct Output {
-    /// How many there are.
+    /// Number of results.
     pub count: Dim,
     index: Index,
-    /// Its coordinates.
+    /// Coordinates along the kept axes.
     pub kept: Vec<Index>,
 }
 
 impl Output {
-    /// Writes what is left of a group, once the result is known.
+    /// Applies the epilogue to the result and stores it.
     pub fn store(
         &self,
         scope: &mut Scope,
@@ -143,7 +143,8 @@ impl Output {
     }
 }
 
-/// A loop over `0..size` by pieces of some length, with statements around each piece.
+/// Emits a loop over `0..size` as two nested loops, the inner one over a piece. `around` adds statements around the inner
+/// loop.
 pub fn in_parts(
     scope: &mut Scope,
     (size, piece): (&Dim, i64),
@@ -151,7 +152,7 @@ pub fn in_parts(
     around: impl FnOnce(&dyn Fn(Vec<Statement>) -> Statement) -> Vec<Statement>,
 ) -> Vec<Statement> {
     let hint = size.eval(&scope.graph.hints).unwrap_or(piece);
-    // Pieces grow with the size so that neither loop exceeds what drivers allow.
+    // The pieces grow with the size so that neither loop exceeds the drivers' limits on iterations.
     let step = u32::try_from(piece.max(hint / 16_384).max(1)).unwrap_or(u32::MAX);
     let pool = &mut scope.pool;
     let from = pool.variable("j_from", Type::U32);
@@ -216,7 +217,7 @@ fn shared<'a>(
     Ok(lowered)
 }
 
-/// Combines what the invocations of a workgroup have: halves of an array until one is left.
+/// Combines the partial results of a workgroup in a binary tree.
 pub fn tree(
     scope: &mut Scope,
     function: ReduceFunction,
@@ -251,8 +252,8 @@ pub fn tree(
     (statements, whole)
 }
 
-/// A kernel of so many invocations. Where the usual workgroups of a rasteriser would be too few for its cores, they are a
-/// subgroup each.
+/// A kernel of `count` invocations. If that is too few default workgroups for a rasteriser's cores, each workgroup is one
+/// subgroup.
 pub fn by_invocations<'a>(
     scope: Scope<'a>,
     statements: Vec<Statement>,
@@ -272,7 +273,7 @@ pub fn by_invocations<'a>(
     lowered
 }
 
-/// What the result so far is called.
+/// Variable name of an accumulator.
 pub fn name(function: ReduceFunction) -> &'static str {
     match function {
         ReduceFunction::Sum => "sum",
@@ -282,7 +283,7 @@ pub fn name(function: ReduceFunction) -> &'static str {
     }
 }
 
-/// A variable for results so far, and its first value.
+/// An accumulator and its initial value.
 pub fn accumulator(
     scope: &mut Scope,
     function: ReduceFunction,
@@ -294,13 +295,13 @@ pub fn accumulator(
     Ok((scope.pool.variable(name, ty), start))
 }
 
-/// Two results so far as one.
+/// Combines two partial results.
 pub fn combine(scope: &mut Scope, function: ReduceFunction, x: Expr, y: Expr) -> Expr {
     // Narrow types are wrapped or rounded once, at the end.
     scalar::combined(&mut scope.pool, function, x, y, DType::F32)
 }
 
-/// The index of the largest or smallest element.
+/// Lowers an argmax or argmin.
 pub fn lower_argument<'a>(
     mut scope: Scope<'a>,
     group: &Group,
@@ -348,7 +349,7 @@ pub fn lower_argument<'a>(
     Ok(Lowered::new(scope, ARGUMENT, statements, &output.count))
 }
 
-/// True if an element beats the best so far: not-a-number beats everything but itself.
+/// True if an element beats the best so far: NaN beats everything except NaN.
 pub fn is_better(scope: &mut Scope, function: ArgReduceFunction, x: Expr, best: Expr) -> Expr {
     let comparison = match function {
         ArgReduceFunction::Max => BinaryFunction::Gt,

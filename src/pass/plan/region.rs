@@ -1,7 +1,7 @@
-//! Regions: bodies become blocks of steps in the plan around them, and share its kernels, weights and memory.
+//! Regions: their bodies become blocks of steps of the enclosing plan and share its kernels, weights and memory.
 //!
-//! Conditions and trip counts that depend on tensors are read back. What a loop carries lies in one slot for each value:
-//! written before the loop, and by copies at the end of each round.
+//! The host reads back conditions and trip counts that depend on tensors. Each value that a loop carries has one slot,
+//! which is written before the loop and by copies at the end of each iteration.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use crate::pass::constant::known;
 use crate::pass::plan::{Fusion, Planner, custom};
 use crate::scalar::Scalar;
 
-/// The body of a region, ready to be planned: its sizes are those of the graph around it.
+/// The body of a region, with its sizes expressed in those of the enclosing graph.
 struct Body {
     graph: Graph,
-    /// The slots of its inputs; none for a loop's round, which nothing reads.
+    /// Slots of the inputs; `None` for the iteration number of a loop, which nothing reads.
     given: Vec<Option<SlotId>>,
-    /// The slots that its outputs are written to, where that is decided already.
+    /// Slots that the outputs are written to, where they exist already.
     targets: Vec<Option<SlotId>>,
 }
 
 impl Planner<'_> {
-    /// Plans a region: steps for its bodies, and the flow that says when they run.
+    /// Plans a region: steps for its bodies, and the flow that controls when they run.
     pub(super) fn region(&mut self, node: &Node, region: &Region) -> Result<()> {
         let kind = match region {
             Region::If { then, otherwise } => self.condition(node, [then, otherwise])?,
@@ -100,8 +100,8 @@ impl Planner<'_> {
         })
     }
 
-    /// Ends a loop's body: what it carries takes its new values, all of which are known by then. Gives the slot of the
-    /// next condition, unless that is always true.
+    /// Ends a loop's body: copies the new values of carried values, once all are computed, to their slots. Returns the
+    /// slot of the next condition, unless that is always true.
     fn next_round(&mut self, state: &[Option<SlotId>]) -> Result<Option<SlotId>> {
         let graph = self.graph;
         let [again, next @ ..] = graph.outputs.as_slice() else {
@@ -119,7 +119,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Plans a body into the same sheet, then what `last` says, as a block of steps.
+    /// Plans a body as a block of steps of the same plan, then calls `last`.
     fn block<T: Default>(
         &mut self,
         region: &Node,
@@ -179,7 +179,7 @@ impl Planner<'_> {
         Ok((Block { steps, flows }, value))
     }
 
-    /// A body in the sizes of this graph.
+    /// The body with its sizes expressed in those of this graph.
     fn localised(&self, body: &Graph, arguments: &[Argument]) -> Graph {
         body.in_sizes_of(arguments, |id| self.graph.ty(id).clone())
     }
@@ -187,7 +187,7 @@ impl Planner<'_> {
     fn argument_slot(&mut self, argument: &Argument) -> Result<SlotId> {
         match argument {
             Argument::Value(id) => {
-                // A body takes what lies in rows.
+                // A body reads weights in rows.
                 self.count_all(*id);
                 self.slot(*id, false)
             }
@@ -207,7 +207,7 @@ impl Planner<'_> {
         results.map(|id| self.slot(*id, false).map(Some)).collect()
     }
 
-    /// A step that copies a value to a slot.
+    /// Adds a step that copies a value to a slot.
     fn copy_to(&mut self, argument: &Argument, slot: Option<SlotId>) -> Result<()> {
         let (Argument::Value(id), Some(slot)) = (argument, slot) else {
             return Err(Error::internal("what a loop carries is no value"));

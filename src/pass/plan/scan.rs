@@ -1,5 +1,5 @@
-//! Running combinations and scatters: one invocation walks along the axis of one row, so that results do not depend on
-//! the order in which invocations run. Or a subgroup does, where its invocations are the lanes of a vector.
+//! Scans (cumulative sums and the like) and scatters. One invocation loops over a row, so that results do not depend on
+//! the order of invocations. Where subgroups are vector lanes, a subgroup may share a row.
 
 mod subgroup;
 
@@ -20,8 +20,8 @@ use crate::shape::Shape;
 const TEMPLATE: &str = include_str!("../../../shaders/scan.wgsl");
 const SCATTER: &str = include_str!("../../../shaders/scatter.wgsl");
 
-/// Elements of a row that an invocation scatters to at most: it copies these, and Mesa's rasteriser ends loops silently after
-/// 65,535 iterations.
+/// Longest segment of a row that an invocation scatters into. It copies the segment's elements, and Mesa's rasteriser ends
+/// loops silently after 65,535 iterations.
 const SEGMENT: usize = 1 << 15;
 
 /// The rows of a shape along an axis.
@@ -34,7 +34,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// The rows along an axis.
+    /// Divides a shape into rows along an axis.
     pub fn new(shape: &[Dim], axis: usize) -> Rows {
         let mut others = shape.to_vec();
         if axis < others.len() {
@@ -47,7 +47,7 @@ impl Rows {
         }
     }
 
-    /// An element of a row.
+    /// Position of an element of a row.
     pub fn at(&self, row: &[Index], along: &Index) -> Position {
         let mut coordinates = row.to_vec();
         coordinates.insert(self.axis.min(row.len()), along.clone());
@@ -55,7 +55,7 @@ impl Rows {
     }
 }
 
-/// Running combination along an axis.
+/// Lowers a scan along an axis.
 pub fn lower<'a>(
     mut scope: Scope<'a>,
     group: &Group,
@@ -70,7 +70,7 @@ pub fn lower<'a>(
     }
 }
 
-/// One invocation walks along each row. Elements are read as such: texels took up to 1.6 times as long here.
+/// A kernel in which an invocation scans a row. It reads single elements: texture reads took up to 1.6 times as long here.
 fn alone<'a>(
     scope: Scope<'a>,
     root: ValueId,
@@ -95,14 +95,14 @@ fn alone<'a>(
     Ok(Lowered::new(scope, TEMPLATE, statements, &rows.count))
 }
 
-/// What the elements of a row have come to so far.
+/// The accumulator of a scan.
 struct Running {
     function: ScanFunction,
     dtype: DType,
-    /// What no elements come to.
+    /// The identity element.
     start: Expr,
     total: Expr,
-    /// What rounding took from a sum of single precision.
+    /// Rounding error of a sum in single precision.
     lost: Option<Expr>,
 }
 
@@ -110,7 +110,7 @@ impl Running {
     fn new(scope: &mut Scope, x: ValueId, function: ScanFunction) -> Result<Running> {
         let dtype = scope.graph.ty(x).dtype;
         let register = scope.register(dtype);
-        // The largest of no elements is what `log(Σ exp)` of none is, too.
+        // The identity of `log(Σ exp)` is that of the maximum.
         let reduction = function.reduction().unwrap_or(ReduceFunction::Max);
         let pool = &mut scope.pool;
         let exact = function == ScanFunction::Sum && register == Type::F32;
@@ -123,7 +123,7 @@ impl Running {
         })
     }
 
-    /// Its variables.
+    /// Declares the variables.
     fn declared(&self) -> Vec<Statement> {
         let variables = [self.total].into_iter().chain(self.lost);
         variables
@@ -131,14 +131,15 @@ impl Running {
             .collect()
     }
 
-    /// Two elements combined.
+    /// Combines two elements.
     fn both(&self, scope: &mut Scope, x: Expr, y: Expr) -> Expr {
         let pool = &mut scope.pool;
         let Some(reduction) = self.function.reduction() else {
             let ty = pool.ty(x);
             return pool.call(scalar::typed("log_add_exp(x, y)", ty), ty, &[x, y]);
         };
-        // Integers wrap at once, so that running products stay within their type; floats are rounded where they are written.
+        // Integers wrap at once, so that cumulative products stay within their type. Floats are rounded where they are
+        // written.
         let dtype = if self.dtype.is_float() {
             DType::F32
         } else {
@@ -147,7 +148,7 @@ impl Running {
         scalar::combined(pool, reduction, x, y, dtype)
     }
 
-    /// Takes an element in.
+    /// Accumulates an element.
     fn taken(&self, scope: &mut Scope, element: Expr) -> Vec<Statement> {
         match self.lost {
             Some(lost) => carried_sum(scope, self.total, lost, element),
@@ -168,7 +169,7 @@ impl Running {
         scalar::narrow(pool, total, self.dtype)
     }
 
-    /// The result once an element will have been taken in.
+    /// The result after an element, without accumulating it.
     fn total_with(&self, scope: &mut Scope, element: Expr) -> Expr {
         let total = match self.lost {
             Some(lost) => {
@@ -181,7 +182,7 @@ impl Running {
     }
 }
 
-/// Adds an element to a sum and what was lost to the rest (Neumaier).
+/// Adds an element to a compensated sum (Neumaier).
 fn carried_sum(scope: &mut Scope, total: Expr, lost: Expr, element: Expr) -> Vec<Statement> {
     let pool = &mut scope.pool;
     let before = pool.variable("earlier", Type::F32);
@@ -195,7 +196,7 @@ fn carried_sum(scope: &mut Scope, total: Expr, lost: Expr, element: Expr) -> Vec
     ]
 }
 
-/// A copy of a value with elements of another combined into it.
+/// Lowers a scatter: copies a value and combines elements of another one into the copy.
 pub fn lower_scatter<'a>(
     mut scope: Scope<'a>,
     group: &Group,
@@ -206,7 +207,7 @@ pub fn lower_scatter<'a>(
     let graph = scope.graph;
     let (shape, dtype) = (&graph.ty(x).shape, graph.ty(x).dtype);
     let rows = Rows::new(shape, scatter.axis);
-    // Where rows are long an invocation has a segment of one.
+    // Long rows are divided into segments, one for each invocation.
     let size = &shape[scatter.axis];
     let segments = [rows.count.clone(), pieces(size, SEGMENT)];
     let count = Dim::product(&segments);
@@ -245,7 +246,7 @@ pub fn lower_scatter<'a>(
         if is_whole {
             return Ok(vec![written]);
         }
-        // What lies in front of the segment is far behind it, by unsigned numbers.
+        // Indices before the segment wrap to large unsigned offsets.
         let [along, first] = [&along, &first].map(|index| index.emit(&mut scope.pool));
         let end = scope.pool.number(SEGMENT as u32);
         let is_own = scope
@@ -253,7 +254,7 @@ pub fn lower_scatter<'a>(
             .call("x - y < z", Type::Bool, &[along, first, end]);
         Ok(vec![Statement::If(is_own, vec![written])])
     })?;
-    // Rows that the indices do not reach stay as they are.
+    // Rows outside the indices' shape stay unchanged.
     let inner = Rows::new(given, scatter.axis);
     let mut inside = None;
     for (axis, (coordinate, size)) in row.iter().zip(&inner.others).enumerate() {
@@ -269,7 +270,7 @@ pub fn lower_scatter<'a>(
     Ok(Lowered::new(scope, SCATTER, statements, &count))
 }
 
-/// An element combined with what stands at its target.
+/// Combines an element with the value at its target.
 fn combined(
     scope: &mut Scope,
     root: ValueId,

@@ -1,4 +1,4 @@
-//! A plan as far as it is made: kernels, slots and steps of all graphs in it.
+//! Builder of a plan: kernels, slots and steps of all its graphs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -16,30 +16,30 @@ use crate::pass::plan::form::Known;
 use crate::pass::plan::kernel::{Made, Source};
 use crate::shape::TensorType;
 
-/// The kernels of a group, each for the whole or for the part of it that an operand is.
+/// The kernels of a group, each for the whole group or for one operand of a concatenation.
 pub(super) type Kernels = Vec<(Made, Option<ValueId>)>;
 
-/// The plan as far as it is made.
+/// The plan under construction.
 #[derive(Default)]
 pub(super) struct Sheet {
     pub(super) plan: Plan,
     kernels: HashMap<Kernel, usize>,
-    /// What the kernels are written from.
+    /// The sources of the kernels, by index.
     pub(super) sources: Vec<Option<Rc<Source>>>,
     weights: HashMap<(String, Layout, Storage), SlotId>,
     pub(super) forms: Known,
-    /// Kernels of an earlier time, by groups in their order.
+    /// Kernels of the previous attempt, by group.
     known: Vec<Kernels>,
-    /// The same of this time.
+    /// Kernels of this attempt, by group.
     pub(super) made: Vec<Kernels>,
-    /// Elements of the example that kernels read of weights in rows, by the weights' names.
+    /// Elements that kernels read of weights in rows, for the example's sizes, by the weights' names.
     pub(super) rows: BTreeMap<String, usize>,
-    /// Values in pairs of which some kernel writes single elements.
+    /// Values in half-precision pairs of which some kernel writes single elements.
     pub(super) singles: BTreeSet<String>,
 }
 
 impl Sheet {
-    /// An empty one, with forms and with kernels of groups that are known.
+    /// An empty builder with shape-generic kernels and kernels of groups from the previous attempt.
     pub(super) fn with(forms: Known, known: Vec<Kernels>) -> Sheet {
         Sheet {
             forms,
@@ -48,12 +48,12 @@ impl Sheet {
         }
     }
 
-    /// What was made for the group that is planned next when the graph was planned before.
+    /// Kernels of the next group from the previous attempt.
     pub(super) fn earlier(&self) -> Option<Kernels> {
         self.known.get(self.made.len()).cloned()
     }
 
-    /// The index of a kernel, which may be known already.
+    /// Index of a kernel. Adds the kernel if it is new.
     pub(super) fn kernel(&mut self, kernel: Kernel, source: Option<Rc<Source>>) -> usize {
         let next = self.plan.kernels.len();
         let index = *self.kernels.entry(kernel.clone()).or_insert(next);
@@ -88,7 +88,7 @@ impl Sheet {
         id
     }
 
-    /// The slot of a weight, the same in all bodies.
+    /// Slot of a weight. All bodies share it.
     pub(super) fn weight(
         &mut self,
         name: &str,
@@ -110,7 +110,7 @@ impl Sheet {
         slot
     }
 
-    /// The slot of the words in which checks note that they failed.
+    /// The fault buffer, in which checks record failures.
     pub(super) fn faults(&mut self) -> &mut Faults {
         let plan = &mut self.plan;
         let next = SlotId(plan.slots.len());
@@ -130,7 +130,7 @@ impl Sheet {
         })
     }
 
-    /// Adds the sites of a step; the number of the first.
+    /// Adds the check sites of a step. Returns the number of the first.
     pub(super) fn sites(&mut self, sites: Vec<Site>) -> usize {
         let faults = self.faults();
         let first = faults.sites.len();
@@ -140,7 +140,7 @@ impl Sheet {
         first
     }
 
-    /// Fills in lifetimes: from the first to the last use; to the end of a loop for what is older than the loop.
+    /// Sets slot lifetimes: from the first to the last use, or to the end of a loop for slots defined before the loop.
     pub(super) fn finish(mut self) -> Plan {
         let mut spans: Vec<Option<(usize, usize)>> = vec![None; self.plan.slots.len()];
         let flows = all_flows(&self.plan.flows);

@@ -1,5 +1,4 @@
-//! The slots in which a plan holds values: where kernels find what they bind, and what is made first where a value lies in
-//! another layout.
+//! Slots of a plan's values: lookup for bindings, and conversion of values to other layouts.
 
 use super::Planner;
 use crate::error::{Error, Result};
@@ -12,7 +11,7 @@ use crate::pass::plan::group::Group;
 use crate::shape::TensorType;
 
 impl Planner<'_> {
-    /// The slot of a binding of a group's kernel. A value that it wants in another layout than it lies in is made so first.
+    /// Slot of a binding of a group's kernel. Converts the value first if the kernel needs another layout.
     pub(super) fn bound(&mut self, binding: &Binding, group: &Group) -> Result<SlotId> {
         let (value, layout) = (binding.value, &binding.layout);
         if binding.is_copy || self.fusion.layouts[value.index()] == *layout {
@@ -43,7 +42,7 @@ impl Planner<'_> {
         Ok(slot)
     }
 
-    /// The slot of a value in another layout, which may be known already.
+    /// Slot of a value in another layout. Creates the slot if it is new.
     pub(super) fn converted(&mut self, value: ValueId, layout: &Layout) -> SlotId {
         let key = (value, layout.clone());
         if let Some(slot) = self.converted.get(&key) {
@@ -112,7 +111,7 @@ impl Planner<'_> {
         Ok(slot)
     }
 
-    /// What the memory of a value between kernels is for.
+    /// Slot kind of an intermediate value.
     fn between(&mut self, value: ValueId) -> Result<SlotKind> {
         Ok(match self.fusion.parts.get(&value) {
             Some((whole, start)) => SlotKind::Part {
@@ -128,7 +127,7 @@ impl Planner<'_> {
         self.prefix.is_empty() && self.graph.outputs.contains(&value)
     }
 
-    /// The slots of the outputs; inputs and weights are copied.
+    /// Slots of the outputs. Inputs and weights are copied.
     pub(super) fn outputs(&mut self) -> Result<()> {
         for output in &self.graph.outputs {
             let is_copy = !matches!(self.graph.value(*output).definition, Definition::Node(..));

@@ -1,7 +1,7 @@
-//! Sorting. Where the first few of a row are wanted, an invocation walks along the row and keeps them, and so it does where
-//! rows are short and many. Where they are few it finds the place of one element: it counts those that come before. Long rows are cut into runs, each of which an
-//! invocation sorts, and these are merged two by two. How often they are is known where the length of rows is; else those of
-//! some length are merged at once.
+//! Sorting. For a top-k, and for short rows if there are many, an invocation loops over a row and keeps the first elements
+//! in order. For few short rows, an invocation finds the rank of one element by counting the elements before it. Long rows
+//! are divided into runs, each of which an invocation sorts, and the runs are merged in pairs. If the length of rows is
+//! symbolic, the number of merge passes is unknown, and all runs are merged at once.
 
 mod merge;
 mod path;
@@ -30,33 +30,33 @@ use crate::pass::plan::scan::Rows;
 
 const TEMPLATE: &str = include_str!("../../../shaders/sort.wgsl");
 
-/// Elements of the runs that are not merged of others, and those of a merged run that an invocation finds.
+/// Elements of the initial runs, and of a merged run that an invocation writes.
 const FIRST: usize = 32;
-/// Rows that are no longer are sorted at once.
+/// Longest row that is sorted without runs.
 const SHORT: usize = MOST;
-/// So are rows of which so few elements are compared.
+/// Most comparisons for which rows are sorted without runs.
 const FEW: usize = 1 << 18;
-/// So many short rows are sorted by an invocation each.
+/// Number of short rows from which on an invocation sorts a row.
 const BUSY: usize = 16;
-/// Runs of a row of the example that are merged at once where the length of rows is a symbol.
+/// Number of runs that the example's rows are divided into if the length of rows is symbolic.
 const MANY: usize = 8;
 
-/// A node that sorts.
+/// Parameters of a sort.
 struct Sorting {
     x: ValueId,
-    /// The values and their indices.
+    /// The sorted values and their indices.
     results: [ValueId; 2],
     axis: usize,
     descending: bool,
-    /// How many of the first are wanted; all if none.
+    /// Number of leading elements to find; `None` for a full sort.
     k: Option<usize>,
-    /// Elements of a row, and of all.
+    /// Elements of a row, and of all rows.
     size: Dim,
     count: Dim,
     rows: Rows,
 }
 
-/// What an invocation is for: an element of a row.
+/// The element of a row that an invocation processes.
 struct Own {
     index: Index,
     row: Vec<Index>,
@@ -64,12 +64,12 @@ struct Own {
     surplus: Statement,
 }
 
-/// The same: neighbours in a row, as many as the first runs have.
+/// Consecutive elements of a row that an invocation processes, as many as an initial run has.
 struct Stretch {
     row: Vec<Index>,
     first: Index,
     surplus: Statement,
-    /// How many there are.
+    /// Number of segments.
     count: Dim,
 }
 
@@ -90,8 +90,8 @@ impl Sorting {
         })
     }
 
-    /// Elements of the runs that are merged to whole rows; none where rows are sorted at once. Rows of symbolic length may be
-    /// of more runs than those of the example.
+    /// Elements of the runs that are merged to whole rows; `None` for a sort without runs. Rows of symbolic length may
+    /// have more runs than those of the example.
     fn runs(&self, graph: &Graph) -> Option<usize> {
         let size = example(graph, &self.size);
         let compared = example(graph, &self.count).saturating_mul(size);
@@ -103,7 +103,7 @@ impl Sorting {
         is_long.then(|| (size.next_power_of_two() / merged).max(FIRST))
     }
 
-    /// All elements of a row, if an invocation may keep them.
+    /// Length of a row, if an invocation can keep all of its elements.
     fn all(&self, graph: &Graph) -> Option<usize> {
         let size = usize::try_from(self.size.as_const()?).ok()?;
         let is_busy = BUSY <= example(graph, &self.rows.count);
@@ -137,7 +137,7 @@ impl Sorting {
         }
     }
 
-    /// Sorts whole rows by counting.
+    /// Sorts rows by counting ranks.
     fn counted<'a>(&self, mut scope: Scope<'a>) -> Result<Lowered<'a>> {
         let own = self.own(&mut scope);
         let key = scope.element(self.x, &Position::at(own.index.clone()), None)?;
@@ -152,7 +152,7 @@ impl Sorting {
             let after = self.is_before(scope, key, other);
             let [k, own] = [&k, &own.along].map(|index| index.emit(&mut scope.pool));
             let pool = &mut scope.pool;
-            // Equals keep their order.
+            // Equal elements keep their order.
             let is_earlier = pool.call("x < y", Type::Bool, &[k, own]);
             let stays = pool.call("x && !y", Type::Bool, &[is_earlier, after]);
             let counts = pool.call("x || y", Type::Bool, &[before, stays]);
@@ -168,7 +168,7 @@ impl Sorting {
         Ok(Lowered::new(scope, TEMPLATE, statements, &self.count))
     }
 
-    /// True if an element comes before another; not-a-number counts as the largest.
+    /// True if an element comes before another one. NaN counts as the largest value.
     fn is_before(&self, scope: &mut Scope, x: Expr, y: Expr) -> Expr {
         let (low, high) = if self.descending { (y, x) } else { (x, y) };
         let pool = &mut scope.pool;
@@ -181,7 +181,7 @@ impl Sorting {
         }
     }
 
-    /// Writes an element and its index at a place of the results, or of what lies in runs of so many.
+    /// Writes an element and its index to a position of the results, or of intermediate runs.
     fn store(
         &self,
         scope: &mut Scope,
@@ -207,7 +207,7 @@ impl Sorting {
 }
 
 impl Planner<'_> {
-    /// The kernel that gives a node's results; none for a group that does not sort.
+    /// Kernel for a sort group's results; `None` for other groups.
     pub(super) fn sorted(&self, group: &Group) -> Result<Option<Made>> {
         let Some(sorting) = self.sorting(group)? else {
             return Ok(None);
@@ -224,7 +224,7 @@ impl Planner<'_> {
         lowered.finish(self.label(group)).map(Some)
     }
 
-    /// Sorts runs of so many elements.
+    /// Adds the steps that sort runs of `run` elements.
     pub(super) fn runs(&mut self, run: usize, group: &Group) -> Result<()> {
         let missing = || Error::internal("runs of what is not sorted");
         let sorting = self.sorting(group)?.ok_or_else(missing)?;

@@ -1,4 +1,4 @@
-//! How values lie in memory: the layout of each, what its numbers are stored in, and which are parts of others.
+//! Storage of values: layout, storage type, and values stored within others.
 
 pub mod concat;
 pub mod layout;

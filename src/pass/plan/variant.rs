@@ -1,4 +1,4 @@
-//! The table of variants: how a contraction or convolution is computed, by adapter, sizes and dtype.
+//! Table of kernel variants: the algorithm of a matrix product or convolution, by adapter, sizes and dtype.
 
 pub mod chosen;
 mod tiles;
@@ -23,43 +23,42 @@ use crate::pass::plan::product::{Product, matrix, vector, workgroup};
 use crate::pass::plan::quads::may_be_image;
 use crate::shape::Shape;
 
-/// A product of matrices that a node is, in the sizes of the example: a convolution is one of filters and patches.
+/// A matrix product in the example's sizes. A convolution is a product of filters and patches.
 struct Problem<'a> {
     capabilities: &'a Capabilities,
-    /// What a table of measured variants knows it by.
+    /// Key in a table of measured variants.
     key: String,
-    /// The convolution that it is.
+    /// The convolution, if the node is one.
     conv: Option<&'a Conv>,
-    /// How it is computed on quads of channels, if it is a convolution that is.
+    /// Variant for a convolution in the vec4 channel layout, if it can be computed so.
     on_quads: Option<Variant>,
-    /// The tiles of all its images by their size, if it is a convolution that may be computed by tiles as well.
+    /// Number of Winograd tiles of all images by tile size, for convolutions that can be computed by tiles.
     tiles: BTreeMap<Places, usize>,
     dtype: DType,
-    /// The right factor is stored in half precision.
+    /// True if the right factor is stored in half precision.
     in_half: bool,
-    /// Both factors lie in memory in half precision, though they are `f32`.
+    /// True if both factors are `f32` values stored in half precision.
     are_halves: bool,
-    /// Products of the same sizes.
+    /// Batch size: products of equal sizes.
     outer: usize,
     rows: usize,
     columns: usize,
     depth: usize,
-    /// Rows, if they are known to be few.
+    /// Number of rows, if known and small.
     few: Option<i64>,
-    /// The axes that a sum goes over: of a convolution, channels of a group and taps.
+    /// Axes of the sum. For a convolution: channels of a group, and taps.
     summed: Shape,
 }
 
-/// Output channels of a group that make a tile worthwhile.
+/// Fewest output channels of a group for a tile.
 const LOWEST: usize = 4;
-/// Steps of a sum at most, of which a loop takes four at a time: see [`super::fuse::walk`] on loops that end silently.
+/// Largest K, in a loop that takes four steps at a time: see [`super::fuse::walk`] on loops that end silently.
 const DEEPEST: usize = 1 << 17;
 
-/// Tiles of workgroups that keep a GPU busy.
+/// Number of workgroup tiles that keeps a GPU busy.
 const ENOUGH: usize = 96;
 
-/// The variants in question for a node, the best first; the last one can run on any device. None for a node that has no
-/// variants.
+/// Candidate variants of a node, the best first. The last one runs on any device. Empty for a node without variants.
 pub fn choices<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result<Vec<Choice>> {
     let Some(problem) = Problem::of(scope.graph, scope.capabilities, node)? else {
         return Ok(Vec::new());
@@ -83,13 +82,13 @@ pub fn choices<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result
         .collect())
 }
 
-/// The first of these.
+/// The best variant of a node.
 pub fn best<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result<Option<Choice>> {
     Ok(choices(scope, node, given)?.into_iter().next())
 }
 
-/// The variants that each contraction and convolution of a graph may admit on a device which stores values in a precision, by
-/// its key; bodies of regions included.
+/// Variants that each matrix product and convolution of a graph may use on a device with this storage precision, by key.
+/// Bodies of regions are included.
 pub fn admitted(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -114,7 +113,7 @@ pub fn admitted(
     Ok(found)
 }
 
-/// The choice of a kernel that computes a contraction with more around it where subgroups are lanes, and how.
+/// Choice of a fused kernel around a matrix product, on devices whose subgroups are vector lanes, with its reason.
 pub fn by_lanes(scope: &Scope, node: &Node, how: &str) -> Result<Option<Choice>> {
     let problem = Problem::of(scope.graph, scope.capabilities, node)?;
     Ok(problem.map(|problem| Choice {
@@ -124,7 +123,7 @@ pub fn by_lanes(scope: &Scope, node: &Node, how: &str) -> Result<Option<Choice>>
     }))
 }
 
-/// True for a contraction or convolution of which a variant is asked for.
+/// True for a matrix product or convolution whose variant was requested.
 pub fn is_asked(graph: &Graph, node: usize, choices: &Choices) -> bool {
     let node = &graph.nodes[node];
     match node.operands()[..] {
@@ -133,8 +132,8 @@ pub fn is_asked(graph: &Graph, node: usize, choices: &Choices) -> bool {
     }
 }
 
-/// What cooperative matrices multiply to compute a node: halves where its factors are stored as those, so that none is
-/// rounded.
+/// Dtype that cooperative matrices multiply to compute a node: `f16` if its factors are stored in half precision, so that
+/// no factor is rounded.
 pub fn multiplied(scope: &Scope, node: &Node) -> Result<DType> {
     let dtype = scope.graph.ty(operand(node, 0)?).dtype;
     Ok(if are_halves(scope, node)? {
@@ -154,7 +153,7 @@ fn are_halves(scope: &Scope, node: &Node) -> Result<bool> {
     Ok(all)
 }
 
-/// True for what lies in memory in half precision, and for a view of it.
+/// True for a value stored in half precision, and for a view of one.
 fn is_half(scope: &Scope, value: ValueId) -> Result<bool> {
     let node = match scope.graph.value(value).definition {
         Definition::Node(node, _) if !scope.stored[value.index()] => &scope.graph.nodes[node],
@@ -166,18 +165,18 @@ fn is_half(scope: &Scope, value: ValueId) -> Result<bool> {
     }
 }
 
-/// Variants by key.
+/// Admitted variants by key.
 pub type Admitted = BTreeMap<String, Vec<Variant>>;
 
-/// How a contraction or convolution is written otherwise before it is planned.
+/// Rewrite of a matrix product or convolution before planning.
 pub enum Rewriting {
     /// As the sum of so many products.
     Parts(i64),
-    /// With zeros around what positions see, which is read from where it lies.
+    /// With an explicitly padded input.
     Padding,
 }
 
-/// How a node is written otherwise before it is planned; none if it is left as it is.
+/// The rewrite of a node before planning; `None` if the node stays.
 pub fn rewriting(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -203,7 +202,7 @@ pub fn rewriting(
 }
 
 impl Problem<'_> {
-    /// The table: what is best for which device, sizes and dtype, and why.
+    /// The table: the best variants for a device, sizes and dtype, with reasons.
     fn table(&self) -> Vec<(Variant, String)> {
         let mut found = Vec::new();
         if self.conv.is_none() && self.admits(Variant::Lanes) {
@@ -243,13 +242,13 @@ impl Problem<'_> {
         found
     }
 
-    /// Why subgroups are made use of.
+    /// Reason for a variant that uses subgroups.
     fn of_lanes(&self) -> String {
         let lanes = self.capabilities.subgroup_size;
         format!("the adapter is a software rasteriser with subgroups of {lanes}")
     }
 
-    /// The largest cooperative matrices, where there are tiles for them.
+    /// The largest cooperative matrices, if the product is large enough.
     fn matrices(&self) -> Option<(Variant, String)> {
         let is_large = self.rows >= 32 && self.columns >= 32 && self.depth >= 16;
         let found = [16, 8].map(|size| Variant::Matrix { size });
@@ -263,7 +262,7 @@ impl Problem<'_> {
             .map(|variant| (variant, String::from(reason)))
     }
 
-    /// True for a convolution whose output channels see one input channel each, along rows of known lengths.
+    /// True for a convolution whose output channels read one input channel each, along rows of known lengths.
     fn sees_one_channel(&self) -> bool {
         let [channels, .., row] = self.summed.as_slice() else {
             return false;
@@ -272,13 +271,13 @@ impl Problem<'_> {
         self.conv.is_some() && channels.is(1) && is_short
     }
 
-    /// The variant that is asked for, if it can be.
+    /// The requested variant, if it is offered.
     fn asked(&self, given: &Choices) -> Option<Variant> {
         let variant = given.get(&self.key).copied();
         variant.filter(|variant| self.offers(*variant))
     }
 
-    /// True if a caller can ask for a variant: a rasteriser has layouts that only its own kernels write.
+    /// True if a caller can request a variant. A rasteriser has layouts that only its own kernels write.
     fn offers(&self, variant: Variant) -> bool {
         let is_own = matches!(
             variant,
@@ -294,12 +293,12 @@ impl Problem<'_> {
         (is_own || !self.capabilities.software) && is_free && self.admits(variant)
     }
 
-    /// True if a variant computes this, and the device can run it.
+    /// True if a variant can compute the node, and the device can run it.
     fn admits(&self, variant: Variant) -> bool {
         let product = [self.rows, self.columns, self.depth];
         match variant {
             Variant::Portable => true,
-            // These are other nodes by the time that kernels are chosen.
+            // Nodes of this variant are rewritten before kernels are chosen.
             Variant::Split { .. } => false,
             Variant::Lanes | Variant::Grouped if self.conv.is_some() => {
                 self.on_quads == Some(variant)
@@ -329,7 +328,7 @@ impl Problem<'_> {
         }
     }
 
-    /// The largest tile of which there are enough to keep a GPU busy; where there are never enough, the smallest one.
+    /// The largest tile of which there are enough to keep a GPU busy; the smallest one if there are never enough.
     fn tile(&self) -> Option<(Variant, String)> {
         if self.rows < 4 || self.columns < 4 || self.depth < 4 {
             return None;
@@ -353,8 +352,8 @@ impl Problem<'_> {
     }
 }
 
-/// How a convolution is computed on quads of channels, if it is: its filter is a weight, which a texture can hold, and the
-/// channels of each group are whole quads.
+/// Variant for a convolution in the vec4 channel layout. `None` unless its filter is a weight that fits a texture, and the
+/// channels of each group are multiples of four.
 pub fn convolves(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -383,7 +382,7 @@ pub fn convolves(
 }
 
 impl Problem<'_> {
-    /// As many parts as give a GPU enough tiles, none of them short.
+    /// Number of parts that gives a GPU enough tiles without short sums.
     fn parts(&self) -> Option<u32> {
         let is_whole = self.capabilities.software || self.few.is_some() || self.sees_one_channel();
         let tiles = self.outer * self.rows.div_ceil(32) * self.columns.div_ceil(32);
@@ -396,7 +395,7 @@ impl Problem<'_> {
         })
     }
 
-    /// True if all parts are equal: of a contraction in whole quads of steps, of a convolution in whole channels.
+    /// True if all parts are equal. A matrix product is split in multiples of four steps, a convolution in whole channels.
     fn splits(&self, parts: i64) -> bool {
         let unit = if self.conv.is_some() {
             parts
@@ -408,11 +407,11 @@ impl Problem<'_> {
     }
 }
 
-/// Into how many parts sums are split, and how many steps a part has at least.
+/// Numbers of parts into which sums are split, and fewest steps of a part.
 const PARTS: [u32; 4] = [16, 8, 4, 2];
 const SHORTEST: usize = 128;
 
-/// True for dtypes whose products are summed up in single precision.
+/// True for dtypes whose products accumulate in single precision.
 fn is_single(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16 | DType::F32)
 }
@@ -464,7 +463,8 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// `dot f32 128x384 384x1536`, `conv f32 1x64x56 64x64x3 in 1 groups, stride 1 dilation 1 spread 1 padded by 1 and 1`
+/// Key of a node, such as `dot f32 128x384 384x1536`, `conv f32 1x64x56 64x64x3 in 1 groups, stride 1 dilation 1 spread 1
+/// padded by 1 and 1`
 fn key(graph: &Graph, node: &Node, operands: [ValueId; 2]) -> String {
     let mut key = format!("{} {}", node.op.name(), graph.ty(operands[0]).dtype);
     for operand in operands {

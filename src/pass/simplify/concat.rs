@@ -1,4 +1,4 @@
-//! Concatenations that are less than they look.
+//! Simplifications of concatenations.
 
 use super::{Site, Step};
 use crate::ir::{Argument, Builder, Op, Primitive, ValueId};
@@ -32,11 +32,11 @@ pub(super) fn of_neighbours(site: &Site) -> Option<Step> {
     Some(Step::Node(site.primitive.clone(), arguments))
 }
 
-/// An operand: what it is a slice of, if it is one along the axis.
+/// An operand, and its source if it is a slice along the axis.
 struct Piece {
     argument: Argument,
     slice: Option<(ValueId, Slice)>,
-    /// It has taken in what followed.
+    /// True if a following operand was merged into this one.
     is_longer: bool,
 }
 
@@ -59,7 +59,7 @@ impl Piece {
         }
     }
 
-    /// Takes in the next one, if that begins where this one ends.
+    /// Merges the next slice into this one if it begins where this one ends.
     fn take(&mut self, next: &Piece) -> bool {
         let (Some((of, slice)), Some((next_of, next))) = (&mut self.slice, &next.slice) else {
             return false;

@@ -1,4 +1,4 @@
-//! A block of keys: its scores, what they weigh, and the values that they weight.
+//! One block of keys: its scores, their softmax weights, and the weighted sum of its values.
 
 use super::{Row, Tile, Together};
 use crate::dim::Dim;
@@ -15,14 +15,14 @@ use crate::pass::plan::element::{Scope, scalar};
 use crate::pass::plan::kernel::limited;
 use crate::pass::plan::reduce;
 
-/// What the scores of a row weigh, and what all that came before weighs now.
+/// Softmax weights of one row's scores in a block, and the factor that rescales the row's previous sums.
 struct Weighed {
     weights: Vec<Expr>,
     kept: Expr,
 }
 
 impl Tile<'_> {
-    /// The rows take a block in.
+    /// Adds a block of keys to all rows.
     pub(super) fn block(&self, scope: &mut Scope, block: &Index) -> Result<Vec<Statement>> {
         let first = block.scale(&Dim::from(self.extent.keys));
         let scores = self.variables(&mut scope.pool);
@@ -38,7 +38,7 @@ impl Tile<'_> {
         Ok(statements)
     }
 
-    /// Variables for the scores, by row and key.
+    /// Creates variables for the scores, by row and key.
     fn variables(&self, pool: &mut Pool) -> Vec<Vec<Expr>> {
         let keys = 0..self.extent.keys;
         let mut of_row = |r: usize| {
@@ -48,7 +48,7 @@ impl Tile<'_> {
         (0..self.rows.len()).map(&mut of_row).collect()
     }
 
-    /// The products of rows and keys.
+    /// Multiplies queries and keys.
     fn scores(
         &self,
         scope: &mut Scope,
@@ -78,7 +78,7 @@ impl Tile<'_> {
         Ok(statements)
     }
 
-    /// Four numbers of the query of each row.
+    /// Loads four channels of each row's query.
     fn queries(&self, scope: &mut Scope, outer: &[Index], quad: usize) -> Result<Vec<Expr>> {
         let steps = (0..QUAD).map(|part| Index::from(Dim::from(quad * QUAD + part)));
         let steps: Vec<Index> = steps.collect();
@@ -92,8 +92,9 @@ impl Tile<'_> {
         Ok(queries)
     }
 
-    /// What invocations read of the keys of a block, or of their values, handed to all: by quad of channels and key. Where there
-    /// are more invocations than keys, some read the next quad.
+    /// Loads the keys (or values) of a block and shuffles them to all invocations. The result is indexed by vec4 of
+    /// channels, then by key. Where a subgroup has more invocations than the block has keys, the others read the next
+    /// vec4 of channels.
     fn handed(
         &self,
         scope: &mut Scope,
@@ -120,7 +121,7 @@ impl Tile<'_> {
         Ok(handed)
     }
 
-    /// The key of an invocation, with four channels each.
+    /// Returns positions for [`Together::Channels`]: four channels of the invocation's key, as `[key, channel]`.
     fn channels_of_key(&self, scope: &mut Scope, first: &Index, quad: usize) -> [[Index; 2]; QUAD] {
         let keys = Dim::from(self.extent.keys);
         let key = limited(scope, &first.add(&self.lane.rem(&keys)), &self.values.depth);
@@ -128,7 +129,7 @@ impl Tile<'_> {
         quad::neighbours(&[quad], 0).map(|at| [key.clone(), at[0].clone()])
     }
 
-    /// Four keys, with the channel of an invocation each.
+    /// Returns positions for [`Together::Keys`]: the invocation's channel of four keys, as `[key, channel]`.
     fn keys_of_channel(&self, scope: &mut Scope, first: &Index, quad: usize) -> [[Index; 2]; QUAD] {
         let whole = Dim::from(QUAD);
         let (quads, all) = (Dim::from(self.extent.keys / QUAD), &self.values.depth);
@@ -138,7 +139,8 @@ impl Tile<'_> {
         quad::neighbours(&[key], 0).map(|at| [at[0].clone(), channel.clone()])
     }
 
-    /// What softmax is taken of for the scores of a row; minus infinity beyond the last key.
+    /// Computes the input of the softmax (scale, mask) from the scores of a row. Keys beyond the last one get minus
+    /// infinity.
     fn masked(
         &self,
         scope: &mut Scope,
@@ -169,7 +171,8 @@ impl Tile<'_> {
         Ok(masked)
     }
 
-    /// What scores weigh beside the largest one so far: nothing where that is minus infinity.
+    /// Computes the softmax weights of scores relative to the largest score so far. All weights are zero where that is
+    /// minus infinity.
     fn weigh(&self, scope: &mut Scope, row: &Row, scores: &[Expr]) -> (Weighed, Vec<Statement>) {
         let next = scores.iter().fold(row.largest, |largest, score| {
             reduce::combine(scope, ReduceFunction::Max, largest, *score)
@@ -197,7 +200,7 @@ impl Tile<'_> {
         (Weighed { weights, kept }, statements)
     }
 
-    /// Adds the values to the rows.
+    /// Adds the weighted values to the output of each row.
     fn add_values(
         &self,
         scope: &mut Scope,
@@ -223,7 +226,7 @@ impl Tile<'_> {
     }
 }
 
-/// Four channels of each key, out of quads of keys of each of four channels.
+/// Transposes vec4s of keys, one per channel, into vec4s of channels, one per key.
 fn turned(pool: &mut Pool, quads: &[Expr]) -> Vec<Expr> {
     let of_channel = quads.len() / QUAD;
     let of_key = |key: usize| {
@@ -236,7 +239,7 @@ fn turned(pool: &mut Pool, quads: &[Expr]) -> Vec<Expr> {
     (0..quads.len()).map(of_key).collect()
 }
 
-/// What some invocations have read, handed to all.
+/// Shuffles a loaded vector from each of some lanes to all lanes.
 fn hand(pool: &mut Pool, read: Expr, lanes: &[usize], name: &str) -> Vec<Expr> {
     let hand = |lane: &usize| {
         let lane = pool.number(*lane as u32);
@@ -247,7 +250,7 @@ fn hand(pool: &mut Pool, read: Expr, lanes: &[usize], name: &str) -> Vec<Expr> {
     lanes.iter().map(hand).collect()
 }
 
-/// The sum of the products of four numbers each.
+/// Returns the dot product of two vec4s.
 fn inner(pool: &mut Pool, x: Expr, y: Expr) -> Expr {
     let products = pool.call("x * y", Type::F32x4, &[x, y]);
     pool.set_label(products, "products");
@@ -261,7 +264,7 @@ fn add(pool: &mut Pool, sum: Expr, term: Expr) -> Statement {
     Statement::Assign(sum, pool.call("x + y", ty, &[sum, term]))
 }
 
-/// A sum that weighs as much as it did times a factor, and terms.
+/// Rescales the running sum and adds new terms (online softmax).
 fn scaled(pool: &mut Pool, (sum, factor): (Expr, Expr), terms: Vec<Expr>) -> Statement {
     let ty = pool.ty(sum);
     let kept = pool.call("x * y", ty, &[sum, factor]);
@@ -270,7 +273,7 @@ fn scaled(pool: &mut Pool, (sum, factor): (Expr, Expr), terms: Vec<Expr>) -> Sta
     Statement::Assign(sum, total)
 }
 
-/// The sum of terms, neighbours first; none of none.
+/// Sums terms pairwise as a tree. `None` if there are no terms.
 fn tree(pool: &mut Pool, mut terms: Vec<Expr>) -> Option<Expr> {
     while terms.len() > 1 {
         let pairs = terms.chunks(2).map(|pair| match pair {

@@ -1,5 +1,5 @@
-//! Convolutions in which each output channel sees one input channel, on GPUs: there is no product of matrices in them, and
-//! what neighbouring positions see is read once.
+//! Depthwise convolutions on GPUs: each output channel reads one input channel. They contain no matrix product;
+//! neighbouring positions share the input elements that they read.
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
@@ -19,10 +19,10 @@ use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../../shaders/direct.wgsl");
 
-/// Taps of a row that are written out at most.
+/// Most taps of a filter row, which the source has unrolled.
 pub const LONGEST: i64 = 16;
 
-/// A convolution with its epilogue.
+/// Lowers a depthwise convolution with its epilogue.
 pub fn lower<'a>(
     mut scope: Scope<'a>,
     group: &Group,
@@ -43,19 +43,19 @@ pub fn lower<'a>(
     Ok(Lowered::new(scope, TEMPLATE, statements, &few.count))
 }
 
-/// What one invocation computes: four positions in a row.
+/// Four positions of a row, which one invocation computes.
 struct Positions<'c> {
     sizes: &'c Sizes,
     conv: &'c Conv,
     count: Dim,
     surplus: Statement,
     item: Index,
-    /// The output channel.
+    /// Output channel.
     channel: Index,
-    /// The position along all axes but the last, and the quad of positions along that.
+    /// Position along all spatial axes but the last, and index of the vec4 of positions along the last one.
     place: Vec<Index>,
     quad: Index,
-    /// Taps that are gone through by loops, and those of a row, which are written out.
+    /// Shape of the taps that loops go through, and taps of the last axis, which are unrolled.
     taps: (Shape, Vec<i64>),
 }
 
@@ -90,7 +90,7 @@ impl<'c> Positions<'c> {
         })
     }
 
-    /// Adds what the positions see through the taps of a row.
+    /// Adds the products of one row of taps.
     fn row(
         &self,
         scope: &mut Scope,
@@ -118,14 +118,14 @@ impl<'c> Positions<'c> {
         Ok(vec![add_all(&mut scope.pool, sum, &terms)])
     }
 
-    /// True if what is seen is compared with the edges of the input: then positions beyond the edge of the result need no
-    /// care, and neighbours see what each other sees.
+    /// Returns whether input coordinates are compared with the edges of the input. Then positions beyond the edge of the
+    /// result need no clamping, and neighbours can share loads.
     fn is_guarded(&self) -> bool {
         let axis = self.conv.axes.last();
         axis.is_some_and(|axis| axis.low > 0 || axis.high > 0 || axis.base_dilation > 1)
     }
 
-    /// What four positions see through a tap.
+    /// Loads the inputs of four positions under a tap.
     fn seen(&self, scope: &mut Scope, taps: &[Index], columns: &[Index]) -> Result<Expr> {
         let channel = self.channel.div(&self.sizes.outputs);
         let factors = scope.in_quads(|scope| {

@@ -1,5 +1,5 @@
-//! Convolutions whose groups have a single channel or few, where subgroups are the lanes of a vector: an invocation computes
-//! four channels of a block of positions, which see much of the same.
+//! Grouped convolutions with one channel or few channels per group, for devices whose subgroups are the lanes of a CPU
+//! vector. An invocation computes four channels of a block of positions, whose inputs overlap.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -26,28 +26,29 @@ use crate::pass::plan::quads::{self, CHANNELS};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/grouped.wgsl");
 
-/// Positions of an invocation along the first spatial axis at most, and along the second one.
+/// Most positions of an invocation along the first spatial axis, and positions of a wide block along the second one.
 const TALLEST: usize = 7;
 const WIDEST: usize = 2;
-/// Rows of a wide block at least.
+/// Fewest rows of a wide block.
 const FEWEST: usize = 2;
-/// What positions see of a quad for a tap of the other axes at most: with more the loop grows too long for the driver.
+/// Most input vec4s that the positions of a depthwise block read along the first axis for one tap of the other axes: the
+/// driver handles longer loops badly.
 const LONGEST: usize = 64;
-/// The same where groups have several channels: four weights are read for a tap, so that more positions share them.
+/// The limits for groups of several channels. A tap loads four weights there, so that larger blocks pay off.
 const TALLEST_OF_GROUP: usize = 14;
 const LONGEST_OF_GROUP: usize = 42;
-/// Vectors that an invocation reads at most where blocks are wide, and products: all taps are written out for these.
+/// Most input vectors that an invocation loads in a wide block, and most products: all taps are unrolled there.
 const MOST_READ: usize = 48;
 const MOST_PRODUCTS: usize = 128;
 
-/// A convolution with its epilogue, channels in whole quads.
+/// Lowers a grouped convolution with its epilogue. The channel count is a multiple of 4.
 pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
     let packed = image::known_panels(&scope, node, (conv, Extent::ANY))?;
     by_panels(scope, group, &sizes, &packed.panels)
 }
 
-/// The same with the filter in given panels.
+/// Lowers a grouped convolution whose filter lies in given panels.
 pub fn by_panels<'a>(
     scope: Scope<'a>,
     group: &Group,
@@ -67,12 +68,12 @@ pub fn by_panels<'a>(
     Ok(Lowered::new(scope, TEMPLATE, statements, &block.count))
 }
 
-/// What four channels of the result see of a position.
+/// Input channels that four channels of the result read at a position.
 #[derive(Clone, Copy)]
 enum Channels {
-    /// Each the channel of its own number.
+    /// Each reads the channel of its own index.
     Own,
-    /// All channels of their group, which are so many quads, as those of the result are.
+    /// Each reads all channels of its group. The number is that of the group's vec4s, for input and result alike.
     Group(usize),
 }
 
@@ -84,7 +85,7 @@ impl Channels {
         })
     }
 
-    /// Quads that are seen one after the other.
+    /// Returns the number of input vec4s that are read one after the other.
     fn quads(self) -> usize {
         match self {
             Channels::Own => 1,
@@ -92,7 +93,7 @@ impl Channels {
         }
     }
 
-    /// Channels of such a quad that each channel of the result sees.
+    /// Returns how many channels of an input vec4 each output channel reads.
     fn seen(self) -> usize {
         match self {
             Channels::Own => 1,
@@ -100,13 +101,13 @@ impl Channels {
         }
     }
 
-    /// One of the quads that a quad of the result sees.
+    /// Returns the input vec4 of a step, for a vec4 of the result.
     fn quad(self, of: &Index, step: &Index) -> Index {
         let quads = Dim::from(self.quads());
         of.div(&quads).scale(&quads).add(step)
     }
 
-    /// What a quad adds to four channels, by the weights of each of its channels that are seen.
+    /// Multiplies an input vec4 with the weights of each of its channels that are read.
     fn product(self, pool: &mut Pool, weights: &[Expr], seen: Expr) -> Option<Expr> {
         let terms = weights.iter().enumerate().map(|(channel, weight)| {
             let seen = match self {
@@ -120,7 +121,7 @@ impl Channels {
         terms.into_iter().reduce(sum)
     }
 
-    /// Positions along the first spatial axis at most, of which each sees so many along it, in a narrow block.
+    /// Returns the most positions along the first spatial axis in a narrow block, for so many taps along it.
     fn tallest(self, taps: usize) -> usize {
         let [longest, tallest] = match self {
             Channels::Own => [LONGEST, TALLEST],
@@ -130,23 +131,23 @@ impl Channels {
     }
 }
 
-/// What an invocation computes.
+/// A block of positions of four channels, which one invocation computes.
 struct Block {
     count: Dim,
     surplus: Statement,
-    /// Image and quad of channels.
+    /// Image and vec4 of channels.
     place: [Index; 2],
-    /// What these see.
+    /// Input channels of the block's four channels.
     channels: Channels,
     /// First position along each spatial axis.
     first: Vec<Index>,
     /// Positions along the first spatial axis.
     height: usize,
-    /// Positions along the second one.
+    /// Positions along the second spatial axis.
     width: usize,
     /// Taps along the spatial axes.
     taps: Vec<usize>,
-    /// Positions of the input from one of the result to the next.
+    /// Input positions between neighbouring output positions.
     strides: Vec<usize>,
 }
 
@@ -186,7 +187,7 @@ impl Block {
         })
     }
 
-    /// The positions of the block.
+    /// Iterates over the positions of the block.
     fn places(&self) -> impl Iterator<Item = [usize; 2]> {
         let width = self.width;
         (0..self.height).flat_map(move |i| (0..width).map(move |j| [i, j]))
@@ -205,8 +206,8 @@ impl Block {
         along.map(|(first, offset)| first.add(&offset)).collect()
     }
 
-    /// All that all positions see; where blocks are wide the taps across are written out, so that neighbours share what they
-    /// read.
+    /// Sums over all channels and taps. Wide blocks have the taps of the second axis unrolled, so that neighbours share
+    /// loads.
     fn sum(
         &self,
         scope: &mut Scope,
@@ -233,7 +234,7 @@ impl Block {
         })
     }
 
-    /// All taps along the first spatial axis, at some of the others, of a quad of what is seen.
+    /// Sums over all taps along the first spatial axis, at some taps of the others, for one input vec4.
     fn round(
         &self,
         scope: &mut Scope,
@@ -270,7 +271,7 @@ impl Block {
         Ok(statements)
     }
 
-    /// The weights of a tap for each channel of a quad that is seen.
+    /// Loads the weights of a tap, one vector for each channel of an input vec4 that is read.
     fn weights(
         &self,
         scope: &mut Scope,
@@ -290,7 +291,7 @@ impl Block {
         (0..seen).map(weight).collect()
     }
 
-    /// What a position of the block sees through a tap, counted from what the first one sees through the first one.
+    /// Returns the input offset under a tap of a position, relative to the first tap of the block's first position.
     fn seen(&self, sizes: &Sizes, place: [usize; 2], tap: [usize; 2]) -> Vec<i64> {
         let axes = sizes.axes.iter().zip(&self.strides).zip(place).zip(tap);
         axes.map(|(((axis, stride), place), tap)| {
@@ -326,13 +327,14 @@ impl Block {
     }
 }
 
-/// Positions along the first spatial axis: blocks of equal heights, as far as they can be.
+/// Returns the block height that divides the first spatial axis as evenly as possible.
 fn height(size: usize, tallest: usize) -> usize {
     let size = size.max(1);
     size.div_ceil(size.div_ceil(tallest))
 }
 
-/// Positions along the spatial axes at most: wide blocks if the driver takes the text of some with a few rows.
+/// Returns the largest block along the spatial axes: a wide block if the driver can handle the source of one with enough
+/// rows.
 fn largest(channels: Channels, strides: &[usize], taps: &[usize]) -> [usize; 2] {
     let seen = |along: usize, positions: usize| (positions - 1) * strides[along] + taps[along];
     let fits = |height: &usize| {
@@ -350,7 +352,7 @@ fn largest(channels: Channels, strides: &[usize], taps: &[usize]) -> [usize; 2] 
     }
 }
 
-/// A number that the text is written for. Layers that share a kernel have equal taps and steps.
+/// Returns a size that the source is specialised for. Layers that share a kernel have equal taps and strides.
 fn known(size: &Dim) -> Result<usize> {
     let size = size.as_const().and_then(|size| usize::try_from(size).ok());
     size.ok_or_else(|| Error::internal("a size of a grouped convolution's text is a symbol"))

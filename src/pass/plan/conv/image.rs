@@ -1,5 +1,5 @@
-//! Convolutions on quads of channels, where subgroups are the lanes of a vector: products of matrices whose rows are positions
-//! and whose columns are output channels.
+//! Convolutions as implicit matrix products, for devices whose subgroups are the lanes of a CPU vector. Rows are
+//! positions, columns are output channels, and the input lies as vec4s of channels.
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
@@ -20,10 +20,10 @@ use crate::pass::plan::kernel::{Lowered, below, epilogue};
 use crate::pass::plan::product::tile::{Extent, Packed, Right, Rows, Sums, Tiling, lay};
 use crate::pass::plan::quads::CHANNELS;
 
-/// Channels of the groups at most that tiles would be too wide for.
+/// Most channels of a group for which tiles of the matrix product would be too wide.
 const MOST_CHANNELS: i64 = 16;
 
-/// A convolution with its epilogue, channels of its groups in whole quads.
+/// Lowers a convolution with its epilogue. The channel count of its groups is a multiple of 4.
 pub fn lower<'a>(
     scope: Scope<'a>,
     group: &Group,
@@ -35,7 +35,7 @@ pub fn lower<'a>(
     by_panels(scope, group, &sizes, packed)
 }
 
-/// The same with the filter in given panels.
+/// Lowers a convolution whose filter lies in given panels.
 pub fn by_panels<'a>(
     scope: Scope<'a>,
     group: &Group,
@@ -70,8 +70,8 @@ pub fn by_panels<'a>(
     lay(scope, &tiling)
 }
 
-/// Four channels that a position sees through a tap, by image and quad of channels: zeros outside of the input, and where
-/// a guard is false.
+/// Loads four input channels under a tap of a position, by image and vec4 of channels. Gives zeros outside of the input,
+/// and where a guard is false.
 pub fn input(
     scope: &mut Scope,
     sizes: &Sizes,
@@ -97,7 +97,7 @@ pub fn input(
     })
 }
 
-/// Four channels of an image that is computed of what lies in memory.
+/// Computes four channels of an image that the kernel does not read from memory.
 fn made(scope: &mut Scope, image: ValueId, quad: &[Index], inside: Option<Expr>) -> Result<Expr> {
     let neighbours = quad::neighbours(quad, CHANNELS);
     let parts = quad::each(scope, neighbours, |scope, _, at| {
@@ -106,7 +106,7 @@ fn made(scope: &mut Scope, image: ValueId, quad: &[Index], inside: Option<Expr>)
     Ok(quad::joined(&mut scope.pool, &parts, Type::F32x4))
 }
 
-/// Writes four channels at a position with the epilogue.
+/// Writes four channels of a position with the epilogue.
 pub fn write(
     scope: &mut Scope,
     group: &Group,
@@ -131,14 +131,14 @@ pub fn write(
     Ok(statements)
 }
 
-/// The panels of a filter that has some.
+/// Returns the panels of a filter; an error if it has none.
 pub fn known_panels(scope: &Scope, node: &Node, of: (&Conv, Extent)) -> Result<Packed> {
     panels(scope.graph, scope.capabilities, node, of)
         .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))
 }
 
-/// The panels of a filter for tiles of an extent; none if it is no weight, or subgroups are no lanes. Of groups of few
-/// channels there are no tiles.
+/// Returns the panels of a filter for tiles of a shape. `None` if the filter is no weight, or subgroups are no vector
+/// lanes. Groups of few channels get panels for the kernel of `grouped`, which has no tiles.
 pub fn panels(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -178,7 +178,8 @@ pub fn panels(
     is_weight.then(|| extent.packed(lanes, outer, (depth, columns)))
 }
 
-/// The sums that a convolution is, for those that share its kernel's text beside the extent of tiles.
+/// Describes the convolution as a product with a weight, for the choice of tile shapes. `text` is the part of the
+/// kernel's key that the caller knows.
 pub fn sums(scope: &Scope, node: &Node, (conv, text): (&Conv, String)) -> Option<Sums> {
     let graph = scope.graph;
     let sizes = Sizes::new(graph, node, conv).ok()?;
@@ -188,7 +189,7 @@ pub fn sums(scope: &Scope, node: &Node, (conv, text): (&Conv, String)) -> Option
         true => Rows::Seen,
         false => Rows::Together,
     };
-    // A quad that is not full has fewer steps.
+    // A vec4 of channels that is not full has fewer K elements.
     let steps = packed
         .panels
         .depth
@@ -203,9 +204,9 @@ pub fn sums(scope: &Scope, node: &Node, (conv, text): (&Conv, String)) -> Option
     })
 }
 
-/// True for a convolution by any window: where there are several, their kernel serves those that see single positions as
-/// well, which saves the driver a kernel and takes those a few hundredths longer. What computes its own input has a kernel of
-/// its own in any case.
+/// Returns whether the convolution gets the kernel for windows of any size. Convolutions of a single tap get it too where
+/// a graph has several window convolutions: the driver compiles one kernel less, and they take a few hundredths longer. A
+/// convolution that computes its own input has a kernel of its own in any case.
 pub fn is_by_window(scope: &Scope, sizes: &Sizes) -> bool {
     let graph = scope.graph;
     let sees_windows = |node: &&Node| match &node.op {
@@ -222,7 +223,8 @@ pub fn is_by_window(scope: &Scope, sizes: &Sizes) -> bool {
     sizes.sees_neighbours() && (!sizes.sees_same() || has_windows())
 }
 
-/// The panels of a filter that sees few channels: a row of texels for each tap of each, and maybe an empty texel.
+/// Builds the panels of a filter with few input channels: a row of texels for each tap of each channel, padded so that
+/// the width is no power of two.
 fn by_rows(depth: Vec<Run>, columns: Run) -> Panels {
     let width = uneven(columns.count.div_ceil(QUAD)) * QUAD;
     Panels {
@@ -239,7 +241,8 @@ fn by_rows(depth: Vec<Run>, columns: Run) -> Panels {
     }
 }
 
-/// True if groups have a channel each, in whole quads, or so few quads that tiles would be filled up with zeros.
+/// Returns whether the convolution is depthwise with a channel count that is a multiple of 4, or has groups of so few
+/// channels that tiles would be mostly padding.
 pub fn is_grouped(graph: &Graph, node: &Node, conv: &Conv) -> bool {
     Sizes::new(graph, node, conv).is_ok_and(|sizes| {
         let (channels, outputs) = (&sizes.channels, &sizes.outputs);

@@ -1,7 +1,9 @@
-//! Convolutions of 3×3 taps by tiles, where subgroups are the lanes of a vector: see [`winograd`](crate::kernel::winograd).
+//! Winograd convolutions of 3×3 taps, for devices whose subgroups are the lanes of a CPU vector: see
+//! [`winograd`](crate::kernel::winograd).
 //!
-//! One kernel in three stages. A workgroup has tiles of its own and goes through all stages with them, so that it waits for no
-//! other; what it keeps from one stage to the next lies in memory that only it reads.
+//! One kernel with three stages: input transform, matrix products, output transform. A workgroup takes its own tiles
+//! through all stages, so that it waits for no other workgroup; only it reads the intermediate results that it keeps in
+//! memory.
 
 mod scratch;
 mod share;
@@ -29,11 +31,11 @@ use crate::pass::plan::product::tile::{self, Extent, Packed, Rows, Sums};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/winograd.wgsl");
 
-/// Bytes of a number.
+/// Bytes of an `f32`.
 const SINGLE: i64 = size_of::<f32>() as i64;
 
-/// The panels of a filter for tiles of an extent; none where a convolution has no tiles: it has other taps or steps, channels in
-/// no quads, or more than a workgroup can sum up.
+/// Returns the panels of a transformed filter for tiles of a shape. `None` where Winograd does not apply: other taps,
+/// strides or dilation, channel counts that are no multiples of 4, or more channels than a workgroup can sum over.
 pub fn panels(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -68,7 +70,8 @@ pub fn panels(
     Some(packed)
 }
 
-/// The sums that the second stage is, of a kernel whose text depends on what is told of it.
+/// Describes the products of the second stage, for the choice of tile shapes. `text` is the part of the kernel's key that
+/// the caller knows.
 pub fn sums(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -94,7 +97,8 @@ pub fn sums(
     })
 }
 
-/// Images, and tiles along both axes of each, of a convolution with a result of this shape; none of what is no image.
+/// Returns the number of images, and of tiles along both axes, for a convolution with a result of this shape. `None` if
+/// the result is not two-dimensional.
 pub fn tiles(result: &[Dim], places: Places) -> Option<[Dim; 3]> {
     let [batch, _, height, width] = result else {
         return None;
@@ -103,7 +107,7 @@ pub fn tiles(result: &[Dim], places: Places) -> Option<[Dim; 3]> {
     Some([batch.clone(), along(height), along(width)])
 }
 
-/// A convolution with its epilogue.
+/// Lowers a convolution with its epilogue.
 pub fn lower<'a>(
     scope: Scope<'a>,
     group: &Group,
@@ -117,7 +121,7 @@ pub fn lower<'a>(
     by_panels(scope, group, node, (conv, places, packed))
 }
 
-/// The same by panels of the filter.
+/// Lowers a convolution whose filter lies in given panels.
 pub fn by_panels<'a>(
     mut scope: Scope<'a>,
     group: &Group,
@@ -127,10 +131,10 @@ pub fn by_panels<'a>(
     let sizes = Sizes::new(scope.graph, node, conv)?;
     let bands = packed.bands;
     let workgroup = Workgroup::new(&mut scope, &sizes, (places, packed))?;
-    // The workgroup is a subgroup, whose lanes go in step: what all of them have written is there for the next instruction.
+    // The workgroup is a subgroup, whose lanes run in lockstep: a subgroup barrier makes their writes visible.
     let barrier = || Statement::Line(String::from("subgroupBarrier();"));
     let mut statements = vec![workgroup.surplus.clone()];
-    // What tiles see is read in words where that is faster, what products read of it is not.
+    // The input of tiles is read as 64-bit words where that is faster. The factors of products are not.
     scope.reads_words = true;
     statements.extend(workgroup.seen(&mut scope)?);
     scope.reads_words = false;
@@ -149,7 +153,7 @@ pub fn by_panels<'a>(
     })
 }
 
-/// What a kernel does: transforms and products, and what it reads and writes for others.
+/// Counts the operations and bytes of the kernel: transforms, products, and the memory that it shares with other kernels.
 fn work(
     scope: &Scope,
     group: &Group,

@@ -1,4 +1,5 @@
-//! Checks: an element as it is, noted in a word of the run where it fails.
+//! Checks: an element is passed through unchanged, and a failure is noted in a word of
+//! [`Faults`](crate::kernel::plan::Faults).
 
 use super::{Binding, Scope, operand, scalar};
 use crate::dim::Dim;
@@ -11,18 +12,18 @@ use crate::kernel::plan::Access;
 use crate::op::{Check, Requirement};
 use crate::pass::plan::element::position::Position;
 
-/// The buffer of the words, which the library's functions know by this name.
+/// Name of the buffer of fault words, which the shader library uses too.
 const FAULTS: &str = "faults";
-/// The symbol that stands for a step's first site among all sites of a plan. Symbols of graphs have no spaces.
+/// Symbol for a step's first check among all checks of a plan. Symbols of graphs contain no spaces.
 const SITE: &str = "first site";
 
-/// The size that stands for a step's first site among all sites of a plan.
+/// Returns the size that stands for a step's first check among all checks of a plan.
 pub fn first_site() -> Dim {
     Dim::symbol(SITE)
 }
 
 impl<'a> Scope<'a> {
-    /// The same for a kernel that makes no checks.
+    /// Makes this the scope of a kernel that performs no checks.
     pub fn without_checks(self) -> Scope<'a> {
         Scope {
             checks: None,
@@ -30,14 +31,14 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// True for a kernel that makes checks.
+    /// Returns whether the kernel performs checks.
     pub fn makes_checks(&self) -> bool {
         self.checks
             .as_ref()
             .is_some_and(|checks| !checks.is_empty())
     }
 
-    /// An element that is noted where it fails. Nothing is noted for positions that a kernel computes without using them.
+    /// Returns an element whose failure is noted. Positions that a kernel computes without using them are not checked.
     pub(super) fn check(
         &mut self,
         check: &Check,
@@ -73,7 +74,7 @@ impl<'a> Scope<'a> {
         Ok(checked)
     }
 
-    /// The word of a check; none where the kernel makes no checks.
+    /// Returns the fault word of a check. `None` if the kernel performs no checks.
     fn site(&mut self, value: ValueId) -> Option<Expr> {
         let checks = self.checks.as_mut()?;
         let known = checks.iter().position(|known| *known == value);
@@ -106,7 +107,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The guard of a position, with a test for each coordinate that may lie beyond its axis.
+    /// Extends the guard of a position by a test for each coordinate that may lie beyond its axis.
     fn inside(
         &mut self,
         value: ValueId,
@@ -123,7 +124,7 @@ impl<'a> Scope<'a> {
         guard
     }
 
-    /// An element that passes a check.
+    /// Returns an element that passes a check.
     fn harmless(&mut self, require: Requirement, ty: Type, bounds: &[Expr]) -> Expr {
         match (require, bounds) {
             (Requirement::Within, [low, ..]) => *low,

@@ -1,11 +1,12 @@
-//! What kernels decide by the sizes of the example: layers share a kernel only where it is the same.
+//! Choices that a kernel makes by the example's sizes. Layers share a kernel only where the choices are equal.
 
 use super::Scope;
 use crate::dim::Dim;
 use crate::ir::Graph;
 use crate::pass::plan::cost::example;
 
-/// A number that a kernel is made for because of the example's sizes; it would be right with others, too.
+/// A number for which a kernel is specialised because of the example's sizes. The kernel would be correct with another
+/// one, too.
 #[derive(Clone)]
 pub struct Decision {
     sizes: [Dim; 4],
@@ -23,14 +24,14 @@ impl Decision {
         }
     }
 
-    /// True if the sizes of another graph's example lead to the same.
+    /// Returns whether the sizes of another graph's example lead to the same number.
     pub fn holds_in(&self, graph: &Graph) -> bool {
         Decision::new(graph, self.sizes.clone(), self.rule).number == self.number
     }
 }
 
 impl Scope<'_> {
-    /// What a rule makes of four sizes of the example.
+    /// Applies a rule to four sizes of the example, and records the decision.
     pub fn decide(&mut self, sizes: [Dim; 4], rule: fn([usize; 4]) -> usize) -> usize {
         let decision = Decision::new(self.graph, sizes, rule);
         let number = decision.number;

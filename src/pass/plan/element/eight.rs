@@ -1,5 +1,5 @@
-//! Eight neighbours at once, as four words of 64 bits. A software rasteriser goes through the lanes of a subgroup one after
-//! the other wherever memory is accessed, so that what a lane accesses should be as long as it can be.
+//! Eight neighbours at once, as a vector of four 64-bit words. A software rasteriser executes memory accesses lane by
+//! lane, so that each access should be as wide as possible.
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -12,10 +12,10 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD, consecutive, is_multiple, is_whole};
 use crate::pass::plan::element::{self, Scope};
 
-/// Elements that are read at once.
+/// Elements of the widest load.
 pub const EIGHT: usize = 8;
 
-/// How many neighbours a device reads at once of elements that come in such numbers.
+/// Returns how many neighbouring elements a device loads at once from rows of `size` elements.
 pub fn width(capabilities: &Capabilities, size: &Dim) -> usize {
     if capabilities.software && capabilities.int64 && is_multiple(size, EIGHT) {
         EIGHT
@@ -26,20 +26,20 @@ pub fn width(capabilities: &Capabilities, size: &Dim) -> usize {
     }
 }
 
-/// The numbers of neighbours, of which there are so many in each vector, in the vector of a number.
+/// Returns the indices of the elements of a vector.
 pub fn numbers(vector: &Index, width: usize) -> Vec<Index> {
     let first = vector.scale(&Dim::from(width));
     let numbers = (0..width).map(|part| first.add_size(&Dim::from(part)));
     numbers.collect()
 }
 
-/// Their places.
+/// Returns the positions of the elements of a vector.
 pub fn neighbours(vector: &Index, width: usize) -> Vec<Position> {
     let places = numbers(vector, width).into_iter();
     places.map(Position::at).collect()
 }
 
-/// An element of a vector that was read, as the type in which it is stored; the name is for people.
+/// Returns a component of a loaded vector, in the type in which it is stored. The name becomes a label.
 pub fn part(pool: &mut Pool, vector: Expr, part: usize, (stored, name): (Type, &str)) -> Expr {
     if pool.ty(vector) != Type::U64x4 {
         pool.set_label(vector, &format!("{name}_quad"));
@@ -55,7 +55,7 @@ pub fn part(pool: &mut Pool, vector: Expr, part: usize, (stored, name): (Type, &
     quad::part(pool, numbers, part / 2, stored)
 }
 
-/// Neighbours in a buffer, written by as few vectors as it takes; none if they are not the elements of vectors.
+/// Writes neighbouring elements with as few vector stores as possible. `None` if they do not form whole vectors.
 pub fn write(
     scope: &mut Scope,
     value: ValueId,
@@ -73,7 +73,7 @@ pub fn write(
     quads.map(|four| quad::write(scope, value, four)).collect()
 }
 
-/// The same, one by one if they are not.
+/// Writes neighbouring elements, one by one if they do not form whole vectors.
 pub fn write_all(
     scope: &mut Scope,
     value: ValueId,
@@ -112,8 +112,9 @@ fn write_words(
     }))
 }
 
-/// An expression as it may be stored in words; none if it had better not. LLVM computes lane by lane what is stored so if it
-/// is a selection of a constant, or arithmetic of such a selection and a constant: so a bound is computed on both sides.
+/// Rewrites an expression so that it can be stored as 64-bit words. `None` if such a store is not worthwhile. LLVM
+/// scalarises the store of a select with a constant, and of arithmetic on such a select and a constant. Hence a bound is
+/// computed on both sides of its select.
 pub fn settled(pool: &mut Pool, expr: Expr) -> Option<Expr> {
     let Node::Call { template, operands } = pool.node(expr) else {
         return Some(expr);
@@ -136,20 +137,20 @@ pub fn settled(pool: &mut Pool, expr: Expr) -> Option<Expr> {
 }
 
 impl Scope<'_> {
-    /// True if a buffer can be accessed as words of two numbers.
+    /// Returns whether a buffer can be accessed as 64-bit words of two numbers.
     pub fn is_in_words(&self, value: ValueId) -> Result<bool> {
         let is_single = self.storage(value)? == Storage::F32;
         let is_in_rows = self.layout(value).is_in_rows();
         Ok(is_single && is_in_rows && is_multiple(&self.room(value), EIGHT))
     }
 
-    /// True if a buffer had better be read as words of two numbers: if it cannot be read as texels.
+    /// Returns whether a buffer is better read as 64-bit words of two numbers: if it cannot be read as a texture.
     fn reads_words_of(&self, value: ValueId) -> Result<bool> {
         Ok(self.is_in_words(value)? && !self.has_texels(value))
     }
 
-    /// The vector of a buffer in which an element lies where so many neighbours are read together, and which of its parts
-    /// that is, where both are known.
+    /// Returns the vector that contains an element when `neighbours` elements are requested together: its type, its
+    /// index, and the component. `None` if the component is unknown.
     pub fn part_of_vector(
         &self,
         value: ValueId,

@@ -1,7 +1,7 @@
-//! Four numbers that are computed alike, as one vector.
+//! Superword-level parallelism: four numbers that are computed by equal expressions become one vec4 expression.
 //!
-//! The text is shorter, and Mesa's rasteriser goes through the operations of a vector one after the other, each for
-//! all four numbers: while a processor waits for one number's last result, it computes the other three.
+//! The source gets shorter. Mesa's rasteriser also executes a vector operation component by component: while a processor
+//! waits for one component's previous result, it computes the other three.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use super::quad::{QUAD, whole};
 use crate::kernel::expr::{Expr, Node, Pool, Type};
 use crate::kernel::shader;
 
-/// Templates whose operands are vectors or numbers.
+/// Templates whose operands are vectors or scalars.
 const ARITHMETIC: &[&str] = &["x + y", "x - y", "x * y", "x / y", "-x"];
-/// The third operand is a truth for all or for each.
+/// A select, whose third operand is one condition for all components or one for each.
 const SELECT: &str = "select(x, y, z)";
-/// Templates that are for vectors what they are for numbers, if all operands are vectors.
+/// Templates that mean for vectors what they mean for scalars, if all operands are vectors.
 const ALIKE: &[&str] = &[
     SELECT,
     "select(x, y, x < y)",
@@ -35,7 +35,7 @@ const ALIKE: &[&str] = &[
     "trunc(x)",
 ];
 
-/// The vector of four numbers or truths.
+/// Returns the vector of four numbers or conditions.
 pub fn vector(pool: &mut Pool, parts: [Expr; QUAD]) -> Expr {
     Fours {
         pool,
@@ -50,12 +50,12 @@ struct Fours<'p> {
     known: HashMap<[Expr; QUAD], Vector>,
 }
 
-/// Four parts as a vector.
+/// Four components as a vector.
 #[derive(Clone, Copy)]
 struct Vector {
     expr: Expr,
-    /// There is less to compute than of four numbers by themselves: it has no part that other vectors share, as those of the
-    /// windows of neighbouring positions do.
+    /// True if the vector takes less work than four scalars: no component is part of other vectors, as happens with the
+    /// windows of neighbouring positions.
     is_less: bool,
 }
 
@@ -89,7 +89,7 @@ impl Fours<'_> {
         }
     }
 
-    /// The same operation of vectors, where all four are that.
+    /// Vectorises four equal operations. `None` if they are not equal.
     fn alike(&mut self, parts: &[Expr; QUAD]) -> Option<Vector> {
         let ty = four(self.pool.ty(parts[0]))?;
         let (template, operands) = self.operation(parts)?;
@@ -112,7 +112,8 @@ impl Fours<'_> {
         Some(Vector { expr, is_less })
     }
 
-    /// The template of four equal operations and their operands, each by part; none if they are not equal, or of other types.
+    /// Returns the template of four equal operations and their operands by component. `None` if templates or operand
+    /// types differ.
     fn operation(&self, parts: &[Expr; QUAD]) -> Option<(String, Vec<[Expr; QUAD]>)> {
         let call = |part: Expr| match self.pool.node(part) {
             Node::Call { template, operands } => Some((template, operands)),
@@ -144,12 +145,12 @@ fn is_one(operand: &[Expr; QUAD]) -> bool {
     operand.iter().all(|part| *part == operand[0])
 }
 
-/// True if a template has one number or truth beside vectors.
+/// Returns whether the operand at `place` may be a scalar beside vectors.
 fn takes_one(template: &str, place: usize) -> bool {
     ARITHMETIC.contains(&template) || template == SELECT && place == 2
 }
 
-/// The type of four of a type.
+/// Returns the four-component vector type of a scalar type.
 fn four(ty: Type) -> Option<Type> {
     match ty {
         Type::F32 => Some(Type::F32x4),
@@ -158,7 +159,7 @@ fn four(ty: Type) -> Option<Type> {
     }
 }
 
-/// A template for vectors, where there is one, and whether it is a function of the library.
+/// Returns the template for vectors, and whether it calls a function of the shader library. `None` if there is none.
 fn widened(template: &str) -> Option<(String, bool)> {
     if ARITHMETIC.contains(&template) || ALIKE.contains(&template) {
         return Some((template.to_string(), false));
@@ -206,7 +207,7 @@ mod tests {
         let found = vector(pool, doubled);
         assert_eq!(template(pool, found), "vec4(x, y, z, w)");
         assert_eq!(pool.operands(found), doubled);
-        // One of them is something else.
+        // One component is a different operation.
         let quad = pool.variable("quad", Type::F32x4);
         let mut parts = [0, 1, 2, 3].map(|number| part(pool, quad, number, Type::F32));
         parts = parts.map(|part| pool.call("-x", Type::F32, &[part]));

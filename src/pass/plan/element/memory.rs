@@ -1,4 +1,4 @@
-//! Elements of values that lie in memory, however they do.
+//! Loads of elements from memory, in any layout.
 
 use super::{Scope, eight, role, scalar};
 use crate::dim::Dim;
@@ -12,7 +12,7 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::QUAD;
 
 impl Scope<'_> {
-    /// The element of a value that lies in memory.
+    /// Loads the element of a value that is materialised.
     pub(super) fn load(
         &mut self,
         value: ValueId,
@@ -48,8 +48,8 @@ impl Scope<'_> {
         Ok(scalar::from_storage(&mut self.pool, loaded, ty.dtype))
     }
 
-    /// The element at a place of a value's buffer: out of a texel where there are some. Mesa's rasteriser goes through the lanes
-    /// of a subgroup one after the other where a buffer is read, and not where a texture is.
+    /// Loads the element at an index of a value's buffer, from the texture if the buffer can be read as one. Mesa's
+    /// rasteriser executes buffer loads lane by lane, but not texture loads.
     fn read_one(
         &mut self,
         value: ValueId,
@@ -62,7 +62,7 @@ impl Scope<'_> {
             && self.has_texels(value)
             && !self.reads_words
         {
-            // As one number: of a sum with a negative size in it the terms cannot be divided by themselves.
+            // Emit the index as one number first: in a sum with a negative size, the terms cannot be divided one by one.
             let number = place.emit(&mut self.pool);
             let place = Index::expr(number, &self.room(value));
             let whole = Dim::from(QUAD);
@@ -81,7 +81,7 @@ impl Scope<'_> {
             .call("one_of_pair(x, y)", Type::F32, &[pair, part]))
     }
 
-    /// An index where a guard holds, else 0.
+    /// Returns the index where a guard holds, else 0.
     pub fn guarded(&mut self, index: &Index, guard: Option<Expr>) -> Expr {
         let index = index.emit(&mut self.pool);
         let Some(guard) = guard else {
@@ -91,7 +91,7 @@ impl Scope<'_> {
         self.pool.select(guard, index, zero)
     }
 
-    /// What lies at a place of a value's buffer, as an array of a type.
+    /// Loads from an index of a value's buffer, as an array of `element`.
     fn read(
         &mut self,
         value: ValueId,

@@ -1,4 +1,4 @@
-//! Elements of a weight that lies in panels: four columns of a step, or one of them.
+//! Elements of a weight in panels: four columns of a K element, or one of them.
 
 use super::Scope;
 use crate::dim::Dim;
@@ -10,7 +10,7 @@ use crate::kernel::layout::{Panels, Texel};
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::role;
 
-/// Four columns of a step of a round, in a texel of this kind.
+/// Loads four columns of a K element of a round, from a texel of this format.
 pub fn columns(
     pool: &mut Pool,
     (texture, texel): (usize, Texel),
@@ -27,7 +27,8 @@ pub fn columns(
     pool.call(halves, Type::F32x4, &[found])
 }
 
-/// Where an element is: column, row and layer of its texel, which of the texel's columns it is, and which of its steps.
+/// Position of an element in panels: column, row and layer of its texel, the component of the texel, and which of the
+/// texel's K elements it is.
 struct Spot {
     at: [Index; 3],
     column: Index,
@@ -35,7 +36,8 @@ struct Spot {
 }
 
 impl Spot {
-    /// Of the element at a place in row-major order; none if panels do not tell.
+    /// Returns the position of the element at a row-major index. `None` if the panels do not hold the whole weight as one
+    /// matrix.
     fn of(panels: &Panels, texel: Texel, numel: usize, place: &Index) -> Option<Spot> {
         let [step, column] = panels.matrix(numel)?.map(|run| {
             let along = place.div(&Dim::from(run.stride));
@@ -62,7 +64,7 @@ impl Spot {
 }
 
 impl Scope<'_> {
-    /// The element at a place of a weight that lies in panels.
+    /// Loads the element at a row-major index of a weight in panels.
     pub(super) fn element_of_panels(
         &mut self,
         value: ValueId,
@@ -112,7 +114,7 @@ mod tests {
 
     const TEXELS: [Texel; 3] = [Texel::F16, Texel::F16x2, Texel::F32];
 
-    /// Every element is where the panels are filled with it, in rows and transposed.
+    /// Every element is found where the panels are filled with it, in rows and transposed.
     #[test]
     fn elements_are_found_where_panels_hold_them() {
         let (steps, columns) = (19, 45);

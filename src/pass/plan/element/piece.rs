@@ -1,5 +1,5 @@
-//! Weights that no binding can hold as a whole: each piece is a buffer of its own, and a kernel reads the one in which an
-//! element lies.
+//! Weights that are too large for one binding. Each chunk is a buffer of its own, and a kernel selects the one that
+//! contains the element.
 
 use super::Scope;
 use crate::error::Result;
@@ -10,10 +10,10 @@ use crate::kernel::layout::Layout;
 use crate::kernel::plan::Access;
 use crate::pass::plan::element::quad::QUAD;
 
-/// Pieces hold whole vectors of vectors, so that none is read across an end.
+/// Chunks hold whole vectors of vectors, so that no load crosses the end of one.
 const GRAIN: usize = QUAD * QUAD;
 
-/// Elements of the largest binding.
+/// Returns how many elements the largest binding holds.
 fn most(storage: Storage, capabilities: &Capabilities) -> usize {
     let bytes = capabilities
         .max_binding_size
@@ -21,7 +21,7 @@ fn most(storage: Storage, capabilities: &Capabilities) -> usize {
     usize::try_from(bytes / storage.size()).unwrap_or(usize::MAX)
 }
 
-/// The pieces of a weight in row-major order; none if a binding holds it.
+/// Returns the chunks of a weight in row-major order. `None` if one binding holds it.
 pub fn pieces(
     info: &ValueInfo,
     storage: Storage,
@@ -45,7 +45,7 @@ pub fn pieces(
 }
 
 impl Scope<'_> {
-    /// The pieces of a value; none for what is no weight in row-major order, and if a binding holds it.
+    /// Returns the chunks of a value. `None` for anything but a weight in row-major order, and if one binding holds it.
     pub fn pieces(&self, value: ValueId) -> Result<Option<Vec<Layout>>> {
         if *self.layout(value) != Layout::Linear {
             return Ok(None);
@@ -55,7 +55,7 @@ impl Scope<'_> {
         Ok(pieces(info, storage, self.capabilities))
     }
 
-    /// What lies at an index of a weight, as an array of a type: out of the piece in which it lies.
+    /// Loads from an index of a weight, as an array of `element`, out of the chunk that contains it.
     pub(super) fn read_piece(
         &mut self,
         value: ValueId,
@@ -76,7 +76,7 @@ impl Scope<'_> {
             let buffer = self.bind(value, false, layout, (element, Access::Read));
             let pool = &mut self.pool;
             let (first, count, zero) = (pool.number(first), pool.number(count), pool.number(0));
-            // Below the first one the difference wraps and is large.
+            // For indices in front of the chunk the difference wraps around and is large.
             let within = pool.call("x - y", Type::U32, &[index, first]);
             let inside = pool.call("x < y", Type::Bool, &[within, count]);
             let within = pool.select(inside, within, zero);

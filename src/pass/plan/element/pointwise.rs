@@ -50,7 +50,7 @@ impl Scope<'_> {
         })
     }
 
-    /// The result for numbers alone, by the oracle: WGSL does not accept every constant expression.
+    /// Folds an operation on constants with the host implementation, since WGSL rejects some constant expressions.
     fn fold(
         &mut self,
         primitive: &Primitive,
@@ -85,7 +85,7 @@ impl Scope<'_> {
         scalar::constant(&mut self.pool, number, result, self.capabilities).map(Some)
     }
 
-    /// The dtype of the values that a pointwise primitive combines, which numbers beside them take.
+    /// Returns the dtype of the values that a pointwise primitive combines. Its numeric operands take that dtype.
     fn operand_dtype(&self, node: &Node, primitive: &Primitive) -> DType {
         let skip = usize::from(matches!(primitive, Primitive::Select(_)));
         let mut values = node.arguments.iter().skip(skip).flat_map(Argument::values);

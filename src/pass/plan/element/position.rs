@@ -1,10 +1,10 @@
-//! Where in a value an element is: a place in row-major order, coordinates, or both. Each is derived from the other only
-//! when it is needed, so that contiguous access stays a plain index.
+//! Positions of elements: a row-major index, coordinates, or both. Each is derived from the other only when it is needed,
+//! so that contiguous access stays a plain index.
 
 use crate::dim::Dim;
 use crate::kernel::index::{self, Index};
 
-/// An element of a value whose shape is known to who asks.
+/// Position of an element in a value whose shape the caller knows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
     place: Option<Index>,
@@ -12,7 +12,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// From the place in row-major order.
+    /// Position by row-major index.
     pub fn at(place: Index) -> Position {
         Position {
             place: Some(place),
@@ -20,7 +20,7 @@ impl Position {
         }
     }
 
-    /// From coordinates.
+    /// Position by coordinates.
     pub fn of(coordinates: Vec<Index>) -> Position {
         Position {
             place: None,
@@ -28,7 +28,7 @@ impl Position {
         }
     }
 
-    /// From both, which must agree.
+    /// Position by both, which must agree.
     pub fn both(place: Index, coordinates: Vec<Index>) -> Position {
         Position {
             place: Some(place),
@@ -36,7 +36,7 @@ impl Position {
         }
     }
 
-    /// The place in row-major order.
+    /// Returns the row-major index.
     pub fn place(&self, shape: &[Dim]) -> Index {
         match (&self.place, &self.coordinates) {
             (Some(place), _) => place.clone(),
@@ -45,7 +45,7 @@ impl Position {
         }
     }
 
-    /// The coordinates.
+    /// Returns the coordinates.
     pub fn coordinates(&self, shape: &[Dim]) -> Vec<Index> {
         match (&self.coordinates, &self.place) {
             (Some(coordinates), _) => coordinates.clone(),
@@ -54,7 +54,7 @@ impl Position {
         }
     }
 
-    /// The same element of a value of another shape of as many elements.
+    /// Returns the position of the same element in a value of another shape with as many elements.
     pub fn reshape(&self, from: &[Dim], to: &[Dim]) -> Position {
         Position {
             place: self.place.clone(),

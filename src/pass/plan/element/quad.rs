@@ -1,4 +1,4 @@
-//! Four neighbours at once: their elements come out of vectors that are read once, and go back as one.
+//! Four neighbours at once: elements are taken out of vec4s that are loaded once, and stored as vec4s.
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -10,13 +10,13 @@ use crate::kernel::layout::Layout;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, fours, scalar};
 
-/// Elements that are read at once.
+/// Components of a vec4.
 pub const QUAD: usize = 4;
 
-/// One factor of a product: an element of a value.
+/// An element of a value, as a factor of a product.
 pub type Factor = (ValueId, Position);
 
-/// The coordinates of four neighbours along an axis, along which `quad` counts quads.
+/// Returns the coordinates of four neighbours along an axis, along which `quad` counts vec4s.
 pub fn neighbours(quad: &[Index], axis: usize) -> [Vec<Index>; QUAD] {
     let first = quad[axis].scale(&Dim::from(QUAD));
     [0, 1, 2, 3].map(|part: i64| {
@@ -26,7 +26,7 @@ pub fn neighbours(quad: &[Index], axis: usize) -> [Vec<Index>; QUAD] {
     })
 }
 
-/// What is made for each of four neighbours. Elements of buffers in which these are neighbours too are read at once.
+/// Calls `make` for each of four neighbours. Elements of buffers in which these are neighbours too are loaded as vec4s.
 pub fn each<T>(
     scope: &mut Scope,
     neighbours: [Vec<Index>; QUAD],
@@ -38,7 +38,7 @@ pub fn each<T>(
     })
 }
 
-/// Four factors as a vector; 0 where a guard is false.
+/// Loads four elements as a vector; 0 where a guard is false.
 pub fn quad(scope: &mut Scope, factors: &[(Factor, Option<Expr>)]) -> Result<Expr> {
     let parts = scope.in_quads(|scope| {
         let mut parts = Vec::new();
@@ -57,7 +57,7 @@ pub fn quad(scope: &mut Scope, factors: &[(Factor, Option<Expr>)]) -> Result<Exp
     Ok(joined(&mut scope.pool, &parts, Type::F32x4))
 }
 
-/// A vector of four numbers: the one that they are the parts of, if they are.
+/// Builds a vector of four numbers. If they are the components of one vector, returns that.
 pub fn joined(pool: &mut Pool, parts: &[Expr], ty: Type) -> Expr {
     match (<[Expr; QUAD]>::try_from(parts), ty) {
         (Ok(parts), Type::F32x4) => fours::vector(pool, parts),
@@ -65,7 +65,7 @@ pub fn joined(pool: &mut Pool, parts: &[Expr], ty: Type) -> Expr {
     }
 }
 
-/// The vector that numbers are the parts of.
+/// Returns the vector whose components these expressions are, in order.
 pub(super) fn whole(pool: &Pool, parts: &[Expr]) -> Option<Expr> {
     let mut wholes = (0..)
         .zip(parts)
@@ -74,12 +74,12 @@ pub(super) fn whole(pool: &Pool, parts: &[Expr]) -> Option<Expr> {
     wholes.all(|other| other == Some(first)).then_some(first)
 }
 
-/// One of the four numbers of a vector.
+/// Returns a component of a vec4.
 pub fn part(pool: &mut Pool, quad: Expr, part: usize, ty: Type) -> Expr {
     pool.call(format!("x[{part}]"), ty, &[quad])
 }
 
-/// The vector of which an expression is the given part.
+/// Returns the vector of which an expression is the given component.
 fn of_part(pool: &Pool, expr: Expr, part: usize) -> Option<Expr> {
     match pool.node(expr) {
         Node::Call { template, operands } if *template == format!("x[{part}]") => {
@@ -89,7 +89,7 @@ fn of_part(pool: &Pool, expr: Expr, part: usize) -> Option<Expr> {
     }
 }
 
-/// Four neighbours in a buffer, written at once; none if they are not the elements of one vector.
+/// Writes four neighbours in a buffer with one store. `None` if they do not form one vector.
 pub fn write(
     scope: &mut Scope,
     value: ValueId,
@@ -122,7 +122,7 @@ pub fn write(
     }))
 }
 
-/// The number of the vector of so many elements that places are, if they are one.
+/// Returns the index of the vector of `elements` elements that these indices form, if they form one.
 pub fn consecutive(mut places: impl Iterator<Item = Index>, elements: usize) -> Option<Index> {
     let start = places.next()?;
     let whole = Dim::from(elements);
@@ -132,24 +132,25 @@ pub fn consecutive(mut places: impl Iterator<Item = Index>, elements: usize) -> 
     (follow && start.rem(&whole).is(0)).then(|| start.div(&whole))
 }
 
-/// True if a size is known to be a multiple of a quad.
+/// Returns whether a size is known to be a multiple of 4.
 pub fn is_whole(size: &Dim) -> bool {
     is_multiple(size, QUAD)
 }
 
-/// True if a size is known to be a multiple of a number.
+/// Returns whether a size is known to be a multiple of a number.
 pub fn is_multiple(size: &Dim, of: usize) -> bool {
     let of = Dim::from(of);
     &size.floor_div(&of) * &of == *size
 }
 
 impl Scope<'_> {
-    /// What a buffer is an array of when it is read in quads; none if it cannot be.
+    /// Returns the element type of a buffer when it is read as vec4s. `None` if it cannot be.
     pub(super) fn quad_type(&self, value: ValueId) -> Result<Option<Type>> {
         Ok(Type::quad(self.storage(value)?).filter(|_| is_whole(&self.room(value))))
     }
 
-    /// The vector of a buffer in which an element lies, and which of its parts that is, where both are known.
+    /// Returns the vec4 of a buffer that contains an element: its type, its index, and the component. `None` if the
+    /// component is unknown.
     pub fn part_of_quad(
         &self,
         value: ValueId,

@@ -1,5 +1,4 @@
-//! Pointwise functions with PyTorch's semantics: the type in which a dtype is computed, rounding and wrapping of results,
-//! conversions.
+//! Pointwise functions with PyTorch's semantics: compute types of dtypes, rounding and wrapping of results, conversions.
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -9,7 +8,7 @@ use crate::kernel::shader;
 use crate::op::{BinaryFunction, ReduceFunction, UnaryFunction};
 use crate::scalar::Scalar;
 
-/// The type in which elements of a dtype are computed.
+/// Returns the WGSL type in which elements of a dtype are computed.
 pub fn register(dtype: DType, capabilities: &Capabilities) -> Type {
     match dtype {
         DType::Bool => Type::Bool,
@@ -21,7 +20,7 @@ pub fn register(dtype: DType, capabilities: &Capabilities) -> Type {
     }
 }
 
-/// A number as an element of a dtype; an error if the device cannot hold it.
+/// Returns a constant of a dtype; an error if the device cannot represent it.
 pub fn constant(
     pool: &mut Pool,
     number: Scalar,
@@ -37,7 +36,7 @@ pub fn constant(
     }
 }
 
-/// A number as an element of a dtype; what the device cannot hold wraps.
+/// Returns a constant of a dtype. A number that the device cannot represent wraps around.
 fn held(pool: &mut Pool, number: Scalar, dtype: DType, capabilities: &Capabilities) -> Expr {
     let ty = register(dtype, capabilities);
     let literal = match number.cast(dtype) {
@@ -49,7 +48,7 @@ fn held(pool: &mut Pool, number: Scalar, dtype: DType, capabilities: &Capabiliti
     pool.literal(ty, literal)
 }
 
-/// The number that an expression is, if it is one.
+/// Returns the number that an expression is, if it is a constant.
 pub fn as_number(pool: &Pool, expr: Expr) -> Option<Scalar> {
     Some(match pool.as_literal(expr)? {
         Literal::Bool(value) => Scalar::Bool(value),
@@ -58,7 +57,7 @@ pub fn as_number(pool: &Pool, expr: Expr) -> Option<Scalar> {
     })
 }
 
-/// A value as it stands in a buffer, as it is computed with.
+/// Converts a loaded element to its compute type.
 pub fn from_storage(pool: &mut Pool, value: Expr, dtype: DType) -> Expr {
     match (dtype, pool.ty(value)) {
         (DType::Bool, _) => {
@@ -70,12 +69,12 @@ pub fn from_storage(pool: &mut Pool, value: Expr, dtype: DType) -> Expr {
     }
 }
 
-/// A computed value as it stands in a buffer.
+/// Converts a computed element to its storage type.
 pub fn to_storage(pool: &mut Pool, value: Expr, dtype: DType, storage: Storage) -> Expr {
     match storage {
         Storage::U32 => pool.call("u32(x)", Type::U32, &[value]),
         Storage::F16 => {
-            // Numbers of the dtype itself are rounded already.
+            // A number of dtype `f16` or `bf16` is rounded already.
             let template = match dtype {
                 DType::F32 => "f16(half_of(x))",
                 _ => "f16(x)",
@@ -86,7 +85,7 @@ pub fn to_storage(pool: &mut Pool, value: Expr, dtype: DType, storage: Storage) 
     }
 }
 
-/// Four computed numbers as they stand in a buffer in half precision.
+/// Converts four computed numbers to their storage in half precision.
 pub fn to_halves(pool: &mut Pool, vector: Expr, dtype: DType, storage: Storage) -> Expr {
     match (storage, dtype) {
         (Storage::F16x2, _) => pool.call("pairs_of(x)", Type::U32x2, &[vector]),
@@ -135,7 +134,7 @@ pub fn cast(
             Literal::Integer(0)
         };
         let zero = pool.literal(source, zero);
-        // Not-a-number is not zero, which WGSL's != does not say on some drivers.
+        // NaN is not zero, but WGSL's != says otherwise on some drivers.
         let template = if from.is_float() {
             "!(x == y)"
         } else {
@@ -167,7 +166,7 @@ pub fn cast(
     }
 }
 
-/// True if every value of one dtype is one of the other.
+/// Returns whether every value of one dtype is a value of the other.
 fn is_contained(from: DType, to: DType) -> bool {
     match (from.integer_range(), to.integer_range()) {
         (Some((low, high)), Some((lowest, highest))) => lowest <= low && high <= highest,
@@ -177,7 +176,7 @@ fn is_contained(from: DType, to: DType) -> bool {
     }
 }
 
-/// A symbolic size as an element of a dtype.
+/// Converts a symbolic size to an element of a dtype.
 pub fn size(pool: &mut Pool, size: Expr, dtype: DType, capabilities: &Capabilities) -> Expr {
     let signed = match as_number(pool, size) {
         Some(number) => held(pool, number, DType::I32, capabilities),
@@ -186,7 +185,7 @@ pub fn size(pool: &mut Pool, size: Expr, dtype: DType, capabilities: &Capabiliti
     cast(pool, signed, DType::I32, dtype, capabilities)
 }
 
-/// A function of one operand of a dtype.
+/// Applies a function of one operand of a dtype.
 pub fn unary(pool: &mut Pool, function: UnaryFunction, x: Expr, dtype: DType) -> Expr {
     use UnaryFunction::{
         Abs, BitwiseNot, Ceil, Floor, IsNan, LogicalNot, Round, Sign, SignBit, Trunc,
@@ -210,7 +209,7 @@ pub fn unary(pool: &mut Pool, function: UnaryFunction, x: Expr, dtype: DType) ->
     }
 }
 
-/// The result of a reduction of no elements; an error if the device cannot hold it.
+/// Returns the result of a reduction of no elements; an error if the device cannot represent it.
 pub fn identity(
     pool: &mut Pool,
     function: ReduceFunction,
@@ -220,7 +219,7 @@ pub fn identity(
     let identity = if dtype.is_float() {
         Scalar::Float(function.identity(dtype))
     } else {
-        // Integers of 64 bits may be held in 32.
+        // 64-bit integers may be computed in 32 bits.
         let held = match (dtype, register(dtype, capabilities)) {
             (DType::I64, Type::I32) => DType::I32,
             _ => dtype,
@@ -230,7 +229,7 @@ pub fn identity(
     constant(pool, identity, dtype, capabilities)
 }
 
-/// Two elements combined as a reduction combines them.
+/// Combines two elements as a reduction does.
 pub fn combined(pool: &mut Pool, function: ReduceFunction, x: Expr, y: Expr, dtype: DType) -> Expr {
     let function = match (function, pool.ty(x) == Type::Bool) {
         (ReduceFunction::Sum | ReduceFunction::Max, true) => BinaryFunction::LogicalOr,
@@ -243,7 +242,7 @@ pub fn combined(pool: &mut Pool, function: ReduceFunction, x: Expr, y: Expr, dty
     binary(pool, function, x, y, dtype)
 }
 
-/// A function of two operands of a dtype.
+/// Applies a function of two operands of a dtype.
 pub fn binary(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr, dtype: DType) -> Expr {
     use BinaryFunction::{Maximum, Minimum};
     let ty = pool.ty(x);
@@ -284,7 +283,8 @@ pub fn binary(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr, dtype
     }
 }
 
-/// Functions whose result is `bool`. Equal operands are compared by what they are, since drivers take `x == x` for true.
+/// Returns the template of a function whose result is `bool`. Equal operands need a template of their own, since drivers
+/// assume that `x == x` is true.
 fn comparison(function: BinaryFunction, ty: Type, same: bool) -> Option<String> {
     use BinaryFunction::{
         BitwiseAnd, BitwiseOr, BitwiseXor, Eq, Gcd, Ge, Gt, Le, LogicalAnd, LogicalOr, LogicalXor,
@@ -308,7 +308,7 @@ fn comparison(function: BinaryFunction, ty: Type, same: bool) -> Option<String> 
         (Le, Type::Bool) => "y || !x",
         (Gt, Type::Bool) => "x && !y",
         (Ge, Type::Bool) => "x || !y",
-        // WGSL's != is false for not-a-number on some drivers.
+        // WGSL's != is false for NaN on some drivers.
         (Ne, Type::F32 | Type::F64) => "!(x == y)",
         (Eq | Ne | Lt | Le | Gt | Ge | LogicalAnd | LogicalOr | LogicalXor, _) => function.wgsl(),
         _ => return None,
@@ -316,7 +316,8 @@ fn comparison(function: BinaryFunction, ty: Type, same: bool) -> Option<String> 
     Some(template.to_string())
 }
 
-/// A bound that is an ordinary number needs no test for not-a-number: comparing with one is false, which keeps it.
+/// Returns the minimum or maximum with a constant that is not NaN. It needs no test for NaN: a comparison with NaN is
+/// false, which keeps the NaN.
 fn bound(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr) -> Option<Expr> {
     let is_number = |pool: &Pool, expr: Expr| matches!(pool.as_literal(expr), Some(Literal::Float(bits)) if !f64::from_bits(bits).is_nan());
     let (value, limit) = match (is_number(pool, x), is_number(pool, y)) {
@@ -331,7 +332,7 @@ fn bound(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr) -> Option<
     Some(pool.call(template, Type::F32, &[value, limit]))
 }
 
-/// An error if a function exists for single precision only and is asked for in double precision.
+/// Returns an error if a function exists in single precision only and double precision is requested.
 pub fn check_precision(name: &str, template: &str, ty: Type) -> Result<()> {
     let function = template.split('(').next().unwrap_or_default();
     let is_library = shader::is_function(function);
@@ -344,7 +345,8 @@ pub fn check_precision(name: &str, template: &str, ty: Type) -> Result<()> {
     Ok(())
 }
 
-/// A template with the library function that stands for a type: `sign_of(x)` is `sign_of_i32(x)` for `i32`.
+/// Replaces the library function of a template by its version for a type: `sign_of(x)` becomes `sign_of_i32(x)` for
+/// `i32`.
 pub fn typed(template: &str, ty: Type) -> String {
     let name = template.split('(').next().unwrap_or_default();
     let renamed = match ty {

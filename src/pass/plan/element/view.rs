@@ -1,4 +1,4 @@
-//! Where a view reads its operand.
+//! Positions at which views read their operands.
 
 use super::{Scope, not_planned, operand};
 use crate::dim::Dim;
@@ -13,7 +13,7 @@ use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::scalar;
 
 impl Scope<'_> {
-    /// The position in the operand of a view.
+    /// Returns the operand of a view, and the position in it.
     pub fn view(
         &mut self,
         primitive: &Primitive,
@@ -82,7 +82,7 @@ impl Scope<'_> {
         Ok((operand, position))
     }
 
-    /// An index read from a value: negative ones count from the end, those out of range are clamped.
+    /// Reads an index from a value: negative indices count from the end, out-of-range indices are clamped.
     fn gathered(
         &mut self,
         node: &Node,
@@ -95,7 +95,7 @@ impl Scope<'_> {
         Ok(self.wrapped(index, &shape[axis]))
     }
 
-    /// A signed index as a coordinate of an axis of this size.
+    /// Converts a signed index to a coordinate of an axis of this size.
     pub fn wrapped(&mut self, index: Expr, size: &Dim) -> Index {
         let pool = &mut self.pool;
         let index = scalar::cast(pool, index, DType::I64, DType::I32, self.capabilities);
@@ -163,14 +163,14 @@ impl Scope<'_> {
         Ok(self.pool.select(inside, element, fill))
     }
 
-    /// True where a coordinate lies below a size; one that is "negative" has wrapped and does not.
+    /// Tests that a coordinate is below a size. A negative coordinate has wrapped around and fails the test.
     pub fn is_below(&mut self, coordinate: &Index, size: &Dim) -> Expr {
         let quad = Dim::from(QUAD);
         if self.together >= QUAD
             && quad::is_whole(size)
             && coordinate.rem(&quad).as_const().is_some()
         {
-            // Neighbours lie on the same side, and are told so by the same expression.
+            // All components of a vec4 lie on the same side, so that they share one test.
             let (coordinate, size) = (coordinate.div(&quad), size.floor_div(&quad));
             return self.is_less(&coordinate, &size);
         }

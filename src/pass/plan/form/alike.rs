@@ -1,5 +1,6 @@
-//! Kernels that were made for the sizes of one layer and differ from those of another in numbers only: one is made of them,
-//! for which the numbers are sizes, where a driver takes longer to compile both than the sizes cost.
+//! Kernel deduplication. Kernels that were made for the sizes of different layers and differ in numbers only become one
+//! kernel, which takes the numbers as sizes. This happens where compiling both costs a driver more time than the sizes
+//! cost at run time.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -12,24 +13,24 @@ use crate::kernel::plan::{Plan, Step, Workgroups};
 use crate::pass::plan::kernel::Source;
 use crate::pass::plan::product::tile::RUNS;
 
-/// A kernel for one or several.
+/// A kernel that serves for one or several kernels.
 struct Class {
     source: Rc<Source>,
     members: Vec<Member>,
 }
 
-/// One of the kernels that another one serves for.
+/// One of the kernels for which another one serves.
 #[derive(Clone)]
 struct Member {
-    /// Its index.
+    /// Index of the kernel.
     kernel: usize,
-    /// What the sizes of the other one are in it.
+    /// Value in this kernel of each size of the shared kernel.
     numbers: Vec<(Dim, Number)>,
-    /// Vectors of lanes that it runs on.
+    /// SIMD vectors of lanes that the kernel's dispatches run on.
     vectors: u64,
 }
 
-/// Makes one of kernels that are alike; each kernel comes with what it is written from.
+/// Deduplicates the kernels of a plan. `sources` has the source of each kernel.
 pub(in crate::pass::plan) fn share(
     plan: &mut Plan,
     sources: &[Option<Rc<Source>>],
@@ -56,7 +57,7 @@ pub(in crate::pass::plan) fn share(
 }
 
 impl Class {
-    /// Of one kernel.
+    /// Makes the class of a single kernel.
     fn new(
         plan: &Plan,
         (kernel, source): (usize, &Rc<Source>),
@@ -78,7 +79,7 @@ impl Class {
         }
     }
 
-    /// One for the kernels of both; none if they are not alike, or not worth it.
+    /// Merges two classes. `None` if their kernels differ in more than numbers, or merging does not pay off.
     fn with(&self, other: &Class) -> Option<Class> {
         let pair = Pair::of([&self.source, &other.source])?;
         let side = |class: &Class, side: usize| -> Vec<Member> {
@@ -93,7 +94,8 @@ impl Class {
         (both.worth() > self.worth() + other.worth()).then_some(both)
     }
 
-    /// Cycles that it saves a start and the runs that a start is worth.
+    /// Returns the cycles that the class saves at start, less those that it costs in the runs that a start is worth
+    /// ([`RUNS`]).
     fn worth(&self) -> i128 {
         let saved = self.members.len() - 1;
         let compiled = i128::from(Price::new(&self.source, HashMap::new()).compiled());
@@ -104,7 +106,7 @@ impl Class {
         compiled * saved as i128 - i128::from(RUNS) * run
     }
 
-    /// The plan with it in place of its members.
+    /// Replaces the members' kernels in the plan by the shared one.
     fn replace(&self, plan: &mut Plan, sources: &[Option<Rc<Source>>]) {
         let (kernel, sizes) = self.source.kernel();
         let Some(first) = self.members.first() else {
@@ -124,7 +126,7 @@ impl Class {
 }
 
 impl Member {
-    /// The same with the sizes of a pair, of which it is on one side.
+    /// Expresses the member in the sizes of a merged kernel, of which it is on side 0 or 1.
     fn seen_by(&self, pair: &Pair, side: usize) -> Member {
         let own = |number: &Number| match number {
             Number::Fixed(number) => Number::Fixed(*number),
@@ -139,13 +141,13 @@ impl Member {
         }
     }
 
-    /// What a size is in it.
+    /// Returns the value of a size in this kernel.
     fn number(&self, size: &Dim) -> Number {
         let known = self.numbers.iter().find(|(dim, _)| dim == size);
         known.map_or(Number::Size(size.clone()), |(_, number)| number.clone())
     }
 
-    /// The sizes for a step, which had those of the kernel's own.
+    /// Returns the sizes that a step passes to the shared kernel. The step had those of the member's own kernel.
     fn sizes(&self, sizes: &[Dim], own: &[Dim], step: &Step) -> Vec<Dim> {
         let of_step = |dim: &Dim| {
             let place = own.iter().position(|own| own == dim);
@@ -158,7 +160,7 @@ impl Member {
         sizes.iter().map(size).collect()
     }
 
-    /// Cycles of a run that it takes longer with sizes where it had numbers.
+    /// Returns the cycles that a run takes longer with sizes in place of numbers.
     fn slower(&self, source: &Source) -> u64 {
         let fixed = self
             .numbers
@@ -171,7 +173,7 @@ impl Member {
     }
 }
 
-/// Workgroups of a step in the example's sizes.
+/// Returns the workgroups of a step in the example's sizes.
 fn workgroups(step: &Step, hints: &Bindings) -> u64 {
     let count = match &step.workgroups {
         Workgroups::Linear(count) => count.clone(),
@@ -181,7 +183,7 @@ fn workgroups(step: &Step, hints: &Bindings) -> u64 {
     u64::try_from(count).unwrap_or_default()
 }
 
-/// Leaves out kernels that no step runs.
+/// Removes kernels that no step runs.
 fn remove_unused(plan: &mut Plan) {
     let used: HashSet<usize> = plan.steps.iter().map(|step| step.kernel).collect();
     let mut places = Vec::new();

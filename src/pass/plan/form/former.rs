@@ -1,5 +1,5 @@
-//! The nodes of a group once more, on values whose constant sizes are symbols. What the nodes ask of sizes, such as that two
-//! be equal, makes one symbol of two, or a number of a symbol.
+//! Rebuilds the nodes of a group on values whose constant sizes are symbols. Constraints of the nodes, such as the
+//! equality of two sizes, unify two symbols, or make a symbol a number.
 
 use std::collections::HashMap;
 
@@ -16,23 +16,23 @@ use crate::pass::plan::group::Group;
 use crate::pass::plan::quads::CHANNELS;
 use crate::shape::{Shape, TensorType};
 
-/// Names of the axes of images in front of those of space.
+/// Names of the axes of images before the spatial axes.
 const IMAGE: [&str; 2] = ["batch", "channels"];
-/// Names of the axes of filters in front of those that are taps.
+/// Names of the axes of filters before the taps.
 const FILTER: [&str; 2] = ["outputs", "channels"];
 
-/// Names of something along each spatial axis: of volumes, of which images have the last two, and signals the last one.
+/// Names for the three spatial axes of volumes. Images use the last two, signals the last one.
 type Names = [&'static str; 3];
-/// Of the axes themselves.
+/// Names of the spatial axes.
 const SPACE: Names = ["depth", "height", "width"];
-/// Of taps.
+/// Names of the tap counts.
 const TAPS: Names = ["taps_deep", "taps_down", "taps_across"];
-/// Of the steps of a convolution, of zeros in front of its input, and of its result.
+/// Names of a convolution's strides, of its zero padding, and of the axes of its result.
 const STRIDES: Names = ["stride_deep", "stride_down", "stride_across"];
 const PADDING: Names = ["zeros_in_front", "zeros_above", "zeros_before"];
 const RESULT: Names = ["result_depth", "result_height", "result_width"];
 
-/// The name for one of so many spatial axes; none if they are more than those of a volume.
+/// Returns the name for one of `axes` spatial axes. `None` if they are more than those of a volume.
 fn along(names: Names, axis: usize, axes: usize) -> Option<&'static str> {
     names.get((names.len() + axis).checked_sub(axes)?).copied()
 }
@@ -40,27 +40,27 @@ fn along(names: Names, axis: usize, axes: usize) -> Option<&'static str> {
 /// A size that is known only when the kernel runs.
 pub(super) struct Unknown {
     pub(super) symbol: Symbol,
-    /// What it is the size of.
+    /// Description of the size, which becomes its name.
     pub(super) role: &'static str,
-    /// The size is this multiple of it.
+    /// Factor by which the symbol is multiplied.
     pub(super) unit: usize,
-    /// What it stands for.
+    /// Value of the symbol in the group.
     pub(super) number: i64,
 }
 
-/// A form while it is made.
+/// Builder of a shape-generic group.
 pub(super) struct Former<'s, 'a> {
     scope: &'s Scope<'a>,
     group: &'s Group,
     way: &'s Way,
     anchor: Option<&'a Node>,
     builder: &'s Builder,
-    /// The value of each value of the planned graph.
+    /// Generic value for each planned value.
     pub(super) known: HashMap<ValueId, ValueId>,
-    /// The reverse.
+    /// Planned value for each generic value.
     pub(super) values: Vec<ValueId>,
     pub(super) symbols: Vec<Unknown>,
-    /// The geometry of a convolution, if that is symbols too.
+    /// Geometry of a convolution, if it is symbolic too.
     pub(super) axes: Option<Vec<Along>>,
 }
 
@@ -86,7 +86,8 @@ impl<'s, 'a> Former<'s, 'a> {
         }
     }
 
-    /// All of the group, the operands of its loops first, so that sizes are named after those: what it writes.
+    /// Rebuilds the group and returns the values that it writes. Operands of the anchor come first, so that sizes are
+    /// named after them.
     pub(super) fn all(&mut self) -> Option<Vec<ValueId>> {
         for operand in self.anchor.map(Node::operands).unwrap_or_default() {
             self.value(operand)?;
@@ -105,7 +106,7 @@ impl<'s, 'a> Former<'s, 'a> {
         self.known.get(&value).copied()
     }
 
-    /// The node by which the kernel computes a value; none for what it reads from memory.
+    /// Returns the node by which the kernel computes a value. `None` if the kernel reads it from memory.
     fn node_of(&self, value: ValueId) -> Option<&'a Node> {
         let Definition::Node(index, _) = self.scope.graph.value(value).definition else {
             return None;
@@ -141,7 +142,7 @@ impl<'s, 'a> Former<'s, 'a> {
         self.define(value, made.id())
     }
 
-    /// The weight of which there are panels.
+    /// Returns the weight that the kernel reads in panels.
     fn in_panels(&self) -> Option<ValueId> {
         match self.way {
             Way::Product(weight, _) => Some(*weight),
@@ -150,9 +151,9 @@ impl<'s, 'a> Former<'s, 'a> {
         }
     }
 
-    /// A size of what lies in memory.
+    /// Returns the size of an axis of a value in memory, as a symbol where it may vary.
     fn size_of(&mut self, value: ValueId, axis: usize, size: &Dim) -> Dim {
-        // Elements of what lies in panels alone are found by its true sizes.
+        // Elements of a weight that lies in panels only are located by its true sizes.
         if matches!(self.scope.layout(value), Layout::Panels(_)) {
             return size.clone();
         }
@@ -164,7 +165,7 @@ impl<'s, 'a> Former<'s, 'a> {
                 self.symbol(size, "depth", packed.panels.round)
             }
             Way::Product(..) => self.symbol(size, "rows", 1),
-            // What a group sees is written out.
+            // The channels of a group are unrolled.
             Way::Grouped(_) if is_in_panels && axis == CHANNELS => size.clone(),
             _ if is_in_panels => match FILTER.get(axis) {
                 Some(role) => self.symbol(size, role, QUAD),
@@ -193,7 +194,7 @@ impl<'s, 'a> Former<'s, 'a> {
         self.symbol(size, role, unit)
     }
 
-    /// A symbol for a constant size, or for what it is a multiple of; one is another structure, and stays.
+    /// Replaces a constant size by a symbol times `unit`. Sizes of 1 stay, since they change the kernel's structure.
     fn symbol(&mut self, size: &Dim, role: &'static str, unit: usize) -> Dim {
         let is_number = |number: &i64| *number > 1 && *self.way != Way::Pieces;
         match size.as_const().filter(is_number) {
@@ -202,7 +203,7 @@ impl<'s, 'a> Former<'s, 'a> {
         }
     }
 
-    /// Taps of a filter along an axis: where any number will do, a symbol.
+    /// Replaces the tap count along an axis by a symbol, if the kernel accepts any number.
     fn tap(&mut self, size: &Dim, role: Option<&'static str>) -> Dim {
         match (self.way, size.as_const(), role) {
             (Way::Convolution(_), Some(number), Some(role)) => self.any(number, role, 1),
@@ -210,7 +211,7 @@ impl<'s, 'a> Former<'s, 'a> {
         }
     }
 
-    /// A symbol for any number.
+    /// Creates a symbol for a number, multiplied by the largest possible unit.
     fn any(&mut self, number: i64, role: &'static str, unit: usize) -> Dim {
         let units = [unit, QUAD]
             .into_iter()
@@ -221,7 +222,7 @@ impl<'s, 'a> Former<'s, 'a> {
             units.max().unwrap_or(1)
         };
         let number = number / unit as i64;
-        // Of two that are equal the earlier one is kept, in the order of their names.
+        // When two symbols are unified, the earlier one is kept, by the order of the names.
         let symbol: Symbol = format!("{:04}", self.symbols.len()).into();
         self.builder.symbols().declare(&symbol, number);
         self.symbols.push(Unknown {
@@ -263,7 +264,7 @@ impl<'s, 'a> Former<'s, 'a> {
         pairs.try_for_each(|(planned, made)| self.define(*planned, made.id()))
     }
 
-    /// The type of a convolution whose groups have as many channels of the result as they have of the input.
+    /// Returns the result type of a grouped convolution, whose groups have as many output channels as input channels.
     fn grouped(&self, conv: &Conv, arguments: &[Argument]) -> Option<TensorType> {
         let [Argument::Value(x), Argument::Value(filter)] = arguments else {
             return None;
@@ -284,7 +285,8 @@ impl<'s, 'a> Former<'s, 'a> {
         })
     }
 
-    /// The type of a convolution by any window: what it gives are sizes of their own.
+    /// Returns the result type of a convolution with a symbolic window. The spatial sizes of the result are symbols of
+    /// their own.
     fn convolution(
         &mut self,
         conv: &Conv,
@@ -321,7 +323,7 @@ impl<'s, 'a> Former<'s, 'a> {
         symbols.require_equal(a, b, String::new).ok()
     }
 
-    /// A primitive with the sizes that it names for the result made anew.
+    /// Rebuilds a primitive, with new symbols for the sizes that it names itself.
     fn primitive(
         &mut self,
         primitive: &Primitive,
@@ -361,7 +363,8 @@ impl<'s, 'a> Former<'s, 'a> {
         })
     }
 
-    /// Where a piece begins: a symbol, or four times one where it is a multiple of four and quads could not be told otherwise.
+    /// Returns a symbol for the start of a slice. If the start is a multiple of 4 and that decides whether vec4s can be
+    /// read, it is four times a symbol.
     fn start(&mut self, slice: &Slice, operand: &[Dim]) -> Dim {
         let within = operand.iter().skip(slice.axis + 1);
         let is_by_quads = is_whole(&within.fold(Dim::ONE, |size, next| &size * next));
@@ -372,7 +375,7 @@ impl<'s, 'a> Former<'s, 'a> {
         }
     }
 
-    /// What a shape is expanded to: sizes that are longer than one stay, others are sizes of their own.
+    /// Returns the target shape of an expand. Sizes of the operand other than 1 stay, others get symbols of their own.
     fn expanded(&mut self, from: &[Dim], to: &[Dim]) -> Shape {
         let new = to.len() - from.len().min(to.len());
         let axes = to.iter().enumerate();
@@ -386,8 +389,8 @@ impl<'s, 'a> Former<'s, 'a> {
         sizes.collect()
     }
 
-    /// What a shape becomes by a reshape, of which the sizes are known before and after. Axes that merge or split keep their
-    /// numbers, for a division by a number that is known only when a kernel runs is slow.
+    /// Returns the target shape of a reshape. Axes that merge or split keep their constant sizes, since division by a
+    /// size that is known only at run time is slow.
     fn reshaped(&self, (from, now): (&[Dim], &[Dim]), to: &[Dim]) -> Option<Shape> {
         let mut shape = Shape::new();
         let (mut start, mut target) = (0, 0);

@@ -1,4 +1,4 @@
-//! Two kernels as one, if they differ in numbers only: these become sizes.
+//! Merges two kernels that differ in numbers only. The differing numbers become sizes.
 
 use std::collections::HashMap;
 
@@ -7,32 +7,32 @@ use crate::kernel::emit::{Buffer, Statement, roots};
 use crate::kernel::expr::{Expr, Literal, Node, Pool, Type};
 use crate::pass::plan::kernel::Source;
 
-// Loops that are no longer, and of no more expressions in all, are written out by drivers if their length is a number.
+// Drivers unroll a loop of constant length up to so many iterations, and so many expressions in all.
 const ROUNDS: i64 = 32;
 const EXPRESSIONS: usize = 1_600;
-/// A size as a number of single precision, in which all are exact that are not larger.
+/// A size as an `f32`, and the largest number up to which all integers are exact in `f32`.
 const AS_FLOAT: &str = "f32(x)";
 const LARGEST_FLOAT: i64 = 1 << 24;
 
-/// A number in the text of a kernel.
+/// A number in the source of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Number {
-    /// It stands there.
+    /// Constant.
     Fixed(i64),
-    /// A size of the kernel.
+    /// Size that the kernel receives.
     Size(Dim),
 }
 
-/// One kernel for two.
+/// One kernel in place of two.
 pub(super) struct Pair {
-    /// What it is written from.
+    /// Source of the merged kernel.
     pub(super) source: Source,
-    /// What its sizes are in each of the two.
+    /// Value of each size of the merged kernel in either of the two.
     pub(super) numbers: Vec<(Dim, [Number; 2])>,
 }
 
 impl Pair {
-    /// The kernel that does what both do, called as the first is; none if these differ in more than numbers.
+    /// Merges two kernels; the result has the label of the first one. `None` if they differ in more than numbers.
     pub(super) fn of(sides: [&Source; 2]) -> Option<Pair> {
         let [a, b] = sides;
         let are_alike = a.template == b.template
@@ -70,7 +70,7 @@ fn is_same_buffer(a: &Buffer, b: &Buffer) -> bool {
     (a.element, a.access) == (b.element, b.access)
 }
 
-/// Expressions of two kernels as those of one.
+/// Builder of the merged kernel, which walks two kernels in parallel.
 struct Pairing<'a> {
     pools: [&'a Pool; 2],
     pool: Pool,
@@ -136,7 +136,7 @@ impl Pairing<'_> {
         })
     }
 
-    /// True for ends of loops that are not the same, of which drivers would write out one.
+    /// Returns whether loop ends differ, and drivers would unroll one of the loops.
     fn is_written_out(&self, ends: [Expr; 2], body: &[Statement]) -> bool {
         let numbers = [0, 1].map(|side| self.number_of(side, ends[side]));
         let expressions = self.pools[0].reached(roots(body)).len();
@@ -247,7 +247,7 @@ impl Pairing<'_> {
         pairs.map(|(a, b)| self.expr(*a, *b)).collect()
     }
 
-    /// Two numbers of a type that are not the same one written there.
+    /// Returns the numbers that two expressions are. `None` if they are equal constants, or no numbers of this type.
     fn numbers_of(&self, [a, b]: [Expr; 2], ty: Type) -> Option<[Number; 2]> {
         if !matches!(ty, Type::U32 | Type::F32) {
             return None;
@@ -257,7 +257,7 @@ impl Pairing<'_> {
         (!is_one).then_some(numbers)
     }
 
-    /// The number that an expression is.
+    /// Returns the number that an expression is.
     fn number_of(&self, side: usize, expr: Expr) -> Option<Number> {
         let pool = self.pools[side];
         match pool.node(expr) {
@@ -278,7 +278,7 @@ impl Pairing<'_> {
         }
     }
 
-    /// A size that stands for one number in one kernel and another in the other.
+    /// Returns a size that stands for these two numbers.
     fn number(&mut self, numbers: [Number; 2], ty: Type) -> Expr {
         let known = self.numbers.iter().find(|(_, known)| *known == numbers);
         let dim = match known {
@@ -296,7 +296,7 @@ impl Pairing<'_> {
         }
     }
 
-    /// What the first kernel calls a size; if it has none, or has called another one so, a name of its own.
+    /// Names a size as the first kernel does. If that one has no name for it, or the name is taken, chooses a new one.
     fn named(&self, numbers: &[Number; 2]) -> Dim {
         let is_free = |dim: &Dim| self.numbers.iter().all(|(taken, _)| taken != dim);
         let fresh = (1..).map(|count| Dim::symbol(format!("number_{count}")));

@@ -1,4 +1,4 @@
-//! What it costs to compile a kernel, and to run it with sizes where numbers stood.
+//! Cost model: compiling a kernel, and running it with sizes in place of numbers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,32 +7,32 @@ use crate::kernel::expr::{Expr, Literal, Node};
 use crate::pass::plan::kernel::{INVOCATIONS, Source};
 use crate::pass::plan::lanes;
 
-// Cycles that a driver takes for a kernel, and for each of its expressions.
+// Cycles that a driver takes to compile a kernel, and for each of its expressions.
 const KERNEL: u64 = 43_000_000;
 const EXPRESSION: u64 = 600_000;
 
-// Cycles that the lanes of a vector take together to read a size once more, and to divide by it instead of by a number, which
-// is a multiplication.
+// Additional cycles for all lanes of a vector to load a size, and to divide by a size. Division by a number is a
+// multiplication.
 const READ: u64 = 20;
 const DIVIDE: u64 = 150;
 
-/// Rounds of a loop of which nothing is known.
+/// Assumed iterations of a loop whose length is unknown.
 const ROUNDS: u64 = 64;
 
-/// What a kernel costs.
+/// Cost of a kernel.
 pub(super) struct Price<'a> {
     source: &'a Source,
-    /// Sizes that were numbers, and these.
+    /// Sizes that replace numbers, with these numbers.
     numbers: HashMap<Expr, i64>,
-    /// How often what depends on a variable is computed.
+    /// How often expressions that depend on a variable are evaluated.
     rounds: HashMap<Expr, u64>,
     seen: HashSet<Expr>,
-    /// Cycles of the lanes of a vector.
+    /// Additional cycles of a run, per vector of lanes.
     pub(super) run: u64,
 }
 
 impl<'a> Price<'a> {
-    /// Of a kernel some of whose sizes were numbers.
+    /// Computes the cost of a kernel in which sizes replace these numbers.
     pub(super) fn new(source: &'a Source, numbers: HashMap<Expr, i64>) -> Price<'a> {
         let mut price = Price {
             source,
@@ -45,7 +45,7 @@ impl<'a> Price<'a> {
         price
     }
 
-    /// Cycles that a driver takes to compile it.
+    /// Returns the cycles that a driver takes to compile the kernel.
     pub(super) fn compiled(&self) -> u64 {
         KERNEL + EXPRESSION * self.seen.len() as u64
     }
@@ -73,7 +73,7 @@ impl<'a> Price<'a> {
         }
     }
 
-    /// Variables that change in each round.
+    /// Records the variables that change in each iteration.
     fn carried(&mut self, body: &[Statement], times: u64) {
         for statement in body {
             if let Statement::Assign(variable, _) = statement {
@@ -82,7 +82,7 @@ impl<'a> Price<'a> {
         }
     }
 
-    /// Rounds of a loop.
+    /// Returns the iterations of a loop.
     fn length(&self, end: Expr) -> u64 {
         let number = match self.source.pool.node(end) {
             Node::Literal(Literal::Integer(end)) => Some(*end),
@@ -91,7 +91,7 @@ impl<'a> Price<'a> {
         number.map_or(ROUNDS, i64::unsigned_abs)
     }
 
-    /// Adds what an expression costs; how often it is computed.
+    /// Adds the cost of an expression, and returns how often it is evaluated.
     fn expr(&mut self, expr: Expr) -> u64 {
         let mut times = self.rounds.get(&expr).copied().unwrap_or(1);
         if self.seen.insert(expr) {
@@ -104,7 +104,7 @@ impl<'a> Price<'a> {
         times
     }
 
-    /// Cycles that an expression takes more each time.
+    /// Returns the additional cycles of one evaluation of an expression.
     fn more(&self, expr: Expr) -> u64 {
         let pool = &self.source.pool;
         let Node::Call { template, operands } = pool.node(expr) else {
@@ -122,7 +122,7 @@ impl<'a> Price<'a> {
     }
 }
 
-/// Vectors of lanes in a workgroup of a kernel.
+/// Returns the vectors of lanes in a workgroup of a kernel.
 pub(super) fn vectors(source: &Source, lanes: usize) -> u64 {
     let is_one = source.holes.contains(&lanes::size(lanes));
     match is_one {

@@ -1,4 +1,4 @@
-//! Forms whose kernels are known: layers that differ in sizes only have equal forms, of which the first is lowered.
+//! Cache of shape-generic kernels. Layers that differ in sizes only have equal keys; the first of them is lowered.
 
 use super::{Form, Way};
 use crate::error::Result;
@@ -12,21 +12,21 @@ use crate::pass::plan::kernel::Made;
 use crate::pass::plan::product::tile::Packed;
 use crate::shape::TensorType;
 
-/// Kernels by forms.
+/// Kernels by their keys.
 #[derive(Default)]
 pub(in crate::pass::plan) struct Known(Vec<Entry>);
 
 struct Entry {
     structure: Structure,
     decisions: Vec<Decision>,
-    /// None where a device cannot bind all that the kernel needs.
+    /// `None` if a device cannot bind all that the kernel needs.
     made: Option<Made>,
 }
 
-/// All of a form that its kernel depends on.
+/// Everything on which the kernel of a shape-generic group depends.
 #[derive(PartialEq)]
 struct Structure {
-    /// What the kernel is called by.
+    /// Label of the kernel.
     label: String,
     way: Way,
     group: (Option<usize>, Vec<ValueId>, Vec<usize>),
@@ -35,7 +35,7 @@ struct Structure {
     nodes: Vec<(Op, Vec<Argument>, Vec<ValueId>)>,
 }
 
-/// A value as a kernel sees it.
+/// Properties of a value on which its kernel depends.
 #[derive(PartialEq)]
 struct Seen {
     role: String,
@@ -49,7 +49,7 @@ struct Seen {
 }
 
 impl Known {
-    /// The kernel of a form, in the form's sizes.
+    /// Returns the kernel of a shape-generic group, in the group's symbolic sizes.
     pub(super) fn made(&mut self, form: &Form, way: &Way, label: String) -> Result<Option<Made>> {
         let structure = Structure::of(form, way, label);
         let serves = |known: &&Entry| {
@@ -102,7 +102,7 @@ impl Seen {
             role: role(&info.name).to_string(),
             ty: info.ty.clone(),
             definition: match &info.definition {
-                // Which weight it is makes no difference.
+                // The name of the weight makes no difference.
                 Definition::Weight(_) => Definition::Weight(String::new()),
                 other => other.clone(),
             },
@@ -115,7 +115,7 @@ impl Seen {
     }
 }
 
-/// A way with panels of no particular sizes.
+/// Returns a lowering without the sizes of its panels.
 fn of_any_size(form: &Form, way: &Way) -> Way {
     match way {
         Way::Convolution(packed) => Way::Convolution(read(packed)),
@@ -130,7 +130,7 @@ fn of_any_size(form: &Form, way: &Way) -> Way {
     }
 }
 
-/// What a kernel sees of panels in tiles.
+/// Returns a packed weight without sizes on which no kernel depends.
 fn read(packed: &Packed) -> Packed {
     Packed {
         panels: seen(&packed.panels),
@@ -138,7 +138,8 @@ fn read(packed: &Packed) -> Packed {
     }
 }
 
-/// What a kernel sees of panels: whether there are several matrices, and steps as far as a round goes.
+/// Returns panels without sizes on which no kernel depends. The kernel depends on whether there are several matrices, and
+/// on K up to one round.
 fn seen(panels: &Panels) -> Panels {
     let at_most = |run: &Run, most: usize| Run {
         count: run.count.min(most),

@@ -1,4 +1,4 @@
-//! Which nodes with loops of their own one kernel computes. Patterns are found by structure, not by what a model calls them.
+//! Patterns of several nodes with loops that one kernel computes. They are found by structure, not by a model's names.
 
 pub mod attention;
 pub mod rows;

@@ -1,5 +1,5 @@
-//! Reductions with few results, each of many elements: they are cut into parts, which are reduced by themselves and then
-//! together, in an order that depends on the sizes alone. Otherwise a few invocations would do everything.
+//! Split reductions: a reduction with few results of many elements each is computed in two steps. Parts are reduced first,
+//! then the partial results, in an order that depends only on the sizes. Otherwise few invocations would do all the work.
 
 use std::cmp::Reverse;
 
@@ -11,27 +11,27 @@ use crate::op::{Reduce, ReduceFunction};
 use crate::pass::plan::group::{Frame, reduction};
 use crate::pass::plan::reduce::rows;
 
-/// Fewer elements are not worth another dispatch.
+/// Minimal number of elements for which a second dispatch pays off.
 const MANY: i64 = 1 << 16;
-/// So many rows keep a GPU busy without parts.
+/// Number of rows that keeps a GPU busy without a split.
 const ROWS: i64 = 16;
-/// A row that is no longer a core goes through sooner than several cores in several dispatches.
+/// Longest row that one core reduces sooner than several cores in several dispatches.
 const ALONE: i64 = 1 << 18;
-/// Parts of columns so that so many are gone through.
+/// Columns are split so that about as many partial columns are reduced.
 const COLUMNS: i64 = 1 << 11;
-/// Elements of a row that is worth a kernel of rows.
+/// Minimal length of a row that a row kernel should reduce.
 const LONG: i64 = 32;
 /// Rows of two workgroups, one for each of two cores.
 const PAIR: i64 = 16;
-/// Parts have a multiple of so many elements where they can.
+/// The length of a part is a multiple of this where possible.
 const UNIT: i64 = 8;
 
-/// How a reduction is cut: its first axis, with those behind it where all of them are reduced, becomes one of parts and
-/// one within them; what is left over is a part of its own.
+/// Split of a reduction. Its first reduced axis, together with all axes after it if they are reduced too, is divided into
+/// an axis of parts and one within them. A remainder is a part of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cut {
     axis: usize,
-    /// True if all axes behind it are reduced too, and count as one with it.
+    /// True if all axes after `axis` are reduced too and are joined with it.
     is_row: bool,
     parts: i64,
     length: i64,
@@ -39,7 +39,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// The cut of a node; none if it is left whole.
+    /// The split of a node; `None` if the node is not split.
     pub fn of(graph: &Graph, capabilities: &Capabilities, node: &Node) -> Option<Cut> {
         let (reduce, x) = (reduction(node)?, *node.operands().first()?);
         let shape = &graph.ty(x).shape;
@@ -77,13 +77,13 @@ impl Cut {
         }
     }
 
-    /// Every element of the axis by itself: those behind other axes become rows.
+    /// Makes every element of the axis a part, so that the inner axes become rows.
     fn whole(axis: usize, size: i64) -> Cut {
         Cut::equal(axis, false, size, size)
     }
 
-    /// Parts of a row of so many elements: equal ones of whole units if there is such a number of parts, and as many as keep
-    /// both cores busy until the end.
+    /// Divides a row into equal parts whose length is a multiple of [`UNIT`], if such a number of parts exists.
+    /// Of these numbers it takes the one that keeps both cores busy longest.
     fn in_parts(axis: usize, is_row: bool, size: i64, results: i64) -> Cut {
         let busy = |parts: i64| {
             let rows = parts * results;
@@ -115,13 +115,13 @@ impl Cut {
         }
     }
 
-    /// The reduction in two steps.
+    /// Builds the reduction in two steps.
     pub fn reduce<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
         let (Some(reduce), [x], [result]) = (reduction(node), &*node.operands(), &*node.results)
         else {
             return Vec::new();
         };
-        // Parts are kept in the precision in which they are added up.
+        // Partial results keep the precision of the accumulation.
         let x = replay.value(*x).to_compute();
         let (x, axes) = if self.is_row {
             (x.flatten(self.axis as i64, -1), vec![self.axis])
@@ -145,7 +145,7 @@ impl Cut {
         vec![whole.to(ty.dtype).reshape(ty.shape.clone())]
     }
 
-    /// The axis as one of parts and one within them.
+    /// Splits the axis into an axis of parts and one within them.
     fn cut(self, x: Value<'_>) -> Value<'_> {
         let mut shape = x.shape();
         let sizes = [self.parts, self.length].map(Dim::from);

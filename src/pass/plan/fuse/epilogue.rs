@@ -1,5 +1,5 @@
-//! What a kernel with loops computes of each result before it writes it: pointwise primitives behind it, as far as nothing
-//! else reads what they have in between.
+//! Epilogues: pointwise primitives that a kernel with loops applies to each result before it writes it. No other kernel
+//! may read the intermediate values.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use crate::pass::plan::cost::{Class, class, is_plain_view, weight};
 use crate::pass::plan::fuse::{Fuser, LARGEST, REPEATED};
 use crate::pass::plan::group::Group;
 
-/// A kernel is looked for behind no more values than these.
+/// Maximal number of values that are searched for a kernel in front of them.
 const FARTHEST: usize = 64;
 
 /// An epilogue while it grows.
 struct Epilogue {
-    /// The anchor and what follows, in the order of the graph.
+    /// The anchor and the nodes after it, in graph order.
     nodes: Vec<usize>,
     values: BTreeSet<ValueId>,
     leaves: BTreeSet<ValueId>,
@@ -23,7 +23,7 @@ struct Epilogue {
 }
 
 impl Fuser<'_> {
-    /// A node with loops and its epilogue.
+    /// Makes the group of a node with loops and its epilogue.
     pub fn kernel(&mut self, index: usize, result: ValueId, claimed: &mut [bool]) -> Group {
         let (mut nodes, mut root) = (vec![index], result);
         if takes_epilogue(&self.graph.nodes[index]) {
@@ -52,7 +52,7 @@ impl Fuser<'_> {
         }
     }
 
-    /// The longest epilogue that leaves one value to others, and that value.
+    /// Finds the longest epilogue that leaves a single value to other kernels. Returns its nodes and that value.
     fn epilogue(&self, index: usize, result: ValueId, claimed: &[bool]) -> (Vec<usize>, ValueId) {
         let mut growth = self.start(index, result);
         let mut best = (growth.nodes.clone(), result);
@@ -72,7 +72,7 @@ impl Fuser<'_> {
         best
     }
 
-    /// An epilogue of nothing yet behind a node with loops.
+    /// Epilogue without any nodes yet, after a node with loops.
     fn start(&self, index: usize, result: ValueId) -> Epilogue {
         let operands = self.graph.nodes[index].operands().into_iter();
         let leaves = operands.flat_map(|operand| &self.infos[operand.index()].leaves);
@@ -84,8 +84,8 @@ impl Fuser<'_> {
         }
     }
 
-    /// True for a reshape of what a convolution gives, where channels of images lie together: who reads it looks through
-    /// it, and the image lies as others do.
+    /// True for a reshape of a convolution's result on a device with a channel layout for images: readers look through the
+    /// reshape, and the image keeps the layout of other images.
     fn is_seen_through(&self, anchor: usize, last: usize, root: ValueId) -> bool {
         let [anchor, last] = [anchor, last].map(|node| &self.graph.nodes[node].op);
         let is_reshape = matches!(last, Op::Primitive(Primitive::Reshape(_)));
@@ -99,7 +99,7 @@ impl Fuser<'_> {
         is_reshape && is_image && is_read && self.capabilities.lanes().is_some()
     }
 
-    /// The first node outside of an epilogue that reads a value of it.
+    /// The first node outside an epilogue that reads one of its values.
     fn next_reader(&self, growth: &Epilogue) -> Option<usize> {
         let readers = growth
             .values
@@ -109,7 +109,7 @@ impl Fuser<'_> {
         others.min().copied()
     }
 
-    /// The values of an epilogue that others read.
+    /// The values of an epilogue that other nodes read.
     fn open(&self, growth: &Epilogue) -> Vec<ValueId> {
         let values = growth.values.iter().copied();
         let is_open = |id: &ValueId| {
@@ -120,7 +120,7 @@ impl Fuser<'_> {
         values.filter(is_open).collect()
     }
 
-    /// Adds a node to an epilogue, if a kernel can bind what it reads then and does not get too long.
+    /// Adds a node to an epilogue. Returns false if a kernel then cannot bind all that it reads, or gets too long.
     fn grow(&self, growth: &mut Epilogue, next: usize) -> bool {
         let node = &self.graph.nodes[next];
         let mut cost = match &node.op {
@@ -139,7 +139,7 @@ impl Fuser<'_> {
         growth.cost <= LARGEST && growth.leaves.len() <= self.limit
     }
 
-    /// Why an epilogue ends with a value.
+    /// Reason why an epilogue ends with a value.
     fn end(&self, nodes: &[usize], root: ValueId, claimed: &[bool]) -> Reason {
         let readers = &self.readers[root.index()];
         match readers.as_slice() {
@@ -151,7 +151,7 @@ impl Fuser<'_> {
         }
     }
 
-    /// Why an epilogue does not take in the only reader of its last value.
+    /// Reason why an epilogue cannot include the only reader of its last value.
     fn refused(&self, nodes: &[usize], root: ValueId, reader: usize) -> Reason {
         let Some((anchor, others)) = nodes.split_first() else {
             return Reason::Claimed;
@@ -173,8 +173,8 @@ impl Fuser<'_> {
         }
     }
 
-    /// Stores what a kernel reads often: behind views of it where that is what another kernel writes, and behind factors
-    /// as well if it is itself a factor.
+    /// Materialises a value that a kernel reads often. Looks through views to a value that another kernel writes, and, if
+    /// the value is a factor of a product, through multiplications by a number too.
     pub fn store_behind_views(&mut self, value: ValueId, is_factor: bool) {
         let mut views = Vec::new();
         let mut base = value;
@@ -199,7 +199,7 @@ impl Fuser<'_> {
         outer.into_iter().rev().for_each(|view| self.renew(view));
     }
 
-    /// What a node multiplies by a number that nothing is read for.
+    /// Operand that a node multiplies by a constant.
     pub fn scaled(&self, node: &Node) -> Option<ValueId> {
         let Op::Primitive(Primitive::Binary(binary)) = &node.op else {
             return None;
@@ -215,7 +215,8 @@ impl Fuser<'_> {
         }
     }
 
-    /// Stores what a kernel reads repeatedly: behind windows, padding and views of it where these alone are cheap enough.
+    /// Materialises a value that a kernel reads repeatedly, or the operand behind windows, padding and views if these are
+    /// cheap.
     pub fn store_repeated(&mut self, value: ValueId) {
         let cost = self.infos[value.index()].cost;
         let (mut views, mut base, mut least) = (Vec::new(), value, 1);
@@ -236,7 +237,7 @@ impl Fuser<'_> {
         views.into_iter().rev().for_each(|view| self.renew(view));
     }
 
-    /// Learns anew of a value whose operand is stored now.
+    /// Recomputes the properties of a value whose operand is now stored.
     fn renew(&mut self, view: ValueId) {
         if let Some(node) = self.node(view)
             && let Op::Primitive(primitive) = &node.op
@@ -246,7 +247,7 @@ impl Fuser<'_> {
         }
     }
 
-    /// The value among some that ends the epilogue of a kernel from which a value comes, if there is one.
+    /// Finds one of the `wanted` values that ends the epilogue of a kernel which the value depends on.
     fn epilogue_among(&self, value: ValueId, wanted: &BTreeSet<ValueId>) -> Option<ValueId> {
         let free = vec![false; self.graph.nodes.len()];
         let mut open = vec![value];
@@ -279,8 +280,8 @@ impl Fuser<'_> {
     }
 }
 
-/// True if a node's elements are made of the same elements of its operands, in whatever shape. Checks are made for elements
-/// that are used, which an epilogue's need not be.
+/// True if element i of a node depends only on elements i of its operands, in row-major order, for any shape. Checks are
+/// excluded: they are evaluated for elements in use, and an epilogue's elements may be unused.
 fn keeps_order(node: &Node) -> bool {
     let is_check = matches!(node.op, Op::Primitive(Primitive::Check(_)));
     class(node) == Class::Pointwise && !is_check

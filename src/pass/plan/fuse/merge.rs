@@ -1,5 +1,5 @@
-//! Pointwise work on one value after the other, in one kernel: what a value is made of is computed by its reader, which writes
-//! it besides where others read it too. A step of an LSTM is a product and one kernel for both of its states.
+//! Merges dependent pointwise groups into one kernel. The reader computes the values of the other group, and writes those
+//! that other kernels read as well. A step of an LSTM becomes a product and one kernel for both of its states.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,7 +10,7 @@ use crate::pass::plan::group::Group;
 use crate::pass::plan::quads::may_be_image;
 
 impl Fuser<'_> {
-    /// Groups, those of pointwise values merged with their readers' where one kernel can compute both.
+    /// Merges groups of pointwise values with their readers where one kernel can compute both.
     pub fn merged(&mut self, groups: Vec<Group>) -> Vec<Group> {
         let mut merger = Merger::new(self, groups);
         for target in 0..merger.groups.len() {
@@ -30,17 +30,17 @@ impl Fuser<'_> {
 /// Groups while they are merged.
 struct Merger<'a, 'g> {
     fuser: &'a Fuser<'g>,
-    /// None for those that others took in.
+    /// `None` for groups that were merged into others.
     groups: Vec<Option<Group>>,
-    /// The values in memory that each reads.
+    /// The stored values that each group reads.
     read: Vec<BTreeSet<ValueId>>,
-    /// The values that each writes.
+    /// The values that each group writes.
     written: Vec<BTreeSet<ValueId>>,
     /// The group that writes a value.
     writers: HashMap<ValueId, usize>,
-    /// Groups that read a value.
+    /// The groups that read a value.
     readers: HashMap<ValueId, BTreeSet<usize>>,
-    /// Values that nobody reads from memory any more.
+    /// Values that no kernel reads from memory any more.
     unread: Vec<ValueId>,
 }
 
@@ -72,7 +72,7 @@ impl<'a, 'g> Merger<'a, 'g> {
         merger
     }
 
-    /// A group that another one can take in.
+    /// A group that can be merged into `target`.
     fn source(&self, target: usize) -> Option<usize> {
         let into = self.pointwise(target)?;
         let writers = self.read[target]
@@ -89,8 +89,8 @@ impl<'a, 'g> Merger<'a, 'g> {
         })
     }
 
-    /// A group without loops that writes values in row-major order: where subgroups are the lanes of a vector, images may lie
-    /// in another one.
+    /// A group without loops that writes values in row-major order. On devices with a channel layout for images, image
+    /// groups are excluded.
     fn pointwise(&self, at: usize) -> Option<&Group> {
         let group = self.groups[at].as_ref()?;
         let graph = self.fuser.graph;
@@ -101,7 +101,7 @@ impl<'a, 'g> Merger<'a, 'g> {
         (is_alone && is_linear && group.nodes.iter().all(is_pointwise)).then_some(group)
     }
 
-    /// True if a kernel can bind what both read and write, and the source's values lie in memory of their own.
+    /// True if a kernel can bind all buffers of both groups, and the source's values are not stored within concatenations.
     fn fits(&self, source: usize, target: usize) -> bool {
         let of_both = |sets: &[BTreeSet<ValueId>]| sets[source].union(&sets[target]).count();
         let is_within = |value: &ValueId| self.fuser.planned.contains_key(value);
@@ -109,7 +109,7 @@ impl<'a, 'g> Merger<'a, 'g> {
             && !self.written[source].iter().any(is_within)
     }
 
-    /// True if a group computes its elements of the same elements of what another one writes, and of no other ones.
+    /// True if each element of `into` depends only on the elements at its index of the values that `source` writes.
     fn keeps_places(&self, source: usize, into: &Group) -> bool {
         let mut behind = self.written[source].clone();
         for node in into.computed(self.fuser.graph, &self.fuser.stored) {
@@ -132,7 +132,7 @@ impl<'a, 'g> Merger<'a, 'g> {
         costs.sum()
     }
 
-    /// Other groups that read what a group writes.
+    /// Other groups that read values of a group.
     fn readers(&self, of: usize) -> BTreeSet<usize> {
         let values = self.written[of].iter();
         let readers = values.filter_map(|value| self.readers.get(value));
@@ -143,7 +143,7 @@ impl<'a, 'g> Merger<'a, 'g> {
             .collect()
     }
 
-    /// True if what one group writes is needed for what another one reads, by way of further groups.
+    /// True if `target` depends on `source` through further groups.
     fn waits(&self, source: usize, target: usize) -> bool {
         let mut seen = self.readers(source);
         seen.remove(&target);
@@ -157,7 +157,7 @@ impl<'a, 'g> Merger<'a, 'g> {
         seen.contains(&target)
     }
 
-    /// True if a group writes nothing that the graph has in front of what another one writes: that cannot need it.
+    /// True if every value of a group is defined after all values of another one, so that the other cannot depend on it.
     fn is_behind(&self, group: usize, other: usize) -> bool {
         let places = |of: usize| {
             let values = self.written[of].iter();
@@ -166,7 +166,7 @@ impl<'a, 'g> Merger<'a, 'g> {
         places(group).min() > places(other).max()
     }
 
-    /// One group of two; what others read of the source's values is written still.
+    /// Merges the source group into the target group. Source values that other groups read are still written.
     fn merge(&mut self, source: usize, target: usize) {
         let written = std::mem::take(&mut self.written[source]);
         let is_read = |value: &ValueId| {
@@ -197,7 +197,7 @@ impl<'a, 'g> Merger<'a, 'g> {
     }
 }
 
-/// True for a node each element of which is computed of the same elements of its operands.
+/// True for a node that computes each element from the elements of its operands at the same linear index.
 fn keeps_place(node: &Node) -> bool {
     let is_reshape = matches!(node.op, Op::Primitive(Primitive::Reshape(_)));
     class(node) == Class::Pointwise || is_reshape

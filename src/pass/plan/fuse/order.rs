@@ -1,4 +1,4 @@
-//! The order of kernels: each behind those whose results it reads, otherwise as the graph has them.
+//! Order of kernels: each after those whose results it reads, otherwise in graph order.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -7,7 +7,7 @@ use crate::ir::{Definition, ValueId};
 use crate::pass::plan::fuse::Fuser;
 use crate::pass::plan::group::Group;
 
-/// Groups in an order in which they can run.
+/// Sorts groups topologically.
 pub fn sorted(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
     let mut writer = HashMap::new();
     for (number, group) in groups.iter().enumerate() {
@@ -47,7 +47,7 @@ pub fn sorted(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
         .collect()
 }
 
-/// The stored values that a group reads, itself or through what it computes in passing.
+/// The stored values that a group reads, directly or through inlined nodes.
 pub(super) fn read(fuser: &Fuser, group: &Group) -> BTreeSet<ValueId> {
     let mut open: Vec<usize> = group.nodes.clone();
     let mut seen: BTreeSet<usize> = open.iter().copied().collect();

@@ -1,5 +1,5 @@
-//! What a convolution computes of each number that it reads, where another kernel would write it for this one alone: pointwise
-//! primitives in front of it.
+//! Prologues: pointwise primitives that a convolution applies to each element that it reads, where another kernel would
+//! write these elements for the convolution alone.
 
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::choice::Variant;
@@ -9,15 +9,15 @@ use crate::pass::plan::element::quad::is_whole;
 use crate::pass::plan::fuse::Fuser;
 use crate::pass::plan::variant;
 
-/// What it costs to write an element and to read it again, in simple operations: on a rasteriser 125 cycles for four numbers of
+/// Cost of writing an element and reading it again, in simple operations: on a rasteriser 125 cycles for four numbers of
 /// eight lanes, for which an operation takes some three.
 const WRITTEN: usize = 48;
-/// Columns of a tile of which an element is computed once.
+/// Columns of a tile. The tile computes each element of the prologue once.
 const COLUMNS: usize = 32;
 
 impl Fuser<'_> {
-    /// True for an operand that a convolution computes of what lies in memory: an image that nobody else reads, each position
-    /// of which is seen from one position.
+    /// True for an operand that a convolution computes in its prologue: an image without other readers in which each
+    /// output position reads one input position.
     pub fn is_prologue(&self, node: &Node, primitive: &Primitive, operand: ValueId) -> bool {
         let Primitive::Conv(conv) = primitive else {
             return false;
@@ -36,8 +36,7 @@ impl Fuser<'_> {
             && self.is_made_in_place(operand)
     }
 
-    /// True for what is computed element by element of images of the same shape that kernels write, and of what is expanded to
-    /// that.
+    /// True for elementwise work on stored images of the same shape and on values that are expanded to that shape.
     fn is_made_in_place(&self, image: ValueId) -> bool {
         let shape = &self.graph.ty(image).shape;
         let mut open = vec![image];

@@ -1,5 +1,5 @@
-//! The first few of each row in the order of sorting. Of rows that are long and few they are those among the first of parts
-//! of a row, which are looked through side by side. Where many are wanted, rows are sorted as a whole.
+//! Top-k split: the top k of a long row are the top k of the candidates from its parts, which are searched in parallel.
+//! For a large k, rows are sorted as a whole.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -9,26 +9,27 @@ use crate::op::Sort;
 use crate::pass::plan::cost::example;
 use crate::pass::plan::sort::MOST;
 
-/// Rows that are no longer are looked through as a whole.
+/// Longest row that is searched as a whole.
 const SHORT: usize = 64;
-/// So many rows and parts keep a device busy.
+/// Number of rows and parts that keeps a device busy.
 const BUSY: usize = 4096;
-/// Rows of symbolic length are sorted if the example's is longer: see [`super::walk`] on loops that end silently.
+/// Longest row of the example, if the length is symbolic, that is not sorted: see [`super::walk`] on loops that end
+/// silently.
 const LONG: usize = 4096;
-/// Parts are no longer, for the same reason.
+/// Longest part, for the same reason.
 const PART: usize = 1 << 15;
 
-/// How the first of rows are found other than by looking through each row.
+/// Way in which the top k are found, other than a search of each whole row.
 #[derive(Clone, Copy, Debug)]
 pub enum Selection {
     /// By sorting.
     Sorted,
-    /// Among the first of so many parts of so many elements each, and what is left over behind them.
+    /// From the top k of each of `parts` parts of `length` elements, and the remainder.
     Parts { parts: i64, length: i64 },
 }
 
 impl Selection {
-    /// What is done for a node; none if rows are looked through, and if it is about whole rows.
+    /// The way for a node; `None` if whole rows are searched, and for a full sort.
     pub fn of(graph: &Graph, node: &Node) -> Option<Selection> {
         let (sort, k) = selecting(node)?;
         let shape = &graph.ty(*node.operands().first()?).shape;
@@ -45,7 +46,7 @@ impl Selection {
         })
     }
 
-    /// The results of the node.
+    /// Builds the computation and returns the node's results.
     pub fn select<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
         let (Some((sort, k)), [x]) = (selecting(node), &*node.operands()) else {
             return Vec::new();
@@ -67,7 +68,7 @@ impl Selection {
     }
 }
 
-/// A node that wants the first of each row, and how many of them.
+/// The sort and its k, if the node selects the top k of each row.
 fn selecting(node: &Node) -> Option<(&Sort, usize)> {
     match &node.op {
         Op::Primitive(Primitive::Sort(sort)) => Some((sort, sort.k?)),
@@ -75,7 +76,8 @@ fn selecting(node: &Node) -> Option<(&Sort, usize)> {
     }
 }
 
-/// How many parts make finding the first `k` of rows shortest: those of the parts are as many as the elements of a part.
+/// Number of parts that minimises the search for the top `k`: it makes the number of candidates equal the length of a
+/// part.
 fn parts([rows, length, k]: [usize; 3]) -> usize {
     if length <= SHORT {
         return 1;
@@ -84,7 +86,7 @@ fn parts([rows, length, k]: [usize; 3]) -> usize {
     wanted.max(length.div_ceil(PART))
 }
 
-/// The first of all parts, with what is left over, in the order of their indices among equals; and these indices.
+/// Candidates: the top k of all parts and the remainder, equal elements in the order of their indices; and these indices.
 fn candidates<'g>(
     x: Value<'g>,
     sort: &Sort,

@@ -1,7 +1,7 @@
-//! Products with few elements, each the sum of many terms: they are too little work for a GPU's many cores until each sum is
-//! split into parts, which are computed as products of their own and added up by a second kernel, in a fixed order. And
-//! reductions, running combinations, scatters and the choice of the first of rows, which are cut likewise. And convolutions
-//! around whose inputs zeros are written first, so that what positions see need not be looked at for each step.
+//! Splits nodes with too little parallelism. Products with few elements, each the sum of many terms, occupy too few cores
+//! of a GPU: each sum is split into parts that are computed as separate products and added up by a second kernel, in a
+//! fixed order. Reductions, scans, scatters and top-k selections are split likewise. Inputs of some convolutions are
+//! padded with zeros first, so that kernels need no bounds tests per step.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -17,7 +17,7 @@ use crate::pass::plan::fuse::walk::Walk;
 use crate::pass::plan::variant::{self, Rewriting};
 use crate::shape::Shape;
 
-/// What is written otherwise.
+/// A rewrite of a node.
 enum Split {
     Reduction(Cut),
     Walk(Walk),
@@ -27,7 +27,7 @@ enum Split {
 }
 
 impl Split {
-    /// How a node is written; none if it stays.
+    /// The rewrite of a node; `None` if the node stays.
     fn of(
         graph: &Graph,
         capabilities: &Capabilities,
@@ -66,7 +66,7 @@ impl Split {
     }
 }
 
-/// Writes the products in question as sums of several products, and what goes through long rows as several that go through parts.
+/// Replaces products by sums of several products, and loops over long rows by several loops over parts.
 pub fn split(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> Result<Graph> {
     everywhere(graph, &mut |graph| {
         let split = |node: &Node| Split::of(graph, capabilities, node, given);
@@ -87,7 +87,7 @@ fn operands<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
     operands.map(|id| replay.value(id)).collect()
 }
 
-/// The operands in single precision, in which parts are kept, and the dtype that they have.
+/// Operands in single precision, the precision of partial sums, and their original dtype.
 fn singles<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> (Vec<Value<'g>>, DType) {
     let values = operands(replay, node);
     let dtype = values.first().map_or(DType::F32, |value| value.dtype());
@@ -95,7 +95,7 @@ fn singles<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> (Vec<Value<'g>>, DTy
     (single.collect(), dtype)
 }
 
-/// A contraction: what is in front gets an axis of parts.
+/// A matrix product with an additional batch axis of parts.
 fn product<'g>(replay: &mut Replay<'_, 'g>, node: &Node, parts: i64) -> Vec<Value<'g>> {
     let (operands, dtype) = singles(replay, node);
     let [a, b] = operands.as_slice() else {
@@ -107,7 +107,7 @@ fn product<'g>(replay: &mut Replay<'_, 'g>, node: &Node, parts: i64) -> Vec<Valu
     vec![a.dot(b).sum(&[outer as i64], false).to(dtype)]
 }
 
-/// A convolution: the channels of each group become groups of their own, with all output channels each.
+/// A convolution whose channels are split into additional groups, each of which computes all output channels.
 fn convolution<'g>(
     replay: &mut Replay<'_, 'g>,
     node: &Node,
@@ -119,7 +119,7 @@ fn convolution<'g>(
         return Vec::new();
     };
     let groups = conv.groups;
-    // Group, output channel, part, channel and taps: parts stand in front of output channels.
+    // Axes: group, output channel, part, channel and taps. Parts move in front of output channels.
     let filter = cut(cut(*filter, 0, groups), 2, parts).move_axis(2, 1);
     let filter = filter.flatten(0, 2);
     let y = x.conv(filter, conv.axes.clone(), groups * parts);
@@ -127,7 +127,7 @@ fn convolution<'g>(
     vec![y.sum(&[2], false).flatten(1, 2).to(dtype)]
 }
 
-/// A convolution of an input with zeros around it.
+/// A convolution whose input is padded with zeros explicitly.
 fn padded<'g>(replay: &mut Replay<'_, 'g>, node: &Node, conv: &Conv) -> Vec<Value<'g>> {
     let operands = operands(replay, node);
     let [x, filter] = operands.as_slice() else {
@@ -148,7 +148,7 @@ fn padded<'g>(replay: &mut Replay<'_, 'g>, node: &Node, conv: &Conv) -> Vec<Valu
     vec![x.pad(&low, &high, 0).conv(*filter, axes, conv.groups)]
 }
 
-/// An axis as one of parts and one within them.
+/// Splits an axis into an axis of parts and one within them.
 fn cut(value: Value<'_>, axis: usize, parts: i64) -> Value<'_> {
     let mut shape: Shape = value.shape();
     let within = shape[axis].floor_div(&Dim::from(parts));

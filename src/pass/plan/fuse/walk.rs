@@ -1,9 +1,10 @@
-//! Running combinations, scatters and products of matrices along long rows, along each of which an invocation walks. Mesa's
-//! rasteriser (22.3, not 25.0) ends loops silently after 65,535 iterations of an invocation, in all of its loops together.
+//! Blocked scans, scatters and matrix products: long loops of one invocation become several shorter ones. Mesa's
+//! rasteriser (22.3, not 25.0) ends loops silently after 65,535 iterations of an invocation, counted over all of its
+//! loops.
 //!
-//! Blocks of a running combination are walked along side by side, and what all blocks in front of one have come to is combined
-//! with each of its elements. Scatters go through their indices in pieces, one after the other, and products of some steps
-//! each are added up.
+//! The blocks of a scan are scanned in parallel, and the total of all earlier blocks is combined with each element of a
+//! block. A scatter processes its indices in pieces, one after the other. A product with a large K is the sum of products
+//! with smaller ones.
 
 use crate::dim::Dim;
 use crate::ir::rewrite::Replay;
@@ -11,34 +12,34 @@ use crate::ir::{Graph, Node, Op, Primitive, Value};
 use crate::op::{Scan, ScanFunction, Scatter, ScatterFunction};
 use crate::pass::plan::cost::example;
 
-/// Rows that are no longer are walked along as a whole.
+/// Longest row that is scanned as a whole.
 const LONG: usize = 4096;
 /// Elements of a block.
 const BLOCK: i64 = 1024;
-/// Indices that a scatter goes through at once.
+/// Largest number of indices that one scatter processes.
 const INDICES: i64 = 1 << 14;
 
-/// Steps of a product's sum that is left whole at most, and of those of which it is made otherwise: short sums are more exact.
+/// Largest K of a product that is not split, and K of the products that replace it: short sums are more exact.
 const DEEP: i64 = 1 << 15;
 const STEPS: i64 = 1 << 12;
 
-/// A walk that is cut.
+/// A loop that is split.
 #[derive(Clone, Copy, Debug)]
 pub enum Walk {
-    /// A running combination, into blocks.
+    /// A scan, split into blocks.
     Blocks { axis: i64, running: ScanFunction },
-    /// A scatter of so many indices, into pieces.
+    /// A scatter of `count` indices, split into pieces.
     Pieces {
         axis: i64,
         count: i64,
         function: ScatterFunction,
     },
-    /// A product of so many steps, into products of some.
+    /// A product whose K is `count`, split into products with smaller K.
     Steps { count: i64 },
 }
 
 impl Walk {
-    /// The walk of a node; none if it is left whole.
+    /// The split of a node; `None` if the node is not split.
     pub fn of(graph: &Graph, node: &Node) -> Option<Walk> {
         let operands = node.operands();
         match (&node.op, operands.as_slice()) {
@@ -64,7 +65,7 @@ impl Walk {
         }
     }
 
-    /// The result of the node.
+    /// Builds the split computation and returns the node's result.
     pub fn cut<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
         let operands = node.operands().into_iter().map(|id| replay.value(id));
         let operands: Vec<Value> = operands.collect();
@@ -92,7 +93,7 @@ impl Walk {
     }
 }
 
-/// A product of matrices as the sum of those of some steps each.
+/// A matrix product as the sum of products over parts of K.
 fn by_steps<'g>(factors: [Value<'g>; 2], count: i64) -> Value<'g> {
     let [a, b] = factors.map(Value::to_compute);
     let starts = (0..count).step_by(STEPS as usize);
@@ -104,14 +105,14 @@ fn by_steps<'g>(factors: [Value<'g>; 2], count: i64) -> Value<'g> {
     sum.unwrap_or(a).to(factors[0].dtype())
 }
 
-/// A running combination: that of blocks, and that of what they come to.
+/// A scan as the scans of blocks and a scan of the blocks' totals.
 fn by_blocks<'g>(original: Value<'g>, axis: i64, running: ScanFunction) -> Value<'g> {
     let x = original.to_compute();
     let (size, length) = (x.size(axis), Dim::from(BLOCK));
     let count = size.ceil_div(&length);
     let within = blocks(x, axis, [&count, &length]).scan(running, axis + 1);
     let totals = within.select(axis + 1, BLOCK - 1).scan(running, axis);
-    // The first block has none in front of it.
+    // No block precedes the first.
     let (first, others) = (within.narrow(axis, 0, 1), &count - 1);
     let rest = within.narrow(axis, 1, others.clone());
     let before = totals.narrow(axis, 0, others).unsqueeze(axis + 1);
@@ -131,7 +132,7 @@ fn by_blocks<'g>(original: Value<'g>, axis: i64, running: ScanFunction) -> Value
     whole.to(original.dtype())
 }
 
-/// An axis as one of so many blocks and one within them, with zeros behind the last element.
+/// Splits an axis into an axis of blocks and one within them, with zero padding after the last element.
 fn blocks<'g>(x: Value<'g>, axis: i64, [count, length]: [&Dim; 2]) -> Value<'g> {
     let (mut shape, axis) = (x.shape(), axis as usize);
     let none = vec![Dim::ZERO; shape.len()];

@@ -1,4 +1,4 @@
-//! Buffers and textures of a kernel: whether a device binds so many, which of them are textures, and how they are declared.
+//! Bindings of a kernel: limits of a device, the choice of textures, and declarations.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::pass::plan::element::Binding;
 use crate::pass::plan::kernel::Lowered;
 
 impl Lowered<'_> {
-    /// True if a device can bind all buffers and textures.
+    /// True if the device can bind all buffers and textures.
     pub fn fits(&self) -> bool {
         let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
         let textures = self.textures();
@@ -19,7 +19,7 @@ impl Lowered<'_> {
             && textures <= capabilities.textures.bindings as usize
     }
 
-    /// The error for more buffers and textures than a device can bind.
+    /// Error for more buffers and textures than the device can bind.
     pub(super) fn too_many(&self, label: &str) -> Error {
         let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
         let (textures, limit) = (
@@ -50,8 +50,8 @@ impl Lowered<'_> {
         )
     }
 
-    /// Makes textures of what the kernel reads in vectors of single or half precision where it can be read so, as far as a device
-    /// binds textures.
+    /// Turns buffers of vectors in single or half precision into textures where the value allows it, up to the number of
+    /// textures that the device can bind.
     pub(super) fn read_texels(&mut self) -> Result<()> {
         let stored = stored_buffers(&self.statements);
         let most = self.scope.capabilities.textures.bindings as usize;
@@ -67,7 +67,7 @@ impl Lowered<'_> {
         Ok(())
     }
 
-    /// The texels as which a buffer of vectors can be read; none for others.
+    /// Texel format in which a buffer of vectors can be read as a texture; `None` for others.
     fn texel(&self, index: usize) -> Result<Option<Texel>> {
         let binding = &self.scope.buffers[index];
         let Buffer {
@@ -78,7 +78,7 @@ impl Lowered<'_> {
         Ok(element.texel().filter(|_| is_read_so))
     }
 
-    /// How many textures it binds.
+    /// Number of textures that the kernel binds.
     fn textures(&self) -> usize {
         let buffers = self.scope.buffers.iter();
         let textures = buffers.filter(|binding| binding.buffer.access.is_texture());

@@ -1,4 +1,4 @@
-//! What the text of a kernel is written from.
+//! Description from which a kernel's source is generated.
 
 use crate::dim::Dim;
 use crate::kernel::capabilities::SizesIn;
@@ -8,28 +8,28 @@ use crate::kernel::plan::Kernel;
 use crate::kernel::shader;
 use crate::pass::plan::kernel::{declarations, enables};
 
-/// What the text of a kernel is written from.
+/// Description from which a kernel's source is generated.
 pub struct Source {
-    /// What it is called by.
+    /// Label of the kernel.
     pub label: String,
-    /// The shader around the statements.
+    /// WGSL template around the statements.
     pub template: &'static str,
-    /// Values of the template's further holes.
+    /// Values of the template's further placeholders.
     pub holes: Vec<(&'static str, String)>,
     /// The expressions.
     pub pool: Pool,
     /// Buffers and textures.
     pub buffers: Vec<Buffer>,
-    /// What `main` does.
+    /// Body of `main`.
     pub statements: Vec<Statement>,
-    /// What its sizes lie in.
+    /// Address space of the sizes.
     pub sizes_in: SizesIn,
-    /// The sizes that it expects.
+    /// The sizes that the kernel expects.
     pub sizes: Vec<Dim>,
 }
 
 impl Source {
-    /// The kernel, and the sizes that it expects in their order.
+    /// Generates the kernel. Returns it with the sizes that it expects, in order.
     pub fn kernel(&self) -> (Kernel, Vec<Dim>) {
         let emitter = Emitter::new(&self.pool, &self.buffers, &self.given());
         let (lines, sizes) = emitter.run(&self.statements);

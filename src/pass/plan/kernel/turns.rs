@@ -1,5 +1,5 @@
-//! Results that an invocation holds in variables, written one after another: by a loop where their epilogue is long, so that
-//! its text is there for a few of them only.
+//! Epilogue loop: writes the results that an invocation holds in variables. With a long epilogue a loop writes them, so
+//! that the source contains the epilogue only for a few of them.
 
 use std::collections::BTreeSet;
 
@@ -11,25 +11,25 @@ use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::kernel::{below, repeat};
 
-/// Simple operations of a turn on an element of each result: with more the driver takes longer to compile than runs save.
+/// Most simple operations per iteration. With more, the driver's compile time outweighs the savings of a run.
 const LONGEST: usize = 64;
-/// Results of a turn at least: with fewer, what is held would move up more often than it is worth.
+/// Fewest results per iteration. With fewer, moving the remaining variables costs too much.
 const FEWEST: usize = 4;
 
-/// Statements that write a line of results by its number and its variables.
+/// Emits the statements that write a line of results, given its number and its variables.
 type Write<'w> = &'w mut dyn FnMut(&mut Scope, &Index, &[Expr]) -> Result<Vec<Statement>>;
 
-/// How lines are written.
+/// Way in which the results of a line are written.
 #[derive(Clone, Copy)]
 pub enum Lines {
-    /// Each at once.
+    /// All at once.
     Short,
-    /// Each in turns itself.
+    /// By a loop of their own.
     Long,
 }
 
-/// Writes lines of variables, by what an epilogue costs for an element: all at once if that is little, else in turns, each of
-/// which writes the first ones and moves the others up. Drivers have no better way to find registers by numbers.
+/// Writes lines of variables. A cheap epilogue is emitted for all lines at once. For an expensive one a loop writes the
+/// first lines in each iteration and then moves the remaining variables up: drivers have no better way to index registers.
 pub fn in_turns(
     scope: &mut Scope,
     (lines, cost): (Lines, u32),
@@ -50,7 +50,7 @@ pub fn in_turns(
         let variables = held[..count].iter().flatten().copied();
         let mut statements: Vec<Statement> = match lines {
             Lines::Short => variables.map(Statement::Freeze).collect(),
-            // Their own turns move them up.
+            // The inner loop moves these variables.
             Lines::Long => Vec::new(),
         };
         statements.extend(written);
@@ -61,7 +61,7 @@ pub fn in_turns(
     })
 }
 
-/// Writes the lines of a turn, as far as there are so many.
+/// Writes the lines of an iteration that exist.
 fn written(
     scope: &mut Scope,
     held: &[Vec<Expr>],
@@ -79,14 +79,14 @@ fn written(
     Ok(shared.chain(lines.into_iter().flatten()).collect())
 }
 
-/// Moves all lines up by some.
+/// Moves all lines up by `by`.
 fn moved(held: &[Vec<Expr>], by: usize) -> impl Iterator<Item = Statement> + '_ {
     let lines = held.iter().zip(&held[by..]);
     let variables = lines.flat_map(|(to, from)| to.iter().zip(from));
     variables.map(|(to, from)| Statement::Assign(*to, *from))
 }
 
-/// What all lines read and where they read it or write to, as far as that is the same: computed once, in front of them.
+/// Loads and indices that all lines of an iteration share: they are computed once before the lines.
 fn shared(pool: &Pool, lines: &[Vec<Statement>]) -> Vec<Expr> {
     let [first, second, ..] = lines else {
         return Vec::new();
@@ -104,7 +104,7 @@ fn shared(pool: &Pool, lines: &[Vec<Statement>]) -> Vec<Expr> {
     common.copied().collect()
 }
 
-/// All that statements are made of.
+/// All expressions that statements use.
 fn expressions(pool: &Pool, statements: &[Statement]) -> BTreeSet<Expr> {
     let (mut open, mut seen) = (roots(statements), BTreeSet::new());
     while let Some(expr) = open.pop() {

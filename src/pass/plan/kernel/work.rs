@@ -1,4 +1,4 @@
-//! What a kernel does at least: operations and bytes, counted from the nodes that it computes.
+//! Lower bounds of a kernel's work: operations and bytes, counted from its nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::pass::multiply_adds_of;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::group::Group;
 
-/// Counts the work of a group, or of the part of it that copies one operand to its place.
+/// Counts the work of a group, or of copying one operand of a concatenation to its part of the result.
 pub fn of(scope: &Scope, group: &Group, part: Option<ValueId>) -> Result<Work> {
     let written = match part {
         Some(operand) => vec![operand],
@@ -22,7 +22,7 @@ pub fn of(scope: &Scope, group: &Group, part: Option<ValueId>) -> Result<Work> {
     counted(scope, group, part).work(&written)
 }
 
-/// How many elements the kernel of a group, or of a part of it, reads of each value in memory.
+/// Number of elements that the kernel of a group, or of one operand of a concatenation, reads of each stored value.
 pub fn read(scope: &Scope, group: &Group, part: Option<ValueId>) -> BTreeMap<ValueId, Dim> {
     counted(scope, group, part).read
 }
@@ -36,7 +36,7 @@ fn counted<'a>(scope: &'a Scope<'a>, group: &Group, part: Option<ValueId>) -> Co
     count
 }
 
-/// Counts the work of a group without its anchor, whose result is at hand.
+/// Counts the work of a group without its anchor.
 pub fn behind(scope: &Scope, group: &Group) -> Result<Work> {
     let mut count = Count::new(scope);
     count.given = group.anchor;
@@ -44,7 +44,7 @@ pub fn behind(scope: &Scope, group: &Group) -> Result<Work> {
     count.work(&[group.root])
 }
 
-/// What a node is called by.
+/// Name of a node's first result.
 fn name(graph: &Graph, node: &Node) -> Option<String> {
     let result = node.results.first()?;
     Some(graph.value(*result).name.clone())
@@ -53,12 +53,12 @@ fn name(graph: &Graph, node: &Node) -> Option<String> {
 struct Count<'a> {
     graph: &'a Graph,
     scope: &'a Scope<'a>,
-    /// A node whose results cost nothing.
+    /// A node whose work is not counted.
     given: Option<usize>,
     operations: Dim,
-    /// Nodes that are computed where they are read.
+    /// Nodes that are inlined into the kernel.
     through: BTreeSet<usize>,
-    /// Elements that are read of each value in memory.
+    /// Elements that are read of each stored value.
     read: BTreeMap<ValueId, Dim>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Count<'a> {
         }
     }
 
-    /// The work with what is written.
+    /// The total work, including the writes.
     fn work(&self, written: &[ValueId]) -> Result<Work> {
         let size = |value: ValueId| -> Result<Dim> {
             Ok(Dim::from(self.scope.storage(value)?.size() as i64))
@@ -117,7 +117,7 @@ impl<'a> Count<'a> {
         }
     }
 
-    /// A value of which so many elements are read: from memory, or by computing it.
+    /// Adds a read of `elements_read` elements of a value: from memory, or by computing it.
     fn value(&mut self, value: ValueId, elements_read: Dim) {
         let graph = self.graph;
         let Definition::Node(index, _) = graph.value(value).definition else {
@@ -142,7 +142,7 @@ impl<'a> Count<'a> {
     }
 }
 
-/// How many elements of an operand a node reads.
+/// Number of elements of an operand that a node reads.
 fn elements(graph: &Graph, node: &Node, place: usize, operand: ValueId) -> Dim {
     let all = graph.ty(operand).numel();
     let picks = match &node.op {
@@ -156,7 +156,7 @@ fn elements(graph: &Graph, node: &Node, place: usize, operand: ValueId) -> Dim {
     }
 }
 
-/// Arithmetic of a node, where it can be told from the sizes; see [`Work::operations`].
+/// Number of arithmetic operations of a node, as far as sizes determine it; see [`Work::operations`].
 fn operations(graph: &Graph, node: &Node) -> Dim {
     let operands = node.operands();
     let numel = |place: usize| {

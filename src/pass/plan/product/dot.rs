@@ -1,4 +1,4 @@
-//! Matrix products: one invocation computes a tile of the result, whose elements stay in registers.
+//! The portable matrix product: one invocation computes a small tile of the result in registers.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -14,10 +14,10 @@ use crate::pass::plan::kernel::{Lowered, clamped, guarded, invocation, pieces, r
 
 const TEMPLATE: &str = include_str!("../../../../shaders/dot.wgsl");
 
-/// Rows and columns of a tile.
+/// Most rows and columns of a tile.
 const TILE: usize = 4;
 
-/// A matrix product with its epilogue.
+/// Lowers a matrix product with its epilogue.
 pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Lowered<'a>> {
     let (a, b) = (operand(node, 0)?, operand(node, 1)?);
     let graph = scope.graph;
@@ -82,21 +82,21 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Low
     Ok(Lowered::new(scope, TEMPLATE, statements, &count))
 }
 
-/// How many neighbours along an axis an invocation computes.
+/// Returns how many neighbours along an axis an invocation computes.
 pub fn tile(size: &Dim) -> usize {
     size.as_const()
         .and_then(|size| usize::try_from(size).ok())
         .map_or(TILE, |size| size.clamp(1, TILE))
 }
 
-/// The index under a name.
+/// Labels the expression of an index, and returns the index.
 pub fn named(scope: &mut Scope, index: &Index, name: &str) -> Index {
     let expr = index.emit(&mut scope.pool);
     scope.pool.set_label(expr, name);
     index.clone()
 }
 
-/// The variables of a tile.
+/// Creates the accumulator variables of a tile.
 pub fn accumulators(
     scope: &mut Scope,
     dtype: DType,
@@ -112,7 +112,7 @@ pub fn accumulators(
     (0..height).map(&mut row).collect()
 }
 
-/// The number 0 of a dtype.
+/// Returns the zero of a dtype.
 pub fn zero(scope: &mut Scope, dtype: DType) -> Expr {
     let ty = scope.register(dtype);
     let literal = if dtype.is_float() {
@@ -123,7 +123,7 @@ pub fn zero(scope: &mut Scope, dtype: DType) -> Expr {
     scope.pool.literal(ty, literal)
 }
 
-/// Adds the products of a column of factors and a row of factors to a tile.
+/// Adds the outer product of a column of the left factor and a row of the right one to a tile.
 pub fn products(
     scope: &mut Scope,
     sums: &[Vec<Expr>],

@@ -1,5 +1,5 @@
-//! Products of matrices on GPUs whose subgroups multiply small matrices as one (cooperative matrices: tensor cores and the
-//! like). Factors of half precision are multiplied as they are and summed up in single precision.
+//! Matrix products with cooperative matrices (tensor cores and the like): a subgroup multiplies small matrices with one
+//! instruction. Factors in half precision are multiplied as they are and accumulated in single precision.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -18,16 +18,16 @@ const TEMPLATE: &str = include_str!("../../../../shaders/matrix.wgsl");
 
 /// Rows and columns of a tile.
 const SIDE: usize = 64;
-/// Rows and columns of the quarter of a subgroup.
+/// Rows and columns of the quadrant that a subgroup computes.
 const HALF: usize = SIDE / 2;
 /// Subgroups of a workgroup.
 const SUBGROUPS: usize = 4;
-/// Steps of a piece.
+/// K elements that lie in workgroup memory at a time.
 const DEPTH: usize = 16;
-/// Blocks of 4×4 elements of a piece of one factor.
+/// 4×4 blocks of a factor in one K block.
 const BLOCKS: usize = SIDE / QUAD * (DEPTH / QUAD);
 
-/// The unit of a device that multiplies matrices of a size and dtype, if a workgroup has room for the rest.
+/// Returns the matrix unit of a size and dtype, if the device has it and a workgroup has enough memory and invocations.
 pub fn unit(capabilities: &Capabilities, size: u32, dtype: DType) -> Option<MatrixUnit> {
     let half = match dtype {
         DType::F16 => true,
@@ -43,7 +43,7 @@ pub fn unit(capabilities: &Capabilities, size: u32, dtype: DType) -> Option<Matr
     (fits && capabilities.matrices.contains(&unit)).then_some(unit)
 }
 
-/// A product with its epilogue.
+/// Lowers a product with its epilogue.
 pub fn lower<'a>(
     mut scope: Scope<'a>,
     group: &Group,
@@ -76,7 +76,7 @@ pub fn lower<'a>(
     Ok(lowered)
 }
 
-/// What a workgroup computes.
+/// A tile of the result, which one workgroup computes.
 struct Tile<'p> {
     product: &'p Product,
     unit: MatrixUnit,
@@ -87,7 +87,7 @@ struct Tile<'p> {
     /// First row and first column.
     first: [Index; 2],
     local: Expr,
-    /// For each factor, whether neighbours in memory are steps, not rows or columns.
+    /// For each factor, whether K is the contiguous axis.
     by_step: [bool; 2],
 }
 
@@ -112,7 +112,7 @@ impl<'p> Tile<'p> {
         })
     }
 
-    /// The quarter of the tile that a subgroup computes.
+    /// Labels the first row and column of the quadrant that a subgroup computes.
     fn quarter(&self, scope: &mut Scope) -> Vec<Statement> {
         let (_, subgroup) = scope.counter("subgroup", &Dim::from(SUBGROUPS));
         let (two, half) = (Dim::from(2), Dim::from(HALF));
@@ -128,14 +128,14 @@ impl<'p> Tile<'p> {
             .collect()
     }
 
-    /// A line for each matrix that a subgroup sums up.
+    /// Emits a line for each accumulator matrix of a subgroup.
     fn each_sum(&self, line: impl Fn(usize, usize) -> String) -> Vec<Statement> {
         let count = HALF / self.unit.size as usize;
         let places = (0..count).flat_map(|i| (0..count).map(move |j| (i, j)));
         places.map(|(i, j)| Statement::Line(line(i, j))).collect()
     }
 
-    /// The type of a matrix in a role: `A` and `B` are multiplied and added to `C`.
+    /// Returns the WGSL type of a matrix in a role: `A` and `B` are multiplied and added to `C`.
     fn matrix(&self, role: &str) -> String {
         let size = self.unit.size;
         let scalar = if self.unit.half && role != "C" {
@@ -146,7 +146,7 @@ impl<'p> Tile<'p> {
         format!("coop_mat{size}x{size}<{scalar}, {role}>")
     }
 
-    /// Reads a piece of both factors into workgroup memory: blocks of four rows or columns and four steps.
+    /// Loads a K block of both factors into workgroup memory, as blocks of four rows or columns and four K elements.
     fn read(&self, scope: &mut Scope, piece: &Index) -> Result<Statement> {
         let (block, _) = scope.counter("block", &Dim::from(2 * BLOCKS));
         let left = self.read_side(scope, piece, block, Side::Left)?;
@@ -200,7 +200,8 @@ impl<'p> Tile<'p> {
         Ok(statements)
     }
 
-    /// Puts a number of a factor into workgroup memory: the left one by rows, the right one by steps.
+    /// Stores an element of a factor in workgroup memory. The left factor is indexed by row and K, the right one by K and
+    /// column.
     fn share(
         &self,
         scope: &mut Scope,
@@ -224,7 +225,7 @@ impl<'p> Tile<'p> {
         }
     }
 
-    /// Multiplies the matrices of a piece.
+    /// Multiplies the matrices of a K block.
     fn multiply(&self) -> Statement {
         let size = self.unit.size as usize;
         let count = HALF / size;
@@ -253,7 +254,7 @@ impl<'p> Tile<'p> {
         )
     }
 
-    /// Writes the tile: each invocation four neighbouring columns at a time.
+    /// Writes the tile. Each invocation writes four neighbouring columns at a time.
     fn write(&self, scope: &mut Scope, group: &Group) -> Result<Statement> {
         let quads = Dim::from(SIDE / QUAD);
         let all = SIDE * SIDE / QUAD;
@@ -288,7 +289,7 @@ impl<'p> Tile<'p> {
         })
     }
 
-    /// Declarations of the workgroup memory, and the size of the workgroup.
+    /// Returns the declarations of the workgroup memory, and the workgroup size.
     fn memory(&self) -> String {
         let scalar = if self.unit.half { "f16" } else { "f32" };
         let (piece, tile) = (SIDE * DEPTH, SIDE * SIDE);

@@ -1,4 +1,5 @@
-//! Products of matrices where subgroups are the lanes of a vector: what costs a software rasteriser time is reading memory.
+//! Matrix products for devices whose subgroups are the lanes of a CPU vector. On a software rasteriser memory loads are
+//! the cost, so that lanes share what they load.
 
 mod extent;
 mod held;
@@ -31,50 +32,50 @@ use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../../shaders/tile.wgsl");
 
-/// The number of an invocation where nothing is handed on by it. What the driver knows while it compiles it would read from
-/// memory for each column of a wide round.
+/// Parameter with the invocation index, for tiles without shuffles between bands. The driver knows
+/// `subgroup_invocation_id` at compile time, and would load it as a constant from memory for each column of a wide round.
 const LANE: &str = "    @builtin(local_invocation_index) local: u32,\n";
-/// Columns that are worth a whole subgroup.
+/// Fewest columns for which a whole subgroup pays off.
 const NARROWEST: usize = 16;
 
-/// A step of a sum, and where it is one; absent if it is known to be.
+/// A K index, and the condition that it is below K; absent if that always holds.
 pub type Step = (Index, Option<Expr>);
 
-/// Four steps of a row of the left factor, by what is in front of rows and columns, the row's coordinates, and the taps
-/// around the steps.
+/// Loads four K elements of a row of the left factor. Takes the batch coordinates and the row's coordinates, then the
+/// taps and the K indices.
 type Left<'s> = &'s dyn Fn(&mut Scope, [&[Index]; 2], (&[Index], &[Step])) -> Result<Expr>;
 
-/// Statements that write four columns of a row with the epilogue, by what is in front of rows and columns, the row's
-/// coordinates, the first column, and the numbers.
+/// Writes four columns of a row with the epilogue. Takes the batch coordinates and the row's coordinates, then the first
+/// column and the vector.
 type Write<'s> = &'s dyn Fn(&mut Scope, [&[Index]; 2], &Index, Expr) -> Result<Vec<Statement>>;
 
-/// A product of matrices as it is laid over tiles.
+/// A matrix product that is computed in tiles.
 pub struct Tiling<'s> {
-    /// What is in front of rows and columns.
+    /// Batch axes.
     pub outer: Shape,
     /// Rows of the left factor.
     pub rows: Dim,
-    /// What they are the places of, in row-major order.
+    /// Shape whose positions in row-major order are the rows.
     pub spread: Shape,
     /// Columns of the right factor.
     pub columns: Dim,
-    /// Loops around the steps of a sum.
+    /// Reduction loops around K.
     pub taps: Shape,
-    /// Steps of a sum.
+    /// Length of the innermost reduction (K).
     pub depth: Dim,
-    /// By row and steps.
+    /// Loader of the left factor.
     pub left: Left<'s>,
-    /// By step and column.
+    /// Right factor.
     pub right: Right<'s>,
-    /// By row and column.
+    /// Writer of the result.
     pub write: Write<'s>,
-    /// What the epilogue costs for an element.
+    /// Cost of the epilogue for an element.
     pub epilogue: u32,
-    /// True if columns come in quads, all of which are written, those beyond the edge as zeros.
+    /// True if columns are written as whole vec4s. Those beyond the edge are zeros.
     pub in_quads: bool,
 }
 
-/// True if this is the better way to compute a product on a device.
+/// Returns whether this kernel is the best one for a product on a device.
 pub fn suits(
     capabilities: &Capabilities,
     dtype: DType,
@@ -87,12 +88,12 @@ pub fn suits(
         && rows > 0
 }
 
-/// True if textures of these limits are of use, and one can hold these panels.
+/// Returns whether a device uses textures, and one of them can hold these panels.
 pub fn holds(limits: TextureLimits, panels: &Panels) -> bool {
     limits.bindings > 0 && limits.hold(panels.extent(Texel::F32))
 }
 
-/// A product with its epilogue.
+/// Lowers a product with its epilogue. A weight as right factor is read in panels.
 pub fn lower<'a>(
     mut scope: Scope<'a>,
     group: &Group,
@@ -106,12 +107,12 @@ pub fn lower<'a>(
     by(scope, group, product, right)
 }
 
-/// The same of values that lie as they like.
+/// Lowers a product whose right factor is read from any layout.
 pub fn by_values<'a>(scope: Scope<'a>, group: &Group, product: &Product) -> Result<Lowered<'a>> {
     by(scope, group, product, Right::Values(product))
 }
 
-/// The same with the right factor in panels of a weight.
+/// Lowers a product whose right factor lies in panels of a weight.
 pub fn by_panels<'a>(
     scope: Scope<'a>,
     group: &Group,
@@ -144,12 +145,12 @@ fn by<'a>(scope: Scope<'a>, group: &Group, product: &Product, right: Right) -> R
     lay(scope, &tiling)
 }
 
-/// Tiles that cover a product.
+/// Lowers a product as a grid of tiles.
 pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
     let lanes = lanes(&scope)?;
     let extent = product.extent(scope.graph, lanes);
     let sizes = [extent.width(lanes), extent.height()];
-    // Neighbours share columns, which are read more often than rows.
+    // Neighbouring workgroups share columns, which are loaded more often than rows.
     let tiles = [
         pieces(&product.columns, sizes[0]),
         pieces(&product.rows, sizes[1]),
@@ -169,7 +170,7 @@ pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
     Ok(lowered)
 }
 
-/// The tile of a product that lies at a place.
+/// Emits the tile of a product at a position.
 pub fn sums(scope: &mut Scope, product: &Tiling, place: Place) -> Result<Vec<Statement>> {
     let tile = Tile::new(scope, product, place)?;
     let sums: Vec<Vec<Expr>> = (0..tile.extent.rows)
@@ -186,7 +187,8 @@ pub fn sums(scope: &mut Scope, product: &Tiling, place: Place) -> Result<Vec<Sta
     Ok(statements)
 }
 
-/// The holes of a shader whose workgroups are subgroups of so many lanes, which compute tiles of so many bands.
+/// Returns the template parameters for workgroups that are subgroups of `lanes` invocations and compute tiles of `bands`
+/// bands.
 pub fn holes(lanes: usize, bands: usize) -> Vec<(&'static str, String)> {
     let mut holes = vec![lanes::size(lanes)];
     if bands == 1 {
@@ -195,26 +197,26 @@ pub fn holes(lanes: usize, bands: usize) -> Vec<(&'static str, String)> {
     holes
 }
 
-/// Invocations of a subgroup.
+/// Returns the number of invocations of a subgroup.
 fn lanes(scope: &Scope) -> Result<usize> {
     let missing = || Error::internal("no subgroups to compute tiles");
     scope.capabilities.lanes().ok_or_else(missing)
 }
 
-/// Where a tile is.
+/// Position of a tile.
 pub struct Place {
-    /// In front of rows and columns.
+    /// Batch coordinates.
     pub outer: Vec<Index>,
-    /// Its first row.
+    /// First row.
     pub row: Index,
-    /// Its first column.
+    /// First column.
     pub column: Index,
-    /// The number of its columns among the panels.
+    /// Index of the panel that holds its columns.
     pub panel: Index,
 }
 
 impl Place {
-    /// The only tile of a product whose columns are those of a panel.
+    /// Returns the position of the only tile of a product whose columns are one panel.
     pub fn of_panel(panel: Index) -> Place {
         Place {
             outer: Vec::new(),
@@ -225,26 +227,26 @@ impl Place {
     }
 }
 
-/// Four steps of a round.
+/// Loads for four K elements of a round.
 struct Part {
-    /// The steps of each row.
+    /// K elements of each row.
     rows: Vec<Held>,
-    /// By quad of columns, the columns of each step.
+    /// Columns at each K element, by vec4 of columns.
     columns: Vec<Vec<Held>>,
 }
 
-/// What a subgroup computes.
+/// A tile of the result, which one subgroup computes.
 struct Tile {
     /// Invocations of the subgroup.
     lanes: usize,
     outer: Vec<Index>,
-    /// First row of the band.
+    /// First row of the invocation's band.
     row: Index,
-    /// The number of its columns among the panels.
+    /// Index of the panel that holds its columns.
     panel: Index,
     /// First column.
     column: Index,
-    /// The number of the invocation's band, and that of the invocation in it.
+    /// Index of the invocation's band, and of the invocation in the band.
     band: Index,
     lane: Index,
     extent: Extent,
@@ -270,7 +272,8 @@ impl Tile {
         })
     }
 
-    /// All rounds of all sums. Those of panels are one loop: a texture has no more rows than a loop may have iterations.
+    /// Emits the loop over all rounds. Taps and rounds of panels are one loop: a texture has no more rows than a loop may
+    /// have iterations.
     fn rounds(
         &self,
         scope: &mut Scope,
@@ -293,7 +296,7 @@ impl Tile {
         repeat_as_one(scope, ("row_of_panel", &names), &shape, body)
     }
 
-    /// The steps of a round of all sums, for which panels have a row of texels.
+    /// Emits one round, which reads one row of the texels of panels.
     fn round(
         &self,
         scope: &mut Scope,
@@ -322,7 +325,7 @@ impl Tile {
         Ok(statements)
     }
 
-    /// Four steps of a round, from one of them on.
+    /// Loads four K elements of a round, starting with element `from`.
     fn part(
         &self,
         scope: &mut Scope,
@@ -353,15 +356,15 @@ impl Tile {
         Ok(Part { rows, columns })
     }
 
-    /// The first column of a quad of an invocation, which may lie beyond the edge.
+    /// Returns the first column of vec4 `q` of the invocation, which may lie beyond the edge.
     fn quad_of(&self, q: &Index) -> Index {
         let quad = self.lane.scale(&Dim::from(QUAD));
         let strip = q.scale(&Dim::from(span(self.of_band())));
         self.column.add(&quad).add(&strip)
     }
 
-    /// Writes all rows, of the first quad of columns at first: what lies together is written in a row, for a cache may hold no
-    /// more than the places of one quad's columns.
+    /// Writes all rows, one vec4 of columns after the other. All rows of a vec4 follow each other because a cache may
+    /// hold no more than the memory of one vec4's columns.
     fn write(
         &self,
         scope: &mut Scope,
@@ -396,14 +399,14 @@ impl Tile {
             let quad = (product.write)(scope, [&self.outer, &place], first, sums[0])?;
             Ok(match self.extent.bands {
                 1 => guarded(scope, &self.row, number.clone(), all, quad),
-                // The first row of a tile is there, that of a band behind it may not be.
+                // The first row of a tile always exists, the first row of a later band may not.
                 _ => below(scope, &self.row.add(number), all, quad),
             })
         })
     }
 
-    /// The coordinates of a row by its number in the tile. Where the length of a row is symbolic it is one number, so that
-    /// places are products with that length, not sums with a further size for each row.
+    /// Returns the coordinates of a row by its number in the tile. Where the row length is symbolic, the row becomes one
+    /// index expression. Memory indices are then products with that length, not sums with a further size for each row.
     fn row_to_write(&self, scope: &mut Scope, product: &Tiling, number: &Index) -> Vec<Index> {
         let row = self.row.add(number);
         if number.is(0) || product.columns.as_const().is_some() {
@@ -418,7 +421,7 @@ impl Tile {
 }
 
 impl Tiling<'_> {
-    /// The shape of tiles.
+    /// Returns the shape of the tiles.
     fn extent(&self, graph: &Graph, lanes: usize) -> Extent {
         match &self.right {
             Right::Values(_) => {
@@ -431,8 +434,8 @@ impl Tiling<'_> {
     }
 }
 
-/// Reads all of a round before anything of it is computed. The rasteriser's compiler leaves it so, and a tile takes up to 8
-/// hundredths less time than if each number is read where it is needed first. All steps of a row are read at once: a cache may
+/// Emits all loads of a round before its arithmetic. The rasteriser's compiler keeps this order, and a tile takes up to 8
+/// hundredths less time than with each load at its first use. All K elements of a row are loaded together: a cache may
 /// hold no more than some of the tile's rows, where these lie a power of two apart.
 fn reads(parts: &[Part]) -> Vec<Statement> {
     let height = parts.first().map_or(0, |part| part.rows.len());
@@ -442,10 +445,10 @@ fn reads(parts: &[Part]) -> Vec<Statement> {
     rows.chain(columns).map(Statement::Let).collect()
 }
 
-/// The numbers of a row and a quad of columns of each sum, as they follow each other. The columns of a quad in its four steps are
-/// sixteen vectors: where lanes are sixteen a processor has 32 registers, and keeps them from row to row. Where it has 16 that
-/// leaves none, so that a row's four steps are kept, and columns are read from memory by the instructions that multiply them:
-/// the loop over 8 rows and 4 quads has 2144 instructions of AVX2 instead of 2425.
+/// Yields row and column vec4 of each sum in the order of accumulation. The columns of a vec4 at its four K elements are
+/// sixteen vectors. With sixteen lanes a processor has 32 registers, and keeps these columns from row to row. With 16
+/// registers that leaves none. A row's four K elements are kept instead, and the multiply instructions load the columns
+/// from memory: the loop over 8 rows and 4 vec4s has 2144 instructions of AVX2 instead of 2425.
 fn in_order(lanes: usize, [rows, quads]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
     (0..rows * quads).map(move |n| match lanes {
         16.. => [n % rows, n / rows],
@@ -453,13 +456,13 @@ fn in_order(lanes: usize, [rows, quads]: [usize; 2]) -> impl Iterator<Item = [us
     })
 }
 
-/// Columns that so many invocations compute for each quad of an invocation. So many are the steps of a row of which each of
-/// them reads four, too.
+/// Returns the columns that `lanes` invocations cover with one vec4 each. It is also the number of K elements that they
+/// cover if each loads four.
 fn span(lanes: usize) -> usize {
     lanes * QUAD
 }
 
-/// The sum of up to four products: of the numbers of a row and columns of as many steps.
+/// Returns the sum of up to four products: K elements of a row times the columns at these elements.
 fn four(pool: &mut Pool, row: Expr, columns: &[Expr]) -> Expr {
     let products = columns.iter().enumerate().map(|(k, columns)| {
         let number = part(pool, row, k, Type::F32);

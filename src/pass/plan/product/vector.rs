@@ -1,5 +1,5 @@
-//! Products of a few rows with a matrix, on GPUs: what costs time is reading the matrix once, so many invocations share each
-//! column and add up what they have.
+//! Products of a few rows with a matrix, on GPUs. Reading the matrix once dominates the time, so that many invocations
+//! share each column and then add up their partial sums.
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -16,12 +16,12 @@ const TEMPLATE: &str = include_str!("../../../../shaders/vector.wgsl");
 
 /// Invocations of a workgroup.
 const INVOCATIONS: usize = 64;
-/// Quads of columns of a workgroup where the columns of the matrix lie next to each other: so many are read at once.
+/// Vec4s of columns of a workgroup where columns are the contiguous axis: these are read together.
 const ACROSS: usize = 4;
-/// Rows that an invocation computes at most.
+/// Most rows that an invocation computes.
 pub const MOST: i64 = 4;
 
-/// A product with its epilogue.
+/// Lowers a product with its epilogue.
 pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Result<Lowered<'a>> {
     let strip = Strip::new(&mut scope, product)?;
     let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
@@ -46,7 +46,7 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Resu
     Ok(lowered)
 }
 
-/// What a workgroup computes: all rows of some columns.
+/// All rows of some columns, which one workgroup computes.
 struct Strip<'p> {
     product: &'p Product,
     count: Dim,
@@ -54,10 +54,10 @@ struct Strip<'p> {
     outer: Vec<Index>,
     /// First column of the invocation.
     column: Index,
-    /// The number of the invocation, and among those that share columns.
+    /// Index of the invocation, and its index among those that share columns.
     local: Expr,
     lane: Index,
-    /// Quads of columns.
+    /// Vec4s of columns.
     across: usize,
     by_subgroups: bool,
     rows: Vec<Index>,
@@ -95,12 +95,12 @@ impl<'p> Strip<'p> {
         })
     }
 
-    /// Invocations that share a column.
+    /// Returns the number of invocations that share a column.
     fn lanes(&self) -> usize {
         INVOCATIONS / self.across
     }
 
-    /// Four steps of all sums for each invocation.
+    /// Adds four K elements to all sums of each invocation.
     fn round(&self, scope: &mut Scope, round: &Index) -> Result<Vec<Statement>> {
         let (product, outer) = (self.product, self.outer.as_slice());
         let from = round.scale(&Dim::from(self.lanes())).add(&self.lane);
@@ -121,7 +121,8 @@ impl<'p> Strip<'p> {
         Ok(statements)
     }
 
-    /// Adds up in workgroup memory: the upper half of the invocations to the lower one, until one is left for each column.
+    /// Reduces in workgroup memory: the lower half of the invocations adds the sums of the upper half, until one
+    /// invocation is left for each column.
     fn add_by_halves(&self, scope: &mut Scope) -> (Vec<Statement>, Vec<Expr>) {
         let line = |text: String| Statement::Line(text);
         let mut statements = self.keep(scope, "local", &self.sums);
@@ -156,7 +157,7 @@ impl<'p> Strip<'p> {
         (statements, totals)
     }
 
-    /// Adds up within subgroups, then the sums of these.
+    /// Reduces within subgroups, then over subgroups.
     fn add_by_subgroups(&self, scope: &mut Scope) -> (Vec<Statement>, Vec<Expr>) {
         let line = |text: &str| Statement::Line(text.to_string());
         let mut totals = Vec::new();
@@ -188,7 +189,7 @@ impl<'p> Strip<'p> {
         (statements, wholes)
     }
 
-    /// Puts a vector for each row into workgroup memory.
+    /// Stores a vector for each row in workgroup memory.
     fn keep(&self, scope: &mut Scope, at: &str, vectors: &[Expr]) -> Vec<Statement> {
         let at = scope.pool.variable(at, Type::U32);
         let at = Index::expr(at, &Dim::from(INVOCATIONS));
@@ -203,7 +204,7 @@ impl<'p> Strip<'p> {
         .collect()
     }
 
-    /// The first invocation of each column writes it.
+    /// Writes each column by its first invocation.
     fn write(&self, scope: &mut Scope, group: &Group, totals: &[Expr]) -> Result<Statement> {
         let mut statements = Vec::new();
         for (row, total) in self.rows.iter().zip(totals) {
@@ -229,7 +230,7 @@ impl<'p> Strip<'p> {
     }
 }
 
-/// What an invocation or subgroup has put into workgroup memory for a row.
+/// Returns the element of workgroup memory that holds an invocation's or subgroup's sum of a row.
 fn share(row: usize, at: &str) -> String {
     match row {
         0 => format!("shares[{at}]"),

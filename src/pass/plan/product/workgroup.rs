@@ -1,5 +1,5 @@
-//! Products of matrices on GPUs: a workgroup computes a square tile of the result, out of pieces of both factors that its
-//! invocations read into workgroup memory together.
+//! Matrix products on GPUs: a workgroup computes a square tile of the result. Its invocations load K blocks of both
+//! factors into workgroup memory together.
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -16,12 +16,12 @@ use crate::pass::plan::product::{Covering, Product, Side, four};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/workgroup_tile.wgsl");
 
-/// Steps of a piece.
+/// K elements of a block in workgroup memory.
 const DEPTH: usize = 16;
-/// Quads of steps of a piece.
+/// Vec4s of K elements of a block.
 const FOURS: usize = DEPTH / QUAD;
 
-/// How large a tile is, and what an invocation computes of it.
+/// Size of a tile, and the part of it that an invocation computes.
 #[derive(Clone, Copy)]
 pub struct Extent {
     /// Rows and columns of the tile.
@@ -32,7 +32,7 @@ pub struct Extent {
     width: usize,
 }
 
-/// Each has as many invocations as there are blocks of 4×4 elements in a piece of both factors.
+/// All tile shapes. Each has as many invocations as a K block of both factors has blocks of 4×4 elements.
 const EXTENTS: [Extent; 3] = [
     Extent::new(32, 4, 4),
     Extent::new(64, 8, 4),
@@ -48,7 +48,7 @@ impl Extent {
         }
     }
 
-    /// The tile of this side; none if there is none.
+    /// Returns the tile shape with this side; `None` if there is none.
     pub fn of(side: u32) -> Option<Extent> {
         EXTENTS
             .into_iter()
@@ -59,24 +59,24 @@ impl Extent {
         self.side * self.side / (self.height * self.width)
     }
 
-    /// Quads of rows, and of columns, of the tile.
+    /// Returns the vec4s of rows, and of columns, of the tile.
     fn quads(self) -> usize {
         self.side / QUAD
     }
 
-    /// Bytes of a piece of both factors.
+    /// Returns the bytes of a K block of both factors.
     fn memory(self) -> usize {
         2 * self.side * DEPTH * size_of::<f32>()
     }
 
-    /// True if a device has the memory and the invocations.
+    /// Returns whether a device has the memory and the invocations.
     pub fn fits(self, capabilities: &Capabilities) -> bool {
         self.invocations() <= capabilities.max_invocations as usize
             && self.memory() <= capabilities.max_workgroup_memory as usize
     }
 }
 
-/// A product with its epilogue.
+/// Lowers a product with its epilogue.
 pub fn lower<'a>(
     mut scope: Scope<'a>,
     group: &Group,
@@ -99,29 +99,29 @@ pub fn lower<'a>(
     Ok(lowered)
 }
 
-/// What a workgroup computes.
+/// A tile of the result, which one workgroup computes.
 struct Tile<'p> {
     product: &'p Product,
     extent: Extent,
-    /// Pieces that lie in workgroup memory at a time: with two, one is read while the other is worked on.
+    /// K blocks in workgroup memory at a time. With two (double buffering), one is loaded while the other is multiplied.
     halves: usize,
-    /// All pieces.
+    /// All K blocks.
     pieces: Dim,
     count: Dim,
     surplus: Statement,
     outer: Vec<Index>,
     /// First row and first column.
     first: [Index; 2],
-    /// The row and the column of the invocation among those of the tile.
+    /// Row and column of the invocation in the tile's grid of invocations.
     place: [Index; 2],
-    /// The block of an invocation among those of its factor.
+    /// Index of the 4×4 block that the invocation loads, among those of its factor.
     number: Index,
-    /// True where the invocation reads the left factor.
+    /// True where the invocation loads the left factor.
     is_left: Expr,
-    /// For each factor, whether neighbours in memory are steps, not rows or columns.
+    /// For each factor, whether K is the contiguous axis.
     by_step: [bool; 2],
     sums: Vec<Vec<Expr>>,
-    /// What an invocation has read: for each of four steps, four rows or columns.
+    /// The block that the invocation has loaded: four rows or columns for each of four K elements.
     block: Vec<Expr>,
 }
 
@@ -161,7 +161,7 @@ impl<'p> Tile<'p> {
         })
     }
 
-    /// What several blocks of the kernel use.
+    /// Emits names for expressions that several parts of the kernel use.
     fn names(&self, scope: &mut Scope) -> Vec<Statement> {
         let mut named = vec![("row", self.first[0].clone())];
         named.push(("column", self.first[1].clone()));
@@ -182,7 +182,8 @@ impl<'p> Tile<'p> {
         statements
     }
 
-    /// Adds up all pieces. In each round a piece is read, the one before is worked on, and then the new one takes its place.
+    /// Emits the loop over all K blocks. Each iteration loads a block, multiplies the previous one, and then stores the
+    /// loaded one in workgroup memory.
     fn product(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
         let rounds = &self.pieces + &Dim::ONE;
         repeat(scope, "piece", &rounds, |scope, round| {
@@ -209,7 +210,8 @@ impl<'p> Tile<'p> {
         })
     }
 
-    /// What an invocation does with its block of a piece: half of them with the left factor, half with the right one.
+    /// Emits a statement per factor for the invocation's block: half of the invocations handle the left factor, half the
+    /// right one.
     fn by_side(
         &self,
         scope: &mut Scope,
@@ -220,7 +222,7 @@ impl<'p> Tile<'p> {
         Ok(Statement::IfElse(self.is_left, left, right))
     }
 
-    /// Reads the invocation's block.
+    /// Loads the invocation's block.
     fn read(&self, scope: &mut Scope, piece: &Index, side: Side) -> Result<Vec<Statement>> {
         let lines = self.lines(scope, side);
         let (_, four) = self.block_of(side);
@@ -235,7 +237,7 @@ impl<'p> Tile<'p> {
             .collect())
     }
 
-    /// The four rows or columns of the invocation's block, kept below the edge.
+    /// Returns the four rows or columns of the invocation's block, clamped to the last one.
     fn lines(&self, scope: &mut Scope, side: Side) -> Vec<Index> {
         let (quad, _) = self.block_of(side);
         let size = match side {
@@ -246,8 +248,8 @@ impl<'p> Tile<'p> {
         four(scope, &first.div(&Dim::from(QUAD)), size)
     }
 
-    /// Which quad of rows or columns of the tile the invocation reads, and which four steps of a piece: such that
-    /// neighbouring invocations read what lies next to each other.
+    /// Returns the vec4 of rows or columns, and the vec4 of K elements, that the invocation loads. Neighbouring
+    /// invocations load neighbours in memory.
     fn block_of(&self, side: Side) -> (Index, Index) {
         let (quads, fours) = (Dim::from(self.extent.quads()), Dim::from(FOURS));
         if self.by_step[side as usize] {
@@ -257,7 +259,7 @@ impl<'p> Tile<'p> {
         }
     }
 
-    /// Puts the invocation's block into workgroup memory.
+    /// Stores the invocation's block in workgroup memory.
     fn keep(&self, scope: &mut Scope, half: &Index, side: Side) -> Vec<Statement> {
         let (quad, four) = self.block_of(side);
         let step = four.scale(&Dim::from(QUAD));
@@ -273,8 +275,9 @@ impl<'p> Tile<'p> {
         statements
     }
 
-    /// Where in workgroup memory four rows or columns of a step are. Where neighbouring invocations have read neighbouring
-    /// steps, the quads of a step are exchanged by its number, so that what they write lies in different banks.
+    /// Returns the index in workgroup memory of four rows or columns at a K element. Where neighbouring invocations have
+    /// loaded neighbouring K elements, the vec4s of a K element are permuted by its index, so that writes go to different
+    /// banks.
     fn shared(
         &self,
         scope: &mut Scope,
@@ -301,7 +304,7 @@ impl<'p> Tile<'p> {
         at.emit(&mut scope.pool)
     }
 
-    /// Adds the products of the piece that lies in a half of the memory.
+    /// Adds the products of the K block in a buffer.
     fn multiply(&self, scope: &mut Scope, half: &Index) -> Statement {
         let (variable, k) = scope.counter("k", &Dim::from(DEPTH));
         let [left, right] = [Side::Left, Side::Right].map(|side| {
@@ -335,7 +338,7 @@ impl<'p> Tile<'p> {
         }
     }
 
-    /// The quads of rows or columns of the tile that the invocation computes.
+    /// Returns the vec4s of rows or columns of the tile that the invocation computes.
     fn quads(&self, side: Side) -> Vec<Index> {
         let numbers = 0..self.each(side) / QUAD;
         numbers
@@ -343,14 +346,14 @@ impl<'p> Tile<'p> {
             .collect()
     }
 
-    /// One of them by its number: they are as far apart as they can be, so that neighbouring invocations take neighbouring
-    /// quads.
+    /// Returns one of these vec4s by its number. They are as far apart as possible, so that neighbouring invocations take
+    /// neighbouring vec4s.
     fn quad(&self, side: Side, number: &Index) -> Index {
         let apart = Dim::from(self.extent.side / self.each(side));
         self.place[side as usize].add(&number.scale(&apart))
     }
 
-    /// Rows or columns that an invocation computes.
+    /// Returns the rows or columns that an invocation computes.
     fn each(&self, side: Side) -> usize {
         match side {
             Side::Left => self.extent.height,
@@ -358,7 +361,7 @@ impl<'p> Tile<'p> {
         }
     }
 
-    /// Writes the rows of a quad of columns.
+    /// Writes the rows of a vec4 of columns.
     fn write(&self, scope: &mut Scope, group: &Group, q: usize) -> Result<Vec<Statement>> {
         let Product { rows, columns, .. } = self.product;
         let whole = Dim::from(QUAD);
@@ -394,7 +397,7 @@ impl<'p> Tile<'p> {
         })
     }
 
-    /// Declarations of the workgroup memory, and the size of the workgroup.
+    /// Returns the declarations of the workgroup memory, and the workgroup size.
     fn memory(&self) -> String {
         let vectors = self.halves * self.extent.quads() * DEPTH;
         let array = |name: &str| format!("var<workgroup> {name}: array<vec4<f32>, {vectors}>;\n");
@@ -407,7 +410,7 @@ impl<'p> Tile<'p> {
     }
 }
 
-/// The variables of an invocation's rows and quads of columns.
+/// Creates the accumulator variables of an invocation, by row and vec4 of columns.
 fn sums(scope: &mut Scope, extent: Extent) -> Vec<Vec<Expr>> {
     let mut row = |i: usize| {
         (0..extent.width / QUAD)
@@ -417,7 +420,7 @@ fn sums(scope: &mut Scope, extent: Extent) -> Vec<Vec<Expr>> {
     (0..extent.height).map(&mut row).collect()
 }
 
-/// The number of an invocation among those that read the same factor.
+/// Labels the index of an invocation among those that load the same factor.
 fn named_number(scope: &mut Scope, local: &Index, blocks: usize) -> Index {
     let blocks = Dim::from(blocks);
     let number = local.rem(&blocks).emit(&mut scope.pool);

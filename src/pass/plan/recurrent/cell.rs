@@ -1,4 +1,4 @@
-//! What a step makes of gates and states: the formulas of [`Cell`], for four units at once.
+//! Step formulas of recurrent cells (see [`Cell`]) for four units at once.
 
 use crate::dtype::DType;
 use crate::kernel::expr::{Expr, Pool, Type};
@@ -6,7 +6,7 @@ use crate::op::{BinaryFunction, Cell, UnaryFunction};
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::scalar;
 
-/// The states behind a step, by what the input and the states before it give to the gates.
+/// States after a step, from the gates' contributions of the input and of the previous state.
 pub fn next(pool: &mut Pool, cell: Cell, [input, own]: [&[Expr]; 2], before: &[Expr]) -> Vec<Expr> {
     use UnaryFunction::{Sigmoid, Tanh};
     let gates: Vec<Expr> = input
@@ -42,7 +42,7 @@ fn combined(pool: &mut Pool, template: &'static str, x: Expr, y: Expr) -> Expr {
     pool.call(template, Type::F32x4, &[x, y])
 }
 
-/// A function of each of four numbers.
+/// Applies a function to each component.
 fn each(pool: &mut Pool, function: UnaryFunction, vector: Expr) -> Expr {
     of_parts(pool, vector, |pool, x| {
         scalar::unary(pool, function, x, DType::F32)

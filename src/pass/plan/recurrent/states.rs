@@ -1,4 +1,4 @@
-//! The states of a layer, which lie in workgroup memory: twice, as they were before a step and as they become.
+//! States of a layer in workgroup memory, double-buffered: before and after a step.
 
 use crate::dim::Dim;
 use crate::kernel::emit::Statement;
@@ -9,25 +9,25 @@ use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::kernel::limited;
 
-/// Names of the arrays, by the number of a state.
+/// Array names by state index.
 const NAMES: [&str; 2] = ["hidden", "memory"];
 
-/// Arrays of vectors of four units.
+/// Arrays of vec4 that hold the states.
 pub struct States {
-    /// How many arrays there are.
+    /// Number of states.
     pub count: usize,
     /// Rows of the batch.
     pub rows: usize,
-    /// Vectors of a row.
+    /// Vectors per row.
     pub quads: usize,
 }
 
-/// Four units of the hidden state of each row.
+/// Loaded vec4 of the hidden state, for each row.
 pub enum Held {
-    /// An invocation has read all of them.
+    /// Each invocation has loaded the vectors of all rows.
     Each(Vec<Expr>),
-    /// Of a subgroup one invocation has read those of one row, another one those of the next: which has the first ones, and how
-    /// far apart rows are.
+    /// The invocations of a subgroup have loaded different vectors: the expression, the lane with the vector of the first
+    /// row, and the distance between the lanes of neighbouring rows.
     Shared(Expr, [usize; 2]),
 }
 
@@ -45,14 +45,14 @@ impl States {
         2 * cell.states() * units.next_multiple_of(QUAD) * size_of::<f32>()
     }
 
-    /// Where they are declared.
+    /// Declarations of the arrays.
     pub fn declared(&self) -> String {
         let vectors = 2 * self.rows * self.quads;
         let line = |name: &&str| format!("var<workgroup> {name}: array<vec4<f32>, {vectors}>;\n");
         NAMES.iter().take(self.count).map(line).collect()
     }
 
-    /// Where the vector of a row and a quad lies before a step.
+    /// Index of the vector of a row before a step.
     pub fn place(&self, step: &Index, row: &Index, quad: &Index) -> Index {
         let half = step
             .rem(&Dim::from(2))
@@ -60,13 +60,13 @@ impl States {
         half.add(&row.scale(&Dim::from(self.quads))).add(quad)
     }
 
-    /// What is at a place.
+    /// Loads the vector at an index.
     pub fn at(&self, pool: &mut Pool, state: usize, place: &Index) -> Expr {
         let at = place.emit(pool);
         pool.call(format!("{}[x]", NAMES[state]), Type::F32x4, &[at])
     }
 
-    /// Writes what will be read in the next step.
+    /// Stores a vector for the next step.
     pub fn keep(&self, pool: &mut Pool, state: usize, place: &Index, value: Expr) -> Statement {
         Statement::Share {
             array: NAMES[state],
@@ -75,8 +75,8 @@ impl States {
         }
     }
 
-    /// The hidden state before a step in so many quads of units from one on, the next ones beyond the last one being any. Where
-    /// subgroups are lanes, reading takes as long for one invocation as for all of them together: each reads something else.
+    /// Loads `parts` vectors of the hidden state before a step, from `first` on; those past the end are arbitrary. Where
+    /// subgroups are vector lanes, a load takes one invocation as long as all of them, so that each loads another vector.
     pub fn held(
         &self,
         scope: &mut Scope,
@@ -111,7 +111,7 @@ impl States {
 }
 
 impl Held {
-    /// One of the four units of a row.
+    /// A unit of a row.
     pub fn number(&self, pool: &mut Pool, row: usize, part: usize) -> Expr {
         match self {
             Held::Each(rows) => quad::part(pool, rows[row], part, Type::F32),

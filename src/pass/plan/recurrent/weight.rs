@@ -1,4 +1,4 @@
-//! The weight of a recurrent layer, as a step reads it: four units of a gate by four units of the state.
+//! Weight of a recurrent layer, in blocks of four units of a gate by four units of the state.
 
 use super::Layer;
 use crate::dim::Dim;
@@ -14,28 +14,29 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::product::tile::holds;
 
-/// Units of the state that are taken at a time out of panels: with fewer, reading the state takes longer, with more the loop
-/// grows too long for the cache of instructions.
+/// State units per iteration with panels. With fewer, loads of the state dominate; with more, the loop exceeds the
+/// instruction cache.
 const ROUND: usize = 8;
 
-/// Where the weight is.
+/// Storage of the weight.
 pub enum Weight {
     /// In a buffer.
     Value(ValueId),
-    /// In panels of a weight: a unit of a gate is a column, one of the state a step.
+    /// In panels: a unit of a gate is a column, and units of the state are K.
     Panels(ValueId, Panels),
 }
 
-/// Four units by four.
+/// Block of four by four units.
 pub enum Block {
-    /// By unit of the state, for four units of a gate.
+    /// One vector for each unit of the state, with four units of a gate.
     Columns(Vec<Expr>),
-    /// By unit of a gate, for four units of the state.
+    /// One vector for each unit of a gate, with four units of the state.
     Rows(Vec<Expr>),
 }
 
 impl Weight {
-    /// The weight of a layer: in panels where subgroups are lanes, a texture holds them, and it is no more than a view of a weight.
+    /// Chooses the storage: panels where subgroups are vector lanes, a texture holds them, and the value is a view of a
+    /// weight.
     pub fn new(scope: &mut Scope, value: ValueId, invocations: usize) -> Result<Weight> {
         let panels = panels(scope, value, invocations)?;
         Ok(panels.map_or(Weight::Value(value), |(base, panels)| {
@@ -43,7 +44,7 @@ impl Weight {
         }))
     }
 
-    /// Units of the state that are taken at a time.
+    /// State units per iteration.
     pub fn round(&self) -> usize {
         match self {
             Weight::Value(_) => QUAD,
@@ -51,12 +52,12 @@ impl Weight {
         }
     }
 
-    /// True if it is read as a texture, by subgroups that are lanes.
+    /// True if lanes of a subgroup read the weight from a texture.
     pub fn is_in_panels(&self) -> bool {
         matches!(self, Weight::Panels(..))
     }
 
-    /// What lies at a gate of a direction, a quad of its units and one of the units of the state; zeros beyond the last.
+    /// Loads the block of a gate, a vec4 of its units and state units. Elements past the end are zeros.
     pub(super) fn block(
         &self,
         scope: &mut Scope,
@@ -105,7 +106,7 @@ impl Weight {
 }
 
 impl Block {
-    /// What four units of a state give to four units of a gate.
+    /// Products of four state units with the block: their contributions to four units of the gate.
     pub fn times(&self, pool: &mut Pool, state: impl Fn(&mut Pool, usize) -> Expr) -> Expr {
         match self {
             Block::Columns(columns) => {
@@ -129,7 +130,7 @@ impl Block {
     }
 }
 
-/// The weight that a value is a view of, and its panels: matrices of directions and gates one behind the other.
+/// Weight that a value is a view of, and its panels: the matrices of all directions and gates are concatenated.
 fn panels(scope: &mut Scope, value: ValueId, lanes: usize) -> Result<Option<(ValueId, Panels)>> {
     let sizes = scope.graph.ty(value).shape.iter();
     let sizes = sizes.map(|size| usize::try_from(size.as_const()?).ok());

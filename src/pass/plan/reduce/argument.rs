@@ -1,5 +1,5 @@
-//! The index of the largest or smallest element of long rows, on a device whose subgroups are the lanes of a vector: these share
-//! a row, and tell each other what they have found.
+//! Argmax and argmin of long rows on devices whose subgroups are vector lanes: a subgroup shares a row and exchanges
+//! partial results.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -15,10 +15,10 @@ use crate::pass::plan::lanes;
 use crate::pass::plan::reduce::rows::by_subgroups;
 use crate::pass::plan::reduce::{Output, Parts, is_better};
 
-/// Rows that are not longer are left to one invocation.
+/// Longest row that a single invocation searches.
 const SHORT: i64 = 64;
 
-/// True if subgroups share rows of this kind: long ones, of numbers that they can exchange.
+/// True if subgroups can share the rows: long rows of a type that they can exchange.
 pub fn suits(scope: &Scope, parts: &Parts) -> bool {
     let length = parts.reduced.first().and_then(Dim::as_const);
     let register = scope.register(parts.dtype);
@@ -27,7 +27,7 @@ pub fn suits(scope: &Scope, parts: &Parts) -> bool {
         && matches!(register, Type::F32 | Type::I32)
 }
 
-/// The kernel.
+/// Lowers the reduction.
 pub fn lower<'a>(
     mut scope: Scope<'a>,
     group: &Group,
@@ -73,21 +73,21 @@ pub fn lower<'a>(
     Ok(by_subgroups(scope, statements, (rows, lanes)))
 }
 
-/// What an invocation has found so far.
+/// State of an invocation's search.
 struct Search<'p> {
     parts: &'p Parts,
     function: ArgReduceFunction,
     output: Output,
     /// Invocations of the subgroup.
     lanes: usize,
-    /// The number of the invocation in its subgroup.
+    /// Index of the invocation in its subgroup.
     number: Index,
     best: Expr,
     found: Expr,
 }
 
 impl Search<'_> {
-    /// Looks at the elements of the row that are the invocation's.
+    /// Searches the invocation's elements of the row.
     fn all(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
         let size = &self.parts.reduced[0];
         repeat(scope, "trip", &pieces(size, self.lanes), |scope, round| {
@@ -113,7 +113,7 @@ impl Search<'_> {
         ]
     }
 
-    /// Takes what another invocation has found, if it is better, or as good and in front.
+    /// Takes another invocation's result if it is better, or equal with a smaller index.
     fn exchange(&self, scope: &mut Scope, step: usize) -> Vec<Statement> {
         let ty = scope.pool.ty(self.best);
         let shuffle = format!("subgroupShuffleXor(x, {step}u)");

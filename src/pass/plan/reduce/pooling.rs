@@ -1,4 +1,4 @@
-//! Reductions of few elements of images whose channels are quads: pooling. One invocation computes four channels.
+//! Pooling: reductions over small windows of images in a vec4 layout. An invocation computes four channels.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -19,13 +19,13 @@ use crate::pass::plan::kernel::{Lowered, epilogue, pieces, repeat_all};
 use crate::pass::plan::quads::{self, CHANNELS};
 use crate::pass::plan::reduce::{Parts, TEMPLATE, accumulator, combine, name};
 
-/// Elements of a window; longer sums are made of partial ones.
+/// Most elements of a window. Longer sums are made of partial sums.
 const LARGEST: i64 = 128;
 
-/// Elements of all windows of an invocation that has several; they are written out.
+/// Most elements of all windows of an invocation with several windows, whose loops are unrolled.
 const LONGEST: usize = 64;
 
-/// True for a reduction of small windows of images, channels apart.
+/// True for a reduction of small windows of images that keeps channels.
 pub fn suits(graph: &Graph, node: &Node) -> bool {
     let Op::Primitive(Primitive::Reduce(reduce)) = &node.op else {
         return false;
@@ -42,7 +42,7 @@ pub fn suits(graph: &Graph, node: &Node) -> bool {
         && parts.dtype == DType::F32
 }
 
-/// True for windows of a value, or for some of them.
+/// True for the result of an unfold, or a slice of it.
 fn is_of_windows(graph: &Graph, value: ValueId) -> bool {
     let Definition::Node(node, _) = graph.value(value).definition else {
         return false;
@@ -55,7 +55,7 @@ fn is_of_windows(graph: &Graph, value: ValueId) -> bool {
     }
 }
 
-/// A reduction with its epilogue.
+/// Lowers a pooling with its epilogue.
 pub fn lower<'a>(
     scope: Scope<'a>,
     group: &Group,
@@ -81,13 +81,13 @@ pub fn lower<'a>(
     Ok(Lowered::new(scope, TEMPLATE, statements, &block.count))
 }
 
-/// What an invocation computes: four channels of neighbouring positions, whose windows share elements.
+/// Results of an invocation: four channels of neighbouring positions, whose windows share elements.
 struct Block {
     count: Dim,
     surplus: Statement,
-    /// Image, quad of channels and first position.
+    /// Image, channel vec4 and first position.
     first: Vec<Index>,
-    /// How far the positions are from the first one along each axis.
+    /// Offsets of the positions from the first one along each axis.
     places: Vec<Vec<usize>>,
 }
 
@@ -114,14 +114,14 @@ impl Block {
         }
     }
 
-    /// A position.
+    /// Coordinates of a position.
     fn at(&self, place: &[usize]) -> Vec<Index> {
         let axes = self.first.iter().zip(place);
         axes.map(|(first, offset)| first.add_size(&Dim::from(*offset)))
             .collect()
     }
 
-    /// Where a position is one of the result; nothing where it always is.
+    /// Condition under which a position is within the result; `None` if it always is.
     fn inside(&self, scope: &mut Scope, parts: &Parts, place: &[usize]) -> Option<Expr> {
         let at = self.at(place);
         let mut inside = None;
@@ -134,7 +134,7 @@ impl Block {
         inside
     }
 
-    /// The windows of all positions, one after the other where there are several.
+    /// Reduces the windows of all positions, one after the other.
     fn combine(
         &self,
         scope: &mut Scope,
@@ -159,8 +159,8 @@ impl Block {
         Ok(statements)
     }
 
-    /// Adds four channels of an element of a window to the totals. What several positions see is read for the first of them,
-    /// which is one of the result wherever another one is.
+    /// Adds four channels of a window's element to the totals. An element of several windows is loaded once, for the first
+    /// of their positions, which is within the result whenever another one is.
     fn add(
         &self,
         scope: &mut Scope,
@@ -211,7 +211,7 @@ impl Block {
     }
 }
 
-/// Positions of an invocation along the spatial axes: two where there are more, as long as the text is short.
+/// Positions of an invocation along the spatial axes: two if the axis has more than one and the unrolled code stays short.
 fn along(scope: &mut Scope, parts: &Parts) -> [usize; 2] {
     let space = |axis: usize| parts.kept.get(CHANNELS + 1 + axis).cloned();
     let [down, across] = [0, 1].map(|axis| space(axis).unwrap_or(Dim::ONE));
@@ -230,7 +230,7 @@ fn along(scope: &mut Scope, parts: &Parts) -> [usize; 2] {
     }
 }
 
-/// The coordinates of a shape whose sizes are numbers.
+/// All coordinates of a shape with constant sizes.
 fn every(shape: &[Dim]) -> Vec<Vec<Index>> {
     let count = Dim::product(shape).as_const().unwrap_or(0);
     let places = (0..count).map(|place| index::coordinates(&Dim::from(place).into(), shape));

@@ -1,9 +1,9 @@
-//! Rows: reductions over the same trailing axes of a value, and what is pointwise around them, in one kernel.
+//! Row kernels: reductions over the same trailing axes of a value and the pointwise work around them, in one kernel.
 //!
-//! A row is gone through once for each stage: reductions that need no other one's result, then those that need the results
-//! of the first stage, and so on; at last what is written for each element. A mean, then a variance, then the normalised
-//! elements are three stages. Rows whose elements are neighbours are shared by invocations; of those whose elements are apart,
-//! which are columns, an invocation goes through some that lie next to each other.
+//! A kernel reads each row once per stage. The first stage holds reductions that need no other result, the next one those
+//! that need the results of the first stage, and so on; the last pass writes the elements. A mean, a variance and the
+//! normalised elements are three stages. Invocations share a row of contiguous elements. For rows with strided elements,
+//! which are columns, an invocation processes some adjacent ones.
 
 mod grain;
 mod sharing;
@@ -28,30 +28,30 @@ use crate::pass::plan::reduce::rows::sharing::Sharing;
 use crate::pass::plan::reduce::running::{self, Running};
 use crate::pass::plan::{lanes, reduce};
 
-/// The shader around what subgroups do with rows.
+/// Template of row kernels by subgroups.
 const SUBGROUP: &str = include_str!("../../../../shaders/rows.wgsl");
 
-/// Vectors of columns that keep two cores with sixteen lanes each busy.
+/// Fewest vectors of columns that keep two cores of sixteen lanes busy.
 const FEWEST: usize = 32;
-/// Elements that an invocation of a rasteriser goes through one by one: Mesa (22.3, not 25.0) ends loops silently after 65,535
-/// iterations of an invocation, in all of its loops together.
+/// Most elements that an invocation of a rasteriser can process one by one: Mesa (22.3, not 25.0) ends loops silently
+/// after 65,535 iterations of an invocation, counted over all of its loops.
 pub const LONGEST: usize = 1 << 15;
-/// Columns that keep a GPU busy.
+/// Number of columns that keeps a GPU busy.
 const MANY: usize = 1 << 11;
 
-/// Elements that an invocation keeps at most, while it goes through a row in stages: the text is there for each of them. Where
-/// functions are as dear as an exponential, and a stage repeats what another one has computed, more text pays.
+/// Most elements that an invocation keeps in registers between stages. The source repeats the code for each of them. For
+/// functions at least as expensive as an exponential, which another stage would recompute, more code pays off.
 const MOST: i64 = 32;
 const MOST_IF_DEAR: i64 = 128;
 const DEAR: u32 = 5;
 
-/// True if a device has a kernel of rows; others compute one reduction at a time.
+/// True if a device has row kernels. On other devices a kernel computes one reduction.
 pub fn suits(capabilities: &Capabilities) -> bool {
     !capabilities.software || capabilities.lanes().is_some()
 }
 
-/// True for so many columns that a device's cores are busy though an invocation goes through each by itself, and which are no
-/// longer than it can.
+/// True if there are enough columns to keep a device busy with one invocation per column, and the columns are short
+/// enough.
 pub fn are_many(capabilities: &Capabilities, columns: usize, length: usize) -> bool {
     match capabilities.software {
         true => columns >= FEWEST * QUAD && length <= LONGEST,
@@ -59,7 +59,7 @@ pub fn are_many(capabilities: &Capabilities, columns: usize, length: usize) -> b
     }
 }
 
-/// True if a kernel pays: for columns, if there are many that are gone through several times, or that are written again.
+/// True if a row kernel pays off. For columns, there must be many that are read several times or rewritten.
 pub fn is_worth(graph: &Graph, capabilities: &Capabilities, rows: &Rows) -> bool {
     let frame = &rows.frame;
     if frame.is_contiguous() {
@@ -75,7 +75,7 @@ pub fn is_worth(graph: &Graph, capabilities: &Capabilities, rows: &Rows) -> bool
     are_many(capabilities, example(graph, &frame.rows), times * length)
 }
 
-/// The kernel of a group.
+/// Lowers a row group.
 pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, rows: &Rows) -> Result<Lowered<'a>> {
     let frame = &rows.frame;
     let kept = kept(scope.graph, &rows.computed);
@@ -102,27 +102,27 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, rows: &Rows) -> Result<Low
     Ok(row.finish())
 }
 
-/// A kernel while it is made.
+/// A row kernel under construction.
 struct Row<'a, 'r> {
     scope: Scope<'a>,
     frame: &'r Frame,
     sharing: Sharing,
-    /// How many invocations there are, or sets of them that share a row.
+    /// Number of invocations, or of sets of invocations that share a row.
     count: Dim,
-    /// The numbers of the rows.
+    /// Indices of the rows.
     rows: Vec<Index>,
-    /// Neighbours of a row that an invocation takes at once.
+    /// Contiguous elements of a row that an invocation processes at once.
     width: usize,
-    /// Elements of which an invocation keeps all at most.
+    /// Most elements that an invocation keeps in registers.
     kept: i64,
     statements: Vec<Statement>,
-    /// Names of variables so far, without numbers.
+    /// Base names of the variables so far.
     names: Vec<&'static str>,
-    /// Types of numbers that the invocations of a workgroup exchange.
+    /// Types that the invocations of a workgroup exchange.
     shares: Vec<Type>,
 }
 
-/// A reduction while its stage is made: of one of the rows that an invocation goes through.
+/// A reduction of one row of the invocation, during its stage.
 struct Part {
     operand: ValueId,
     result: ValueId,
@@ -131,7 +131,7 @@ struct Part {
 }
 
 impl<'a> Row<'a, '_> {
-    /// Goes through the rows for reductions that need nothing from each other.
+    /// Emits a stage: one pass over the rows for independent reductions.
     fn stage(&mut self, nodes: &[usize]) -> Result<()> {
         let graph = self.scope.graph;
         let mut parts = Vec::new();
@@ -158,7 +158,7 @@ impl<'a> Row<'a, '_> {
         Ok(())
     }
 
-    /// A reduction of each of the rows.
+    /// The reductions of a node, one for each row.
     fn parts(&mut self, node: &Node) -> Result<Vec<Part>> {
         let (Some(reduce), Some(result)) = (reduction(node), node.results.first()) else {
             return Err(Error::internal("a row is combined by what is no reduction"));
@@ -186,7 +186,7 @@ impl<'a> Row<'a, '_> {
         .collect()
     }
 
-    /// A name for a variable, with a number if it is not the first one.
+    /// A unique variable name: the base name, numbered from the second use on.
     fn named(&mut self, name: &'static str) -> String {
         let known = self.names.iter().filter(|known| **known == name).count();
         self.names.push(name);
@@ -196,7 +196,7 @@ impl<'a> Row<'a, '_> {
         }
     }
 
-    /// Rounds in which the invocations take what is next of the row, and how much that is.
+    /// Number of rounds in which the invocations process a row, and of the row's vectors.
     fn rounds(&self) -> (Dim, Dim) {
         let units = self.frame.length.floor_div(&Dim::from(self.width));
         (pieces(&units, self.sharing.lanes()), units)
@@ -207,16 +207,16 @@ impl<'a> Row<'a, '_> {
         rounds.is_none_or(|rounds| rounds > reduce::PARTIAL)
     }
 
-    /// The number of rounds, if the invocations keep their elements from one stage to the next: what they read and what they
-    /// compute of it. Then there is no loop.
+    /// Number of rounds, if the invocations keep their elements in registers between the stages. The loop is unrolled
+    /// then.
     fn written_out(&self) -> Option<i64> {
         let rounds = self.rounds().0.as_const()?;
         let at_once = self.width * self.rows.len();
         (rounds * at_once as i64 <= self.kept).then_some(rounds)
     }
 
-    /// Statements for all elements: made for the places of neighbours in each of the rows. Long rows are taken in pieces, with
-    /// statements around each, and by several rounds at once where these come in such numbers.
+    /// Emits `body` for all elements, called with the positions of neighbours in each row. Long rows are divided into
+    /// pieces, with statements around each; several rounds are unrolled where their number allows it.
     fn each(
         &mut self,
         [mut before, after]: [Vec<Statement>; 2],
@@ -256,7 +256,7 @@ impl<'a> Row<'a, '_> {
         ))
     }
 
-    /// What an invocation does in a round.
+    /// Statements of an invocation in a round.
     fn round(
         &mut self,
         round: &Index,
@@ -280,7 +280,7 @@ impl<'a> Row<'a, '_> {
         })
     }
 
-    /// The number of an invocation among those that share the row.
+    /// Index of an invocation among those that share the row.
     fn lane(&mut self) -> (Expr, Index) {
         let name = match self.sharing {
             Sharing::Workgroup => "local",
@@ -290,7 +290,7 @@ impl<'a> Row<'a, '_> {
         self.scope.counter(name, &lanes)
     }
 
-    /// Combines what the invocations have found, so that all of them know it.
+    /// Combines the partial results of the invocations and broadcasts the result.
     fn share(&mut self, running: &Running) {
         let total = running.total;
         let scope = &mut self.scope;
@@ -322,7 +322,7 @@ impl<'a> Row<'a, '_> {
         }
     }
 
-    /// Writes values for each element, and those for each row.
+    /// Writes the values per element and those per row.
     fn write(&mut self, values: &[ValueId]) -> Result<()> {
         let graph = self.scope.graph;
         let is_wide = |value: &&ValueId| graph.ty(**value).numel() != self.frame.rows;
@@ -356,7 +356,7 @@ impl<'a> Row<'a, '_> {
     fn finish(self) -> Lowered<'a> {
         let count = self.count;
         match self.sharing {
-            // Short rows are soon gone through, however few they are.
+            // Short rows take little time, however few they are.
             Sharing::Alone if self.frame.is_contiguous() => {
                 Lowered::new(self.scope, reduce::TEMPLATE, self.statements, &count)
             }
@@ -377,7 +377,7 @@ impl<'a> Row<'a, '_> {
     }
 }
 
-/// Which of a row's units an invocation takes in a round, and where there is such a one; absent if there always is.
+/// Vector of a row that an invocation processes in a round, and the condition that it exists; `None` if it always does.
 pub fn unit(
     scope: &mut Scope,
     (round, units): (&Index, &Dim),
@@ -395,7 +395,7 @@ pub fn unit(
     (Index::expr(number, units), inside)
 }
 
-/// What subgroups of so many invocations do with a row each.
+/// A kernel in which each subgroup processes a row.
 pub fn by_subgroups<'a>(
     scope: Scope<'a>,
     statements: Vec<Statement>,
@@ -410,7 +410,7 @@ pub fn by_subgroups<'a>(
 }
 
 impl Part {
-    /// Takes neighbours in.
+    /// Accumulates neighbours.
     fn take(&self, scope: &mut Scope, places: &[Position]) -> Result<Statement> {
         let places = places.iter();
         let elements = places.map(|place| scope.element(self.operand, place, None));
@@ -419,8 +419,8 @@ impl Part {
     }
 }
 
-/// How many elements an invocation keeps, rather than to go through a row for each stage: more where these would repeat what is
-/// dear.
+/// Most elements that an invocation keeps in registers instead of rereading the row in each stage: more where a stage
+/// would recompute expensive functions.
 fn kept(graph: &Graph, computed: &[ValueId]) -> i64 {
     let is_dear = |value: &ValueId| match graph.value(*value).definition {
         Definition::Node(node, _) => weight_of(&graph.nodes[node]) >= DEAR,
@@ -433,12 +433,12 @@ fn kept(graph: &Graph, computed: &[ValueId]) -> i64 {
     }
 }
 
-/// The memory in which a workgroup exchanges numbers of a type.
+/// Name of the workgroup array for a type.
 fn shares(ty: Type) -> String {
     format!("shares_{}", ty.wgsl())
 }
 
-/// Writes neighbours in each of some rows: those of a row together if a value lies so, else what is next to each other.
+/// Writes neighbours in each of some rows: grouped by row if the value has such a layout, else grouped by adjacent rows.
 fn write_each(scope: &mut Scope, value: ValueId, rows: &[Vec<Position>]) -> Result<Vec<Statement>> {
     let width = rows.first().map_or(0, Vec::len);
     let of_each = |number: usize| rows.iter().map(move |row| row[number].clone()).collect();

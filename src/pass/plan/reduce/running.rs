@@ -1,4 +1,4 @@
-//! A result of a reduction while its elements are gone through.
+//! Accumulators of reductions.
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -8,19 +8,20 @@ use crate::op::ReduceFunction;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::reduce::{accumulator, combine};
 
-/// A result while its elements are gone through.
+/// The accumulator of a result.
 pub struct Running {
-    /// How elements are combined.
+    /// Function that combines elements.
     pub function: ReduceFunction,
-    /// What they have given so far.
+    /// Variable that holds the result so far.
     pub total: Expr,
     start: Expr,
-    /// What some of the elements give, where all of them in one go would lose digits.
+    /// Variable for a partial sum, where a single sum of all elements would lose precision.
     part: Option<Expr>,
 }
 
 impl Running {
-    /// Of elements of a dtype, in a variable of this name; with another one for parts, if there are to be some.
+    /// Creates an accumulator for elements of a dtype in a variable named `name`, and one for partial sums named `part`,
+    /// if any.
     pub fn new(
         scope: &mut Scope,
         (function, dtype): (ReduceFunction, DType),
@@ -38,12 +39,12 @@ impl Running {
         })
     }
 
-    /// What comes first.
+    /// Declares the accumulator with its initial value.
     pub fn declare(&self) -> Statement {
         Statement::Declare(self.total, self.start)
     }
 
-    /// Takes elements in: those of a piece where there are parts.
+    /// Accumulates elements. They are combined as a tree first, then added to the partial sum, if there is one.
     pub fn take(&self, scope: &mut Scope, mut elements: Vec<Expr>) -> Statement {
         while elements.len() > 1 {
             elements = elements
@@ -62,13 +63,13 @@ impl Running {
         Statement::Assign(target, sum)
     }
 
-    /// What others have found, too.
+    /// The accumulator combined with another partial result.
     pub fn combined(&self, scope: &mut Scope, other: Expr) -> Expr {
         combine(scope, self.function, self.total, other)
     }
 }
 
-/// What comes before and behind each piece where there are parts.
+/// Statements before and after each piece that has a partial sum.
 pub fn around<'r>(
     scope: &mut Scope,
     running: impl Iterator<Item = &'r Running>,

@@ -1,4 +1,4 @@
-//! Reductions whose results one invocation computes each: of columns that lie next to each other several at once.
+//! Reductions by single invocations, each of which computes one result or several adjacent columns.
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -13,7 +13,7 @@ use crate::pass::plan::kernel::{Lowered, epilogue, invocation, repeat_all};
 use crate::pass::plan::reduce::running::{self, Running};
 use crate::pass::plan::reduce::{PARTIAL, Parts, by_invocations, in_parts, name};
 
-/// A reduction with its epilogue.
+/// Lowers a reduction with its epilogue.
 pub fn lower<'a>(
     mut scope: Scope<'a>,
     group: &Group,
@@ -64,7 +64,7 @@ struct Strip<'p> {
 }
 
 impl Strip<'_> {
-    /// Takes all elements in.
+    /// Accumulates all elements.
     fn all(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
         let reduced = self.parts.reduced.as_slice();
         let (outer, inner) = match reduced.split_last() {
@@ -87,7 +87,7 @@ impl Strip<'_> {
         })
     }
 
-    /// Takes one element of each result in.
+    /// Accumulates one element of each result.
     fn take(&self, scope: &mut Scope, reduced: &[Index]) -> Result<Vec<Statement>> {
         scope.together(self.places.len(), |scope| {
             let pairs = self.places.iter().zip(&self.running);
@@ -116,7 +116,7 @@ impl Strip<'_> {
     }
 }
 
-/// How many neighbouring results an invocation computes: as many columns as a rasteriser reads at once.
+/// Number of adjacent results that an invocation computes: as many columns as a rasteriser loads at once.
 fn across(capabilities: &Capabilities, parts: &Parts) -> usize {
     let rank = parts.kept.len() + parts.reduced.len();
     match parts.kept.last() {

@@ -1,7 +1,6 @@
-//! Running combinations along rows whose elements are neighbours, where subgroups are the lanes of a vector: a subgroup goes
-//! along a row together. An invocation combines the neighbours that it reads; what those of the others in front of it come to
-//! it finds by exchanging registers with one at a distance of 1, of 2, of 4 and so on (Hillis and Steele, "Data parallel
-//! algorithms", 1986, by a butterfly).
+//! Scans of rows of contiguous elements, on devices whose subgroups are vector lanes: a subgroup shares a row. An
+//! invocation scans the neighbours that it reads. It finds the total of the invocations before it by register exchanges at
+//! distances of 1, 2, 4 and so on (Hillis and Steele, "Data parallel algorithms", 1986, by a butterfly).
 
 use super::{Rows, Running};
 use crate::dim::Dim;
@@ -18,7 +17,7 @@ use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat};
 use crate::pass::plan::lanes;
 use crate::pass::plan::reduce::rows::{by_subgroups, unit};
 
-/// How many invocations go along a row together; none if each has a row of its own.
+/// Number of invocations that share a row; `None` if each invocation scans its own row.
 pub fn sharers(scope: &Scope, x: ValueId, scan: &Scan) -> Option<usize> {
     let shape = &scope.graph.ty(x).shape;
     let (lanes, length) = (scope.capabilities.lanes()?, shape.get(scan.axis)?);
@@ -26,7 +25,7 @@ pub fn sharers(scope: &Scope, x: ValueId, scan: &Scan) -> Option<usize> {
     (is_last && example(scope.graph, length) >= lanes * QUAD).then_some(lanes)
 }
 
-/// A running combination along the last axis by subgroups of so many invocations.
+/// Lowers a scan along the last axis by subgroups of `lanes` invocations.
 pub fn lower<'a>(
     mut scope: Scope<'a>,
     root: ValueId,
@@ -58,23 +57,23 @@ pub fn lower<'a>(
     Ok(by_subgroups(scope, statements, (&rows, lanes)))
 }
 
-/// A row that a subgroup goes along.
+/// A row that a subgroup scans.
 struct Walk<'r> {
     root: ValueId,
     x: ValueId,
     running: &'r Running,
     lanes: usize,
-    /// Neighbours that an invocation takes at once.
+    /// Neighbours that an invocation processes at once.
     width: usize,
-    /// So many of these are a row.
+    /// Vectors of `width` elements per row.
     units: Dim,
-    /// Those in front of the row.
+    /// Vectors before the row.
     first: Index,
     lane: Index,
 }
 
 impl Walk<'_> {
-    /// What each invocation does with its neighbours.
+    /// Emits the scan of each invocation's neighbours in a round.
     fn round(&self, scope: &mut Scope, round: &Index) -> Result<Vec<Statement>> {
         let (unit, inside) = unit(scope, (round, &self.units), (self.lanes, &self.lane));
         let places = eight::neighbours(&self.first.add(&unit), self.width);
@@ -111,7 +110,7 @@ impl Walk<'_> {
         Ok(statements)
     }
 
-    /// What the invocations in front of each have, and all of them.
+    /// Exchanges totals. Returns the total of the invocations before this one and the total of all.
     fn exchanged(&self, scope: &mut Scope, own: Expr) -> (Vec<Statement>, [Expr; 2]) {
         let ty = scope.pool.ty(own);
         let before = scope.pool.variable("before", ty);

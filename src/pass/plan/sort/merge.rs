@@ -1,4 +1,5 @@
-//! Merging all sorted runs of a row at once: an invocation looks for the place of its element in each other run by halving it.
+//! Merges all sorted runs of a row at once: an invocation finds the position of its element in each other run by binary
+//! search.
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -12,9 +13,9 @@ use crate::pass::plan::sort::{Own, Sorting};
 
 pub(super) const TEMPLATE: &str = include_str!("../../../../shaders/merge.wgsl");
 
-/// A run that an element's run is merged with.
+/// A run other than that of the element.
 struct Other {
-    /// It lies in front of the element's own run.
+    /// True if the run precedes the element's run.
     is_in_front: Expr,
     start: Expr,
     length: Expr,
@@ -33,14 +34,14 @@ impl Other {
     }
 }
 
-/// Start and length of the run at a place of a row, of which there may be less if it is the last one, or nothing.
+/// Start and length of a run, clamped to the end of the row.
 pub(super) fn run_at(pool: &mut Pool, start: Expr, [run, size]: [Expr; 2]) -> [Expr; 2] {
     let start = pool.call("min(x, y)", Type::U32, &[start, size]);
     let rest = pool.call("x - y", Type::U32, &[size, start]);
     [start, pool.call("min(x, y)", Type::U32, &[rest, run])]
 }
 
-/// What may come before an element in another run: between these.
+/// Bounds of a binary search: the number of elements that precede.
 struct Range {
     low: Expr,
     high: Expr,
@@ -53,7 +54,7 @@ impl Range {
     }
 }
 
-/// An element of what is sorted in runs of so many.
+/// Loads an element from runs.
 pub(super) fn element(scope: &mut Scope, value: ValueId, run: usize, at: &Index) -> Result<Expr> {
     let (buffer, storage) = scope.in_runs(value, run)?;
     let at = at.emit(&mut scope.pool);
@@ -62,13 +63,13 @@ pub(super) fn element(scope: &mut Scope, value: ValueId, run: usize, at: &Index)
     Ok(scalar::from_storage(&mut scope.pool, loaded, dtype))
 }
 
-/// How often a run of so many elements is halved until nothing of it is left.
+/// Number of binary search steps for a run.
 pub(super) fn halvings(run: usize) -> Dim {
     Dim::from(run.ilog2() as usize + 1)
 }
 
 impl Sorting {
-    /// Merges all runs of so many elements to whole rows, of which nobody knows how long they are.
+    /// Merges runs of `run` elements to whole rows of any length.
     pub(super) fn merged_at_once<'a>(
         &self,
         mut scope: Scope<'a>,
@@ -112,7 +113,7 @@ impl Sorting {
         Ok(lowered)
     }
 
-    /// An element and its index, out of runs of so many.
+    /// Loads the invocation's element and its index from runs.
     fn taken(&self, scope: &mut Scope, run: usize, own: &Own) -> Result<[Expr; 2]> {
         let [values, indices] = self.results;
         let key = element(scope, values, run, &own.index)?;
@@ -120,7 +121,7 @@ impl Sorting {
         Ok([key, element(scope, indices, run, &own.index)?])
     }
 
-    /// Looks for the place of an element in another run, which is the lower end of the range then.
+    /// Finds the position of an element in another run. It ends up in the lower bound of the range.
     fn search(
         &self,
         scope: &mut Scope,
@@ -140,7 +141,7 @@ impl Sorting {
         Ok(statements)
     }
 
-    /// Looks at the middle of what may come before the element or not.
+    /// Emits a step of the binary search.
     fn halve(
         &self,
         scope: &mut Scope,
@@ -163,7 +164,7 @@ impl Sorting {
         let before = self.is_before(scope, met, key);
         let after = self.is_before(scope, key, met);
         let pool = &mut scope.pool;
-        // Of equals, those of the run in front come first.
+        // Equal elements of the preceding run come first.
         let not_after = pool.call("!x", Type::Bool, &[after]);
         let comes_first = pool.select(other.is_in_front, not_after, before);
         let up = pool.call("x && y", Type::Bool, &[is_open, comes_first]);

@@ -1,6 +1,6 @@
-//! Merging sorted runs two by two: an invocation finds so many neighbours of the merged run, one after the other. How many of
-//! those in front of them come from either run is found by halving (Odeh, Green, Mwassi, Shmueli and Birk, "Merge Path:
-//! Parallel Merging Made Simple", 2012).
+//! Merges sorted runs in pairs: an invocation writes consecutive elements of the merged run. A binary search finds how
+//! many of the preceding elements come from either run (Odeh, Green, Mwassi, Shmueli and Birk, "Merge Path: Parallel
+//! Merging Made Simple", 2012).
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -12,11 +12,11 @@ use crate::pass::plan::kernel::{Lowered, below, repeat, repeat_to};
 use crate::pass::plan::sort::merge::{TEMPLATE, element, run_at};
 use crate::pass::plan::sort::{FIRST, Sorting, Stretch};
 
-/// A run that is merged with its neighbour.
+/// One of the two runs.
 struct Run {
     start: Expr,
     length: Expr,
-    /// The place of the first element that is not taken yet, and what that is.
+    /// Index and key of the next element.
     at: Expr,
     key: Expr,
 }
@@ -35,28 +35,28 @@ impl Run {
         }
     }
 
-    /// True if something is left of it.
+    /// True if the run has elements left.
     fn is_left(&self, pool: &mut Pool) -> Expr {
         let end = added(pool, self.start, self.length);
         pool.call("x < y", Type::Bool, &[self.at, end])
     }
 }
 
-/// Two runs, and the places of the merged one that an invocation fills.
+/// Two runs, and the segment of the merged run that an invocation writes.
 struct Pair<'s> {
     sorting: &'s Sorting,
     stretch: Stretch,
-    /// Elements of the runs, where the plan knows them.
+    /// Elements of the runs that the plan knows.
     run: usize,
     front: Run,
     back: Run,
-    /// Elements of the merged run in front of the stretch.
+    /// Elements of the merged run before the segment.
     before: Expr,
 }
 
 impl Sorting {
-    /// Merges runs of so many elements two by two, to whole rows or to runs of twice as many. The length of a run is a size
-    /// of the kernel, and so is how often it can be halved, so that one text serves for all lengths.
+    /// Merges runs of `from` elements in pairs, to whole rows or to runs of `to` elements. The length of a run and the
+    /// number of search steps are sizes of the kernel, so that one kernel serves all lengths.
     pub(super) fn merged<'a>(
         &self,
         mut scope: Scope<'a>,
@@ -100,7 +100,7 @@ impl Pair<'_> {
         }
     }
 
-    /// An element's key at a place of the row, which may lie behind its end.
+    /// Loads the key at an index of the row, which is clamped to the end.
     fn key(&self, scope: &mut Scope, along: Expr) -> Result<Expr> {
         let sorting = self.sorting;
         let last = scope.pool.size(&(&sorting.size - 1));
@@ -109,7 +109,7 @@ impl Pair<'_> {
         element(scope, sorting.results[0], self.run, &place)
     }
 
-    /// Where an element of the row lies.
+    /// Linear index of an element of the row.
     fn place(&self, scope: &Scope, along: Expr) -> Index {
         let sorting = self.sorting;
         let along = Index::expr(along, &sorting.size);
@@ -117,7 +117,7 @@ impl Pair<'_> {
         position.place(&scope.graph.ty(sorting.x).shape)
     }
 
-    /// Finds how many elements of each run are in front of the stretch.
+    /// Finds the number of elements of each run that precede the segment.
     fn split(&self, scope: &mut Scope, halvings: &Dim) -> Result<Vec<Statement>> {
         let pool = &mut scope.pool;
         let [low, high] = ["low", "high"].map(|name| pool.variable(name, Type::U32));
@@ -145,7 +145,7 @@ impl Pair<'_> {
         Ok(statements)
     }
 
-    /// Looks at the middle of those of the front that may be in front of the stretch or not.
+    /// Emits a step of the binary search over the front run.
     fn halve(&self, scope: &mut Scope, [low, high]: [Expr; 2]) -> Result<Vec<Statement>> {
         let pool = &mut scope.pool;
         let (one, two) = (pool.number(1), pool.number(2));
@@ -154,11 +154,11 @@ impl Pair<'_> {
         let middle = pool.call("x / y", Type::U32, &[both, two]);
         let next = added(pool, middle, one);
         let of_front = added(pool, self.front.start, middle);
-        // Where nothing is left to halve this may lie in front of the back.
+        // Once the search has ended, this index may precede the back run.
         let of_back = added(pool, self.back.start, self.before);
         let of_back = pool.call("x - min(x, y)", Type::U32, &[of_back, next]);
         let (front, back) = (self.key(scope, of_front)?, self.key(scope, of_back)?);
-        // Of equals, those of the front come first.
+        // Equal elements of the front run come first.
         let is_behind = self.sorting.is_before(scope, back, front);
         let pool = &mut scope.pool;
         let up = pool.call("x && !y", Type::Bool, &[is_open, is_behind]);
@@ -175,7 +175,7 @@ impl Pair<'_> {
         ])
     }
 
-    /// Takes the first of what is left of both runs, again and again.
+    /// Emits the merge loop.
     fn merge(&self, scope: &mut Scope, to: Option<usize>) -> Result<Vec<Statement>> {
         repeat(scope, "k", &Dim::from(FIRST), |scope, k| {
             let target = self.stretch.first.add(&k);

@@ -1,6 +1,5 @@
-//! The first few of each row: an invocation walks along a row and keeps those that come first so far, in order. Rows that are
-//! long and few are cut into parts, see [`crate::pass::plan::fuse::selection`]. Short runs are sorted so, too: all of them are
-//! the first.
+//! Top-k: an invocation loops over a row and keeps the best elements in order. Few long rows are split into parts, see
+//! [`crate::pass::plan::fuse::selection`]. Initial runs are sorted in the same way, with k equal to their length.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -14,25 +13,25 @@ use crate::pass::plan::sort::{FIRST, Sorting};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/topk.wgsl");
 
-/// So many are kept at most: each takes two registers, and some lines of text.
+/// Largest k: each element takes two registers and some lines of source.
 pub const MOST: usize = 64;
 
-/// A place among the first: what the element there is compared by, and its index.
+/// A rank among the kept elements: the key of its element and its index.
 struct Place {
     key: Expr,
     index: Expr,
 }
 
-/// An element that may come among the first.
+/// An element that may be kept.
 struct Candidate {
     key: Expr,
     index: Expr,
-    /// For each place whether the element comes before what is there, or nothing is.
+    /// For each rank, whether the element precedes the one there or the rank is empty.
     comes_before: Vec<Expr>,
 }
 
 impl Sorting {
-    /// The first elements of each row, in order.
+    /// The top k elements of each row, in order.
     pub(super) fn first<'a>(&self, mut scope: Scope<'a>, k: usize) -> Result<Lowered<'a>> {
         let (number, surplus) = invocation(&mut scope, &self.rows.count);
         let row = index::coordinates(&number, &self.rows.others);
@@ -48,7 +47,7 @@ impl Sorting {
         Ok(lowered)
     }
 
-    /// Runs of the first length: an invocation sorts one.
+    /// Sorts the initial runs, one per invocation.
     pub(super) fn sorted_runs<'a>(&self, mut scope: Scope<'a>) -> Result<Lowered<'a>> {
         let stretch = self.stretch(&mut scope);
         let (row, first, length) = (&stretch.row, &stretch.first, Dim::from(FIRST));
@@ -65,7 +64,7 @@ impl Sorting {
         Ok(lowered)
     }
 
-    /// Finds the first `k` of so many elements from one of a row on.
+    /// Finds the top `k` of `length` elements of a row from `first` on.
     fn keep(
         &self,
         scope: &mut Scope,
@@ -92,7 +91,7 @@ impl Sorting {
         Ok((statements, places))
     }
 
-    /// What an element is compared by: numbers of single precision by whole numbers, which takes one comparison.
+    /// Sort key of an element. Single precision maps to integers, which need a single comparison.
     fn key(&self, scope: &mut Scope, element: Expr) -> Expr {
         let key = match scope.pool.ty(element) {
             Type::F32 => scope.pool.call("order_of(x)", Type::I32, &[element]),
@@ -102,7 +101,7 @@ impl Sorting {
         key
     }
 
-    /// The element at a place of a row, compared with all that have a place so far.
+    /// The element at an index of a row, compared with all kept ones.
     fn candidate(
         &self,
         scope: &mut Scope,
@@ -131,7 +130,7 @@ impl Sorting {
         })
     }
 
-    /// Writes the element that has a place among the first, and its index.
+    /// Writes the element of a rank and its index.
     fn place(
         &self,
         scope: &mut Scope,
@@ -170,7 +169,7 @@ impl Place {
 }
 
 impl Candidate {
-    /// The element takes the first place that it comes before, and what was there and behind moves on by one.
+    /// Inserts the element at the first rank that it precedes. The elements from there on move by one rank.
     fn take_place(&self, scope: &mut Scope, places: &[Place]) -> Vec<Statement> {
         let pool = &mut scope.pool;
         let all = self.comes_before.iter();

@@ -1,5 +1,5 @@
-//! Concatenations whose operands are written right to where they end: images along channels, and whatever lies one behind
-//! the other in row-major order.
+//! Concatenations without copies: operands are written directly to their parts of the result. This applies to images
+//! joined along channels and to operands that are contiguous in row-major order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,21 +20,21 @@ use crate::pass::plan::sheet::Kernels;
 use crate::pass::plan::storage::layout::{foreign, handed};
 use crate::pass::plan::{Planner, map};
 
-/// Values that lie within others, and how many elements lie in front of them there.
+/// Values stored within others, with the containing value and the offset in elements.
 pub type Parts = BTreeMap<ValueId, (ValueId, Dim)>;
 
-/// Values that are stored to lie within others, and the concatenations that these are.
+/// Values that are materialised to be stored within a concatenation, with that concatenation.
 pub type Planned = BTreeMap<ValueId, ValueId>;
 
-/// Bytes of the smallest number that an element is stored in.
+/// Smallest size of a stored element in bytes.
 const SMALLEST: u64 = 2;
-/// A kernel that writes a concatenation of more operands than these looks for each element in too many places.
+/// Most operands of a concatenation in one kernel. With more, each element searches too many operands.
 const MOST: usize = 4;
-/// Elements of a concatenation that are worth a kernel for each operand.
+/// Smallest concatenation, in elements, for which a kernel per operand pays off.
 const WORTHWHILE: usize = 1 << 16;
 
-/// True if kernels that write an operand each are faster than one that looks for each element in all of them, or if none can
-/// bind all.
+/// True if a kernel per operand is faster than one kernel that searches all operands for each element, or if no kernel can
+/// bind all operands.
 fn is_worth_kernels(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -49,7 +49,7 @@ fn is_large(graph: &Graph, whole: ValueId) -> bool {
     example(graph, &graph.ty(whole).numel()) >= WORTHWHILE
 }
 
-/// True for an image that convolutions read: it lies in memory, so that it may as well be put there operand by operand.
+/// True for an image that a convolution reads. It is materialised anyway, so that operands can be written to it directly.
 fn is_convolved(graph: &Graph, whole: ValueId) -> bool {
     let is_read = |node: &Node| {
         matches!(node.op, Op::Primitive(Primitive::Conv(_)))
@@ -58,13 +58,13 @@ fn is_convolved(graph: &Graph, whole: ValueId) -> bool {
     graph.nodes.iter().any(is_read)
 }
 
-/// What is stored so that concatenations of many operands need no kernels: these operands, and those of concatenations among
-/// them.
+/// Operands to materialise so that concatenations of many operands need no kernels, including operands of nested
+/// concatenations.
 pub fn planned(graph: &Graph, capabilities: &Capabilities) -> Planned {
     let handed = handed(graph);
     let aligned = capabilities.offset_alignment / SMALLEST;
     let mut planned = Planned::new();
-    // Those that have others for operands come last.
+    // Outer concatenations come last in graph order.
     for node in graph.nodes.iter().rev() {
         let whole = node.results.first().copied();
         let Some(whole) = whole.filter(|whole| !planned.contains_key(whole)) else {
@@ -85,8 +85,7 @@ pub fn planned(graph: &Graph, capabilities: &Capabilities) -> Planned {
     planned
 }
 
-/// The operands of a concatenation in memory, and of concatenations among them, behind reshapes; none if these cannot lie
-/// where they end.
+/// Operands of a concatenation and of nested ones, behind reshapes; `None` if they cannot be stored within it.
 fn pieces(
     graph: &Graph,
     whole: ValueId,
@@ -107,8 +106,8 @@ fn pieces(
     Some(found)
 }
 
-/// Leaves out the kernels of concatenations whose operands can be parts of the result's memory: those that were planned so
-/// choose first. What a body of a region gives has its place already.
+/// Removes the kernels of concatenations whose operands can be stored within the result. Planned concatenations come
+/// first. Outputs of a region's body have a slot already and are excluded.
 pub fn place(graph: &Graph, capabilities: &Capabilities, fusion: &mut Fusion, is_body: bool) {
     let mut taken = foreign(graph);
     if is_body {
@@ -133,8 +132,8 @@ pub fn place(graph: &Graph, capabilities: &Capabilities, fusion: &mut Fusion, is
     fusion.groups.retain(|group| !placed.contains(&group.root));
 }
 
-/// Where the operands of a concatenation lie in it, if all are stored as it is and can lie there. None if a kernel has to put
-/// them there.
+/// Offsets of a concatenation's operands in the result, if all have its layout and storage type. `None` if a kernel has to
+/// copy them.
 fn parts(
     graph: &Graph,
     fusion: &Fusion,
@@ -144,7 +143,7 @@ fn parts(
     let layout = &fusion.layouts[root.index()];
     let storage = fusion.storages[root.index()];
     let is_image = *layout == IMAGE;
-    // An output has memory of its own; what it is another shape of may lie here.
+    // An output has its own memory. An operand in another shape may be stored within it.
     let is_kept =
         |id: ValueId| id != root && fusion.stored[id.index()] && !graph.outputs.contains(&id);
     let behind = |value| match is_image {
@@ -175,7 +174,7 @@ fn parts(
 }
 
 impl<'a> Planner<'a> {
-    /// True for a concatenation in row-major order whose operands are worth a kernel each.
+    /// True for a concatenation in row-major order whose operands deserve a kernel each.
     pub fn is_of_many(&self, group: &Group) -> bool {
         let operands = concatenation(self.graph, group.root).map(|(node, _)| node.operands());
         let is_in_rows = self.fusion.layouts[group.root.index()].is_in_rows();
@@ -185,8 +184,8 @@ impl<'a> Planner<'a> {
         is_in_rows && operands.is_some_and(is_worth)
     }
 
-    /// A concatenation operand by operand; none if the group is something else. Where operands begin is a size of the kernels,
-    /// so that those that differ in nothing else are one.
+    /// Kernels of a concatenation, one per operand; `None` for other groups. Offsets are sizes of the kernels, so that
+    /// operands that differ only in the offset share a kernel.
     pub fn by_operands(&self, group: &Group, label: &str) -> Result<Option<Kernels>> {
         let Some((node, concat)) = concatenation(self.graph, group.root) else {
             return Ok(None);
@@ -202,8 +201,8 @@ impl<'a> Planner<'a> {
         Ok(Some(parts))
     }
 
-    /// The number of elements in front of an operand as a symbol, or as many times one as are stored at once, and what that
-    /// stands for.
+    /// The offset of an operand as a symbol, times the store width if it is a multiple of that, and the value of the
+    /// symbol.
     fn begin(&self, start: &Dim) -> (Dim, BTreeMap<Symbol, Dim>) {
         let Some(number) = start.as_const() else {
             return (start.clone(), BTreeMap::new());
@@ -217,8 +216,8 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// The operands of a concatenation of which each lies behind the one before, and how many elements lie in front of them,
-/// which are multiples of a number. None if they lie otherwise.
+/// Operands of a concatenation and their offsets, if the operands are contiguous and the offsets are multiples of
+/// `aligned`. `None` otherwise.
 fn starts(graph: &Graph, whole: ValueId, aligned: u64) -> Option<Vec<(ValueId, Dim)>> {
     let (node, concat) = concatenation(graph, whole)?;
     let before = graph.ty(whole).shape.get(..concat.axis)?;
@@ -234,7 +233,7 @@ fn starts(graph: &Graph, whole: ValueId, aligned: u64) -> Option<Vec<(ValueId, D
     (is_one && are_aligned).then_some(starts)
 }
 
-/// What a value is in another shape, as far as that is not kept.
+/// Looks through reshapes that are not materialised.
 fn behind_reshapes(graph: &Graph, value: ValueId, is_kept: impl Fn(ValueId) -> bool) -> ValueId {
     let mut base = value;
     while let Some(node) = definition(graph, base).filter(|_| !is_kept(base))
@@ -246,7 +245,7 @@ fn behind_reshapes(graph: &Graph, value: ValueId, is_kept: impl Fn(ValueId) -> b
     base
 }
 
-/// The node of a concatenation.
+/// The concatenation node of a value.
 fn concatenation(graph: &Graph, whole: ValueId) -> Option<(&Node, &Concat)> {
     let node = definition(graph, whole)?;
     match &node.op {

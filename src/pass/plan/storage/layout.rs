@@ -1,5 +1,4 @@
-//! How values lie in memory: images between convolutions four channels together, where the lanes of a vector are
-//! invocations.
+//! Layout of values: on devices whose subgroups are vector lanes, images between convolutions use vec4 of channels.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +13,7 @@ use crate::pass::plan::quads::{CHANNELS, IMAGE, may_be_image};
 use crate::pass::plan::reduce::pooling;
 use crate::pass::plan::variant;
 
-/// Decides how each value lies.
+/// Chooses the layout of each value.
 pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Vec<Layout> {
     let mut assigner = Assigner {
         graph,
@@ -29,14 +28,14 @@ pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Ve
     assigner.layouts
 }
 
-/// Values that something other than a kernel of ours reads or writes, or that end in another memory.
+/// Values that something other than our kernels reads or writes, and outputs of the graph.
 pub fn handed(graph: &Graph) -> BTreeSet<ValueId> {
     let mut handed = foreign(graph);
     handed.extend(&graph.outputs);
     handed
 }
 
-/// Values that something other than a kernel of ours reads or writes.
+/// Values that something other than our kernels reads or writes.
 pub fn foreign(graph: &Graph) -> BTreeSet<ValueId> {
     let ours = |node: &&Node| match &node.op {
         Op::Primitive(primitive) => !matches!(primitive, Primitive::Custom(_)),
@@ -58,7 +57,7 @@ struct Assigner<'a> {
 impl Assigner<'_> {
     fn visit(&mut self, group: &Group) {
         let leaves = self.leaves(group.root);
-        // A kernel may bind a buffer twice, by elements and by vectors.
+        // A kernel may bind a buffer twice, for elements and for vectors.
         let fits = 2 * leaves.len() < self.capabilities.max_storage_buffers as usize
             || self.is_put_together(group.root);
         if fits && self.may_lie(group.root) && self.writes(group, &leaves) {
@@ -66,7 +65,7 @@ impl Assigner<'_> {
         }
     }
 
-    /// True for images joined along channels of which each begins with a quad: no kernel has to read them all.
+    /// True for images joined along channels each of which starts at a vec4. No kernel has to read all of them.
     fn is_put_together(&self, value: ValueId) -> bool {
         let Definition::Node(node, _) = self.graph.value(value).definition else {
             return false;
@@ -79,7 +78,7 @@ impl Assigner<'_> {
             && begins.iter().all(is_whole)
     }
 
-    /// The values in memory that a kernel reads to compute one.
+    /// Stored values that a kernel reads to compute `root`.
     fn leaves(&self, root: ValueId) -> BTreeSet<ValueId> {
         let Definition::Node(node, _) = self.graph.value(root).definition else {
             return BTreeSet::new();
@@ -88,12 +87,12 @@ impl Assigner<'_> {
         self.fusion.leaves(self.graph, &operands)
     }
 
-    /// True for images in single precision that are ours alone.
+    /// True for images in single precision that only our kernels access.
     fn may_lie(&self, value: ValueId) -> bool {
         may_be_image(self.graph.ty(value)) && !self.handed.contains(&value)
     }
 
-    /// True if a group's kernel can write four channels at a time, and this is of use.
+    /// True if the group's kernel can write four channels at a time and a reader benefits.
     fn writes(&self, group: &Group, leaves: &BTreeSet<ValueId>) -> bool {
         let reads_quads = || {
             let rank = self.graph.ty(group.root).rank();
@@ -133,7 +132,7 @@ impl Assigner<'_> {
         }
     }
 
-    /// True if four neighbouring rows of what a group's anchor gives are channels of the image that the group writes.
+    /// True if four neighbouring rows of the anchor's result are channels of the image that the group writes.
     fn is_of_channels(&self, group: &Group) -> bool {
         let results = group.anchor.map(|anchor| &self.graph.nodes[anchor].results);
         let result = results.and_then(|results| results.first());
@@ -145,8 +144,8 @@ impl Assigner<'_> {
         is_place && is_whole(rows) && is_whole(&shape[CHANNELS])
     }
 
-    /// True if a convolution reads a value that wants it in quads, or computes of it what it reads, or what the value shall lie
-    /// within.
+    /// True if a convolution that wants the vec4 layout reads the value, directly, through inlined nodes or as part of a
+    /// concatenation.
     fn is_convolved(&self, value: ValueId) -> bool {
         if let Some(whole) = self.fusion.planned.get(&value) {
             return self.is_convolved(*whole);

@@ -1,5 +1,5 @@
-//! Room behind rows that kernels read many of at a time, one element of each: rows a multiple of many lines of the cache apart
-//! would all want the same few places of it.
+//! Row padding of values that kernels read column by column. Rows whose distance is a multiple of many cache lines would
+//! map to the same few cache sets.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,15 @@ use crate::pass::plan::storage::layout::handed;
 use crate::pass::plan::storage::precision::Wanted;
 use crate::pass::plan::variant;
 
-/// Numbers of a line of the cache, which is the room behind a row: then rows are an odd number of lines apart.
+/// Elements of a cache line, which is the padding of a row. Padded rows are an odd number of lines apart.
 const LINE: usize = 16;
-/// So many lines apart, rows share an eighth of the places in a cache of 64 sets, which the rows of a tile do not fit.
+/// Row distance in cache lines from which on rows share an eighth of the 64 sets of a cache, too few for the rows of a
+/// tile.
 const FEW: usize = 8;
-/// So many rows have places everywhere: those of a set.
+/// Number of rows that never conflict: the associativity of the cache.
 const WAYS: usize = 8;
 
-/// Lays out all values of a graph that are worth it.
+/// Pads all values of a graph that benefit.
 pub fn assign(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -58,7 +59,7 @@ struct Padder<'a> {
 }
 
 impl Padder<'_> {
-    /// The values in memory that a group's kernel reads row by row: left factors of products, queries, keys and values.
+    /// Stored values that the group's kernel reads row by row: left factors of products, queries, keys and values.
     fn read(&self, group: &Group) -> BTreeSet<ValueId> {
         let node = group.anchor.map(|anchor| &self.graph.nodes[anchor]);
         let Some(node) = node.filter(|node| matches!(node.op, Op::Primitive(Primitive::Dot(_))))
@@ -74,7 +75,7 @@ impl Padder<'_> {
         self.fusion.leaves(self.graph, &operands)
     }
 
-    /// True for a product whose kernel computes tiles in the lanes of a vector. An error is found again where it is made.
+    /// True for a product whose kernel computes tiles in vector lanes. Errors are reported when the kernel is generated.
     fn is_in_tiles(&self, product: &Node) -> bool {
         let written = vec![false; self.graph.values.len()];
         let scope = Scope::new(self.graph, self.capabilities, &self.fusion.stored, &written);
@@ -83,7 +84,7 @@ impl Padder<'_> {
         matches!(choice, Ok(Some(choice)) if choice.variant == Variant::Lanes)
     }
 
-    /// True for a value of rows that would lie in the same places, if nothing else wants it as it is.
+    /// True for a value whose rows would conflict and whose layout may change.
     fn may_lie(&self, value: ValueId) -> bool {
         let ty = self.graph.ty(value);
         let Some((row, outer)) = ty.shape.split_last() else {
@@ -96,14 +97,14 @@ impl Padder<'_> {
         is_plain && is_even && rows > WAYS && self.has_room(value) && self.is_alone(value)
     }
 
-    /// True for a value that takes no more than half of the largest binding, so that room behind rows is not what is too much.
+    /// True for a value that takes at most half of the largest binding, so that padding does not exceed the limit.
     fn has_room(&self, value: ValueId) -> bool {
         let size = self.fusion.storages[value.index()].size();
         let bytes = example(self.graph, &self.graph.ty(value).numel()) as u64 * size;
         bytes <= self.capabilities.max_binding_size / 2
     }
 
-    /// True for what kernels of ours write, or the host, and what lies in no other value's memory, nor others in its.
+    /// True for values that only our kernels or the host write and that share no memory with others.
     fn is_alone(&self, value: ValueId) -> bool {
         let parts = &self.fusion.parts;
         let is_whole = || parts.values().any(|(whole, _)| *whole == value);

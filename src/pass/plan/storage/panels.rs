@@ -1,7 +1,7 @@
-//! Weights that products read in panels and other kernels in rows, such as the table of an embedding that is the last layer,
-//! too. Where those kernels pick few elements they read them out of the panels, and the weight lies in memory once.
+//! Weights that products read as panels and other kernels in rows, such as the table of an embedding that is the last
+//! layer as well. If those kernels read few elements, they read them from the panels, and the weight is stored once.
 //!
-//! A plan that has such a weight twice tells so, and is made once more.
+//! A plan that would store such a weight twice is made again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,22 +19,23 @@ use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Made, work};
 use crate::pass::plan::sheet::Sheet;
 
-/// Of this part of a weight or more, elements are not read out of panels. Each brings a line of a cache for one number, which
-/// takes up to 9 ns, where a product of one row takes 0.5 ns an element: so all that is picked takes no longer than that.
+/// Elements are read from panels if they are less than this fraction of the weight. Each read loads a cache line for one
+/// number, which takes up to 9 ns, where a product of one row takes 0.5 ns an element. So all such reads take no longer
+/// than the product.
 const PART: usize = 16;
 
-/// Weights by name that lie in panels alone.
+/// Weights stored only as panels, by name.
 pub type InPanels = BTreeMap<String, Picked>;
 
-/// A weight that lies in panels alone.
+/// A weight that is stored only as panels.
 #[derive(Clone, Debug)]
 pub struct Picked {
     panels: Panels,
-    /// Elements of the example that kernels read one by one.
+    /// Elements that kernels read one by one, for the example's sizes.
     read: usize,
 }
 
-/// How a weight lies in memory.
+/// Layouts in which a plan stores a weight.
 #[derive(Default)]
 struct Ways<'a> {
     in_rows: bool,
@@ -42,7 +43,7 @@ struct Ways<'a> {
     numel: usize,
 }
 
-/// The weights that a plan has in rows beside panels, out of which they can be read.
+/// Weights that a plan stores in rows and in panels, and that can be read from the panels.
 pub fn chosen(sheet: &Sheet, capabilities: &Capabilities) -> InPanels {
     let (plan, limit) = (&sheet.plan, capabilities.textures.bindings as usize);
     let mut chosen = InPanels::new();
@@ -64,7 +65,7 @@ pub fn chosen(sheet: &Sheet, capabilities: &Capabilities) -> InPanels {
     chosen
 }
 
-/// What people should know of weights that several kinds of kernels read.
+/// Report of weights that several kinds of kernels read.
 pub fn told(sheet: &Sheet, chosen: &InPanels) -> Vec<Tied> {
     let ways = ways(&sheet.plan.slots).into_iter();
     let told = ways.filter_map(|(name, ways)| {
@@ -86,7 +87,7 @@ pub fn told(sheet: &Sheet, chosen: &InPanels) -> Vec<Tied> {
     told.collect()
 }
 
-/// Puts the weights of a graph where they lie.
+/// Sets the layout of weights that are stored only as panels.
 pub fn place(graph: &Graph, fusion: &mut Fusion, chosen: &InPanels) {
     for (layout, info) in fusion.layouts.iter_mut().zip(&graph.values) {
         if let Definition::Weight(name) = &info.definition
@@ -97,7 +98,7 @@ pub fn place(graph: &Graph, fusion: &mut Fusion, chosen: &InPanels) {
     }
 }
 
-/// Why so many elements are not read out of panels.
+/// Reason not to read `read` elements from panels.
 fn refusal(ways: &Ways, read: usize) -> Option<Rows> {
     let holds_all = ways.panels.first().and_then(|x| x.matrix(ways.numel));
     match holds_all {
@@ -126,7 +127,7 @@ fn ways(slots: &[Slot]) -> BTreeMap<&str, Ways<'_>> {
     found
 }
 
-/// The textures that a step binds where these weights lie in panels alone.
+/// Number of textures that a step binds, given the weights stored only as panels.
 fn textures(plan: &Plan, step: &Step, chosen: &InPanels) -> usize {
     let texture = |slot: &Slot| match (&slot.kind, &slot.layout) {
         (SlotKind::Weight(name), Layout::Panels(panels)) => Some((name.clone(), panels.clone())),
@@ -141,7 +142,7 @@ fn textures(plan: &Plan, step: &Step, chosen: &InPanels) -> usize {
 }
 
 impl Planner<'_> {
-    /// Counts what a kernel reads of weights that lie in rows; vectors never lie in panels.
+    /// Counts the elements of row-major weights that a kernel reads. Vectors are never stored as panels.
     pub(in crate::pass::plan) fn count_rows(
         &mut self,
         made: &Made,
@@ -166,7 +167,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Counts a value that something other than a kernel reads in rows, if it is a weight.
+    /// Counts all elements of a weight that something other than a kernel reads in rows.
     pub(in crate::pass::plan) fn count_all(&mut self, value: ValueId) {
         self.count(value, example(self.graph, &self.graph.ty(value).numel()));
     }

@@ -1,9 +1,9 @@
-//! What values of single precision are stored in. Kernels compute in `f32` in any case; in half precision, what lies between
-//! them takes half the bytes.
+//! Storage precision of `f32` values. Kernels compute in `f32` in any case; half-precision storage halves the bytes of
+//! intermediate values.
 //!
-//! Half precision counts from 6e-8 to 65504 with 11 bits. So whatever can be larger, or must be more exact, stays as it is:
-//! what the application, control flow and operators of the user's take and give; statistics of rows, running sums and sums
-//! in parts; what becomes integers, such as places; vectors, such as biases and scales, which are small anyway.
+//! Half precision ranges from 6e-8 to 65504 with 11 bits. Values that may be larger, or must be more exact, keep `f32`:
+//! operands and results of the application, of control flow and of user-defined operators; row statistics, cumulative and
+//! partial sums; values that become integers, such as indices; vectors, such as biases and scales, which are small anyway.
 
 use std::collections::BTreeSet;
 
@@ -20,30 +20,30 @@ use crate::pass::plan::group::{Group, reduction};
 use crate::pass::plan::storage::layout::handed;
 use crate::pass::plan::storage::panels::InPanels;
 
-/// What a value is stored in, and why that is not half precision where it could be.
+/// Storage type of a value, and the reason if it keeps `f32`.
 pub type Stored = (Storage, Option<Kept>);
 
-/// What a plan of a graph must heed.
+/// Storage requirements of a plan.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
-    /// What is asked for.
+    /// Options of the plan.
     pub options: &'a PlanOptions,
-    /// Values by the names of their slots, of which some kernel writes single elements: these are not stored in pairs.
+    /// Slot names of values of which some kernel writes single elements. They are not stored in half-precision pairs.
     pub singles: &'a BTreeSet<String>,
-    /// Weights that lie in panels alone.
+    /// Weights stored only as panels.
     pub in_panels: &'a InPanels,
-    /// What stands in front of the names of a graph's values.
+    /// Prefix of the slot names of the graph's values.
     pub prefix: &'a str,
 }
 
 impl<'a> Wanted<'a> {
-    /// The same for a graph within this one.
+    /// Requirements for a nested graph.
     pub fn within(self, prefix: &'a str) -> Wanted<'a> {
         Wanted { prefix, ..self }
     }
 }
 
-/// Decides for every value of a graph.
+/// Chooses the storage type of every value of a graph.
 pub fn assign(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -86,7 +86,7 @@ struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    /// Why a value stays in single precision; none if it need not.
+    /// Reason why a value keeps single precision; `None` if it need not.
     fn kept(&self, value: ValueId) -> Option<Kept> {
         if self.handed.contains(&value) {
             return Some(Kept::Handed);
@@ -106,7 +106,7 @@ impl Chooser<'_> {
         }
     }
 
-    /// Why what a kernel writes stays in single precision.
+    /// Reason why a kernel's result keeps single precision.
     fn result(&self, value: ValueId) -> Option<Kept> {
         let name = &self.graph.value(value).name;
         let name = format!("{}{name}", self.wanted.prefix);
@@ -135,7 +135,7 @@ impl Chooser<'_> {
         }
     }
 
-    /// True for a value that a sum alone reads, as it stands: a product in parts.
+    /// True for a partial product: a sum is the value's only reader.
     fn is_added_up(&self, value: ValueId) -> bool {
         let nodes = self.graph.nodes.iter();
         let mut readers = nodes.filter(|node| node.operands().contains(&value));
@@ -145,7 +145,7 @@ impl Chooser<'_> {
         matches!((readers.next(), readers.next()), (Some(only), None) if is_sum(only))
     }
 
-    /// True for a reduction of windows: of as many elements as an image has.
+    /// True for a reduction of windows, whose results are as many as an image's elements.
     fn is_of_windows(&self, node: &Node) -> bool {
         let operand = node.operands().first().copied();
         let definition = operand.map(|operand| self.graph.value(operand).definition.clone());
@@ -170,7 +170,7 @@ fn written(graph: &Graph, fusion: &Fusion) -> Vec<Option<usize>> {
     written
 }
 
-/// Numbers that integers are made of, element by element.
+/// Values that integers are computed from, element by element.
 fn counted(graph: &Graph) -> BTreeSet<ValueId> {
     let mut counted = BTreeSet::new();
     for node in graph.nodes.iter().rev() {

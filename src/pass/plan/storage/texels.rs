@@ -1,12 +1,13 @@
-//! Which values kernels may read as textures: weights, and those that lie at a place that the planned graph has made.
+//! Buffer–texture aliasing: values that kernels may read as textures. These are weights and values in slots of the planned
+//! graph.
 
 use crate::ir::{Definition, Graph, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::pass::plan::element::piece::pieces;
 use crate::pass::plan::fuse::Fusion;
 
-/// True for each value whose own slot a kernel may read as texels. Weights that no binding holds are bound in pieces, and
-/// what a body of a region takes and returns may be anything in the surroundings.
+/// Whether a kernel may read each value's slot as a texture. Weights larger than a binding are bound in pieces, and inputs
+/// and outputs of a region's body may be stored in any slot of the enclosing graph.
 pub fn assign(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -30,7 +31,7 @@ pub fn assign(
     values.map(has_texels).collect()
 }
 
-/// What a value is a part of, and that perhaps of another; itself if it is none.
+/// The outermost value that a value is stored within; the value itself if there is none.
 fn whole(fusion: &Fusion, value: ValueId) -> ValueId {
     match fusion.parts.get(&value) {
         Some((of, _)) => whole(fusion, *of),

@@ -1,4 +1,5 @@
-//! The tiles of products with weights, all of a graph at once: how panels lie goes by them, and what kernels are shared.
+//! Tile extents of products with weights, chosen for a whole graph: they determine the panels and which kernels are
+//! shared.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +17,18 @@ use crate::pass::plan::product::tile::{self, Extent, Rows, Sums};
 use crate::pass::plan::storage::precision::Wanted;
 use crate::pass::plan::variant;
 
-/// The extents of tiles by the node of a product.
+/// Tile extents by the node of a product.
 pub type Extents = BTreeMap<usize, Extent>;
 
 impl Fusion {
-    /// The extent of the tiles of what a group computes.
+    /// The tile extent of a group's product.
     pub fn extent(&self, anchor: Option<usize>) -> Extent {
         let known = anchor.and_then(|anchor| self.extents.get(&anchor));
         known.copied().unwrap_or(Extent::ANY)
     }
 }
 
-/// Decides for all groups of a graph.
+/// Chooses the extents for all groups of a graph.
 pub fn assign(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -51,8 +52,8 @@ pub fn assign(
     anchors.into_iter().zip(extents).collect()
 }
 
-/// The sums that a group's kernel computes in tiles with a weight in panels; none of another group. An error is found again
-/// where the kernel is made.
+/// Description of a group's tiled product with a weight in panels; `None` for other groups. Errors are reported when the
+/// kernel is generated.
 fn sums(mut scope: Scope, group: &Group, anchor: usize, wanted: Wanted) -> Option<Sums> {
     let (graph, capabilities) = (scope.graph, scope.capabilities);
     let node = graph.nodes.get(anchor)?;
@@ -63,7 +64,7 @@ fn sums(mut scope: Scope, group: &Group, anchor: usize, wanted: Wanted) -> Optio
     let names: Vec<&str> = nodes.map(|node| node.op.name()).collect();
     match (&node.op, choice.variant) {
         (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) => {
-            // Groups have kernels of their own.
+            // Grouped convolutions have separate kernels.
             let of = if conv.groups == 1 { "" } else { &choice.key };
             let text = format!("{} {of}", names.join(" "));
             image::sums(&scope, node, (conv, text))

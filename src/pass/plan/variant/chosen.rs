@@ -1,4 +1,4 @@
-//! Contractions and convolutions by the variant that suits them.
+//! Lowering of matrix products and convolutions by their chosen variants.
 
 use crate::error::Result;
 use crate::ir::{Node, Op, Primitive};
@@ -10,8 +10,8 @@ use crate::pass::plan::product::{Product, dot, matrix, tile, vector, workgroup};
 use crate::pass::plan::{Planner, element, variant};
 
 impl<'a> Planner<'a> {
-    /// A contraction or convolution by the first of the variants in question that the device can bind; the last is taken
-    /// in any case.
+    /// Lowers a matrix product or convolution to the first candidate variant that the device can bind, or else to the
+    /// last.
     pub fn chosen(&self, group: &Group) -> Result<Option<Lowered<'a>>> {
         let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
             return Ok(None);
@@ -28,7 +28,7 @@ impl<'a> Planner<'a> {
         Ok(found)
     }
 
-    /// A contraction or convolution by one of its variants.
+    /// Lowers a matrix product or convolution to one of its variants.
     fn variant(&self, variant: Variant, group: &Group, node: &Node) -> Result<Lowered<'a>> {
         let (scope, extent) = (self.scope(), self.fusion.extent(group.anchor));
         match (&node.op, variant) {

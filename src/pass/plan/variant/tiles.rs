@@ -1,4 +1,4 @@
-//! Convolutions by tiles in the table: of which size, and where fewer multiplications are worth it; see [`winograd`].
+//! Winograd convolutions in the variant table: the tile size, and whether fewer multiplications pay off; see [`winograd`].
 
 use super::Problem;
 use crate::ir::{Graph, Node};
@@ -8,18 +8,18 @@ use crate::kernel::winograd::Places;
 use crate::op::Conv;
 use crate::pass::plan::conv::winograd;
 
-// What kernels of convolutions cost a rasteriser, in multiplications, of which sums over taps are as many as they have: as
-// measured for 16 to 512 channels of 7² to 56² positions, in vectors of sixteen numbers.
-/// So many tiles take as long as fewer do, for which as many filters are read.
+// Costs of convolution kernels on a rasteriser, in multiplications; sums over taps count as many as they have. Measured
+// for 16 to 512 channels of 7² to 56² positions, in vectors of sixteen numbers.
+/// Smallest number of tiles that determines the time: fewer read as many filters and take as long.
 const FEW_TILES: usize = 10;
-/// To transform a channel of a tile. A channel of the result of a large tile, with the epilogue, costs twice as much.
+/// Cost of transforming a channel of a tile. A result channel of a large tile, with the epilogue, costs twice as much.
 const TRANSFORM_TWO: usize = 460;
 const TRANSFORM_FOUR: usize = 1250;
-/// A longer text, which a start is worth as much as some runs.
+/// Cost of the longer source, as the time of a start is worth some runs.
 const TEXT: usize = 8_000_000;
 
 impl Problem<'_> {
-    /// A convolution by tiles of the size that costs least, where fewer multiplications are worth a longer text.
+    /// The Winograd variant with the cheapest tile size, if fewer multiplications outweigh the longer source.
     pub(super) fn by_tiles(&self) -> Option<(Variant, String)> {
         let channels = usize::try_from(self.summed.first()?.as_const()?).ok()?;
         let sizes = self.tiles.iter();
@@ -46,8 +46,9 @@ impl Problem<'_> {
         (10 * direct >= 11 * cost).then_some((Variant::Winograd { places }, reason))
     }
 
-    /// True if filters of tiles of a size are worth their bytes. Those of large tiles lie in single precision, since half
-    /// precision would lose too much: where that is what other weights lie in, only small ones do, beside what the tiles take.
+    /// True if the filters of a tile size are worth their bytes. Filters of large tiles are stored in single precision,
+    /// since half precision would lose too much. If other weights are stored in half precision, such filters must be small
+    /// compared with the tiles.
     fn affords(&self, places: Places, tiles: usize, channels: usize) -> bool {
         let filters = channels * self.rows;
         let of_tiles = self.outer * tiles * (channels + self.rows);
@@ -55,7 +56,7 @@ impl Problem<'_> {
     }
 }
 
-/// What a convolution by tiles costs.
+/// Cost of a Winograd convolution.
 fn cost(places: Places, tiles: usize, [channels, outputs]: [usize; 2]) -> usize {
     let products = places.matrices() * tiles.max(FEW_TILES) * channels * outputs;
     let (transform, transformed) = match places {
@@ -65,8 +66,8 @@ fn cost(places: Places, tiles: usize, [channels, outputs]: [usize; 2]) -> usize 
     products + transform * tiles * transformed + TEXT
 }
 
-/// How many tiles of a size a convolution on quads of channels is cut into, if it can be and a device binds what workgroups keep
-/// of them.
+/// Number of tiles that a convolution in the vec4 channel layout has; `None` if it cannot be tiled or the device cannot
+/// bind the scratch memory.
 pub(super) fn count(
     graph: &Graph,
     capabilities: &Capabilities,

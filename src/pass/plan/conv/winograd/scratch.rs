@@ -1,4 +1,4 @@
-//! What a workgroup keeps of its tiles from one stage to the next: vectors of four channels, which no other workgroup reads.
+//! Memory in which a workgroup keeps vectors of four channels between its stages. No other workgroup reads it.
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -10,18 +10,18 @@ use crate::kernel::layout::Layout;
 use crate::kernel::winograd::Places;
 use crate::pass::plan::element::Scope;
 
-/// Vectors by workgroup, matrix, quad of channels and tile. Each is written once, and read behind a barrier. Where buffers are
-/// read as textures nothing tells the driver that both are the same memory: Mesa's rasteriser leaves its loads in their order,
-/// and most of them are in loops behind the barrier.
+/// Vectors indexed by workgroup, matrix, vec4 of channels and tile. Each is written once and read after a barrier. Where
+/// buffers are read as textures, the driver does not know that texture and buffer are the same memory; Mesa's rasteriser
+/// keeps its loads in order, and most of them are in loops after the barrier.
 pub(super) struct Scratch {
-    /// What the convolution gives, by which this memory is known.
+    /// Result of the convolution, which identifies this memory.
     value: ValueId,
     name: &'static str,
     workgroups: Dim,
     places: Places,
     /// Vectors of a matrix.
     pub(super) count: Dim,
-    /// The number of the workgroup.
+    /// Index of the workgroup.
     workgroup: Index,
 }
 
@@ -53,8 +53,8 @@ impl Scratch {
         }
     }
 
-    /// A matrix by its row and column. Where sizes are symbolic it is no part of them, of which there would be one for each
-    /// matrix.
+    /// Returns the index of a matrix by its row and column. Where sizes are symbolic the index is an expression of its
+    /// own: folded into them it would give one size for each matrix.
     pub(super) fn matrix(&self, scope: &mut Scope, [y, x]: [usize; 2]) -> Index {
         let matrix = y * self.places.side() + x;
         if matrix < 2 || self.count.as_const().is_some() {
@@ -64,7 +64,7 @@ impl Scratch {
         Index::expr(number, &self.places.matrices().into())
     }
 
-    /// Where a vector is by its matrix and its number there.
+    /// Returns the index of a vector by its matrix and its number in that matrix.
     fn at(&self, scope: &mut Scope, matrix: &Index, number: &Index) -> Expr {
         let of_workgroup = Dim::from(self.places.matrices()) * &self.count;
         let first = self.workgroup.scale(&of_workgroup);
@@ -72,7 +72,7 @@ impl Scratch {
         at.emit(&mut scope.pool)
     }
 
-    /// A vector; zeros where a guard is false.
+    /// Loads a vector; zeros where a guard is false.
     pub(super) fn load(
         &self,
         scope: &mut Scope,
@@ -91,7 +91,7 @@ impl Scratch {
         Ok(pool.select(guard, vector, zero))
     }
 
-    /// Keeps a vector, in words of two numbers where a device writes these faster.
+    /// Stores a vector, as 64-bit words where a device writes these faster.
     pub(super) fn store(
         &self,
         scope: &mut Scope,

@@ -1,5 +1,5 @@
-//! How workgroups share a convolution by tiles: each computes some output channels of some tiles, and makes what these see for
-//! itself, so that it waits for no other.
+//! How workgroups divide a Winograd convolution: each computes some output channels of some tiles. It transforms the
+//! input of its tiles itself, so that it waits for no other workgroup.
 
 use crate::dim::Dim;
 use crate::kernel::winograd::Places;
@@ -7,30 +7,30 @@ use crate::pass::plan::element::quad::QUAD;
 use crate::pass::plan::kernel::pieces;
 use crate::pass::plan::product::tile::{Extent, Whole};
 
-/// Workgroups that keep a rasteriser's threads busy: with more, what tiles see would be made more often.
+/// Workgroups that keep a rasteriser's threads busy. With more, input tiles would be transformed more often.
 const ENOUGH: usize = 2;
-/// Iterations of all loops of an invocation around a product. Mesa's rasteriser ends loops, without a word, where an invocation
-/// has been through 65,535 of them; some are left for other loops.
+/// Most iterations of all loops of an invocation around a product. Mesa's rasteriser silently ends loops once an
+/// invocation has gone through 65,535 iterations; the rest is left for other loops.
 const ITERATIONS: usize = 50_000;
-/// Of these, what a product has beside its rounds.
+/// Iterations of one product beside its rounds.
 const BESIDE: usize = 8;
 
-/// The parts that workgroups have.
+/// The share of the work that each workgroup gets.
 pub(super) struct Share {
     /// Parts of the tiles.
     pub(super) parts: Dim,
-    /// Parts of the output channels.
+    /// Blocks of the output channels.
     pub(super) blocks: Dim,
-    /// Panels of filters of each of these.
+    /// Filter panels of a block.
     pub(super) panels: Dim,
-    /// Output channels of these, with those beyond the last one.
+    /// Output channels of a block, including padding.
     pub(super) columns: Dim,
-    /// Panels of all output channels of a group.
+    /// Filter panels of all output channels of a group.
     pub(super) all_panels: Dim,
 }
 
 impl Share {
-    /// By the tiles of an extent, of so many groups, tiles, channels and output channels.
+    /// Divides the work by tiles of a shape. The sizes are groups, tiles, channels and output channels.
     pub(super) fn new(
         places: Places,
         (extent, lanes): (Extent, usize),
@@ -53,22 +53,22 @@ impl Share {
     }
 }
 
-/// True if a workgroup can go through the products of so many channels.
+/// Returns whether a workgroup stays within `ITERATIONS` with so many channels.
 pub(super) fn is_within_iterations(places: Places, channels: usize) -> bool {
     places.matrices() * (channels.div_ceil(QUAD) + BESIDE) <= ITERATIONS
 }
 
-/// What the stages around products take.
+/// Costs of the transform stages.
 struct Transforms {
-    /// Cycles of vectors of sixteen numbers to find what as many tiles see as there are invocations, four channels of each.
+    /// Cycles to transform four input channels of as many tiles as there are invocations, in vectors of sixteen numbers.
     seen: usize,
-    /// The same to make their positions.
+    /// Cycles to transform their output, in the same unit.
     output: usize,
-    /// Milliseconds of the driver to compile them.
+    /// Compile time of both transforms in the driver, in milliseconds.
     compiled: u64,
 }
 
-/// Cycles of the same vectors to keep four channels of a sum.
+/// Cycles to store four channels of a sum, in vectors of sixteen numbers.
 const KEEP: usize = 300;
 
 impl Transforms {
@@ -88,8 +88,8 @@ impl Transforms {
     }
 }
 
-/// The rest of a kernel of which products are a part, on so many lanes, of so many groups, tiles, channels and output channels,
-/// where a device binds so many bytes.
+/// Describes the kernel around the products, for a number of lanes. The sizes are groups, tiles, channels and output
+/// channels. `bound` is the largest binding of the device in bytes.
 pub(super) fn whole((places, lanes): (Places, usize), sizes: [usize; 4], bound: u64) -> Whole {
     Whole {
         time: Box::new(move |extent, round| {
@@ -100,7 +100,7 @@ pub(super) fn whole((places, lanes): (Places, usize), sizes: [usize; 4], bound: 
     }
 }
 
-/// Bytes of the larger of what all workgroups keep from one stage to the next, by tiles of an extent.
+/// Returns the bytes of the larger one of the two intermediate results of all workgroups, for tiles of a shape.
 fn scratch(places: Places, (extent, lanes): (Extent, usize), sizes: [usize; 4]) -> u64 {
     let dims = sizes.map(Dim::from);
     let share = Share::new(places, (extent, lanes), dims.each_ref());
@@ -111,7 +111,7 @@ fn scratch(places: Places, (extent, lanes): (Extent, usize), sizes: [usize; 4]) 
     (numbers * size_of::<f32>()) as u64
 }
 
-/// What a run takes by tiles of an extent of which a round of products takes so many cycles.
+/// Returns the cycles of a run with tiles of a shape. `round` is the cycles of one round of a product.
 fn time(places: Places, (extent, lanes): (Extent, usize), sizes: [usize; 4], round: usize) -> u64 {
     let dims = sizes.map(Dim::from);
     let share = Share::new(places, (extent, lanes), dims.each_ref());
@@ -122,11 +122,11 @@ fn time(places: Places, (extent, lanes): (Extent, usize), sizes: [usize; 4], rou
     let Transforms { seen, output, .. } = Transforms::of(places);
     let transforms = trips(channels) * seen + trips(panels * extent.width(lanes)) * output;
     let cycles = (places.matrices() * panels * product + transforms) * lanes / 16;
-    // Each thread has as many of the workgroups, as far as they can be shared.
+    // Each thread runs as many of the workgroups as the others, as far as they can be divided.
     ((groups * parts * blocks).next_multiple_of(ENOUGH) * cycles) as u64
 }
 
-/// A size that is a number.
+/// Returns a constant size as a number; 1 if it is symbolic.
 fn known(size: &Dim) -> usize {
     let number = size.as_const().and_then(|size| usize::try_from(size).ok());
     number.unwrap_or(1)

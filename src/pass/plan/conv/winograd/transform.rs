@@ -1,4 +1,5 @@
-//! Numbers of tiles times matrices, written out: factors of 0 and 1 are left out, and what differs by a sign only is shared.
+//! Winograd transforms as straight-line code: tiles times constant matrices. Factors of 0 and 1 cost nothing, and terms
+//! that differ by sign only are shared.
 
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Pool, Type};
@@ -7,16 +8,16 @@ use crate::kernel::winograd::Matrix;
 /// Vectors by row and column.
 pub(super) type Square = Vec<Vec<Expr>>;
 
-/// A term of a sum: a vector and its factor.
+/// A term of a sum: factor and vector.
 type Term = (f64, Expr);
 
-/// The numbers of a tile times a matrix from both sides.
+/// A tile multiplied by a matrix from both sides.
 pub(super) struct Transformed {
-    /// Columns one after the other: the numbers, and what they are times the matrix from one side.
+    /// Statements, one column after the other: the column's inputs, and their products with the matrix from one side.
     pub(super) columns: Vec<Statement>,
-    /// By row and column.
+    /// Results by row and column.
     pub(super) numbers: Square,
-    /// Operations on vectors that make them.
+    /// Vector operations that compute the results.
     operations: usize,
 }
 
@@ -43,7 +44,7 @@ impl Transformed {
         }
     }
 
-    /// The operations on vectors that a tile's numbers times a matrix from both sides take.
+    /// Returns the number of vector operations of the transform by a matrix.
     pub(super) fn operations(by: Matrix) -> usize {
         let mut pool = Pool::default();
         let side = by.first().map_or(0, |row| row.len());
@@ -54,15 +55,16 @@ impl Transformed {
     }
 }
 
-/// Writes sums of vectors, and counts the operations on them.
+/// Emits sums of vectors and counts the operations.
 struct Writer<'p> {
     pool: &'p mut Pool,
     operations: usize,
 }
 
 impl Writer<'_> {
-    /// A matrix times vectors. Neighbouring columns that differ by signs only are columns of the sum and the difference of
-    /// their vectors; such rows are the sum and the difference of what they have in common and what differs.
+    /// Multiplies a matrix by a vector of vectors. Neighbouring columns that differ in signs only are replaced by the sum
+    /// and the difference of their vectors. Neighbouring rows that differ in signs only are computed as sum and
+    /// difference of their common and their differing terms.
     fn times(&mut self, by: Matrix, vectors: &[Expr]) -> Vec<Expr> {
         let mut rows: Vec<Vec<Term>> = by
             .iter()
@@ -83,7 +85,7 @@ impl Writer<'_> {
         sums
     }
 
-    /// Puts the sum and the difference of two vectors in their place.
+    /// Replaces vectors `k - 1` and `k` by their sum or difference.
     fn halve(&mut self, rows: &mut [Vec<Term>], k: usize) {
         for row in rows {
             let ((a, x), (b, y)) = (row[k - 1], row[k]);
@@ -95,7 +97,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Two rows that differ by signs only.
+    /// Computes two rows that differ in signs only.
     fn both(&mut self, row: &[Term], next: &[Term]) -> [Expr; 2] {
         let pairs = || row.iter().zip(next);
         let common: Vec<Term> = pairs()
@@ -112,7 +114,7 @@ impl Writer<'_> {
         ["x + y", "x - y"].map(|template| self.call(template, [common, other]))
     }
 
-    /// A sum, its positive terms first.
+    /// Sums terms, positive ones first.
     fn sum(&mut self, terms: &[Term]) -> Expr {
         let with = |sign: f64| terms.iter().filter(move |term| sign * term.0 > 0.0);
         let mut sum = None;
@@ -143,12 +145,12 @@ impl Writer<'_> {
     }
 }
 
-/// The factors of two rows.
+/// Pairs the factors of two rows.
 fn factors<'t>(row: &'t [Term], next: &'t [Term]) -> impl Iterator<Item = (f64, f64)> + 't {
     row.iter().zip(next).map(|(a, b)| (a.0, b.0))
 }
 
-/// True for factors that differ by signs only, some and not all of them.
+/// Returns whether factors differ in signs only, and some but not all of them do.
 fn are_mirrored(mut pairs: impl Iterator<Item = (f64, f64)>) -> bool {
     let (mut some_equal, mut some_opposite) = (false, false);
     let differ_by_signs = pairs.all(|(a, b)| {

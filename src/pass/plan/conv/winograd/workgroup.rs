@@ -1,5 +1,5 @@
-//! What a workgroup computes of a convolution by tiles, in three stages: the numbers of what its tiles see, what the products
-//! of these sum up to, and the positions with the epilogue.
+//! The three stages of a workgroup of a Winograd convolution: transform the input of its tiles, multiply by the filters,
+//! and transform the products into output positions with the epilogue.
 
 use super::scratch::Scratch;
 use super::share::Share;
@@ -20,42 +20,42 @@ use crate::pass::plan::product::Covering;
 use crate::pass::plan::product::dot::named;
 use crate::pass::plan::product::tile::{self, Extent, Packed, Right, Tiling};
 
-/// A workgroup, which is a subgroup.
+/// A workgroup, which consists of one subgroup.
 pub(super) struct Workgroup<'s> {
     sizes: &'s Sizes,
     places: Places,
     packed: Packed,
-    /// Its invocations.
+    /// Invocations of the workgroup.
     pub(super) lanes: usize,
     share: Share,
     /// Workgroups of the dispatch.
     pub(super) count: Dim,
-    /// A test that ends the surplus ones.
+    /// Statement that ends surplus workgroups.
     pub(super) surplus: Statement,
-    /// The number of the group of channels, and its part of the output channels.
+    /// Index of the channel group, and of the block of output channels.
     group: Index,
     block: Index,
-    /// Its first tile.
+    /// First tile.
     first: Index,
-    /// Images, and tiles along both axes of each.
+    /// Number of images, and of tiles along both axes.
     tiles: [Dim; 3],
     seen: Scratch,
     summed: Scratch,
 }
 
-/// A tile of a quad of channels.
+/// A tile of four channels.
 struct Place {
-    /// The tile's number.
+    /// Index of the tile.
     tile: Index,
     image: Index,
-    /// The first row of its positions, and the first column.
+    /// First row and first column of its output positions.
     first: [Index; 2],
-    /// What rows stay below, and tiles in a row.
+    /// Bound of the rows, and tiles in a row.
     space: [Dim; 2],
 }
 
 impl Place {
-    /// A position by its row and column in the tile.
+    /// Returns an output position by its row and column in the tile.
     fn position(&self, scope: &mut Scope, [y, x]: [&Index; 2]) -> [Index; 2] {
         let row = scope.apart(self.first[0].add(y), &self.space);
         [row, self.first[1].add(x)]
@@ -114,8 +114,8 @@ impl<'s> Workgroup<'s> {
         self.packed.extent(self.lanes)
     }
 
-    /// Statements for each of the tiles' quads of channels, of which there are so many; as many at a time as there are
-    /// invocations. They are made for the number of the quad among the workgroup's, and the tile.
+    /// Emits a loop over the `quads` vec4s of channels of the workgroup's tiles, one for each invocation at a time.
+    /// `make` gets the index of the vec4 among the channels, its number in the scratch memory, and the tile.
     fn each(
         &self,
         scope: &mut Scope,
@@ -137,7 +137,7 @@ impl<'s> Workgroup<'s> {
         })
     }
 
-    /// Where a tile is.
+    /// Returns the position of a tile.
     fn place(&self, tile: Index) -> Result<Place> {
         let place = index::coordinates(&tile, &self.tiles);
         let [image, down, across] = <[Index; 3]>::try_from(place)
@@ -152,8 +152,7 @@ impl<'s> Workgroup<'s> {
         })
     }
 
-    /// The first stage: the numbers of what tiles see of the input. An invocation computes those of a tile, four channels
-    /// together.
+    /// First stage: transforms the input. An invocation transforms four channels of a tile.
     pub(super) fn seen(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
         let channels = pieces(&self.sizes.channels, QUAD);
         self.each(
@@ -180,7 +179,8 @@ impl<'s> Workgroup<'s> {
         )
     }
 
-    /// The second one: a product of matrices for each number of a tile. A row is a tile, a column an output channel.
+    /// Second stage: one matrix product for each element of the transformed tile. Rows are tiles, columns are output
+    /// channels.
     pub(super) fn summed(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
         let matrices = Dim::from(self.places.matrices());
         let first = self.block.scale(&self.share.panels);
@@ -193,7 +193,7 @@ impl<'s> Workgroup<'s> {
         })
     }
 
-    /// How many panels a workgroup has, from the first of them on: the last one of a group may have fewer.
+    /// Returns how many panels the workgroup has, starting at `first`: the last block of a group may have fewer.
     fn rest(&self, scope: &mut Scope, first: &Index) -> Expr {
         let (first, pool) = (first.emit(&mut scope.pool), &mut scope.pool);
         let [all, most] = [&self.share.all_panels, &self.share.panels].map(|size| pool.size(size));
@@ -201,7 +201,7 @@ impl<'s> Workgroup<'s> {
         pool.call("min(x, y)", Type::U32, &[rest, most])
     }
 
-    /// The product of a matrix and a panel of filters, by its number among the workgroup's.
+    /// Multiplies a matrix by a panel of filters. `panel` counts from the workgroup's first panel.
     fn product(
         &self,
         scope: &mut Scope,
@@ -239,7 +239,8 @@ impl<'s> Workgroup<'s> {
         tile::sums(scope, &tiling, tile::Place::of_panel(first.add(panel)))
     }
 
-    /// The last one: positions, with the epilogue. An invocation computes those of a tile, four channels together.
+    /// Last stage: transforms the products into output positions and applies the epilogue. An invocation transforms four
+    /// channels of a tile.
     pub(super) fn output(&self, scope: &mut Scope, group: &Group) -> Result<Vec<Statement>> {
         let of_block = self.share.columns.floor_div(&Dim::from(QUAD));
         let all = pieces(&self.sizes.outputs, QUAD);
@@ -289,12 +290,12 @@ impl<'s> Workgroup<'s> {
         Ok(statements)
     }
 
-    /// Tiles of all images.
+    /// Returns the number of tiles of all images.
     pub(super) fn all_tiles(&self) -> Dim {
         Dim::product(&self.tiles)
     }
 
-    /// Operations of all workgroups' transforms.
+    /// Returns the operations of all transforms of all workgroups.
     pub(super) fn transforms(&self) -> Dim {
         let of = [
             (&self.seen.count, self.places.seen()),
@@ -307,13 +308,13 @@ impl<'s> Workgroup<'s> {
     }
 }
 
-/// What is made for all numbers of a tile, by row and column.
+/// Calls `make` for each row and column of a tile.
 fn every(side: usize, mut make: impl FnMut(usize, usize) -> Result<Expr>) -> Result<Square> {
     let row = |y| (0..side).map(|x| make(y, x)).collect();
     (0..side).map(row).collect()
 }
 
-/// Vectors with their rows and columns.
+/// Iterates over vectors with their rows and columns.
 fn by_place(vectors: &Square) -> impl Iterator<Item = (usize, usize, Expr)> + '_ {
     let rows = vectors.iter().enumerate();
     rows.flat_map(|(y, row)| {
@@ -323,7 +324,7 @@ fn by_place(vectors: &Square) -> impl Iterator<Item = (usize, usize, Expr)> + '_
     })
 }
 
-/// Variables for the positions of a tile, by row and column.
+/// Creates variables for the positions of a tile, by row and column.
 fn held(pool: &mut Pool, numbers: &Square) -> Square {
     let rows = numbers.iter().enumerate().map(|(y, row)| {
         let name = |x: usize| format!("y{y}{x}");

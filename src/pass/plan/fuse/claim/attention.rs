@@ -1,5 +1,4 @@
-//! Which nodes one kernel of attention computes: scores, what is pointwise behind them, their softmax, and its product with
-//! values.
+//! Nodes that one attention kernel computes: scores, their pointwise epilogue, their softmax, and its product with values.
 
 mod search;
 
@@ -14,17 +13,17 @@ use crate::pass::plan::fuse::Fuser;
 use crate::pass::plan::group::Attention;
 use crate::pass::plan::variant;
 
-/// What is pointwise behind scores costs no more than this: the text is there for many of them.
+/// Largest cost of the pointwise work on scores. The kernel's source repeats that work for many scores.
 const LONGEST: u32 = 24;
 
-/// Attention, and what of the graph it is.
+/// A match of the attention pattern.
 pub struct Found {
-    /// What a kernel needs to know.
+    /// Parameters of the kernel.
     pub attention: Attention,
-    /// What is multiplied at the end.
+    /// Left factor of the anchor.
     weights: ValueId,
     values: ValueId,
-    /// What queries are multiplied with.
+    /// Right factor of the product that computes the scores.
     keys: ValueId,
     /// All nodes in front of the anchor, from the scores on.
     pub nodes: Vec<usize>,
@@ -33,8 +32,8 @@ pub struct Found {
 }
 
 impl Fuser<'_> {
-    /// Finds what kernels of attention may compute, before it is known what lies in memory: keys and values that kernels write
-    /// for them are placed as they read them.
+    /// Finds candidates for attention kernels before storage is decided, so that keys and values are materialised in the
+    /// form in which the kernels read them.
     pub fn find_attention(&mut self) {
         if self.capabilities.lanes().is_none() {
             return;
@@ -46,7 +45,7 @@ impl Fuser<'_> {
         }
     }
 
-    /// The attention that ends with a product, if it does and its sizes are those for a kernel of it.
+    /// Matches attention that ends with a product and whose sizes suit an attention kernel.
     fn attention(&self, anchor: usize) -> Option<Found> {
         let found = Search::of(self.graph, anchor)?;
         let is_asked = |node: usize| variant::is_asked(self.graph, node, self.choices);
@@ -57,8 +56,8 @@ impl Fuser<'_> {
         (is_ours && is_free && suits().unwrap_or(false)).then_some(found)
     }
 
-    /// Attention by the product with values that it ends with. The nodes in front of that are claimed, and nothing of them
-    /// lies in memory.
+    /// Claims attention patterns. Returns them by their last node, the product with values. Nodes in front of that node
+    /// are claimed and none of their values is materialised.
     pub fn claim_attention(&mut self, claimed: &mut [bool]) -> BTreeMap<usize, Found> {
         let mut all = BTreeMap::new();
         for (anchor, found) in std::mem::take(&mut self.attention) {
@@ -74,7 +73,7 @@ impl Fuser<'_> {
         all
     }
 
-    /// True for attention whose kernel reads what lies in memory, and is short enough.
+    /// True if the kernel's operands are stored and its pointwise work is short enough.
     fn is_claimable(&self, anchor: usize, found: &Found) -> bool {
         let is_short = self.cost(found) <= LONGEST;
         let fits = self.read_by(found).len() < self.limit;
@@ -84,8 +83,9 @@ impl Fuser<'_> {
         is_short && fits && reads().unwrap_or(false)
     }
 
-    /// Where what a kernel reads often is best stored: keys and values of attention once, however often heads are repeated; and
-    /// keys as they are computed, not transposed as their product has them, so that channels are neighbours.
+    /// The value to materialise in place of an operand that a kernel reads often. Keys and values of attention are stored
+    /// once, however often heads are repeated; keys are stored before their transposition, so that channels are
+    /// contiguous.
     pub fn placed(&self, mut value: ValueId) -> ValueId {
         let known = self.attention.values();
         let are_keys = known.clone().any(|found| found.keys == value);
@@ -105,7 +105,7 @@ impl Fuser<'_> {
         value
     }
 
-    /// True for a node whose results only others of some nodes read, and the anchor.
+    /// True if only the anchor and the given nodes read the results of a node.
     fn is_inside(&self, node: usize, anchor: usize, nodes: &[usize]) -> bool {
         let mut results = self.graph.nodes[node].results.iter();
         results.all(|result| {
@@ -115,7 +115,7 @@ impl Fuser<'_> {
         })
     }
 
-    /// What is computed for each score behind the product, with what that reads.
+    /// Cost of the pointwise work on each score, operands included.
     fn cost(&self, found: &Found) -> u32 {
         let between = found.between.iter().map(|node| &self.graph.nodes[*node]);
         let of_node = |node: &Node| {
@@ -137,7 +137,7 @@ impl Fuser<'_> {
             .collect()
     }
 
-    /// Stores nothing of what lies in front of the anchor, which reads what that is made of.
+    /// Marks no value in front of the anchor as materialised. The anchor reads the operands of those nodes.
     fn pass_through(&mut self, found: &Found) {
         let leaves = self.read_by(found);
         for node in &found.nodes {
@@ -151,7 +151,7 @@ impl Fuser<'_> {
 }
 
 impl Found {
-    /// True for a value that one of the nodes in front of the anchor makes.
+    /// True if one of the nodes in front of the anchor defines the value.
     fn makes(&self, graph: &Graph, value: ValueId) -> bool {
         match graph.value(value).definition {
             Definition::Node(node, _) => self.nodes.contains(&node),

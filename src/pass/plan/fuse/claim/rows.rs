@@ -1,5 +1,5 @@
-//! Which nodes one kernel of rows computes: reductions over the same trailing axes, and what is pointwise between and behind
-//! them. Found by structure, so that softmax, norms and whatever else is written in such steps are one kernel each.
+//! Nodes that one row kernel computes: reductions over the same trailing axes, and the pointwise nodes between and after
+//! them. They are found by structure, so that softmax, norms and similar chains become one kernel each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::pass::plan::group::{Frame, Group, Pattern, Rows, reduction};
 use crate::pass::plan::reduce::{pooling, rows};
 
 impl Fuser<'_> {
-    /// Groups of rows, whose nodes are claimed and whose values are stored only where others read them.
+    /// Claims the nodes of row kernels. Their values are stored only where other kernels read them.
     pub fn claim_rows(&mut self, capabilities: &Capabilities, claimed: &mut [bool]) -> Vec<Group> {
         let mut groups = Vec::new();
         if !rows::suits(capabilities) {
@@ -43,7 +43,7 @@ impl Fuser<'_> {
         groups
     }
 
-    /// Stores what a group of rows writes, and nothing else of it.
+    /// Stores only the values that a row group writes.
     fn keep(&mut self, group: &Group) {
         let Some(rows) = group.rows() else { return };
         for value in &rows.computed {
@@ -61,42 +61,42 @@ impl Fuser<'_> {
     }
 }
 
-/// A stage of a row repeats what it needs of earlier ones, unless that costs more than this.
+/// Largest cost of earlier results that a stage of a row kernel recomputes.
 const REPEATED: u32 = 40;
 
 /// Nodes around a reduction that one kernel can compute.
 struct Region {
     frame: Frame,
-    /// In the order of the graph.
+    /// In graph order.
     nodes: Vec<usize>,
-    /// What is known of their results.
+    /// Properties of their results.
     values: BTreeMap<ValueId, Traits>,
 }
 
-/// What is known of a value of a region.
+/// Properties of a value of a region.
 #[derive(Clone, Copy, Default)]
 struct Traits {
-    /// How many reductions come before it, one after the other.
+    /// Number of reductions that precede it, one after the other.
     stage: usize,
-    /// What computing one element costs once these are known.
+    /// Cost of one element given the results of these reductions.
     cost: u32,
 }
 
-/// A region while it grows: a node belongs to it if its elements can be made in a row.
+/// A region while it grows. It includes each node whose elements can be computed along a row.
 struct Growth<'a, 'g> {
     fuser: &'a Fuser<'g>,
     scope: Scope<'a>,
     region: Region,
     /// Values that depend on the region and do not belong to it.
     behind: BTreeSet<ValueId>,
-    /// What the region reads of each row.
+    /// Values that the region reads of each row.
     leaves: BTreeSet<ValueId>,
     row: Index,
     element: Index,
 }
 
 impl Region {
-    /// The largest region behind a reduction.
+    /// Grows the largest region from a reduction.
     fn grow(
         fuser: &Fuser,
         capabilities: &Capabilities,
@@ -131,8 +131,7 @@ impl Region {
         growth.region
     }
 
-    /// Leaves out at the end what readers compute as well themselves: views, and what is made of values that are stored
-    /// anyway.
+    /// Removes final nodes that readers can inline: views, and pointwise nodes whose operands are stored in any case.
     fn prune(&mut self, fuser: &Fuser) {
         for place in (0..self.nodes.len()).rev() {
             let node = &fuser.graph.nodes[self.nodes[place]];
@@ -153,14 +152,14 @@ impl Region {
         }
     }
 
-    /// True for a value of the region that is read elsewhere.
+    /// True for a value of the region that is read outside.
     fn leaves(&self, fuser: &Fuser, value: ValueId) -> bool {
         let readers = &fuser.readers[value.index()];
         let is_inside = |reader: &usize| self.nodes.contains(reader);
         fuser.graph.outputs.contains(&value) || !readers.iter().all(is_inside)
     }
 
-    /// The group, if a device can bind what it reads and writes.
+    /// The group, if a device can bind its operands and results.
     fn group(
         mut self,
         fuser: &Fuser,
@@ -177,7 +176,7 @@ impl Region {
             return None;
         }
         let written = vec![false; fuser.graph.values.len()];
-        // Where the words of checks do not fit, a kernel goes without them.
+        // A kernel omits its checks where the fault buffer does not fit.
         let scope = Scope::new(fuser.graph, capabilities, &fuser.stored, &written);
         let scope = scope.without_checks();
         let group = Group {
@@ -213,7 +212,7 @@ impl Region {
         }
     }
 
-    /// True if the group would have to wait for what waits for it: through nodes that other groups compute at once.
+    /// True if the group would depend on itself, through nodes that other groups compute at once.
     fn is_behind_itself(&self, fuser: &Fuser, written: &[ValueId], units: &[Vec<usize>]) -> bool {
         let mut open: Vec<ValueId> = written.to_vec();
         let mut seen = BTreeSet::new();
@@ -243,7 +242,7 @@ impl Growth<'_, '_> {
         self.region.values.contains_key(&value) || self.behind.contains(&value)
     }
 
-    /// Takes a node into the region, if it fits.
+    /// Adds a node to the region, if it fits.
     fn takes(&mut self, index: usize, node: &Node) -> bool {
         let (operands, [result]) = (node.operands(), node.results.as_slice()) else {
             return false;
@@ -285,7 +284,7 @@ impl Growth<'_, '_> {
         self.scope.graph.ty(value).numel() == self.region.frame.rows
     }
 
-    /// A reduction of the same rows, which reads what the region reads already.
+    /// Adds a reduction over the same rows that reads values which the region reads already.
     fn reduces(&mut self, node: &Node, result: ValueId) -> bool {
         let graph = self.scope.graph;
         let Ok(x) = operand(node, 0) else {
@@ -296,7 +295,7 @@ impl Growth<'_, '_> {
             || self.region.values.contains_key(&x)
             || !leaves.is_disjoint(&self.leaves);
         let register = self.scope.register(graph.ty(x).dtype);
-        // These are what invocations of a subgroup can exchange.
+        // Subgroup operations exchange these types.
         let is_simple = matches!(register, Type::Bool | Type::F32 | Type::I32);
         let is_shared = self.scope.capabilities.software;
         if !is_related
@@ -314,7 +313,7 @@ impl Growth<'_, '_> {
         true
     }
 
-    /// A value with an element for each of a row, or for each row.
+    /// True for a value with one element per row element or per row.
     fn computes(&mut self, value: ValueId) -> bool {
         let numel = self.scope.graph.ty(value).numel();
         let place = if numel == self.region.frame.rows {

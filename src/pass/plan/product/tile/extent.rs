@@ -1,5 +1,4 @@
-//! How many rows and columns a tile has, by what these cost a graph: products take least time by shapes of their own, each of
-//! which is a text that the driver has to compile.
+//! Chooses tile shapes for a whole graph: more shapes run faster but compile slower.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,27 +7,28 @@ use super::{holds, span};
 use crate::kernel::layout::{Panels, Run, TextureLimits};
 use crate::pass::plan::element::quad::QUAD;
 
-/// Rows of a band at most: with more there is nothing left to gain.
+/// Most rows of a band: more rows gain nothing.
 const TALLEST: usize = 32;
 /// Tiles that keep all threads busy: fewer take as long.
 const ENOUGH: usize = 8;
-/// Steps of a wide round times rows: with more the text of a round grows too long.
+/// Bound on the K elements of a wide round times rows: beyond it the source of a round grows too long.
 const WIDEST: usize = 256;
 
-/// Runs that a start is worth: the driver may take as long to compile a text as it saves in so many. They are some seconds
-/// of video or a test set; who runs a network a few times waits for its start more than for them.
+/// Runs that a start is worth: the driver may take as long to compile a source as it saves in so many runs. They
+/// correspond to some seconds of video or a test set; users who run a network a few times wait longer for its start.
 pub const RUNS: u64 = 500;
-/// Cycles of a millisecond of a thread.
+/// Cycles of one thread in a millisecond.
 const MILLISECOND: u64 = 2_900_000;
 
-// What the driver takes for a quad of columns of a row, in milliseconds: to write it with an epilogue, and for four steps.
+// Milliseconds that the driver takes for a vec4 of columns of a row: to compile its write with an epilogue, and to
+// compile four K elements.
 const WRITE: usize = 5;
 const STEPS: usize = 2;
 
-// What four steps of a tile take, in cycles of vectors of sixteen numbers: to multiply those of a row of each band by a quad of
-// columns, to hand those of a row to its band, to hand those of a quad of columns to all bands, and to read a texel, and more if
-// invocations read lines apart. For each round, what it takes by itself, and to find out where positions see something through
-// a tap.
+// Cycles of vectors of sixteen numbers for four K elements of a tile: to multiply a row of each band by a vec4 of
+// columns, to shuffle a row to its band, to shuffle a vec4 of columns to all bands, to read a texel, and the surcharge
+// where invocations read distant lines. Then the cycles of each round by itself, and those to test which positions under
+// a tap lie within the input.
 const MULTIPLY: usize = 23;
 const HAND_ROW: usize = 8;
 const HAND_COLUMNS: usize = 12;
@@ -37,26 +37,26 @@ const APART: usize = 10;
 const ROUND: usize = 50;
 const FIND: usize = 40;
 
-/// The shape of a tile.
+/// Shape of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bands of rows, each of which is computed by as many of the invocations.
+    /// Bands of rows. Each band is computed by an equal share of the invocations.
     ///
-    /// An invocation reads four steps of a row for its band, and four columns of a step for its place in all bands: there is
-    /// as little to hand over as can be where a band has four invocations. A single band is for few rows.
+    /// An invocation loads four K elements of a row for its band, and four columns of a K element for its lane in all
+    /// bands. Bands of four invocations need the fewest shuffles. Small row counts take a single band.
     pub bands: usize,
     /// Rows of a band.
     pub rows: usize,
-    /// Quads of columns of an invocation.
+    /// Vec4s of columns of an invocation.
     pub quads: usize,
-    /// Steps of a round.
+    /// K elements of a round, which is one iteration of the reduction loop.
     pub round: usize,
 }
 
-/// A weight in panels, and the bands and rows of tiles that read them.
+/// A weight in panels, and the bands and rows of the tiles that read it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packed {
-    /// How the weight lies.
+    /// Layout of the weight.
     pub panels: Panels,
     /// Bands of a tile.
     pub bands: usize,
@@ -65,7 +65,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// The extent of the tiles that read it: panels are as wide as tiles.
+    /// Returns the shape of the tiles that read the panels: panels are as wide as tiles.
     pub fn extent(&self, lanes: usize) -> Extent {
         let Panels { width, round, .. } = self.panels;
         Extent {
@@ -77,36 +77,37 @@ impl Packed {
     }
 }
 
-/// How rows of the left factor lie in memory.
+/// Memory layout of the rows of the left factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
-    /// Next to each other: positions of an image in quads of channels.
+    /// Contiguous: positions of an image in a vec4 layout of channels.
     Together,
-    /// The same, seen through taps.
+    /// Contiguous, but read under taps.
     Seen,
-    /// Each by itself.
+    /// Each row at an address of its own.
     Apart,
 }
 
-/// A product of matrices with a weight, in the example's sizes.
+/// A matrix product with a weight, in the example's sizes.
 pub struct Sums {
-    /// What its kernel's text depends on beside the extent of tiles.
+    /// Key of everything that the kernel's source depends on, besides the tile shape.
     pub text: String,
-    /// How the left factor lies.
+    /// Layout of the left factor.
     pub left: Rows,
-    /// Products that share the weight's columns, and rows of each.
+    /// Number of products that share the weight's columns, and rows of each.
     pub sizes: [usize; 2],
-    /// The weight by any extent.
+    /// Panels of the weight; their tile shape is arbitrary.
     pub panels: Panels,
-    /// The rest of its kernel, if that is more than a tile and its epilogue.
+    /// Rest of the kernel, if it contains more than a tile and its epilogue.
     pub whole: Option<Whole>,
 }
 
-/// A kernel of which products are a part.
+/// A kernel that contains products besides other work.
 pub struct Whole {
-    /// What a run takes by an extent of which a round takes so many cycles, in cycles; none where a device cannot run it so.
+    /// Returns the cycles of a run with a tile shape, given the cycles of a round. `None` where a device cannot run it
+    /// with that shape.
     pub time: Box<dyn Fn(Extent, usize) -> Option<u64>>,
-    /// What the driver takes to compile the other parts, in milliseconds.
+    /// Milliseconds that the driver takes to compile the other parts.
     pub compiled: u64,
 }
 
@@ -127,7 +128,7 @@ impl fmt::Display for Extent {
 }
 
 impl Extent {
-    /// For what nothing is known of: the one of fewest layers of panels.
+    /// Default shape, with the fewest layers of panels.
     pub const ANY: Extent = Extent {
         bands: 1,
         rows: 16,
@@ -135,7 +136,7 @@ impl Extent {
         round: QUAD,
     };
 
-    /// The panels of a weight by it, with so many matrices, steps and columns.
+    /// Returns the panels of a weight for this tile shape. `outer` is the matrices of the weight.
     pub fn packed(self, lanes: usize, outer: Run, (depth, columns): (Vec<Run>, Run)) -> Packed {
         let Extent {
             bands, rows, round, ..
@@ -156,23 +157,24 @@ impl Extent {
         }
     }
 
-    /// Rows of a tile.
+    /// Returns the rows of a tile.
     pub fn height(self) -> usize {
         self.bands * self.rows
     }
 
-    /// Columns of a tile.
+    /// Returns the columns of a tile.
     pub fn width(self, lanes: usize) -> usize {
         self.quads * self.strip(lanes)
     }
 
-    /// Columns of a band for each quad of an invocation.
+    /// Returns the columns of a band for one vec4 of each invocation.
     fn strip(self, lanes: usize) -> usize {
         span(lanes / self.bands)
     }
 
-    /// All that a driver of so many lanes should see. With more sums it runs out of registers, and the loop grows too long for
-    /// the cache of decoded instructions: by 48 quads of eight lanes a Zen 3 takes a third longer than by 32.
+    /// Yields all shapes that suit a driver with so many lanes. With more sums the driver runs out of registers, and the
+    /// loop grows too long for the cache of decoded instructions: with 48 vec4s of eight lanes a Zen 3 takes a third
+    /// longer than with 32.
     fn all(lanes: usize) -> impl Iterator<Item = Extent> {
         let most = 4 * lanes;
         [1, 2, 3, 4, 6, 8].into_iter().flat_map(move |quads| {
@@ -185,7 +187,7 @@ impl Extent {
         })
     }
 
-    /// What four steps take of a left factor that lies so, in cycles of vectors of sixteen numbers.
+    /// Returns the cycles of four K elements with this layout of the left factor, in vectors of sixteen numbers.
     fn steps(self, lanes: usize, left: Rows) -> usize {
         let Extent {
             bands, rows, quads, ..
@@ -200,14 +202,14 @@ impl Extent {
         rows * (MULTIPLY * quads + HAND_ROW) + columns + lines + ROUND
     }
 
-    /// What all tiles of a product take, in cycles: of so many matrices, rows, columns, and times four steps.
+    /// Returns the cycles of all tiles of a product, given its matrices, rows, columns, and K in units of four.
     fn time(self, lanes: usize, left: Rows, [matrices, rows, columns, steps]: [usize; 4]) -> u64 {
         let columns = columns.div_ceil(self.width(lanes));
         let tiles = (matrices * columns * rows.div_ceil(self.height())).max(ENOUGH);
         (tiles * steps * self.steps(lanes, left) * lanes / 16) as u64
     }
 
-    /// What the driver takes to compile the text, in cycles.
+    /// Returns the cycles that the driver takes to compile the source.
     fn compiled(self) -> u64 {
         let each = WRITE + STEPS * self.round / QUAD;
         (self.rows * self.quads * each) as u64 * MILLISECOND
@@ -224,12 +226,12 @@ impl Sums {
         }
     }
 
-    /// Steps of the innermost sum.
+    /// Returns the length of the innermost reduction.
     fn steps(&self) -> usize {
         self.panels.depth.last().map_or(1, |run| run.count)
     }
 
-    /// The extent by which few rows take wide rounds, unless these would be filled up with many zeros.
+    /// Returns the shape with wide rounds for few rows, unless they would be padded with many zeros.
     fn wide(&self, lanes: usize) -> Option<Extent> {
         let (round, rows) = (span(lanes), self.sizes[1]);
         let is_filled = self.steps().next_multiple_of(round) <= self.steps() + self.steps() / 4;
@@ -241,12 +243,12 @@ impl Sums {
         })
     }
 
-    /// True if tiles of some extent can compute them.
+    /// Returns whether tiles of some shape can compute the product.
     pub fn are_possible(&self, on: (usize, TextureLimits)) -> bool {
         Extent::all(on.0).any(|extent| self.time(on, extent).is_some())
     }
 
-    /// What a run takes by an extent, in cycles; none where panels do not fit a texture.
+    /// Returns the cycles of a run with a tile shape. `None` if the panels do not fit a texture.
     fn time(&self, (lanes, limits): (usize, TextureLimits), extent: Extent) -> Option<u64> {
         if !holds(limits, &self.by(lanes, extent)) {
             return None;
@@ -263,7 +265,7 @@ impl Sums {
     }
 }
 
-/// The extent of the tiles of a product of values: the same for about the same sizes, so that such products share a kernel.
+/// Returns the tile shape for a product of values. Similar sizes get equal shapes, so that such products share a kernel.
 pub fn of_values(lanes: usize, [outer, rows, columns]: [usize; 3]) -> Extent {
     let sizes = [rows, columns].map(usize::next_power_of_two);
     let time = |extent: &Extent| extent.time(lanes, Rows::Apart, [outer, sizes[0], sizes[1], 1]);
@@ -274,7 +276,7 @@ pub fn of_values(lanes: usize, [outer, rows, columns]: [usize; 3]) -> Extent {
     };
     let extents = Extent::all(lanes).filter(is_plain);
     let extent = extents.min_by_key(time).unwrap_or(Extent::ANY);
-    // Tiles of equal heights, as far as they can be: rows beyond the edge cost as much as others.
+    // Make tiles as equal in height as possible: rows beyond the edge cost as much as others.
     let tiles = rows.div_ceil(extent.height()).max(1);
     Extent {
         rows: rows.div_ceil(tiles * extent.bands).max(1),
@@ -282,7 +284,7 @@ pub fn of_values(lanes: usize, [outer, rows, columns]: [usize; 3]) -> Extent {
     }
 }
 
-/// The extent of the tiles of each product of a graph, on a device of so many lanes, by the limits of its textures.
+/// Returns the tile shape of each product of a graph, for a device with so many lanes and these texture limits.
 pub fn extents((lanes, limits): (usize, TextureLimits), sums: &[Sums]) -> Vec<Extent> {
     let mut found: Vec<Option<Extent>> = sums.iter().map(|sums| sums.wide(lanes)).collect();
     let mut texts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -306,12 +308,12 @@ pub fn extents((lanes, limits): (usize, TextureLimits), sums: &[Sums]) -> Vec<Ex
         .collect()
 }
 
-/// What products that differ in sizes only take by each extent.
+/// Candidate shapes for products that differ in sizes only.
 struct Offers {
     products: usize,
-    /// What the driver takes to compile what a text has beside tiles, in cycles.
+    /// Cycles that the driver takes to compile the rest of a kernel's source.
     beside: u64,
-    /// By extent, for each product.
+    /// Candidate shapes, with the run cycles of each product.
     times: Vec<(Extent, Vec<Option<u64>>)>,
 }
 
@@ -331,7 +333,8 @@ impl Offers {
         }
     }
 
-    /// The extent of each product: one for all at first, then others as long as these are worth a text.
+    /// Chooses the shape of each product. Starts with one shape for all, and adds or removes shapes as long as that
+    /// lowers the cost.
     fn best(&self) -> Vec<Option<Extent>> {
         let mut taken = BTreeSet::new();
         loop {
@@ -355,7 +358,8 @@ impl Offers {
         (0..self.products).map(extent).collect()
     }
 
-    /// How many products no extent suits, and what a start and the runs behind it take, in cycles.
+    /// Returns the number of products without a possible shape, and the cycles of a start and of the runs that it is
+    /// worth.
     fn cost(&self, taken: &BTreeSet<usize>) -> (usize, u64) {
         let times = (0..self.products).filter_map(|at| self.least(taken, at));
         let times: Vec<u64> = times.map(|(time, _)| time).collect();
@@ -369,7 +373,7 @@ impl Offers {
         )
     }
 
-    /// The extent of these that is best for a product.
+    /// Returns the fastest chosen shape for a product.
     fn least(&self, taken: &BTreeSet<usize>, at: usize) -> Option<(u64, usize)> {
         let times = taken
             .iter()

@@ -1,4 +1,4 @@
-//! What invocations of a subgroup read for each other.
+//! Vectors that the invocations of a subgroup load for each other and exchange by shuffles.
 
 use super::Tile;
 use crate::dim::Dim;
@@ -6,15 +6,15 @@ use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
 
-/// Four numbers that each invocation has read.
+/// A vec4 that each invocation has loaded.
 pub(super) struct Held {
-    /// The numbers.
+    /// The loaded vector.
     pub(super) quad: Expr,
-    /// The invocation whose numbers are wanted; none where each wants its own.
+    /// Lane whose vector is needed. `None` if each lane needs its own.
     pub(super) by: Option<Index>,
 }
 
-/// The numbers that are wanted, by names.
+/// Shuffles vectors between lanes; `name` labels the results.
 pub(super) fn handed(
     scope: &mut Scope,
     held: &[Held],
@@ -33,21 +33,21 @@ pub(super) fn handed(
     handed.collect()
 }
 
-// The driver knows the numbers of the invocations while it compiles, and makes one instruction for each component of what is
-// handed if those who have read it depend on nothing else.
+// The driver knows the invocation indices at compile time. It emits one instruction for each component of a shuffle if
+// the source lane depends on nothing else.
 impl Tile {
-    /// Invocations of a band.
+    /// Returns the invocations of a band.
     pub(super) fn of_band(&self) -> usize {
         self.lanes / self.extent.bands
     }
 
-    /// An invocation of one's own band.
+    /// Returns the lane of an invocation of the own band.
     pub(super) fn of_own_band(&self, lane: usize) -> Index {
         let first = self.band.scale(&Dim::from(self.of_band()));
         first.add_size(&Dim::from(lane))
     }
 
-    /// One's neighbour in a band; oneself where there are no others.
+    /// Returns the lane in another band that corresponds to the own one. `None` if there is a single band.
     pub(super) fn in_band(&self, band: usize) -> Option<Index> {
         let first = Dim::from(band * self.of_band());
         (self.extent.bands > 1).then(|| self.lane.add_size(&first))

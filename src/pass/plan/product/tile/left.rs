@@ -1,4 +1,4 @@
-//! The left factor of a tile: an invocation reads four steps of some row, and hands them to its band.
+//! Left factor of a tile: an invocation loads four K elements of some row and shuffles them to its band.
 
 use super::held::Held;
 use super::{Step, Tile, Tiling, span};
@@ -11,7 +11,7 @@ use crate::pass::plan::element::quad::{QUAD, is_multiple, is_whole};
 use crate::pass::plan::kernel::limited;
 
 impl Tile {
-    /// The row of an invocation, one of as many as its band has invocations.
+    /// Returns the row that the invocation loads, of as many rows as its band has invocations.
     pub(super) fn mine(&self, first: usize) -> Index {
         let mine = if self.extent.rows == 1 {
             self.row.clone()
@@ -21,7 +21,7 @@ impl Tile {
         mine.add_size(&Dim::from(first))
     }
 
-    /// The coordinates of a row, kept below the edge.
+    /// Returns the coordinates of a row, clamped to the last one.
     pub(super) fn coordinates(
         &self,
         scope: &mut Scope,
@@ -32,7 +32,8 @@ impl Tile {
         index::coordinates(&row, &product.spread)
     }
 
-    /// Four steps of each row, from a step of the round on. Of as many rows as a band has invocations each reads one.
+    /// Loads four K elements of each row, starting with element `from` of the round. Each invocation of a band loads one
+    /// of as many rows.
     pub(super) fn rows(
         &self,
         scope: &mut Scope,
@@ -56,7 +57,8 @@ impl Tile {
         Ok(held)
     }
 
-    /// Four steps of each row, from a step of the round on. An invocation reads four steps of every row.
+    /// Loads four K elements of each row, starting with element `from` of the round. Each invocation loads four K
+    /// elements of every row.
     pub(super) fn wide(
         &self,
         scope: &mut Scope,
@@ -78,7 +80,7 @@ impl Tile {
         Ok(held)
     }
 
-    /// Four steps of a row.
+    /// Loads four K elements of a row.
     pub(super) fn left(
         &self,
         scope: &mut Scope,
@@ -93,8 +95,8 @@ impl Tile {
     }
 }
 
-/// Four steps of a sum, and where each lies within it; absent if it is known to. They are part of so many steps of which
-/// the first one does.
+/// Returns four K indices, each with the condition that it is below K; absent if that always holds. They belong to a
+/// block of `of` indices, of which the first is below K.
 fn steps(scope: &mut Scope, from: &Index, depth: &Dim, of: usize) -> Vec<Step> {
     let is_known = is_multiple(depth, of);
     let mut guards = Vec::new();

@@ -1,4 +1,4 @@
-//! The right factor of a tile: four neighbouring columns for an invocation, out of panels of a weight or out of values.
+//! Right factor of a tile: an invocation loads four neighbouring columns, from the panels of a weight or from values.
 
 use super::extent::{Extent, Packed};
 use super::held::Held;
@@ -15,16 +15,16 @@ use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
 use crate::pass::plan::kernel::limited;
 use crate::pass::plan::product::Product;
 
-/// Where the right factor is.
+/// Source of the right factor.
 pub enum Right<'s> {
-    /// In values that kernels have written.
+    /// Values that kernels have written.
     Values(&'s Product),
-    /// In a weight of which panels are made. The function gives the matrix by what is in front of rows and columns.
+    /// A weight in panels. The function returns the matrix for batch coordinates.
     Panels(ValueId, Packed, &'s dyn Fn(&[Index]) -> Index),
 }
 
 impl Right<'_> {
-    /// Steps of a round.
+    /// Returns the K elements of a round.
     pub(super) fn round(&self) -> usize {
         match self {
             Right::Values(_) => QUAD,
@@ -33,8 +33,8 @@ impl Right<'_> {
     }
 }
 
-/// The weight that a right factor is a view of, the same for all that is in front of rows and columns, and its panels for
-/// tiles of an extent.
+/// Returns the weight of which a right factor is a view, and its panels for tiles of a shape. All batch elements must
+/// share the weight. `None` if the factor is no such view, or no texture holds the panels.
 pub fn weight(
     scope: &mut Scope,
     product: &Product,
@@ -79,10 +79,11 @@ pub fn weight(
 }
 
 impl Tile {
-    /// For each of four steps four columns, out of texels of a panel. Steps that no round has are left out.
+    /// Loads four columns at each of four K elements, from texels of a panel. K elements beyond those of any round are
+    /// left out.
     ///
-    /// A row of texels consists of lines, as wide as a band. All bands read at once, each a line of its own, be it one of other
-    /// columns: of halves four steps are two lines only.
+    /// A row of texels consists of lines, each as wide as a band. All bands read at once, each a line of its own, maybe
+    /// one of other columns: in half precision four K elements are only two lines.
     pub(super) fn panel(
         &self,
         scope: &mut Scope,
@@ -98,7 +99,7 @@ impl Tile {
         let mut held = Vec::new();
         for line in first..first + line_of(QUAD) {
             let (band, read) = (line % bands, line - line % bands);
-            // Bands beyond the last line read what others do.
+            // Bands beyond the last line read the same as others.
             let own = self.band.rem(&Dim::from(bands.min(lines - read)));
             let x = own.add_size(&Dim::from(read));
             let x = x.scale(&Dim::from(self.of_band())).add(&self.lane);
@@ -116,7 +117,7 @@ impl Tile {
         Ok(held)
     }
 
-    /// For each of four steps four columns: each band reads those of some step.
+    /// Loads four columns at each of four K elements. Each band loads those of one K element.
     pub(super) fn right(
         &self,
         scope: &mut Scope,
@@ -149,7 +150,7 @@ impl Tile {
         Ok(held)
     }
 
-    /// A column of an invocation, kept below the edge.
+    /// Returns a column of an invocation, clamped to the last one.
     fn column_of(&self, scope: &mut Scope, product: &Product, q: usize, i: usize) -> Index {
         let (first, offset) = (self.quad_of(&Index::from(Dim::from(q))), Dim::from(i));
         if is_whole(&product.columns) {

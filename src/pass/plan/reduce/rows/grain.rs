@@ -1,4 +1,4 @@
-//! How many elements an invocation takes at once.
+//! Number of elements that an invocation processes at once.
 
 use crate::ir::ValueId;
 use crate::kernel::layout::Layout;
@@ -10,17 +10,17 @@ use crate::pass::plan::group::{Frame, Group, Rows};
 use crate::pass::plan::kernel::work;
 use crate::pass::plan::reduce::rows::FEWEST;
 
-/// How many elements an invocation takes at once.
+/// Number of elements that an invocation processes at once.
 pub struct Grain {
-    /// Rows that lie next to each other.
+    /// Adjacent rows.
     pub across: usize,
-    /// Neighbours in each of them.
+    /// Contiguous elements of each row.
     pub width: usize,
 }
 
 impl Grain {
-    /// As many as a device reads and writes at once of what a group has in memory, where an invocation keeps so many elements
-    /// at most.
+    /// As many elements as the device loads and stores at once, given the layouts of the group's values and `kept`, the
+    /// most elements that an invocation keeps in registers.
     pub fn of(scope: &Scope, group: &Group, rows: &Rows, kept: i64) -> Grain {
         let frame = &rows.frame;
         let alone = Grain {
@@ -51,7 +51,7 @@ impl Grain {
     }
 }
 
-/// True for a value in which neighbours in a row lie together, though others lie between those of a tensor.
+/// True for a value whose vec4 layout makes neighbours in a row contiguous, though the row is strided in the tensor.
 fn is_image(scope: &Scope, frame: &Frame, value: ValueId) -> bool {
     let shape = &scope.graph.ty(value).shape;
     match scope.layout(value) {
@@ -60,8 +60,8 @@ fn is_image(scope: &Scope, frame: &Frame, value: ValueId) -> bool {
     }
 }
 
-/// How many rows that lie next to each other an invocation goes through: as many as a rasteriser reads at once. They are fewer
-/// if lanes would be left without, or if all of their elements can be kept then.
+/// Number of adjacent rows of an invocation: as many as a rasteriser loads at once. It is smaller if lanes would stay
+/// idle, or if all elements then fit in registers.
 fn across(scope: &Scope, frame: &Frame, kept: i64) -> usize {
     let vectors = example(scope.graph, &frame.rows) / EIGHT;
     let keeps = |width: usize| {

@@ -1,24 +1,24 @@
-//! Who goes through a row.
+//! Invocations that process a row.
 
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::group::Frame;
 
-/// Rows that are no longer are left to one invocation.
+/// Longest row that a single invocation processes.
 const SHORT: i64 = 16;
 
-/// Who goes through a row.
+/// Invocations that process a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// One invocation.
     Alone,
-    /// The invocations of a subgroup, which are so many.
+    /// A subgroup of this size.
     Subgroup(usize),
     /// A workgroup.
     Workgroup,
 }
 
 impl Sharing {
-    /// Of the rows of a frame: of short ones and of columns each is one invocation's.
+    /// Chooses the invocations for the rows of a frame. A short row or a column gets a single one.
     pub fn of(scope: &Scope, frame: &Frame) -> Sharing {
         let capabilities = scope.capabilities;
         let length = frame.length.eval(&scope.graph.hints).unwrap_or_default();
@@ -30,7 +30,7 @@ impl Sharing {
         }
     }
 
-    /// Invocations that share a row.
+    /// Number of invocations that share a row.
     pub fn lanes(self) -> usize {
         match self {
             Sharing::Alone => 1,

@@ -1,5 +1,4 @@
-//! The nodes that attention is made of, found by what they compute: from the product with values back to that of queries and
-//! keys.
+//! Matcher of the attention pattern. It walks from the product with values back to the product of queries and keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +10,14 @@ use crate::op::{BinaryFunction, ReduceFunction, UnaryFunction};
 use crate::pass::plan::cost::{Class, class};
 use crate::pass::plan::group::{Attention, reduction};
 
-/// Nodes while a pattern is held against them, from its end on.
+/// Nodes matched so far, from the last one back.
 pub(super) struct Search<'a> {
     graph: &'a Graph,
     nodes: BTreeSet<usize>,
 }
 
 impl<'a> Search<'a> {
-    /// Attention that a product of weights and values ends, or of transposed ones.
+    /// Matches attention that ends with a product of weights and values, or with the transposed product.
     pub(super) fn of(graph: &Graph, anchor: usize) -> Option<Found> {
         let node = &graph.nodes[anchor];
         let (Op::Primitive(Primitive::Dot(_)), &[left, right]) =
@@ -64,7 +63,7 @@ impl<'a> Search<'a> {
         };
         let is_single = |id: &ValueId| graph.ty(*id).dtype == DType::F32;
         let of_scores = &graph.nodes[scores].results;
-        // A reshape keeps the order, so that scores are elements of the same rows whatever shape they have in between.
+        // A reshape keeps the order, so that scores are elements of the same rows in any intermediate shape.
         let are_rows = |id: &ValueId| are_of_same_rows(graph, softmax_of, *id);
         let is_plain = [softmax_of, inner, values].iter().all(is_single)
             && of_scores.iter().all(|id| is_single(id) && are_rows(id))
@@ -72,14 +71,14 @@ impl<'a> Search<'a> {
         is_plain.then_some(found)
     }
 
-    /// The primitive that makes a value, which belongs to the pattern from now on.
+    /// Adds the primitive that defines a value to the match and returns it.
     fn take(&mut self, value: ValueId) -> Option<(&'a Node, &'a Primitive)> {
         let (index, node, primitive) = self.primitive(value)?;
         self.nodes.insert(index);
         Some((node, primitive))
     }
 
-    /// The primitive that makes a value.
+    /// The primitive that defines a value.
     fn primitive(&self, value: ValueId) -> Option<(usize, &'a Node, &'a Primitive)> {
         let Definition::Node(index, _) = self.graph.value(value).definition else {
             return None;
@@ -91,7 +90,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What a value is made of by reshapes that keep rows.
+    /// Looks through reshapes that keep rows.
     fn behind_reshapes(&mut self, value: ValueId) -> ValueId {
         let graph = self.graph;
         self.behind(value, |view, [of, by]| {
@@ -99,7 +98,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// What a value is the transposed of: with rows and columns exchanged.
+    /// Operand of a transposition, which exchanges rows and columns.
     fn transposed(&mut self, value: ValueId) -> Option<ValueId> {
         let (node, Primitive::Permute(permute)) = self.take(value)? else {
             return None;
@@ -113,7 +112,7 @@ impl<'a> Search<'a> {
         axes.iter().copied().eq(0..axes.len()).then_some(operand)
     }
 
-    /// What softmax is taken of, and whether rows of minus infinity give zeros.
+    /// Operand of the softmax, and whether rows of minus infinity give zeros.
     fn weights(&mut self, value: ValueId) -> Option<(ValueId, bool)> {
         let (_, node, Primitive::Select(_)) = self.primitive(value)? else {
             return Some((self.softmax(value)?, false));
@@ -142,7 +141,7 @@ impl<'a> Search<'a> {
         is_safe.then_some((x, true))
     }
 
-    /// What softmax over the last axis is taken of: `exp(x - largest) / sum`.
+    /// Operand of a softmax over the last axis: `exp(x - largest) / sum`.
     fn softmax(&mut self, value: ValueId) -> Option<ValueId> {
         let [exponentials, sum] = self.binary(value, BinaryFunction::Div)?;
         let summed = self.reduced(sum, ReduceFunction::Sum)?;
@@ -157,7 +156,7 @@ impl<'a> Search<'a> {
         is_softmax.then_some(x)
     }
 
-    /// True for scores that are minus infinity where the number of the key is larger than that of the query.
+    /// True for scores that are minus infinity where the index of the key exceeds that of the query.
     fn is_causal(&self, value: ValueId) -> bool {
         let Some((_, node, Primitive::Select(_))) = self.primitive(value) else {
             return false;
@@ -191,7 +190,7 @@ impl<'a> Search<'a> {
         value
     }
 
-    /// The axis of a value whose numbers another one gives, counted from the end; none if it gives something else.
+    /// The axis of `of`, counted from the end, whose indices `value` holds; `None` for any other value.
     fn axis_counted(&self, of: ValueId, value: ValueId) -> Option<usize> {
         let (_, _, Primitive::Iota(iota)) = self.primitive(self.behind_expansions(value))? else {
             return None;
@@ -212,7 +211,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What is reduced over its last axis to a number for each row, which a value repeats along the row.
+    /// Operand of a reduction over the last axis whose results `value` repeats along the row.
     fn reduced(&mut self, value: ValueId, function: ReduceFunction) -> Option<ValueId> {
         let of_rows = self.behind(value, |view, _| matches!(view, Primitive::Expand(_)));
         let total = self.behind(of_rows, |view, _| matches!(view, Primitive::Reshape(_)));
@@ -225,8 +224,7 @@ impl<'a> Search<'a> {
         (is_of_rows && reduce.function == function && reduce.axes == [last]).then_some(operand)
     }
 
-    /// What a value is made of by views of a kind, each told with the value and its operand. They belong to the pattern from
-    /// now on.
+    /// Looks through views that satisfy `is_view`, called with a value and its operand. Adds the views to the match.
     fn behind(
         &mut self,
         mut value: ValueId,
@@ -242,8 +240,8 @@ impl<'a> Search<'a> {
         value
     }
 
-    /// Collects the products that a value is made of element by element; true if there are any. What makes it of them
-    /// belongs to the pattern.
+    /// Collects the products that a value depends on element by element. True if there are any. The nodes in between join
+    /// the match.
     fn products(
         &mut self,
         value: ValueId,
