@@ -1,4 +1,4 @@
-//! Bodies of regions as closed graphs: what they use of the surroundings, sizes included, is passed in.
+//! Region bodies as closed graphs: each value and size that a body uses from the enclosing scopes is an input of its graph.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use crate::shape::TensorType;
 
 use super::scopes::{Scope, Scopes, ValueRef};
 
-/// The body of a region that is to become a graph.
+/// The body of a region, before it becomes a graph.
 pub struct Body<L> {
     scope: Scope<L>,
     name: &'static str,
@@ -18,7 +18,7 @@ pub struct Body<L> {
 }
 
 impl<L> Body<L> {
-    /// A closed scope and its results.
+    /// Takes a closed scope, the name of the graph, and the results of the body.
     pub fn new(scope: Scope<L>, name: &'static str, outputs: Vec<ValueId>) -> Body<L> {
         Body {
             scope,
@@ -27,7 +27,7 @@ impl<L> Body<L> {
         }
     }
 
-    /// The graph. Its last inputs are the captured values, in the given order.
+    /// Finishes the graph. Its last inputs are the captured values, in the given order.
     fn finish(self, captures: &[(ValueRef, TensorType)]) -> Result<Graph> {
         let scope = self.scope;
         let mut inputs = scope.own_inputs;
@@ -54,7 +54,8 @@ impl<L> Body<L> {
 }
 
 impl<L: Default> Scopes<L> {
-    /// Bodies with the same captured values as inputs, and these values as arguments of the region.
+    /// Turns bodies into graphs that have the same inputs for captured values. Returns the graphs, and the captured values
+    /// as arguments of the region.
     pub fn close_bodies(&mut self, bodies: Vec<Body<L>>) -> Result<(Vec<Graph>, Vec<Argument>)> {
         let mut captures = self.all_captures(&bodies)?;
         let graphs = bodies.into_iter().map(|body| body.finish(&captures));
@@ -74,7 +75,7 @@ impl<L: Default> Scopes<L> {
         Ok((graphs, arguments.collect::<Result<_>>()?))
     }
 
-    /// Values of the surroundings that any of the bodies uses, with their types.
+    /// Returns the values of enclosing scopes that any of the bodies uses, with their types.
     fn all_captures(&self, bodies: &[Body<L>]) -> Result<Vec<(ValueRef, TensorType)>> {
         let mut found: Vec<(ValueRef, TensorType)> = Vec::new();
         for (outer, _) in bodies.iter().flat_map(|body| &body.scope.captures) {
@@ -85,7 +86,7 @@ impl<L: Default> Scopes<L> {
         Ok(found)
     }
 
-    /// An input of the whole graph that tells a symbolic size.
+    /// Finds an input of the whole graph that has the symbol as one of its sizes.
     fn input_of_size(&self, symbol: &Symbol) -> Result<(ValueRef, TensorType)> {
         for id in &self.inputs {
             let value = ValueRef {
@@ -105,12 +106,12 @@ fn symbols_of<'a>(sizes: impl IntoIterator<Item = &'a Dim>) -> BTreeSet<Symbol> 
     sizes.into_iter().flat_map(Dim::symbols).collect()
 }
 
-/// Symbols that the inputs' types tell.
+/// Symbols in the types of the graph's inputs.
 fn given_symbols(graph: &Graph) -> BTreeSet<Symbol> {
     symbols_of(graph.inputs.iter().flat_map(|id| &graph.ty(*id).shape))
 }
 
-/// Symbols that a body uses and no input of it tells.
+/// Symbols that a body uses and that no type of its inputs contains.
 pub fn missing_symbols(graph: &Graph) -> Vec<Symbol> {
     let mut used = symbols_of(graph.values.iter().flat_map(|info| &info.ty.shape));
     for node in &graph.nodes {
@@ -130,7 +131,7 @@ pub fn missing_symbols(graph: &Graph) -> Vec<Symbol> {
     used.difference(&given_symbols(graph)).cloned().collect()
 }
 
-/// Adds an input of a type that tells a size.
+/// Adds an input of a type that has the symbol as one of its sizes.
 pub fn add_input(graph: &mut Graph, symbol: &Symbol, ty: TensorType) {
     let definition = Definition::Input(graph.inputs.len());
     let id = graph.push_value(ValueInfo {
@@ -141,7 +142,7 @@ pub fn add_input(graph: &mut Graph, symbol: &Symbol, ty: TensorType) {
     graph.inputs.push(id);
 }
 
-/// A body keeps the guards that speak of its own sizes; all of them are guards of the whole graph too.
+/// Keeps the guards of a body that use only symbols of its inputs. The whole graph has all guards of its bodies as well.
 pub fn keep_own_guards(graph: &mut Graph) {
     let given = given_symbols(graph);
     graph.guards.retain(|guard| {

@@ -1,18 +1,18 @@
-//! Calls of modules, told apart: `relu` is the first call of a module, `relu#1` its second within the call around it.
+//! Paths of module calls: `relu` is the first call of a module, `relu#1` its second call within one call of its caller.
 
 use std::collections::BTreeMap;
 
 use crate::error::without_calls;
 
-/// How often each module was called, by the path of the first call.
+/// Number of calls of each module, by the path of its first call.
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
     counts: BTreeMap<String, usize>,
 }
 
 impl Calls {
-    /// The path of a call of the module at `path`, made in the call of a module at `around`. A module that calls a method of
-    /// its own stays in its call.
+    /// Returns the path of a call of the module at `path`, made within the call at `caller`. A module that calls one of its
+    /// own methods stays in its call.
     pub fn enter(&mut self, around: &str, path: &str) -> String {
         let outer = without_calls(around);
         if outer == path {
@@ -20,7 +20,7 @@ impl Calls {
         }
         let inner = path.strip_prefix(&outer);
         let inner = inner.and_then(|rest| rest.strip_prefix('.'));
-        // A module that is not part of the one that calls it counts its calls for itself.
+        // A module that is not a submodule of its caller counts its calls over all callers.
         let first = match inner {
             Some(inner) => format!("{around}.{inner}"),
             None => path.to_string(),

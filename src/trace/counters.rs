@@ -1,8 +1,8 @@
 //! Counters of random numbers across conditions and loops.
 //!
-//! A tracer gives the calls of a body counters as if it ran once, where it stands. Here regions that draw take the counter that
-//! they begin with and return the next one, so that every round of a loop, and what comes after it, draws numbers of its own:
-//! those that the program draws when it simply runs.
+//! A tracer gives the calls in a region body counters as if the body ran once, in place. This pass makes regions that draw
+//! random numbers take the current counter as an input and return the next one. Every iteration of a loop, and the code
+//! after the loop, then draws numbers of its own: the numbers that the program draws when it runs without tracing.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ use crate::shape::TensorType;
 /// The first counter of each seed that the calls of a graph draw from.
 type Firsts = BTreeMap<u64, u64>;
 
-/// Lets regions that draw hand on their counters. Graphs without such regions stay as they are.
+/// Makes regions that draw random numbers take and return counters. Graphs without such regions stay as they are.
 ///
-/// All sequences begin anew in front of the values of these indices.
+/// All counters restart before the nodes that define the values of the indices in `begin`.
 pub(in crate::trace) fn hand_on_counters(graph: Graph, begin: &[usize]) -> Result<Graph> {
     let has_regions = graph.nodes.iter().any(|node| !firsts(node).is_empty());
     if has_regions {
@@ -31,20 +31,21 @@ pub(in crate::trace) fn hand_on_counters(graph: Graph, begin: &[usize]) -> Resul
     }
 }
 
-/// Where the sequences of a graph stand, by their seeds. A sequence that no region has drawn from yet stands where its calls say.
+/// The current counters of a graph, by seed. A seed that no region has drawn from yet is absent: its calls keep the counters
+/// that the tracer gave them.
 #[derive(Default)]
 struct Counters(BTreeMap<u64, Counter>);
 
-/// A sequence that counts at run time.
+/// A counter that is known only when the graph runs.
 struct Counter {
-    /// The value counted from.
+    /// The value that counting starts from.
     from: ValueId,
-    /// Calls since then.
+    /// Number of calls since then.
     calls: i64,
 }
 
 impl Counters {
-    /// The graph with counters handed on, and the sequences at its end.
+    /// Rewrites a graph. Returns it with the counters at its end.
     fn count(mut self, graph: &Graph, begin: &[usize]) -> Result<(Graph, Counters)> {
         let mut begin = begin.iter().peekable();
         let counted = replay(graph, |replay, node| {
@@ -81,7 +82,7 @@ impl Counters {
         operator.call(replay.builder, arguments)
     }
 
-    /// A region that carries a counter for each sequence that it draws from.
+    /// Adds a region that takes and returns a counter for each seed that it draws from.
     fn region<'g>(
         &mut self,
         replay: &mut Replay<'_, 'g>,
@@ -97,7 +98,8 @@ impl Counters {
             None => Argument::Number(Scalar::Int(first.cast_signed())),
         });
         let starts: Vec<Argument> = starts.collect();
-        // Behind the arguments that a body gets, or that a loop carries; a loop's body takes the number of the round too.
+        // The counters come after the arguments of the bodies, or after the values that a loop carries. The body of a loop
+        // also takes the iteration number.
         let (place, input) = match &node.op {
             Op::Region(region) => match **region {
                 Region::Loop { carried, .. } => (2 + carried, 1 + carried),
@@ -142,13 +144,13 @@ impl Counter {
     }
 }
 
-/// A body that takes counters from this input on, and returns the next ones behind its results.
+/// Returns a body that takes counters from the input of this index on, and returns the next counters after its results.
 fn counted_body(mut body: Graph, firsts: &Firsts, input: usize) -> Result<Graph> {
     let mut counters = Counters::default();
     for (index, seed) in (input..).zip(firsts.keys()) {
         body.insert_input(index, "counter", scalar());
         let counter = Counter {
-            // Inputs are the first values of the graph that is made.
+            // Inputs are the first values of the new graph.
             from: ValueId::from(index),
             calls: 0,
         };
@@ -174,7 +176,7 @@ fn scalar() -> TensorType {
     TensorType::new::<Dim>(DType::I64, [])
 }
 
-/// What the bodies of a region draw.
+/// The first counters that the bodies of a region draw from, by seed.
 fn firsts(node: &Node) -> Firsts {
     let mut firsts = Firsts::new();
     for body in node.bodies() {

@@ -1,4 +1,4 @@
-//! The tracing front end: programs that others recorded, and programs that record themselves.
+//! Front ends that make graphs: an importer of TorchScript archives, and a tracer of Rust programs.
 
 mod bodies;
 mod calls;

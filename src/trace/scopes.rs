@@ -1,4 +1,4 @@
-//! The graph under construction and the bodies of regions within it: what both tracers stack up while they follow a program.
+//! The graph under construction and the region bodies within it, as a stack of scopes. Both tracers use it.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,25 +10,25 @@ use crate::shape::TensorType;
 /// A value of one of the graphs under construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueRef {
-    /// The graph, by the number that its scope was given.
+    /// The graph, by the number of its scope.
     pub scope: u32,
     /// The value in it.
     pub id: ValueId,
 }
 
-/// A graph, or the body of a region, with what a tracer keeps for it beside its nodes.
+/// A graph or a region body under construction, with the data that a tracer keeps for it.
 pub struct Scope<L> {
-    /// Tells values of one scope from those of another; never used twice.
+    /// Number that identifies the scope; never used twice.
     pub number: u32,
-    /// Its nodes.
+    /// Builder of its nodes.
     pub builder: Rc<Builder>,
-    /// Values of the scope around it that the body uses, and its inputs that stand for them, in order.
+    /// Values of the enclosing scope that the body uses, and the inputs that stand for them, in order.
     pub captures: Vec<(ValueRef, ValueId)>,
-    /// Inputs that stand for no captured value: a loop's round and what it carries.
+    /// Inputs that stand for no captured value: the iteration number of a loop and the values that it carries.
     pub own_inputs: Vec<ValueId>,
-    /// What the tracer keeps.
+    /// Data of the tracer.
     pub local: L,
-    /// Where each captured value stands in `captures`.
+    /// The input that stands for each captured value.
     known: BTreeMap<ValueRef, ValueId>,
 }
 
@@ -44,7 +44,7 @@ impl<L: Default> Scope<L> {
         }
     }
 
-    /// The input that stands for a value of the scope around it.
+    /// Returns the input that stands for a value of the enclosing scope. Adds it if there is none yet.
     fn capture(&mut self, outer: ValueRef, ty: TensorType) -> ValueId {
         if let Some(id) = self.known.get(&outer) {
             return *id;
@@ -56,19 +56,19 @@ impl<L: Default> Scope<L> {
     }
 }
 
-/// All open scopes.
+/// The stack of all open scopes.
 pub struct Scopes<L> {
-    /// The graph.
+    /// The scope of the whole graph.
     pub root: Scope<L>,
     /// Tensor inputs of the graph so far.
     pub inputs: Vec<ValueId>,
-    /// The regions around the statement that is run, outermost first.
+    /// The open regions, outermost first.
     regions: Vec<Scope<L>>,
     next: u32,
 }
 
 impl<L: Default> Scopes<L> {
-    /// A graph of this name without any region.
+    /// Starts a graph of this name, with no region open.
     pub fn new(name: &str) -> Scopes<L> {
         Scopes {
             root: Scope::new(0, Builder::new(name)),
@@ -93,7 +93,7 @@ impl<L: Default> Scopes<L> {
         std::iter::once(&self.root).chain(&self.regions)
     }
 
-    /// How many regions lie around the statement that is run.
+    /// Number of open regions.
     pub fn depth(&self) -> usize {
         self.regions.len()
     }
@@ -111,7 +111,7 @@ impl<L: Default> Scopes<L> {
         closed.ok_or_else(|| Error::internal("no region is open"))
     }
 
-    /// Goes on with a body that was closed.
+    /// Reopens a body that was closed.
     pub fn reopen(&mut self, scope: Scope<L>) {
         self.regions.push(scope);
     }
@@ -143,19 +143,19 @@ impl<L: Default> Scopes<L> {
         }
     }
 
-    /// True if the value belongs to the graph or to a region around the statement that is run.
+    /// True if the value belongs to an open scope.
     pub fn is_open(&self, value: ValueRef) -> bool {
         self.iter().any(|scope| scope.number == value.scope)
     }
 
-    /// A value's type, whichever open scope it belongs to.
+    /// The type of a value of any open scope.
     pub fn type_of(&self, value: ValueRef) -> Result<TensorType> {
         let scope = self.iter().find(|scope| scope.number == value.scope);
         let scope = scope.ok_or_else(left_its_region)?;
         Ok(scope.builder.ty(value.id))
     }
 
-    /// The value in the innermost graph: itself, or the input of the region's body that stands for it.
+    /// Returns the value in the innermost scope: the value itself, or the input of the region's body that stands for it.
     pub fn captured(&mut self, value: ValueRef) -> Result<ValueId> {
         let mut scopes = std::iter::once(&mut self.root).chain(&mut self.regions);
         let owner = scopes.find(|scope| scope.number == value.scope);

@@ -1,10 +1,10 @@
-//! Sizes of example inputs as symbols.
+//! Symbols for the sizes of example inputs.
 
 use crate::dim::Dim;
 use crate::shape::Shape;
 use crate::symbols::Symbols;
 
-/// Which sizes become symbols.
+/// Which sizes of the inputs become symbols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Sizes {
     /// All of them, except those that are 0.
@@ -12,7 +12,7 @@ pub enum Sizes {
     Symbolic,
     /// None.
     Static,
-    /// These, by the name of the input and the axis.
+    /// Only these, by the name of the input and the axis.
     Only(Vec<(String, usize)>),
 }
 
@@ -25,8 +25,8 @@ impl Sizes {
         }
     }
 
-    /// An example's shape with a symbol (`x_0`) for each size that may vary. Sizes of 0 are fixed, since symbols stand for
-    /// positive sizes.
+    /// Returns the shape of an example, with a symbol (`x_0`) for each size that may vary. Sizes of 0 are fixed, since
+    /// symbols stand for positive sizes.
     pub fn symbolic(&self, symbols: &Symbols, name: &str, example: &[usize]) -> Shape {
         let size = |(axis, size): (usize, &usize)| {
             let hint = i64::try_from(*size).unwrap_or(i64::MAX);

@@ -1,8 +1,8 @@
-//! Weights that some graph of a module writes: inputs of all that read them.
+//! Weights that a graph of a module writes. They are inputs of all graphs that read them.
 
 use crate::ir::{Graph, Input, State, Tree};
 
-/// Makes inputs of the weights that are states, and returns their names.
+/// Turns the weights that are states into inputs of the graph. Returns their names.
 pub(in crate::trace) fn read_states(
     graph: &mut Graph,
     is_state: impl Fn(&str) -> bool,
@@ -20,7 +20,7 @@ pub(in crate::trace) fn read_states(
     states.into_iter().map(|(name, _)| name).collect()
 }
 
-/// A weight as a state of its own name.
+/// Makes a state of a weight, under the weight's name.
 pub(in crate::trace) fn of_weight(name: &str) -> State {
     State {
         name: name.to_string(),

@@ -20,10 +20,7 @@ const KINDS: [(DType, Kind); 10] = [
     (DType::F64, Kind::Double),
 ];
 
-/// A tensor of libtorch, on the CPU, with the same elements.
-///
-/// # Errors
-/// libtorch cannot allocate it.
+/// Copies a tensor to libtorch, on the CPU.
 pub fn to_libtorch(tensor: &Tensor) -> Result<tch::Tensor> {
     let kind = KINDS.iter().find(|(dtype, _)| *dtype == tensor.dtype());
     let (_, kind) = kind.ok_or_else(|| Error::internal("a dtype has no kind in libtorch"))?;
@@ -34,10 +31,7 @@ pub fn to_libtorch(tensor: &Tensor) -> Result<tch::Tensor> {
     tch::Tensor::f_from_data_size(tensor.bytes(), &sizes, *kind).map_err(|error| failed(&error))
 }
 
-/// The elements of a tensor of libtorch, wherever it lies.
-///
-/// # Errors
-/// The tensor is undefined, sparse, quantised or complex.
+/// Copies a tensor of libtorch, from any device.
 pub fn from_libtorch(tensor: &tch::Tensor) -> Result<Tensor> {
     if !tensor.defined() {
         return Err(Error::unsupported("an undefined tensor of libtorch"));
@@ -60,7 +54,7 @@ pub fn from_libtorch(tensor: &tch::Tensor) -> Result<Tensor> {
     Tensor::from_bytes(*dtype, sizes, &bytes)
 }
 
-/// An argument as libtorch takes it. A list is of its first item's kind.
+/// Converts an argument for libtorch. A list has the element type of its first item, if all items have that type.
 pub(super) fn to_ivalue(item: &Item) -> Result<IValue> {
     let all = |items: &[Item]| items.iter().map(to_ivalue).collect::<Result<Vec<IValue>>>();
     Ok(match item {
@@ -101,7 +95,7 @@ fn list(items: Vec<IValue>) -> IValue {
     of!(Tensor => TensorList, Int => IntList, Double => DoubleList, Bool => BoolList, String => StringList)
 }
 
-/// A copy that shares what a tensor holds.
+/// Clones an element of a list. The copy of a tensor shares its storage.
 trait Copied {
     fn copied(&self) -> Self;
 }
@@ -124,7 +118,7 @@ macro_rules! cloned {
 
 cloned!(i64, f64, bool, String);
 
-/// A result of libtorch.
+/// Converts a result of libtorch.
 pub(super) fn from_ivalue(value: &IValue) -> Result<Item> {
     let all = |values: &[IValue]| {
         values
@@ -156,7 +150,7 @@ pub(super) fn from_ivalue(value: &IValue) -> Result<Item> {
         IValue::GenericDict(entries) => {
             Item::Dict(entries.iter().map(entry).collect::<Result<_>>()?)
         }
-        // Objects, devices, and what libtorch may add.
+        // Objects, devices, and variants that libtorch may add.
         other => {
             let message =
                 format!("a result of libtorch that is no tensor or structure of such: {other:?}");

@@ -12,21 +12,21 @@ use crate::tensor::Tensor;
 use crate::trace::check::{Subject, Traced};
 use crate::trace::torchscript::{Archive, ImportOptions, InputSpec, import};
 
-/// A function of libtorch's tensors, which can be traced again and called: a subject of the trace checker. It takes tensors
+/// A function of libtorch's tensors, as a subject of the trace checker, which traces it again and calls it. It takes tensors
 /// only.
 pub struct Function<F> {
     function: F,
 }
 
 impl<F: Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> Function<F> {
-    /// A function of a list of tensors. One result is the result, several are a tuple.
+    /// Wraps a function of a list of tensors. One result is returned as it is, several as a tuple.
     pub fn new(function: F) -> Function<F> {
         Function { function }
     }
 }
 
 impl Function<()> {
-    /// The `forward` of a module.
+    /// Wraps the `forward` of a module.
     pub fn of_module<M: Module>(
         module: &M,
     ) -> Function<impl Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> {
@@ -37,10 +37,11 @@ impl Function<()> {
     }
 }
 
-/// Traces a function with these inputs as the example. Tensors that it holds become weights.
+/// Traces a function with these inputs as the example. Tensors that the function captures become weights.
 ///
 /// # Errors
-/// The function fails, holds a variable that is trained (`VarStore::freeze` ends that), or does what a graph cannot.
+/// The function fails, captures a variable that requires grad (`VarStore::freeze` ends that), or does something that a graph
+/// cannot hold.
 pub fn trace(
     inputs: &[Tensor],
     function: impl Fn(&[tch::Tensor]) -> Vec<tch::Tensor>,
@@ -90,8 +91,8 @@ fn tensors(arguments: &[Item]) -> Result<Vec<tch::Tensor>> {
     arguments.iter().map(tensor).collect()
 }
 
-/// Has libtorch trace a function; with the archive the ranks of its results. libtorch must be told that a trace ends, so that
-/// what fails in the function is kept until then.
+/// Traces a function by libtorch. Returns the archive and the ranks of the results. A failure of the function is kept until
+/// libtorch has been told that the trace ends.
 fn record(
     inputs: &[tch::Tensor],
     function: &impl Fn(&[tch::Tensor]) -> Vec<tch::Tensor>,
@@ -123,7 +124,8 @@ fn record(
     Ok((Archive::from_bytes(saved(&module)?)?, ranks))
 }
 
-/// libtorch writes functions of one result only: several are joined end to end, until [`unpack`].
+/// Flattens and concatenates several results, since libtorch writes functions of one result only. [`unpack`] undoes
+/// it.
 fn pack(outputs: Vec<tch::Tensor>) -> Vec<tch::Tensor> {
     if outputs.len() < 2 {
         return outputs;
@@ -135,7 +137,7 @@ fn pack(outputs: Vec<tch::Tensor>) -> Vec<tch::Tensor> {
     vec![tch::Tensor::cat(&flat.collect::<Vec<_>>(), 0)]
 }
 
-/// The graph with the results that were joined, which have these ranks.
+/// Returns the graph with the results that were concatenated as separate outputs of these ranks.
 fn unpack(graph: &Graph, ranks: &[usize]) -> Result<Graph> {
     let operands = |id: &ValueId| match graph.value(*id).definition {
         Definition::Node(node, _) => graph.nodes.get(node).map(Node::operands),
@@ -160,7 +162,7 @@ fn unpack(graph: &Graph, ranks: &[usize]) -> Result<Graph> {
     dce(&graph)
 }
 
-/// The bytes of an archive, which libtorch writes to files only.
+/// Returns the bytes of an archive. libtorch writes archives to files only.
 fn saved(module: &tch::CModule) -> Result<Vec<u8>> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -168,7 +170,7 @@ fn saved(module: &tch::CModule) -> Result<Vec<u8>> {
     let path = std::env::temp_dir().join(name);
     let saved = module.save(&path).map_err(|error| failed(&error));
     let bytes = saved.and_then(|()| std::fs::read(&path).map_err(|error| Error::io(&path, error)));
-    // A file that was not written cannot be removed.
+    // Removal fails if the file was never written.
     let _ = std::fs::remove_file(&path);
     bytes
 }

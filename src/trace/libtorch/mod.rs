@@ -1,5 +1,5 @@
-//! libtorch, with the feature `libtorch`: functions and modules of the crate `tch` are traced and checked, and archives are run
-//! by PyTorch itself, as the reference for all else.
+//! PyTorch as a front end and as the reference of all other results (feature `libtorch`). Functions and modules of the crate
+//! `tch` are traced and checked; libtorch runs archives.
 //!
 //! ```no_run
 //! use onionskin::trace::libtorch::trace;
@@ -29,7 +29,7 @@ fn failed(error: &tch::TchError) -> Error {
     refused(&error.to_string())
 }
 
-/// The first lines of a message say what is wrong; the stack of C++ follows.
+/// Makes an error of a message of libtorch. Its first lines say what is wrong; the stack of C++ follows.
 fn refused(message: &str) -> Error {
     let lines = message.lines().map(str::trim);
     let lines = lines.take_while(|line| !line.starts_with("Exception raised from"));
@@ -42,7 +42,7 @@ fn refused(message: &str) -> Error {
     error
 }
 
-/// Runs a part of a program; what fails in libtorch panics there.
+/// Runs a closure without gradients. Turns a panic into an error, since `tch` panics where libtorch fails.
 fn caught<T>(part: impl FnOnce() -> T) -> Result<T> {
     let result = catch_unwind(AssertUnwindSafe(|| tch::no_grad(part)));
     result.map_err(|panic| refused(panic_message(&*panic)))

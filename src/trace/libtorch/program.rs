@@ -30,10 +30,11 @@ impl Program {
         Ok(Program { module })
     }
 
-    /// Calls a method; attributes that it changes stay changed.
+    /// Calls a method. Attributes that the method changes stay changed.
     ///
     /// # Errors
-    /// libtorch refuses the arguments, fails, or returns something that is no tensor, number, text or structure of such.
+    /// libtorch refuses the arguments, fails, or returns something other than tensors, numbers, strings and structures of
+    /// these.
     pub fn call(&self, method: &str, arguments: &[Item]) -> Result<Item> {
         let arguments = arguments.iter().map(to_ivalue);
         let arguments: Vec<tch::IValue> = arguments.collect::<Result<_>>()?;

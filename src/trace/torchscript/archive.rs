@@ -14,7 +14,7 @@ use crate::trace::torchscript::value::Pickled;
 
 /// An archive that `torch.jit.save` wrote.
 ///
-/// Opening reads the pickles and nothing else: source files are parsed and tensors read when they are asked for.
+/// Opening reads the pickles only. Source files are parsed and tensors are read on first use.
 #[derive(Debug)]
 pub struct Archive {
     container: Arc<Container>,
@@ -38,7 +38,7 @@ impl Archive {
         Archive::from_container(Container::from_bytes(bytes)?)
     }
 
-    /// The archive in a ZIP file that is open already.
+    /// Opens the archive in a ZIP file that is open already.
     pub fn from_container(container: Container) -> Result<Archive> {
         check_kind(&container)?;
         let container = Arc::new(container);
@@ -50,7 +50,7 @@ impl Archive {
             source: Source::new(container.clone()),
             root: pickle(&container, "data")?,
             constants,
-            // They are hints, and may hold what no importer needs to understand.
+            // Traced inputs are hints, and may hold values that no importer needs to understand.
             traced_inputs: pickle(&container, "traced_inputs").ok(),
             version: version(&container)?,
             container,
@@ -62,7 +62,7 @@ impl Archive {
         &self.root
     }
 
-    /// What the source calls `CONSTANTS.c0`, `CONSTANTS.c1` and so on.
+    /// The constants that the source calls `CONSTANTS.c0`, `CONSTANTS.c1` and so on.
     pub fn constants(&self) -> &[Pickled] {
         &self.constants
     }
@@ -83,14 +83,14 @@ impl Archive {
         self.traced_inputs.as_ref()
     }
 
-    /// Types of the tensors that a method was traced with, those within tuples, lists and dicts included, in order.
+    /// Types of the tensors that a method was traced with, in order, including those within tuples, lists and dicts.
     pub fn traced_input_types(&self, method: &str) -> Option<Vec<TensorType>> {
         let mut types = Vec::new();
         collect_types(self.traced_inputs()?.as_dict()?.get(method)?, &mut types);
         Some(types)
     }
 
-    /// A tensor of the archive on the host. Contiguous ones share the bytes of the file.
+    /// Reads a tensor of the archive. Contiguous tensors share the bytes of the file.
     pub fn tensor(&self, record: &TensorRecord) -> Result<Tensor> {
         record.read(&self.container)
     }
@@ -106,7 +106,7 @@ impl Archive {
     }
 }
 
-/// Tells other files of PyTorch apart, and bytes in an order that is not ours.
+/// Rejects other files of PyTorch, and files of another byte order.
 fn check_kind(container: &Container) -> Result<()> {
     if !container.contains("data.pkl") {
         return Err(Error::format(
@@ -121,7 +121,7 @@ fn check_kind(container: &Container) -> Result<()> {
     check_byte_order(container)
 }
 
-/// Refuses big-endian files; those without a byte order are little-endian.
+/// Rejects big-endian files. Files without a byte order are little-endian.
 pub(super) fn check_byte_order(container: &Container) -> Result<()> {
     match container.text("byteorder").as_deref().map(str::trim) {
         Ok("little") | Err(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! The program of an archive as a tree: what the serialiser of TorchScript can write, and no more.
+//! Syntax tree of an archive's program: the subset of Python that TorchScript's serialiser writes.
 
 mod visit;
 
@@ -10,11 +10,11 @@ use std::sync::Arc;
 pub struct Class {
     /// Qualified name, `__torch__.torch.nn.modules.linear.Linear`.
     pub name: String,
-    /// What the class extends.
+    /// Base class.
     pub base: Base,
     /// Attributes with their types in order: those of an instance, or the fields of a named tuple.
     pub attributes: Vec<(String, Type)>,
-    /// Constants of the class (`Final`), and the members of an enumeration, whose type is [`Type::Any`].
+    /// Constants of the class (`Final`) and members of an enumeration. The type of a member is [`Type::Any`].
     pub constants: Vec<Constant>,
     /// Names of the attributes that are parameters.
     pub parameters: Vec<String>,
@@ -24,13 +24,13 @@ pub struct Class {
     pub hooks: Hooks,
     /// Methods in order; their names are not qualified.
     pub methods: Vec<Function>,
-    /// The record that the class stands in, `code/__torch__.py`.
+    /// The record that contains the class, `code/__torch__.py`.
     pub file: Arc<str>,
-    /// Where the class starts in its file, in bytes.
+    /// Byte offset of the class in its file.
     pub offset: usize,
 }
 
-/// Hooks of a module by the names of their methods, in the order of their calls.
+/// Hooks of a module, as names of methods in the order of their calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hooks {
     /// `__forward_pre_hooks__`: called with the module and a tuple of the arguments.
@@ -39,7 +39,7 @@ pub struct Hooks {
     pub after: Vec<String>,
 }
 
-/// What a class extends.
+/// Base class of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     /// `Module`.
@@ -50,7 +50,7 @@ pub enum Base {
     Enum,
     /// `Interface` or `ModuleInterface`: the methods of the class have no bodies.
     Interface,
-    /// Nothing: a script class, with `__init__` and other methods.
+    /// No base: a script class, with `__init__` and other methods.
     None,
 }
 
@@ -72,13 +72,13 @@ pub struct Function {
     pub name: String,
     /// Parameters; for methods the first one is the receiver.
     pub parameters: Vec<Parameter>,
-    /// Type of the result; [`Type::Any`] where none is written.
+    /// Type of the result; [`Type::Any`] if none is written.
     pub returns: Type,
     /// The statements.
     pub body: Vec<Statement>,
-    /// The record that the function stands in, `code/__torch__.py`.
+    /// The record that contains the function, `code/__torch__.py`.
     pub file: Arc<str>,
-    /// Where the function starts in its file, in bytes.
+    /// Byte offset of the function in its file.
     pub offset: usize,
 }
 
@@ -87,41 +87,41 @@ pub struct Function {
 pub struct Parameter {
     /// Name.
     pub name: String,
-    /// Static type; [`Type::Any`] where none is written.
+    /// Static type; [`Type::Any`] if none is written.
     pub ty: Type,
     /// Default, a literal.
     pub default: Option<Expr>,
 }
 
-/// A statement and where it starts in its file, in bytes.
+/// A statement and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
     /// Byte offset of the first token.
     pub offset: usize,
-    /// What it does.
+    /// The statement itself.
     pub kind: StatementKind,
 }
 
-/// What a statement does.
+/// A statement without its position.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatementKind {
     /// `name = value`, or `name : T = value`.
     Assign {
         /// The variable.
         name: String,
-        /// The type where one is written.
+        /// The type, if one is written.
         ty: Option<Type>,
         /// The value.
         value: Expr,
     },
-    /// `a, b, = value`: the parts of a tuple or list.
+    /// `a, b, = value`: unpacks a tuple or list.
     Unpack {
         /// The variables.
         names: Vec<String>,
-        /// The value, whose number of parts must be that of the variables.
+        /// The value. It has as many elements as there are variables.
         value: Expr,
     },
-    /// `a, b = x, y`: all values are computed before any variable changes. As many names as values.
+    /// `a, b = x, y`: all values are computed before any variable changes. There are as many names as values.
     AssignAll {
         /// The variables.
         names: Vec<String>,
@@ -148,18 +148,18 @@ pub enum StatementKind {
     },
     /// `while condition:`.
     While {
-        /// A bool, computed before every round.
+        /// A bool, computed before every iteration.
         condition: Expr,
-        /// Statements of a round.
+        /// Statements of an iteration.
         body: Vec<Statement>,
     },
     /// `for variable in range(count):`.
     For {
         /// Counts from 0.
         variable: String,
-        /// Number of rounds.
+        /// Number of iterations.
         count: Expr,
-        /// Statements of a round.
+        /// Statements of an iteration.
         body: Vec<Statement>,
     },
     /// `with context:`, or `with context as name:`.
@@ -173,7 +173,7 @@ pub enum StatementKind {
     },
     /// `return value`.
     Return(Expr),
-    /// A value computed for its effects only.
+    /// A value computed only for its effects.
     Evaluate(Expr),
     /// `def name():` within a body, for `fork(name)`.
     Define(Function),
@@ -181,21 +181,21 @@ pub enum StatementKind {
     Pass,
 }
 
-/// An expression and where it starts in its file, in bytes.
+/// An expression and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// Byte offset of the first token, parentheses around it not counted.
+    /// Byte offset of the first token, without enclosing parentheses.
     pub offset: usize,
-    /// What it is.
+    /// The expression itself.
     pub kind: ExprKind,
 }
 
-/// What an expression is.
+/// An expression without its position.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
     /// A variable.
     Name(String),
-    /// A qualified name that is not called: a function that is bound to a variable, or a member of an enumeration
+    /// A qualified name that is not called: a function bound to a variable, or a member of an enumeration
     /// (`__torch__.Color.RED`).
     Qualified(String),
     /// `CONSTANTS.c3`: an element of the archive's constants.
@@ -226,7 +226,7 @@ pub enum ExprKind {
     Tuple(Vec<Expr>),
     /// `{k: v}`.
     Dict(Vec<(Expr, Expr)>),
-    /// `annotate(T, value)`: the value, with a type that it does not show.
+    /// `annotate(T, value)`: the value, with a type that its expression does not show.
     Annotate(Type, Box<Expr>),
     /// `unchecked_cast(T, value)`: the value, known to be of a narrower type.
     UncheckedCast(Type, Box<Expr>),
@@ -239,15 +239,15 @@ pub enum ExprKind {
 /// A call with its arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// What is called.
+    /// The function, method or class.
     pub callee: Callee,
-    /// Arguments by position, the receiver of a method not among them.
+    /// Positional arguments, without the receiver of a method.
     pub arguments: Vec<Expr>,
-    /// Arguments by name.
+    /// Keyword arguments.
     pub keywords: Vec<(String, Expr)>,
 }
 
-/// What is called.
+/// Target of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Callee {
     /// An operator with its namespace and without an overload: `torch.add` is `aten::add`, `ops.prim.device` is
@@ -257,7 +257,7 @@ pub enum Callee {
     Qualified(String),
     /// A method of a value: `(x).forward(…)`.
     Method(Expr, String),
-    /// A variable that holds a function, or a builtin: `int`, `float`, `bool`, `str`, `print`, `fork` …; or, as `^Foo`, a
+    /// A variable that holds a function, or a builtin: `int`, `float`, `bool`, `str`, `print`, `fork` …. A name `^Foo` is a
     /// function of Python, of which an archive has the name only.
     Name(String),
 }

@@ -1,4 +1,4 @@
-//! The ZIP file around everything that PyTorch saves: records below one top folder.
+//! The ZIP file format of everything that PyTorch saves: records in one top folder.
 
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
@@ -10,10 +10,11 @@ use crate::error::{Error, Result, Trail};
 use crate::mapping::{MappedRange, Mapping};
 use crate::tensor::Storage;
 
-/// No deflated record grows beyond this when inflated: weights are stored, what is deflated is source text.
+/// Maximum size in bytes of a deflated record after inflation. Weights are stored uncompressed; deflated records are source
+/// text.
 const MAX_INFLATED: u64 = 1 << 30;
 
-/// The records of a saved file. Cheap to open: nothing but the central directory is read.
+/// The records of a saved file. Opening one reads the central directory only.
 #[derive(Debug)]
 pub struct Container {
     bytes: MappedRange,
@@ -63,7 +64,7 @@ impl Container {
         self.names.iter().map(String::as_str)
     }
 
-    /// The top folder that all names lie below, with a slash at its end; empty if there is none.
+    /// The folder that contains all records, with a slash at its end; empty if there is none.
     pub fn top(&self) -> &str {
         &self.top
     }
@@ -73,7 +74,7 @@ impl Container {
         self.indices.contains_key(name)
     }
 
-    /// The bytes of a record: a part of the file if it is stored, else inflated.
+    /// Returns the bytes of a record: a slice of the file if it is stored, else inflated bytes.
     pub fn record(&self, name: &str) -> Result<MappedRange> {
         let index = *self
             .indices
@@ -129,7 +130,7 @@ fn inflate<R: Read>(file: zip::read::ZipFile<'_, R>) -> Result<MappedRange> {
         return Err(Error::unsupported(message));
     }
     let mut bytes = Vec::new();
-    // The size in the directory may be a lie, so that reading stops right behind it.
+    // The size in the directory may be wrong, so reading stops one byte after it.
     file.take(size + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| Error::format(error.to_string()))?;

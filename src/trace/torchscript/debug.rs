@@ -1,18 +1,18 @@
-//! `.debug_pkl` records: which line of the user's own source each byte of a source file comes from.
+//! `.debug_pkl` records, which map each byte of a source file to a line of the user's own source.
 //!
-//! A record is `("FORMAT_WITH_STRING_TABLE", strings, entries)` with entries in order of offset, each
-//! `(offset, ((text, file, line), start, end), tag)`: from that byte on, the code comes from bytes `start` to `end`
-//! of a text, which is a list of indices into the strings. For scripts the text is Python source whose first line
-//! is `line` of `file`. For traces it is the stack, innermost frame first, one `file(line): function` a line.
+//! A record is `("FORMAT_WITH_STRING_TABLE", strings, entries)` with entries in order of offset, each `(offset, ((text,
+//! file, line), start, end), tag)`. From that byte on, the code comes from bytes `start` to `end` of a text, which is a list
+//! of indices into the strings. For scripts the text is Python source whose first line is `line` of `file`. For traces it is
+//! the stack, innermost frame first, one `file(line): function` a line.
 
 use crate::error::{Error, Location, Result};
 use crate::trace::torchscript::pickle::unpickle;
 use crate::trace::torchscript::value::Pickled;
 
-/// The origins of one source file.
+/// Map from the bytes of one source file to the user's source.
 #[derive(Debug)]
 pub struct DebugMap {
-    /// Start of each piece, in order, and where it comes from.
+    /// Start of each range of bytes, in order, and its location in the user's source.
     entries: Vec<(usize, Option<Location>)>,
 }
 
@@ -25,7 +25,7 @@ impl DebugMap {
             Some([format, strings, entries]) if format.as_str() == Some(FORMAT) => {
                 (strings.as_items().ok_or_else(malformed)?, entries)
             }
-            // Before the table, strings were written in place and the entries were the whole record.
+            // Before there was a string table, strings were written in place and the record consisted of the entries alone.
             _ => (&[][..], &record),
         };
         let entries = entries.as_items().ok_or_else(malformed)?;
@@ -36,21 +36,21 @@ impl DebugMap {
         Ok(DebugMap { entries })
     }
 
-    /// Where a byte of the source file comes from; none for code that has no counterpart in the user's source.
+    /// Returns the location of a byte of the source file; none for code that has no counterpart in the user's source.
     pub fn location(&self, offset: usize) -> Option<Location> {
         let after = self.entries.partition_point(|(start, _)| *start <= offset);
         let (_, location) = self.entries.get(after.checked_sub(1)?)?;
         location.clone()
     }
 
-    /// The first place from a byte on that has a counterpart in the user's source.
+    /// Returns the first location at or after a byte.
     pub fn first_location(&self, offset: usize) -> Option<Location> {
         let mut entries = self.entries.iter().filter(|(start, _)| offset <= *start);
         entries.find_map(|(_, location)| location.clone())
     }
 }
 
-/// True for files of PyTorch itself, which a user's stack leads through but does not end in.
+/// True for files of PyTorch itself. The user's location is the innermost frame of a stack that is in no such file.
 pub fn is_library(file: &str) -> bool {
     const PARTS: [&str; 7] = [
         "nn/",
@@ -69,7 +69,7 @@ pub fn is_library(file: &str) -> bool {
 
 const FORMAT: &str = "FORMAT_WITH_STRING_TABLE";
 
-/// A piece of text that code comes from.
+/// The range of the user's source that code comes from.
 struct Origin<'a> {
     text: Vec<&'a str>,
     file: Option<&'a str>,
@@ -111,7 +111,7 @@ impl<'a> Origin<'a> {
         lines.filter(|line| !line.is_empty())
     }
 
-    /// The line of the file that the range starts in.
+    /// The line of the file that contains the start of the range.
     fn line_in_text(&self) -> Option<Location> {
         let mut left = self.start;
         let mut newlines = 0;

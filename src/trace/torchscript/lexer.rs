@@ -1,24 +1,25 @@
-//! Tokens of the serialised source: Python's, as far as TorchScript writes them.
+//! Tokens of the serialised source: the subset of Python's tokens that TorchScript writes.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// A token and where it starts, in bytes.
+/// A token and its byte offset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token<'a> {
     /// Byte offset.
     pub offset: usize,
-    /// What it is.
+    /// The token itself.
     pub kind: TokenKind<'a>,
 }
 
-/// What a token is.
+/// A token without its position.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TokenKind<'a> {
     /// An identifier or keyword.
     Name(&'a str),
-    /// A name below `__torch__.`, as a whole: its parts may hold characters that identifiers may not.
+    /// A qualified name that starts with `__torch__.`, as one token. Its components may hold characters that identifiers may
+    /// not.
     Qualified(&'a str),
     /// A number without sign, as written.
     Number(&'a str),
@@ -38,7 +39,7 @@ pub enum TokenKind<'a> {
     End,
 }
 
-/// Splits a file into tokens; `file` is its name for messages. The last token is [`TokenKind::End`].
+/// Splits a file into tokens. `file` is its name in messages. The last token is [`TokenKind::End`].
 pub fn tokens<'a>(file: &str, text: &'a str) -> Result<Vec<Token<'a>>> {
     let mut lexer = Lexer {
         file,
@@ -52,7 +53,7 @@ pub fn tokens<'a>(file: &str, text: &'a str) -> Result<Vec<Token<'a>>> {
     Ok(lexer.tokens)
 }
 
-/// An error in a file, with the line and a mark below the place.
+/// Makes an error at a position in a file. Its help shows the line with a mark below the position.
 pub fn error_at(file: &str, text: &str, offset: usize, message: impl Into<String>) -> Error {
     let before = text.get(..offset).unwrap_or(text);
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -155,7 +156,7 @@ impl<'a> Lexer<'a, '_> {
         self.indentation()
     }
 
-    /// Measures the first line that is not blank, and skips those that are.
+    /// Skips blank lines and measures the indentation of the first line that is not blank.
     fn indentation(&mut self) -> Result<()> {
         let mut start = self.position;
         loop {
@@ -212,7 +213,7 @@ impl<'a> Lexer<'a, '_> {
                 self.position += 1;
             }
         }
-        // Letters belong to the number: `1j` is an imaginary part, and `1x` one wrong number rather than two tokens.
+        // Letters belong to the number: `1j` is an imaginary part, and `1x` is one malformed number rather than two tokens.
         self.skip(|byte| byte.is_ascii_alphanumeric());
         self.push(start, TokenKind::Number(self.slice_from(start)));
     }
@@ -276,7 +277,7 @@ impl<'a> Lexer<'a, '_> {
         })
     }
 
-    /// A byte by its number: at most some digits of a base.
+    /// Parses an escaped byte of at most this many digits of the base.
     fn code(&mut self, start: usize, base: u32, digits: usize) -> Result<u8> {
         let first = self.position;
         while self.position < first + digits

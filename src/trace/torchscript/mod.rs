@@ -1,9 +1,9 @@
-//! TorchScript archives (`torch.jit.save`) from bytes to data structures, and plain `torch.save` files.
+//! Reader of TorchScript archives (`torch.jit.save`) and of plain `torch.save` files.
 //!
-//! An archive is a ZIP [`container`] with the pickled root module ([`pickle`], [`value`]), raw storages
-//! ([`storage`]), and the program as text ([`lexer`], [`parser`], [`ast`]) with a record of where each piece came
-//! from in the user's own files ([`debug`]). [`Archive`] holds all of it together; nothing here knows what an
-//! operator does. No byte of an archive is trusted: whatever it holds, the result is a value or an error.
+//! An archive is a ZIP [`container`] with the pickled root module ([`pickle`], [`value`]), raw storages ([`storage`]), and
+//! the program as text ([`lexer`], [`parser`], [`ast`]) with a record of the lines in the user's own files that it comes
+//! from ([`debug`]). [`Archive`] combines them without knowing the meaning of any operator; [`import`](mod@import) makes graphs of it.
+//! No byte of an archive is trusted: whatever it holds, the result is a value or an error.
 
 pub mod archive;
 pub mod ast;

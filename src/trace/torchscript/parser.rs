@@ -1,4 +1,4 @@
-//! From the source of one file to its classes and functions.
+//! Parser of one file of source into its classes and functions.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ mod expression;
 mod statement;
 mod types;
 
-/// Blocks, expressions and types may lie this deep in each other.
+/// Maximum nesting depth of blocks, expressions and types.
 const MAX_DEPTH: usize = 200;
 
-/// What a file declares.
+/// Declarations of a file.
 #[derive(Debug, Default)]
 pub struct File {
     /// Classes in order, with qualified names.
@@ -25,12 +25,12 @@ pub struct File {
     pub functions: Vec<Function>,
 }
 
-/// Parses a file of a module, `__torch__.torch.nn.modules.linear`; `file` is its name for messages.
+/// Parses the file of a module such as `__torch__.torch.nn.modules.linear`. `file` is its name in messages.
 pub fn parse_file(file: &str, module: &str, text: &str) -> Result<File> {
     Parser::new(file, text)?.file(module)
 }
 
-/// Parses a static type on its own, as the type tags of a pickle are written: `Dict[str, int]`.
+/// Parses a static type alone, such as the type tag `Dict[str, int]` of a pickle.
 pub fn parse_type(text: &str) -> Result<Type> {
     let mut parser = Parser::new("type", text)?;
     let ty = parser.ty()?;
@@ -47,8 +47,8 @@ struct Parser<'a> {
     tokens: Vec<Token<'a>>,
     position: usize,
     depth: usize,
-    /// Levels of the tallest expression among the parts of the one being parsed. Depth alone does not bound the
-    /// tree: chains such as `x[0][0]` grow it without recursion.
+    /// Height of the tallest subexpression of the expression that is being parsed. Depth alone does not bound the tree:
+    /// chains such as `x[0][0]` grow it without recursion.
     tallest: usize,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Parser<'a> {
         token.map_or(self.text.len(), |token| token.offset)
     }
 
-    /// Moves on; the kind left behind may be taken out by the caller, as no token is read twice.
+    /// Moves to the next token and returns the one before it. The token is taken out of the list, as none is read twice.
     fn advance(&mut self) -> TokenKind<'a> {
         let token = self.tokens.get_mut(self.position);
         self.position += 1;
@@ -158,7 +158,7 @@ impl<'a> Parser<'a> {
         self.expected("the end of the line")
     }
 
-    /// Parses something one level deeper.
+    /// Parses something one nesting level deeper. Fails beyond [`MAX_DEPTH`].
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= MAX_DEPTH {
             return self.error_at(self.offset(), "nested too deeply");
@@ -169,7 +169,7 @@ impl<'a> Parser<'a> {
         result
     }
 
-    /// Items up to a closing sign, separated by commas of which one may stand at the end.
+    /// Parses items up to a closing sign. Commas separate them, and one may follow the last item.
     fn list<T>(
         &mut self,
         close: char,
@@ -253,14 +253,14 @@ impl<'a> Parser<'a> {
         self.end_of_line()
     }
 
-    /// What follows the name in the body of a class: a list of names, an attribute, a constant or a member.
+    /// Parses the rest of a member after its name: a list of names, an attribute, a constant, or a member of an enumeration.
     fn declaration(&mut self, class: &mut Class, name: String) -> Result<()> {
         match name.as_str() {
             "__parameters__" => class.parameters = self.names_list()?,
             "__buffers__" => class.buffers = self.names_list()?,
             "__forward_pre_hooks__" => class.hooks.before = self.names_list()?,
             "__forward_hooks__" => class.hooks.after = self.names_list()?,
-            // `__annotations__ = []` stands before the first attribute whose name is no identifier.
+            // `__annotations__ = []` precedes the first attribute whose name is no identifier.
             "__annotations__" if self.is('=') => drop(self.names_list()?),
             "__annotations__" => {
                 self.expect('[')?;
@@ -327,7 +327,7 @@ impl<'a> Parser<'a> {
         Ok(Parameter { name, ty, default })
     }
 
-    /// `:` and an indented block of lines.
+    /// Parses `:` and an indented block of lines.
     fn block(&mut self, mut line: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         self.expect(':')?;
         self.end_of_line()?;

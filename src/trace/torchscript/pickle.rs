@@ -1,4 +1,4 @@
-//! A restricted unpickler: the opcodes that PyTorch writes, and no call of anything but a short list of names.
+//! A restricted unpickler. It reads the opcodes that PyTorch writes, and calls nothing but a short list of names.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub fn unpickle(bytes: &[u8], folder: &str) -> Result<Pickled> {
 /// Index of a node.
 type Id = usize;
 
-/// A value under construction. The memo and the stack refer to nodes by index, so that a container can still grow
-/// after others refer to it.
+/// A value under construction. The memo and the stack refer to nodes by index, so a container can still grow after other
+/// nodes refer to it.
 enum Node {
     Leaf(Pickled),
     Tuple(Vec<Id>),
@@ -38,7 +38,7 @@ enum Node {
     Object(Arc<str>, Vec<(Id, Id)>),
     /// A name such as `torch.FloatStorage`, which is no value by itself.
     Global(String),
-    /// A storage: a tensor record over all of it.
+    /// A storage, as a tensor record over all of it.
     Storage(TensorRecord),
 }
 
@@ -65,7 +65,7 @@ impl Machine<'_> {
     fn step(&mut self, opcode: u8) -> Result<()> {
         match opcode {
             0x80 => self.protocol(),
-            // A frame only says how many bytes follow.
+            // A frame holds only the number of bytes that follow.
             0x95 => self.take(8).map(drop),
             b'(' => {
                 self.marks.push(self.stack.len());
@@ -126,7 +126,7 @@ impl Machine<'_> {
             .map(|bytes| bytes.first().copied().unwrap_or(0))
     }
 
-    /// A little-endian number of at most eight bytes, with its sign.
+    /// Reads a signed little-endian number of at most eight bytes.
     fn number(&mut self, length: usize) -> Result<i64> {
         let bytes = self.take(length)?;
         let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
@@ -137,7 +137,7 @@ impl Machine<'_> {
         Ok(i64::from_le_bytes(wide))
     }
 
-    /// A little-endian number without sign.
+    /// Reads an unsigned little-endian number.
     fn length(&mut self, length: usize) -> Result<usize> {
         let digits = self.take(length)?.iter().rev();
         let value = digits.fold(0u64, |value, byte| value << 8 | u64::from(*byte));
@@ -192,7 +192,7 @@ impl Machine<'_> {
         self.push(Node::Leaf(value))
     }
 
-    /// Takes the topmost value; values below the last mark are out of reach.
+    /// Pops the topmost value. Values below the last mark are out of reach.
     fn pop(&mut self) -> Result<Id> {
         if self.stack.len() <= self.marks.last().copied().unwrap_or(0) {
             return Err(underflow());
@@ -204,7 +204,7 @@ impl Machine<'_> {
         self.stack.last().copied().ok_or_else(underflow)
     }
 
-    /// Takes everything above the last mark.
+    /// Pops all values above the last mark.
     fn pop_mark(&mut self) -> Result<Vec<Id>> {
         let mark = self.marks.pop().ok_or_else(underflow)?;
         Ok(self.stack.split_off(mark.min(self.stack.len())))
@@ -407,7 +407,7 @@ mod tests {
         let doubled = [&b")"[..], &b"q\x00h\x00\x86".repeat(100)].concat();
         let message = read(&doubled).unwrap_err().message().to_owned();
         assert!(message.starts_with("more than"), "{message}");
-        // Every rung is shallow above the one before, which has been seen already.
+        // Every rung is shallow above the previous one, which has been visited already.
         let rung = [&b"h\x00"[..], &[0x85; 100], b"q\x00"].concat();
         let ladder = [b"()q\x00", rung.repeat(1000).as_slice(), b"t"].concat();
         assert_eq!(

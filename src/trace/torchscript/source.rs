@@ -1,4 +1,4 @@
-//! The program of an archive: files that are parsed when something in them is asked for.
+//! The program of an archive. Each source file is parsed on first use.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -25,7 +25,7 @@ struct Module {
     debug: OnceLock<Option<DebugMap>>,
 }
 
-/// What a qualified name stands for.
+/// The declaration that a qualified name stands for.
 #[derive(Clone, Copy, Debug)]
 pub enum Item<'a> {
     /// A class.
@@ -35,7 +35,7 @@ pub enum Item<'a> {
 }
 
 impl Source {
-    /// The source files of an archive; none of them is read yet.
+    /// Lists the source files of an archive without reading them.
     pub fn new(container: Arc<Container>) -> Source {
         let records = container.names().filter_map(|record| {
             let module = module_of(record)?;
@@ -59,7 +59,7 @@ impl Source {
         self.modules.keys().map(String::as_str)
     }
 
-    /// What a module declares; none if there is no such module, an error if its file does not parse.
+    /// Returns the declarations of a module; none if there is no such module, an error if its file does not parse.
     pub fn module(&self, name: &str) -> Result<Option<&File>> {
         let Some(module) = self.modules.get(name) else {
             return Ok(None);
@@ -72,7 +72,7 @@ impl Source {
         Ok(Some(module.file.get_or_init(|| file)))
     }
 
-    /// What a qualified name stands for; none if it is not declared.
+    /// Looks up a qualified name; none if it is not declared.
     pub fn item(&self, name: &str) -> Result<Option<Item<'_>>> {
         let Some((module, _)) = name.rsplit_once('.') else {
             return Ok(None);
@@ -105,12 +105,12 @@ impl Source {
         }
     }
 
-    /// Where in the user's own source a byte of a source file comes from, as far as it was recorded.
+    /// Returns the location in the user's own source that a byte of a source file comes from, if it was recorded.
     pub fn location(&self, record: &str, offset: usize) -> Option<Location> {
         self.debug_map(record)?.location(offset)
     }
 
-    /// The first such place at or behind a byte: for a function, a line of its body.
+    /// Returns the first such location at or after a byte: for a function, a line of its body.
     pub fn first_location(&self, record: &str, offset: usize) -> Option<Location> {
         self.debug_map(record)?.first_location(offset)
     }

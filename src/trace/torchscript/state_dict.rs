@@ -1,5 +1,5 @@
-//! Tensors of files by their names: of plain `torch.save` files, which hold tensors, or tuples, lists and dicts of tensors such as
-//! state dicts, and of modules in archives.
+//! Named tensors of files: of modules in archives, and of plain `torch.save` files, which hold tensors or tuples, lists and
+//! dicts of tensors such as state dicts.
 
 use std::path::Path;
 
@@ -9,15 +9,16 @@ use crate::trace::torchscript::archive::{check_byte_order, pickle};
 use crate::trace::torchscript::container::Container;
 use crate::trace::torchscript::value::Pickled;
 
-/// Reads all tensors of a file in order. A name is the path to the tensor: attributes of modules, keys of dicts, and places in
-/// lists and tuples, joined by dots; that of a file which is one tensor is `0`. What is no tensor is left out.
+/// Reads all tensors of a file in order, with their names. A name is the path to the tensor: attributes of modules, keys of
+/// dicts, and indices in lists and tuples, joined by dots. If the file is a single tensor, its name is `0`. Other values are
+/// left out.
 pub fn read_tensors(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
     let path = path.as_ref();
     let container = Container::open(path)?;
     tensors(&container).at(|| path.display().to_string())
 }
 
-/// As [`read_tensors`], for a ZIP file that is open already.
+/// Like [`read_tensors`], for a ZIP file that is open already.
 pub fn tensors(container: &Container) -> Result<Vec<(String, Tensor)>> {
     check_byte_order(container)?;
     let mut reader = Reader {

@@ -1,4 +1,4 @@
-//! Tensors of an archive: strided windows onto raw storages.
+//! Tensors of an archive: strided views of raw storages.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use crate::shape::TensorType;
 use crate::tensor::{self, Storage, Tensor};
 use crate::trace::torchscript::container::Container;
 
-/// A tensor larger than its storage (expanded, with strides of zero) may not take more bytes than this.
+/// Maximum size in bytes of a tensor that is larger than its storage (expanded, with strides of zero).
 const MAX_EXPANDED: usize = 1 << 30;
 
-/// A tensor by reference: which storage, and which elements of it. Two equal records are the same memory, as with
-/// tied weights; records of the same `storage` may overlap.
+/// A reference to a tensor: a storage, and the elements of it that the tensor has. Two equal records are the same memory, as
+/// with tied weights. Records of one `storage` may overlap.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorRecord {
     /// Name of the record with the bytes, `data/0`.
@@ -42,7 +42,7 @@ impl TensorRecord {
         TensorType::new(self.dtype, self.sizes.iter().copied())
     }
 
-    /// True if the elements lie in row-major order without gaps.
+    /// True if the elements are in row-major order without gaps.
     pub fn is_contiguous(&self) -> bool {
         let dense = tensor::strides(&self.sizes);
         let dims = self.sizes.iter().zip(self.strides.iter().zip(&dense));
@@ -50,7 +50,7 @@ impl TensorRecord {
         self.sizes.contains(&0) || wide.all(|(_, (stride, dense))| stride == dense)
     }
 
-    /// The tensor on the host. Contiguous ones share the bytes of the file, others are gathered.
+    /// Reads the tensor. A contiguous tensor shares the bytes of the file; any other is gathered.
     pub fn read(&self, container: &Container) -> Result<Tensor> {
         self.read_unnamed(container)
             .at(|| format!("tensor {} of {}", self.tensor_type(), self.storage))
@@ -70,7 +70,7 @@ impl TensorRecord {
         let size = self.dtype.size();
         let part = storage.slice(self.offset * size..(self.offset + numel) * size);
         let part = part.ok_or_else(|| Error::internal("a checked range is out of bounds"))?;
-        // Bytes other than 0 and 1 in a bool tensor, and elements across alignment, are put right by copying.
+        // Copying normalises bytes other than 0 and 1 in a bool tensor, and aligns elements.
         let aligned = part.bytes().as_ptr().align_offset(size) == 0;
         if self.dtype == DType::Bool || !aligned {
             return Tensor::from_bytes(self.dtype, self.sizes.clone(), part.bytes());
@@ -78,7 +78,7 @@ impl TensorRecord {
         Tensor::from_storage(self.dtype, self.sizes.clone(), Arc::new(part))
     }
 
-    /// Checks that the last element lies within a storage, so that all others do; no dimension may be empty.
+    /// Checks that the last element, and so every element, is within the storage. No dimension may be empty.
     fn check_bounds(&self, elements: usize) -> Result<()> {
         if self.sizes.len() != self.strides.len() {
             return Err(Error::format("a tensor has not as many strides as sizes"));

@@ -1,11 +1,11 @@
-//! Values of a pickle: a tree in which shared parts stay shared.
+//! Values of a pickle: a tree that preserves sharing.
 
 use std::sync::Arc;
 
 use crate::trace::torchscript::storage::TensorRecord;
 
-/// A value of a pickle. Clones are cheap; containers, objects and tensors that the pickle shares are one `Arc`,
-/// so that `Arc::ptr_eq` tells whether two places hold the same thing.
+/// A value of a pickle. Clones are cheap. Each container, object or tensor that the pickle shares is one `Arc`, so
+/// `Arc::ptr_eq` tells whether two values are the same object.
 #[derive(Clone, Debug)]
 pub enum Pickled {
     /// `None`.
@@ -30,7 +30,7 @@ pub enum Pickled {
     Tensor(Arc<TensorRecord>),
     /// An instance of a class of the archive.
     Object(Arc<Object>),
-    /// A value that graphs don't hold, in words: `a sparse tensor`. Only a program that reads it is refused.
+    /// A description of a value that graphs don't hold: `a sparse tensor`. Only programs that read the value are refused.
     Foreign(Arc<str>),
 }
 
@@ -39,16 +39,16 @@ pub enum Pickled {
 pub struct List {
     /// The elements.
     pub items: Vec<Pickled>,
-    /// The static type as the archive writes it, `List[str]`, where it does.
+    /// The static type as the archive writes it, `List[str]`, if it does.
     pub type_tag: Option<Arc<str>>,
 }
 
 /// A dict with its static type.
 #[derive(Debug)]
 pub struct Dict {
-    /// Keys and values in order of insertion; a key that was set twice stands twice.
+    /// Keys and values in order of insertion. A key that was set twice occurs twice.
     pub entries: Vec<(Pickled, Pickled)>,
-    /// The static type as the archive writes it, `Dict[str, int]`, where it does.
+    /// The static type as the archive writes it, `Dict[str, int]`, if it does.
     pub type_tag: Option<Arc<str>>,
 }
 
@@ -129,7 +129,7 @@ impl Pickled {
         }
     }
 
-    /// What it is, for messages: `a tensor`.
+    /// A description for messages: `a tensor`.
     pub fn describe(&self) -> &'static str {
         match self {
             Pickled::None => "None",

@@ -1,7 +1,7 @@
 use super::{Call, Callee, Expr, ExprKind, Function, Statement, StatementKind};
 
 impl Function {
-    /// Shows every expression of the body, nested ones and those of nested functions included, in the order of the text.
+    /// Visits every expression of the body in source order, including nested expressions and those of nested functions.
     pub fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         each_statement(&self.body, visit);
     }

@@ -1,10 +1,10 @@
-//! Which variables statements assign.
+//! Variables and attributes that statements assign.
 
 use std::collections::BTreeSet;
 
 use crate::trace::torchscript::ast::{ExprKind, Statement, StatementKind};
 
-/// Variables that are bound after either branch of a condition, in order.
+/// Variables that either branch of a condition assigns, in order.
 pub fn assigned_in_both(then: &[Statement], otherwise: &[Statement]) -> Vec<String> {
     assigned(then)
         .union(&assigned(otherwise))
@@ -12,14 +12,14 @@ pub fn assigned_in_both(then: &[Statement], otherwise: &[Statement]) -> Vec<Stri
         .collect()
 }
 
-/// Variables that statements assign, those within branches and loops included.
+/// Variables that statements assign, including those within branches and loops.
 pub fn assigned(body: &[Statement]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     collect(body, &mut found);
     found
 }
 
-/// Attributes of their own object that statements set, those within branches and loops included.
+/// Collects the attributes of `self` that statements set, including those within branches and loops.
 pub fn attributes_set(body: &[Statement], found: &mut BTreeSet<String>) {
     for statement in body {
         match &statement.kind {

@@ -1,4 +1,4 @@
-//! Calls of functions, methods and classes: all are inlined.
+//! Calls of functions, methods and classes. All of them are inlined.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,15 +13,15 @@ use super::Importer;
 use super::datum::{Datum, Instance};
 use super::evaluate::Frame;
 
-/// Calls within calls beyond this are refused, so that no archive exhausts the stack.
+/// Maximum depth of nested calls. It prevents an archive from exhausting the stack.
 const DEEPEST: usize = 100;
 
 /// The arguments of a call.
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
-    /// By position.
+    /// Positional arguments.
     pub positional: Vec<Datum>,
-    /// By name.
+    /// Keyword arguments.
     pub named: Vec<(String, Datum)>,
 }
 
@@ -60,7 +60,7 @@ impl Importer<'_> {
         Ok(result)
     }
 
-    /// Calls what a variable holds.
+    /// Calls the function that a variable holds.
     pub(super) fn call_datum(&mut self, function: &Datum, arguments: Arguments) -> Result<Datum> {
         match function {
             Datum::Function(name) => self.call_qualified(name, arguments),
@@ -105,7 +105,7 @@ impl Importer<'_> {
         }))
     }
 
-    /// A call of a class: a named tuple of its fields, or an object that `__init__` fills.
+    /// Calls a class: makes a named tuple of its fields, or an object that `__init__` fills.
     fn construct(&mut self, class: &Class, arguments: Arguments) -> Result<Datum> {
         if class.base != Base::NamedTuple {
             let object = self.new_instance(&class.name);
@@ -148,7 +148,7 @@ impl Importer<'_> {
         self.run_function(function, &path, BTreeMap::new(), arguments)
     }
 
-    /// The path of a call of a method. Objects that are no modules of the archive belong to the call that made them.
+    /// The path of a call of a method. An object that is no module of the archive belongs to the call that made it.
     fn path_of_call(&mut self, instance: &Instance) -> String {
         match instance.pickled {
             Some(_) => self
@@ -198,7 +198,7 @@ impl Importer<'_> {
         Ok(result.unwrap_or(Datum::None))
     }
 
-    /// Makes the arguments, and defaults where there are none, the function's variables.
+    /// Binds the arguments, and defaults where there are none, to the function's variables.
     fn bind(&mut self, frame: &mut Frame, function: &Function, arguments: Arguments) -> Result<()> {
         let (given, wanted) = (arguments.positional.len(), function.parameters.len());
         if wanted < given {

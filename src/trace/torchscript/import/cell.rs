@@ -1,5 +1,5 @@
-//! What statements change besides variables and tensors: elements of lists and dicts, attributes of objects. Within a
-//! region such a change counts for the region alone, until its results are known.
+//! Mutable parts of Python objects: elements of lists and dicts, attributes of objects. A change within a region counts for
+//! that region alone until the region's results are known.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use super::Importer;
 use super::datum::{Datum, Dict, Instance, List};
 
-/// A place that holds a value, and that all who hold it see change.
+/// A mutable location, shared by all who refer to it.
 #[derive(Clone, Debug)]
 pub enum Cell {
     /// The elements of a list.
@@ -19,17 +19,17 @@ pub enum Cell {
     Attribute(Rc<Instance>, String),
 }
 
-/// What a result of a region becomes.
+/// The variable or cell that a result of a region is assigned to.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A variable's value.
+    /// A variable.
     Variable(String),
-    /// What a cell holds.
+    /// A cell.
     Cell(Cell),
 }
 
 impl Cell {
-    /// True for the same place.
+    /// True if both are one location.
     pub fn is(&self, other: &Cell) -> bool {
         match (self, other) {
             (Cell::List(a), Cell::List(b)) => Rc::ptr_eq(a, b),
@@ -39,7 +39,7 @@ impl Cell {
         }
     }
 
-    /// What it holds, as a value of its own.
+    /// The contents, as an immutable value.
     pub fn content(&self) -> Datum {
         match self {
             Cell::List(list) => Datum::tuple(list.items.borrow().clone()),
@@ -55,7 +55,7 @@ impl Cell {
         }
     }
 
-    /// Puts a content there.
+    /// Replaces the contents.
     pub fn set(&self, content: Datum) {
         let items = || content.items().unwrap_or_default();
         match self {
@@ -72,7 +72,7 @@ impl Cell {
         }
     }
 
-    /// How many regions lay around the place where it was made.
+    /// Number of regions that enclosed its creation.
     fn depth(&self) -> usize {
         match self {
             Cell::List(list) => list.depth,
@@ -81,7 +81,7 @@ impl Cell {
         }
     }
 
-    /// True if the archive holds it.
+    /// True if it belongs to the archive.
     fn is_archived(&self) -> bool {
         match self {
             Cell::List(list) => list.is_archived,
@@ -90,7 +90,7 @@ impl Cell {
         }
     }
 
-    /// For messages.
+    /// A description for messages.
     pub fn describe(&self) -> String {
         match self {
             Cell::List(list) => format!("a list of {}", list.items.borrow().len()),
@@ -101,7 +101,7 @@ impl Cell {
 }
 
 impl Importer<'_> {
-    /// To be called before a cell changes: the innermost region keeps what it holds.
+    /// Records a cell's contents for the innermost region. Must be called before the cell changes.
     pub(super) fn change(&mut self, cell: Cell) -> Result<()> {
         if cell.is_archived() {
             let message = format!(

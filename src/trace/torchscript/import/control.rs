@@ -1,4 +1,4 @@
-//! Conditions: those that are known choose a branch, those that depend on tensors become regions.
+//! Conditions. A known condition selects a branch; a condition that depends on tensors becomes a region.
 
 use std::rc::Rc;
 
@@ -27,14 +27,14 @@ pub struct Raised {
     pub place: Place,
 }
 
-/// A branch that was run.
+/// A branch after its statements were run.
 struct Branch {
     scope: Scope,
     frame: Frame,
 }
 
 impl Importer<'_> {
-    /// Runs the branch that is taken, or both if only the graph knows which.
+    /// Runs the branch that is taken, or both if the condition is known only when the graph runs.
     pub(super) fn if_statement(
         &mut self,
         frame: &mut Frame,
@@ -69,11 +69,11 @@ impl Importer<'_> {
         }
     }
 
-    /// Runs statements only to find what else is not supported: whether they run is not known.
+    /// Runs statements only to list what else is not supported, since it is not known whether they run.
     pub(super) fn survey(&mut self, frame: &mut Frame, body: &[Statement]) {
         let mut inner = frame.clone();
         let calls = self.calls;
-        // What fails here may well follow from the fault that is listed already.
+        // A failure here may well follow from the error that is listed already.
         if let Err(error) = self.block(&mut inner, body)
             && error.kind() == Fault::Unsupported
         {
@@ -86,7 +86,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Both branches as bodies of a region. In place of a branch that raises an exception stands a check that it is not taken.
+    /// Makes a region of both branches. A branch that raises an exception is replaced by a check that it is not taken.
     fn both_branches(
         &mut self,
         frame: &mut Frame,
@@ -124,7 +124,7 @@ impl Importer<'_> {
         )
     }
 
-    /// A check that the branch is not taken that raises an exception.
+    /// Adds a check that the branch that raises an exception is not taken.
     fn refuse(&mut self, condition: &TensorRef, branch: bool, raised: Raised) -> Result<()> {
         let condition = self.read(condition)?;
         let builder = self.builder();
@@ -138,7 +138,7 @@ impl Importer<'_> {
         builder.check()
     }
 
-    /// Runs statements in a region of their own; the exception if they raise one.
+    /// Runs statements in a new region body. Returns the exception if they raise one.
     fn branch(&mut self, frame: &Frame, body: &[Statement]) -> Result<Result<Branch, Raised>> {
         let mut frame = frame.clone();
         self.open_scope();
@@ -154,7 +154,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Makes the region of two branches, and binds what they assigned to its results.
+    /// Makes a region of two branches, and binds the variables that they assign to its results.
     fn join(
         &mut self,
         frame: &mut Frame,
@@ -182,7 +182,7 @@ impl Importer<'_> {
         }
         let scopes = [&then.scope, &otherwise.scope];
         if slots.is_empty() && scopes.iter().any(|scope| scope.builder.has_effect()) {
-            // A region has a result.
+            // A region has at least one result.
             slots.push(Slot::Value(
                 Some(Kind::Bool),
                 Datum::bool(true),
@@ -219,7 +219,7 @@ impl Importer<'_> {
         self.adopt(frame, bound, &slots, &results)
     }
 
-    /// Cells that either branch changes, which must hold one value afterwards.
+    /// Merges the cells that either branch changes. Each must hold one value after the condition.
     fn merge_cells(
         &mut self,
         then: &Scope,
@@ -241,7 +241,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Values of a closed scope for the slots. What is never set there is zeros of the wanted type.
+    /// Returns the values of a closed scope for the slots. A slot that is never set there gets zeros of the wanted type.
     fn outputs(
         &mut self,
         scope: Scope,
@@ -278,7 +278,7 @@ impl Importer<'_> {
         Ok(ids)
     }
 
-    /// A value for a slot, converted to the dtype that the other branch gives if both are numbers.
+    /// Returns the value for a slot. If both branches give numbers, it is converted to the dtype of the other branch.
     pub(super) fn slot_value(
         &mut self,
         value: &Datum,
@@ -299,7 +299,7 @@ impl Importer<'_> {
         Ok(id)
     }
 
-    /// A number as the dtype that all numbers of its kind have in regions.
+    /// Casts a number to the dtype that all numbers of its kind have in regions.
     pub(super) fn of_kind(&self, id: ValueId, kind: Option<Kind>) -> Result<ValueId> {
         let builder = self.builder();
         let value = builder.value(id);
@@ -313,7 +313,7 @@ impl Importer<'_> {
         Ok(value.id())
     }
 
-    /// Fails unless two types are equal, if need be by an assumption about sizes.
+    /// Fails unless two types are equal. Sizes that are equal in the example are assumed to be equal.
     pub(super) fn require_same_type(&self, a: &TensorType, b: &TensorType) -> Result<()> {
         let builder = self.builder();
         let mut same = a.dtype == b.dtype && a.rank() == b.rank();
@@ -330,7 +330,7 @@ impl Importer<'_> {
         Err(Error::unsupported(message).help("results must have one type, whichever way is taken"))
     }
 
-    /// Adds a region; its results are tensors of the innermost graph.
+    /// Adds a region to the innermost graph. Returns its results.
     pub(super) fn add_region(
         &mut self,
         region: Region,
@@ -346,7 +346,7 @@ impl Importer<'_> {
         ids
     }
 
-    /// Binds variables to results, and gives storages that were written their new values.
+    /// Binds variables and cells to results, and gives storages that were written their new values.
     pub(super) fn adopt(
         &mut self,
         frame: &mut Frame,
@@ -390,7 +390,7 @@ impl Importer<'_> {
     }
 }
 
-/// Cells of the surroundings that any of the scopes changes.
+/// Cells of enclosing scopes that any of the scopes changes.
 pub fn changed_by(scopes: &[&Scope]) -> Vec<Cell> {
     let mut found: Vec<Cell> = Vec::new();
     for (cell, _) in scopes.iter().flat_map(|scope| &scope.local.changed) {
@@ -401,14 +401,14 @@ pub fn changed_by(scopes: &[&Scope]) -> Vec<Cell> {
     found
 }
 
-/// What a cell holds at the end of a closed scope.
+/// Contents of a cell at the end of a closed scope.
 fn content_after(scope: &Scope, cell: &Cell) -> Datum {
     let mut changed = scope.local.changed.iter();
     let known = changed.find(|(known, _)| known.is(cell));
     known.map_or_else(|| cell.content(), |(_, content)| content.clone())
 }
 
-/// Storages of the surroundings that any of the scopes writes.
+/// Storages of enclosing scopes that any of the scopes writes.
 fn written_by(scopes: &[&Scope]) -> Vec<Rc<Storage>> {
     let mut found: Vec<Rc<Storage>> = Vec::new();
     for (storage, _) in scopes.iter().flat_map(|scope| &scope.local.written) {

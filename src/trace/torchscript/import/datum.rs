@@ -1,4 +1,4 @@
-//! Values of the program while it is read.
+//! Values of the program during import.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,13 +16,13 @@ use super::tensor::TensorRef;
 pub enum Datum {
     /// `None`
     None,
-    /// A number that is known.
+    /// A number that is known during import.
     Number(Number),
     /// A number that is known only when the graph runs, as a scalar tensor.
     Dynamic(Kind, TensorRef),
     /// A string.
     Str(Rc<str>),
-    /// A device, which makes no difference.
+    /// A device. It makes no difference.
     Device(Rc<str>),
     /// A tensor.
     Tensor(TensorRef),
@@ -42,11 +42,11 @@ pub enum Datum {
     Closure(Rc<Closure>),
     /// `uninitialized(T)`, which is never read.
     Uninitialized,
-    /// The result of something that is not supported; the fault is listed already.
+    /// The result of something that is not supported. The error is listed already.
     Unknown,
 }
 
-/// What a number that is known only when the graph runs is to Python.
+/// Python type of a number that is known only when the graph runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A `bool`.
@@ -57,25 +57,25 @@ pub enum Kind {
     Float,
 }
 
-/// A list that all who hold it see change.
+/// A mutable list, shared by all who refer to it.
 #[derive(Debug)]
 pub struct List {
     /// The elements.
     pub items: RefCell<Vec<Datum>>,
-    /// How many regions lay around the place where it was made.
+    /// Number of regions that enclosed its creation.
     pub depth: usize,
-    /// True if the archive holds it, so that a change would outlive the call.
+    /// True if it belongs to the archive. A change would then outlive the call.
     pub is_archived: bool,
 }
 
-/// A dict that all who hold it see change.
+/// A mutable dict, shared by all who refer to it.
 #[derive(Debug)]
 pub struct Dict {
     /// Keys and values in order of insertion.
     pub entries: RefCell<Vec<(Datum, Datum)>>,
-    /// How many regions lay around the place where it was made.
+    /// Number of regions that enclosed its creation.
     pub depth: usize,
-    /// True if the archive holds it, so that a change would outlive the call.
+    /// True if it belongs to the archive. A change would then outlive the call.
     pub is_archived: bool,
 }
 
@@ -84,13 +84,13 @@ pub struct Dict {
 pub struct Instance {
     /// Qualified name of the class.
     pub class: Rc<str>,
-    /// Where it stands below the root module, `layer1.0.conv1`.
+    /// Path below the root module, `layer1.0.conv1`.
     pub path: String,
-    /// What the archive holds, for modules and other objects that the archive contains.
+    /// The pickled object, for modules and other objects of the archive.
     pub pickled: Option<Arc<Object>>,
     /// Attributes that have been read or set.
     pub attributes: RefCell<BTreeMap<String, Datum>>,
-    /// How many regions lay around the place where it was made.
+    /// Number of regions that enclosed its creation.
     pub depth: usize,
 }
 
@@ -141,7 +141,7 @@ impl Datum {
         }
     }
 
-    /// True for the result of something unsupported, and for containers with such a thing in them.
+    /// True for the result of something unsupported, and for containers that hold such a result.
     pub fn is_unknown(&self) -> bool {
         match self {
             Datum::Unknown => true,
@@ -156,7 +156,7 @@ impl Datum {
         }
     }
 
-    /// What it is, for messages.
+    /// A description for messages.
     pub fn describe(&self) -> &'static str {
         match self {
             Datum::None => "None",

@@ -1,4 +1,4 @@
-//! Statements and expressions.
+//! Execution of statements and evaluation of expressions.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,22 +14,22 @@ use super::call::Arguments;
 use super::datum::{Closure, Datum, Dict, Kind, List};
 use super::number::Number;
 
-/// Statements that a program may run, those of unrolled loops and inlined functions counted each time.
+/// Maximum number of statements that a program may run. Those of unrolled loops and inlined functions count each time.
 const MOST_STATEMENTS: usize = 2_000_000;
 
-/// A function that is being run.
+/// The frame of a function call.
 #[derive(Clone)]
 pub struct Frame {
     /// Its variables.
     pub locals: BTreeMap<String, Datum>,
-    /// The record that its source stands in.
+    /// The record that contains its source.
     pub file: Arc<str>,
-    /// Module path of the object that it is a method of.
+    /// Module path of the object that the method belongs to.
     pub module: String,
 }
 
 impl Importer<'_> {
-    /// Runs statements; what a `return` among them gives.
+    /// Runs statements. Returns the value of a `return` among them.
     pub(super) fn block(&mut self, frame: &mut Frame, body: &[Statement]) -> Result<Option<Datum>> {
         for statement in body {
             self.count_statement()?;
@@ -41,7 +41,8 @@ impl Importer<'_> {
         Ok(None)
     }
 
-    /// Functions that call each other more than once grow without bounds when they are inlined.
+    /// Limits the statements that are run: functions that call each other more than once grow without bounds when they are
+    /// inlined.
     fn count_statement(&mut self) -> Result<()> {
         self.statements += 1;
         if MOST_STATEMENTS < self.statements {
@@ -51,8 +52,8 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Says where the nodes that follow come from. Lines in PyTorch's own files are passed over for the user's line
-    /// that led there.
+    /// Sets the source location of the nodes that follow. For a line in PyTorch's own files, it is the user's line that led
+    /// there.
     fn visit(&mut self, frame: &Frame, offset: usize) {
         let location = self.archive.debug_location(&frame.file, offset);
         let own = location.filter(|location| !is_library(&location.file));
@@ -129,7 +130,7 @@ impl Importer<'_> {
         Ok(None)
     }
 
-    /// A body between the `__enter__` and the `__exit__` of a context manager.
+    /// Runs a body between the `__enter__` and the `__exit__` of a context manager.
     fn with(
         &mut self,
         frame: &mut Frame,
@@ -147,7 +148,7 @@ impl Importer<'_> {
         Ok(result)
     }
 
-    /// Binds a variable; a fresh result takes its name.
+    /// Binds a variable. A fresh result takes the variable's name.
     pub(super) fn assign(&mut self, frame: &mut Frame, name: &str, value: Datum) {
         if let Datum::Tensor(tensor) | Datum::Dynamic(_, tensor) = &value {
             self.name_value(tensor, name);
@@ -232,7 +233,7 @@ impl Importer<'_> {
         })
     }
 
-    /// Goes back to the place of a call after its arguments or its body were elsewhere.
+    /// Restores the source location of a call after its arguments or its body were run.
     pub(super) fn return_to(&mut self, frame: &Frame, offset: usize) {
         self.visit(frame, offset);
     }
@@ -261,7 +262,7 @@ impl Importer<'_> {
         })))
     }
 
-    /// A fresh list.
+    /// Makes a new list.
     pub(super) fn list(&self, items: Vec<Datum>) -> Datum {
         Datum::List(Rc::new(List {
             items: RefCell::new(items),
@@ -270,7 +271,7 @@ impl Importer<'_> {
         }))
     }
 
-    /// A literal: a default of a parameter or a constant of a class.
+    /// Evaluates a literal: a default of a parameter or a constant of a class.
     pub(super) fn literal(&mut self, value: &Expr) -> Result<Datum> {
         let frame = Frame {
             locals: BTreeMap::new(),
@@ -280,7 +281,7 @@ impl Importer<'_> {
         self.eval(&frame, value)
     }
 
-    /// A tensor that is used as a number is its only element.
+    /// Converts a tensor that is used as a number to its only element.
     fn annotated(&mut self, ty: &Type, value: Datum) -> Result<Datum> {
         let Datum::Tensor(tensor) = &value else {
             return Ok(value);

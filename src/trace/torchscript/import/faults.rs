@@ -1,24 +1,24 @@
-//! What the program needs and the importer lacks, listed all at once.
+//! Errors of an import: everything that the program needs and the importer lacks, listed at once.
 
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Kind, Place, Result};
 
-/// Faults by message: the first of each, and how often it occurred.
+/// Errors by message: the first of each, and how often it occurred.
 #[derive(Default)]
 pub struct Faults {
     found: BTreeMap<String, (Error, usize)>,
 }
 
 impl Faults {
-    /// Adds a fault, or counts it if it is known already.
+    /// Adds an error, or counts it if its message is known already.
     pub fn add(&mut self, error: Error, place: &Place) {
         let key = error.message().to_string();
         let entry = self.found.entry(key);
         entry.or_insert_with(|| (error.at_place(place), 0)).1 += 1;
     }
 
-    /// The result, unless there were faults: then all of them, the most frequent first.
+    /// Returns the result, or all errors if there were any, the most frequent first.
     pub fn conclude<T>(&mut self, result: Result<T>) -> Result<T> {
         let mut found: Vec<(Error, usize)> =
             std::mem::take(&mut self.found).into_values().collect();

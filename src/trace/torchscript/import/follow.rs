@@ -1,8 +1,8 @@
-//! Numbers of tensors that follow from sizes and weights alone.
+//! Evaluation of numbers that follow from sizes and weights alone.
 //!
-//! A trace computes sizes by tensors: `_shape_as_tensor`, `stack`, `min`, `ceil`. Such a number is looked for in the graph
-//! that computes it, twice: by arithmetic on symbolic sizes, element by element; then, where a size is wanted and nothing else
-//! will do, by the interpreter, which fixes the sizes to their examples.
+//! A trace computes sizes by tensors: `_shape_as_tensor`, `stack`, `min`, `ceil`. The importer evaluates the subgraph of
+//! such a number in two ways. First, it tries arithmetic on symbolic sizes, element by element. If that fails where a size
+//! is wanted, it runs the interpreter, which fixes the sizes to their examples.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -22,11 +22,11 @@ use super::datum::{Datum, Kind};
 use super::number::{self, Number};
 use super::tensor::TensorRef;
 
-/// Tensors of more elements are not followed.
+/// Maximum number of elements of a tensor that is evaluated symbolically.
 const MOST_ELEMENTS: usize = 256;
 
 impl Importer<'_> {
-    /// The number that a value of one element is, if it follows from sizes and weights and fixes no size.
+    /// Evaluates a value of one element, if it follows from sizes and weights and fixes no size.
     pub(super) fn followed(&mut self, kind: Kind, id: ValueId) -> Result<Option<Number>> {
         let Some(part) = self.builder().constant_part(id) else {
             return Ok(None);
@@ -34,7 +34,7 @@ impl Importer<'_> {
         if symbols_of(&part).is_empty() {
             return self.computed(kind, &part);
         }
-        // What can't be followed is left to be computed when the graph runs.
+        // A value that can't be evaluated is left to be computed when the graph runs.
         let Some(body) = decompose(&part)
             .ok()
             .filter(|body| body.hints.len() == part.hints.len())
@@ -49,8 +49,7 @@ impl Importer<'_> {
         Ok(follow(self.builder().symbols(), &body))
     }
 
-    /// The number that a value of one element is, if it follows from sizes and weights: these sizes are fixed to their
-    /// examples.
+    /// Evaluates a value of one element, if it follows from sizes and weights. Fixes these sizes to their examples.
     pub(super) fn fixed(&mut self, kind: Kind, id: ValueId) -> Result<Option<Number>> {
         if let Some(number) = self.followed(kind, id)? {
             return Ok(Some(number));
@@ -68,8 +67,8 @@ impl Importer<'_> {
         Ok(found)
     }
 
-    /// A number where one is wanted: also that of a tensor, where the graph computes it from sizes and weights, which fixes the
-    /// sizes to their examples. All else as it is.
+    /// Evaluates a number where a known one is wanted. A tensor that the graph computes from sizes and weights is evaluated,
+    /// which fixes the sizes to their examples. Any other value is returned as it is.
     pub(super) fn settled(&mut self, value: &Datum) -> Result<Datum> {
         let (kind, tensor) = match value {
             Datum::Dynamic(kind, tensor) => (*kind, tensor),
@@ -85,7 +84,7 @@ impl Importer<'_> {
         Ok(number.map_or_else(|| value.clone(), Datum::Number))
     }
 
-    /// What a tensor's elements are to Python.
+    /// The Python type of a tensor's elements.
     pub(super) fn kind_of(&mut self, tensor: &TensorRef) -> Result<Kind> {
         Ok(match self.ty(tensor)?.dtype.category() {
             Category::Bool => Kind::Bool,
@@ -94,7 +93,7 @@ impl Importer<'_> {
         })
     }
 
-    /// The only element of a part without sizes.
+    /// Runs the interpreter on a subgraph without symbols. Returns the only element.
     fn computed(&self, kind: Kind, part: &Graph) -> Result<Option<Number>> {
         let mut weights = Weights::new();
         for (name, _) in part.weights() {
@@ -102,7 +101,7 @@ impl Importer<'_> {
                 weights.insert(name.to_string(), self.archive.tensor(record)?);
             }
         }
-        // What can't be computed here is left to fail when the graph runs.
+        // A subgraph that can't be computed here is left to fail when the graph runs.
         let result = interp::run(part, &weights, &[]).ok();
         let result = result.and_then(|tensors| tensors.into_iter().next());
         Ok(result.and_then(|tensor| match kind {
@@ -123,7 +122,7 @@ fn symbols_of(graph: &Graph) -> BTreeSet<Symbol> {
     found
 }
 
-/// The number that a graph of primitives gives; none if it is not arithmetic on a few sizes and numbers.
+/// Evaluates a graph of primitives on numbers and symbolic sizes; none if it is not arithmetic on a few of them.
 fn follow(symbols: &Symbols, graph: &Graph) -> Option<Number> {
     let mut values: HashMap<ValueId, Elements> = HashMap::new();
     for node in &graph.nodes {
@@ -141,7 +140,7 @@ fn follow(symbols: &Symbols, graph: &Graph) -> Option<Number> {
     values.get(graph.outputs.first()?)?.items.first().cloned()
 }
 
-/// The result of a primitive for the numbers that its operands are.
+/// Evaluates a primitive on numbers and symbolic sizes.
 fn step(symbols: &Symbols, node: &Node, operands: &[Elements]) -> Option<Elements> {
     let Op::Primitive(primitive) = &node.op else {
         return None;
@@ -220,7 +219,7 @@ fn selected(
     x.with(items)
 }
 
-/// All elements along some axes, combined from the first to the last.
+/// Reduces all elements along some axes, from the first to the last.
 fn reduced(symbols: &Symbols, reduce: &Reduce, x: &Elements) -> Option<Elements> {
     let name = match reduce.function {
         ReduceFunction::Sum => "add",
@@ -257,7 +256,8 @@ fn reduced(symbols: &Symbols, reduce: &Reduce, x: &Elements) -> Option<Elements>
     })
 }
 
-/// The result of a primitive that only moves elements: it moves their numbers, counted through all operands.
+/// Evaluates a primitive that only moves elements, by running it on the positions of the elements, counted through all
+/// operands.
 fn moved(primitive: &Primitive, operands: &[Elements], others: &[Tensor]) -> Option<Elements> {
     let mut first = 0;
     let mut places = Vec::new();
@@ -281,7 +281,7 @@ fn moved(primitive: &Primitive, operands: &[Elements], others: &[Tensor]) -> Opt
     })
 }
 
-/// Operands of one dtype and shape. A number beside a tensor takes the tensor's.
+/// Gives operands one dtype and shape. A literal number beside a tensor takes the tensor's.
 fn same_type(symbols: &Symbols, x: &Elements, y: &Elements) -> Option<(Elements, Elements)> {
     let like = |number: &Elements, tensor: &Elements| {
         let items = vec![number.items.first()?.clone(); tensor.items.len()];
@@ -298,18 +298,18 @@ fn same_type(symbols: &Symbols, x: &Elements, y: &Elements) -> Option<(Elements,
     }
 }
 
-/// A tensor of numbers.
+/// A tensor of numbers, which may be symbolic sizes.
 #[derive(Clone)]
 struct Elements {
     dtype: DType,
     shape: Vec<usize>,
     items: Vec<Number>,
-    /// True for a number that is written in place.
+    /// True for a number that is written as an argument of the node.
     is_number: bool,
 }
 
 impl Elements {
-    /// A number that is written in place.
+    /// A number that is written as an argument of the node.
     fn number(number: Number) -> Elements {
         Elements {
             dtype: DType::F64,
@@ -319,7 +319,7 @@ impl Elements {
         }
     }
 
-    /// Other elements of the dtype and shape.
+    /// Replaces the elements. Keeps the dtype and shape.
     fn with(&self, items: impl Iterator<Item = Option<Number>>) -> Option<Elements> {
         Some(Elements {
             items: items.collect::<Option<_>>()?,
@@ -327,7 +327,7 @@ impl Elements {
         })
     }
 
-    /// The elements as the dtype holds them.
+    /// Rounds the elements to the dtype.
     fn rounded(&self, symbols: &Symbols) -> Option<Elements> {
         self.with(
             self.items
@@ -336,7 +336,7 @@ impl Elements {
         )
     }
 
-    /// Elements that are integers and known, as a tensor.
+    /// Converts elements to a tensor if they are known integers.
     fn integers(&self) -> Option<Tensor> {
         let items = self.items.iter().map(|item| match item {
             Number::Int(dim) => dim.as_const(),

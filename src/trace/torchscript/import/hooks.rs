@@ -1,4 +1,4 @@
-//! Hooks of the root module. Those of other modules are calls in the program, which the compiler of TorchScript writes.
+//! Hooks of the root module. TorchScript's compiler writes the hooks of other modules as calls in the program.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use super::Importer;
 use super::datum::{Datum, Instance};
 
 impl Importer<'_> {
-    /// Calls an entry method, whose first argument is the module; `forward` with the hooks around it.
+    /// Calls an entry method, whose first argument is the module. Calls the hooks before and after `forward`.
     pub(super) fn call_hooked(
         &mut self,
         root: &Rc<Instance>,

@@ -1,4 +1,4 @@
-//! Loops: those whose length is known are unrolled, others become regions.
+//! Loops. A loop of known length is unrolled; any other loop becomes a region.
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -18,17 +18,17 @@ use super::scope::Scope;
 use super::tensor::TensorRef;
 use crate::trace::bodies::Body;
 
-/// Loops of known length are unrolled up to this many iterations in all.
+/// Maximum number of unrolled iterations, over all loops.
 const MOST_ITERATIONS: usize = 100_000;
 
-/// What a loop carries that does nothing but check. No variable of the user's has such a name.
+/// Name of the value that a loop carries if its body does nothing but check. No variable of the user's has this name.
 const CHECKED: &str = "<checked>";
 
-/// What decides when a loop ends.
+/// The conditions under which a loop ends.
 struct Ends<'a> {
-    /// The variable that counts, and how far.
+    /// The variable that counts, and the trip count.
     count: Option<(&'a str, TensorRef)>,
-    /// A condition, and its value before the first round.
+    /// A condition, and its value before the first iteration.
     condition: Option<(&'a Expr, Datum)>,
 }
 
@@ -71,7 +71,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Iterations are run one by one for as long as the condition is known.
+    /// Runs iterations one by one for as long as the condition is known.
     pub(super) fn while_loop(
         &mut self,
         frame: &mut Frame,
@@ -111,8 +111,8 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// A loop as a region: variables that the body assigns and that existed before it are carried from round to round,
-    /// and so are storages that it writes, which are found by running the body.
+    /// Makes a region of a loop. It carries variables that the body assigns and that existed before the loop, and storages
+    /// that the body writes. Running the body finds these storages.
     fn dynamic_loop(&mut self, frame: &mut Frame, ends: &Ends, body: &[Statement]) -> Result<()> {
         let mut bound = Vec::new();
         let mut slots = Vec::new();
@@ -136,8 +136,8 @@ impl Importer<'_> {
         }
     }
 
-    /// Runs one round in a region. None if it wrote storages or changed cells that were not carried; they are carried the
-    /// next time.
+    /// Runs one iteration in a new region body. Returns none if it wrote storages or changed cells that were not carried.
+    /// These are then added to the carried ones, for another run.
     fn round(
         &mut self,
         frame: &Frame,
@@ -169,7 +169,7 @@ impl Importer<'_> {
             }
         }
         if slots.is_empty() && scope.builder.has_effect() {
-            // A region has a result.
+            // A region has at least one result.
             bound.push((
                 Target::Variable(CHECKED.into()),
                 carried(&Datum::bool(true), slots),
@@ -250,7 +250,7 @@ impl Importer<'_> {
         Ok(outputs)
     }
 
-    /// What the carried variables hold at the end of a round, slot by slot.
+    /// Returns the values of the carried variables at the end of an iteration, slot by slot.
     fn after_round(
         &mut self,
         frame: &Frame,
@@ -319,7 +319,7 @@ impl Importer<'_> {
     }
 }
 
-/// A variable's value before the loop, whose tensors and numbers are carried.
+/// Makes a template of a variable's value before the loop. The tensors and numbers in it are carried.
 fn carried(value: &Datum, slots: &mut Vec<Slot>) -> Template {
     let mut slot = |kind: Option<Kind>| {
         slots.push(Slot::Value(kind, value.clone(), value.clone()));
@@ -336,7 +336,7 @@ fn carried(value: &Datum, slots: &mut Vec<Slot>) -> Template {
     }
 }
 
-/// Puts a value's parts where the template says; false if it is of another structure.
+/// Puts the parts of a value into the slots of its template. Returns false if the value has another structure.
 fn fill(template: &Template, value: &Datum, values: &mut [Option<Datum>]) -> bool {
     match (template, value) {
         (Template::Result(index), value) => {

@@ -1,4 +1,4 @@
-//! One value for what two ways through the program give.
+//! Merging of the values that two branches give.
 
 use std::rc::Rc;
 
@@ -10,12 +10,12 @@ use super::number::Number;
 use super::operator::python_dtype;
 use super::tensor::Storage;
 
-/// A value in which results of a region are still to be put.
+/// A value with placeholders for results of a region.
 #[derive(Clone, Debug)]
 pub enum Template {
-    /// A value that is the same either way.
+    /// A value that both branches have.
     Same(Datum),
-    /// The result of this index.
+    /// The result at this index.
     Result(usize),
     /// A tuple.
     Tuple(Vec<Template>),
@@ -26,7 +26,7 @@ pub enum Template {
 }
 
 impl Template {
-    /// True if every part of it may be used.
+    /// True if every part of it may be used: none is uninitialised.
     pub fn is_whole(&self) -> bool {
         match self {
             Template::Same(value) => !matches!(value, Datum::Uninitialized),
@@ -40,14 +40,14 @@ impl Template {
 /// A result of a region.
 #[derive(Clone, Debug)]
 pub enum Slot {
-    /// One of two values; to Python a number of this kind, or a tensor.
+    /// One of two values: a Python number of this kind, or a tensor if there is none.
     Value(Option<Kind>, Datum, Datum),
-    /// What a storage holds afterwards.
+    /// The contents of a storage after the region.
     Storage(Rc<Storage>),
 }
 
 impl Slot {
-    /// True if the first way never sets it, or sets it to a known number where the second gives a tensor.
+    /// True if the first branch never sets it, or sets it to a known number where the second branch gives a tensor.
     pub fn takes_type_of_second(&self) -> bool {
         match self {
             Slot::Value(_, Datum::Uninitialized, _) => true,
@@ -58,7 +58,7 @@ impl Slot {
 }
 
 impl Importer<'_> {
-    /// What a variable holds after either of two ways. What cannot be one value must not be used afterwards.
+    /// Merges the values of a variable after two branches. Values that cannot become one must not be used afterwards.
     pub(super) fn merge(&self, a: &Datum, b: &Datum, slots: &mut Vec<Slot>) -> Template {
         if same_value(a, b) {
             return Template::Same(a.clone());
@@ -97,7 +97,7 @@ impl Importer<'_> {
         pairs.map(|(a, b)| self.merge(a, b, slots)).collect()
     }
 
-    /// The value with the results in it.
+    /// Replaces the placeholders by the results.
     pub(super) fn instantiate(&self, template: &Template, values: &[Datum]) -> Datum {
         let all = |items: &[Template]| -> Vec<Datum> {
             let items = items.iter();
@@ -119,12 +119,12 @@ impl Importer<'_> {
     }
 }
 
-/// What a value is as a result of a region; none if it cannot be one.
+/// The type of a value as a result of a region.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ResultKind {
     Tensor,
     Number(Kind),
-    /// Takes the kind of the other.
+    /// The type of the other branch's value.
     Any,
 }
 

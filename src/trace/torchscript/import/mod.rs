@@ -1,9 +1,10 @@
-//! From an archive to a module: the program is run once on symbolic inputs, and what it does to tensors becomes a graph.
+//! Import of archives as modules. The program is run once on symbolic inputs; the tensor operations that it does become a
+//! graph.
 //!
-//! Numbers, lists, strings and conditions on sizes are worked out on the way (`number`, `builtins`); modules and
-//! functions are inlined (`call`); writes become new values (`tensor`, `view`); conditions and loops that depend on
-//! tensors become regions (`control`). Tensors given as inputs are never changed: a write to one changes its value for
-//! the rest of the program only.
+//! Numbers, lists, strings and conditions on sizes are evaluated during import (`number`, `builtins`). Modules and functions
+//! are inlined (`call`). Writes become new values (`tensor`, `view`). Conditions and loops that depend on tensors become
+//! regions (`control`, `loops`). Tensors given as inputs are never changed: a write to one changes its value for the rest of
+//! the program only.
 
 mod assigned;
 mod builtins;
@@ -90,7 +91,7 @@ pub fn import(archive: &Archive, options: &ImportOptions) -> Result<Module> {
     Ok(module)
 }
 
-/// What all graphs of a module share.
+/// Data that all graphs of a module share.
 #[derive(Default)]
 struct Shared {
     /// Names of weights.
@@ -101,17 +102,17 @@ struct Shared {
     attributes_set: HashMap<String, BTreeSet<String>>,
 }
 
-/// One method on its way to a graph.
+/// The import of one method as a graph.
 struct Importer<'a> {
     archive: &'a Archive,
     shared: &'a mut Shared,
     /// Which sizes become symbols.
     sizes: Sizes,
-    /// Values of states that the graph is made for.
+    /// Example values of states, which the graph is made for.
     examples: &'a BTreeMap<String, InputSpec>,
     scopes: Scopes<Local>,
     states: States,
-    /// Packed sequences so far.
+    /// Tensors of packed sequences so far.
     packed: PackedTensors,
     /// Weights of this graph.
     tensors: HashMap<TensorRecord, TensorRef>,
@@ -124,11 +125,11 @@ struct Importer<'a> {
     calls: usize,
     /// The exception that the program raised.
     raised: Option<Raised>,
-    /// Statements that were run.
+    /// Number of statements run so far.
     statements: usize,
-    /// Iterations of loops that were unrolled.
+    /// Number of unrolled iterations so far.
     unrolled: usize,
-    /// Seed and counters for the calls that draw random numbers.
+    /// Seed and counter for the calls that draw random numbers.
     generator: Generator,
 }
 
@@ -186,7 +187,7 @@ impl<'a> Importer<'a> {
         Ok((outputs, trees, tree))
     }
 
-    /// A result that stands for something unsupported, which is listed at the end.
+    /// Records an error about something unsupported. Returns the placeholder of its result.
     fn unsupported(&mut self, error: Error) -> Datum {
         let place = self.place.clone();
         self.faults.add(error, &place);

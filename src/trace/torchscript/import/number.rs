@@ -1,8 +1,8 @@
-//! Arithmetic on the numbers of the program that are known while it is read: Python's `bool`, `int` and `float`.
+//! Arithmetic on the numbers of the program that are known during import: Python's `bool`, `int` and `float`.
 //!
-//! An `int` may be a symbolic size. Floats made from sizes stay exact as long as they are a size over a whole number, so
-//! that `int(floor(size * 0.5))` remains a size; anything else fixes the sizes to their examples. An `int` that is known
-//! has 64 bits and wraps, as PyTorch's scripts and tensors do.
+//! An `int` may be a symbolic size. A float made from sizes stays exact as long as it is a size over a whole number, so
+//! `int(floor(size * 0.5))` remains a size. Any other float fixes the sizes to their examples. A known `int` has 64 bits and
+//! wraps, as in PyTorch's scripts and tensors.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -17,7 +17,7 @@ mod ratio;
 use integer::on_ints;
 use ratio::on_ratios;
 
-/// A number that is known while the program is read.
+/// A number that is known during import.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Number {
     /// `True` or `False`.
@@ -31,7 +31,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// The `int` of this value.
+    /// Makes an `int`.
     pub fn int(value: impl Into<Dim>) -> Number {
         Number::Int(value.into())
     }
@@ -41,7 +41,7 @@ impl Number {
         matches!(self, Number::Float(_) | Number::Ratio(..))
     }
 
-    /// The number as Python would convert it by `int()`, possibly symbolic.
+    /// Converts the number by Python's `int()`. The result may be symbolic.
     pub fn to_int(&self, symbols: &Symbols) -> Result<Dim> {
         Ok(match self {
             Number::Bool(value) => Dim::from(i64::from(*value)),
@@ -54,7 +54,7 @@ impl Number {
         })
     }
 
-    /// The number as Python would convert it by `float()`.
+    /// Converts the number by Python's `float()`.
     pub fn to_float(&self) -> Number {
         match self {
             Number::Bool(value) => Number::Float(f64::from(u8::from(*value))),
@@ -67,7 +67,7 @@ impl Number {
         }
     }
 
-    /// The number with symbolic sizes fixed to their examples.
+    /// Returns the number with symbolic sizes fixed to their examples.
     pub fn concrete(&self, symbols: &Symbols) -> Result<Scalar> {
         Ok(match self {
             Number::Bool(value) => Scalar::Bool(*value),
@@ -77,7 +77,7 @@ impl Number {
         })
     }
 
-    /// Python's truth: not zero.
+    /// Python's truth value: not zero.
     pub fn truth(&self, symbols: &Symbols) -> Result<bool> {
         match self {
             Number::Bool(value) => Ok(*value),
@@ -86,7 +86,7 @@ impl Number {
         }
     }
 
-    /// The number as an element of a dtype holds it.
+    /// Converts the number to the value that an element of a dtype holds.
     pub fn cast(&self, dtype: DType, symbols: &Symbols) -> Result<Number> {
         Ok(match self {
             Number::Int(dim) if dtype.is_integer() && dim.as_const().is_none() => self.clone(),
@@ -97,7 +97,7 @@ impl Number {
         })
     }
 
-    /// An `int` as a size; floats are none.
+    /// An `int` or `bool` as a size; none for floats.
     fn as_dim(&self) -> Option<Dim> {
         match self {
             Number::Bool(value) => Some(Dim::from(i64::from(*value))),
@@ -106,7 +106,7 @@ impl Number {
         }
     }
 
-    /// Numerator and denominator, if the number is such a ratio exactly.
+    /// Numerator and denominator, if the number equals such a ratio exactly.
     fn as_ratio(&self) -> Option<(Dim, i64)> {
         match self {
             Number::Ratio(size, by) => Some((size.clone(), *by)),
@@ -132,13 +132,14 @@ impl From<Scalar> for Number {
     }
 }
 
-/// The integer part; the least `i64` for what no `i64` holds, as processors of the x86 family and so PyTorch's scripts have it.
+/// The integer part. A value that no `i64` holds becomes the least `i64`, as on processors of the x86 family and so in
+/// PyTorch's scripts.
 fn whole(value: f64) -> i64 {
     let holds = (-(2f64.powi(63))..2f64.powi(63)).contains(&value);
     if holds { value as i64 } else { i64::MIN }
 }
 
-/// A function of two numbers by its ATen name; `None` if it is no such function.
+/// Applies a function of two numbers by its ATen name; `None` if there is no such function.
 pub fn binary(symbols: &Symbols, name: &str, a: &Number, b: &Number) -> Result<Option<Number>> {
     if let Some(answer) = compare(symbols, name, a, b)? {
         return Ok(Some(Number::Bool(answer)));
@@ -231,7 +232,7 @@ fn float_function_of_two(name: &str) -> Option<fn(f64, f64) -> f64> {
     })
 }
 
-/// A function of one number by its ATen name; `None` if it is no such function.
+/// Applies a function of one number by its ATen name; `None` if there is no such function.
 pub fn unary(symbols: &Symbols, name: &str, a: &Number) -> Result<Option<Number>> {
     if name == "__not__" || name == "logical_not" {
         return Ok(Some(Number::Bool(!a.truth(symbols)?)));

@@ -1,4 +1,4 @@
-//! Attributes of modules: weights, numbers, lists and further modules.
+//! Attributes of modules: weights, numbers, lists and submodules.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use super::number::Number;
 use super::tensor::{HostNumber, Origin, Placed, TensorRef};
 
 impl Importer<'_> {
-    /// The root module.
+    /// Returns the root module.
     pub(super) fn root_module(&mut self) -> Result<Rc<Instance>> {
         match self.archive.root() {
             Pickled::Object(root) => Ok(self.instance(root, "")),
@@ -44,7 +44,7 @@ impl Importer<'_> {
         self.objects.entry(address).or_insert_with(make).clone()
     }
 
-    /// An attribute of an object, a named tuple's field, or a constant of a class.
+    /// Reads an attribute of an object, a field of a named tuple, or a constant of a class.
     pub(super) fn attribute(&mut self, object: &Datum, name: &str) -> Result<Datum> {
         match object {
             Datum::Unknown => Ok(Datum::Unknown),
@@ -90,7 +90,7 @@ impl Importer<'_> {
         Ok(value)
     }
 
-    /// The name of a member of an enumeration that the archive holds by its value.
+    /// The name of an enumeration's member that the archive holds by its value.
     fn member_name(&self, instance: &Instance, attribute: &str) -> Result<Option<Datum>> {
         let class = self.archive.source().class(&instance.class)?;
         let value = instance
@@ -112,7 +112,7 @@ impl Importer<'_> {
         self.literal(&constant.ok_or_else(missing)?.value)
     }
 
-    /// A value of a pickle; tensors are named by their path.
+    /// Converts a value of a pickle. Tensors are named by their path.
     pub(super) fn unpickled(&mut self, value: &Pickled, path: &str) -> Result<Datum> {
         Ok(match value {
             Pickled::None => Datum::None,
@@ -160,7 +160,7 @@ impl Importer<'_> {
         })))
     }
 
-    /// A list that is older than every region.
+    /// Makes a list outside of all regions.
     pub(super) fn outermost_list(&self, items: Vec<Datum>, is_archived: bool) -> Datum {
         Datum::List(Rc::new(List {
             items: RefCell::new(items),
@@ -169,7 +169,7 @@ impl Importer<'_> {
         }))
     }
 
-    /// A weight. Records of the same memory are the same weight, under the name that was met first.
+    /// Returns a weight. Records of one memory are one weight, under the name that was read first.
     fn weight(&mut self, record: &Arc<TensorRecord>, path: &str) -> Result<TensorRef> {
         if let Some(known) = self.tensors.get(record.as_ref()) {
             return Ok(known.clone());
@@ -194,8 +194,8 @@ impl Importer<'_> {
         Ok(tensor)
     }
 
-    /// The number of a constant without dimensions. Those of Python's own types are taken for Python numbers, which they
-    /// were when the program was traced.
+    /// The number of a constant without dimensions. A constant of one of Python's own types is taken for a Python number,
+    /// which it was when the program was traced.
     fn scalar_constant(&self, record: &TensorRecord, name: &str) -> Result<Option<HostNumber>> {
         if !record.sizes.is_empty() || !name.starts_with("constants.") {
             return Ok(None);
@@ -249,7 +249,7 @@ impl Importer<'_> {
         }
     }
 
-    /// A member of an enumeration.
+    /// Looks up a member of an enumeration.
     pub(super) fn enum_member(&mut self, qualified: &str) -> Result<Option<Datum>> {
         let archive = self.archive;
         let Some((class_name, member)) = qualified.rsplit_once('.') else {
@@ -297,7 +297,7 @@ impl Importer<'_> {
     }
 }
 
-/// Where the elements of a tensor of the archive lie in its storage.
+/// Geometry of an archive's tensor in its storage.
 fn geometry_of(record: &TensorRecord) -> Geometry {
     let dims = |numbers: &[usize]| numbers.iter().copied().map(Dim::from).collect();
     Geometry {
@@ -307,7 +307,7 @@ fn geometry_of(record: &TensorRecord) -> Geometry {
     }
 }
 
-/// Whether a value is that of a literal. A large float is written like an integer.
+/// Tests whether a value equals a literal. A large float is written like an integer.
 fn is_literal(value: &Pickled, literal: &ExprKind) -> bool {
     match (value, literal) {
         (Pickled::Int(value), ExprKind::Int(literal)) => value == literal,
@@ -318,7 +318,7 @@ fn is_literal(value: &Pickled, literal: &ExprKind) -> bool {
     }
 }
 
-/// A path below a module.
+/// Appends a name to the path of a module.
 pub fn join(path: &str, name: &str) -> String {
     if path.is_empty() {
         name.to_string()

@@ -1,4 +1,4 @@
-//! Calls of operators: worked out on the host where everything is known, else nodes of the graph.
+//! Calls of operators: evaluated on the host if everything is known, else nodes of the graph.
 
 use crate::aten::{self, Operator, Placement, Returns, Strides, WantedFormat};
 use crate::dtype::DType;
@@ -14,13 +14,13 @@ use super::tensor::{HostNumber, Placed, TensorRef};
 use super::view::ViewResults;
 
 impl Importer<'_> {
-    /// A call of an operator by its qualified name, `aten::add`.
+    /// Calls an operator by its qualified name, `aten::add`.
     pub(super) fn operator(&mut self, name: &str, arguments: Arguments) -> Result<Datum> {
         let named = arguments.named.iter().map(|(_, value)| value);
         let mut all = arguments.positional.iter().chain(named);
         let (namespace, short) = name.split_once("::").unwrap_or(("", name));
         if all.any(Datum::is_unknown) {
-            // Containers hold unknown values like any others.
+            // Containers may hold unknown values.
             let result = self.container(short, &arguments)?;
             return Ok(result.unwrap_or(Datum::Unknown));
         }
@@ -45,7 +45,7 @@ impl Importer<'_> {
         self.tensor_operator(name, arguments)
     }
 
-    /// A call that becomes a node, or a fault if there is no such operator.
+    /// Adds a call as a node, or records an error if there is no such operator.
     pub(super) fn tensor_operator(&mut self, name: &str, arguments: Arguments) -> Result<Datum> {
         let arguments = self.with_memory(name, arguments)?;
         let dynamic = dynamic_kind(name, &arguments);
@@ -73,7 +73,7 @@ impl Importer<'_> {
         }
     }
 
-    /// The arguments with known numbers for those that follow from sizes and weights, if there are such.
+    /// Replaces arguments that follow from sizes and weights by known numbers; none if there are no such arguments.
     fn settled_arguments(&mut self, arguments: &Arguments) -> Result<Option<Arguments>> {
         let mut changed = false;
         let mut settled = arguments.clone();
@@ -93,7 +93,7 @@ impl Importer<'_> {
         Ok(changed.then_some(settled))
     }
 
-    /// A number that the graph computes, as a known one if it can be.
+    /// Evaluates a number that the graph computes, if possible.
     fn settled_number(&mut self, value: &Datum, changed: &mut bool) -> Result<Datum> {
         if !matches!(value, Datum::Dynamic(..)) {
             return Ok(value.clone());
@@ -139,7 +139,8 @@ impl Importer<'_> {
         })
     }
 
-    /// Arguments of an operator that sees a tensor's whole storage, which has it for an operand and an offset in it.
+    /// Returns the arguments of an operator that reads a tensor's whole storage: the storage becomes the operand, and the
+    /// offset counts from its start.
     fn with_memory(&mut self, name: &str, mut arguments: Arguments) -> Result<Arguments> {
         let mut overloads = aten::overloads(name);
         let reads_storage = overloads.any(|row| row.row.strides == Strides::Storage);
@@ -166,8 +167,8 @@ impl Importer<'_> {
         Ok(arguments)
     }
 
-    /// The operands whose memory the results of a view operator share: one for all, or one for each. None for other
-    /// operators.
+    /// Returns the operands whose memory the results of a view operator share: one for all results, or one for each. None
+    /// for other operators.
     fn viewed(&self, operator: &Operator, arguments: &Arguments) -> Option<Vec<TensorRef>> {
         let first = arguments
             .positional
@@ -183,7 +184,7 @@ impl Importer<'_> {
         }
     }
 
-    /// New tensors with the strides that PyTorch gives them.
+    /// Makes new tensors with the strides that PyTorch gives them.
     fn new_results(
         &mut self,
         operator: &'static Operator,
@@ -193,7 +194,7 @@ impl Importer<'_> {
     ) -> Result<Vec<TensorRef>> {
         let builder = self.builder();
         let asked = Assumptions::new(builder.symbols(), &[]);
-        // Contiguous results depend on nothing that was assumed of the operands.
+        // Contiguous results do not depend on what was assumed of the operands.
         let operands = match operator.row.strides {
             Strides::Standard => Vec::new(),
             _ => self.operand_geometries(operator, arguments, &asked),
@@ -220,7 +221,7 @@ impl Importer<'_> {
             .collect())
     }
 
-    /// Where the tensors of a call lie, by parameter. What was assumed of them is assumed here.
+    /// Geometries of the tensors of a call, by parameter. What was assumed of them is assumed here.
     fn operand_geometries(
         &self,
         operator: &Operator,
@@ -259,7 +260,7 @@ impl Importer<'_> {
         operands
     }
 
-    /// A tensor, or a number that is made one.
+    /// Returns a tensor. A number becomes a scalar tensor.
     pub(super) fn as_tensor(&mut self, value: &Datum) -> Result<TensorRef> {
         match value {
             Datum::Tensor(tensor) | Datum::Dynamic(_, tensor) => Ok(tensor.clone()),
@@ -275,7 +276,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Gives a fresh result the name of the variable that it is bound to; names made up by the serialiser say nothing.
+    /// Gives a fresh result the name of the variable that it is bound to, unless the serialiser made up that name.
     pub(super) fn name_value(&mut self, tensor: &TensorRef, name: &str) {
         let is_made_up = name
             .strip_prefix('_')
@@ -306,7 +307,8 @@ pub fn named_argument(arguments: &Arguments, name: &str) -> Option<Datum> {
     found.map(|(_, value)| value.clone())
 }
 
-/// `aten::add` for `aten::add_`, `aten::__and__` for `aten::__iand__`; none for operators that do not write.
+/// The operator without the write: `aten::add` for `aten::add_`, `aten::__and__` for `aten::__iand__`. None for operators
+/// that do not write.
 fn in_place_of(name: &str) -> Option<String> {
     const ASSIGNED: [&str; 5] = ["and", "or", "xor", "lshift", "rshift"];
     let assigned = name
@@ -319,7 +321,7 @@ fn in_place_of(name: &str) -> Option<String> {
     (!functional.ends_with('_')).then(|| functional.to_string())
 }
 
-/// Names of the tensors that a call writes its results into: `out`, or names that no overload without such tensors has.
+/// Names of the arguments that a call writes its results to: `out`, or names that no overload without such arguments has.
 fn outs(name: &str, arguments: &Arguments) -> Vec<String> {
     let is_parameter = |argument: &str| {
         aten::overloads(name).any(|operator| operator.schema.position(argument).is_some())
@@ -333,9 +335,9 @@ fn outs(name: &str, arguments: &Arguments) -> Vec<String> {
     outs.map(|(argument, _)| argument.clone()).collect()
 }
 
-/// What arithmetic on numbers that are known only when the graph runs gives: a number again, unless a tensor takes part.
+/// The Python type of arithmetic on numbers that are known only when the graph runs; none if a tensor takes part.
 fn dynamic_kind(name: &str, arguments: &Arguments) -> Option<Kind> {
-    // What makes a tensor of numbers says of which dtype.
+    // An operator with a `dtype` argument makes a tensor of numbers.
     if arguments.named.iter().any(|(name, _)| name == "dtype") {
         return None;
     }
@@ -362,7 +364,7 @@ fn dynamic_kind(name: &str, arguments: &Arguments) -> Option<Kind> {
     }
 }
 
-/// The tensor operator for one of Python's operators on numbers, where their names differ.
+/// The tensor operator for one of Python's operators on numbers, if their names differ.
 fn tensor_name(name: &str) -> Option<&'static str> {
     Some(match name {
         "aten::__not__" => "aten::logical_not",
@@ -420,7 +422,7 @@ fn described(value: &Datum) -> String {
     }
 }
 
-/// `memory_format=` of a call, given by name or by position.
+/// Reads `memory_format=` of a call, by name or by position.
 pub fn memory_format(operator: &Operator, arguments: &Arguments) -> WantedFormat {
     let position = operator.schema.position("memory_format");
     let given = position.and_then(|position| arguments.positional.get(position).cloned());

@@ -6,36 +6,36 @@ use crate::shape::TensorType;
 use crate::tensor::Tensor;
 use crate::trace::sizes::Sizes;
 
-/// What to import, and with which inputs.
+/// The methods to import, and their example inputs.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// The methods that become graphs; `forward` with its traced inputs if there are none.
     pub entries: Vec<Entry>,
     /// Which sizes of the inputs may differ from the examples.
     pub sizes: Sizes,
-    /// Values of attributes that the methods change, by path, for which the graphs are made; by default those that the
-    /// archive holds.
+    /// Values of attributes that the methods change, by path. The graphs are made for these values. The defaults are those
+    /// that the archive holds.
     pub states: BTreeMap<String, InputSpec>,
 }
 
-/// A method that becomes a graph of its name.
+/// A method that becomes a graph of the same name.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Name of the method.
     pub method: String,
-    /// Example inputs in the order of the method's parameters, those with defaults may be left out. Without them, the
-    /// inputs that the archive was traced with.
+    /// Example inputs in the order of the method's parameters. Those with defaults may be left out. Without example inputs,
+    /// the inputs that the archive was traced with are used.
     pub inputs: Option<Vec<InputSpec>>,
 }
 
 /// An example of an argument.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InputSpec {
-    /// A tensor. Its sizes are examples; whether they become symbols is up to [`Sizes`].
+    /// A tensor. Its sizes are examples; [`Sizes`] says which of them become symbols.
     Tensor(TensorType),
     /// A value that the graph is made for.
     Constant(Constant),
-    /// An `int` (as `i64`) or a `bool` that may be another at each call. What depends on it depends on a tensor.
+    /// An `int` (as `i64`) or a `bool` that may change between calls. Everything that depends on it depends on a tensor.
     Number(DType),
     /// A tuple, or a named tuple if the method wants one.
     Tuple(Vec<InputSpec>),

@@ -1,4 +1,4 @@
-//! Which overload a call means, and its arguments as the graph holds them.
+//! Overload resolution, and conversion of the arguments of a call to arguments of a node.
 
 use crate::aten::{self, ArgumentType, Operator, Parameter};
 use crate::error::{Error, Result};
@@ -10,21 +10,21 @@ use super::call::Arguments;
 use super::datum::Datum;
 use super::number::Number;
 
-/// What scalar tensors count as while an overload is looked for.
+/// How scalar tensors match parameters in one pass of overload resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Matching {
-    /// Numbers, if they are known: `x * tensor(2.)` is `x * 2.`, which saves a tensor.
+    /// Known scalar tensors match numbers: `x * tensor(2.)` is `x * 2.`, which saves a tensor.
     Numbers,
-    /// Tensors.
+    /// Scalar tensors match tensors.
     Tensors,
-    /// Tensors, and those of one element where a number is wanted too.
+    /// Scalar tensors match tensors; a tensor of one element also matches a number.
     Elements,
-    /// Whatever fits, and numbers where a tensor is wanted.
+    /// Any match, including a number for a tensor.
     Anything,
 }
 
 impl Importer<'_> {
-    /// The overload of an operator that takes these arguments, and one argument for each of its parameters; none if
+    /// Returns the overload of an operator that takes these arguments, and one argument for each of its parameters; none if
     /// there is no such overload.
     pub(super) fn resolve(
         &mut self,
@@ -47,7 +47,7 @@ impl Importer<'_> {
         Ok(None)
     }
 
-    /// The argument of each parameter, `None` for a default; none at all if they do not fit.
+    /// Returns the argument of each parameter, `None` for a default; none at all if the arguments do not fit.
     fn assign_parameters(
         &self,
         operator: &'static Operator,
@@ -101,7 +101,7 @@ impl Importer<'_> {
             .collect()
     }
 
-    /// An argument for a parameter that it fits.
+    /// Converts an argument to the type of a parameter that it fits.
     fn convert(&mut self, value: &Datum, ty: &ArgumentType) -> Result<Argument> {
         match (ty, value) {
             (ArgumentType::Optional(_), Datum::None) => Ok(Argument::None),
@@ -144,7 +144,7 @@ impl Importer<'_> {
         Ok(Argument::List(items.collect::<Result<_>>()?))
     }
 
-    /// A tensor, or a number that is made one.
+    /// Converts a value to a tensor argument. A number becomes a scalar tensor.
     pub(super) fn tensor_argument(&mut self, value: &Datum) -> Result<Argument> {
         let tensor = self.as_tensor(value)?;
         Ok(Argument::Value(self.read(&tensor)?))
@@ -163,7 +163,7 @@ impl Importer<'_> {
 }
 
 fn fits(value: &Datum, parameter: &Parameter, matching: Matching) -> bool {
-    // A device may stand where a dtype is expected by another overload; only the name tells them apart.
+    // A device may stand where another overload expects a dtype. Only the name of the parameter tells them apart.
     if parameter.name == "device" {
         return matches!(value, Datum::Device(_) | Datum::None);
     }

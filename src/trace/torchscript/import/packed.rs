@@ -1,8 +1,8 @@
-//! Packed sequences, whose sizes are values.
+//! Packed sequences, whose sizes depend on values.
 //!
-//! The rows of the dictionary for packed sequences work on tensors with room for every sequence at full length
-//! (`aten`'s `packed`), which are longer than PyTorch's. Only operators that treat every row alike may see them, and only those
-//! questions are answered whose answers are PyTorch's.
+//! The dictionary's operators for packed sequences (`aten`'s `packed`) work on tensors with room for every sequence at full
+//! length, which are longer than PyTorch's. Only operators that treat every row in one way may read them, and only queries
+//! that have PyTorch's answers are answered.
 
 use std::rc::Rc;
 
@@ -21,9 +21,9 @@ use super::tensor::{HostNumber, TensorRef};
 #[derive(Default)]
 pub struct PackedTensors {
     known: Vec<Packed>,
-    /// Operators in progress that may read them.
+    /// Number of operators in progress that may read them.
     readers: usize,
-    /// Packed sequences so far.
+    /// Number of packed sequences so far.
     count: usize,
 }
 
@@ -32,9 +32,9 @@ pub struct PackedTensors {
 struct Packed {
     tensor: TensorRef,
     part: Part,
-    /// Which packed sequence.
+    /// Number of the packed sequence.
     number: usize,
-    /// Number of sequences.
+    /// Number of sequences in it.
     batch: Dim,
 }
 
@@ -44,7 +44,7 @@ enum Part {
     BatchSizes,
 }
 
-/// Operators that give a tensor again.
+/// Operators that return their tensor, a copy or a cast of it.
 const COPIES: [&str; 9] = [
     "to",
     "cpu",
@@ -57,13 +57,13 @@ const COPIES: [&str; 9] = [
     "double",
 ];
 
-/// Operators that treat every row of their first operand alike; further tensors among the arguments are weights.
+/// Operators that treat every row of their first operand in one way. Further tensors among the arguments are weights.
 const BY_ROW: [&str; 5] = ["dropout", "dropout_", "linear", "layer_norm", "prelu"];
 
 /// Recurrent layers.
 const RECURRENT: [&str; 4] = ["lstm", "gru", "rnn_tanh", "rnn_relu"];
 
-/// Questions whose answer does not depend on the number of rows.
+/// Queries whose answer does not depend on the number of rows.
 const QUESTIONS: [&str; 8] = [
     "__is__",
     "__isnot__",
@@ -76,7 +76,7 @@ const QUESTIONS: [&str; 8] = [
 ];
 
 impl Importer<'_> {
-    /// The result of an operator on packed sequences; none if no argument is one.
+    /// Calls an operator on packed sequences; none if no argument is one.
     pub(super) fn packed_operator(
         &mut self,
         name: &str,
@@ -112,7 +112,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Fails for packed sequences where they are used as if their sizes were known.
+    /// Fails if a packed sequence is used as if its sizes were known.
     pub(super) fn check_packed(&self, tensor: &TensorRef) -> Result<()> {
         match self.packed.readers == 0 && self.packed.find(tensor).is_some() {
             true => Err(refusal("the program")),
@@ -143,7 +143,7 @@ impl Importer<'_> {
         Ok(result)
     }
 
-    /// Sizes that follow from the number of sequences, or that the graph counts.
+    /// Answers size queries by the number of sequences, or by a number that the graph counts.
     fn packed_size(
         &mut self,
         name: &str,
@@ -196,8 +196,8 @@ impl Importer<'_> {
         Ok(Datum::Dynamic(Kind::Int, self.new_tensor(steps.id())))
     }
 
-    /// The padded form has as many steps as the longest sequence, unless it is told how many. A graph makes as many as there is
-    /// room for, and checks that these are as many.
+    /// Pads packed sequences. PyTorch pads to the longest sequence, unless the call gives a length. A graph pads to the
+    /// number of steps that there is room for, and checks that this is the wanted length.
     fn pad_packed(&mut self, name: &str, arguments: &Arguments) -> Result<Datum> {
         let mut arguments = arguments.clone();
         if let [_, Datum::Tensor(sizes), _, _, total] = arguments.positional.as_mut_slice()
@@ -215,7 +215,7 @@ impl Importer<'_> {
         self.read_packed(name, &arguments)
     }
 
-    /// Steps that there is room for.
+    /// Number of steps that there is room for.
     fn room(&mut self, batch_sizes: &TensorRef) -> Result<Dim> {
         self.packed.readers += 1;
         let ty = self.ty(batch_sizes);
@@ -223,7 +223,8 @@ impl Importer<'_> {
         Ok(ty?.shape.first().cloned().unwrap_or(Dim::ZERO))
     }
 
-    /// What the result of an operator is a part of; none for operators that must not see packed sequences.
+    /// The part of a packed sequence that the result of an operator is; none for operators that must not read packed
+    /// sequences.
     fn packed_result(
         &mut self,
         name: &str,
@@ -249,8 +250,8 @@ impl Importer<'_> {
         Ok((recurs || embeds || keeps).then_some(Part::Data))
     }
 
-    /// True for operators that combine packed data, element by element, with other data of the same sequences, or with what is
-    /// the same for every row.
+    /// True for elementwise operators on packed data whose other tensors are data of that packed sequence, or equal for
+    /// every row.
     fn is_by_element(
         &mut self,
         name: &str,
@@ -280,7 +281,7 @@ impl Importer<'_> {
         Ok(true)
     }
 
-    /// The result of an operator that may read packed sequences.
+    /// Calls an operator that may read packed sequences.
     fn read_packed(&mut self, name: &str, arguments: &Arguments) -> Result<Datum> {
         self.packed.readers += 1;
         let result = self.operator(name, arguments.clone());
@@ -305,7 +306,7 @@ impl PackedTensors {
         }
     }
 
-    /// The first packed tensor among arguments, those within lists included.
+    /// The first packed tensor among arguments, including those within lists.
     fn among(&self, arguments: &Arguments) -> Option<Packed> {
         if self.known.is_empty() {
             return None;

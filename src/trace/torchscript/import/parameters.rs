@@ -1,4 +1,4 @@
-//! The parameters of an archive's method, as its callers see them.
+//! Parameters of an archive's method, as its callers see them.
 
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
@@ -19,9 +19,9 @@ pub struct Parameter {
     pub ty: Type,
     /// The argument that the archive was traced with, if it holds one.
     pub example: Option<InputSpec>,
-    /// True if a call may leave it out.
+    /// True if a call may omit it.
     pub has_default: bool,
-    /// The default, where it is a number, a string or none.
+    /// The default, if it is a number, a string or `None`.
     pub default: Option<Constant>,
 }
 
@@ -45,7 +45,7 @@ pub fn parameters(archive: &Archive, method: &str) -> Result<Vec<Parameter>> {
     Ok(parameters.collect())
 }
 
-/// A method of a class of the archive.
+/// Finds a method of a class of the archive.
 pub(super) fn function<'a>(
     archive: &'a Archive,
     class: &str,

@@ -1,4 +1,4 @@
-//! Writes through views: the value of a storage after the elements that a view shows of it were replaced.
+//! Writes through views: the value of a storage after the elements that a view shows were replaced.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -13,7 +13,7 @@ use super::tensor::{StorageView, TensorRef};
 use super::view::apply_all;
 
 impl Importer<'_> {
-    /// The storage's value after a write of `value` to a view of it.
+    /// Returns the storage's value after a write of `value` to a view of it.
     pub(super) fn put_through(&mut self, target: &TensorRef, value: ValueId) -> Result<ValueId> {
         let seen = target.seen();
         let base = self.storage_value(&seen.storage)?;
@@ -29,7 +29,8 @@ impl Importer<'_> {
         }
     }
 
-    /// The rule for every view: the view of the positions of all elements says where the new ones belong.
+    /// Writes through any view. The view is applied to the positions of all elements of the storage, which gives the
+    /// positions of the new elements.
     fn put_at_positions(
         &mut self,
         seen: &StorageView,
@@ -56,7 +57,7 @@ impl Importer<'_> {
     }
 }
 
-/// Each element that goes into the step comes out of it at most once.
+/// True if each element of the primitive's operand occurs in the result at most once.
 fn is_one_to_one(primitive: &Primitive) -> bool {
     matches!(
         primitive,
@@ -83,7 +84,7 @@ fn put_stepwise(
     Ok(new.id())
 }
 
-/// The value that a step is applied to, after its result has become `new`.
+/// Returns the operand of a step after the step's result has become `new`.
 fn put_back<'g>(step: &(Primitive, Shape), old: Value<'g>, new: Value<'g>) -> Result<Value<'g>> {
     Ok(match &step.0 {
         Primitive::Reshape(_) => new.reshape(old.shape()),
@@ -103,7 +104,7 @@ fn inverse(permute: &Permute) -> Vec<usize> {
     (0..axes.len()).map(place).collect()
 }
 
-/// The part in front, the new part, and the part behind, joined.
+/// Concatenates the part before the slice, the new part, and the part after the slice.
 fn put_slice<'g>(slice: &Slice, old: Value<'g>, new: Value<'g>) -> Value<'g> {
     let builder = old.builder();
     let axis = slice.axis as i64;
@@ -132,15 +133,15 @@ fn flat(value: Value<'_>) -> Value<'_> {
     value.reshape(count)
 }
 
-/// The elements at these positions replaced.
+/// Replaces the elements at these positions.
 fn put_elements<'g>(old: Value<'g>, positions: Value<'g>, new: Value<'g>) -> Value<'g> {
     let changed = flat(old).scatter(0, flat(positions), flat(new), ScatterFunction::Set);
     changed.reshape(old.shape())
 }
 
-/// The elements at these positions replaced, where several of them may be the same. Operators that PyTorch lets write to
-/// such a view (`fill_`, `masked_fill_`, `index_put_`) write some of the elements only: of those that change the last
-/// one stays.
+/// Replaces the elements at these positions, which may repeat. Operators that PyTorch lets write to such a view (`fill_`,
+/// `masked_fill_`, `index_put_`) write only some of the elements. Of the elements that change at one position, the last one
+/// counts.
 fn put_changed<'g>(old: Value<'g>, positions: Value<'g>, new: Value<'g>) -> Value<'g> {
     let builder = old.builder();
     let (old_flat, positions, new) = (flat(old), flat(positions), flat(new));

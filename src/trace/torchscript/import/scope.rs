@@ -1,4 +1,4 @@
-//! The importer's part of the scopes: storages that a region writes, results without a name.
+//! The importer's data of each scope: storages that a region writes, results without a name.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -15,24 +15,24 @@ use super::tensor::{Storage, StorageState};
 /// A graph, or the body of a region.
 pub type Scope = scopes::Scope<Local>;
 
-/// What the importer keeps for a scope.
+/// Data that the importer keeps for a scope.
 #[derive(Default)]
 pub struct Local {
-    /// Storages of scopes around it that were written in it, with what they held before.
+    /// Storages of enclosing scopes that were written in it, with their contents before.
     pub written: Vec<(Rc<Storage>, StorageState)>,
-    /// Cells of scopes around it that were changed in it, with what they held before.
+    /// Cells of enclosing scopes that were changed in it, with their contents before.
     pub changed: Vec<(Cell, Datum)>,
-    /// Results of nodes that bear no name of the user's yet.
+    /// Results of nodes that have no name of the user's yet.
     pub unnamed: HashSet<ValueId>,
 }
 
 impl Importer<'_> {
-    /// The graph that nodes are added to.
+    /// Builder of the innermost graph.
     pub(super) fn builder(&self) -> Rc<Builder> {
         self.scopes.innermost().builder.clone()
     }
 
-    /// What is kept for the innermost scope.
+    /// Data of the innermost scope.
     pub(super) fn local(&mut self) -> &mut Local {
         &mut self.scopes.innermost_mut().local
     }
@@ -43,21 +43,21 @@ impl Importer<'_> {
         self.scopes.innermost().builder.set_place(&self.place);
     }
 
-    /// Closes the body of a region; storages and cells around it hold again what they held before.
+    /// Closes the body of a region. Restores the contents of storages and cells of enclosing scopes.
     pub(super) fn close_scope(&mut self) -> Result<Scope> {
         let mut scope = self.scopes.close()?;
         exchange(&mut scope.local);
         Ok(scope)
     }
 
-    /// Goes on with the body of a region that was closed.
+    /// Reopens the body of a region that was closed.
     pub(super) fn reopen_scope(&mut self, mut scope: Scope) {
         exchange(&mut scope.local);
         self.scopes.reopen(scope);
     }
 }
 
-/// Exchanges what storages and cells hold with what is kept for them.
+/// Exchanges the contents of storages and cells with the contents recorded for them.
 fn exchange(local: &mut Local) {
     for (cell, content) in local.changed.iter_mut().rev() {
         let held = cell.content();
@@ -66,7 +66,7 @@ fn exchange(local: &mut Local) {
     for (storage, state) in local.written.iter_mut().rev() {
         let mut held = storage.state.borrow_mut();
         std::mem::swap(&mut *held, state);
-        // Values cached for either content must not be taken for the other's.
+        // A new version keeps values that are cached for one content from being used for the other.
         held.version = held.version.max(state.version) + 1;
     }
 }

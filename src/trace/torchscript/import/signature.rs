@@ -1,4 +1,4 @@
-//! The entry method's parameters as inputs of the graph.
+//! Parameters of the entry method as inputs of the graph.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use super::tensor::{Origin, Placed};
 type Signature<'a> = (&'a Function, Vec<Datum>, Vec<Input>);
 
 impl<'a> Importer<'a> {
-    /// The method, its arguments with inputs of the graph in them, and how the inputs make up the arguments.
+    /// Returns the method, its arguments, and the structure of the arguments in terms of the graph's inputs.
     pub(super) fn signature(
         &mut self,
         root: &Rc<Instance>,
@@ -45,7 +45,7 @@ impl<'a> Importer<'a> {
         Ok((function, arguments, inputs))
     }
 
-    /// Examples from the caller, else from the archive.
+    /// Returns the examples of the caller, else those of the archive.
     fn examples(&self, function: &Function, entry: &Entry) -> Result<Vec<InputSpec>> {
         let mut parameters = function.parameters.iter().skip(1);
         let count = parameters.len();
@@ -167,7 +167,7 @@ impl<'a> Importer<'a> {
         Ok((Datum::tuple(data), Tree::Tuple(trees)))
     }
 
-    /// The type with symbols for the sizes that may vary.
+    /// The type of an input, with symbols for the sizes that may vary.
     fn input_type(&mut self, name: &str, ty: &TensorType, sizes: &Sizes) -> Result<TensorType> {
         let example = ty.sizes(&Bindings::new()).map_err(|_| {
             let message = format!("the example of {name} is {ty}: sizes must be numbers");
@@ -179,7 +179,7 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// A constant input; an int where the method wants a float is one.
+/// Converts a constant input. An int becomes a float if the method takes a float.
 fn constant_datum(constant: &Constant, ty: &Type) -> Datum {
     let wants_float = match ty {
         Type::Float => true,
@@ -196,7 +196,7 @@ fn constant_datum(constant: &Constant, ty: &Type) -> Datum {
     }
 }
 
-/// A value of the archive as an example: an input that it was traced with, or a state.
+/// Makes an example of a value of the archive: of an input that it was traced with, or of a state.
 pub fn spec_of(value: &Pickled) -> Result<InputSpec> {
     let number = |scalar: Scalar| InputSpec::Constant(Constant::Number(scalar));
     let all = |items: &[Pickled]| items.iter().map(spec_of).collect::<Result<Vec<_>>>();

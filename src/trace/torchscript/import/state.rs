@@ -1,4 +1,5 @@
-//! Attributes that methods set and weights that they write: states, which a graph reads as inputs and leaves as outputs.
+//! States: attributes that methods set and weights that they write. A graph reads states as inputs and returns them as
+//! outputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -19,17 +20,17 @@ use super::signature::spec_of;
 use super::tensor::{Origin, Storage};
 use super::{Importer, Shared};
 
-/// The states of one graph.
+/// States that one graph reads and writes.
 #[derive(Default)]
 pub struct States {
-    /// What it has read, and which values those are.
+    /// States that were read, and their values.
     pub read: Vec<(Input, Datum)>,
-    /// What it has set: path, object and attribute, in order.
+    /// Attributes that were set: path, object and name, in order.
     set: Vec<(String, Rc<Instance>, String)>,
 }
 
 impl Importer<'_> {
-    /// True if a method of the object's class sets the attribute, so that its value may outlive a call.
+    /// True if a method of the object's class sets the attribute. Its value may then outlive a call.
     fn is_state(&mut self, instance: &Instance, name: &str) -> Result<bool> {
         let archive = self.archive;
         if let Some(known) = self.shared.attributes_set.get(&*instance.class) {
@@ -45,7 +46,7 @@ impl Importer<'_> {
         Ok(is_set)
     }
 
-    /// The value that an attribute has before the call, as inputs of the graph; none if it is no state.
+    /// Reads the value of an attribute before the call, as inputs of the graph; none if it is no state.
     pub(super) fn read_state(
         &mut self,
         instance: &Instance,
@@ -95,7 +96,7 @@ impl Importer<'_> {
             self.states.set.push(set);
         }
         if self.scopes.depth() > 0 {
-            // Where it is not set, it stays as it was before.
+            // On a path that does not set the attribute, it keeps the value from before.
             self.instance_attribute(instance, name)?;
         }
         let cell = Cell::Attribute(instance.clone(), name.to_string());
@@ -104,7 +105,8 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Makes a state known to the module, with the value that the archive holds; false if a state cannot hold such.
+    /// Declares a state of the module, with the value that the archive holds. Returns false if a state cannot hold such a
+    /// value.
     fn declare_state(&mut self, path: &str, value: &Pickled) -> bool {
         if self.shared.states.iter().any(|state| state.name == path) {
             return true;
@@ -125,7 +127,8 @@ impl Importer<'_> {
         true
     }
 
-    /// How states are made of the last inputs, and what is left in them, as outputs behind those of the result.
+    /// Returns the states that the graph reads, in terms of its last inputs, and those that it writes, in terms of outputs
+    /// added after those of the result.
     pub(super) fn state_trees(
         &mut self,
         outputs: &mut Vec<ValueId>,
@@ -171,14 +174,14 @@ impl Importer<'_> {
 }
 
 impl Shared {
-    /// A weight that is written is a state of its own name.
+    /// Declares a written weight as a state under the weight's name.
     pub(super) fn declare_weight(&mut self, name: &str) {
         if !self.states.iter().any(|state| state.name == name) {
             self.states.push(of_weight(name));
         }
     }
 
-    /// What is a state to one method is a state to all: weights of the graph become inputs where some method writes them.
+    /// Turns weights of the graph into inputs if some method writes them: a state of one method is a state of all.
     pub(super) fn read_states(&mut self, graph: &mut Graph, known: &BTreeMap<String, InputSpec>) {
         let is_state = |name: &str| {
             let mut states = self.states.iter();
@@ -203,7 +206,7 @@ type Records = Vec<(
     std::sync::Arc<crate::trace::torchscript::storage::TensorRecord>,
 )>;
 
-/// The value of a state before the first call; none for what a state cannot be.
+/// The value of a state before the first call; none if a state cannot hold it.
 fn initial(value: &Pickled, path: &str, tensors: &mut Records) -> Option<Tree> {
     let mut all = |items: &[Pickled]| {
         let numbered = items.iter().enumerate();

@@ -1,9 +1,9 @@
 //! Tensors of the program: storages that change, and views of them.
 //!
-//! A graph has no writes. A storage therefore has a *current value*, and a tensor is a storage with a chain of view
-//! steps. Reading a view whose storage was written since replays its chain; a write puts the new value through the chain
-//! backwards ([`super::write`]) and makes the result the storage's current value. What shares memory with what follows
-//! from each tensor's [`Geometry`], as in PyTorch.
+//! A graph has no writes. A storage therefore has a *current value*, and a tensor is a storage with a chain of view steps.
+//! Reading a view whose storage was written since replays its chain. A write propagates the new value through the chain
+//! backwards ([`super::put`]) and makes the result the storage's current value. The [`Geometry`] of each tensor says
+//! which tensors share memory, as in PyTorch.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,70 +23,70 @@ use super::view::ViewStep;
 /// A tensor of the program, shared by all who hold it.
 pub type TensorRef = Rc<TensorData>;
 
-/// A tensor: a storage, seen in some way. Operators such as `t_` change the way, not the storage.
+/// A tensor: a view of a storage. Operators such as `t_` change the view, not the storage.
 #[derive(Debug)]
 pub struct TensorData {
     seen: RefCell<StorageView>,
-    /// How many regions lay around the place where it was made.
+    /// Number of regions that enclosed its creation.
     pub depth: usize,
-    /// The value for a version of the storage.
+    /// The value at a version of the storage.
     cached: Cell<Option<(u32, ValueRef)>>,
 }
 
-/// How a tensor sees a storage.
+/// A view of a storage.
 #[derive(Clone, Debug)]
 pub struct StorageView {
     /// The memory.
     pub storage: Rc<Storage>,
-    /// From the storage's value to the tensor's.
+    /// Steps from the storage's value to the tensor's.
     pub steps: Vec<ViewStep>,
-    /// Where the elements lie in the storage.
+    /// Geometry of the elements in the storage.
     pub placed: Placed,
 }
 
-/// A geometry, and conditions on sizes that it was found under.
+/// A geometry, and the conditions on sizes under which it holds.
 #[derive(Clone, Debug)]
 pub struct Placed {
     /// Sizes, strides and offset.
     pub geometry: Geometry,
-    /// They become guards where something depends on the geometry.
+    /// The conditions. They become guards where something depends on the geometry.
     pub assumed: Vec<Guard>,
 }
 
 /// The memory of tensors.
 #[derive(Debug)]
 pub struct Storage {
-    /// What it holds now.
+    /// Its current contents.
     pub state: RefCell<StorageState>,
-    /// Where the elements of its value lie.
+    /// Geometry of the elements of its value.
     pub placed: Placed,
     /// Conditions under which other tensors share this memory or do not. They become guards when it is written.
     sharing: RefCell<Vec<Guard>>,
     /// Where it comes from.
     pub origin: Origin,
-    /// How many regions lay around the place where it was made.
+    /// Number of regions that enclosed its creation.
     pub depth: usize,
 }
 
-/// What a storage holds.
+/// Contents of a storage.
 #[derive(Clone, Debug)]
 pub struct StorageState {
     /// The value; none until a known number is needed as a tensor.
     pub value: Option<ValueRef>,
-    /// The number that the value is, if it is a known scalar.
+    /// The number, if the value is a known scalar.
     pub number: Option<HostNumber>,
-    /// Counts writes.
+    /// Number of writes.
     pub version: u32,
 }
 
-/// A scalar tensor whose value is known while the program is read.
+/// A scalar tensor whose value is known during import.
 #[derive(Clone, Debug)]
 pub struct HostNumber {
     /// The number.
     pub number: Number,
     /// Its dtype as a tensor.
     pub dtype: DType,
-    /// True if it stands for a Python number, which takes the lowest part in type promotion.
+    /// True if it stands for a Python number, which has the lowest priority in type promotion.
     pub wrapped: bool,
 }
 
@@ -100,7 +100,7 @@ pub enum Origin {
 }
 
 impl Placed {
-    /// Contiguous for every size.
+    /// A contiguous geometry, for all sizes.
     pub fn contiguous(sizes: Shape) -> Placed {
         Placed {
             geometry: Geometry::contiguous(sizes),
@@ -108,7 +108,7 @@ impl Placed {
         }
     }
 
-    /// The geometry that a question about this one has for an answer, with everything that was assumed.
+    /// Derives another geometry from this one. Returns it with all conditions that were assumed.
     pub fn derive(
         &self,
         builder: &Builder,
@@ -134,22 +134,22 @@ impl TensorData {
         self.seen.borrow().storage.clone()
     }
 
-    /// How the tensor sees its storage now.
+    /// The tensor's current view of its storage.
     pub fn seen(&self) -> StorageView {
         self.seen.borrow().clone()
     }
 
-    /// Where its elements lie.
+    /// Geometry of its elements.
     pub fn placed(&self) -> Placed {
         self.seen.borrow().placed.clone()
     }
 
-    /// True if it is everything that its storage holds, as that holds it.
+    /// True if the tensor is the whole storage in the storage's own geometry.
     pub fn is_whole(&self) -> bool {
         self.seen.borrow().steps.is_empty()
     }
 
-    /// Sees its storage, or another one, in another way from now on.
+    /// Replaces the view by another one, of this storage or another.
     pub fn set_seen(&self, seen: StorageView) {
         *self.seen.borrow_mut() = seen;
         self.cached.set(None);
@@ -164,7 +164,7 @@ impl TensorData {
 }
 
 impl Storage {
-    /// Writes to it make guards of these conditions.
+    /// Adds conditions that become guards when the storage is written.
     pub fn depend_on(&self, conditions: &[Guard]) {
         let mut sharing = self.sharing.borrow_mut();
         for condition in conditions {
@@ -174,26 +174,26 @@ impl Storage {
         }
     }
 
-    /// Writes to it make guards of the other's conditions, too: whether they share memory is one of these.
+    /// Adds the conditions of another storage. Whether the two share memory is one of these.
     pub fn depend_on_as(&self, other: &Storage) {
         let conditions = other.sharing.borrow().clone();
         self.depend_on(&conditions);
     }
 
-    /// The conditions so far, which are guards from now on.
+    /// Takes the conditions so far, to make guards of them.
     pub fn take_conditions(&self) -> Vec<Guard> {
         std::mem::take(&mut self.sharing.borrow_mut())
     }
 }
 
 impl Importer<'_> {
-    /// A fresh, contiguous tensor of a value of the innermost graph.
+    /// Makes a contiguous tensor of a value of the innermost graph.
     pub(super) fn new_tensor(&self, id: ValueId) -> TensorRef {
         let sizes = self.builder().ty(id).shape;
         self.new_placed_tensor(id, Placed::contiguous(sizes))
     }
 
-    /// A fresh tensor of a value of the innermost graph.
+    /// Makes a tensor of a value of the innermost graph.
     pub(super) fn new_placed_tensor(&self, id: ValueId, placed: Placed) -> TensorRef {
         let value = self.innermost_value(id);
         tensor_at(
@@ -205,7 +205,7 @@ impl Importer<'_> {
         )
     }
 
-    /// A scalar tensor that is known.
+    /// Makes a scalar tensor of a known number.
     pub(super) fn host_tensor(&self, number: HostNumber) -> TensorRef {
         let placed = Placed::contiguous(Shape::new());
         tensor_at(
@@ -217,7 +217,7 @@ impl Importer<'_> {
         )
     }
 
-    /// A tensor that is older than every region.
+    /// Makes a tensor outside of all regions.
     pub(super) fn outermost_tensor(
         &self,
         value: Option<ValueRef>,
@@ -233,14 +233,14 @@ impl Importer<'_> {
         ValueRef { scope, id }
     }
 
-    /// A tensor that sees a storage in some way, whose value may be in hand.
+    /// Makes a tensor of a view, with its value if that was computed already.
     pub(super) fn view_of(&self, seen: StorageView, id: Option<ValueId>) -> TensorRef {
         let version = seen.storage.state.borrow().version;
         let cached = id.map(|id| (version, self.innermost_value(id)));
         TensorData::new(seen, self.scopes.depth(), cached)
     }
 
-    /// Another tensor that sees the storage as this one does now.
+    /// Makes another tensor that has the current view of this one.
     pub(super) fn alias(&self, tensor: &TensorRef) -> TensorRef {
         self.view_of(tensor.seen(), None)
     }
@@ -251,7 +251,7 @@ impl Importer<'_> {
         self.scopes.captured(value)
     }
 
-    /// The tensor's value, in whichever of the open graphs it was made.
+    /// The tensor's value, in the open graph in which it was made.
     fn current(&mut self, tensor: &TensorRef) -> Result<ValueRef> {
         self.check_packed(tensor)?;
         let seen = tensor.seen();
@@ -290,7 +290,7 @@ impl Importer<'_> {
         }
     }
 
-    /// A known number as a scalar value. Python's floats are `f32` as everywhere in PyTorch.
+    /// Adds a known number as a scalar value. Python's floats are `f32` as everywhere in PyTorch.
     fn materialise(&mut self, host: &HostNumber) -> Result<ValueId> {
         let dtype = if host.wrapped && host.dtype == DType::F64 {
             DType::F32
@@ -322,7 +322,7 @@ impl Importer<'_> {
         self.scopes.type_of(value)
     }
 
-    /// Where a tensor's elements lie, with what has been learnt about symbols.
+    /// Geometry of a tensor, with all symbols resolved that are known so far.
     pub(super) fn placed(&self, tensor: &TensorRef) -> Placed {
         let mut placed = tensor.placed();
         let builder = self.builder();

@@ -1,4 +1,4 @@
-//! The method's result as outputs of the graph.
+//! The result of the method as outputs of the graph.
 
 use crate::error::{Error, Result};
 use crate::ir::{Constant, Tree, ValueId};
@@ -9,7 +9,7 @@ use super::datum::Datum;
 use super::number::Number;
 
 impl Importer<'_> {
-    /// How the result is made of outputs, which are added to the list.
+    /// Returns the structure of the result in terms of outputs, which are added to the list.
     pub(super) fn output_tree(
         &mut self,
         value: &Datum,

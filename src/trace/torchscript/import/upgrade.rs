@@ -1,5 +1,5 @@
-//! Operators that changed their meaning. The version of an archive says which meaning a call has; PyTorch calls what it
-//! does about these its upgraders.
+//! Upgrades of operators that changed their meaning, like PyTorch's upgraders. The version of an archive says which meaning
+//! a call has.
 
 use crate::error::Result;
 
@@ -9,11 +9,11 @@ use super::datum::Datum;
 use super::number::Number;
 use super::operator::named_argument;
 
-/// `linspace` and `logspace` once had as many steps as this where none were given.
+/// Number of steps of `linspace` and `logspace` in old archives, if none is given.
 const STEPS: i64 = 100;
 
 impl Importer<'_> {
-    /// A call as today's archives would write it.
+    /// Rewrites a call to the form that current archives have.
     pub(super) fn upgraded(&mut self, name: &str, mut arguments: Arguments) -> Result<Arguments> {
         match (name, self.archive.version()) {
             ("aten::div" | "aten::div_", ..4) if self.divides_integers(&arguments)? => {
@@ -31,7 +31,7 @@ impl Importer<'_> {
         Ok(arguments)
     }
 
-    /// True for a tensor of integers over a tensor or number of such.
+    /// True for a tensor of integers divided by a tensor of integers or an integer.
     fn divides_integers(&mut self, arguments: &Arguments) -> Result<bool> {
         let [Datum::Tensor(tensor), other] = arguments.positional.as_slice() else {
             return Ok(false);

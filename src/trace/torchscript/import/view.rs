@@ -16,9 +16,9 @@ use super::tensor::{Placed, StorageView, TensorRef};
 /// A step from a storage's value to the value of a tensor.
 #[derive(Clone)]
 pub struct ViewStep {
-    /// The call that computes it; none where the primitives do.
+    /// The call that computes it; none if the primitives do.
     call: Option<ViewCall>,
-    /// The primitives that it consists of; none where it is no sequence of such.
+    /// The primitives that it consists of; none if it is no sequence of primitives.
     pub primitives: Option<ViewSteps>,
 }
 
@@ -26,15 +26,15 @@ pub struct ViewStep {
 #[derive(Clone)]
 struct ViewCall {
     operator: &'static Operator,
-    /// The first is replaced by the value that is viewed.
+    /// Arguments. The first is replaced by the value that is viewed.
     arguments: Vec<Argument>,
-    /// The graph that the other arguments belong to.
+    /// Scope of the other arguments.
     scope: u32,
-    /// Which of the operator's results.
+    /// Index of the operator's result.
     result: usize,
 }
 
-/// A call of a view operator whose results are in hand.
+/// A call of a view operator with its results.
 pub(super) struct ViewResults<'a> {
     pub operator: &'static Operator,
     pub arguments: &'a [Argument],
@@ -51,7 +51,7 @@ impl std::fmt::Debug for ViewStep {
 }
 
 impl ViewStep {
-    /// A step that consists of these primitives.
+    /// Makes a step of these primitives.
     fn of(primitives: ViewSteps) -> ViewStep {
         ViewStep {
             call: None,
@@ -61,7 +61,7 @@ impl ViewStep {
 }
 
 impl Importer<'_> {
-    /// The results of a view operator: views of its operands, or copies where PyTorch has to copy.
+    /// Makes the results of a view operator: views of its operands, or copies where PyTorch has to copy.
     pub(super) fn view_results(
         &mut self,
         bases: &[TensorRef],
@@ -136,7 +136,7 @@ impl Importer<'_> {
         }
     }
 
-    /// The whole storage of a tensor as a vector, in the order of its memory.
+    /// Views the whole storage of a tensor as a vector, in the order of its memory.
     pub(super) fn memory_of(&mut self, tensor: &TensorRef) -> Result<TensorRef> {
         let storage = tensor.storage();
         let builder = self.builder();
@@ -220,7 +220,7 @@ impl Importer<'_> {
     }
 }
 
-/// A view on its way to a geometry.
+/// Context for the geometry of a view.
 struct ViewPlacement<'a> {
     builder: &'a Builder,
     call: &'a ViewResults<'a>,
@@ -228,7 +228,8 @@ struct ViewPlacement<'a> {
 }
 
 impl ViewPlacement<'_> {
-    /// Geometry of the view of an operand; none if it has to be copied, or is no view that strides can say.
+    /// Returns the geometry of the view of an operand; none if PyTorch has to copy it, or if strides cannot express the
+    /// view.
     fn geometry(
         &self,
         operand: &Geometry,
@@ -259,7 +260,7 @@ impl ViewPlacement<'_> {
         }
     }
 
-    /// The geometry that the arguments of `as_strided` say; the operand is the storage's memory.
+    /// Returns the geometry that the arguments of `as_strided` give. The operand is the storage's memory.
     fn of_storage(&self, memory: &Geometry, sizes: &Shape) -> Result<Geometry> {
         let args = crate::aten::Args::new(self.builder, self.call.operator, self.call.arguments);
         let strides = args.sizes("stride");

@@ -14,8 +14,8 @@ use super::datum::Datum;
 use super::number::Number;
 use super::tensor::{HostNumber, Storage, TensorRef};
 
-/// Batch normalisations whose arguments begin with input, weight, bias, running mean, running variance, whether statistics are
-/// those of the batch, momentum and epsilon.
+/// Batch normalisations whose arguments begin with input, weight, bias, running mean, running variance, whether statistics
+/// are those of the batch, momentum and epsilon.
 const BATCH_NORMS: [&str; 3] = [
     "aten::batch_norm",
     "aten::native_batch_norm",
@@ -23,7 +23,8 @@ const BATCH_NORMS: [&str; 3] = [
 ];
 
 impl Importer<'_> {
-    /// An operator whose name ends in `_`: what it would give is written into its first argument, which it gives back.
+    /// Calls an operator whose name ends in `_`. Writes the result of its functional form to the first argument, and returns
+    /// that argument.
     pub(super) fn write_in_place(
         &mut self,
         name: &str,
@@ -50,7 +51,8 @@ impl Importer<'_> {
         Ok(Datum::Tensor(target))
     }
 
-    /// An operator that changes how a tensor sees its memory and writes nothing: `t_`, `squeeze_`, `as_strided_`, `set_`.
+    /// Calls an operator that changes a tensor's view of its memory and writes nothing: `t_`, `squeeze_`, `as_strided_`,
+    /// `set_`. None for other operators.
     fn view_in_place(
         &mut self,
         target: &TensorRef,
@@ -83,7 +85,8 @@ impl Importer<'_> {
         Ok(Some(Datum::Tensor(target.clone())))
     }
 
-    /// The tensor's memory under other sizes (`Tensor.resize_`); elements beyond its end are zeros.
+    /// Returns a tensor of this tensor's memory with other sizes (`Tensor.resize_`). Elements beyond the end of the memory
+    /// are zeros.
     fn resized(&mut self, target: &TensorRef, sizes: &Datum) -> Result<TensorRef> {
         let memory = self.memory_of(target)?;
         let items = sizes.items().unwrap_or_else(|| vec![sizes.clone()]);
@@ -113,7 +116,7 @@ impl Importer<'_> {
         self.as_tensor(&whole)
     }
 
-    /// A new vector: this one and so many zeros.
+    /// Returns a new vector: this one with zeros appended.
     fn padded(&mut self, vector: &TensorRef, zeros: &Dim) -> Result<TensorRef> {
         let id = self.read(vector)?;
         let builder = self.builder();
@@ -125,7 +128,7 @@ impl Importer<'_> {
         Ok(self.new_tensor(id))
     }
 
-    /// An operator with `out=`, or with one such argument for each of its results.
+    /// Calls an operator with `out=`, or with one such argument for each of its results.
     pub(super) fn write_out(
         &mut self,
         name: &str,
@@ -153,7 +156,7 @@ impl Importer<'_> {
         })
     }
 
-    /// Writes a result; a tensor of other sizes takes the result's, as PyTorch does.
+    /// Writes a result to a tensor. A tensor of other sizes takes the sizes of the result, as in PyTorch.
     fn write_result(&mut self, target: &TensorRef, source: &TensorRef) -> Result<()> {
         let (old, new) = (self.ty(target)?, self.ty(source)?);
         let mut fits = old.rank() == new.rank();
@@ -179,7 +182,8 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// A batch normalisation that uses the statistics of the batch leaves them in its running mean and variance.
+    /// Calls a batch normalisation that uses the statistics of the batch, and writes them to its running mean and variance.
+    /// None for other calls.
     pub(super) fn batch_norm_in_training(
         &mut self,
         name: &str,
@@ -233,7 +237,7 @@ impl Importer<'_> {
         }))
     }
 
-    /// Makes a tensor's elements those of another, converted and repeated as needed. All views of its storage see it.
+    /// Assigns the elements of another tensor, converted and broadcast as needed. All views of the storage change.
     pub(super) fn write(&mut self, target: &TensorRef, source: &TensorRef) -> Result<()> {
         let ty = self.ty(target)?;
         let source = self.read(source)?;
@@ -246,12 +250,12 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Makes a known scalar another number.
+    /// Replaces the number of a known scalar.
     pub(super) fn write_number(&mut self, target: &TensorRef, number: HostNumber) {
         self.set_content(&target.storage(), None, Some(number));
     }
 
-    /// Gives a storage a new value.
+    /// Sets the value of a storage.
     pub(super) fn set_storage(&mut self, storage: &Rc<Storage>, id: ValueId) {
         let scope = self.scopes.innermost().number;
         self.set_content(storage, Some(ValueRef { scope, id }), None);

@@ -1,4 +1,4 @@
-//! Expressions: literals, names, calls and indexing; there are no infix operators.
+//! Parser of expressions: literals, names, calls and indexing. There are no infix operators.
 
 use super::*;
 use crate::trace::torchscript::ast::{Call, Callee};
@@ -13,7 +13,7 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    /// An atom and what follows it: attributes, calls, indices. Each of them is a level on top of the others.
+    /// Parses an atom and its suffixes: attributes, calls, indices. Each suffix adds a level to the tree.
     fn postfix(&mut self) -> Result<Expr> {
         let mut value = self.atom()?;
         while self.tallest < MAX_DEPTH {
@@ -41,7 +41,7 @@ impl<'a> Parser<'a> {
         Ok(ExprKind::Attribute(Box::new(object), name))
     }
 
-    /// `index]`, or `start:end]` of a tuple, whose bounds are numbers.
+    /// Parses `index]`, or `start:end]` of a tuple, whose bounds are integers.
     fn subscript_of(&mut self, value: Expr) -> Result<ExprKind> {
         let index = self.expression()?;
         let kind = match (self.eat(':'), &index.kind) {
@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
         Ok(Expr { offset, kind })
     }
 
-    /// What follows the real part of a complex number: `-2.j`, `+infj`. No other number has a sign behind it.
+    /// Parses the imaginary part that follows a real part: `-2.j`, `+infj`. No other number is followed by a sign.
     fn imaginary_part(&mut self, kind: ExprKind) -> Result<ExprKind> {
         let real = match kind {
             ExprKind::Float(real) => real,
@@ -159,7 +159,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `^Foo(2)(x)`: what is no tensor comes first.
+    /// Parses `^Foo(2)(x)`. The first parentheses hold the arguments that are no tensors.
     fn function_of_python(&mut self) -> Result<ExprKind> {
         let name = self.name()?;
         self.arguments()?;
@@ -228,7 +228,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What a name at the start of an expression stands for; the serialiser never uses these names for variables.
+    /// Parses an expression that starts with a name. The serialiser never uses the names listed here for variables.
     fn named(&mut self, name: &str) -> Result<ExprKind> {
         match name {
             "None" => Ok(ExprKind::None),

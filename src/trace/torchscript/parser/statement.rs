@@ -1,4 +1,4 @@
-//! Statements of functions.
+//! Parser of statements.
 
 use super::*;
 
@@ -97,7 +97,7 @@ impl Parser<'_> {
         self.assign(target)
     }
 
-    /// One expression, or several without parentheses as a tuple.
+    /// Parses one expression, or several without parentheses as a tuple.
     fn expressions(&mut self) -> Result<Expr> {
         let first = self.expression()?;
         if !self.is(',') {
@@ -137,7 +137,7 @@ impl Parser<'_> {
         Ok(StatementKind::Assign { name, ty, value })
     }
 
-    /// `a, b, = value` takes a value apart; `a, b = x, y` assigns one by one.
+    /// Parses `a, b, = value`, which unpacks a value, or `a, b = x, y`, which assigns one by one.
     fn assign_names(&mut self) -> Result<StatementKind> {
         let offset = self.offset();
         let mut names = vec![self.name()?];

@@ -1,4 +1,4 @@
-//! Static types.
+//! Parser of static types.
 
 use super::*;
 

@@ -1,16 +1,15 @@
-//! From nodes that refer to each other by index to a tree of values.
+//! Conversion of nodes that refer to each other by index to a tree of values.
 
 use super::*;
 use crate::trace::torchscript::value::{Dict, List, Object};
 
-/// Values may lie this deep in each other.
+/// Maximum nesting depth of values.
 const MAX_DEPTH: usize = 256;
 
-/// A tree may have this many values when those that are shared count wherever they occur, so that whoever walks it
-/// comes to an end.
+/// Maximum number of values in a tree, in which shared values count at each occurrence. It bounds the time of a traversal.
 const MAX_VALUES: usize = 1 << 26;
 
-/// Turns nodes into values, every node once, so that what was shared stays shared.
+/// Converts nodes to values. Each node is converted once, so sharing is preserved.
 pub(super) fn freeze(nodes: Vec<Node>, root: Id) -> Result<Pickled> {
     let mut freezer = Freezer {
         frozen: vec![Progress::Untouched; nodes.len()],
@@ -33,8 +32,8 @@ struct Freezer {
     extents: Vec<Extent>,
 }
 
-/// The tree below a node. Recursion meets a shared value only once, so that its own depth and length do not bound
-/// those of the result.
+/// Depth and number of values of the tree below a node. The recursion visits a shared value only once, so the recursion's
+/// own depth and length do not bound those of the tree.
 #[derive(Clone, Copy, Default)]
 struct Extent {
     depth: usize,

@@ -1,4 +1,4 @@
-//! What the names in a pickle mean: the only calls that are made.
+//! Meaning of the names in a pickle. No other calls are made.
 
 use super::*;
 use crate::dtype::DType;
@@ -36,7 +36,7 @@ impl Machine<'_> {
         self.push(Node::Storage(record))
     }
 
-    /// `REDUCE`: the call of a name with a tuple of arguments.
+    /// `REDUCE`: calls a name with a tuple of arguments.
     pub(super) fn reduce(&mut self) -> Result<()> {
         let arguments = self.pop()?;
         let function = self.pop()?;
@@ -75,7 +75,7 @@ impl Machine<'_> {
         }
     }
 
-    /// `NEWOBJ`: an instance without attributes yet.
+    /// `NEWOBJ`: makes an instance without attributes.
     pub(super) fn new_object(&mut self) -> Result<()> {
         let arguments = self.pop()?;
         let class = self.pop()?;
@@ -96,7 +96,7 @@ impl Machine<'_> {
         }
     }
 
-    /// `BUILD`: gives an instance its attributes.
+    /// `BUILD`: sets the attributes of an instance.
     pub(super) fn build(&mut self) -> Result<()> {
         let state = self.pop()?;
         let object = self.top()?;
@@ -111,7 +111,7 @@ impl Machine<'_> {
                 self.nodes[object] = Node::Leaf(Pickled::Foreign(what.into()));
             }
             (Node::Leaf(Pickled::Foreign(_)), _) => {}
-            // A state dict carries `_metadata` as an attribute, which is about loading old versions.
+            // A state dict carries `_metadata` as an attribute, which serves to load old versions.
             (Node::Dict(..), Some(_)) => {}
             _ => return Err(Error::format("a state is given to what is no object")),
         }
@@ -201,7 +201,7 @@ impl Machine<'_> {
     }
 }
 
-/// The error for a name that is none of those above.
+/// The error for a name that is not supported.
 pub(super) fn refuse(name: &str) -> Error {
     Error::unsupported(format!(
         "the pickle needs {name}, which only Python can build"
@@ -213,10 +213,10 @@ fn is_class(name: &str) -> bool {
     name.starts_with("__torch__.") && !name.starts_with(CUSTOM)
 }
 
-/// Where classes that C++ registers have their names.
+/// Prefix of the names of classes that C++ registers.
 const CUSTOM: &str = "__torch__.torch.classes.";
 
-/// Values that are told from others by the function that Python builds them with.
+/// Describes an unsupported value, by the function that Python builds it with.
 fn foreign(function: &str) -> Option<&'static str> {
     Some(match function {
         "torch._utils._rebuild_sparse_tensor" | "torch._utils._rebuild_sparse_csr_tensor" => {

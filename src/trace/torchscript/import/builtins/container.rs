@@ -1,4 +1,4 @@
-//! Lists, tuples and dicts.
+//! Builtin operators on lists, tuples and dicts.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ impl Importer<'_> {
                 self.on_tuple(name, tuple, rest)
             }
             [a @ Datum::Object(_), b @ Datum::Object(_)] if name == "eq" || name == "ne" => {
-                // Members of enumerations are equal if their values are, wherever they come from.
+                // Members of enumerations are equal if their values are, so both values are read first.
                 for member in [a, b] {
                     self.attribute(member, "value")?;
                 }
@@ -38,7 +38,7 @@ impl Importer<'_> {
         }
     }
 
-    /// A fresh dict.
+    /// Makes a new dict.
     fn dict(&self, entries: Vec<(Datum, Datum)>) -> Datum {
         Datum::Dict(Rc::new(Dict {
             entries: RefCell::new(entries),
@@ -47,7 +47,7 @@ impl Importer<'_> {
         }))
     }
 
-    /// A fresh dict of pairs of key and value; the last value of a key counts.
+    /// Makes a new dict of pairs of key and value. The last value of a key counts.
     fn dict_of(&mut self, pairs: Vec<Datum>) -> Result<Datum> {
         let result = self.dict(Vec::new());
         let Datum::Dict(dict) = &result else {
@@ -91,7 +91,7 @@ impl Importer<'_> {
         found.cloned().ok_or_else(missing)
     }
 
-    /// A module of a list by its place, or of a dict by its name.
+    /// Returns a module of a `ModuleList` by its index, or of a `ModuleDict` by its name.
     fn module_of(&mut self, container: &Rc<Instance>, index: &Datum) -> Result<Datum> {
         if let Datum::Str(name) = index {
             return self.instance_attribute(container, name);
@@ -449,14 +449,14 @@ const DICT_CHANGES: [&str; 6] = [
     "pop",
 ];
 
-/// A Python index as a position.
+/// Converts a Python index to a position; none if it is out of range.
 fn position(index: i64, length: usize) -> Option<usize> {
     let length = i64::try_from(length).ok()?;
     let index = if index < 0 { index + length } else { index };
     usize::try_from(index).ok().filter(|_| index < length)
 }
 
-/// Whether two values are equal as Python's `==` says. Tensors are equal only to themselves.
+/// Tests equality by Python's `==`. Tensors are equal only to themselves.
 pub fn same(symbols: &Symbols, a: &Datum, b: &Datum) -> Result<bool> {
     if let (Datum::Number(a), Datum::Number(b)) = (a, b) {
         let equal = number::binary(symbols, "eq", a, b)?;

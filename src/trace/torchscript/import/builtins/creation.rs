@@ -1,4 +1,4 @@
-//! Tensors from Python's numbers and lists.
+//! Builtin operators that make tensors from Python's numbers and lists.
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! Operators that give their tensor back, or another dtype of it.
+//! Operators that return their tensor, a copy of it, or a cast of it.
 
 use crate::aten::WantedFormat;
 use crate::dtype::DType;
@@ -54,7 +54,7 @@ impl Importer<'_> {
         }
     }
 
-    /// An operator that wants the sizes of another tensor.
+    /// Calls an operator with the sizes of another tensor.
     fn with_sizes_of(
         &mut self,
         name: &str,
@@ -66,7 +66,7 @@ impl Importer<'_> {
         self.operator(name, vec![Datum::Tensor(tensor.clone()), sizes].into())
     }
 
-    /// `tensor[index]` where only the graph knows the index.
+    /// `tensor[index]`, for an index that is known only when the graph runs.
     fn select_dynamic(
         &mut self,
         tensor: &TensorRef,
@@ -90,7 +90,7 @@ impl Importer<'_> {
         Ok(Datum::Tensor(self.new_tensor(id)))
     }
 
-    /// A new tensor with the same elements.
+    /// Makes a new tensor with the same elements.
     fn copy(&mut self, tensor: &TensorRef, format: WantedFormat) -> Result<Datum> {
         if let Some(host) = tensor.number() {
             return Ok(Datum::Tensor(self.host_tensor(host)));
@@ -99,7 +99,7 @@ impl Importer<'_> {
         self.copied(tensor, id, format)
     }
 
-    /// A value as a copy of a tensor, whose strides it has if no other format is wanted.
+    /// Makes a copy of a tensor from its value. The copy has the tensor's strides if no other format is wanted.
     fn copied(&mut self, tensor: &TensorRef, id: ValueId, format: WantedFormat) -> Result<Datum> {
         let builder = self.builder();
         let before = self.placed(tensor);
@@ -127,19 +127,19 @@ impl Importer<'_> {
         self.copy(tensor, WantedFormat::Format(format))
     }
 
-    /// Whether a tensor has a memory format. Later writes to it depend on the answer.
+    /// Tests whether a tensor has a memory format. Later writes to the tensor depend on the answer.
     fn has_format(&mut self, tensor: &TensorRef, format: MemoryFormat) -> Result<bool> {
         self.sharing(tensor, |geometry, asked| geometry.has_format(asked, format))
     }
 
-    /// Whether the format is the one that a tensor's strides suggest, which `Tensor.to` goes by.
+    /// Tests whether a format is the one that a tensor's strides suggest, by which `Tensor.to` decides.
     fn suggests(&mut self, tensor: &TensorRef, format: MemoryFormat) -> Result<bool> {
         self.sharing(tensor, |geometry, asked| {
             Ok(geometry.suggested_format(asked)? == format)
         })
     }
 
-    /// The answer to a question that decides whether a tensor is copied. Writes to it depend on the answer from now on.
+    /// Answers a query that decides whether a tensor is copied. Later writes to the tensor depend on the answer.
     fn sharing(
         &mut self,
         tensor: &TensorRef,
@@ -153,7 +153,7 @@ impl Importer<'_> {
         Ok(answer)
     }
 
-    /// `Tensor.to` in all its forms: devices make no difference, a tensor that is as wanted is given back.
+    /// `Tensor.to` in all its forms. Devices make no difference. A tensor that already is as wanted is returned.
     fn to(&mut self, tensor: &TensorRef, copies: bool, arguments: &Arguments) -> Result<Datum> {
         let wanted = self.wanted_conversion(arguments)?;
         let own = self.ty(tensor)?.dtype;
@@ -170,8 +170,8 @@ impl Importer<'_> {
         }
     }
 
-    /// What a call of `Tensor.to` asks for. By position stand a device, a dtype or a tensor of it, `non_blocking`, `copy` and
-    /// `memory_format`.
+    /// Returns the conversion that a call of `Tensor.to` asks for. Positional arguments are a device, a dtype or a tensor
+    /// that has it, `non_blocking`, `copy` and `memory_format`.
     fn wanted_conversion(&mut self, arguments: &Arguments) -> Result<Conversion> {
         let mut wanted = Conversion {
             dtype: None,
@@ -227,14 +227,14 @@ impl Importer<'_> {
     }
 }
 
-/// What a call of `Tensor.to` asks for.
+/// The conversion that a call of `Tensor.to` asks for.
 struct Conversion {
     dtype: Option<DType>,
     copies: bool,
     format: WantedFormat,
 }
 
-/// `memory_format=` of a call, by name or at a position.
+/// Reads `memory_format=` of a call, by name or from a positional argument.
 pub(super) fn wanted_format(arguments: &Arguments, positional: Option<&Datum>) -> WantedFormat {
     let named = named_argument(arguments, "memory_format");
     WantedFormat::from_torch_code(match named.as_ref().or(positional) {
@@ -243,10 +243,10 @@ pub(super) fn wanted_format(arguments: &Arguments, positional: Option<&Datum>) -
     })
 }
 
-/// Operators that give back the tensor that they are given.
+/// Operators that return the tensor that they are given.
 const SAME: [&str; 4] = ["cpu", "cuda", "requires_grad_", "pin_memory"];
 
-/// Operators that give another tensor of the same memory.
+/// Operators that return another tensor of the same memory.
 const ALIASES: [&str; 9] = [
     "detach",
     "detach_",

@@ -1,4 +1,4 @@
-//! What the program does without tensors: arithmetic on numbers, lists, dicts, strings, and questions about types.
+//! Operators that the importer evaluates on the host: arithmetic on numbers, lists, dicts, strings, and queries of types.
 
 mod container;
 mod creation;
@@ -17,7 +17,7 @@ use super::evaluate::Frame;
 use super::number::Number;
 
 impl Importer<'_> {
-    /// The result of an operator that is worked out on the host; none if the operator is for the graph.
+    /// Evaluates an operator on the host; none if the operator belongs in the graph.
     pub(super) fn builtin(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
         if let Some(result) = self.effect(name, arguments)? {
             return Ok(Some(result));
@@ -40,7 +40,7 @@ impl Importer<'_> {
         self.creation(name, arguments)
     }
 
-    /// Functions that are not operators: conversions, `print`, `fork`.
+    /// Calls a function that is not an operator: conversions, `print`, `fork`.
     pub(super) fn named_builtin(
         &mut self,
         frame: &Frame,
@@ -73,7 +73,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Operators that are for their effect.
+    /// Calls an operator that has only an effect.
     fn effect(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
         let first = arguments.positional.first();
         Ok(Some(match name {
@@ -100,7 +100,7 @@ impl Importer<'_> {
                 Some(closure) => self.call_datum(closure, Arguments::default())?,
                 None => Datum::None,
             },
-            // Events of the profiler have a handle, which nothing but the profiler reads.
+            // Events of the profiler have a handle that only the profiler reads.
             "_record_function_enter_new" | "_record_function_enter" => Datum::str(name),
             "_record_function_exit" => Datum::None,
             "wait" | "awaitable_wait" | "awaitable_nowait" => first.cloned().unwrap_or(Datum::None),
@@ -108,7 +108,7 @@ impl Importer<'_> {
         }))
     }
 
-    /// `int(x)`, `float(x)`, `bool(x)`: known numbers are converted, others when the graph runs.
+    /// `int(x)`, `float(x)`, `bool(x)`. Known numbers are converted here, others when the graph runs.
     pub(super) fn converted(&mut self, kind: Kind, value: &Datum) -> Result<Datum> {
         let number = match value {
             Datum::Number(number) => number.clone(),
@@ -136,7 +136,7 @@ impl Importer<'_> {
     }
 }
 
-/// What became of an `autograd.Function` in a trace.
+/// The error for a call of an `autograd.Function`, of which a trace holds only the name.
 fn function_of_python(name: &str) -> Error {
     let message = format!("{name} is a function of Python, which an archive does not hold");
     Error::unsupported(message).help(
@@ -153,7 +153,7 @@ fn parsed(kind: Kind, text: &str) -> Result<Datum> {
     }))
 }
 
-/// The message of an exception: behind the name of its class, unless it begins with one.
+/// The message of an exception, after the name of its class if the call gives one.
 fn raised_message(arguments: &Arguments) -> String {
     match arguments.positional.as_slice() {
         [Datum::Str(message)] => message.to_string(),

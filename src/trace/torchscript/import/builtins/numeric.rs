@@ -40,7 +40,8 @@ impl Importer<'_> {
         self.on_known(name, arguments)
     }
 
-    /// A function of numbers and scalar tensors all of which are known; what ends in `_` writes into its first operand.
+    /// Evaluates a function of numbers and scalar tensors if all of them are known. A function whose name ends in `_` writes
+    /// to its first operand.
     fn on_known(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
         let in_place = name.strip_suffix('_').filter(|name| !name.ends_with('_'));
         let name = in_place.unwrap_or(name);
@@ -74,7 +75,7 @@ impl Importer<'_> {
         self.like_operands(name, result, &operands).map(Some)
     }
 
-    /// The numbers of operands. Floats beside a tensor that computes in single precision are rounded to it.
+    /// The numbers of operands. Floats beside a tensor that computes in single precision are rounded to single precision.
     fn rounded(&mut self, operands: &[Operand]) -> Result<Vec<Number>> {
         let builder = self.builder();
         let dtype = operands_dtype(operands).map(DType::to_compute);
@@ -90,7 +91,7 @@ impl Importer<'_> {
         }
     }
 
-    /// A number between bounds, either of which may be absent.
+    /// Clamps a number to bounds, either of which may be absent.
     fn clamped(&mut self, [x, low, high]: [Option<Operand>; 3]) -> Result<(Vec<Operand>, Number)> {
         let limits = [("maximum", low.is_some()), ("minimum", high.is_some())];
         let operands: Vec<Operand> = [x, low, high].into_iter().flatten().collect();
@@ -145,7 +146,7 @@ impl Importer<'_> {
         }
     }
 
-    /// The result as what the operands are: a Python number, or a scalar tensor of the common dtype.
+    /// Returns a result in the form of the operands: a Python number, or a scalar tensor of the common dtype.
     fn like_operands(&mut self, name: &str, result: Number, operands: &[Operand]) -> Result<Datum> {
         let tensors = operands.iter().filter_map(|operand| match operand {
             Operand::Tensor(host) => Some(host),
@@ -205,7 +206,7 @@ impl Importer<'_> {
         self.converted(kind, &Datum::Tensor(tensor.clone()))
     }
 
-    /// A number that only the graph knows.
+    /// Converts a tensor to a number that is known when the graph runs, or here if it follows from sizes and weights.
     pub(super) fn dynamic(&mut self, kind: Kind, tensor: &TensorRef) -> Result<Datum> {
         let id = self.read(tensor)?;
         let builder = self.builder();
@@ -224,7 +225,7 @@ impl Importer<'_> {
         }
     }
 
-    /// How many steps `range(start, stop, step)` has.
+    /// Number of steps of `range(start, stop, step)`.
     fn range_length(&mut self, arguments: &Arguments) -> Result<Datum> {
         let [start, stop, step] = self.three_sizes(arguments)?;
         let step = self.builder().symbols().concrete(&step)?;
@@ -286,7 +287,7 @@ fn python_number(value: &Datum) -> Option<Number> {
     }
 }
 
-/// The operands, if every one of them is known.
+/// The operands, if all of them are known.
 fn known_operands(arguments: &Arguments) -> Option<Vec<Operand>> {
     let ignored = ["alpha", "rounding_mode"];
     let mut named = arguments.named.iter();
@@ -306,7 +307,7 @@ fn known_operand(value: &Datum) -> Option<Operand> {
     }
 }
 
-/// A number and its lower and upper bound; none if one of them is not known.
+/// A number, its lower bound and its upper bound; none if one of them is not known.
 fn bounds(name: &str, arguments: &Arguments) -> Option<[Option<Operand>; 3]> {
     let (first, rest) = arguments.positional.split_first()?;
     let bound = |name: &str, place: usize| {
@@ -327,7 +328,7 @@ fn bounds(name: &str, arguments: &Arguments) -> Option<[Option<Operand>; 3]> {
     Some([Some(known_operand(first)?), low, high])
 }
 
-/// A quotient that is rounded.
+/// Divides and rounds the quotient.
 fn divided(symbols: &Symbols, mode: &str, a: &Number, b: &Number) -> Result<Option<Number>> {
     if mode == "floor" {
         return number::binary(symbols, "floor_divide", a, b);
@@ -342,7 +343,7 @@ fn divided(symbols: &Symbols, mode: &str, a: &Number, b: &Number) -> Result<Opti
     }
 }
 
-/// Names of functions that are others for Python's numbers than for tensors.
+/// The name of a function of Python's numbers, where it differs from that of the function of tensors.
 fn script_name(name: &str) -> &str {
     match name {
         "remainder" => "script_remainder",
@@ -353,7 +354,7 @@ fn script_name(name: &str) -> &str {
     }
 }
 
-/// The dtype of arithmetic on scalar tensors and numbers, if there is a tensor that does not stand for a number.
+/// The dtype of arithmetic on scalar tensors and numbers; none if each tensor stands for a number.
 fn operands_dtype(operands: &[Operand]) -> Option<DType> {
     let own = operands.iter().filter_map(|operand| match operand {
         Operand::Tensor(host) if !host.wrapped => Some(host.dtype),

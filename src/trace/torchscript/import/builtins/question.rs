@@ -1,4 +1,4 @@
-//! Questions about values: sizes, types, identity.
+//! Queries of values: sizes, types, identity.
 
 use crate::aten::WantedFormat;
 use crate::dim::Dim;
@@ -76,7 +76,7 @@ impl Importer<'_> {
         }))
     }
 
-    /// A question about where a tensor's elements lie in memory.
+    /// Answers a query of the location of a tensor's elements in memory: strides, offset, contiguity.
     fn question_of_memory(
         &mut self,
         name: &str,
@@ -102,7 +102,7 @@ impl Importer<'_> {
         Ok(answer)
     }
 
-    /// Whether two tensors have one shape and equal elements.
+    /// Tests whether two tensors have one shape and equal elements.
     fn equal(&mut self, a: &TensorRef, b: &TensorRef) -> Result<Datum> {
         let (ours, theirs) = (self.ty(a)?.shape, self.ty(b)?.shape);
         let mut same = ours.len() == theirs.len();

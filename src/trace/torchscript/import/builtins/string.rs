@@ -1,4 +1,4 @@
-//! Strings.
+//! Builtin operators on strings.
 
 use crate::error::{Error, Result};
 
@@ -101,7 +101,7 @@ impl Importer<'_> {
         result
     }
 
-    /// The value as Python's `str` shows it; numbers that are not known by their kind.
+    /// Formats a value like Python's `str`. A number that is not known is shown as its type.
     pub(in crate::trace::torchscript::import) fn display(&self, value: &Datum) -> String {
         match value {
             Datum::None => "None".to_string(),
@@ -162,7 +162,7 @@ fn parts(text: &str, separator: &str, most: i64) -> Result<Vec<Datum>> {
     })
 }
 
-/// Refuses texts and lists that a program makes longer than any model needs, before memory runs out.
+/// Refuses strings and lists that a program makes longer than any model needs, before memory runs out.
 pub(super) fn check_length(length: usize) -> Result<()> {
     if length <= 1 << 20 {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Integers and sizes: those that are known wrap, others stay symbolic.
+//! Arithmetic on integers and sizes. Known integers wrap; others stay symbolic.
 
 use super::ratio::ratio;
 use super::{Number, binary, on_floats};
@@ -6,7 +6,7 @@ use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::symbols::Symbols;
 
-/// A function of two integers by its ATen name; `None` if it is no such function.
+/// Applies a function of two integers by its ATen name; `None` if there is no such function.
 pub(super) fn on_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Option<Number>> {
     if let (Some(a), Some(b)) = (a.as_const(), b.as_const())
         && let Some(wrapped) = on_known_ints(name, a, b)
@@ -31,18 +31,18 @@ pub(super) fn on_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result
     if is_size(symbols, &dim)? {
         return Ok(Some(Number::Int(dim)));
     }
-    // No size is as large: the number wraps where its 64 bits end.
+    // No size is this large: the number wraps at 64 bits.
     let (a, b) = (symbols.concrete(a)?, symbols.concrete(b)?);
     binary(symbols, name, &Number::int(a), &Number::int(b))
 }
 
-/// Whether an integer is known, or small enough to be made of sizes.
+/// True if an integer is known, or small enough to be made of sizes.
 fn is_size(symbols: &Symbols, dim: &Dim) -> Result<bool> {
     const LARGEST: u64 = 1 << 53;
     Ok(dim.as_const().is_some() || symbols.hint(dim)?.unsigned_abs() < LARGEST)
 }
 
-/// Sums and products of integers that are known wrap.
+/// Sums and products of known integers, which wrap.
 fn on_known_ints(name: &str, a: i64, b: i64) -> Option<i64> {
     match name {
         "add" => Some(a.wrapping_add(b)),
@@ -112,7 +112,7 @@ fn on_fixed_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Opti
     Ok(Some(Number::int(function(a, b))))
 }
 
-/// Functions of integers that say nothing of symbolic sizes.
+/// Functions of integers that have no symbolic form.
 fn bit_function(name: &str) -> Option<fn(i64, i64) -> i64> {
     Some(match name {
         "__and__" | "bitwise_and" => |a, b| a & b,
@@ -126,7 +126,7 @@ fn bit_function(name: &str) -> Option<fn(i64, i64) -> i64> {
             Ok(b) => a >> b.min(63),
             Err(_) => a >> 63,
         },
-        // Processors look at the last six bits of a distance; scripts do not look at it before.
+        // Processors use the last six bits of a shift distance, and scripts pass the distance on unchecked.
         "script_lshift" => |a, b| a.wrapping_shl(b as u32),
         "script_rshift" => |a, b| a.wrapping_shr(b as u32),
         "gcd" => greatest_common_divisor,

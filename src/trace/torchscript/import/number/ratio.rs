@@ -1,10 +1,10 @@
-//! Sizes over whole numbers, as long as they are what floats compute.
+//! Ratios of sizes to whole numbers, as long as they equal the floats that PyTorch computes.
 
 use super::Number;
 use super::integer::greatest_common_divisor;
 use crate::dim::Dim;
 
-/// The float that a size over a whole number is.
+/// Returns the float that equals a size over a whole number.
 pub(super) fn ratio(size: &Dim, by: i64) -> Number {
     let divided = size.floor_div(&Dim::from(by));
     if &divided * &Dim::from(by) == *size {
@@ -16,7 +16,7 @@ pub(super) fn ratio(size: &Dim, by: i64) -> Number {
         })
 }
 
-/// Sums, products and quotients in which a symbolic size takes part, as long as they are ratios again.
+/// Sums, products and quotients with a symbolic operand, as long as they are ratios again.
 pub(super) fn on_ratios(name: &str, a: &Number, b: &Number) -> Option<Number> {
     let symbolic = |number: &Number| match number {
         Number::Ratio(..) => true,
@@ -52,8 +52,8 @@ pub(super) fn on_ratios(name: &str, a: &Number, b: &Number) -> Option<Number> {
     }
 }
 
-/// Whether a float has the value of the exact result. A quotient by a power of two is exact. Any other was rounded, and may
-/// be rounded once more, but must not become whole again: `x / 49 * 49` is not `x` in floats.
+/// Tests whether a float has the value of the exact result. A quotient by a power of two is exact. Any other quotient was
+/// rounded. It may be rounded once more, but must not become whole again: `x / 49 * 49` is not `x` in floats.
 fn stays_exact(name: &str, (a, p): (&Dim, i64), (b, q): (&Dim, i64)) -> bool {
     let coprime = |number: &Dim, by: i64| {
         let number = number.as_const();
