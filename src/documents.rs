@@ -1,4 +1,4 @@
-//! The Rust blocks of README and `docs/`, as documentation tests.
+//! Doctests for the Rust blocks of README and `docs/`.
 
 macro_rules! documents {
     ($($name:ident: $path:literal,)*) => {

@@ -1,4 +1,4 @@
-//! The command line; see `onionskin --help`.
+//! The `onionskin` program; see `onionskin --help`.
 
 fn main() -> std::process::ExitCode {
     onionskin::cli::main()

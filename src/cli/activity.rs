@@ -1,4 +1,4 @@
-//! What a command is doing, on a line of standard error that is there while it does it.
+//! A status line on standard error that shows the current step of a command.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,20 +11,20 @@ use crate::CompileOptions;
 use crate::gpu::Progress;
 use crate::model::SearchProgress;
 
-/// Where there is no terminal, a long step is told of again after this time.
+/// Time between two progress lines of a step where standard error is no terminal.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// A line that tells steps; hidden where standard error is no terminal. It is gone when the command is done with it.
+/// Status line for the current step. It is hidden where standard error is no terminal, and is cleared when dropped.
 pub(super) struct Activity {
     bar: ProgressBar,
-    /// True if steps are lines of their own, for want of a terminal.
+    /// True if each step prints a line of its own because standard error is no terminal.
     has_lines: bool,
-    /// When the last of these was printed.
+    /// Time at which the last such line was printed.
     told: Mutex<Instant>,
 }
 
 impl Activity {
-    /// `quiet` hides the line on a terminal too: for output that programs read.
+    /// Creates a status line. `quiet` hides it on a terminal too, for commands whose output is read by programs.
     pub(super) fn new(quiet: bool) -> Activity {
         let is_shown = !quiet && std::io::stderr().is_terminal();
         let bar = if is_shown {
@@ -32,7 +32,7 @@ impl Activity {
         } else {
             ProgressBar::hidden()
         };
-        // Steps shorter than this are not seen at all.
+        // Shorter steps are not shown.
         bar.enable_steady_tick(Duration::from_millis(100));
         Activity {
             bar,
@@ -41,14 +41,14 @@ impl Activity {
         }
     }
 
-    /// For a command whose steps take minutes: they are told where there is no terminal, too.
+    /// Creates a status line for a command whose steps take minutes: without a terminal each step prints a line.
     pub(super) fn told(quiet: bool) -> Activity {
         let mut activity = Activity::new(quiet);
         activity.has_lines = !quiet && !std::io::stderr().is_terminal();
         activity
     }
 
-    /// A step of unknown length.
+    /// Begins a step of unknown length.
     pub(super) fn step(&self, what: impl Into<String>) {
         let what = what.into();
         if self.has_lines {
@@ -59,14 +59,14 @@ impl Activity {
         self.bar.set_message(what);
     }
 
-    /// How far a search is.
+    /// Shows the progress of the search for the first difference.
     pub(super) fn searched(&self, SearchProgress { done, total }: SearchProgress) {
         self.progress(&format!(
             "looking for the first value that differs: {done} of {total} nodes agree"
         ));
     }
 
-    /// How far a step is; without a terminal, a line every few seconds.
+    /// Shows the progress of the current step. Without a terminal it prints a line every [`INTERVAL`].
     pub(super) fn progress(&self, what: &str) {
         if self.has_lines {
             self.tell(what, INTERVAL);
@@ -74,12 +74,12 @@ impl Activity {
         self.bar.set_message(what.to_string());
     }
 
-    /// A line of output while the step goes on.
+    /// Prints a line of output without ending the step.
     pub(super) fn print(&self, line: &str) {
         self.bar.suspend(|| output::line(line));
     }
 
-    /// Prints a line, unless the last one was printed within an interval.
+    /// Prints a line, unless the last one was printed less than `interval` ago.
     fn tell(&self, what: &str, interval: Duration) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.elapsed() >= interval {
@@ -88,7 +88,7 @@ impl Activity {
         }
     }
 
-    /// A step of so many parts, which [`Activity::advance`] counts.
+    /// Begins a step of `length` parts, counted by [`Activity::advance`].
     pub(super) fn count(&self, length: usize, what: &str) {
         self.bar
             .set_style(style("{bar:40} {pos}/{len} {msg} {eta}"));
@@ -96,12 +96,12 @@ impl Activity {
         self.bar.set_message(what.to_string());
     }
 
-    /// One part more is done.
+    /// Counts one more finished part.
     pub(super) fn advance(&self) {
         self.bar.inc(1);
     }
 
-    /// Options by which compiling shows its kernels and the bytes of weights.
+    /// Compile options that show the compiled kernels and the uploaded bytes of weights.
     pub(super) fn compile_options(&self) -> CompileOptions {
         let bar = self.bar.clone();
         CompileOptions {

@@ -1,4 +1,4 @@
-//! `onionskin bench`: how long a model takes on a device, the first time and from then on, and what it needs.
+//! `onionskin bench`: measures first-run time, steady-state latency and memory of a model on a device.
 
 mod figures;
 mod fresh;
@@ -28,7 +28,7 @@ use crate::model::Session;
 use crate::tensor::Tensor;
 use crate::{CompileOptions, Device, Model};
 
-/// Runs of the graph alone and of its kernels one by one, of which the fastest count.
+/// Number of runs of the graph, and of the profiled graph. The fastest run counts.
 const RUNS: usize = 10;
 
 /// Measure a model: time to the first output, latency in the steady state, what dispatches cost, memory.
@@ -123,7 +123,7 @@ impl Bench {
         Ok(Outcome::Yes)
     }
 
-    /// Opens the model, and checks all other arguments; the times of others.
+    /// Opens the model and checks all other arguments. Returns the model and the times of `--against`.
     fn check(&self) -> Result<(Model, Peers)> {
         let mut faults = Faults::default();
         let model = faults.keep(Model::open(&self.model));
@@ -137,7 +137,7 @@ impl Bench {
         Ok((faults.end(model)?, peers))
     }
 
-    /// Cold starts, in processes of their own. Their inputs are in a file: drawing takes time.
+    /// Measures cold starts in separate processes. Random inputs are passed in a file, because drawing them takes time.
     fn starts(&self, model: &Model, arguments: &[Item]) -> Result<fresh::Starts> {
         let mut options = self.options();
         match self.inputs.is_random() {
@@ -152,7 +152,7 @@ impl Bench {
         }
     }
 
-    /// The options of a cold start but for its inputs.
+    /// Returns the command-line options of a cold start, without its inputs.
     fn options(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         arguments.extend(["--device".into(), OsString::from(&self.device)]);
@@ -167,7 +167,7 @@ impl Bench {
         arguments
     }
 
-    /// The times of calls, shortest first.
+    /// Measures calls in the steady state. Returns their times in milliseconds, shortest first.
     fn steady(&self, session: &Session, arguments: &[Item]) -> Result<Vec<f64>> {
         for _ in 0..self.warm_up {
             session.call(arguments)?;
@@ -186,7 +186,7 @@ impl Bench {
         Ok(times)
     }
 
-    /// The graph without the ways of its inputs and outputs, and its kernels one by one: the fastest of some runs of each.
+    /// Measures the graph without reading back its outputs, and each of its kernels; takes the fastest of several runs.
     fn on_device(
         &self,
         program: &Program,

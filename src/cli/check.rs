@@ -1,4 +1,4 @@
-//! `onionskin check`: a model's trace, its sizes, and a device against a reference.
+//! `onionskin check`: checks a model's trace, other input sizes, and a device against a reference.
 
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ pub(super) struct Check {
     overwrite: Overwrite,
 }
 
-/// References.
+/// Reference that the device is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Against {
     /// The interpreter on the host.
@@ -75,7 +75,7 @@ enum Against {
     Libtorch,
 }
 
-/// A model and what is known to be right of it.
+/// A model with its inputs, their expected outputs and the tolerance.
 struct Subject {
     model: Model,
     archive: CaseArchive,
@@ -120,7 +120,7 @@ impl Check {
         })
     }
 
-    /// Opens the model, unless it is a recorded case's, and checks all other arguments.
+    /// Opens the model, unless it is part of a recorded case, and checks all other arguments.
     fn check(&self) -> Result<Option<Model>> {
         let mut faults = Faults::default();
         let model = match is_case(&self.model) {
@@ -153,7 +153,7 @@ impl Check {
         faults.end(model)
     }
 
-    /// The source of the program's results. libtorch runs the archive, as we do.
+    /// Describes the source of the program's expected results. `None` for libtorch: it runs the archive, as Onionskin does.
     fn program(&self, sets: usize) -> Option<String> {
         let plural = if sets == 1 { "" } else { "s" };
         let recorded = self.against == Against::Recorded;
@@ -215,7 +215,7 @@ fn is_case(path: &Path) -> bool {
     path.join("case.json").is_file() || path.extension().is_some_and(|extension| extension == "zip")
 }
 
-/// The model of a case, with the calls of `forward` that were recorded.
+/// Loads the model of a case with its recorded calls of `forward`.
 fn recorded(path: &Path) -> Result<Subject> {
     let cases = cases::find(path)?;
     let first = cases
@@ -251,7 +251,7 @@ fn recorded(path: &Path) -> Result<Subject> {
     Ok(subject)
 }
 
-/// A single output is the result, several are a tuple.
+/// Combines outputs into a result: a single output is the result itself, several are a tuple.
 fn result(mut outputs: Vec<Item>) -> Item {
     match (outputs.len(), outputs.pop()) {
         (1, Some(output)) => output,

@@ -1,4 +1,4 @@
-//! `onionskin compare`: a device against the oracle or against recorded outputs.
+//! `onionskin compare`: compares a device with the oracle or with recorded outputs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Compare {
             None => compare(&got, &expected, tolerance),
         };
         let passed = differences.iter().all(Difference::passed);
-        // The host is the oracle.
+        // The search compares with the oracle, and the host device is the oracle.
         let needs_none = passed || self.no_search || matches!(device, Device::Host);
         let search = match needs_none {
             true => None,

@@ -1,4 +1,4 @@
-//! `onionskin demo`: a trained network reads handwritten digits, from its archive to numbers, with nothing to download.
+//! `onionskin demo`: a trained network reads handwritten digits, with nothing to download.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -30,17 +30,17 @@ pub(super) struct Demo {
 }
 
 const ARCHIVE: &[u8] = include_bytes!("../../examples/digits/digits.pt");
-/// The held-back images, `input`, and what PyTorch makes of them, `logits`.
+/// Images that were not trained on, `input`, and PyTorch's outputs for them, `logits`.
 const RECORDED: &[u8] = include_bytes!("../../examples/digits/expected.safetensors");
-/// The digit that each image shows.
+/// Record of the training, with the label of each image.
 const SUMMARY: &str = include_str!("../../examples/digits/expected.json");
 const LABELS: &str = include_str!("../../examples/digits/labels.txt");
 
-/// The side of an image in pixels.
+/// Height and width of an image in pixels.
 const SIDE: usize = 8;
-/// Ink from which a pixel is printed, of 0 to 1.
+/// Smallest ink value, of 0 to 1, for which a pixel is printed.
 const DARK: f64 = 0.4;
-/// Images in a row of the terminal.
+/// Number of images in a row of the terminal.
 const ROW: usize = 10;
 
 impl Demo {
@@ -76,7 +76,7 @@ impl Demo {
         })
     }
 
-    /// The archive, which is written, and its graph, which may be written.
+    /// Writes the archive and returns its path and that of the graph, which may be written.
     fn paths(&self) -> Result<(PathBuf, PathBuf)> {
         std::fs::create_dir_all(&self.output).map_err(|error| Error::io(&self.output, error))?;
         let archive = self.output.join("digits.pt");
@@ -86,7 +86,7 @@ impl Demo {
         Ok((archive, graph))
     }
 
-    /// Writes the archive, unless it is there already.
+    /// Writes the archive, unless the file already holds it.
     fn write_archive(&self, path: &Path) -> Result<()> {
         if std::fs::read(path).is_ok_and(|found| found == ARCHIVE) {
             return Ok(());
@@ -96,7 +96,7 @@ impl Demo {
     }
 }
 
-/// Runs a step and says how long it took.
+/// Runs a step and prints how long it took.
 fn step<T>(name: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let result = run()?;
@@ -170,7 +170,7 @@ impl Recorded {
     }
 }
 
-/// The digits that the images show, by the record of the training.
+/// Reads the labels of the images from the record of the training.
 fn digits() -> Result<Vec<usize>> {
     #[derive(Deserialize)]
     struct Summary {
@@ -184,7 +184,7 @@ fn digits() -> Result<Vec<usize>> {
     Ok(summary.images.iter().map(|image| image.label).collect())
 }
 
-/// The likeliest class of each row of logits, and its probability.
+/// Returns the most probable class of each row of logits, with its probability.
 fn answers(logits: &Tensor) -> Vec<(usize, f64)> {
     let scores = logits.to_f64();
     let classes = LABELS.lines().count().max(1);
@@ -195,14 +195,14 @@ fn answers(logits: &Tensor) -> Vec<(usize, f64)> {
     scores.chunks(classes).filter_map(answer).collect()
 }
 
-/// An answer as wide as an image; `!` marks a wrong one.
+/// Formats an answer as wide as an image; `!` marks a wrong one.
 fn caption(((answer, probability), digit): (&(usize, f64), &usize)) -> String {
     let mark = if answer == digit { "" } else { "!" };
     let text = format!("{answer} {:.0}%{mark}", probability * 100.0);
     format!("{text:<SIDE$}")
 }
 
-/// Two rows of pixels as one line of text.
+/// Formats two rows of pixels as one line of text.
 fn half_blocks(image: &[f64], line: usize) -> String {
     let is_dark = |row: usize, column: usize| {
         image

@@ -1,4 +1,4 @@
-//! `onionskin devices`: the adapters, what they can do, and whether they compute right.
+//! `onionskin devices`: lists the adapters with their capabilities, and tests whether they compute right.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! `onionskin explain`: what an id means, with an example and the cure.
+//! `onionskin explain`: explains the id of a finding or an error, with an example and its fix.
 
 use anstyle::AnsiColor;
 use clap::Args;
@@ -34,7 +34,7 @@ impl Explain {
     }
 }
 
-/// An entry with its id in a colour.
+/// Formats an entry with its id in the colour of its severity.
 fn page(entry: &Entry) -> String {
     let text = entry.to_string();
     let rest = text.strip_prefix(entry.code).unwrap_or(&text);
@@ -49,7 +49,7 @@ fn color(severity: Severity) -> AnsiColor {
     }
 }
 
-/// A table: id, severity, front ends whose graphs it is found in, title.
+/// Formats entries as a table: id, severity, front ends whose graphs the finding occurs in, title.
 fn list(entries: &[&Entry]) -> Vec<String> {
     let widths = entries.iter().map(|entry| entry.found_in().chars().count());
     let width = widths.max().unwrap_or_default();

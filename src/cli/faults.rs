@@ -1,4 +1,4 @@
-//! The check of a command's arguments: all that is wrong is told at once, before anything is imported or compiled.
+//! Checks of a command's arguments. All errors are reported at once, before anything is imported or compiled.
 
 use std::path::Path;
 
@@ -7,26 +7,26 @@ use crate::error::{Error, Kind, Result};
 use crate::gpu::{self, DeviceChoice};
 use crate::kernel::stored::Precision;
 
-/// What is wrong with a command line.
+/// Errors found in a command's arguments.
 #[derive(Default)]
 pub(super) struct Faults(Vec<Error>);
 
 impl Faults {
-    /// The value, if there is one; else the error is kept.
+    /// Returns the value of a result, or records its error and returns `None`.
     pub(super) fn keep<T>(&mut self, result: Result<T>) -> Option<T> {
         result.map_err(|error| self.0.push(error)).ok()
     }
 
-    /// Keeps the errors of several checks.
+    /// Records the errors of several checks.
     pub(super) fn keep_all(&mut self, results: impl IntoIterator<Item = Result<()>>) {
         self.0.extend(results.into_iter().filter_map(Result::err));
     }
 
-    /// The value that [`Faults::keep`] gave, unless anything is wrong. An error of usage stands in front of others: it decides
-    /// the exit code.
+    /// Returns the value that [`Faults::record`] returned, unless an error is recorded. Usage errors come first: the
+    /// first error decides the exit code.
     ///
     /// # Errors
-    /// All that are kept, as one.
+    /// All recorded errors, as one.
     pub(super) fn end<T>(mut self, value: Option<T>) -> Result<T> {
         self.0.sort_by_key(|error| error.kind() != Kind::Usage);
         match (Error::all(self.0), value) {
@@ -38,7 +38,7 @@ impl Faults {
         }
     }
 
-    /// Checks `--device`, and that it stores values in what `--dtype` says.
+    /// Checks `--device`, and that the device can store values in the dtype of `--dtype`.
     pub(super) fn check_device(&mut self, name: &str, dtype: Option<&Dtype>) {
         let Ok(choice) = name.parse::<DeviceChoice>();
         self.keep(gpu::check_choice(&choice));
@@ -50,7 +50,7 @@ impl Faults {
         }
     }
 
-    /// As [`Faults::check_device`], for commands that measure kernels: the host has none.
+    /// Like [`Faults::check_device`], for commands that measure kernels: the host device has none.
     pub(super) fn check_gpu(&mut self, name: &str, dtype: &Dtype) {
         self.check_device(name, Some(dtype));
         let Ok(choice) = name.parse::<DeviceChoice>();
@@ -61,7 +61,7 @@ impl Faults {
         }
     }
 
-    /// Checks that a number of a flag is at least 1.
+    /// Checks that the number given for a flag is at least 1.
     pub(super) fn check_positive(&mut self, flag: &str, number: Option<usize>) {
         if number == Some(0) {
             let message = format!("{flag} 0 asks for nothing");
@@ -71,7 +71,7 @@ impl Faults {
     }
 }
 
-/// Checks that the folder of a file that is to be written exists.
+/// Checks that the folder of an output file exists.
 pub(super) fn check_folder(path: &Path) -> Result<()> {
     let folder = path
         .parent()

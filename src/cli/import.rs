@@ -1,4 +1,4 @@
-//! `onionskin import`: from an archive to a JSON graph with its weights beside it.
+//! `onionskin import`: imports an archive as a JSON graph, with its weights in a file beside it.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -93,7 +93,7 @@ impl Import {
     }
 }
 
-/// Checks that the file of a graph may be written, and that of its weights beside it.
+/// Checks that a graph and its weights may be written: a `.json` file and a `.safetensors` file beside it.
 pub(super) fn check_graph(overwrite: &Overwrite, path: &Path, read: &[PathBuf]) -> Result<()> {
     overwrite.check(path, &["json"], read)?;
     let weights = path.with_extension("safetensors");
@@ -104,7 +104,7 @@ pub(super) fn check_graph(overwrite: &Overwrite, path: &Path, read: &[PathBuf]) 
     overwrite.check(&weights, &["safetensors"], read)
 }
 
-/// Imports a model for the inputs that were given, or for those that the archive remembers.
+/// Imports a model for the given inputs, or else for the example inputs of its archive.
 pub(super) fn import(model: &Model, inputs: &Inputs, activity: &Activity) -> Result<Module> {
     import_methods(model, inputs, &[], activity)
 }
@@ -116,7 +116,7 @@ fn import_methods(
     activity: &Activity,
 ) -> Result<Module> {
     activity.step("importing the graph");
-    // Graphs that are there already are not made for inputs.
+    // A model without an archive has its graphs already; they do not depend on inputs.
     let arguments = match inputs.is_empty() || model.archive().is_none() {
         true => None,
         false => Some(inputs.examples(model)?),

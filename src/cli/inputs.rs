@@ -1,4 +1,4 @@
-//! Inputs from the command line: tensor files, pictures, random numbers, or sizes only.
+//! Inputs from the command line: tensor files, pictures, random numbers, or types only.
 
 mod advice;
 mod command;
@@ -28,7 +28,7 @@ use crate::shape::TensorType;
 use crate::tensor::Tensor;
 use crate::tensor_file;
 
-/// Where the model's arguments come from. Names decide which input is which, order where there are none.
+/// Sources of the model's arguments. Names assign tensors to inputs; tensors without names are assigned in order.
 #[derive(Args)]
 pub(super) struct Inputs {
     /// A tensor file (.npy, .npz, .safetensors, .pt). Its tensors go by name, in order if their names are none of the model's.
@@ -68,8 +68,8 @@ impl Sets {
         faults.keep_all(self.sets.iter().map(|path| check_tensors(path)));
     }
 
-    /// The sets in order: what `-i`, `--image`, `--shape` and `--random` give together, then a set for each file. Each is of
-    /// the first entry that its names fit.
+    /// Returns the sets in order: first the set that `-i`, `--image`, `--shape` and `--random` give, then one for each file.
+    /// Each set belongs to the first entry whose inputs match its names.
     pub(super) fn read(&self, model: &Model, entries: &[String]) -> Result<Vec<Vec<Item>>> {
         let signatures = entries.iter().map(|entry| model.signature(entry));
         let signatures: Vec<Signature> = signatures.collect::<Result<_>>()?;
@@ -83,7 +83,7 @@ impl Sets {
         Ok(sets)
     }
 
-    /// The files that are read.
+    /// Returns the files that this command reads.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         let mut paths = self.first.paths();
         paths.extend(self.sets.iter().cloned());
@@ -91,12 +91,12 @@ impl Sets {
     }
 }
 
-/// The arguments of `forward` that a file holds.
+/// Reads the arguments of `forward` from a file.
 pub(super) fn arguments(path: &Path, model: &Model) -> Result<Vec<Item>> {
     of_file(path, model, &[model.signature("forward")?])
 }
 
-/// The tensors of a file in order: those that this program numbered, `output_0`, `output_1` …, by their numbers.
+/// Reads the tensors of a file in order. Names that this program numbered, `output_0`, `output_1` …, are sorted by number.
 pub(super) fn in_order(path: &Path) -> Result<Vec<Item>> {
     let mut tensors = tensor_file::read(path)?;
     let number = |name: &str| name.strip_prefix("output_")?.parse::<usize>().ok();
@@ -109,7 +109,7 @@ pub(super) fn in_order(path: &Path) -> Result<Vec<Item>> {
         .collect())
 }
 
-/// The arguments of the first signature whose names a file has, else of the first.
+/// Reads the arguments of the first signature that matches the names in a file, or else of the first signature.
 fn of_file(path: &Path, model: &Model, signatures: &[Signature]) -> Result<Vec<Item>> {
     let mut given = Given::default();
     given.add_file(None, path)?;
@@ -142,7 +142,7 @@ fn check_picture(path: &Path) -> Result<()> {
 }
 
 impl Inputs {
-    /// The same on the command line of another process.
+    /// Returns the command-line arguments that give another process these inputs.
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let mut list: Vec<OsString> = Vec::new();
         let mut option = |name: &str, value: &OsStr| list.extend([name.into(), value.to_owned()]);
@@ -174,24 +174,24 @@ impl Inputs {
         list
     }
 
-    /// True if nothing was given.
+    /// True if no input is given.
     pub(super) fn is_empty(&self) -> bool {
         let files = self.files.is_empty() && self.pictures.images.is_empty();
         files && self.shapes.is_empty() && !self.random
     }
 
-    /// True if inputs are drawn.
+    /// True if missing inputs are drawn at random.
     pub(super) fn is_random(&self) -> bool {
         self.random
     }
 
-    /// The files that are read.
+    /// Returns the files that this command reads.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         let files = self.files.iter().chain(&self.pictures.images);
         files.map(|file| named(file).1).collect()
     }
 
-    /// Checks what can be checked without the model: files, sizes, types.
+    /// Checks files, sizes and types, which needs no model.
     pub(super) fn check(&self, faults: &mut Faults) {
         let files = self.files.iter().map(|file| check_tensors(&named(file).1));
         faults.keep_all(files);
@@ -201,20 +201,20 @@ impl Inputs {
         faults.keep_all(self.shapes.iter().map(|text| shape(text).map(drop)));
     }
 
-    /// The arguments of a model's `forward` that it is to run on. Tells what was made up.
+    /// Returns the arguments for a run of the model's `forward`. Notes on standard error name random and zero inputs.
     ///
     /// # Errors
-    /// They are not what the model takes; the message tells its signature, what is given, and a command that works.
+    /// The inputs do not match the signature. The message shows the signature, the given inputs and a command that works.
     pub(super) fn read(&self, model: &Model) -> Result<Vec<Item>> {
         self.read_for_first(model, &[model.signature("forward")?], true)
     }
 
-    /// The arguments of a model's `forward` as examples of types and sizes.
+    /// Returns the arguments of a model's `forward` as examples of types and sizes, without notes.
     pub(super) fn examples(&self, model: &Model) -> Result<Vec<Item>> {
         self.read_for_first(model, &[model.signature("forward")?], false)
     }
 
-    /// The arguments of a graph.
+    /// Returns the arguments of a graph.
     pub(super) fn read_for(&self, graph: &Graph) -> Result<Vec<Item>> {
         let module = crate::ir::Module {
             graphs: vec![graph.clone()],
@@ -247,7 +247,7 @@ impl Inputs {
         advice.arguments(&assigned)
     }
 
-    /// The tensors of files and types.
+    /// Returns the tensors of `-i` and `--shape`.
     fn given(&self) -> Result<Given> {
         let mut given = Given::default();
         for file in &self.files {
@@ -262,7 +262,7 @@ impl Inputs {
         Ok(given)
     }
 
-    /// Reads pictures, each for the input of its name, else for the next one that may be a picture.
+    /// Reads each picture for the input of its name, or else for the next input that can be a picture.
     fn add_pictures(
         &self,
         given: &mut Given,
@@ -294,7 +294,7 @@ impl Inputs {
     }
 }
 
-/// The name and the type of `--shape`, whose sizes are numbers.
+/// Parses the name and the type of `--shape`. Sizes must be numbers.
 fn shape(text: &str) -> Result<(Option<String>, TensorType)> {
     let (name, ty) = match text.split_once('=') {
         Some((name, ty)) => (Some(name.trim().to_string()), ty),
@@ -323,7 +323,7 @@ fn cast(assigned: &mut [Assigned], signature: &Signature) -> Result<()> {
     Ok(())
 }
 
-/// Says which inputs are made up.
+/// Prints a note for inputs that are random or zeros.
 fn tell(assigned: &[Assigned], seed: u64) {
     let list = |wanted: fn(&Origin) -> Option<String>| -> Vec<String> {
         let told = assigned.iter().filter_map(|one| {

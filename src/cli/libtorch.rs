@@ -1,4 +1,4 @@
-//! PyTorch itself as a reference, in builds with the feature `libtorch`.
+//! PyTorch as a reference, in builds with the feature `libtorch`.
 
 use crate::cases::CaseArchive;
 use crate::error::Result;
@@ -7,7 +7,7 @@ use crate::item::Item;
 #[cfg(feature = "libtorch")]
 pub(super) use crate::trace::libtorch::Program;
 
-/// What builds without libtorch cannot open.
+/// Uninhabited stand-in: builds without libtorch cannot open a program.
 #[cfg(not(feature = "libtorch"))]
 pub(super) enum Program {}
 
@@ -18,13 +18,13 @@ impl Program {
     }
 }
 
-/// Nothing: this build has libtorch.
+/// Succeeds: this build has libtorch.
 #[cfg(feature = "libtorch")]
 pub(super) fn check() -> Result<()> {
     Ok(())
 }
 
-/// An error: there is no libtorch in this build.
+/// Returns an error: this build has no libtorch.
 #[cfg(not(feature = "libtorch"))]
 pub(super) fn check() -> Result<()> {
     let message = "--against libtorch needs a build with the feature libtorch";
@@ -32,7 +32,7 @@ pub(super) fn check() -> Result<()> {
     Err(error.help("record outputs with examples/record.py, and use --against recorded"))
 }
 
-/// An archive that libtorch runs.
+/// Opens an archive with libtorch.
 #[cfg(feature = "libtorch")]
 pub(super) fn open(archive: &CaseArchive) -> Result<Program> {
     match archive {
@@ -41,13 +41,13 @@ pub(super) fn open(archive: &CaseArchive) -> Result<Program> {
     }
 }
 
-/// An error: there is no libtorch in this build.
+/// Returns an error: this build has no libtorch.
 #[cfg(not(feature = "libtorch"))]
 pub(super) fn open(_archive: &CaseArchive) -> Result<Program> {
     check().and_then(|()| Err(crate::error::Error::internal("there is no libtorch")))
 }
 
-/// What libtorch says to every set of arguments.
+/// Runs a method in libtorch on each set of arguments and returns the results.
 pub(super) fn results(
     archive: &CaseArchive,
     method: &str,

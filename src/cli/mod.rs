@@ -1,7 +1,7 @@
-//! The command line, a file per command.
+//! The command line: one file per command.
 //!
-//! Exit codes: 0 success; 1 the command ran and the answer is no (outputs differ, cases failed, a check found errors); 2 wrong
-//! usage; 3 anything else that went wrong, such as a malformed file or an unsupported operator.
+//! Exit codes: 0 success; 1 the command ran and its answer is no (outputs differ, cases failed, a check found errors);
+//! 2 wrong usage; 3 any other error, such as a malformed file or an unsupported operator.
 
 mod activity;
 mod bench;
@@ -64,7 +64,7 @@ enum Command {
     Demo(demo::Demo),
 }
 
-/// What a command that ran to its end answers.
+/// Answer of a command that ran to its end.
 pub(crate) enum Outcome {
     /// Exit code 0.
     Yes,
@@ -72,9 +72,9 @@ pub(crate) enum Outcome {
     No,
 }
 
-/// Runs the command that the process's arguments ask for.
+/// Runs the command in the process's arguments.
 pub fn main() -> ExitCode {
-    // Before the first thread, and before a driver is loaded.
+    // Both calls change the environment: they must precede the first thread and the loading of a driver.
     let vectors = gpu::widen_vectors();
     gpu::silence_mesa();
     let outcome = match Cli::parse().command {
@@ -108,7 +108,7 @@ fn exit_code(outcome: Result<Outcome>) -> ExitCode {
     }
 }
 
-/// The error of JSON that could not be made.
+/// Internal error for JSON that could not be serialised or parsed.
 pub(crate) fn json_failed(error: serde_json::Error) -> Error {
     Error::internal(format!("JSON: {error}"))
 }

@@ -1,4 +1,4 @@
-//! `onionskin ops`: the operator list, from the table.
+//! `onionskin ops`: lists the supported operators.
 
 use clap::Args;
 

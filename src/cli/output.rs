@@ -1,4 +1,4 @@
-//! What the commands print. Colours reach terminals only, and not where `NO_COLOR` or `TERM=dumb` forbids them;
+//! Output of the commands. Colours go to terminals only, and not where `NO_COLOR` or `TERM=dumb` forbids them;
 //! `CLICOLOR_FORCE` forces them.
 
 use std::io::Write;
@@ -7,17 +7,17 @@ use anstyle::{AnsiColor, Style};
 
 use crate::error::Error;
 
-/// A line on standard output. A closed pipe is no error.
+/// Prints a line on standard output. A closed pipe is not an error.
 pub(super) fn line(text: &str) {
     let _ = writeln!(anstream::stdout().lock(), "{text}");
 }
 
-/// A line on standard error, for people.
+/// Prints a coloured line on standard error.
 pub(super) fn note(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{}", painted(text));
 }
 
-/// An amount with a unit and the prefix that fits: `12.3 MB`.
+/// Formats an amount with a unit and an SI prefix: `12.3 MB`.
 pub(super) fn amount(number: f64, unit: &str) -> String {
     let prefixes = ["", "k", "M", "G", "T", "P"];
     let (mut scaled, mut prefix) = (number, 0);
@@ -30,7 +30,7 @@ pub(super) fn amount(number: f64, unit: &str) -> String {
     }
 }
 
-/// A number with a comma between every three digits: `25,557,032`.
+/// Formats a number with a comma between groups of three digits: `25,557,032`.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let places = digits.len();
@@ -44,8 +44,8 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
-/// A text in lines of at most `width` columns where its words allow that. The first line begins with `head`, the others with as
-/// many spaces.
+/// Wraps a text into lines of at most `width` columns; longer words get lines of their own. The first line begins with
+/// `head`, the others with as many spaces.
 pub(super) fn wrapped(text: &str, head: &str, width: usize) -> Vec<String> {
     let indent = " ".repeat(head.chars().count());
     let mut lines = vec![head.to_string()];
@@ -66,7 +66,7 @@ pub(super) fn wrapped(text: &str, head: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// An error with its trail and advice. Further lines of a message or an advice are indented.
+/// Prints an error with its trail and help. Further lines of a message or a help are indented.
 pub(super) fn report(error: &Error) {
     for error in error.iter() {
         let (id, title) = (error.kind().id(), error.kind().title());
@@ -80,7 +80,7 @@ pub(super) fn report(error: &Error) {
     }
 }
 
-/// The words at the beginning of a line that have a colour.
+/// Words that are coloured at the beginning of a line.
 const WORDS: &[(&str, AnsiColor)] = &[
     ("error", AnsiColor::Red),
     ("DIFF", AnsiColor::Red),
@@ -91,7 +91,7 @@ const WORDS: &[(&str, AnsiColor)] = &[
     ("ok ", AnsiColor::Green),
 ];
 
-/// A text with colours at the beginnings of its lines: errors, warnings, ids, advice, verdicts.
+/// Colours the beginnings of lines: errors, warnings, ids, help, verdicts.
 pub(super) fn painted(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(painted_line).collect();
     lines.join("\n")
@@ -103,7 +103,7 @@ fn painted_line(line: &str) -> String {
     let Some((word, color)) = found else {
         return line.to_string();
     };
-    // `error` alone is no beginning; its id belongs to it.
+    // `error` and `warning` are coloured only with an id, which is coloured too, or before a colon.
     let rest = &start[word.len()..];
     let id = match rest.starts_with('[') {
         true => rest.find(']').map_or(0, |end| end + 1),
@@ -117,7 +117,7 @@ fn painted_line(line: &str) -> String {
     format!("{indent}{}{tail}", bold(head, *color))
 }
 
-/// A text in a colour, bold.
+/// Formats a text in bold and in a colour.
 pub(super) fn bold(text: &str, color: AnsiColor) -> String {
     let style = Style::new().fg_color(Some(color.into())).bold();
     format!("{style}{text}{style:#}")

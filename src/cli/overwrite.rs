@@ -1,8 +1,8 @@
-//! Whether a command may write a file: a new one, or one that this program wrote before.
+//! Checks whether a command may write a file: a new one, or one that this program wrote.
 //!
-//! A file says who wrote it: JSON by a field `format` that begins with `onionskin`, safetensors by the entry `kind` of its
-//! metadata, a `.npz` file by its comment, a page by its generator, a report by its first line. A `.npy` file has no place
-//! for it and is never written over without `--force`. Files that the command reads are never written over.
+//! Files of this program carry a mark: JSON a field `format` that begins with `onionskin`, safetensors the entry `kind` of
+//! its metadata, a `.npz` file its comment, a page its generator, a text report its first line. A `.npy` file cannot carry
+//! one and is overwritten only with `--force`. A file that the command reads is never overwritten.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -21,19 +21,19 @@ pub(super) struct Overwrite {
     force: bool,
 }
 
-/// The generator that a page names.
+/// Generator tag of HTML pages.
 pub(super) const GENERATOR: &str = "<meta name=\"generator\" content=\"onionskin\">";
-/// The first line of reports as text.
+/// First line of text reports.
 pub(super) const FIRST_LINE: &str = "# written by onionskin";
 
-/// How much of a file's beginning can say who wrote it.
+/// Number of bytes at either end of a file that are searched for the mark.
 const HEAD: u64 = 4096;
 
 impl Overwrite {
     /// Checks that a file may be written.
     ///
     /// # Errors
-    /// The command reads the file; or, without `--force`, it was not written by this program or does not end as it should.
+    /// The command reads the file; or, without `--force`, another program wrote the file or its extension is unusual.
     pub(super) fn check(&self, path: &Path, endings: &[&str], read: &[PathBuf]) -> Result<()> {
         let shown = path.display();
         if read.iter().any(|read| is_same(read, path)) {
@@ -72,7 +72,7 @@ fn is_same(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// True if a file says that this program wrote it.
+/// True if a file carries the mark of this program.
 fn is_ours(path: &Path) -> bool {
     let Ok((head, tail)) = ends(path) else {
         return false;
@@ -92,7 +92,7 @@ fn is_ours(path: &Path) -> bool {
     is_json || is_tensors || is_page || is_archive || text.starts_with(FIRST_LINE)
 }
 
-/// The first and the last bytes of a file.
+/// Reads the first and the last [`HEAD`] bytes of a file.
 fn ends(path: &Path) -> std::io::Result<(Vec<u8>, Vec<u8>)> {
     let mut file = File::open(path)?;
     let (mut head, mut tail) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! `--dtype`: what a device stores values of f32 in.
+//! `--dtype`, the dtype in which a device stores f32 values, and the tolerances that suit it.
 
 use clap::Args;
 
@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::stored::Precision;
 
-/// What values of f32 are stored in.
+/// `--dtype`: storage of f32 values.
 #[derive(Args)]
 pub(super) struct Dtype {
     /// What the device stores f32 weights and values between kernels in: f16 for half the bytes, or f32. Kernels compute in
@@ -16,7 +16,7 @@ pub(super) struct Dtype {
     dtype: String,
 }
 
-/// How exact outputs must be.
+/// `--rtol` and `--atol`: tolerances of outputs.
 #[derive(Args)]
 pub(super) struct Exactness {
     /// Relative tolerance, by default 1e-3, or 1e-2 with --dtype f16.
@@ -39,14 +39,14 @@ impl Dtype {
         })
     }
 
-    /// The option as another process is given it.
+    /// Returns the option for the command line of another process.
     pub(super) fn argument(&self) -> String {
         format!("--dtype={}", self.dtype)
     }
 }
 
-/// What is allowed of recorded cases, 1e-3 of each number and 1e-4 of a model's largest one, where values are stored in half
-/// precision: 1e-2 of both.
+/// Adapts the tolerance of a recorded case, 1e-3 of each number and 1e-4 of a model's largest one, to the storage of values:
+/// half precision widens both to 1e-2.
 pub(super) fn widened(tolerance: Tolerance, precision: Precision) -> Tolerance {
     match precision {
         Precision::Single => tolerance,
@@ -58,7 +58,7 @@ pub(super) fn widened(tolerance: Tolerance, precision: Precision) -> Tolerance {
 }
 
 impl Exactness {
-    /// The tolerance that is asked for, or that suits what values are stored in.
+    /// Returns the requested tolerance, or one that suits the storage of values.
     pub(super) fn tolerance(&self, precision: Precision) -> Tolerance {
         let (rtol, atol) = match precision {
             Precision::Single => (1e-3, 1e-4),
@@ -67,7 +67,7 @@ impl Exactness {
         self.or(Tolerance { rtol, atol })
     }
 
-    /// Checks that tolerances are numbers from 0.
+    /// Checks that tolerances are not negative and not NaN.
     pub(super) fn check(&self) -> Result<()> {
         let named = [("--rtol", self.rtol), ("--atol", self.atol)];
         let is_bad = |value: f64| value.is_nan() || value < 0.0;
@@ -84,7 +84,7 @@ impl Exactness {
         }
     }
 
-    /// The tolerance that is asked for, or this one.
+    /// Returns the requested tolerance, with defaults from `usual`.
     pub(super) fn or(&self, usual: Tolerance) -> Tolerance {
         Tolerance {
             rtol: self.rtol.unwrap_or(usual.rtol),

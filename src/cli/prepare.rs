@@ -1,4 +1,4 @@
-//! `onionskin prepare`: a graph for quantisers and other tools.
+//! `onionskin prepare`: prepares a graph for quantisers and other tools.
 
 use std::path::{Path, PathBuf};
 
@@ -97,7 +97,7 @@ impl Prepare {
         Ok(Outcome::Yes)
     }
 
-    /// Prints the report: all of it, unless it is in a file.
+    /// Prints the report, or its summary if the report is written to a file.
     fn print(&self, report: &Report, path: &Path) -> Result<()> {
         if self.json {
             output::line(&json(report)?);
@@ -122,14 +122,14 @@ impl Prepare {
         }
     }
 
-    /// The files that are read.
+    /// Returns the files that this command reads.
     fn read(&self, model: Option<&Model>) -> Vec<PathBuf> {
         let mut read = [files(&self.model, model), self.example.paths()].concat();
         read.extend(self.all.clone());
         read
     }
 
-    /// Opens the model, and checks all other arguments.
+    /// Opens the model and checks all other arguments.
     fn check(&self, path: &Path) -> Result<Model> {
         let mut faults = Faults::default();
         let model = faults.keep(Model::open(&self.model));
@@ -144,7 +144,7 @@ impl Prepare {
     }
 }
 
-/// A report in a file, which says who wrote it.
+/// A JSON report with the mark of this program; see [`Overwrite`].
 #[derive(Serialize)]
 struct Marked<'a> {
     format: &'static str,

@@ -1,5 +1,5 @@
-//! `onionskin profile`: where the time of a run goes, by kernel, by module and by line of the user's, and how far each is
-//! from what the device can do.
+//! `onionskin profile`: times of a run by kernel, by module and by source line, compared with the device's peak
+//! arithmetic and memory rates.
 
 mod page;
 mod rows;
@@ -24,7 +24,7 @@ use crate::gpu::{Clock, Profile};
 use crate::tensor_file::write_together;
 use crate::{CompileOptions, Device, Model};
 
-/// Runs, of which the fastest counts for each step.
+/// Number of runs. The fastest counts for each step.
 const RUNS: usize = 10;
 
 /// Show where a model's time on a device goes.
@@ -91,7 +91,7 @@ impl Profiling {
         Ok(Outcome::Yes)
     }
 
-    /// Opens the model, and checks all other arguments.
+    /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut faults = Faults::default();
         let model = faults.keep(Model::open(&self.model));
@@ -106,7 +106,7 @@ impl Profiling {
         faults.end(model)
     }
 
-    /// Writes the files that are asked for, all or none.
+    /// Writes the requested files: all or none.
     fn write(&self, measured: &Measured) -> Result<()> {
         let name = self.model.file_name().unwrap_or_default().to_string_lossy();
         let trace = self
@@ -137,7 +137,7 @@ impl Profiling {
     }
 }
 
-/// The device, what it does at most, and what the columns mean.
+/// Returns the lines above the tables: the device, its ceilings, and the meaning of a column.
 fn heading(measured: &Measured) -> Vec<String> {
     let ceilings = &measured.ceilings;
     let mut lines = vec![
@@ -162,7 +162,7 @@ fn clock(profile: &Profile) -> &'static str {
     }
 }
 
-/// The tables as an object.
+/// Returns the tables as a JSON object.
 fn json(measured: &Measured) -> Value {
     let ceilings = &measured.ceilings;
     let mut object = json!({

@@ -1,4 +1,4 @@
-//! `onionskin run`: a model on inputs, its outputs as a summary or a file.
+//! `onionskin run`: runs a model on inputs; prints a summary of its outputs or writes them to a file.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -98,7 +98,7 @@ impl Run {
         Ok(Outcome::Yes)
     }
 
-    /// Opens the model, and checks all other arguments.
+    /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut faults = Faults::default();
         let model = faults.keep(Model::open(&self.model));
@@ -115,7 +115,7 @@ impl Run {
         faults.end(model)
     }
 
-    /// Checks that the file of the outputs has room for all of them, as far as that is known before the run.
+    /// Checks that the output file can hold all outputs, if their number is known before the run.
     fn check_count(&self, session: &Session) -> Result<()> {
         let is_one = self.output.as_ref().is_some_and(|path| {
             let ending = path.extension().unwrap_or_default();
@@ -132,7 +132,7 @@ impl Run {
         }
     }
 
-    /// The files that are read.
+    /// Returns the files that this command reads.
     fn read(&self, model: Option<&Model>) -> Vec<PathBuf> {
         let labels = self.top.labels().into_iter().cloned();
         let mut read = files(&self.model, model);
@@ -144,7 +144,7 @@ impl Run {
     }
 }
 
-/// The files of a model: the one that was given, if it could not be opened.
+/// Returns the files of a model, or the given path if the model could not be opened.
 pub(super) fn files(path: &Path, model: Option<&Model>) -> Vec<PathBuf> {
     match model {
         Some(model) => model.files().to_vec(),
@@ -152,7 +152,7 @@ pub(super) fn files(path: &Path, model: Option<&Model>) -> Vec<PathBuf> {
     }
 }
 
-/// Checks that `--packed` names a file that may be written: a new one, or one of packed weights.
+/// Checks that `--packed` names a new file or a file of packed weights.
 pub(super) fn check_packed(path: &Path) -> Result<()> {
     check_folder(path)?;
     match path.exists() && FileKind::of(path)? != FileKind::Safetensors {
@@ -164,14 +164,14 @@ pub(super) fn check_packed(path: &Path) -> Result<()> {
     }
 }
 
-/// Says what became of the file of packed weights.
+/// Prints whether the file of packed weights was used or written.
 pub(super) fn tell_packed(session: &Session) {
     if let Some(report) = session.packed() {
         output::note(&report.to_string());
     }
 }
 
-/// The tensors of a result with names for a file: `output`, or `output_0`, `output_1` ….
+/// Returns the tensors of a result with names for a file: `output`, or `output_0`, `output_1` ….
 pub(super) fn named_outputs(result: &Item) -> Vec<(String, Tensor)> {
     let tensors = result.tensors();
     let name = |index: usize| {

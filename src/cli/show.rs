@@ -1,4 +1,4 @@
-//! `onionskin show`: a model in a page; its graph, signature, weights and operators; what a device would do with it.
+//! `onionskin show`: shows a model's summary, graph, signature, weights or operators, or its plan for a device.
 
 mod kernels;
 mod plan;
@@ -100,7 +100,7 @@ impl Show {
         self.print(&module)
     }
 
-    /// Opens the model, and checks all other arguments.
+    /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut faults = Faults::default();
         let model = faults.keep(Model::open(&self.model));
@@ -113,7 +113,7 @@ impl Show {
         faults.end(model)
     }
 
-    /// True if nothing but the model is asked for.
+    /// True if no option selects a part of the output.
     fn is_summary(&self) -> bool {
         let is_part = self.signature || self.weights || self.operators || self.dot || self.code;
         let is_graph = self.graph || self.lift || self.optimized;
@@ -140,7 +140,7 @@ impl Show {
         Ok(Outcome::Yes)
     }
 
-    /// The module as the options ask for it.
+    /// Applies `--lift` and `--optimized` to the module.
     fn rewritten(&self, mut module: Module, activity: &Activity) -> Result<Module> {
         if self.lift {
             module = pass::lift(&module);
@@ -177,9 +177,9 @@ impl Show {
         Ok(Outcome::Yes)
     }
 
-    /// The sizes of a graph for the inputs that were given, or else those of its example.
+    /// Returns the sizes of a graph for the given inputs, or else those of its example.
     fn sizes_of(&self, module: &Module, graph: &Graph) -> Result<Bindings> {
-        // Graphs beside the one that is called take other inputs.
+        // The inputs are those of the called graph; other graphs take other inputs.
         let is_called = graph.name == "forward" || module.graphs.len() == 1;
         match is_called && !self.inputs.is_empty() {
             true => sizes(graph, &self.inputs.read_for(graph)?),
@@ -187,7 +187,7 @@ impl Show {
         }
     }
 
-    /// Shows and writes the plans of all graphs.
+    /// Prints or writes the plans of all graphs.
     fn plans(&self, module: &Module, activity: Activity) -> Result<Outcome> {
         let target = Target::open(&self.device, self.dtype.precision()?, &self.tuned)?;
         let mut plans = Vec::new();
@@ -236,7 +236,7 @@ impl Show {
     }
 }
 
-/// The sizes of a graph's symbols for the arguments of a call; those of states do not vary.
+/// Binds a graph's symbols to the sizes of the arguments. Sizes of states are constant.
 fn sizes(graph: &Graph, arguments: &[Item]) -> Result<Bindings> {
     let inputs = flatten(&graph.input_trees, arguments)?;
     let states = graph.inputs.iter().skip(inputs.len());
@@ -246,14 +246,14 @@ fn sizes(graph: &Graph, arguments: &[Item]) -> Result<Bindings> {
     graph.bind(&shapes.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// Calls of PyTorch's operators that a graph as imported makes, each body once.
+/// Counts the calls of PyTorch's operators in an imported graph, each body once.
 pub(super) fn calls(graph: &Graph) -> usize {
     let own = |node: &&crate::ir::Node| matches!(node.op, Op::Call(_));
     let nested = graph.nodes.iter().flat_map(crate::ir::Node::bodies);
     graph.nodes.iter().filter(own).count() + nested.map(calls).sum::<usize>()
 }
 
-/// `forward(x: f32[B, 3]) -> f32[B, 10]`
+/// Formats the signature of a graph, `forward(x: f32[B, 3]) -> f32[B, 10]`, with a line for each guard.
 pub(super) fn signature(graph: &Graph) -> String {
     let name = |id| &graph.value(id).name;
     let inputs: Vec<String> = graph

@@ -1,6 +1,6 @@
-//! `onionskin test`: replays recorded cases and counts.
+//! `onionskin test`: replays recorded cases and counts failures.
 //!
-//! Cases run in worker processes, so that one that crashes or hangs fails alone. A worker reads the number of a case from
+//! Cases run in worker processes, so that a case that crashes or hangs fails alone. A worker reads the number of a case from
 //! its standard input and answers with a line of JSON.
 
 mod worker;
@@ -60,7 +60,7 @@ pub(super) struct Test {
     worker: bool,
 }
 
-/// References.
+/// Reference that the device is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Against {
     /// The outputs that were recorded.
@@ -69,7 +69,7 @@ enum Against {
     Libtorch,
 }
 
-/// What is said of a case.
+/// Result of a case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Verdict {
     name: String,
@@ -82,11 +82,11 @@ struct Verdict {
     ms: f64,
 }
 
-/// What a worker answers.
+/// Answer of a worker for a case.
 #[derive(Serialize, Deserialize)]
 struct Answer {
     verdict: Verdict,
-    /// The kernels that it translated for the first time.
+    /// Kernels that the worker translated for the first time.
     translated: BTreeSet<Translated>,
 }
 
@@ -96,7 +96,7 @@ struct Counts {
     failed: usize,
 }
 
-/// Distinct kernels by the languages that they were translated to.
+/// Number of distinct kernels by the language that they were translated to.
 #[derive(Serialize)]
 struct Kernels {
     spirv: usize,
@@ -140,7 +140,7 @@ impl fmt::Display for Kernels {
     }
 }
 
-/// What came out of all cases.
+/// Results of all cases.
 #[derive(Default)]
 struct Outcomes {
     verdicts: Vec<(usize, Verdict)>,
@@ -171,7 +171,7 @@ impl Test {
         self.summarise(&verdicts, &outcomes.translated)
     }
 
-    /// Finds the cases, and checks all other arguments.
+    /// Finds the cases and checks all other arguments.
     fn check(&self) -> Result<Vec<CaseRef>> {
         let mut faults = Faults::default();
         let found = FileKind::of(&self.folder).and_then(|_| cases::find(&self.folder));
@@ -199,7 +199,7 @@ impl Test {
         }
     }
 
-    /// Answers case numbers until the input ends.
+    /// Runs cases by number until standard input ends.
     fn work(&self, cases: &[CaseRef]) -> Result<Outcome> {
         let device = self.open_device()?;
         let mut known = BTreeSet::new();
@@ -262,7 +262,7 @@ impl Test {
         Ok(outcomes)
     }
 
-    /// Has a worker judge a case; a worker that dies or hangs is replaced, and the case has failed.
+    /// Runs a case in a worker. A worker that dies or hangs is replaced, and the case fails.
     fn ask(&self, worker: &mut Option<Worker>, index: usize, case: &CaseRef) -> Answer {
         let start = Instant::now();
         let answer = Worker::alive(worker, self)
@@ -345,7 +345,7 @@ fn kind_name(case: &CaseRef) -> &'static str {
     case.kind.singular()
 }
 
-/// Whether a name contains a pattern in which `*` stands for any text.
+/// True if a name contains a pattern in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut rest = name;
     pattern.split('*').all(|part| match rest.find(part) {

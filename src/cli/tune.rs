@@ -1,4 +1,4 @@
-//! `onionskin tune`: which variants of kernels a device likes best for a model.
+//! `onionskin tune`: finds the fastest kernel variants of a model on a device.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ impl Tune {
 }
 
 impl Tune {
-    /// Opens the model, and checks all other arguments.
+    /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut faults = Faults::default();
         let model = faults.keep(Model::open(&self.model));
@@ -86,7 +86,7 @@ impl Activity {
     }
 }
 
-/// What a layer, or all of them, came to.
+/// Formats the result of a layer or of the whole model.
 fn line(progress: TuningProgress) -> String {
     let ms = |seconds: f64| format!("{:.2} ms", 1e3 * seconds);
     match progress {
@@ -118,7 +118,7 @@ fn line(progress: TuningProgress) -> String {
     }
 }
 
-/// `--tuned`, for what compiles a model.
+/// `--tuned`, for commands that compile a model.
 #[derive(Args)]
 pub(super) struct Tuned {
     /// Variants of kernels that `onionskin tune` has measured.
@@ -127,17 +127,17 @@ pub(super) struct Tuned {
 }
 
 impl Tuned {
-    /// Checks that the file is one that `onionskin tune` wrote.
+    /// Checks that `onionskin tune` wrote the file.
     pub(super) fn check(&self) -> Result<()> {
         let Some(path) = &self.tuned else {
             return Ok(());
         };
-        // A file that is not there is told with its neighbours.
+        // The error for a missing file lists similarly named files.
         FileKind::of(path)?;
         Tuning::read(path).map(drop)
     }
 
-    /// What the file says for a device and what it stores values in; a note and nothing where it was measured elsewhere.
+    /// Reads the choices for a device and a precision. For others than those measured, prints a note and returns none.
     pub(super) fn choices(&self, device: &Device, precision: Precision) -> Result<Choices> {
         let Some(path) = &self.tuned else {
             return Ok(Choices::new());
@@ -151,7 +151,7 @@ impl Tuned {
             }))
     }
 
-    /// The arguments of a command that say the same.
+    /// Returns the option for the command line of another process.
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let path = self.tuned.as_ref();
         path.map_or_else(Vec::new, |path| vec!["--tuned".into(), path.into()])

@@ -1,4 +1,4 @@
-//! Prints results: a line for each output, the largest entries of the first, JSON.
+//! Formats results: a line for each output, the largest entries of the first, JSON.
 
 use std::path::PathBuf;
 
@@ -15,10 +15,10 @@ use crate::item::Item;
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
-/// Elements that the line of an output shows.
+/// Number of elements that the line of an output shows.
 const SHOWN: usize = 6;
 
-/// The largest entries of an output.
+/// `--top-k` and its options: the largest entries of an output.
 #[derive(Args)]
 pub(super) struct Top {
     /// Show the largest entries along the last axis of the first output.
@@ -33,18 +33,18 @@ pub(super) struct Top {
 }
 
 impl Top {
-    /// The file of the labels.
+    /// Returns the file of labels.
     pub(super) fn labels(&self) -> Option<&PathBuf> {
         self.labels.as_ref()
     }
 
-    /// Checks the number and the file of labels.
+    /// Checks the number of entries and the file of labels.
     pub(super) fn check(&self, faults: &mut Faults) {
         faults.check_positive("--top-k", self.top_k);
         faults.keep(self.names());
     }
 
-    /// The text of the file of labels.
+    /// Reads the file of labels.
     fn names(&self) -> Result<String> {
         let Some(path) = &self.labels else {
             return Ok(String::new());
@@ -59,8 +59,8 @@ impl Top {
         }
     }
 
-    /// Prints the largest entries of each row of a tensor, if they are asked for. Of scores for each position of a sequence,
-    /// those of the last position count.
+    /// Prints the largest entries of each row of a tensor, if `--top-k` is given. Of scores for each position of a sequence,
+    /// only those of the last position are printed.
     pub(super) fn print(&self, tensor: &Tensor, ends_in_softmax: bool) -> Result<()> {
         let Some(k) = self.top_k else { return Ok(()) };
         let labels = self.names()?;
@@ -88,7 +88,7 @@ impl Top {
     }
 }
 
-/// The scores at the last position of each sequence, where a tensor has scores for all positions: `[batch, position, class]`.
+/// Returns the scores at the last position of each sequence, for a tensor `[batch, position, class]`; else the tensor.
 fn last_position(tensor: &Tensor) -> Result<Tensor> {
     let &[batch, positions, classes] = tensor.shape() else {
         return Ok(tensor.clone());
@@ -115,7 +115,7 @@ fn last_position(tensor: &Tensor) -> Result<Tensor> {
     )
 }
 
-/// The `k` largest entries of a row by their places, as they are shown.
+/// Returns the indices of the `k` largest entries of a row, with formatted values.
 fn largest(entries: &[Scalar], k: usize, softmax: bool) -> Vec<(usize, String)> {
     let numbers: Vec<f64> = entries.iter().map(|entry| entry.to_f64()).collect();
     let shares = if softmax {
@@ -133,7 +133,7 @@ fn largest(entries: &[Scalar], k: usize, softmax: bool) -> Vec<(usize, String)> 
     places.map(|class| (class, text(class))).collect()
 }
 
-/// Places of numbers, that of the largest first. Not-a-number counts as the largest, as in PyTorch.
+/// Returns the indices of numbers, that of the largest first. NaN counts as the largest, as in PyTorch.
 pub(super) fn ranked(numbers: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..numbers.len()).collect();
     let key = |place: usize| {
@@ -147,7 +147,7 @@ pub(super) fn ranked(numbers: &[f64]) -> Vec<usize> {
     order
 }
 
-/// The softmax of a row.
+/// Returns the softmax of a row.
 pub(super) fn probabilities(scores: &[f64]) -> Vec<f64> {
     let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let powers: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
@@ -194,7 +194,7 @@ fn is_last_axis(graph: &Graph, node: &Node, id: ValueId) -> bool {
     matches!(node.arguments.get(1), Some(Argument::Number(Scalar::Int(dim))) if *dim == -1 || *dim == rank - 1)
 }
 
-/// An output on a line: its type, its range and its first elements.
+/// Formats an output on a line: type, range and first elements.
 pub(super) fn describe(leaf: &Item) -> String {
     match leaf {
         Item::Tensor(tensor) => describe_tensor(tensor),
@@ -216,7 +216,7 @@ fn describe_tensor(tensor: &Tensor) -> String {
     format!("{ty} {range}[{}{more}]{warning}", first.join(", "))
 }
 
-/// Smallest, largest and mean finite element, or how many are true.
+/// Formats the smallest, largest and mean finite element, or the number of true elements.
 fn range(tensor: &Tensor) -> String {
     let finite = || tensor.scalars().filter(|value| value.to_f64().is_finite());
     let total: f64 = finite().map(Scalar::to_f64).sum();
@@ -239,7 +239,7 @@ fn is_less(a: Scalar, b: Scalar) -> bool {
     }
 }
 
-/// A number as results show it: integers whole, floats to six places.
+/// Formats a number: integers whole, floats to six places.
 fn number(value: Scalar) -> String {
     match value {
         Scalar::Float(value) => format!("{value:.6}"),
@@ -247,7 +247,7 @@ fn number(value: Scalar) -> String {
     }
 }
 
-/// A result as JSON: tensors with their types, numbers, strings, lists and objects.
+/// Converts a result to JSON: tensors with their types, numbers, strings, lists and objects.
 pub(super) fn item_json(item: &Item) -> Json {
     match item {
         Item::Tensor(tensor) => json!({

@@ -1,4 +1,4 @@
-//! `onionskin verify`: a compiled model against its uncompiled forms.
+//! `onionskin verify`: compares a compiled model with the imported graph and with the oracle.
 
 use std::path::PathBuf;
 
@@ -65,7 +65,7 @@ impl Verify {
 }
 
 impl Verify {
-    /// Opens the model, and checks all other arguments.
+    /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut faults = Faults::default();
         let model = faults.keep(Model::open(&self.model));

@@ -1,4 +1,4 @@
-//! What was measured, as text and as JSON.
+//! The measurements of a benchmark, as text and as JSON.
 
 use serde_json::{Map, Value, json};
 
@@ -7,51 +7,51 @@ use crate::Device;
 use crate::cli::output::{amount, line};
 use crate::gpu::Footprint;
 
-/// What was measured; times in milliseconds.
+/// Measurements of a benchmark; times are in milliseconds.
 pub(super) struct Figures {
     pub(super) device: String,
-    /// From the start of the command to the first output.
+    /// Time from the start of the command to the first output.
     pub(super) cold: f64,
-    /// In processes of their own.
+    /// Cold starts in separate processes.
     pub(super) fresh: Option<Starts>,
-    /// Sorted.
+    /// Times of calls in the steady state, sorted.
     pub(super) steady: Vec<f64>,
-    /// What PyTorch calls for the same.
+    /// Number of operators that PyTorch calls for the same graph.
     pub(super) operators: usize,
     /// None on the host.
     pub(super) on_device: Option<OnDevice>,
     pub(super) memory: Memory,
-    /// Milliseconds of others by name.
+    /// Milliseconds that other runtimes take, by name.
     pub(super) peers: Vec<(String, f64)>,
 }
 
-/// What a device does for a call.
+/// Measurements of a call on a GPU.
 pub(super) struct OnDevice {
     pub(super) dispatches: u64,
     /// Distinct kernels.
     pub(super) kernels: usize,
-    /// From the submission of a run to its end, inputs included.
+    /// Milliseconds from the submission of a run to its end, including the upload of inputs.
     pub(super) graph_ms: f64,
-    /// Each kernel by itself, added up.
+    /// Sum of the milliseconds of the kernels, each measured alone.
     pub(super) kernels_ms: f64,
     pub(super) footprint: Footprint,
-    /// Bytes that are allocated on the device, where that is known.
+    /// Bytes allocated on the device, if known.
     pub(super) allocated: Option<u64>,
 }
 
-/// Bytes of this process, where the system tells them.
+/// Resident bytes of this process, where the operating system reports them.
 pub(super) struct Memory {
-    /// At most so far.
+    /// Largest number of resident bytes so far.
     pub(super) peak: Option<u64>,
-    /// Now.
+    /// Resident bytes at present.
     pub(super) now: Option<u64>,
-    /// Those of them that no file backs: not programs, drivers and mapped weights.
+    /// Resident bytes that no file backs: without programs, drivers and mapped weights.
     pub(super) anonymous: Option<u64>,
-    /// Where the device's memory is the process's own, so that it is in the others.
+    /// True if the device's memory belongs to this process and is therefore part of the other fields.
     pub(super) shared: bool,
 }
 
-/// The memory of this process so far.
+/// Reads the memory of this process.
 pub(super) fn memory(device: &Device) -> Memory {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {
@@ -68,19 +68,19 @@ pub(super) fn memory(device: &Device) -> Memory {
 }
 
 impl OnDevice {
-    /// Microseconds that a dispatch costs beyond its kernel; none where the kernels take as long as the graph. Kernels are
-    /// measured with waits between them, so that none overlaps the next one or finds its operands in caches.
+    /// Returns the microseconds that a dispatch costs beyond its kernel; `None` where the kernels take as long as the graph.
+    /// Profiling waits between kernels, so that no kernel overlaps the next one or finds its operands in caches.
     fn overhead(&self) -> Option<f64> {
         let beyond = self.graph_ms - self.kernels_ms;
         (beyond > 0.0).then(|| 1e3 * beyond / self.dispatches.max(1) as f64)
     }
 
-    /// Bytes of inputs, temporaries and outputs.
+    /// Returns the bytes of inputs, temporaries and outputs.
     fn activations(&self) -> u64 {
         self.footprint.total() - self.footprint.weights
     }
 
-    /// Bytes of those of them that live at once.
+    /// Returns the bytes of inputs, outputs and those temporaries that live at the same time.
     fn live(&self) -> u64 {
         self.activations() - self.footprint.temporaries + self.footprint.temporaries_live
     }
@@ -130,14 +130,14 @@ impl OnDevice {
 }
 
 impl Figures {
-    /// The time that this share of the calls does not exceed.
+    /// Returns the time that a `share` of the calls does not exceed.
     fn quantile(&self, share: f64) -> f64 {
         let last = self.steady.len().saturating_sub(1);
         let place = (share * last as f64).round() as usize;
         self.steady.get(place).copied().unwrap_or(f64::NAN)
     }
 
-    /// Bytes of this process in the steady state beyond what the device has: all, and those that no file backs.
+    /// Returns the bytes of this process beyond the device's memory: all of them, and those that no file backs.
     fn host_bytes(&self) -> [Option<u64>; 2] {
         let device = match (&self.on_device, self.memory.shared) {
             (Some(device), true) => device.bytes(),
@@ -258,7 +258,7 @@ mod tests {
         assert!(found["device_bytes"].is_null());
     }
 
-    /// Kernels that take longer one by one than the graph cost no negative overhead.
+    /// The overhead is unknown, not negative, where kernels measured one by one take longer than the graph.
     #[test]
     fn overhead_is_positive_or_unknown() {
         let found = figures(Some(on_device(0.5, 0.7))).json();

@@ -1,4 +1,4 @@
-//! Cold starts: from the start of a process to its end with the first output.
+//! Cold starts: time from the start of a process to its end, with one run of the model.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor_file;
 
-/// Milliseconds of whole processes.
+/// Milliseconds that whole processes take.
 pub(super) struct Starts {
-    /// The caches of kernels are empty: the driver's as far as Mesa lets it be moved, and Onionskin's.
+    /// With empty kernel caches: Onionskin's, and the driver's where it is Mesa's, whose cache can be moved.
     pub(super) nothing_cached: f64,
-    /// With what the first left there.
+    /// With the caches that the first process filled.
     pub(super) cached: f64,
 }
 
-/// Runs the model in two processes, one after the other, with the options of `onionskin run`.
+/// Measures two processes that run the model one after the other, with the options of `onionskin run`.
 pub(super) fn starts(model: &Path, options: &[OsString]) -> Result<Starts> {
     let cache = Cache(std::env::temp_dir().join(format!("onionskin-bench-{}", std::process::id())));
     Ok(Starts {
@@ -26,7 +26,7 @@ pub(super) fn starts(model: &Path, options: &[OsString]) -> Result<Starts> {
     })
 }
 
-/// As [`starts`], on tensors by the names of their inputs.
+/// Like [`starts`], for input tensors given by name.
 pub(super) fn starts_with(
     model: &Path,
     options: &[OsString],
@@ -41,7 +41,7 @@ pub(super) fn starts_with(
     starts(model, &[options, &given].concat())
 }
 
-/// A folder that is removed in the end.
+/// A folder that is removed when this is dropped.
 struct Cache(PathBuf);
 
 impl Drop for Cache {

@@ -1,4 +1,4 @@
-//! Recorded times of others.
+//! Recorded times of other runtimes.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
 
-/// Milliseconds by name.
+/// Milliseconds of other runtimes, by name.
 pub(super) type Peers = Vec<(String, f64)>;
 
-/// Milliseconds by name, in the order of the file: `{"PyTorch": 11.6, "ncnn": 67}`.
+/// Reads milliseconds by name, in the order of the file: `{"PyTorch": 11.6, "ncnn": 67}`.
 ///
 /// # Errors
 /// The file cannot be read, or is no JSON object of positive numbers.
 pub(super) fn read(path: &Path) -> Result<Peers> {
-    // A file that is not there is told with its neighbours.
+    // The error for a missing file lists similarly named files.
     FileKind::of(path)?;
     let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
     let object: Map<String, Value> = serde_json::from_str(&text).map_err(|error| {

@@ -1,4 +1,4 @@
-//! Errors of inputs: what the model takes, what is given, and a command that works.
+//! Errors for wrong inputs. They show the model's signature, the given inputs, and a command that works.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::item::Item;
 use crate::model::{Misfit, Model, Signature, SignatureInput};
 use crate::tensor::Tensor;
 
-/// What is told of wrong inputs of an entry of a model.
+/// Builds the errors for wrong inputs of a model's entry.
 pub(super) struct Advice<'a> {
     model: &'a Model,
     signature: &'a Signature,
@@ -22,11 +22,11 @@ impl<'a> Advice<'a> {
         Advice { model, signature }
     }
 
-    /// The arguments of a call made of inputs by name. Types that differ from the trace's are tried: the model is imported for
-    /// them.
+    /// Builds the arguments of a call from inputs by name. Where types differ from the example's, the model is imported for
+    /// them to find out whether it takes them.
     ///
     /// # Errors
-    /// Inputs are missing, unknown or given twice, or are not what the model takes.
+    /// Inputs are missing, unknown or given twice, or do not match the model.
     pub(super) fn arguments(&self, assigned: &[Assigned]) -> Result<Vec<Item>> {
         let named = assigned
             .iter()
@@ -41,7 +41,7 @@ impl<'a> Advice<'a> {
         Ok(arguments)
     }
 
-    /// True if an input is of another type than the example's.
+    /// True if the type of an input differs from the example's.
     fn differs(&self, assigned: &[Assigned]) -> bool {
         let inputs = self.signature.inputs();
         assigned.iter().any(|one| {
@@ -51,7 +51,7 @@ impl<'a> Advice<'a> {
         })
     }
 
-    /// An error if the model cannot be called with arguments.
+    /// Checks that the model can be imported for and called with these arguments.
     fn try_arguments(&self, arguments: &[Item]) -> Result<()> {
         let entry = self.signature.entry();
         let module = self.model.import_method(entry, Some(arguments))?;
@@ -67,7 +67,7 @@ impl<'a> Advice<'a> {
         graph.check_dtypes(&inputs)
     }
 
-    /// The error of a picture for which there is no input.
+    /// Returns the error for a picture for which there is no input.
     pub(super) fn no_picture(&self, path: &Path) -> Error {
         let entry = self.signature.entry();
         let message = format!("{}: no input of {entry} is a picture", path.display());
@@ -75,7 +75,7 @@ impl<'a> Advice<'a> {
         self.error(&message, &[]).help(help)
     }
 
-    /// The error of tensors that are more than the inputs.
+    /// Returns the error for more tensors than inputs.
     pub(super) fn too_many(&self, given: &[(&Tensor, &Origin)]) -> Error {
         let inputs = self.signature.inputs();
         let message = format!(
@@ -113,7 +113,7 @@ impl<'a> Advice<'a> {
         self.error(&message, given).help(help)
     }
 
-    /// The error of a file whose names are inputs in part.
+    /// Returns the error for a file in which only some of the names are inputs.
     pub(super) fn names_in_file(
         &self,
         path: &Path,
@@ -143,7 +143,7 @@ impl<'a> Advice<'a> {
         self.error(&message, given).help(help)
     }
 
-    /// The error of names that are missing, unknown or given twice.
+    /// Returns the error for names that are missing, unknown or given twice.
     fn wrong_names(&self, assigned: &[Assigned], error: &Error) -> Error {
         let given: Vec<(&Tensor, &Origin)> = pairs(assigned);
         if assigned.is_empty() {
@@ -157,7 +157,7 @@ impl<'a> Advice<'a> {
         };
         let names = self.signature.names();
         let missing: Vec<&String> = names.iter().filter(|name| !has(name)).collect();
-        // An input that is given twice is taken for another.
+        // The second tensor for an input counts as meant for another input.
         let is_taken = |place: usize, one: &Assigned| {
             let mut earlier = assigned.iter().take(place);
             earlier.any(|other| other.name == one.name)
@@ -197,7 +197,7 @@ impl<'a> Advice<'a> {
         self.error(&why.join("; "), &given).help(help)
     }
 
-    /// The error of a call without inputs.
+    /// Returns the error for a call without inputs.
     fn nothing(&self) -> Error {
         let inputs: Vec<SignatureInput> = self
             .signature
@@ -243,7 +243,7 @@ impl<'a> Advice<'a> {
         self.error(&message, &[]).help(help)
     }
 
-    /// The error of inputs that the model refuses, with the mistakes that are known.
+    /// Returns the error for inputs whose types the model refuses. It names mistakes such as a missing batch dimension.
     fn misfit<'b>(&self, assigned: &'b [Assigned], error: &Error) -> Error {
         let (inputs, symbolic) = (self.signature.inputs(), self.symbolic());
         let find = |one: &'b Assigned| {
@@ -296,7 +296,7 @@ impl<'a> Advice<'a> {
         told.help(lines.join("\n  "))
     }
 
-    /// An error with what the model takes and what is given.
+    /// Returns an error with a message, the model's inputs and the given tensors.
     fn error(&self, message: &str, given: &[(&Tensor, &Origin)]) -> Error {
         let mut text = format!("{message}\n  the model takes:");
         let symbolic = self.symbolic();
@@ -334,7 +334,7 @@ impl<'a> Advice<'a> {
         Error::input(text)
     }
 
-    /// The inputs with symbolic sizes, if the model can be imported for its example.
+    /// Returns the inputs with symbolic sizes, if the model can be imported for its example.
     fn symbolic(&self) -> Vec<SignatureInput> {
         let entry = self.signature.entry();
         let module = self.model.import_method(entry, None);
@@ -373,12 +373,12 @@ fn is_picture(input: &SignatureInput) -> bool {
     matches!(sizes.as_deref(), Some([_, 1 | 3, height, width]) if *height > 1 && *width > 1)
 }
 
-/// True if there is something that mends an input.
+/// True if a mismatched input can be fixed by a line of Python or by another `--shape`.
 fn is_mended((one, _, misfit): &Misfitted) -> bool {
     one.origin == Origin::Zeros || !misfit.cure.is_empty()
 }
 
-/// The command with mended files, and with the types of the example in place of wrong ones of `--shape`.
+/// Returns the command with fixed files, and with the example's types in place of wrong ones in `--shape`.
 fn with_mended(found: &[Misfitted]) -> Command {
     let mut command = Command::given();
     for (one, input, _) in found {

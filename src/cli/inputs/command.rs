@@ -1,18 +1,18 @@
-//! The user's own command line, changed so that it works.
+//! The user's command line, changed so that it works.
 
 use std::fmt;
 use std::path::Path;
 
 use super::python::mended;
 
-/// A command line that can be copied: the user's own, changed.
+/// A changed copy of the user's command line, ready to be pasted into a shell.
 #[derive(Clone)]
 pub(super) struct Command {
     words: Vec<String>,
 }
 
 impl Command {
-    /// The command line of this process.
+    /// Returns the command line of this process.
     pub(super) fn given() -> Command {
         let arguments = std::env::args_os().skip(1);
         let words = arguments.map(|word| word.to_string_lossy().into_owned());
@@ -23,18 +23,18 @@ impl Command {
         }
     }
 
-    /// The command with a word more.
+    /// Appends a word.
     pub(super) fn with(mut self, word: &str) -> Command {
         self.words.push(word.to_string());
         self
     }
 
-    /// Adds words.
+    /// Appends words.
     pub(super) fn add(&mut self, words: &[&str]) {
         self.words.extend(words.iter().map(ToString::to_string));
     }
 
-    /// Replaces a part of the last word that has it.
+    /// Replaces `from` by `to` in the last word that contains it.
     pub(super) fn replace(&mut self, from: &str, to: &str) {
         let found = self.words.iter_mut().rfind(|word| word.contains(from));
         if let Some(word) = found {
@@ -42,7 +42,7 @@ impl Command {
         }
     }
 
-    /// Removes a file with the flag in front of it.
+    /// Removes a file and the flag in front of it.
     pub(super) fn remove(&mut self, file: &str) {
         let is_file = |word: &String| word == file || word.ends_with(&format!("={file}"));
         let Some(at) = self.words.iter().rposition(is_file) else {
@@ -58,7 +58,7 @@ impl Command {
         }
     }
 
-    /// The command with the file that a line of Python writes in place of another.
+    /// Replaces a file by the one that a line of Python writes; see [`mended`].
     pub(super) fn with_mended(mut self, path: &Path) -> Command {
         let (old, new) = (path.display().to_string(), mended(path));
         let is_file = |word: &str| word == old || word.ends_with(&format!("={old}"));
@@ -68,7 +68,7 @@ impl Command {
         self
     }
 
-    /// The same with random inputs only.
+    /// Replaces all inputs by `--random`.
     pub(super) fn only_random(mut self) -> Command {
         const FLAGS: &[&str] = &["-i", "--input", "--image", "--shape", "--size", "--preset"];
         while let Some(at) = self
@@ -91,7 +91,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_=./,:+@%".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {

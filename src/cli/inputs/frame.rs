@@ -1,14 +1,14 @@
-//! The place of a picture in an input: its size, its channels, and the order of the dimensions.
+//! The layout of a picture in an input: size, channels, and order of the dimensions.
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
-/// The input that a picture becomes.
+/// Shape and element type of the input that a picture becomes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// Height and width; none if nothing says.
+    /// Height and width; `None` if neither a type nor the user gives them.
     pub(super) size: Option<(u32, u32)>,
     /// 1 or 3.
     pub(super) channels: usize,
@@ -18,10 +18,10 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The frame of an input of a type with numbers for sizes. A size that is asked for counts more than the type's.
+    /// Returns the layout for an input type with constant sizes. `size`, which the user gives, overrides the type's.
     ///
     /// # Errors
-    /// The type is none of a picture.
+    /// The type cannot be a picture's.
     pub(super) fn of(
         wanted: Option<&TensorType>,
         size: Option<(u32, u32)>,
@@ -57,12 +57,12 @@ impl Frame {
         })
     }
 
-    /// True if the input is of bytes, as pixels are.
+    /// True if the input's elements are bytes, like pixels.
     pub(super) fn has_bytes(&self) -> bool {
         self.dtype == DType::U8
     }
 
-    /// The tensor of pixels, row by row with their channels together; `number` makes numbers of them by channel.
+    /// Builds a tensor from pixels in rows with interleaved channels; `number` converts a channel's byte to a float.
     pub(super) fn tensor(
         &self,
         (height, width): (usize, usize),

@@ -1,4 +1,4 @@
-//! Pictures as inputs.
+//! Options of the command line for pictures as inputs.
 
 #[cfg_attr(not(feature = "images"), path = "image/no_decoder.rs")]
 mod decode;
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
-/// `--image` and what belongs to it.
+/// `--image` and the options that describe how to read it.
 #[derive(Args)]
 pub(in crate::cli) struct Pictures {
     /// A picture (PNG, JPEG, WebP, BMP), resized to what the model was traced with; see --size and --preset.
@@ -33,13 +33,13 @@ pub(in crate::cli) struct Pictures {
     pub(super) gray: bool,
 }
 
-/// A picture as it was fitted.
+/// A decoded picture, fitted to a size.
 struct Pixels {
-    /// Height and width of the file's picture.
+    /// Height and width of the picture in the file.
     original: (u32, u32),
-    /// Height and width of the fitted one.
+    /// Height and width of the fitted picture.
     size: (usize, usize),
-    /// Row by row, the channels of a pixel together.
+    /// Bytes in rows, with interleaved channels.
     pixels: Vec<u8>,
 }
 
@@ -62,10 +62,10 @@ pub(in crate::cli) enum Preset {
 }
 
 impl Pictures {
-    /// The size that is asked for: height and width.
+    /// Returns the height and width of `--size`.
     ///
     /// # Errors
-    /// `--size` is none.
+    /// `--size` is not a size.
     pub(super) fn wanted_size(&self) -> Result<Option<(u32, u32)>> {
         let Some(text) = &self.size else {
             return Ok(None);
@@ -78,7 +78,7 @@ impl Pictures {
         }
     }
 
-    /// A picture as the input of a type, and how it was made.
+    /// Reads a picture as a tensor of the wanted type. Returns the tensor and a description of the conversion.
     pub(super) fn read(
         &self,
         path: &Path,
@@ -100,7 +100,7 @@ impl Pictures {
     }
 }
 
-/// The preset of an input for which none is asked.
+/// Returns the preset of an input for which the user gives none.
 fn usual(frame: &Frame) -> Preset {
     match (frame.has_bytes(), frame.channels) {
         (true, _) => Preset::Raw,
@@ -115,7 +115,7 @@ impl Preset {
         value.map_or_else(String::new, |value| value.get_name().to_string())
     }
 
-    /// The number of a pixel.
+    /// Converts the byte of a channel to a float.
     fn number(self, channel: usize, pixel: u8) -> f32 {
         let pixel = f32::from(pixel);
         match self {

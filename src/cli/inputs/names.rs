@@ -1,4 +1,4 @@
-//! Assigns the tensors of the command line to inputs: by names where they are the model's, else by order.
+//! Assigns the tensors of the command line to inputs: by name where the names are the model's, else in order.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::model::{Draw, Signature, SignatureInput};
 use crate::tensor::Tensor;
 use crate::tensor_file;
 
-/// The name in front of a file, if there is one, and the file.
+/// Splits `[NAME=]FILE` into the name, if there is one, and the file.
 pub(super) fn named(text: &OsStr) -> (Option<String>, PathBuf) {
     let is_name = |name: &str| {
         name.chars()
@@ -26,46 +26,46 @@ pub(super) fn named(text: &OsStr) -> (Option<String>, PathBuf) {
     }
 }
 
-/// Tensors that become arguments.
+/// Tensors from the command line that become arguments.
 #[derive(Default)]
 pub(super) struct Given {
     list: Vec<One>,
 }
 
-/// A tensor, its name, and where it comes from.
+/// A tensor with its name and origin.
 struct One {
     name: Name,
     tensor: Tensor,
     origin: Origin,
 }
 
-/// A tensor that is an input.
+/// A tensor that is assigned to an input.
 #[derive(Clone)]
 pub(super) struct Assigned {
-    /// The input's name.
+    /// Name of the input.
     pub(super) name: String,
     pub(super) tensor: Tensor,
     pub(super) origin: Origin,
 }
 
-/// Where a tensor comes from.
+/// Source of a tensor.
 #[derive(Clone, PartialEq)]
 pub(super) enum Origin {
-    /// A file of tensors, and the name there if it has names.
+    /// A file of tensors, and the tensor's name in it if the format has names.
     File(PathBuf, Option<String>),
     Picture(PathBuf),
-    /// A type alone.
+    /// A type, given by `--shape` or by the example.
     Zeros,
     Random(Draw),
 }
 
-/// A tensor's name, and who gave it.
+/// The name of a tensor, by its source.
 enum Name {
-    /// On the command line: this input is meant.
+    /// Name of an input, given on the command line.
     Given(String),
-    /// In a file of named tensors.
+    /// Name in a file of named tensors.
     InFile(String),
-    /// By the name of its file alone.
+    /// Stem of the name of a file without tensor names.
     OfFile(String),
     None,
 }
@@ -81,7 +81,7 @@ impl Given {
         });
     }
 
-    /// Adds the tensors of a file, which are parts of the input that is named, if one is.
+    /// Adds the tensors of a file. With `input`, they are that input or, if there are several, parts of it.
     pub(super) fn add_file(&mut self, input: Option<&str>, path: &Path) -> Result<()> {
         let tensors = tensor_file::read(path)?;
         let has_names = tensor_file::has_names(path);
@@ -106,14 +106,14 @@ impl Given {
         Ok(())
     }
 
-    /// The first signature that the names in files fit, else the first.
+    /// Returns the first signature that takes all names in files, or else the first signature.
     pub(super) fn first_fit<'a>(&self, signatures: &'a [Signature]) -> Result<&'a Signature> {
         let fits = |signature: &&Signature| self.in_files().all(|(name, _)| signature.takes(name));
         let signature = signatures.iter().find(fits).or_else(|| signatures.first());
         signature.ok_or_else(|| Error::input("the model has no entry graph"))
     }
 
-    /// The input for the next picture: the one of a name, else the next that may be one and has no other tensor.
+    /// Returns the input for the next picture: that of `name`, or else the next one that can be a picture and has no tensor.
     pub(super) fn picture_input(
         &self,
         name: Option<&str>,
@@ -134,10 +134,10 @@ impl Given {
         }
     }
 
-    /// The tensors with the names of their inputs.
+    /// Assigns each tensor to an input.
     ///
     /// # Errors
-    /// There are more than inputs, or some names of a file are inputs and others are not.
+    /// There are more tensors than inputs, or only some of the names in a file are inputs.
     pub(super) fn assign(self, signature: &Signature, advice: &Advice) -> Result<Vec<Assigned>> {
         let by_name = self.goes_by_name(signature, advice)?;
         let by_file_name = self.goes_by_file_name(signature);
@@ -166,7 +166,7 @@ impl Given {
         Ok(assigned.collect())
     }
 
-    /// What is given: types and origins.
+    /// Returns the given tensors with their origins.
     fn origins(&self) -> Vec<(&Tensor, &Origin)> {
         let list = self.list.iter();
         list.map(|one| (&one.tensor, &one.origin)).collect()
@@ -183,10 +183,10 @@ impl Given {
             })
     }
 
-    /// True if the names in files are inputs.
+    /// True if the names in files are names of inputs.
     ///
     /// # Errors
-    /// Some are, others are not.
+    /// Only some of the names are inputs.
     fn goes_by_name(&self, signature: &Signature, advice: &Advice) -> Result<bool> {
         let (known, unknown): (Vec<_>, Vec<_>) =
             self.in_files().partition(|(name, _)| signature.takes(name));
@@ -202,7 +202,7 @@ impl Given {
         }
     }
 
-    /// True if there are tensors whose files are called like inputs, each like another.
+    /// True if all file names without tensor names are inputs, and no input is named twice.
     fn goes_by_file_name(&self, signature: &Signature) -> bool {
         let mut names: Vec<&str> = Vec::new();
         for one in &self.list {
@@ -218,7 +218,7 @@ impl Given {
         names.len() == count
     }
 
-    /// Says which tensor of a file is which input where their order decides.
+    /// Prints which tensor of a file becomes which input where their order decides.
     fn tell_order(&self, inputs: &[String], signature: &Signature) {
         let names = self.list.iter().map(|one| &one.name);
         let unnamed = names.filter(|name| !matches!(name, Name::Given(_)));

@@ -1,4 +1,4 @@
-//! Lines of Python that mend files of inputs.
+//! Python commands that fix files of inputs.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use super::names::{Assigned, Origin};
 use crate::model::{Misfit, SignatureInput};
 use crate::tensor::Tensor;
 
-/// A tensor that is not what its input takes, and why.
+/// A tensor whose type does not match its input, with the input and the mistakes.
 pub(super) type Misfitted<'a> = (&'a Assigned, SignatureInput, Misfit);
 
-/// The file that all tensors are of, and their names there.
+/// Returns the file that holds all given tensors, and their names in it.
 pub(super) fn keyed(given: &[(&Tensor, &Origin)]) -> Option<(PathBuf, Vec<String>)> {
     let mut files = given.iter().map(|(_, origin)| match origin {
         Origin::File(path, Some(key)) => Some((path.clone(), key.clone())),
@@ -21,7 +21,7 @@ pub(super) fn keyed(given: &[(&Tensor, &Origin)]) -> Option<(PathBuf, Vec<String
     Some((path, keys.collect()))
 }
 
-/// The line of Python that writes tensors of a file under other names.
+/// Returns a Python command that writes tensors of a file under other names.
 pub(super) fn renamed(path: &Path, pairs: &[(String, String)]) -> String {
     let (file, new) = (path.display(), mended(path));
     let new = new.display();
@@ -44,14 +44,14 @@ pub(super) fn renamed(path: &Path, pairs: &[(String, String)]) -> String {
     }
 }
 
-/// The file that a line of Python writes in place of another.
+/// Returns the path that a Python command writes instead of overwriting a file.
 pub(super) fn mended(path: &Path) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let ending = path.extension().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{stem}_mended.{ending}"))
 }
 
-/// The lines of Python that mend inputs in their files.
+/// Returns the Python commands that fix mismatched inputs in their files.
 pub(super) fn cures(found: &[Misfitted]) -> Vec<String> {
     let line = |(one, _, misfit): &Misfitted| {
         let cure = &misfit.cure;

@@ -1,4 +1,4 @@
-//! `--random`: the inputs that are not given, drawn.
+//! `--random`: draws the inputs that are not given.
 
 use super::names::{Assigned, Origin};
 use crate::dim::Bindings;
@@ -8,10 +8,10 @@ use crate::model::{Draw, Model, Signature, draw, seed_of};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
-/// Draws the inputs that a call must have and that are not given, and those of which only the type is given.
+/// Draws the required inputs that are not given, and those for which only a type is given.
 ///
 /// # Errors
-/// Nothing tells the type of an input, or the model cannot be imported.
+/// The type of an input is unknown, or the model cannot be imported.
 pub(super) fn fill(
     assigned: &mut Vec<Assigned>,
     model: &Model,
@@ -22,7 +22,7 @@ pub(super) fn fill(
     let is_open = |one: &&Assigned| matches!(one.origin, Origin::Zeros);
     let usual = |one: &Assigned| Draw::of(&one.name, &one.tensor.tensor_type());
     let mut open = assigned.iter().filter(is_open);
-    // The graph is made only where it can tell more than the names.
+    // Only ranges of indices need the graph: it holds the sizes of embeddings.
     let ranges = match open.any(|one| matches!(usual(one), Draw::Below(_))) {
         true => {
             let module = import(assigned, model, signature)?;
@@ -39,7 +39,7 @@ pub(super) fn fill(
     Ok(())
 }
 
-/// Adds zeros for what is missing.
+/// Adds zeros for required inputs that are missing.
 fn add_missing(assigned: &mut Vec<Assigned>, signature: &Signature) -> Result<()> {
     let mut missing = signature.inputs();
     missing.retain(|input| {
@@ -68,7 +68,7 @@ fn zeros(ty: &TensorType) -> Result<Tensor> {
     Tensor::full(ty.dtype, ty.sizes(&Bindings::new())?, 0.0)
 }
 
-/// The graphs for inputs of these types.
+/// Imports the model for inputs of these types.
 fn import(assigned: &[Assigned], model: &Model, signature: &Signature) -> Result<Module> {
     let named = assigned
         .iter()
@@ -77,7 +77,7 @@ fn import(assigned: &[Assigned], model: &Model, signature: &Signature) -> Result
     model.import_method(signature.entry(), Some(&arguments))
 }
 
-/// ` normal(0, 1)`, ` of 0 to 999`, ` of ones`
+/// Describes a distribution: ` of normal(0, 1)`, ` of 0 to 999`, ` of ones`.
 pub(super) fn describe(draw: Draw) -> String {
     match draw {
         Draw::Normal => " of normal(0, 1)".to_string(),
@@ -86,7 +86,7 @@ pub(super) fn describe(draw: Draw) -> String {
     }
 }
 
-/// The error of inputs that cannot be drawn since nothing tells their types.
+/// Returns the error for inputs that cannot be drawn because their types are unknown.
 fn without_types(names: &[String]) -> Error {
     let list = names.join(", ");
     let message = format!("the model does not say which type each input has: {list}");

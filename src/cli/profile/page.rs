@@ -1,4 +1,4 @@
-//! The profile as a page that needs no other file: timeline, ceilings, tables.
+//! The profile as a self-contained HTML page: timeline, ceilings, tables.
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// The page of a model's profile.
+/// Returns the HTML page of a model's profile.
 pub(super) fn page(model: &str, measured: &Measured) -> String {
     let data = data(model, measured).to_string();
-    // What ends a script would end it in the middle of a name too.
+    // A name may contain `</script>`, which would end the script.
     let data = data.replace("</", "<\\/");
     PAGE.replace("/* style */", STYLE)
         .replace("/* script */", SCRIPT)

@@ -1,4 +1,4 @@
-//! What was measured, step by step and added up.
+//! Measurements of a profile, by step and summed by name.
 
 use std::collections::HashMap;
 
@@ -9,44 +9,44 @@ use crate::error::Result;
 use crate::gpu::{Ceilings, Profile, Program, Spent};
 use crate::kernel::plan::Step;
 
-/// The work of steps that have a name in common.
+/// Summed work and time of all steps with one name.
 #[derive(Clone, Default)]
 pub(super) struct Row {
     pub(super) name: String,
-    /// Dispatches of one run.
+    /// Number of dispatches in a run.
     pub(super) steps: u64,
-    /// Of one run; each step's fastest.
+    /// Nanoseconds in a run, with the fastest time of each step.
     pub(super) nanoseconds: f64,
-    /// Arithmetic of one run; see [`crate::kernel::work::Work`].
+    /// Arithmetic operations in a run; see [`crate::kernel::work::Work`].
     pub(super) operations: f64,
-    /// Bytes of one run, likewise.
+    /// Bytes read and written in a run.
     pub(super) bytes: f64,
-    /// Nanoseconds that they would take at the device's ceilings.
+    /// Nanoseconds that the steps would take at the device's ceilings.
     pub(super) least: f64,
 }
 
-/// A step of the plan.
+/// Measurements of a step of the plan.
 pub(super) struct Measure {
     pub(super) row: Row,
-    /// Kernel, module and line.
+    /// Names of kernel, module and source line.
     pub(super) names: [String; 3],
     pub(super) workgroups: [u32; 3],
-    /// Nanoseconds of the dispatch that was fastest, in whichever run.
+    /// Nanoseconds of the fastest dispatch of all runs.
     shortest: f64,
-    /// What it computes and why in this way, in words.
+    /// Computed nodes, the reason for the kernel, and the source, in words.
     pub(super) details: Vec<String>,
 }
 
-/// Everything that was measured.
+/// All measurements of a profile.
 pub(super) struct Measured {
     pub(super) device: String,
-    /// What the device does at most: as measured, or as a kernel has reached.
+    /// Peak rates of the device: as measured, or raised to those that a kernel reached.
     pub(super) ceilings: Ceilings,
-    /// The fastest kernel beyond the ceilings as they were measured, if there is one.
+    /// The kernel that exceeded the measured ceilings most, if any did.
     pub(super) beyond: Option<String>,
-    /// In the order of the plan.
+    /// Steps in the order of the plan.
     pub(super) steps: Vec<Measure>,
-    /// The run whose kernels took the least time together.
+    /// The run with the least total time of its kernels.
     pub(super) fastest: Profile,
 }
 
@@ -103,7 +103,7 @@ impl Measured {
         })
     }
 
-    /// The steps added up by kernel, by module and by line, each with what it is by.
+    /// Returns the steps summed by kernel, by module and by line, each with its title.
     pub(super) fn tables(&self) -> [(&'static str, Vec<Row>); 3] {
         let by = |title, by: usize| {
             let steps = self.steps.iter();
@@ -116,8 +116,8 @@ impl Measured {
     }
 }
 
-/// Holds steps against ceilings, which are raised to what the steps have reached. Gives the ceilings, and the step that was
-/// furthest beyond them.
+/// Computes the least time of each step at the device's ceilings, after raising ceilings that a step exceeds to its rates.
+/// Returns the ceilings, and the name of the step that exceeded the measured ones most.
 fn held(steps: &mut [Measure], measured: Ceilings) -> (Ceilings, Option<String>) {
     let mut ceilings = measured.clone();
     let (mut furthest, mut beyond) = (1.0, None);
@@ -136,7 +136,7 @@ fn held(steps: &mut [Measure], measured: Ceilings) -> (Ceilings, Option<String>)
     (ceilings, beyond)
 }
 
-/// Nanoseconds of the fastest dispatch of a step.
+/// Returns the nanoseconds of the fastest dispatch of a step.
 fn shortest(profiles: &[Profile], step: usize) -> f64 {
     let spans = profiles.iter().flat_map(|profile| &profile.spans);
     let own = spans.filter(|span| span.spent == Spent::Step(step));
@@ -153,7 +153,7 @@ fn details(step: &Step) -> Vec<String> {
     lines
 }
 
-/// Rows of one name added up, the longest first.
+/// Sums rows with the same name; the longest time comes first.
 fn grouped<'a>(steps: impl Iterator<Item = (&'a Row, &'a str)>) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
@@ -180,7 +180,7 @@ impl Row {
         self.least += other.least;
     }
 
-    /// An amount per nanosecond; none for what the clock is too coarse to measure.
+    /// Returns an amount per nanosecond; `None` if the time is below the clock's resolution.
     fn per_nanosecond(&self, amount: f64) -> Option<f64> {
         (self.nanoseconds > 0.0).then(|| amount / self.nanoseconds)
     }
@@ -219,7 +219,7 @@ impl Row {
     }
 }
 
-/// A table of the first rows, and what the others come to.
+/// Formats a table of the first `top` rows; the last line sums the others.
 pub(super) fn table(title: &str, rows: &[Row], top: usize) -> Vec<String> {
     let total = rows.iter().map(|row| row.nanoseconds).sum::<f64>();
     let (shown, others) = rows.split_at(top.min(rows.len()));
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
     use crate::gpu::CopyRate;
 
-    /// What neighbours leave in caches, and what a coarse clock does not see, gives shares up to 100 % or none.
+    /// Steps that find their operands in caches, or that a coarse clock measures as 0, have shares up to 100 % or none.
     #[test]
     fn no_share_exceeds_the_ceiling() {
         let measured = Ceilings::new(

@@ -1,24 +1,24 @@
-//! What ran when: spans of kernels, frames of modules around them, and both as a trace for Perfetto or Chrome.
+//! Timeline of a run: spans of kernels and of the modules around them, also as a trace for Perfetto or Chrome.
 
 use serde_json::{Value, json};
 
 use super::rows::Measured;
 use crate::gpu::{Profile, Spent};
 
-/// A module while kernels of it ran one after the other.
+/// A span of consecutive kernels of a module.
 #[derive(Debug, PartialEq)]
 pub(super) struct Frame {
-    /// How many modules it is in.
+    /// Number of modules around it.
     pub(super) depth: usize,
-    /// Its path.
+    /// Path of the module.
     pub(super) path: String,
-    /// Nanoseconds since the run began.
+    /// Start of the first kernel, in nanoseconds since the run began.
     pub(super) start: u64,
-    /// The same, when the last of its kernels ended.
+    /// End of the last kernel, in nanoseconds since the run began.
     pub(super) end: u64,
 }
 
-/// The frames of all spans: one for every part of a module's path, each inside of the one that is shorter by a name.
+/// Returns the module spans: one for each prefix of a module's path, nested in that of the next shorter prefix.
 pub(super) fn frames(measured: &Measured) -> Vec<Frame> {
     let spans = measured.fastest.spans.iter().map(|span| {
         let module = match span.spent {
@@ -59,7 +59,7 @@ fn nest<'a>(spans: impl Iterator<Item = (&'a str, u64, u64)>) -> Vec<Frame> {
     done
 }
 
-/// What a span was spent on, in a word.
+/// Returns the name of a span: its kernel, or the value that is read back.
 pub(super) fn name(profile: &Profile, measured: &Measured, spent: Spent) -> String {
     match spent {
         Spent::Step(index) => measured.steps[index].names[0].clone(),
@@ -67,7 +67,7 @@ pub(super) fn name(profile: &Profile, measured: &Measured, spent: Spent) -> Stri
     }
 }
 
-/// The fastest run in Chrome's format of trace events, which Perfetto reads too: kernels on one track, modules on another.
+/// Returns the fastest run in Chrome's trace event format, which Perfetto reads too: a track of modules, one of kernels.
 pub(super) fn trace(measured: &Measured) -> Value {
     let micro = |nanoseconds: u64| nanoseconds as f64 / 1e3;
     let track = |id: u32, name: &str| json!({"ph": "M", "name": "thread_name", "pid": 1, "tid": id, "args": {"name": name}});

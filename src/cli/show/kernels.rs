@@ -1,4 +1,4 @@
-//! `onionskin show --wgsl`: the kernels of plans as files.
+//! `onionskin show --wgsl`: writes the kernels of plans to files.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use crate::cli::output::wrapped;
 use crate::error::{Error, Result};
 use crate::kernel::plan::{Plan, Step};
 
-/// Columns of a comment.
+/// Columns of a comment line.
 const WIDTH: usize = 100;
 
-/// Checks that kernels can be written to a folder: it is empty, or does not exist and its parent does.
+/// Checks that a folder is empty, or that it does not exist and its parent does.
 pub(super) fn check(folder: &Path) -> Result<()> {
     let is_free = match std::fs::read_dir(folder) {
         Ok(mut entries) => entries.next().is_none(),
@@ -26,16 +26,16 @@ pub(super) fn check(folder: &Path) -> Result<()> {
     }
 }
 
-/// Writes every kernel of some plans to a file of its own, all or none: `03_dot_gelu.wgsl` in the folder, or in one folder
-/// for each plan by its name if there are several.
+/// Writes each kernel of the plans to a file, all or none: `03_dot_gelu.wgsl` in the folder, or in a folder for each plan,
+/// by its name, if there are several.
 ///
 /// # Errors
-/// As [`check`], or the folder cannot be written.
+/// Those of [`check`], or the folder cannot be written.
 pub(super) fn write(folder: &Path, plans: &[(String, Planned)]) -> Result<()> {
     check(folder)?;
     let temporary = beside(folder);
     let written = fill(&temporary, plans).and_then(|()| {
-        // A name that is taken by an empty folder is not given up on every system.
+        // Not every system renames a folder over an empty one.
         let _ = std::fs::remove_dir(folder);
         std::fs::rename(&temporary, folder)
     });
@@ -65,7 +65,7 @@ fn fill(folder: &Path, plans: &[(String, Planned)]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A comment: which steps run the kernel, and what the first of them computes, of what sizes.
+/// Returns a comment that lists the steps that run the kernel, and the first step's nodes and sizes.
 fn header(planned: &Planned, kernel: usize) -> String {
     let plan = planned.plan();
     let steps = plan.steps.iter().enumerate();
@@ -87,7 +87,7 @@ fn header(planned: &Planned, kernel: usize) -> String {
     lines.join("\n") + "\n\n"
 }
 
-/// `step 3 of the plan`, `steps 3, 5 and 8 of the plan; the values below are those of step 3`
+/// Returns `step 3 of the plan`, or `steps 3, 5 and 8 of the plan; the lines below are about step 3`.
 fn runs(steps: &[(usize, &Step)]) -> String {
     let numbers: Vec<String> = steps
         .iter()
@@ -104,14 +104,14 @@ fn runs(steps: &[(usize, &Step)]) -> String {
     }
 }
 
-/// The numbers in the buffer of sizes, in order.
+/// Returns the contents of the buffer of sizes, in order.
 fn sizes(plan: &Plan, step: &Step) -> Option<(&'static str, String)> {
     let count = plan.kernels.get(step.kernel)?.sizes;
     let sizes: Vec<String> = step.sizes.iter().map(ToString::to_string).collect();
     (count > 0).then(|| ("sizes", sizes.join(", ")))
 }
 
-/// Invocations of a workgroup, and how many there are.
+/// Returns the number of workgroups and the invocations of each.
 fn workgroup(planned: &Planned, step: &Step) -> Option<(&'static str, String)> {
     let wgsl = &planned.plan().kernels.get(step.kernel)?.wgsl;
     let (_, rest) = wgsl.split_once("@workgroup_size(")?;

@@ -1,4 +1,4 @@
-//! `onionskin show --plan`: what a device would do, what it takes, and where everything lies.
+//! `onionskin show --plan`: shows the dispatches, costs and memory of a plan for a device.
 
 mod memory;
 mod steps;
@@ -19,13 +19,13 @@ use crate::kernel::plan::{Kernel, Plan};
 use crate::kernel::stored::Precision;
 use crate::pass::{self, PlanOptions};
 
-/// The `--device` that stands for any device within WebGPU's default limits.
+/// Name for `--device` that means any device within WebGPU's default limits.
 pub(super) const WEBGPU: &str = "webgpu";
 
 /// Columns of a line.
 const WIDTH: usize = 100;
 
-/// What a plan is made for.
+/// Device and options for which a plan is made.
 pub(super) struct Target {
     name: String,
     capabilities: Capabilities,
@@ -34,7 +34,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// A device by name, and what was measured on it; `webgpu`, and the host, stand for any device within WebGPU's default
+    /// Opens a device by name, with its tuned kernel choices. `webgpu` and the host mean any device within WebGPU's default
     /// limits.
     pub(super) fn open(name: &str, precision: Precision, tuned: &Tuned) -> Result<Target> {
         let device = match name {
@@ -61,7 +61,7 @@ impl Target {
         })
     }
 
-    /// The plan of a graph as a session makes it: for certain sizes, or for all.
+    /// Plans a graph as a session does: for given sizes, or for all sizes.
     pub(super) fn plan(
         &self,
         graph: &Graph,
@@ -82,27 +82,27 @@ impl Target {
         pass::plan_by(graph, &self.capabilities, &self.options)
     }
 
-    /// What the device does at most, measured; none where no device is named.
+    /// Measures the device's peak rates; `None` if no device was opened.
     pub(super) fn ceilings(&self) -> Result<Option<Ceilings>> {
         let device = self.device.as_ref();
         device.map(gpu::Device::ceilings).transpose()
     }
 }
 
-/// A plan with what its sizes come to.
+/// A plan with its sizes and memory map.
 pub(super) struct Planned<'a> {
     target: &'a Target,
     plan: &'a Plan,
-    /// None where sizes are formulas.
+    /// `None` if sizes are shown as formulas.
     sizes: Option<&'a Bindings>,
     map: Option<MemoryMap>,
 }
 
 impl<'a> Planned<'a> {
-    /// Lays out memory for sizes of the symbols, if they are known.
+    /// Lays out memory for the sizes of the symbols, if they are known.
     ///
     /// # Errors
-    /// Something is too large for the device.
+    /// A buffer or binding is too large for the device.
     pub(super) fn new(
         target: &'a Target,
         plan: &'a Plan,
@@ -121,7 +121,7 @@ impl<'a> Planned<'a> {
         self.plan
     }
 
-    /// The plan as text.
+    /// Formats the plan as text.
     pub(super) fn text(&self, graph: &Graph, ceilings: Option<&Ceilings>) -> Result<String> {
         let mut text = format!("plan of {} for {}\n", graph.name, self.target.name);
         if let Some(sizes) = self.sizes.filter(|sizes| !sizes.is_empty()) {
@@ -183,7 +183,7 @@ impl<'a> Planned<'a> {
     }
 }
 
-/// What a run takes at least.
+/// Formats the least time of a run at the device's ceilings.
 fn time(least: f64, ceilings: Option<&Ceilings>) -> String {
     match ceilings {
         Some(ceilings) => format!("at least {} at the measured {ceilings}", duration(least)),
@@ -191,7 +191,7 @@ fn time(least: f64, ceilings: Option<&Ceilings>) -> String {
     }
 }
 
-/// Nanoseconds with the unit that fits.
+/// Formats nanoseconds in ns, µs or ms.
 fn duration(nanoseconds: f64) -> String {
     match nanoseconds {
         few if few < 1e3 => format!("{few:.0} ns"),
@@ -200,14 +200,14 @@ fn duration(nanoseconds: f64) -> String {
     }
 }
 
-/// The name of a kernel's file, and what steps call it by: `03_dot_gelu`.
+/// Returns the name of a kernel in listings, which is also the stem of its file's name: `03_dot_gelu`.
 pub(super) fn stem(index: usize, kernel: &Kernel) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let label: String = kernel.label.chars().map(plain).collect();
     format!("{:02}_{label}", index + 1)
 }
 
-/// Lines with a label in front, broken at the width of a page.
+/// Wraps a text into lines of [`WIDTH`] columns, with a label in front.
 fn labelled(indent: usize, label: &str, text: &str) -> Vec<String> {
     wrapped(text, &format!("{:indent$}{label:<11}", ""), WIDTH)
 }

@@ -1,4 +1,4 @@
-//! `onionskin show MODEL`: what a model is, what it takes and gives, what it is made of and what it needs.
+//! `onionskin show MODEL`: a summary of a model: signature, parameters, costs, devices, warnings.
 
 mod needs;
 mod parameters;
@@ -22,13 +22,13 @@ use crate::shape::TensorType;
 use crate::symbols::Guard;
 use crate::trace::check::{Finding, Origin, Subject};
 
-/// The devices of a graph that cannot be made without an example.
+/// Devices field of the obstacle for a graph that cannot be imported without an example.
 const NO_EXAMPLE: &str = "any device without an example of its inputs";
 
-/// All that is said of a model.
+/// Summary of a model.
 pub(super) struct Summary {
     name: String,
-    /// Bytes of its files.
+    /// Total size of the model's files, in bytes.
     bytes: u64,
     /// Version of the file format.
     version: u64,
@@ -36,18 +36,18 @@ pub(super) struct Summary {
     methods: Vec<String>,
     parameters: Branch,
     graphs: Vec<GraphSummary>,
-    /// Why there are no graphs.
+    /// Reasons why there are no graphs.
     refusals: Vec<Obstacle>,
     findings: Vec<Finding>,
 }
 
-/// What is said of a graph.
+/// Summary of a graph.
 struct GraphSummary {
     name: String,
     inputs: Vec<Tensor>,
     outputs: Vec<Tensor>,
     guards: Vec<Guard>,
-    /// The sizes that the needs are for.
+    /// Sizes for which the needs hold.
     sizes: Bindings,
     needs: Needs,
 }
@@ -56,19 +56,19 @@ struct GraphSummary {
 #[derive(Serialize)]
 struct Tensor {
     name: String,
-    /// With symbolic sizes.
+    /// Type with symbolic sizes.
     #[serde(rename = "type")]
     ty: String,
-    /// For the sizes that the needs are for.
+    /// Type with the sizes for which the needs hold.
     example: String,
 }
 
 impl Summary {
-    /// Of a model and what its import gave: graphs, or everything that is refused. Arguments are those that the graphs are
-    /// made for; sizes, those of the arguments of a call.
+    /// Summarises a model and the result of its import. `arguments` are those that the graphs were imported for; `sizes`
+    /// returns the sizes of a graph for them.
     ///
     /// # Errors
-    /// The import failed for another reason than what the model is, or a graph cannot be made ready for any device.
+    /// The import failed for a reason that is no property of the model, or a graph cannot be prepared for any device.
     pub(super) fn of(
         model: &Model,
         imported: Result<Module>,
@@ -125,7 +125,7 @@ impl Summary {
     }
 }
 
-/// True for an error about what the model is: it stands in the summary. Any other means that there is no summary.
+/// True for an error that the summary reports as a property of the model. Other errors end the command.
 fn is_refusal(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -133,7 +133,7 @@ fn is_refusal(error: &Error) -> bool {
     )
 }
 
-/// Why nothing is known of a graph: types and sizes of its inputs are not.
+/// Returns the obstacle of a model whose input types and sizes are unknown.
 fn no_example(model: &Model, error: &Error) -> Obstacle {
     let inputs = model
         .signature("forward")
@@ -146,7 +146,7 @@ fn no_example(model: &Model, error: &Error) -> Obstacle {
     }
 }
 
-/// The methods that can be called: those of the archive's class, or the graphs there are.
+/// Returns the public methods of the archive's class, or else the names of the model's graphs.
 fn methods(model: &Model) -> Vec<String> {
     let class = model.archive().and_then(|archive| {
         let root = archive.root().as_object()?;
@@ -168,7 +168,7 @@ fn file_size(file: &Path) -> u64 {
     std::fs::metadata(file).map_or(0, |found| found.len())
 }
 
-/// Where graphs come from, in a word.
+/// Returns the origin of graphs, in a word.
 fn origin(origin: Origin) -> &'static str {
     match origin {
         Origin::Function | Origin::Trace => "trace",
@@ -213,13 +213,13 @@ impl GraphSummary {
     }
 }
 
-/// The inputs with the names that a call gives them by, and those of states.
+/// Returns the inputs, including those of states, with their names.
 fn inputs(graph: &Graph) -> Vec<(String, ValueId)> {
     let own = graph.inputs.iter();
     own.map(|id| (graph.value(*id).name.clone(), *id)).collect()
 }
 
-/// The outputs by their places in the result: `output`, `0`, `logits`, `hidden.2`; those left in states by the state's name.
+/// Returns the outputs, named by their paths in the result: `output`, `0`, `logits`, `hidden.2`; those of states by state.
 fn outputs(graph: &Graph) -> Vec<(String, ValueId)> {
     let mut names = Vec::new();
     let plain = graph.plain_outputs();
@@ -236,7 +236,7 @@ fn outputs(graph: &Graph) -> Vec<(String, ValueId)> {
     named.collect()
 }
 
-/// The tensors of a structure with their paths.
+/// Collects the tensors of a tree with their paths.
 fn leaves(tree: &Tree, path: &str, found: &mut Vec<(String, usize)>) {
     let below = |key: &str| match path {
         "" => key.to_string(),

@@ -1,4 +1,4 @@
-//! Processes that judge cases.
+//! Worker processes that run cases.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -9,7 +9,7 @@ use super::{Against, Answer, Test};
 use crate::cli::json_failed;
 use crate::error::{Error, Result};
 
-/// A process that judges cases.
+/// A worker process.
 pub(super) struct Worker {
     child: Child,
     input: ChildStdin,

@@ -1,4 +1,4 @@
-//! The one place of the command line that decodes and resizes pictures.
+//! Decodes and resizes pictures; the only user of the crate `image` in the command line.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use image::{DynamicImage, ImageError, ImageReader, Rgb, RgbImage};
 use super::{Pixels, Preset};
 use crate::error::{Error, Result};
 
-/// The gray of a letterbox.
+/// Gray of a letterbox's borders.
 const LETTERBOX: Rgb<u8> = Rgb([114, 114, 114]);
 
-/// Reads a picture of one or three channels and fits it into a size (height, width).
+/// Reads a picture with one or three channels and fits it into a size (height, width).
 pub(super) fn decode(
     path: &Path,
     size: Option<(u32, u32)>,
@@ -43,7 +43,7 @@ fn open(path: &Path) -> Result<DynamicImage> {
     reader.decode().map_err(unreadable)
 }
 
-/// The picture in a size (height, width).
+/// Fits a picture into a size (height, width) as the preset does.
 fn fit(picture: &DynamicImage, (height, width): (u32, u32), preset: Preset) -> RgbImage {
     let triangle = FilterType::Triangle;
     match preset {
@@ -56,7 +56,7 @@ fn fit(picture: &DynamicImage, (height, width): (u32, u32), preset: Preset) -> R
     }
 }
 
-/// Resizes until the picture covers a multiple of the size, and cuts out its centre.
+/// Resizes the picture until it covers `factor` times the size, and crops the size from its centre.
 fn crop(
     picture: &DynamicImage,
     (height, width): (u32, u32),
@@ -77,14 +77,14 @@ fn crop(
     resized.crop_imm(x, y, width, height).to_rgb8()
 }
 
-/// Resizes by a factor, to no less than a size.
+/// Resizes by a factor, to at least a size (height, width).
 fn resize(
     picture: &DynamicImage,
     scale: f64,
     (height, width): (u32, u32),
     filter: FilterType,
 ) -> DynamicImage {
-    // Rounding down is PyTorch's; the small number keeps a side that is met exactly from losing a pixel.
+    // PyTorch rounds down. The small addend keeps an exact side from losing a pixel to rounding errors.
     let scaled = |has: u32, least: u32| ((f64::from(has) * scale + 1e-6) as u32).max(least);
     let size = (
         scaled(picture.width(), width),
@@ -93,7 +93,7 @@ fn resize(
     picture.resize_exact(size.0, size.1, filter)
 }
 
-/// Fits the whole picture into a size, on gray.
+/// Fits the whole picture into a size (height, width), with gray borders.
 fn letterbox(picture: &DynamicImage, (height, width): (u32, u32)) -> RgbImage {
     let fitted = picture
         .resize(width, height, FilterType::Triangle)
@@ -112,18 +112,18 @@ fn letterbox(picture: &DynamicImage, (height, width): (u32, u32)) -> RgbImage {
 mod tests {
     use super::*;
 
-    /// A picture whose pixels tell their column in red and their row in green.
+    /// Returns a picture whose pixels hold their column in red and their row in green.
     fn picture(width: u32, height: u32) -> DynamicImage {
         RgbImage::from_fn(width, height, |x, y| Rgb([x as u8, y as u8, 0])).into()
     }
 
     #[test]
     fn imagenet_cuts_the_centre_out_of_eight_sevenths() {
-        // The short side of 64 becomes 64 = 56 * 8 / 7, so that nothing is resized, and 4 are cut off at each side.
+        // The short side stays 64 = 56 * 8 / 7, so nothing is resized; the crop removes 4 pixels from each long edge.
         let cut = fit(&picture(96, 64), (56, 56), Preset::Imagenet);
         assert_eq!((cut.width(), cut.height()), (56, 56));
         assert_eq!(cut.get_pixel(0, 0), &Rgb([20, 4, 0]));
-        // Half a pixel is rounded to the even one, as Python does.
+        // A margin with half a pixel is rounded to even, as in Python.
         let cut = fit(&picture(97, 64), (56, 56), Preset::Imagenet);
         assert_eq!(cut.get_pixel(0, 0), &Rgb([20, 4, 0]));
     }

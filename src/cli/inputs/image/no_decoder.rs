@@ -1,4 +1,4 @@
-//! Stands for the decoder in a build without the feature `images`.
+//! Replaces the decoder in builds without the feature `images`.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Where everything lies.
+//! Memory of a plan: totals, and the placement of each slot.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::dim::Dim;
 use crate::gpu::Footprint;
 use crate::kernel::plan::{Slot, SlotId, SlotKind};
 
-/// What memory comes to.
+/// Formats the memory of a run, by use.
 pub(super) fn totals(found: &Footprint) -> [String; 2] {
     let bytes = |bytes: u64| amount(bytes as f64, "B");
     [
@@ -68,7 +68,7 @@ impl Planned<'_> {
         }
     }
 
-    /// Bytes, place, lifetime, name and type of a slot, in lines.
+    /// Formats bytes, placement, lifetime, name and type of a slot, in lines.
     fn place(&self, slot: SlotId) -> Vec<String> {
         let Slot {
             shape,

@@ -13,15 +13,15 @@ use crate::kernel::plan::{Flow, FlowKind, Slot, SlotId, Step, Trips, Workgroups}
 use crate::kernel::stored::Kept;
 use crate::shape::TensorType;
 
-/// What names of slots end with where the layout says the same.
+/// Suffixes of slot names that are dropped because the layout after the name says the same.
 const OF_LAYOUT: [&str; 3] = [" in quads", " in panels", " in runs"];
-/// Nodes that are computed where they are read, and are listed; the rest is counted.
+/// Number of nodes computed where they are read that are listed by name; further nodes are counted.
 const LISTED: usize = 4;
 
-/// The steps of a plan as text.
+/// Formats the steps of a plan as text.
 pub(super) struct Steps<'a> {
     planned: &'a Planned<'a>,
-    /// Columns of the longest name of a kernel.
+    /// Columns of the longest kernel name, at most 44.
     width: usize,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// A line in front of each block of control flow; of a call of the application, the only line.
+    /// Returns the line in front of each block of control flow, or the only line of a call of the application.
     fn heads(&self, kind: &FlowKind) -> Vec<String> {
         let name = |slot: &SlotId| self.planned.plan.slots[slot.0].name.as_str();
         match kind {
@@ -102,7 +102,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// A step in lines: what it does and takes, then why.
+    /// Formats a step in lines: kernel and work, operands and results, reasons.
     fn step(&self, index: usize, depth: usize, text: &mut String) -> Result<()> {
         let step = &self.planned.plan.steps[index];
         let (indent, width) = (2 * depth, self.width);
@@ -121,7 +121,7 @@ impl<'a> Steps<'a> {
 }
 
 impl Planned<'_> {
-    /// `7.1 MFLOP  1.2 MB  12 × 4 workgroups`; nothing where sizes are formulas.
+    /// Formats the work of a step, `7.1 MFLOP  1.2 MB  12 × 4 workgroups`; empty where sizes are formulas.
     fn work(&self, step: &Step) -> Result<String> {
         let Some(sizes) = self.sizes else {
             return Ok(String::new());
@@ -134,7 +134,7 @@ impl Planned<'_> {
         ))
     }
 
-    /// The same as formulas, each with a label.
+    /// Returns the work of a step as formulas, each with a label; empty where sizes are known.
     fn formulas(&self, step: &Step) -> Vec<(&'static str, String)> {
         match (self.sizes, self.workgroups(&step.workgroups)) {
             (None, Ok(workgroups)) => vec![
@@ -146,7 +146,7 @@ impl Planned<'_> {
         }
     }
 
-    /// `12 × 4 workgroups`
+    /// Formats a number of workgroups: `12 × 4 workgroups`.
     pub(in crate::cli::show) fn workgroups(&self, workgroups: &Workgroups) -> Result<String> {
         let formula = match (workgroups, self.sizes) {
             (Workgroups::Linear(count), None) => count.to_string(),
@@ -168,7 +168,7 @@ impl Planned<'_> {
         })
     }
 
-    /// What a step reads, writes and computes, by which kernel and why, each with a label.
+    /// Returns the values that a step reads and writes, its nodes, its kernel and the reasons, each with a label.
     pub(in crate::cli::show) fn details(&self, step: &Step) -> Vec<(&'static str, String)> {
         let mut lines = vec![
             ("reads", self.values(step, false)),
@@ -186,7 +186,7 @@ impl Planned<'_> {
             let stored = self.plan.stored.iter().find(|stored| stored.value == *name);
             lines.extend(stored.map(|stored| ("ends here", stored.reason.to_string())));
             let kept = stored.and_then(|stored| stored.kept);
-            // What is handed on is told by the reason.
+            // The reason already names the control flow or the custom operator.
             let kept = kept.filter(|kept| *kept != Kept::Handed);
             lines.extend(kept.map(|kept| ("in f32", kept.to_string())));
         }
@@ -207,7 +207,7 @@ impl Planned<'_> {
         values.join(", ")
     }
 
-    /// `relu f32[1, 64, 56, 56] as f16 as vec4 along axis 1`: how it lies only where that is not as its type says.
+    /// Formats a slot: `relu f32[1, 64, 56, 56] as f16 as vec4 along axis 1`, with storage and layout only if unusual.
     pub(super) fn value(&self, slot: SlotId) -> String {
         let Slot {
             name,
@@ -241,7 +241,7 @@ impl Planned<'_> {
     }
 }
 
-/// The nodes of a step, and those that are computed where they are read.
+/// Formats the nodes of a step, and those that are computed where they are read.
 fn computed(step: &Step) -> String {
     let mut text = step.nodes.join(", ");
     let through = &step.work.through;

@@ -1,4 +1,4 @@
-//! What a graph needs of a device for certain sizes: arithmetic, memory, and what not every device has.
+//! Needs of a graph for given sizes: arithmetic, memory, and features that not every device has.
 
 use serde::Serialize;
 
@@ -10,46 +10,46 @@ use crate::ir::{Graph, Module, Node, Weights};
 use crate::kernel::capabilities::Capabilities;
 use crate::pass::{self, MultiplyAdds, PlanOptions};
 
-/// Bytes that a binding may have where a plan is made to see what memory it takes.
+/// Binding size of a plan that is made only to compute its memory.
 const UNLIMITED: u64 = 1 << 40;
 
-/// What a call of a graph takes.
+/// Arithmetic, memory and device features that a call of a graph needs.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Needs {
-    /// Multiply-adds of products and convolutions.
+    /// Multiply-adds of matrix products and convolutions.
     pub(super) multiply_adds: i64,
-    /// True if a loop counts one round only.
+    /// True if the number of iterations of a loop is unknown, so that one iteration is counted.
     pub(super) has_unknown_loops: bool,
-    /// Bytes on a device within WebGPU's default limits; none if there is no plan for any device.
+    /// Memory on a device within WebGPU's default limits; `None` if there is no plan for any device.
     pub(super) memory: Option<Memory>,
-    /// Devices that cannot run the graph, and why.
+    /// Devices that cannot run the graph, with reasons.
     pub(super) obstacles: Vec<Obstacle>,
 }
 
-/// Bytes of a call on a device.
+/// Bytes that a call needs on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Memory {
     pub(super) weights: u64,
     pub(super) inputs: u64,
     pub(super) outputs: u64,
-    /// Values between kernels that live at the same time, at most.
+    /// Largest total of temporaries that live at the same time.
     pub(super) activations: u64,
 }
 
-/// Why devices cannot run a graph.
+/// A reason why some devices cannot run a graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Obstacle {
-    /// Which devices.
+    /// Description of the devices.
     pub(super) devices: &'static str,
-    /// Why.
+    /// Reason.
     pub(super) reason: String,
-    /// What to do, if that is known.
+    /// Remedy, if one is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) help: Option<String>,
 }
 
 impl Obstacle {
-    /// Every fault of an error.
+    /// Returns an obstacle for each error of a list.
     pub(super) fn of(devices: &'static str, error: &Error) -> Vec<Obstacle> {
         let each = error.iter().map(|error| {
             let place = error.trail().iter().map(|frame| format!(", at {frame}"));
@@ -64,7 +64,7 @@ impl Obstacle {
 }
 
 impl Needs {
-    /// What a call takes for sizes of the graph's symbols.
+    /// Computes the needs of a call for the sizes of the graph's symbols.
     pub(super) fn of(graph: &Graph, weights: &Weights, sizes: &Bindings) -> Result<Needs> {
         let lowered = pass::optimize_lazily(&Module {
             graphs: vec![graph.with_sizes(sizes)],
@@ -113,7 +113,7 @@ fn footprint(graph: &Graph, capabilities: &Capabilities, sizes: &Bindings) -> Re
     Ok(MemoryMap::of(&plan, capabilities, None, sizes)?.footprint)
 }
 
-/// Values of double precision, which few devices have.
+/// Returns the obstacle of a graph with double-precision values, which few devices support.
 fn double_precision(graph: &Graph) -> Option<Obstacle> {
     let (count, first) = doubles(graph)?;
     let help = "run on the host (--device cpu), or convert the model to f32 before it is traced";
@@ -124,7 +124,7 @@ fn double_precision(graph: &Graph) -> Option<Obstacle> {
     })
 }
 
-/// How many values of a graph are of double precision, and which is the first.
+/// Returns the number of double-precision values in a graph and its bodies, and the first one.
 fn doubles(graph: &Graph) -> Option<(usize, String)> {
     let is_double = |info: &&crate::ir::ValueInfo| info.ty.dtype == DType::F64;
     let own = graph.values.iter().filter(is_double).count();
@@ -137,7 +137,7 @@ fn doubles(graph: &Graph) -> Option<(usize, String)> {
     first.map(|first| (count, first))
 }
 
-/// A value with its line.
+/// Formats a value with its source line.
 fn named(graph: &Graph, name: &str) -> String {
     let defines = |node: &&Node| {
         let mut results = node.results.iter();

@@ -1,4 +1,4 @@
-//! Parameters and buffers by module: how many, of how many bytes, of which classes.
+//! Parameters and buffers by module: elements, bytes and classes.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use crate::cli::output::{amount, grouped};
 use crate::ir::Module;
 use crate::trace::torchscript::{Archive, Object, Pickled, TensorRecord};
 
-/// Elements and bytes of tensors.
+/// Number of elements and bytes of tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Amount {
     pub(super) count: u64,
@@ -23,12 +23,12 @@ impl Amount {
     }
 }
 
-/// A module with the modules that it is made of. Amounts are those of the whole module.
+/// A module with its submodules. Amounts include those of the submodules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Branch {
-    /// Its name in the module around it; empty for the root.
+    /// Name in the enclosing module; empty for the root.
     name: String,
-    /// Its class without the package; empty where the file does not say.
+    /// Class without its package; empty if the file does not name it.
     #[serde(skip_serializing_if = "String::is_empty")]
     class: String,
     pub(super) parameters: Amount,
@@ -38,7 +38,7 @@ pub(super) struct Branch {
 }
 
 impl Branch {
-    /// The tree of a model. A tensor that several modules share counts where it is found first.
+    /// Builds the tree of a model. A tensor that several modules share counts in the first of them.
     pub(super) fn of(model: &Model, module: Option<&Module>) -> Branch {
         match (model.archive(), module) {
             (Some(archive), _) => of_archive(archive),
@@ -47,7 +47,7 @@ impl Branch {
         }
     }
 
-    /// All elements and bytes.
+    /// Returns all elements and bytes.
     pub(super) fn total(&self) -> Amount {
         let mut total = self.parameters;
         total.add(self.buffers);
@@ -60,7 +60,7 @@ impl Branch {
         self.modules.push(branch);
     }
 
-    /// True for modules of the same class and size, made of the same modules.
+    /// True for modules of the same class and size with the same submodules.
     fn is_like(&self, other: &Branch) -> bool {
         let of = |branch: &Branch| (branch.class.clone(), branch.parameters, branch.buffers);
         of(self) == of(other)
@@ -72,7 +72,7 @@ impl Branch {
                 .all(|(a, b)| a.name == b.name && a.is_like(b))
     }
 
-    /// Lines of a table, opened to a depth: of the parameters alone.
+    /// Formats a table of the parameters, without buffers, down to a depth.
     pub(super) fn lines(&self, depth: usize) -> Vec<String> {
         let mut rows = vec![self.row(0, 1, "model")];
         self.rows(1, depth, &mut rows);
@@ -180,7 +180,7 @@ fn of_record(record: &TensorRecord) -> Amount {
     }
 }
 
-/// The tree of a graph's weights by their names. A graph does not tell buffers from parameters.
+/// Builds the tree of a graph's weights from their names. A graph does not distinguish buffers from parameters.
 fn of_names(module: &Module) -> Branch {
     let mut root = Branch::default();
     for (name, tensor) in &module.weights {
@@ -200,7 +200,7 @@ fn of_names(module: &Module) -> Branch {
 }
 
 impl Branch {
-    /// The module of a name, which is added if it is new.
+    /// Returns the submodule of a name, and adds it if it is new.
     fn module(&mut self, name: &str) -> &mut Branch {
         let place = self.modules.iter().position(|module| module.name == name);
         let place = place.unwrap_or_else(|| {

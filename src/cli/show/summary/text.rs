@@ -1,19 +1,19 @@
-//! A summary for people.
+//! A summary as text.
 
 use super::{GraphSummary, Memory, NO_EXAMPLE, Obstacle, Summary, Tensor, origin};
 use crate::cli::output::{amount, grouped, wrapped};
 use crate::symbols::{Guard, Relation};
 use crate::trace::check::{Finding, Origin};
 
-/// Guards that are listed; the rest is counted.
+/// Number of guards that are listed; further guards are counted.
 const GUARDS: usize = 6;
-/// Characters of a guard that is shown.
+/// Longest guard, in characters, whose formula is shown.
 const LONG: usize = 140;
 /// Columns of a line.
 const WIDTH: usize = 100;
 
 impl Summary {
-    /// The lines, with modules opened to a depth.
+    /// Formats the summary in lines, with modules down to a depth.
     pub(in crate::cli::show) fn lines(&self, depth: usize) -> Vec<String> {
         let mut lines = vec![
             format!("{}, {}", self.name, amount(self.bytes as f64, "B")),
@@ -36,7 +36,7 @@ impl Summary {
         lines
     }
 
-    /// `TorchScript archive of a trace (file format 3)`
+    /// Describes the file: `TorchScript archive of a trace (file format 3)`.
     fn kind(&self) -> String {
         let version = self.version;
         match self.origin {
@@ -61,7 +61,7 @@ impl Summary {
         lines
     }
 
-    /// Which devices run it.
+    /// Lists the devices that run the model, or the obstacles.
     fn devices(&self) -> Vec<String> {
         let graphs = self.graphs.iter().flat_map(|graph| &graph.needs.obstacles);
         let obstacles: Vec<&Obstacle> = self.refusals.iter().chain(graphs).collect();
@@ -120,7 +120,7 @@ impl GraphSummary {
         lines
     }
 
-    /// For which sizes the graph holds. That they are not 0 is not worth a line.
+    /// Lists the guards on sizes, without those that sizes are not 0.
     fn conditions(&self) -> Vec<String> {
         let is_plain = |guard: &&Guard| guard.relation == Relation::LessEqual && guard.left.is(1);
         let guards = self.guards.iter().filter(|guard| !is_plain(guard));
@@ -190,7 +190,7 @@ fn memory(memory: &Memory) -> [String; 2] {
     ]
 }
 
-/// What stands above obstacles for the same devices.
+/// Returns the title above obstacles for the same devices.
 fn title(obstacle: &Obstacle) -> String {
     match obstacle.devices {
         NO_EXAMPLE => "inputs, arithmetic, memory and devices are not known".to_string(),
@@ -198,14 +198,14 @@ fn title(obstacle: &Obstacle) -> String {
     }
 }
 
-/// A title and indented lines behind an empty one.
+/// Returns an empty line, a title and indented lines.
 fn section(title: &str, lines: impl IntoIterator<Item = String>) -> Vec<String> {
     let head = [String::new(), title.to_string()];
     let lines = lines.into_iter().map(|line| format!("  {line}"));
     head.into_iter().chain(lines).collect()
 }
 
-/// A guard with its place, in lines. Of a long formula the place tells more.
+/// Formats a guard with its source line. A long formula is replaced by a hint.
 fn condition(guard: &Guard) -> Vec<String> {
     let text = guard.to_string();
     let text = match text.chars().count() {
@@ -219,7 +219,7 @@ fn condition(guard: &Guard) -> Vec<String> {
     hanging(&(text + &place))
 }
 
-/// Lines of a section; those behind the first are indented.
+/// Wraps a text for a section; all lines but the first are indented.
 fn hanging(text: &str) -> Vec<String> {
     let lines = wrapped(text, "", WIDTH - 8).into_iter().enumerate();
     let lines = lines.map(|(place, line)| match place {
@@ -229,7 +229,7 @@ fn hanging(text: &str) -> Vec<String> {
     lines.collect()
 }
 
-/// Names, types and examples in columns.
+/// Formats names, types and examples in columns.
 fn table(tensors: &[Tensor]) -> Vec<String> {
     let width = |text: fn(&Tensor) -> &str| {
         let lengths = tensors.iter().map(|tensor| text(tensor).chars().count());
@@ -257,7 +257,7 @@ fn table(tensors: &[Tensor]) -> Vec<String> {
     tensors.iter().flat_map(lines).collect()
 }
 
-/// `W0211 constant equals an input's size: … at model.py:12`, with further lines indented.
+/// Formats a finding: `W0211 constant equals an input's size: … at model.py:12`, with further lines indented.
 fn finding(finding: &Finding) -> Vec<String> {
     let place = match finding.place.is_unknown() {
         true => String::new(),
