@@ -1,7 +1,7 @@
 //! Recorded cases: an archive, inputs, PyTorch's outputs and tolerances. `examples/record.py` writes them.
 //!
-//! A folder of cases holds `ops/*.zip`, `programs/*.zip` and `models/NAME/`, or is one of these. A case is described by a
-//! `case.json`; tensors stand in safetensors files beside it.
+//! A folder of cases holds `ops/*.zip`, `programs/*.zip` and `models/NAME/`, or is one of these. `case.json` describes a
+//! case; safetensors files beside it hold its tensors.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor_file::safetensors;
 
-/// What a case is a case of.
+/// The kind of a recorded case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CaseKind {
     /// One call of an operator.
@@ -27,7 +27,7 @@ pub enum CaseKind {
 }
 
 impl CaseKind {
-    /// Name of one in reports.
+    /// Singular name for reports.
     pub fn singular(self) -> &'static str {
         match self {
             CaseKind::Operator => "op",
@@ -36,7 +36,7 @@ impl CaseKind {
         }
     }
 
-    /// The folder of such cases.
+    /// Name of the folder for cases of this kind.
     pub fn name(self) -> &'static str {
         match self {
             CaseKind::Operator => "ops",
@@ -46,12 +46,12 @@ impl CaseKind {
     }
 }
 
-/// Where a case is stored.
+/// The location of a stored case.
 #[derive(Clone, Debug)]
 pub struct CaseRef {
     /// `models/lenet5`, `ops/gelu/3`
     pub name: String,
-    /// Kind.
+    /// The kind of the case.
     pub kind: CaseKind,
     place: Location,
 }
@@ -68,7 +68,7 @@ enum Location {
 pub struct Case {
     /// The archive's bytes or path.
     pub archive: CaseArchive,
-    /// Sets of calls; the sets are independent of each other.
+    /// Sets of calls; sets are independent of each other.
     pub sets: Vec<CaseSet>,
 }
 
@@ -77,20 +77,20 @@ pub struct Case {
 pub enum CaseArchive {
     /// A file.
     Path(PathBuf),
-    /// The bytes of one that stood in a zip file.
+    /// The bytes of an archive inside a zip file.
     Bytes(Arc<Vec<u8>>),
 }
 
-/// Calls on one instance, in order.
+/// Calls on one instance of the model, in order.
 #[derive(Debug)]
 pub struct CaseSet {
-    /// What is special about it.
+    /// A short description of the set.
     pub label: String,
-    /// Methods without arguments that are called first.
+    /// Methods without arguments to call first.
     pub before: Vec<String>,
     /// The calls.
     pub calls: Vec<Call>,
-    /// How far outputs may be off.
+    /// Tolerance of the outputs.
     pub tolerance: Tolerance,
 }
 
@@ -101,7 +101,7 @@ pub struct Call {
     pub method: String,
     /// Arguments.
     pub inputs: Vec<Item>,
-    /// What PyTorch returned.
+    /// PyTorch's result.
     pub output: Item,
 }
 
@@ -148,7 +148,7 @@ fn in_kind(kind: CaseKind, path: &Path) -> String {
     )
 }
 
-/// A program has its `case.json` at the top of the zip file, an operator one in a folder for each call.
+/// A program has its `case.json` at the top of the zip file; an operator has one in a folder for each call.
 fn find_in_zip(path: &Path, found: &mut Vec<CaseRef>) -> Result<()> {
     let zip = open_zip(path)?;
     let mut folders: Vec<&str> = zip
@@ -220,7 +220,7 @@ impl CaseRef {
         }
     }
 
-    /// An operator's case lists the types of inputs and outputs; the tensors are `in0` …, `out0` ….
+    /// The case of an operator lists the types of inputs and outputs; its tensors are `in0` …, `out0` ….
     fn operator_set(&self, description: &Json) -> Result<CaseSet> {
         let tensors = safetensors::parse(&self.read("io.safetensors")?)?;
         let count = |key: &str| {
@@ -330,7 +330,7 @@ fn named(tensors: &[(String, Tensor)], name: &str) -> Result<Item> {
         .ok_or_else(|| Error::format(format!("there is no tensor {name}")))
 }
 
-/// A value tree: objects of one key that says what it is.
+/// Parses a value: an object whose only key names its type.
 fn parse_value(json: &Json, tensors: &[(String, Tensor)]) -> Result<Item> {
     let bad = || Error::format(format!("case.json: {json} is no value"));
     let (kind, content) = json

@@ -1,4 +1,4 @@
-//! Comparison of outputs with what was expected: `|got - expected| <= atol + rtol * |expected|`, NaN equal to NaN.
+//! Comparison of outputs with expected ones: `|got - expected| <= atol + rtol * |expected|`; NaN equals NaN.
 
 mod non_finite;
 
@@ -14,37 +14,37 @@ use crate::tensor::Tensor;
 /// Relative and absolute tolerance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// Times the expected magnitude.
+    /// Tolerance relative to the expected magnitude.
     pub rtol: f64,
-    /// Added to that.
+    /// Absolute tolerance, added to the relative one.
     pub atol: f64,
 }
 
-/// How far one output is from what was expected.
+/// The difference between an output and the expected one.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// Where in the result the output stands; empty if it is the result.
+    /// Path of the output in the result; empty if it is the whole result.
     pub path: String,
-    /// Why the two cannot be compared: dtype, shape or structure.
+    /// The reason why the two cannot be compared: dtype, shape or structure.
     pub incomparable: Option<String>,
     /// Largest absolute difference of finite elements.
     pub max_abs: f64,
     /// Largest relative difference of finite elements.
     pub max_rel: f64,
-    /// Largest difference of finite elements in steps of the element type at the expected element.
+    /// Largest difference of finite elements in units in the last place (ULPs) of the expected element.
     pub max_ulps: f64,
-    /// Index of the element that is furthest beyond its tolerance.
+    /// Index of the element that exceeds its tolerance most.
     pub worst: Vec<usize>,
-    /// That element, and what it should be.
+    /// The value of that element, and its expected value.
     pub values: (Scalar, Scalar),
-    /// Elements beyond the tolerance.
+    /// Number of elements beyond the tolerance.
     pub wrong: usize,
-    /// Elements in all.
+    /// Number of elements.
     pub numel: usize,
-    /// The elements of the output that are NaN or infinite.
+    /// The NaN and infinite elements of the output.
     pub non_finite: NonFinite,
-    /// The elements that should be.
+    /// The NaN and infinite elements of the expected output.
     pub non_finite_expected: NonFinite,
 }
 
@@ -73,7 +73,7 @@ impl Difference {
         })
     }
 
-    /// Two equal leaves, or leaves whose elements are still to be measured.
+    /// A result without differences, to which elements are added.
     fn equal(path: &str) -> Difference {
         Difference {
             incomparable: None,
@@ -84,7 +84,7 @@ impl Difference {
         }
     }
 
-    /// Two leaves that cannot be compared, and why.
+    /// The difference of two leaves that cannot be compared, with the reason.
     pub fn incomparable(path: &str, why: String) -> Difference {
         Difference {
             path: path.to_string(),
@@ -140,7 +140,7 @@ impl fmt::Display for Difference {
 }
 
 impl Difference {
-    /// Says which elements are NaN or infinite, and whether they should be.
+    /// Writes which elements are NaN or infinite, and whether they are expected to be.
     fn write_non_finite(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (got, expected) = (&self.non_finite, &self.non_finite_expected);
         match (got.is_empty(), expected.is_empty()) {
@@ -162,7 +162,7 @@ fn json(number: Scalar) -> serde_json::Value {
     }
 }
 
-/// A number in a message: whole floats look like integers.
+/// A number in a message: floats without a fraction look like integers.
 fn shown(number: Scalar) -> String {
     match number {
         Scalar::Float(value) => value.to_string(),
@@ -170,7 +170,7 @@ fn shown(number: Scalar) -> String {
     }
 }
 
-/// A count in full if it is not too long.
+/// A number for a message, in scientific notation if it is large.
 fn short(count: f64) -> String {
     if count < 1e6 {
         format!("{count:.0}")
@@ -223,7 +223,7 @@ fn compare_leaf(
     }
 }
 
-/// Floats that a program returns differ by rounding only.
+/// Compares Python floats, which differ only by rounding.
 fn close(a: f64, b: f64) -> bool {
     a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-6 * b.abs().max(1.0)
 }
@@ -256,7 +256,7 @@ pub fn compare_tensors(
     difference
 }
 
-/// How far two elements are apart, and how far they may be.
+/// The distance of two elements, and the allowed distance.
 fn distance(got: Scalar, expected: Scalar, tolerance: Tolerance) -> (f64, f64) {
     let (Scalar::Float(a), Scalar::Float(b)) = (got, expected) else {
         let (a, b) = (got.to_i64(), expected.to_i64());
@@ -268,7 +268,7 @@ fn distance(got: Scalar, expected: Scalar, tolerance: Tolerance) -> (f64, f64) {
 }
 
 impl Difference {
-    /// Takes in elements: got, expected, distance, allowed distance.
+    /// Adds elements: got, expected, distance, allowed distance.
     fn measure(
         &mut self,
         dtype: DType,
@@ -279,7 +279,7 @@ impl Difference {
         for (index, (got, expected, distance, allowed)) in elements.enumerate() {
             let values = (got, expected);
             let expected = expected.to_f64();
-            // An infinity or not-a-number on one side only makes the distance incomparable, hence wrong.
+            // If only one side is infinite or not-a-number, the distance is not finite, hence wrong.
             let within = distance == 0.0 || (distance <= allowed && distance.is_finite());
             let wrong = !within;
             let excess = if distance.is_nan() {
@@ -308,7 +308,7 @@ impl Difference {
     }
 }
 
-/// The distance of a number of an element type to the next larger one.
+/// The distance from a number of an element type to the next larger one.
 fn spacing(dtype: DType, value: f64) -> f64 {
     let Some(epsilon) = dtype.epsilon() else {
         return 1.0;

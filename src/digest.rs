@@ -1,4 +1,4 @@
-//! What bytes are, in 128 bits: XXH3, whose numbers are the same on every machine and in every version.
+//! 128-bit digests of bytes: XXH3, which gives the same result on every machine and in every version.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,8 +9,7 @@ use crate::error::{Error, Result};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
-/// Tells bytes apart: equal for equal bytes, and for others equal by chance only. No protection from someone who wants two
-/// to be equal.
+/// A 128-bit hash. Different bytes have equal digests only by chance; it does not resist deliberate collisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub u128);
 

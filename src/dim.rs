@@ -1,7 +1,7 @@
 //! Symbolic sizes: polynomials over symbols and floor divisions, kept in a normal form so that equality is structural.
 //!
-//! A symbol stands for a size, 0 or more, that is known when a graph runs. Two sizes are equal for every binding of the
-//! symbols if their normal forms are equal; the converse holds for polynomials, not for floor divisions.
+//! A symbol stands for a non-negative size that is known when a graph runs. Sizes with equal normal forms are equal for
+//! every binding of the symbols. The converse holds for polynomials, but not for floor divisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -59,12 +59,12 @@ impl Dim {
     /// The size 0.
     pub const ZERO: Dim = Dim(Repr::Const(0));
 
-    /// A symbol on its own.
+    /// A size that is a single symbol.
     pub fn symbol(name: impl Into<Symbol>) -> Dim {
         Dim::from_atom(Atom::Symbol(name.into()))
     }
 
-    /// The number, if the size is one.
+    /// The number, if the size is a constant.
     pub fn as_const(&self) -> Option<i64> {
         match self.0 {
             Repr::Const(value) => Some(value),
@@ -72,7 +72,7 @@ impl Dim {
         }
     }
 
-    /// The symbol, if the size is a symbol on its own.
+    /// The symbol, if the size is a single symbol.
     pub fn as_symbol(&self) -> Option<&Symbol> {
         match &self.0 {
             Repr::Sum(sum) if sum.constant == 0 => match sum.terms.as_slice() {
@@ -97,7 +97,7 @@ impl Dim {
             .fold(Dim::ONE, |product, dim| &product * dim)
     }
 
-    /// The number for given sizes of the symbols; an error names the first symbol that has none.
+    /// Evaluates the size for the given bindings; an error names the first unbound symbol.
     pub fn eval(&self, bindings: &Bindings) -> Result<i64> {
         match &self.0 {
             Repr::Const(value) => Ok(*value),
@@ -131,7 +131,7 @@ impl Dim {
         }
     }
 
-    /// The smallest possible value, given the least value of each symbol; `None` if that is not plain to see.
+    /// A lower bound of the size, given lower bounds of its symbols; `None` if none can be derived.
     pub fn smallest(&self, least: impl Fn(&Symbol) -> i64) -> Option<i64> {
         self.smallest_by(&least)
     }
@@ -153,7 +153,7 @@ impl Dim {
         })
     }
 
-    /// The symbols of a product of symbols and a positive number; none if the size is no such product.
+    /// The symbols of a product of symbols and a positive number; `None` if the size is no such product.
     pub fn factors(&self) -> Option<BTreeSet<Symbol>> {
         match &self.0 {
             Repr::Sum(sum) if sum.constant == 0 => match sum.terms.as_slice() {
@@ -170,7 +170,7 @@ impl Dim {
         }
     }
 
-    /// The number that no symbol is a factor of: `-1` in `2*B*S - 1`.
+    /// The constant term of the polynomial: `-1` in `2*B*S - 1`.
     pub fn constant_term(&self) -> i64 {
         match &self.0 {
             Repr::Const(value) => *value,
@@ -185,7 +185,7 @@ impl Dim {
         found
     }
 
-    /// True if a symbol occurs that is one of those.
+    /// True if the size contains a symbol for which `is_one` holds.
     pub fn mentions(&self, is_one: &impl Fn(&Symbol) -> bool) -> bool {
         let Repr::Sum(sum) = &self.0 else {
             return false;
@@ -275,7 +275,7 @@ impl Atom {
                 _ => (of(a)? >= 0 && of(b)? >= 0).then_some(0),
             },
             Atom::Min(a, b) => Some(of(a)?.min(of(b)?)),
-            // A bound of either one is a bound of the larger.
+            // A bound of either operand bounds the larger one.
             Atom::Max(a, b) => of(a).max(of(b)),
         }
     }
@@ -293,7 +293,7 @@ impl Atom {
     }
 }
 
-/// The smallest product of factors that are never negative.
+/// A lower bound of a product whose factors are never negative.
 fn smallest_product(atoms: &[Atom], least: &impl Fn(&Symbol) -> i64) -> Option<i64> {
     let mut factors = atoms.iter().map(|atom| atom.smallest(least));
     factors.try_fold(1i64, |product, factor| {

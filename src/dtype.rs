@@ -48,7 +48,7 @@ pub enum Category {
 use DType::*;
 
 impl DType {
-    /// Every element type, in promotion order within a category.
+    /// All element types, in promotion order within a category.
     pub const ALL: [DType; 10] = [Bool, U8, I8, I16, I32, I64, F16, BF16, F32, F64];
 
     /// Name in the text form, in JSON and in messages.
@@ -91,7 +91,7 @@ impl DType {
         self.category() == Category::Float
     }
 
-    /// True for integers; `bool` is none.
+    /// True for integers, but not for `bool`.
     pub fn is_integer(self) -> bool {
         self.category() == Category::Integer
     }
@@ -116,7 +116,7 @@ impl DType {
         }
     }
 
-    /// The type in which floating point functions of an integer are computed: itself if it is a float, else `f32`.
+    /// The type in which float functions of this type are computed: itself if it is a float, else `f32`.
     pub fn to_float(self) -> DType {
         if self.is_float() { self } else { F32 }
     }
@@ -134,7 +134,7 @@ impl DType {
         if self.is_float() { self } else { I64 }
     }
 
-    /// From the integer code in TorchScript archives (`c10/core/ScalarType.h`).
+    /// Converts the integer code in TorchScript archives (`c10/core/ScalarType.h`).
     pub fn from_torch_code(code: i64) -> Result<DType> {
         Ok(match code {
             0 => U8,
@@ -173,7 +173,7 @@ impl DType {
         }
     }
 
-    /// From PyTorch's name: `float32`, `int64`, `bool`, `bfloat16` and the short aliases `float`, `half`, `long` ….
+    /// Converts PyTorch's name: `float32`, `int64`, `bool`, `bfloat16` and the short aliases `float`, `half`, `long` ….
     pub fn from_torch_name(name: &str) -> Option<DType> {
         Some(match name {
             "bool" => Bool,
@@ -214,7 +214,7 @@ impl DType {
         })
     }
 
-    /// Distance from one to the next float (`torch.finfo(dtype).eps`); `None` for integers.
+    /// Distance from 1 to the next float (`torch.finfo(dtype).eps`); `None` for integers.
     pub fn epsilon(self) -> Option<f64> {
         Some(match self {
             F16 => 0.000_976_562_5,

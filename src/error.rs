@@ -1,11 +1,11 @@
-//! The one error type: a kind by layer, what is wrong, and a trail of where.
+//! The crate's error type: a kind by layer, a message, and the context in which it occurred.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// What a panic said.
+/// Returns the message of a panic payload.
 pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
@@ -19,7 +19,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// `E0101`: the bytes of an archive, pickle, JSON, tensor file or image are not what the format says.
+    /// `E0101`: an archive, pickle, JSON, tensor file or image is malformed.
     Format,
     /// `E0102`: a file could not be read or written.
     Io,
@@ -27,7 +27,7 @@ pub enum Kind {
     Source,
     /// `E0301`: an operator, type or feature is not supported.
     Unsupported,
-    /// `E0401`: operands of an operator do not fit together (shape, dtype, attribute).
+    /// `E0401`: operands of an operator do not match (shape, dtype, attribute).
     Operator,
     /// `E0402`: a graph breaks a rule of the IR.
     Verify,
@@ -43,7 +43,7 @@ pub enum Kind {
     Mismatch,
     /// `E0801`: a command line or option is wrong.
     Usage,
-    /// `E0901`: a rule that the crate guarantees was broken; please report it.
+    /// `E0901`: the crate broke one of its own guarantees; please report it.
     Internal,
 }
 
@@ -84,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// What the kind means, in a few words.
+    /// Short description of the kind.
     pub fn title(self) -> &'static str {
         match self {
             Kind::Format => "malformed data",
@@ -107,19 +107,19 @@ impl Kind {
 /// A line in the user's own source, as recorded by the tracer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Location {
-    /// File as recorded, usually a path on the machine that traced; of an installed package, the path within it:
-    /// `torchvision/models/resnet.py`.
+    /// File as recorded, usually a path on the machine that traced. Files of installed packages have the path within the
+    /// package: `torchvision/models/resnet.py`.
     #[serde(deserialize_with = "package_path")]
     pub file: String,
     /// Line, from 1.
     pub line: u32,
 }
 
-/// Folders that Python installs packages in.
+/// Folders in which Python installs packages.
 const PACKAGES: [&str; 2] = ["site-packages", "dist-packages"];
 
 impl Location {
-    /// A line of a file. Of an installed package, the path within the package is kept.
+    /// A line of a file. For files of installed packages, only the path within the package is kept.
     pub fn new(file: impl Into<String>, line: u32) -> Location {
         let file = file.into();
         let file = within_package(&file).unwrap_or(file);
@@ -127,7 +127,7 @@ impl Location {
     }
 }
 
-/// The path of a file behind the folder that packages are installed in; none if it is in no such folder.
+/// The path of a file relative to the folder of installed packages; `None` if it is not in one.
 fn within_package(file: &str) -> Option<String> {
     let parts: Vec<&str> = file.split(['/', '\\']).collect();
     let folder = parts.iter().rposition(|part| PACKAGES.contains(part))?;
@@ -148,11 +148,11 @@ impl fmt::Display for Location {
     }
 }
 
-/// Where in a model something happened: module path and the user's source line, either may be unknown.
+/// A place in the user's model: module path and source line. Either may be unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {
-    /// Module path in state-dict notation, `layer1.0.conv1`; empty for the root. A module's second call within the call
-    /// around it is `layer1.0.relu#1`; see [`without_calls`].
+    /// Module path in state-dict notation, `layer1.0.conv1`; empty for the root. The second call of a module within its
+    /// caller is `layer1.0.relu#1`; see [`without_calls`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub module: String,
     /// The innermost line of the user's source.
@@ -167,7 +167,7 @@ impl Place {
     }
 }
 
-/// The path of a module without the numbers of its calls: `layer1.0.relu` for `layer1.0.relu#1`.
+/// The path of a module without call numbers: `layer1.0.relu` for `layer1.0.relu#1`.
 pub fn without_calls(path: &str) -> String {
     let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
     let part = |part| match str::rsplit_once(part, '#') {
@@ -188,9 +188,9 @@ impl fmt::Display for Place {
     }
 }
 
-/// What went wrong, where, and what to do about it.
+/// An error: kind, message, context and advice.
 ///
-/// `Display` gives one line: the message, then the trail from the innermost frame outwards.
+/// `Display` gives one line: the message, then the context frames from the innermost outwards.
 #[derive(Clone, Debug, thiserror::Error)]
 pub struct Error {
     inner: Box<Inner>,
@@ -202,12 +202,12 @@ struct Inner {
     message: String,
     trail: Vec<String>,
     help: Option<String>,
-    /// Further faults of the same kind; importers and `verify` list everything at once.
+    /// Further errors of the same kind: importers and `verify` report all errors at once.
     others: Vec<Error>,
 }
 
 impl Error {
-    /// An error of a kind with a lower-case one-line message without full stop.
+    /// An error of a kind. The message is one lower-case line without a full stop.
     pub fn new(kind: Kind, message: impl Into<String>) -> Error {
         Error {
             inner: Box::new(Inner {
@@ -245,8 +245,8 @@ impl Error {
         Error::new(Kind::Input, message)
     }
 
-    /// [`Kind::Raised`] for a number that fails a check: in the message `{value}` stands for the number, `{size}` for the end
-    /// of the range that it must lie in.
+    /// [`Kind::Raised`] for a number that fails a check. In the message, `{value}` stands for the number and `{size}`
+    /// for the end of the allowed range.
     pub fn raised(message: &str, value: i64, end: Option<i64>) -> Error {
         let message = message.replace("{value}", &value.to_string());
         let message = match end {
@@ -281,7 +281,7 @@ impl Error {
         Error::new(Kind::Io, format!("{}: {error}", path.into().display()))
     }
 
-    /// Several errors as one; `None` if there are none.
+    /// Merges several errors into one; `None` if there are none.
     pub fn all(errors: Vec<Error>) -> Option<Error> {
         let mut errors = errors.into_iter();
         let mut first = errors.next()?;
@@ -289,14 +289,14 @@ impl Error {
         Some(first)
     }
 
-    /// Adds a frame to the trail: an operator, a node, a file.
+    /// Adds a frame to the context: an operator, a node, a file.
     #[must_use]
     pub fn at(mut self, frame: impl fmt::Display) -> Error {
         self.inner.trail.push(frame.to_string());
         self
     }
 
-    /// Adds a frame for a place in a model, if it is known.
+    /// Adds a frame for a place in a model, if the place is known.
     #[must_use]
     pub fn at_place(self, place: &Place) -> Error {
         if place.is_unknown() {
@@ -306,34 +306,34 @@ impl Error {
         }
     }
 
-    /// Says what the user can do.
+    /// Adds advice for the user.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Error {
         self.inner.help = Some(help.into());
         self
     }
 
-    /// Layer and stable id.
+    /// The kind of the error.
     pub fn kind(&self) -> Kind {
         self.inner.kind
     }
 
-    /// The message alone, without the trail.
+    /// The message without the context.
     pub fn message(&self) -> &str {
         &self.inner.message
     }
 
-    /// Frames from the innermost outwards.
+    /// Context frames from the innermost outwards.
     pub fn trail(&self) -> &[String] {
         &self.inner.trail
     }
 
-    /// What to do, if known.
+    /// Advice for the user, if there is any.
     pub fn advice(&self) -> Option<&str> {
         self.inner.help.as_deref()
     }
 
-    /// This fault and the further ones found with it.
+    /// This error and those merged into it.
     pub fn iter(&self) -> impl Iterator<Item = &Error> {
         let mut list = vec![self];
         list.extend(self.inner.others.iter().flat_map(Error::iter_boxed));
@@ -358,9 +358,9 @@ impl fmt::Display for Error {
     }
 }
 
-/// Adds a frame to the trail of a failed result.
+/// Adds context frames to a failed result.
 pub trait Trail<T> {
-    /// Adds a frame that is only built on failure.
+    /// Adds a frame, which is only built on failure.
     fn at(self, frame: impl FnOnce() -> String) -> Result<T>;
 }
 

@@ -1,4 +1,4 @@
-//! What a file is, told by its content: models, tensors, and the files that are mistaken for either.
+//! Detection of a file's kind by its content: models, tensors, and files that users mistake for either.
 
 mod cure;
 
@@ -9,29 +9,29 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// The bytes at the beginning of a file that can tell its kind.
+/// Number of bytes at the beginning of a file that are read to detect its kind.
 const HEAD: u64 = 4096;
-/// The bytes of a pickle that are searched for the names of classes.
+/// Number of bytes of a pickle that are searched for class names.
 const PICKLE: u64 = 1 << 20;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileKind {
     /// An archive of `torch.jit.save`.
     TorchScript,
-    /// JSON, such as a graph of `onionskin import`.
+    /// A JSON document, such as a graph of `onionskin import`.
     Json,
-    /// A ZIP file of `torch.save` that holds tensors by name, in order, or one alone; and the key of the weights where they are
-    /// an entry of a dictionary, as in checkpoints of trainings.
+    /// A ZIP file of `torch.save` that holds tensors: by name, in a list, or a single one. Also the key of the weights if
+    /// they are an entry of a dictionary, as in training checkpoints.
     StateDict(Option<String>),
-    /// A ZIP file of `torch.save` that holds an object of this class: a whole module.
+    /// A ZIP file of `torch.save` that holds an object of this class: a pickled module.
     PickledModule(String),
-    /// A file of `torch.save` from before PyTorch 1.6, with the class of the object if it holds one.
+    /// A file of `torch.save` from before PyTorch 1.6. Also the class of the object, if it holds one.
     OldPickle(Option<String>),
     /// An archive of `torch.export.save`.
     Exported,
-    /// A protocol buffer of ONNX.
+    /// An ONNX protocol buffer.
     Onnx,
     /// Tensors by name, in the safetensors format.
     Safetensors,
@@ -39,15 +39,15 @@ pub enum FileKind {
     Npy,
     /// NumPy arrays by name.
     Npz,
-    /// A picture, in the format of this name.
+    /// A picture in the format of this name.
     Picture(&'static str),
-    /// The few lines that stand for a large file in a Git repository.
+    /// A Git LFS pointer file.
     LfsPointer,
-    /// A page or a message of a web server.
+    /// A web page, or an error message of a web server.
     WebPage,
-    /// A file in another format, which this noun phrase names.
+    /// A file in another format; the noun phrase names it.
     Other(&'static str),
-    /// A ZIP file whose directory cannot be read.
+    /// A ZIP file whose central directory cannot be read.
     BrokenZip,
     /// Another ZIP file.
     Zip,
@@ -62,7 +62,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The kind of a file. Only its beginning and, of a ZIP file, the directory are read.
+    /// Detects the kind of a file. Reads only its beginning and, for a ZIP file, the directory.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -80,18 +80,18 @@ impl FileKind {
         Ok(kind(&head, file))
     }
 
-    /// The kind of a file that is in memory.
+    /// Detects the kind of bytes in memory.
     pub fn of_bytes(bytes: &[u8]) -> FileKind {
         let end = bytes.len().min(HEAD as usize);
         kind(bytes.get(..end).unwrap_or_default(), Cursor::new(bytes))
     }
 
-    /// True for what [`crate::Model::open`] reads.
+    /// True for kinds that [`crate::Model::open`] reads.
     pub fn is_model(&self) -> bool {
         matches!(self, FileKind::TorchScript | FileKind::Json)
     }
 
-    /// True for what [`crate::tensor_file::read`] reads.
+    /// True for kinds that [`crate::tensor_file::read`] reads.
     pub fn has_tensors(&self) -> bool {
         matches!(
             self,
@@ -126,7 +126,7 @@ fn kind(head: &[u8], file: impl Read + Seek) -> FileKind {
     }
 }
 
-/// Where the bytes stand that tell a format, and the format.
+/// Offset of a format's magic bytes, the bytes, and the format.
 const MAGIC: &[(usize, &[u8], FileKind)] = &[
     (0, b"\x93NUMPY", FileKind::Npy),
     (0, b"\x89PNG", FileKind::Picture("PNG")),
@@ -154,14 +154,14 @@ const MAGIC: &[(usize, &[u8], FileKind)] = &[
     (0, b"\x80\x05", FileKind::Other("a Python pickle")),
 ];
 
-/// True for eight bytes of a length and the beginning of a JSON object.
+/// True for a safetensors header: eight bytes of a length, then the beginning of a JSON object.
 fn is_safetensors(head: &[u8]) -> bool {
     let length = head.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     let is_plausible = length.is_some_and(|length| (2..1 << 32).contains(&length));
     is_plausible && head.get(8) == Some(&b'{')
 }
 
-/// True for the first fields of a `ModelProto`: a small version, then a producer, a graph or an operator set.
+/// True for the first fields of an ONNX `ModelProto`: a small version, then a producer, a graph or an operator set.
 fn is_onnx(head: &[u8]) -> bool {
     match head {
         [0x08, version, tag, ..] => *version < 64 && [0x12, 0x1a, 0x3a, 0x42].contains(tag),
@@ -177,7 +177,7 @@ fn kind_of_text(head: &[u8]) -> FileKind {
     let is_page = ["<!doctype", "<html", "<?xml", "<error"]
         .iter()
         .any(|mark| lower.starts_with(mark));
-    // A character may be cut at the end of the head.
+    // The end of the head may cut off a character.
     let is_text = text
         .chars()
         .rev()
@@ -214,7 +214,7 @@ fn kind_of_zip(file: impl Read + Seek) -> FileKind {
     }
     let mut bytes = Vec::new();
     if let Ok(record) = zip.by_name(pickle) {
-        // A pickle that cannot be read to its end has been searched as far as it goes.
+        // If the pickle cannot be read to its end, search the bytes that were read.
         let _ = record.take(PICKLE).read_to_end(&mut bytes);
     }
     match classes(&bytes).into_iter().next() {
@@ -223,7 +223,8 @@ fn kind_of_zip(file: impl Read + Seek) -> FileKind {
     }
 }
 
-/// The usual key of the weights in a checkpoint, if a pickle has it: `BINUNICODE` is an `X`, a length of four bytes, and a text.
+/// The usual key of the weights in a checkpoint, if a pickle contains it. `BINUNICODE` is an `X`, a length of four bytes,
+/// and text.
 fn key_of_weights(pickle: &[u8]) -> Option<String> {
     const KEYS: &[&str] = &[
         "state_dict",
@@ -241,13 +242,13 @@ fn key_of_weights(pickle: &[u8]) -> Option<String> {
     KEYS.iter().find(has).map(ToString::to_string)
 }
 
-/// True for `data.pkl` at the top or in one folder.
+/// True for `data.pkl` at the top level or in one folder.
 fn is_pickle(name: &str) -> bool {
     name == "data.pkl" || name.ends_with("/data.pkl") && name.matches('/').count() == 1
 }
 
-/// The classes of a user or of `torch.nn` that a pickle names, in order: `GLOBAL` is a `c`, a module, and a name, each with
-/// its newline.
+/// The classes of `torch.nn` or of the user that a pickle names, in order. `GLOBAL` is a `c`, a module, and a name; module
+/// and name each end in a newline.
 fn classes(pickle: &[u8]) -> Vec<String> {
     let mut lines = pickle.split(|byte| *byte == b'\n').peekable();
     let mut found = Vec::new();
@@ -270,7 +271,7 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.'
 }
 
-/// True unless a module of Python has only what tensors, numbers and containers are pickled with.
+/// True unless the Python module only has classes with which tensors, numbers and containers are pickled.
 fn is_of_modules(module: &[u8]) -> bool {
     const PLAIN: &[&[u8]] = &[
         b"torch",

@@ -1,8 +1,8 @@
-//! Where the elements of a tensor lie in its storage: PyTorch's sizes, strides and offset, and its rules about them.
+//! The location of a tensor's elements in its storage: PyTorch's sizes, strides and offset, and its rules about them.
 //!
-//! A graph is functional and row-major; geometry exists at import only, where it decides which tensors share memory. A
-//! question about symbolic sizes is answered by the example. The answers are collected as [`Assumptions`] and become
-//! guards only where something depends on them: two tensors share memory or do not, and one of them is written.
+//! Graphs are functional and row-major. Geometry exists only during import, where it decides which tensors share memory. The
+//! example answers questions about symbolic sizes. The answers are collected as [`Assumptions`] and become guards only if a
+//! result depends on them: whether two tensors share memory of which one is written.
 
 mod assumptions;
 
@@ -19,7 +19,7 @@ pub use assumptions::Assumptions;
 pub struct Geometry {
     /// Sizes, outermost first.
     pub sizes: Shape,
-    /// Distance in the storage between neighbours along each axis.
+    /// Distance in the storage between adjacent elements along each axis.
     pub strides: Vec<Dim>,
     /// Position of the first element in the storage.
     pub offset: Dim,
@@ -35,7 +35,7 @@ pub enum MemoryFormat {
 }
 
 impl Geometry {
-    /// Elements one after the other in row-major order, from the start of the storage on.
+    /// A contiguous row-major tensor at the start of its storage.
     pub fn contiguous(sizes: Shape) -> Geometry {
         let strides = contiguous_strides(&sizes);
         Geometry {
@@ -56,7 +56,7 @@ impl Geometry {
         }
     }
 
-    /// A dense tensor whose axes are given from the fastest to the slowest.
+    /// A dense tensor whose axes are given from the smallest stride to the largest.
     pub fn dense(sizes: Shape, fastest_first: &[usize]) -> Geometry {
         let mut geometry = Geometry::contiguous(sizes);
         let mut stride = Dim::ONE;
@@ -105,7 +105,7 @@ impl Geometry {
         part
     }
 
-    /// Repeated along axes of size 1 and along new axes in front.
+    /// Broadcasts along axes of size 1 and along new leading axes.
     pub fn expand(&self, sizes: &[Dim]) -> Geometry {
         let added = sizes.len().saturating_sub(self.rank());
         let stride = |(axis, size): (usize, &Dim)| match axis.checked_sub(added) {
@@ -121,7 +121,7 @@ impl Geometry {
         }
     }
 
-    /// Windows along an axis, whose elements are a new last axis.
+    /// Windows along an axis; a new last axis holds their elements.
     pub fn unfold(&self, axis: usize, sizes: &[Dim], stride: i64, dilation: i64) -> Geometry {
         let mut windows = self.clone();
         windows.sizes = sizes.to_vec();
@@ -133,7 +133,7 @@ impl Geometry {
         windows
     }
 
-    /// With a new axis of size 1 (`at::native::inferUnsqueezeGeometry`).
+    /// Adds a new axis of size 1 (`at::native::inferUnsqueezeGeometry`).
     pub fn unsqueeze(&self, axis: usize) -> Geometry {
         let mut geometry = self.clone();
         let behind = self.sizes.get(axis).zip(self.strides.get(axis));
@@ -158,7 +158,7 @@ impl Geometry {
         geometry
     }
 
-    /// Geometry of this memory under another shape; none if that needs a copy (`at::detail::computeStride`).
+    /// Geometry of this memory under another shape; `None` if that needs a copy (`at::detail::computeStride`).
     pub fn reshape(&self, asked: &Assumptions, sizes: &[Dim]) -> Result<Option<Geometry>> {
         let strides = match self.is_plainly_contiguous() {
             true => Some(contiguous_strides(sizes)),
@@ -170,7 +170,7 @@ impl Geometry {
         Ok(strides.map(|strides| self.with_strides(sizes, strides)))
     }
 
-    /// With other axes of size 1, where the others keep their strides, as in `select` and `squeeze`.
+    /// Adds or removes axes of size 1; the other axes keep their strides, as in `select` and `squeeze`.
     pub fn with_ones(&self, asked: &Assumptions, sizes: &[Dim]) -> Result<Option<Geometry>> {
         match self.strides_without_ones(sizes, None)? {
             Some(strides) => Ok(Some(self.with_strides(sizes, strides))),
@@ -186,8 +186,8 @@ impl Geometry {
         }
     }
 
-    /// Strides for sizes that differ in axes of size 1 only. `computeStride` gives axes new strides whose size happens to
-    /// be 1; without `asked` they keep theirs.
+    /// Strides for sizes that differ only in axes of size 1. `computeStride` changes the strides of axes whose size happens
+    /// to be 1; without `assumptions` they keep theirs.
     fn strides_without_ones(
         &self,
         sizes: &[Dim],
@@ -256,7 +256,7 @@ impl Geometry {
         Ok((rest == 0).then_some(strides))
     }
 
-    /// Contiguous for every value of the symbols, as far as that is plain to see.
+    /// True if the tensor is provably contiguous for all values of the symbols.
     pub fn is_plainly_contiguous(&self) -> bool {
         let mut expected = Dim::ONE;
         self.sizes
@@ -276,7 +276,7 @@ impl Geometry {
         Ok(self.is_plainly_contiguous() || self.is_packed(asked, &axes)?)
     }
 
-    /// Contiguous in a memory format.
+    /// True if the tensor is contiguous in a memory format.
     pub fn has_format(&self, asked: &Assumptions, format: MemoryFormat) -> Result<bool> {
         match (format, self.rank()) {
             (MemoryFormat::Contiguous, _) => self.is_contiguous(asked),
@@ -288,7 +288,8 @@ impl Geometry {
         }
     }
 
-    /// Without gaps and overlaps when its axes vary in this order, the fastest first. Strides of size 1 do not matter.
+    /// True if the tensor has no gaps and overlaps when its axes are given from the smallest stride to the largest. Strides
+    /// of axes of size 1 do not matter.
     fn is_packed(&self, asked: &Assumptions, fastest_first: &[usize]) -> Result<bool> {
         if self.sizes.iter().any(|size| size.is(0)) {
             return Ok(true);
@@ -309,7 +310,8 @@ impl Geometry {
         Ok(true)
     }
 
-    /// The axes from the fastest to the slowest, if the tensor has no gaps and no overlaps (`is_non_overlapping_and_dense`).
+    /// The axes from the smallest stride to the largest; `None` if the tensor has gaps or overlaps
+    /// (`is_non_overlapping_and_dense`).
     pub fn dense_order(&self, asked: &Assumptions) -> Result<Option<Vec<usize>>> {
         if self.is_plainly_contiguous() {
             return Ok(Some((0..self.rank()).rev().collect()));
@@ -318,7 +320,7 @@ impl Geometry {
         Ok(self.is_packed(asked, &order)?.then_some(order))
     }
 
-    /// Whether two elements may lie at one place (`at::has_internal_overlap` is less exact).
+    /// Whether two elements may share memory (`at::has_internal_overlap` is less exact).
     pub fn may_overlap(&self, asked: &Assumptions) -> Result<bool> {
         if self.is_plainly_contiguous() {
             return Ok(false);
@@ -350,7 +352,7 @@ impl Geometry {
         })
     }
 
-    /// The memory format that PyTorch sees in a tensor of images (`Tensor.suggest_memory_format`).
+    /// The memory format that PyTorch derives for a tensor of images (`Tensor.suggest_memory_format`).
     pub fn suggested_format(&self, asked: &Assumptions) -> Result<MemoryFormat> {
         if !matches!(self.rank(), 4 | 5) || self.is_plainly_contiguous() && self.has_wide_images() {
             return Ok(MemoryFormat::Contiguous);
@@ -361,13 +363,13 @@ impl Geometry {
         })
     }
 
-    /// Several channels and more than one position: strides tell the formats apart.
+    /// True if strides distinguish the memory formats: there are several channels and more than one position.
     fn has_wide_images(&self) -> bool {
         let known = |size: &Dim| size.as_const().is_none_or(|size| size > 1);
         self.sizes.get(1).is_some_and(known) && self.sizes.iter().skip(2).any(known)
     }
 
-    /// `is_channels_last_strides_2d` and `_3d`: ambiguous tensors are not.
+    /// `is_channels_last_strides_2d` and `_3d`; false for ambiguous tensors.
     fn is_channels_last(&self, asked: &Assumptions) -> Result<bool> {
         let stride = |axis: usize| self.strides.get(axis).cloned().unwrap_or(Dim::ZERO);
         if asked.equal(&stride(1), &Dim::ZERO)? {
@@ -399,8 +401,8 @@ impl Geometry {
         }
     }
 
-    /// The geometry of an elementwise result, as `at::TensorIterator` allocates it: axes in the order of the operands'
-    /// strides, the first operand that tells two axes apart decides.
+    /// The geometry of an elementwise result, as `at::TensorIterator` allocates it. Axes are in the order of the operands'
+    /// strides; the first operand that distinguishes two axes decides.
     pub fn elementwise(
         asked: &Assumptions,
         sizes: &[Dim],
@@ -421,7 +423,7 @@ impl Geometry {
         Ok(Geometry::dense(sizes.to_vec(), &order))
     }
 
-    /// Strides for a common shape: 0 along axes that are repeated.
+    /// Strides for a broadcast shape: 0 along repeated axes.
     fn broadcast_strides(&self, sizes: &[Dim]) -> Vec<Dim> {
         let added = sizes.len().saturating_sub(self.rank());
         let stride = |(axis, size): (usize, &Dim)| {
@@ -436,7 +438,7 @@ impl Geometry {
     }
 }
 
-/// How `at::TensorIterator` orders two axes; equal where no operand tells them apart.
+/// The order of two axes in `at::TensorIterator`; equal if no operand distinguishes them.
 fn compare_axes(
     asked: &Assumptions,
     sizes: &[Dim],
@@ -464,7 +466,7 @@ fn compare_axes(
     Ok(Ordering::Equal)
 }
 
-/// PyTorch's insertion sort, whose comparison need not be transitive: an equal pair is passed over.
+/// PyTorch's insertion sort, which skips equal pairs: the comparison need not be transitive.
 fn sorted(
     mut order: Vec<usize>,
     compare: impl Fn(usize, usize) -> Result<Ordering>,

@@ -1,4 +1,5 @@
-//! The oracle: runs a graph on host tensors, node by node. It is also the device of machines without an adapter.
+//! The oracle: interprets a graph on host tensors, node by node. It also serves as the device of machines without an
+//! adapter.
 
 use std::collections::HashMap;
 
@@ -16,61 +17,61 @@ use crate::tensor::Tensor;
 /// A node that has run.
 #[derive(Clone, Copy)]
 pub struct Event<'a> {
-    /// The graph that it stands in.
+    /// The graph that contains the node.
     pub graph: &'a Graph,
     /// The node.
     pub node: &'a Node,
-    /// What it gave.
+    /// Results of the node.
     pub results: &'a [Tensor],
-    /// The body of a region that this graph is; none for the graph that was called.
+    /// The region body that this graph is; `None` for the outermost graph.
     pub within: Option<&'a Within<'a>>,
 }
 
-/// A run of the body of a region.
+/// A run of a region's body.
 #[derive(Clone, Copy)]
 pub struct Within<'a> {
-    /// The body that the region itself stands in, if it does in one.
+    /// The body that contains the region; `None` if the outermost graph does.
     pub outer: Option<&'a Within<'a>>,
-    /// The graph that the region stands in.
+    /// The graph that contains the region.
     pub graph: &'a Graph,
     /// The region.
     pub region: &'a Node,
-    /// Which of its bodies.
+    /// The body of the region.
     pub part: Part,
-    /// What the body was given.
+    /// Inputs of the body.
     pub inputs: &'a [Tensor],
 }
 
 /// A body of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// The only one of a call.
+    /// The only body of a call.
     Body,
-    /// That of a true condition.
+    /// The branch for a true condition.
     Then,
-    /// That of a false one.
+    /// The branch for a false condition.
     Otherwise,
-    /// A round of a loop, counted from 0.
+    /// An iteration of a loop, counted from 0.
     Round(i64),
 }
 
 impl Part {
-    /// The body of a node; none if it has no such body.
+    /// The body of a node; `None` if the node has no such body.
     pub fn body_of(self, node: &Node) -> Option<&Graph> {
         let index = usize::from(self == Part::Otherwise);
         node.bodies().into_iter().nth(index)
     }
 }
 
-/// Is told of every node of a run, in execution order: nodes of bodies before the region that they belong to.
+/// Callback for every node of a run in execution order: nodes of a body come before the region that contains it.
 pub type Watch<'w> = dyn FnMut(&Event) -> Result<()> + 'w;
 
-/// Runs a graph on inputs of the types that its signature says.
+/// Runs a graph on inputs that match its signature.
 pub fn run(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     run_watched(graph, weights, inputs, &mut |_| Ok(()))
 }
 
-/// Runs a graph and tells `watch` of every node.
+/// Runs a graph and calls `watch` for every node.
 pub fn run_watched(
     graph: &Graph,
     weights: &Weights,
@@ -83,7 +84,7 @@ pub fn run_watched(
     run_bound(graph, weights, bindings, inputs, None, watch)
 }
 
-/// Sizes of the symbols of a body, which has sizes of its own: those that its inputs tell.
+/// Sizes of the symbols of a body, which follow from its inputs.
 pub fn body_sizes(body: &Graph, inputs: &[Tensor]) -> Bindings {
     symbols::solve(body.inputs.iter().zip(inputs).flat_map(|(id, tensor)| {
         let sizes = tensor.shape().iter().copied();
@@ -131,7 +132,7 @@ fn run_bound(
         .collect()
 }
 
-/// Runs an operator: a value among the arguments is the tensor of its index.
+/// Runs an operator. A value id among the arguments is an index into `tensors`.
 pub fn call(
     operator: &'static Operator,
     arguments: &[Argument],
@@ -168,7 +169,7 @@ struct Run<'a> {
     weights: &'a Weights,
     bindings: Bindings,
     values: HashMap<ValueId, Tensor>,
-    /// Reads that are still to come; a value without any is dropped.
+    /// Number of reads that are still to come, by value. A value without any is dropped.
     left: Vec<usize>,
     within: Option<&'a Within<'a>>,
 }
@@ -207,7 +208,7 @@ impl Run<'_> {
         primitive.eval(&operands, &self.bindings)
     }
 
-    /// The dtype of numbers among the operands: that of the values beside them.
+    /// The dtype for numbers among the operands: that of the other operands.
     fn number_dtype(&self, primitive: &Primitive, node: &Node) -> Option<DType> {
         let skip = usize::from(matches!(primitive, Primitive::Select(_)));
         let value = node
@@ -230,7 +231,7 @@ impl Run<'_> {
         }
     }
 
-    /// A call is run as its body, made for the sizes at hand.
+    /// Runs the body of a call, made for the current sizes.
     fn call(&self, name: &str, node: &Node) -> Result<Vec<Tensor>> {
         let mut operands = node.operands();
         operands.sort();
@@ -306,7 +307,7 @@ fn truth(tensor: &Tensor) -> bool {
 
 fn scalar_tensor(number: Scalar, dtype: Option<DType>) -> Result<Tensor> {
     let dtype = dtype.unwrap_or(match number {
-        // A number on its own keeps all its digits until the operator says its dtype.
+        // A number without other operands keeps full precision until the operator determines its dtype.
         Scalar::Float(_) => DType::F64,
         other => other.dtype(),
     });

@@ -1,4 +1,4 @@
-//! Values as a user's `forward` takes and returns them: tensors in tuples, lists and dictionaries.
+//! Arguments and results of a user's `forward`: tensors in tuples, lists and dictionaries.
 
 use crate::dim::Bindings;
 use crate::error::{Error, Result, Trail};
@@ -6,7 +6,7 @@ use crate::ir::{Constant, Input, State, Tree, Weights};
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
-/// A tensor, a plain value, or a structure of such.
+/// A tensor, a plain value, or a nested structure of these.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     /// A tensor.
@@ -17,7 +17,7 @@ pub enum Item {
     Str(String),
     /// `None`
     None,
-    /// A tuple; named tuples too.
+    /// A tuple or named tuple.
     Tuple(Vec<Item>),
     /// A list.
     List(Vec<Item>),
@@ -44,7 +44,7 @@ impl Item {
         }
     }
 
-    /// Every leaf with its path: `[0].mask`.
+    /// All leaves with their paths, such as `[0].mask`.
     pub fn leaves(&self) -> Vec<(String, &Item)> {
         let mut found = Vec::new();
         self.collect("", &mut found);
@@ -67,7 +67,7 @@ impl Item {
         }
     }
 
-    /// The value that a signature describes, made of a graph's output tensors.
+    /// Builds the value that a signature describes from a graph's output tensors.
     pub fn build(tree: &Tree, tensors: &[Tensor], bindings: &Bindings) -> Result<Item> {
         let all = |items: &[Tree]| {
             items
@@ -100,7 +100,7 @@ impl Item {
     }
 }
 
-/// What a state is before the first call.
+/// The value of a state before the first call.
 pub fn initial_state(state: &State, weights: &Weights) -> Result<Item> {
     let weight = |name: &String| {
         let found = weights.get(name).cloned();
@@ -115,7 +115,7 @@ fn output(tensors: &[Tensor], index: usize) -> Result<&Tensor> {
     found.ok_or_else(|| Error::internal(format!("there is no output {index}")))
 }
 
-/// The tensors of a call in the order of a graph's inputs; an error names the argument that does not fit the signature.
+/// The tensors of a call in the order of a graph's inputs; an error names the argument that does not match the signature.
 pub fn flatten(signature: &[Input], arguments: &[Item]) -> Result<Vec<Tensor>> {
     if arguments.len() > signature.len() {
         return Err(Error::input(format!(
@@ -145,7 +145,7 @@ pub fn flatten_states(reads: &[Input], states: &[Item]) -> Result<Vec<Tensor>> {
     }
 }
 
-/// True if a value is none where a graph was made for another: a state is never left out, as an argument may be.
+/// True if a value is `None` where the graph was made for another one. A state is never omitted, as an argument may be.
 fn lacks_value(tree: &Tree, item: &Item) -> bool {
     match (tree, item) {
         (Tree::Constant(constant), Item::None) => *constant != Constant::None,
@@ -202,7 +202,7 @@ fn match_tree(
     Ok(())
 }
 
-/// A value that was fixed when the graph was made must be the same again; an argument left out keeps it.
+/// Checks that a value equals the one that was fixed when the graph was made; an omitted argument keeps it.
 fn check_constant(constant: &Constant, item: &Item, path: &str) -> Result<()> {
     let same = match (constant, item) {
         (_, Item::None) => true,

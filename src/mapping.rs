@@ -1,4 +1,4 @@
-//! Memory of the system's, not the allocator's, as tensor storage: parts of files, without reading them, and large results.
+//! Tensor storage outside the allocator: memory-mapped parts of files, and huge pages for large results.
 
 use std::fmt;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, Result};
 use crate::tensor::Storage;
 
-/// The bytes of a whole file, mapped, or a vector in its place.
+/// The bytes of a memory-mapped file, or of a vector.
 pub struct Mapping {
     source: Source,
 }
@@ -27,7 +27,7 @@ impl Mapping {
         Ok(Arc::new(Mapping { source }))
     }
 
-    /// Bytes in memory in the place of a file.
+    /// Bytes in memory, in place of a file.
     pub fn from_bytes(bytes: Vec<u8>) -> Arc<Mapping> {
         let source = Source::Memory(bytes);
         Arc::new(Mapping { source })
@@ -41,7 +41,7 @@ impl Mapping {
         }
     }
 
-    /// Has the system drop what it has read of a part of a file, until that is read again.
+    /// Lets the system drop cached pages of a part of a file until they are read again.
     fn unload(&self, range: &Range<usize>) {
         if let Source::File(file) = &self.source {
             unload(file, range);
@@ -54,7 +54,7 @@ impl Mapping {
     reason = "weights are used where they lie; a file that another process cuts short is the user's fault, as with every mapped model"
 )]
 fn map(file: &File) -> std::io::Result<memmap2::Mmap> {
-    // SAFETY: the mapping is private and only read; `Mapping::open` passes on that the file must not change.
+    // SAFETY: the mapping is private and only read; the documentation of `Mapping::open` says that the file must not change.
     unsafe { memmap2::Mmap::map(file) }
 }
 
@@ -64,8 +64,8 @@ fn map(file: &File) -> std::io::Result<memmap2::Mmap> {
     reason = "the advice is marked unsafe for mappings that are written to"
 )]
 fn unload(file: &memmap2::Mmap, range: &Range<usize>) {
-    // SAFETY: what is dropped of a mapping that nobody writes to is read from the file again. Advice may be ignored, and so
-    // may its failure.
+    // SAFETY: nobody writes to the mapping, so dropped pages are read from the file again. The system may ignore the advice,
+    // so errors are ignored as well.
     let _ = unsafe {
         file.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
     };
@@ -74,15 +74,15 @@ fn unload(file: &memmap2::Mmap, range: &Range<usize>) {
 #[cfg(not(unix))]
 fn unload(_: &memmap2::Mmap, _: &Range<usize>) {}
 
-/// Bytes in huge pages of their own, which go back to the system with them: an allocator keeps the place of what is asked for
-/// again and again, however large it is.
+/// Bytes in huge pages that are returned to the system when dropped. An allocator keeps memory that is requested repeatedly,
+/// however large it is.
 pub struct HugePages(memmap2::Mmap);
 
 impl HugePages {
-    /// Fewer bytes are left to the allocator.
+    /// Smallest number of bytes; fewer are left to the allocator.
     const LEAST: usize = 8 << 20;
 
-    /// A copy of bytes. None if they are few, or if the system has no huge pages: then new pages take longer than the copy.
+    /// Copies bytes. `None` if there are few, or if the system has no huge pages: new small pages take longer than the copy.
     pub fn of(bytes: &[u8]) -> Option<HugePages> {
         if bytes.len() < HugePages::LEAST || !has_huge_pages() {
             return None;
@@ -100,11 +100,11 @@ impl Storage for HugePages {
     }
 }
 
-/// True if the system gives huge pages to who asks for them.
+/// True if the system provides huge pages on request.
 fn has_huge_pages() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        // Linux tells there; elsewhere there is no such file.
+        // This file exists on Linux only.
         let told = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
         told.is_ok_and(|told| !told.contains("[never]"))
     })
@@ -134,13 +134,13 @@ impl fmt::Debug for MappedRange {
 }
 
 impl MappedRange {
-    /// All of a mapping.
+    /// The whole mapping.
     pub fn whole(mapping: Arc<Mapping>) -> MappedRange {
         let range = 0..mapping.bytes().len();
         MappedRange { mapping, range }
     }
 
-    /// A part of this part; none if it does not lie within.
+    /// A part of this part; `None` if it is out of range.
     pub fn slice(&self, range: Range<usize>) -> Option<MappedRange> {
         self.bytes().get(range.clone())?;
         let range = self.range.start + range.start..self.range.start + range.end;

@@ -1,4 +1,4 @@
-//! A number written in place: PyTorch's Python scalars, with their own category in type promotion.
+//! Numbers written in place: PyTorch's Python scalars, with their own category in type promotion.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::{Category, DType};
 
-/// A `bool`, `int` or `float` that is no tensor. Equality is that of what is written: `-0.0` is not `0.0`, `nan` is `nan`.
+/// A `bool`, `int` or `float` that is not a tensor. Equality compares representations: `-0.0` is not `0.0`, `nan` is `nan`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Scalar {
@@ -14,7 +14,7 @@ pub enum Scalar {
     Bool(bool),
     /// A Python `int`.
     Int(i64),
-    /// A Python `float`; not-a-number and infinities are written as text.
+    /// A Python `float`. JSON stores not-a-number and infinities as strings.
     #[serde(with = "crate::scalar::float")]
     Float(f64),
 }
@@ -53,7 +53,7 @@ impl Scalar {
         }
     }
 
-    /// The dtype that the number has on its own: `bool`, `i64`, or PyTorch's default `f32`.
+    /// The default dtype of the number: `bool`, `i64`, or PyTorch's default `f32`.
     pub fn dtype(self) -> DType {
         match self {
             Scalar::Bool(_) => DType::Bool,
@@ -67,7 +67,7 @@ impl Scalar {
         self.dtype().category()
     }
 
-    /// The number as an element of `dtype` holds it: integers wrap, floats are rounded.
+    /// The number converted to `dtype`: integers wrap, floats are rounded.
     pub fn cast(self, dtype: DType) -> Scalar {
         match dtype.category() {
             Category::Bool => Scalar::Bool(self.to_f64() != 0.0),
@@ -87,7 +87,7 @@ fn wrap(value: i64, dtype: DType) -> i64 {
     }
 }
 
-/// Rounds to the nearest value of a float dtype; other dtypes leave it as it is.
+/// Rounds to the nearest value of a float dtype; other dtypes leave the value unchanged.
 pub fn round(value: f64, dtype: DType) -> f64 {
     match dtype {
         DType::F16 => half::f16::from_f64(value).into(),
@@ -129,7 +129,7 @@ impl fmt::Display for Scalar {
     }
 }
 
-/// Floats in JSON: numbers where JSON has them, else `"nan"`, `"inf"`, `"-inf"`.
+/// JSON form of floats: numbers if they are finite, else `"nan"`, `"inf"`, `"-inf"`.
 pub(crate) mod float {
     use serde::{Deserialize, Deserializer, Serializer};
 

@@ -1,4 +1,4 @@
-//! Tensor types and their one grammar: `f32[B, 3, 224]`.
+//! Tensor types and their text form: `f32[B, 3, 224]`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ pub struct TensorType {
 }
 
 impl TensorType {
-    /// A type from sizes of any kind.
+    /// A type from sizes that convert to [`Dim`].
     pub fn new<D: Into<Dim>>(dtype: DType, shape: impl IntoIterator<Item = D>) -> TensorType {
         TensorType {
             dtype,
@@ -40,13 +40,13 @@ impl TensorType {
         Dim::product(&self.shape)
     }
 
-    /// The sizes for given symbols; an error if one is unknown or negative.
+    /// Evaluates the sizes for bindings of the symbols; an error if a symbol is unbound or a size negative.
     pub fn sizes(&self, bindings: &Bindings) -> Result<Vec<usize>> {
         sizes(&self.shape, bindings)
     }
 }
 
-/// Evaluates a shape; an error names a symbol without a value or a negative size.
+/// Evaluates a shape for bindings of its symbols; an error names the unbound symbol or the negative size.
 pub fn sizes(shape: &[Dim], bindings: &Bindings) -> Result<Vec<usize>> {
     shape
         .iter()
@@ -58,7 +58,8 @@ pub fn sizes(shape: &[Dim], bindings: &Bindings) -> Result<Vec<usize>> {
         .collect()
 }
 
-/// Turns `-1` into the last dimension and so on; an error if out of range. A scalar counts as one dimension, as in PyTorch.
+/// Resolves a negative dimension, counted from the end; an error if it is out of range. A scalar counts as one-dimensional,
+/// as in PyTorch.
 pub fn wrap_dim(dim: i64, rank: usize) -> Result<usize> {
     let range = i64::try_from(rank.max(1)).unwrap_or(i64::MAX);
     if dim < -range || dim >= range {
@@ -102,7 +103,7 @@ impl FromStr for TensorType {
     }
 }
 
-/// Splits at commas outside of parentheses and brackets; the empty text has no parts.
+/// Splits at commas outside parentheses, brackets and braces; an empty text has no parts.
 pub(crate) fn split_top_level(text: &str) -> Vec<&str> {
     if text.trim().is_empty() {
         return Vec::new();

@@ -1,8 +1,8 @@
-//! What is known about symbolic sizes: an example value for each, replacements, and the guards under which a graph holds.
+//! Symbolic sizes of a graph: an example value for each, replacements, and the guards under which the graph holds.
 //!
-//! While a graph is built, questions such as "do these sizes broadcast?" are answered by the example values (*hints*), and
-//! every answer that is not true for all sizes is written down as a guard or as a replacement of a symbol. A graph then
-//! holds for all sizes that satisfy its guards, not only for the example.
+//! While a graph is built, the example values (*hints*) answer questions such as "do these sizes broadcast?". An answer that
+//! does not hold for all sizes is recorded as a guard or as a replacement of a symbol. The graph then holds for all sizes
+//! that satisfy its guards, not only for the example.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::dim::{Bindings, Dim, Symbol};
 use crate::error::{Error, Place, Result};
 use crate::shape::Shape;
 
-/// How the two sides of a guard compare.
+/// The comparison of a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Relation {
     /// Equal.
@@ -37,13 +37,13 @@ pub struct Guard {
     pub relation: Relation,
     /// Right side.
     pub right: Dim,
-    /// Where in the model the answer was needed.
+    /// The place in the model that needed the answer.
     #[serde(default, skip_serializing_if = "Place::is_unknown")]
     pub place: Place,
 }
 
 impl Guard {
-    /// A condition that no place in a model asks for yet.
+    /// A condition without a place in the model.
     pub fn new(left: Dim, relation: Relation, right: Dim) -> Guard {
         Guard {
             left,
@@ -59,7 +59,7 @@ impl Guard {
         Ok(self.relation.holds(left, right))
     }
 
-    /// The symbol that the guard keeps from being less than a number, if it says no more than that.
+    /// The symbol and its lower bound, if the guard states just that.
     fn lower_bound(&self) -> Option<(Symbol, i64)> {
         let difference = &self.right - &self.left;
         let bound = difference.constant_term();
@@ -67,7 +67,7 @@ impl Guard {
         (self.relation == Relation::LessEqual).then_some((symbol, -bound))
     }
 
-    /// True if every size satisfies the guard because the sides differ by a number.
+    /// True if every size satisfies the guard, because its sides differ by a constant.
     fn always_holds(&self) -> bool {
         let difference = (&self.left - &self.right).as_const();
         difference.is_some_and(|difference| self.relation.holds(difference, 0))
@@ -95,10 +95,10 @@ impl fmt::Display for Guard {
     }
 }
 
-/// The symbols' sizes for which every size has the value beside it.
+/// Solves for the symbols such that every size has the value paired with it.
 ///
-/// A symbol that stands alone somewhere gets its value from there, others are solved for. A symbol that cannot be solved
-/// for is 0, so that whoever compares the sizes afterwards finds the one that does not fit.
+/// A symbol that occurs alone gets its value directly; others are solved for. A symbol that cannot be solved for is 0, so
+/// that a later comparison of the sizes finds the mismatch.
 pub fn solve<'a>(pairs: impl Iterator<Item = (&'a Dim, usize)> + Clone) -> Bindings {
     let mut bindings = Bindings::new();
     for (dim, size) in pairs.clone() {
@@ -130,7 +130,7 @@ pub fn solve<'a>(pairs: impl Iterator<Item = (&'a Dim, usize)> + Clone) -> Bindi
     bindings
 }
 
-/// Hints, replacements and guards. Answers are recorded through a shared reference while a graph is built.
+/// Hints, replacements and guards. Queries record their answers through a shared reference while a graph is built.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     state: RefCell<State>,
@@ -141,7 +141,7 @@ struct State {
     hints: Bindings,
     replaced: BTreeMap<Symbol, Dim>,
     guards: Vec<Guard>,
-    /// The least value of symbols for which a guard asks more than 0.
+    /// Lower bounds of symbols for which a guard requires more than 0.
     least: Bindings,
     place: Place,
 }
@@ -164,12 +164,12 @@ impl Symbols {
         self.state.borrow_mut().hints.insert(name.clone(), hint);
     }
 
-    /// Guards recorded from here on are ascribed to this place.
+    /// Sets the place in the model for guards that are recorded from now on.
     pub fn set_place(&self, place: Place) {
         self.state.borrow_mut().place = place;
     }
 
-    /// Example values of the symbols that are still free.
+    /// Example values of the symbols that are not replaced.
     pub fn hints(&self) -> Bindings {
         let state = self.state.borrow();
         state
@@ -201,23 +201,23 @@ impl Symbols {
         guards
     }
 
-    /// The size with every replaced symbol replaced.
+    /// Applies the replacements to a size.
     pub fn resolve(&self, dim: &Dim) -> Dim {
         let state = self.state.borrow();
-        // Most sizes hold no replaced symbol, and to find that out is far cheaper than to rebuild them.
+        // Most sizes contain no replaced symbol, and checking that is far cheaper than rebuilding them.
         if !dim.mentions(&|symbol| state.replaced.contains_key(symbol)) {
             return dim.clone();
         }
         dim.substitute(&state.replaced)
     }
 
-    /// The value of a size for the example; an error names a symbol without one.
+    /// The value of a size for the example; an error names a symbol without a hint.
     pub fn hint(&self, dim: &Dim) -> Result<i64> {
         let dim = self.resolve(dim);
         dim.eval(&self.state.borrow().hints)
     }
 
-    /// The size as a number: symbols in it are fixed to their example values.
+    /// Specialises a size to a number: its symbols are fixed to their example values.
     pub fn concrete(&self, dim: &Dim) -> Result<i64> {
         let dim = self.resolve(dim);
         if let Some(value) = dim.as_const() {
@@ -231,7 +231,7 @@ impl Symbols {
         Ok(value)
     }
 
-    /// Whether two sizes are equal; the answer is recorded if it depends on symbols.
+    /// Whether two sizes are equal; an answer that depends on symbols is recorded.
     pub fn equal(&self, a: &Dim, b: &Dim) -> Result<bool> {
         let (a, b) = (self.resolve(a), self.resolve(b));
         let difference = &a - &b;
@@ -253,7 +253,7 @@ impl Symbols {
         Ok(equal)
     }
 
-    /// Whether `a <= b`; the answer is recorded if it depends on symbols.
+    /// Whether `a <= b`; an answer that depends on symbols is recorded.
     pub fn less_equal(&self, a: &Dim, b: &Dim) -> Result<bool> {
         let (a, b) = (self.resolve(a), self.resolve(b));
         if let Some(difference) = (&a - &b).as_const() {
@@ -271,7 +271,7 @@ impl Symbols {
         Ok(holds)
     }
 
-    /// Whether a size is at least 1; the answer is recorded if it depends on symbols, of a product for each factor.
+    /// Whether a size is at least 1. An answer that depends on symbols is recorded; for a product, for each factor.
     pub fn positive(&self, dim: &Dim) -> Result<bool> {
         let dim = self.resolve(dim);
         match dim.factors() {
@@ -285,13 +285,13 @@ impl Symbols {
         }
     }
 
-    /// The smallest value of a size: symbols are at least 0, or more where a guard says so.
+    /// A lower bound of a size: symbols are at least 0, or more if a guard says so.
     fn smallest(&self, dim: &Dim) -> Option<i64> {
         let state = self.state.borrow();
         dim.smallest(|name| state.least.get(name).copied().unwrap_or(0))
     }
 
-    /// Requires two sizes to be equal; the message says what they are.
+    /// Requires two sizes to be equal; `what` describes them in the error.
     pub fn require_equal(&self, a: &Dim, b: &Dim, what: impl FnOnce() -> String) -> Result<()> {
         let (left, right) = (self.resolve(a), self.resolve(b));
         if let Some(difference) = (&left - &right).as_const() {
@@ -308,7 +308,7 @@ impl Symbols {
         Ok(())
     }
 
-    /// Takes conditions that hold for the example as given.
+    /// Records conditions that hold for the example.
     pub fn assume(&self, conditions: &[Guard]) -> Result<()> {
         for Guard {
             left,
@@ -325,7 +325,7 @@ impl Symbols {
         Ok(())
     }
 
-    /// The common size of two broadcast dimensions.
+    /// The broadcast size of two dimensions.
     pub fn broadcast(&self, a: &Dim, b: &Dim) -> Result<Dim> {
         let (a, b) = (self.resolve(a), self.resolve(b));
         if a.is(1) || a == b {
@@ -354,7 +354,7 @@ impl Symbols {
         }
     }
 
-    /// The common shape of several operands, aligned at the last dimension.
+    /// The broadcast shape of several operands, aligned at the last dimension.
     pub fn broadcast_shapes<'a>(
         &self,
         shapes: impl IntoIterator<Item = &'a Shape>,
@@ -374,7 +374,7 @@ impl Symbols {
         })
     }
 
-    /// Takes an equation as given: a symbol is replaced where one can be solved for, else a guard is recorded.
+    /// Records an equation: replaces a symbol if one can be solved for, else adds a guard.
     fn assume_equal(&self, a: &Dim, b: &Dim) {
         match a.solve(b) {
             Some((symbol, value)) if self.hint(&value).is_ok_and(|hint| hint >= 0) => {

@@ -1,4 +1,4 @@
-//! Tensors on the host: contiguous, shared, possibly mapped from a file.
+//! Host tensors: contiguous, with shared data that may be mapped from a file.
 
 #[cfg(feature = "ndarray")]
 mod array;
@@ -15,12 +15,12 @@ use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 
-/// Bytes that a tensor can be made of: an owned vector or a part of a mapped file.
+/// The bytes of a tensor: an owned vector or a part of a mapped file.
 pub trait Storage: Send + Sync {
-    /// All bytes, little-endian elements in row-major order.
+    /// All bytes: little-endian elements in row-major order.
     fn bytes(&self) -> &[u8];
 
-    /// Says that they will not be read soon: what was read of a file need not stay in memory.
+    /// Hints that the bytes will not be read soon, so that cached pages of a file may be dropped.
     fn unload(&self) {}
 }
 
@@ -40,9 +40,9 @@ pub struct Tensor {
     data: Arc<dyn Storage>,
 }
 
-/// A Rust type that is the host form of a dtype. `bool` tensors are `u8` elements of 0 and 1.
+/// A Rust type that represents a dtype on the host. `bool` tensors have `u8` elements of 0 and 1.
 pub trait Element: bytemuck::Pod + Send + Sync {
-    /// The dtype of a tensor of such elements.
+    /// The dtype of tensors with such elements.
     const DTYPE: DType;
 }
 
@@ -55,17 +55,17 @@ macro_rules! elements {
 elements!(u8 => U8, i8 => I8, i16 => I16, i32 => I32, i64 => I64, f16 => F16, bf16 => BF16, f32 => F32, f64 => F64);
 
 impl Tensor {
-    /// A tensor of elements in row-major order; an error if their number does not fit the shape.
+    /// A tensor of elements in row-major order; an error if their number does not match the shape.
     pub fn from_vec<T: Element>(shape: impl Into<Vec<usize>>, data: Vec<T>) -> Result<Tensor> {
         Tensor::from_storage(T::DTYPE, shape.into(), Arc::new(Owned(data)))
     }
 
-    /// A tensor of a copy of elements in row-major order; an error if their number does not fit the shape.
+    /// A tensor of copied elements in row-major order; an error if their number does not match the shape.
     pub fn from_slice<T: Element>(shape: impl Into<Vec<usize>>, data: &[T]) -> Result<Tensor> {
         Tensor::from_vec(shape, data.to_vec())
     }
 
-    /// A tensor of elements whose number fits the shape.
+    /// A tensor of elements whose number is known to match the shape.
     #[cfg(any(feature = "ndarray", feature = "images"))]
     fn owned<T: Element>(shape: Vec<usize>, data: Vec<T>) -> Tensor {
         debug_assert_eq!(checked_numel(&shape), Some(data.len()));
@@ -85,7 +85,7 @@ impl Tensor {
         Tensor::from_storage(DType::Bool, shape.into(), Arc::new(Owned(bytes)))
     }
 
-    /// A tensor over shared bytes; an error if their number does not fit dtype and shape.
+    /// A tensor over shared bytes; an error if their number does not match dtype and shape.
     pub fn from_storage(dtype: DType, shape: Vec<usize>, data: Arc<dyn Storage>) -> Result<Tensor> {
         let expected = checked_numel(&shape).and_then(|numel| numel.checked_mul(dtype.size()));
         let found = data.bytes().len();
@@ -97,7 +97,7 @@ impl Tensor {
         Ok(Tensor { dtype, shape, data })
     }
 
-    /// A tensor from little-endian bytes, copied so that they are aligned.
+    /// A tensor from little-endian bytes, which are copied to align them.
     pub fn from_bytes(dtype: DType, shape: impl Into<Vec<usize>>, bytes: &[u8]) -> Result<Tensor> {
         let shape = shape.into();
         if !bytes.len().is_multiple_of(dtype.size()) {
@@ -148,7 +148,7 @@ impl Tensor {
         self.data.bytes()
     }
 
-    /// Says that the bytes will not be read soon: those of a mapped file are read from it again then.
+    /// Hints that the bytes will not be read soon. Those of a mapped file are then read from it again.
     pub fn unload(&self) {
         self.data.unload();
     }
@@ -172,12 +172,12 @@ impl Tensor {
         Ok(self.as_slice()?.to_vec())
     }
 
-    /// The same data under another shape of as many elements.
+    /// Shares the data under another shape with an equal number of elements.
     pub fn reshape(&self, shape: impl Into<Vec<usize>>) -> Result<Tensor> {
         Tensor::from_storage(self.dtype, shape.into(), self.data.clone())
     }
 
-    /// The only element; an error if there is more than one, or none.
+    /// The only element; an error if there is not exactly one.
     pub fn item(&self) -> Result<Scalar> {
         if self.numel() != 1 {
             let message = format!("a tensor of shape {:?} is not one number", self.shape);
@@ -191,7 +191,7 @@ impl Tensor {
         })
     }
 
-    /// Elements one by one as numbers of their category: integers are exact.
+    /// The elements as numbers of their category; integers are exact.
     pub fn scalars(&self) -> impl Iterator<Item = Scalar> {
         let elements = self.bytes().chunks_exact(self.dtype.size());
         elements.map(|bytes| scalar(self.dtype, bytes))
@@ -241,15 +241,15 @@ impl Tensor {
     }
 
     fn map<T: Element, U>(&self, function: impl Fn(T) -> U) -> Vec<U> {
-        // Every element is read by itself, so that mapped data need not be aligned.
+        // Reads elements one by one, since mapped data may be unaligned.
         self.bytes()
             .chunks_exact(size_of::<T>())
             .map(|bytes| function(bytemuck::pod_read_unaligned(bytes)))
             .collect()
     }
 
-    /// A tensor of a dtype from wide floats, rounded to nearest; integers are truncated and wrap, and what
-    /// fits no integer at all is the lowest; `bool` is "not zero".
+    /// Converts `f64` elements to a dtype. Floats are rounded to nearest; integers are truncated and wrap, and values beyond
+    /// every integer become the lowest one; `bool` is "not zero".
     pub fn from_f64(dtype: DType, shape: impl Into<Vec<usize>>, data: Vec<f64>) -> Result<Tensor> {
         let shape = shape.into();
         match dtype {
@@ -267,7 +267,7 @@ impl Tensor {
         }
     }
 
-    /// A tensor of a dtype from wide integers, which wrap as in PyTorch; `bool` is "not zero".
+    /// Converts `i64` elements to a dtype. Integers wrap as in PyTorch; `bool` is "not zero".
     pub fn from_i64(dtype: DType, shape: impl Into<Vec<usize>>, data: Vec<i64>) -> Result<Tensor> {
         let shape = shape.into();
         match dtype {
@@ -281,7 +281,7 @@ impl Tensor {
         }
     }
 
-    /// The tensor converted as `Tensor.to(dtype)` does.
+    /// Converts the tensor like `Tensor.to(dtype)`.
     pub fn cast(&self, dtype: DType) -> Result<Tensor> {
         if dtype == self.dtype {
             return Ok(self.clone());
@@ -296,7 +296,7 @@ impl Tensor {
         }
     }
 
-    /// A tensor with every element the same.
+    /// A tensor filled with a value.
     pub fn full(dtype: DType, shape: impl Into<Vec<usize>>, value: f64) -> Result<Tensor> {
         let shape = shape.into();
         let data = vec![value; numel(&shape)?];
@@ -304,8 +304,8 @@ impl Tensor {
     }
 }
 
-/// Truncation as PyTorch's CPU kernels on x86 do it: a number that the machine integer (32 bits, for `i64` 64) cannot hold
-/// becomes its smallest value, of which narrower types keep the low bits.
+/// Truncates as PyTorch's CPU kernels on x86 do. A number beyond the machine integer (32 bits, 64 bits for `i64`) becomes
+/// its smallest value, of which narrower types keep the low bits.
 fn float_to_integer(value: f64, dtype: DType) -> i64 {
     let (low, high) = match dtype {
         DType::I64 => (i64::MIN as f64, i64::MAX as f64),
@@ -319,28 +319,30 @@ fn collect<T, U>(data: Vec<T>, function: impl Fn(T) -> U) -> Vec<U> {
     data.into_iter().map(function).collect()
 }
 
-/// A float as `i64`. What lies outside, and not-a-number, is undefined in C and so in PyTorch; this is x86-64's answer.
+/// Converts a float to `i64`. Values out of range and not-a-number are undefined in C and hence in PyTorch; this returns the
+/// result of x86-64.
 fn to_i64(value: f64) -> i64 {
     let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value);
     if fits { value as i64 } else { i64::MIN }
 }
 
-/// A float as `i32`, in the manner of [`to_i64`]; narrower integers are the low bits of this.
+/// Converts a float to `i32`, like [`to_i64`]; narrower integers are the low bits of the result.
 fn to_i32(value: f64) -> i32 {
     let fits = value > -2_147_483_649.0 && value < 2_147_483_648.0;
     if fits { value as i32 } else { i32::MIN }
 }
 
-/// Number of elements of a shape; an error if there is no memory for so many.
+/// Number of elements of a shape; an error if memory for that many is not available.
 pub fn numel(shape: &[usize]) -> Result<usize> {
     let too_large = || Error::operator(format!("there is no memory for a tensor of {shape:?}"));
     let numel = checked_numel(shape).ok_or_else(too_large)?;
-    // Where the memory is needed, its absence would end the process. Unseen, the attempt would be optimised away.
+    // Try the allocation here, since a failure at the actual allocation would abort the process. `black_box` keeps the
+    // compiler from removing it.
     let reserved = std::hint::black_box(Vec::<u64>::new()).try_reserve_exact(numel);
     reserved.map(|()| numel).map_err(|_| too_large())
 }
 
-/// Without regard to axes of size 0, so that the product of any of the sizes is known not to overflow.
+/// Treats axes of size 0 as 1, so that the product of any of the sizes is known not to overflow.
 fn checked_numel(shape: &[usize]) -> Option<usize> {
     let product = shape
         .iter()
@@ -357,7 +359,7 @@ pub fn strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// The number that an element's bytes are.
+/// Decodes an element from its bytes.
 fn scalar(dtype: DType, bytes: &[u8]) -> Scalar {
     use bytemuck::pod_read_unaligned as read;
     match dtype {
@@ -386,7 +388,7 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// Same dtype, shape and bits.
+/// Compares dtype, shape and bits.
 impl PartialEq for Tensor {
     fn eq(&self, other: &Tensor) -> bool {
         self.dtype == other.dtype && self.shape == other.shape && self.bytes() == other.bytes()

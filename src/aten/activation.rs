@@ -180,7 +180,7 @@ fn gelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         "none" => {
             let y = wide(x, |x| x * 0.5 * (1.0 + (x * FRAC_1_SQRT_2).erf()));
             Ok(match x.dtype() {
-                // PyTorch's kernel for several elements at once, which these have, multiplies infinity by 0.
+                // PyTorch's vectorised kernel for these dtypes multiplies infinity by 0.
                 DType::F32 | DType::BF16 => x.eq(f64::INFINITY).where_(f64::NAN, y),
                 _ => y,
             })
@@ -222,7 +222,7 @@ fn hardshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 fn softshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let bound = a.float("lambd");
     Ok(wide(a.tensor("self"), |x| {
-        // A product with 0 would keep not-a-number too, but shader compilers take it for 0.
+        // A product with 0 would also propagate not-a-number, but shader compilers fold it to 0.
         let zero = x.isnan().where_(x, 0.0);
         let inner = x.lt(-bound).where_(x + bound, zero);
         x.gt(bound).where_(x - bound, inner)
@@ -233,7 +233,7 @@ pub(super) fn leaky<'g>(x: Value<'g>, slope: impl Into<Number<'g>>) -> Value<'g>
     wide(x, |x| x.gt(0.0).where_(x, x * slope))
 }
 
-/// One slope for all, or one for each channel, the second axis.
+/// Uses one slope for all elements, or one for each channel (the second axis).
 fn prelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, mut weight) = (a.tensor("self"), a.tensor("weight"));
     if weight.rank() == 1 && x.rank() != 1 {
@@ -272,7 +272,7 @@ fn threshold<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(x.le(a.number("threshold")).where_(value, x))
 }
 
-/// One half of an axis times the sigmoid of the other.
+/// One half of an axis times the sigmoid of the other half.
 fn glu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, dim) = (a.tensor("self"), a.int("dim"));
     let half = x.size(dim).floor_div(&Dim::from(2));

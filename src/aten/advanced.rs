@@ -9,20 +9,20 @@ use crate::ir::Value;
 use crate::op::ScatterFunction;
 use crate::shape::Shape;
 
-/// A value rearranged so that its indexed axes are one, with the linear indices along it.
+/// A value rearranged so that all indexed axes form one axis, and the linear indices along that axis.
 struct Plan<'g> {
-    /// Axes of the value: those before the indexed ones, the indexed ones, the rest.
+    /// Axes of the value: leading axes, then indexed axes, then the rest.
     order: Vec<usize>,
-    /// How many axes stay in front of the indexed ones.
+    /// Number of axes in front of the indexed ones.
     before: usize,
-    /// How many axes are indexed.
+    /// Number of indexed axes.
     indexed: usize,
-    /// Linear indices over the indexed axes, of the indices' common shape.
+    /// Linear indices over the indexed axes, in the common shape of the indices.
     index: Value<'g>,
 }
 
 impl<'g> Plan<'g> {
-    /// Indexed axes that stand side by side keep their place; else the indices' shape comes first, as in PyTorch.
+    /// Adjacent indexed axes keep their place; otherwise the shape of the indices comes first, as in PyTorch.
     fn new(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Result<Plan<'g>> {
         if indices.len() > x.rank() {
             return Err(too_many(x, indices.len()));
@@ -59,7 +59,7 @@ impl<'g> Plan<'g> {
         })
     }
 
-    /// The value with the indexed axes joined into one.
+    /// The value with the indexed axes merged into one.
     fn joined(&self, x: Value<'g>) -> Value<'g> {
         let moved = x.permute(self.order.clone());
         let shape = moved.shape();
@@ -68,7 +68,7 @@ impl<'g> Plan<'g> {
         moved.reshape([lead, &[Dim::product(indexed)], rest].concat())
     }
 
-    /// The shape of the elements that the indices name.
+    /// The shape of the elements that the indices select.
     fn result(&self, joined: &Shape) -> Shape {
         let lead = joined.iter().take(self.before).cloned();
         let rest = joined.iter().skip(self.before + 1).cloned();
@@ -76,7 +76,7 @@ impl<'g> Plan<'g> {
     }
 }
 
-/// Row-major positions over the indexed axes; a single index stays as it is.
+/// Row-major linear indices over the indexed axes; a single index stays as it is.
 fn linear<'g>(x: Value<'g>, given: &[(usize, Value<'g>)]) -> Result<Value<'g>> {
     if let [(_, single)] = given {
         return Ok(*single);
@@ -93,7 +93,7 @@ fn linear<'g>(x: Value<'g>, given: &[(usize, Value<'g>)]) -> Result<Value<'g>> {
     Ok(total)
 }
 
-/// Indices, of which those out of range end the run; masks are left as they are.
+/// Adds bounds checks to integer indices; masks stay as they are.
 pub(super) fn checked<'g>(
     x: Value<'g>,
     indices: &[Option<Value<'g>>],
@@ -144,7 +144,7 @@ pub(super) fn indexed<'g>(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Result
         .reshape(shape))
 }
 
-/// The value with `x[indices]` set to `values`, or with them added.
+/// Sets `x[indices]` to `values`, or adds them.
 pub(super) fn replaced<'g>(
     x: Value<'g>,
     indices: &[Option<Value<'g>>],
@@ -166,7 +166,7 @@ pub(super) fn replaced<'g>(
     let plan = Plan::new(x, indices)?;
     let joined = plan.joined(x);
     let values = values.to(x.dtype()).expand(plan.result(&joined.shape()));
-    // One axis of indices where the common shape stood.
+    // One axis of indices in place of the common shape.
     let mut flat = joined.shape();
     flat.splice(plan.before..plan.before + 1, [plan.index.numel()]);
     let values = values.reshape(flat.clone());
@@ -195,7 +195,7 @@ fn is_mask(index: Value) -> bool {
     matches!(index.dtype(), DType::Bool | DType::U8)
 }
 
-/// The value with the elements under a mask, which covers axes from `lead` on, set to `values`.
+/// Sets the elements under a mask, which covers axes from `lead` on, to `values`.
 fn masked<'g>(
     x: Value<'g>,
     mask: Value<'g>,
@@ -218,7 +218,7 @@ fn masked<'g>(
                 "values by number under a mask that does not cover the first axes",
             ));
         }
-        // The n-th true place takes the n-th row of the values.
+        // The n-th true element takes row n of the values.
         let order = rank_of_true(mask.to_bool().flatten(0, -1)) - 1;
         let last = &values.size(0) - 1;
         let rows = values.index_select(0, order.clamp(Some(0.into()), Some(last.into())));
@@ -229,7 +229,7 @@ fn masked<'g>(
         .concat();
         rows.reshape(shape)
     } else {
-        // The count's axis of size 1, if there is one, gives way to the mask's axes.
+        // If the values have a count axis of size 1, the axes of the mask replace it.
         let mut shape = values.shape();
         if values.rank() > rest {
             let at = values.rank() - rest - 1;

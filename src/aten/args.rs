@@ -7,10 +7,10 @@ use crate::shape::Shape;
 
 use super::Operator;
 
-/// The arguments of a call as a row's body sees them: by the schema's names, absent ones with their defaults.
+/// The arguments of a call, read by the parameter names of the schema. An absent argument has its default.
 ///
-/// Reading an argument as something that its schema does not say is a fault of the row; it is remembered by the builder
-/// like any other, so bodies need not handle it.
+/// Reading an argument as a type that the schema does not declare is a bug in the operator's row. The builder remembers the
+/// error like any other, so bodies need not handle it.
 pub struct Args<'g> {
     builder: &'g Builder,
     operator: &'static Operator,
@@ -51,7 +51,7 @@ impl<'g> Args<'g> {
         !self.has(name) || matches!(self.get(name), Argument::None)
     }
 
-    /// The error of a value that the operator does not support.
+    /// The error for a value that the operator does not support.
     pub fn reject<T>(&self, message: impl Into<String>) -> Result<T> {
         Err(Error::unsupported(message))
     }
@@ -82,7 +82,7 @@ impl<'g> Args<'g> {
         fallback
     }
 
-    /// A tensor. A number is made one.
+    /// A tensor. A number becomes a scalar tensor.
     pub fn tensor(&self, name: &str) -> Value<'g> {
         match self.get(name) {
             Argument::Value(id) => self.builder.value(id),
@@ -106,7 +106,7 @@ impl<'g> Args<'g> {
         self.optional_tensors(name).into_iter().flatten().collect()
     }
 
-    /// A list of tensors some of which may be absent.
+    /// A list of tensors, some of which may be absent.
     pub fn optional_tensors(&self, name: &str) -> Vec<Option<Value<'g>>> {
         let Argument::List(items) = self.get(name) else {
             return self.wrong(name, "a list of tensors", Vec::new());
@@ -120,7 +120,7 @@ impl<'g> Args<'g> {
             .collect()
     }
 
-    /// A tensor or a number, for arithmetic.
+    /// A tensor or a number, as an operand of arithmetic.
     pub fn number(&self, name: &str) -> Number<'g> {
         match self.get(name) {
             Argument::Value(id) => self.builder.value(id).into(),
@@ -135,7 +135,7 @@ impl<'g> Args<'g> {
         (!self.is_none(name)).then(|| self.number(name))
     }
 
-    /// A number that may be a tensor's, as a dtype holds it.
+    /// A number, possibly the element of a tensor, converted to a dtype.
     pub fn factor(&self, name: &str, dtype: DType) -> Number<'g> {
         match self.number(name) {
             Number::Value(value) => value.reshape(Shape::new()).to(dtype).into(),
@@ -144,12 +144,12 @@ impl<'g> Args<'g> {
         }
     }
 
-    /// True for a number that is known to be another.
+    /// True for a number that is known and equal to `wanted`.
     pub fn is_number(&self, name: &str, wanted: f64) -> bool {
         matches!(self.get(name), Argument::Number(scalar) if scalar.to_f64() == wanted)
     }
 
-    /// A number that must be known when the graph is made; a symbolic size is fixed to its example.
+    /// A number that must be known when the graph is made; a symbolic size is specialised to its example.
     pub fn scalar(&self, name: &str) -> Scalar {
         match self.get(name) {
             Argument::Number(scalar) => scalar,
@@ -179,7 +179,7 @@ impl<'g> Args<'g> {
         self.optional_scalar(name).map(Scalar::to_i64)
     }
 
-    /// A list of `int`s that must be known; a single one is a list, absent is empty.
+    /// A list of `int`s that must be known. A single number becomes a list of one; an absent list is empty.
     pub fn ints(&self, name: &str) -> Vec<i64> {
         self.sizes(name)
             .iter()
@@ -192,7 +192,7 @@ impl<'g> Args<'g> {
         (!self.is_none(name)).then(|| self.ints(name))
     }
 
-    /// `N` `int`s; a single one stands for all. An empty list is `None`.
+    /// `N` `int`s; a single one is repeated. An empty list is `None`.
     pub fn int_array<const N: usize>(&self, name: &str) -> Option<[i64; N]> {
         match self.ints(name).as_slice() {
             [] => None,
@@ -215,7 +215,7 @@ impl<'g> Args<'g> {
         (!self.is_none(name)).then(|| self.size(name))
     }
 
-    /// A list of sizes, possibly symbolic; a single one is a list, absent is empty.
+    /// A list of sizes, possibly symbolic. A single size becomes a list of one; an absent list is empty.
     pub fn sizes(&self, name: &str) -> Vec<Dim> {
         let size = |argument: &Argument| match argument {
             Argument::Number(scalar) => Dim::from(scalar.to_i64()),

@@ -356,7 +356,7 @@ fn product<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(a.builder().combine(BinaryFunction::Mul, x, y).to(dtype))
 }
 
-/// Quotients of floats that are truncated are rounded to the dtype first, as in PyTorch.
+/// Rounds truncated float quotients to the dtype first, as PyTorch does.
 fn quotient<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x, y]) = promote([a.number("self"), a.number("other")]);
     match a.str("rounding_mode").as_str() {
@@ -372,7 +372,7 @@ fn quotient<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     }
 }
 
-/// A division that PyTorch refuses for integers where the divisor is zero.
+/// A division for which PyTorch raises an error if the divisor is an integer zero.
 fn division<'g>(a: &Args<'g>, function: BinaryFunction) -> Value<'g> {
     let (x, y) = (a.number("self"), a.number("other"));
     let dtype = result_type(&[x.clone(), y.clone()]);
@@ -392,7 +392,7 @@ fn power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(result.to(dtype))
 }
 
-/// Always double precision.
+/// Always computes in double precision.
 fn float_power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let double = |number| match number {
         Number::Value(value) => value.to(DType::F64).into(),
@@ -423,7 +423,7 @@ fn add_combined<'g>(
     Ok((x + function(y, z)).to(dtype))
 }
 
-/// `aten/src/ATen/native/Lerp.h`: from the nearer end.
+/// Interpolates from the nearer end, as `aten/src/ATen/native/Lerp.h` does.
 fn lerp<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [start, end]) = operands(a, ["self", "end"]);
     let step = end - start;
@@ -460,7 +460,7 @@ fn nextafter<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(a.builder().combine(BinaryFunction::NextAfter, x, y))
 }
 
-/// 0 for not-a-number.
+/// Not-a-number gives 0.
 fn heaviside<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x, values]) = operands(a, ["self", "values"]);
     let step = x.gt(0).to(values.dtype());
@@ -473,7 +473,7 @@ fn lcm<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok((x.trunc_divide(divisor.maximum(1)) * y).abs().to(dtype))
 }
 
-/// `x · log y`, 0 where `x` is 0 unless `y` is not-a-number.
+/// `x · log y`; 0 where `x` is 0, unless `y` is not-a-number.
 fn times_log<'g>(a: &Args<'g>, log: fn(Value<'g>) -> Value<'g>) -> Value<'g> {
     let [x, y] = stepwise_operands(a, ["self", "other"]);
     let product = x.eq(0.0).where_(0.0, x * log(y));

@@ -1,4 +1,4 @@
-//! Attention, from the bare product to a whole encoder layer.
+//! Attention, from scaled dot-product attention to a whole encoder layer.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -116,7 +116,7 @@ impl<'g> Attention<'g> {
         Attention::new(query, key, value, scale, masks).with_dropout(a, value)
     }
 
-    /// Weights at random 0, if the call says so.
+    /// Applies dropout to the weights if the call has any.
     fn with_dropout(mut self, a: &Args<'g>, value: Value<'g>) -> Result<Attention<'g>> {
         if drops(a) {
             let dtype = self.output.dtype();
@@ -130,7 +130,7 @@ impl<'g> Attention<'g> {
         Ok(self)
     }
 
-    /// Attention in which a row whose every key is masked gives zeros.
+    /// Attention in which a query whose keys are all masked gives zeros.
     fn new(
         query: Value<'g>,
         key: Value<'g>,
@@ -148,7 +148,7 @@ impl<'g> Attention<'g> {
         Attention::weighing(value, scores, weights)
     }
 
-    /// Values weighed by what a softmax makes of the scores.
+    /// Multiplies values by the weights that a softmax made of the scores.
     fn weighing(value: Value<'g>, scores: Value<'g>, weights: Value<'g>) -> Attention<'g> {
         let dtype = value.dtype();
         Attention {
@@ -192,7 +192,7 @@ fn masked_scores<'g>(
     scores
 }
 
-/// Query `i` sees keys `0..=i`.
+/// Causal mask: query `i` attends to keys `0..=i`.
 fn causal<'g>(query: Value<'g>, key: Value<'g>) -> Value<'g> {
     let builder = query.builder();
     let rows = builder.iota(DType::I64, vec![query.size(-2), Dim::ONE], 0);
@@ -200,7 +200,7 @@ fn causal<'g>(query: Value<'g>, key: Value<'g>) -> Value<'g> {
     columns.le(rows)
 }
 
-/// Every head of keys or values as often as there are query heads for it.
+/// Repeats each head of keys or values for the query heads that share it (grouped-query attention).
 fn repeated_heads<'g>(x: Value<'g>, query: Value<'g>) -> Result<Value<'g>> {
     if x.rank() < 3 || query.rank() < 3 {
         return Err(Error::operator("enable_gqa wants an axis of heads"));
@@ -219,11 +219,11 @@ fn repeated_heads<'g>(x: Value<'g>, query: Value<'g>) -> Result<Value<'g>> {
     Ok(x.unsqueeze(-3).expand(spread).reshape(joined))
 }
 
-/// A mask of PyTorch's fused encoder layers: what is true is left out.
+/// A mask of PyTorch's fused encoder layers, inverted: true means "attend".
 struct Mask<'g>(Option<Value<'g>>);
 
 impl<'g> Mask<'g> {
-    /// Type 0 is a mask of queries and keys, type 1 one of each image's keys, type 2 has all axes.
+    /// Mask type 0 is `[query, key]`, type 1 masks the keys of each batch item, type 2 has all axes.
     fn of(a: &Args<'g>) -> Result<Mask<'g>> {
         let Some(mask) = a.optional_tensor("mask") else {
             return Ok(Mask(None));
@@ -259,7 +259,7 @@ impl<'g> Heads<'g> {
         })
     }
 
-    /// The result and the weights of each head. A row whose every key is masked gives not-a-number.
+    /// Returns the result and the weights of each head. A query whose keys are all masked gives not-a-number.
     fn attend(&self, inputs: [Value<'g>; 3], mask: Mask<'g>) -> Result<(Value<'g>, Value<'g>)> {
         let width = self.input_weight.size(0).floor_div(&Dim::from(3));
         let count = Dim::from(self.count);
@@ -282,7 +282,7 @@ impl<'g> Heads<'g> {
     }
 }
 
-/// `aten/src/ATen/native/transformers/transformer.cpp`
+/// Follows `aten/src/ATen/native/transformers/transformer.cpp`.
 fn encoder_layer<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, eps) = (a.tensor("src"), a.float("eps"));
     let norm_first = a.bool("norm_first");

@@ -1,4 +1,4 @@
-//! The larger and the smaller of two tensors, and numbers kept between bounds.
+//! Elementwise maximum and minimum of two tensors, and clamping.
 
 use super::pointwise::{binary, operands, promote, round_to};
 use super::{Args, Composite};
@@ -57,7 +57,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The other operand where one is not-a-number.
+/// Returns the other operand where one is not-a-number.
 fn ignoring_nan<'g>(a: &Args<'g>, function: BinaryFunction) -> Value<'g> {
     let (dtype, [x, y]) = operands(a, ["self", "other"]);
     let result = x.combine(function, y).to(dtype.to_compute());

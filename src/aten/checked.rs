@@ -1,19 +1,19 @@
-//! Indices and divisors that PyTorch refuses, with its messages.
+//! Checks of indices and divisors that PyTorch rejects, with PyTorch's messages.
 
 use crate::dtype::DType;
 use crate::ir::{Builder, Number, Value};
 use crate::shape::Shape;
 
-/// The indices of an axis that are refused.
+/// Which negative indices are rejected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Negative {
-    /// Negative ones as well.
+    /// All negative indices.
     Refused,
-    /// Only those that lie further from the end than the axis is long.
+    /// Negative indices below `-size`; the others count from the end.
     FromEnd,
 }
 
-/// Indices of an axis of a value.
+/// Checks indices of an axis of a value.
 pub(super) fn index<'g>(x: Value<'g>, dim: i64, index: Value<'g>, negative: Negative) -> Value<'g> {
     let axis = match x.rank() {
         0 => 0,
@@ -24,7 +24,7 @@ pub(super) fn index<'g>(x: Value<'g>, dim: i64, index: Value<'g>, negative: Nega
     index_or(x, dim, index, negative, &message)
 }
 
-/// Indices of an axis of a value, with a message of the operator's own.
+/// Checks indices of an axis of a value; the operator has its own message.
 pub(super) fn index_or<'g>(
     x: Value<'g>,
     dim: i64,
@@ -44,7 +44,7 @@ pub(super) fn index_or<'g>(
     index.to(DType::I64).within(low, &size, message)
 }
 
-/// The divisor of a division of integers of a dtype, which must not be zero.
+/// Checks that the divisor of an integer division is not zero.
 pub(super) fn divisor<'g>(builder: &'g Builder, dtype: DType, divisor: Number<'g>) -> Number<'g> {
     let value = match divisor {
         Number::Scalar(scalar) if scalar.to_i64() != 0 => return divisor,

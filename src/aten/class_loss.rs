@@ -1,4 +1,4 @@
-//! Losses of scores for classes and the classes that should have won.
+//! Classification losses: scores for classes against target classes.
 
 use super::checked::{self as check, Negative};
 use super::loss::reduce;
@@ -71,12 +71,12 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The axis of classes: the second, or the only one.
+/// The class axis: the second axis, or the only one.
 fn class_axis(scores: Value) -> i64 {
     i64::from(scores.rank() > 1)
 }
 
-/// The wanted classes. A vector of scores has one, which may be a vector too.
+/// The target classes. A vector of scores has one target, which may itself be a vector.
 fn classes_for<'g>(a: &Args<'g>, scores: Value<'g>) -> Value<'g> {
     let classes = a.tensor("target").to(DType::I64);
     if scores.rank() == 1 {
@@ -86,7 +86,7 @@ fn classes_for<'g>(a: &Args<'g>, scores: Value<'g>) -> Value<'g> {
     }
 }
 
-/// Numbers for classes, shaped so that they broadcast against scores.
+/// Reshapes a number for each class so that it broadcasts against scores.
 fn along_classes<'g>(numbers: Value<'g>, scores: Value<'g>) -> Value<'g> {
     let mut shape = vec![Dim::ONE; scores.rank()];
     if let Some(size) = shape.get_mut(class_axis(scores) as usize) {
@@ -95,7 +95,7 @@ fn along_classes<'g>(numbers: Value<'g>, scores: Value<'g>) -> Value<'g> {
     numbers.to(scores.dtype()).reshape(shape)
 }
 
-/// Scores of the wanted classes: the class axis has size 1.
+/// Scores of the target classes; the class axis has size 1.
 fn pick<'g>(scores: Value<'g>, classes: Value<'g>) -> Value<'g> {
     scores.gather(class_axis(scores), classes)
 }
@@ -114,7 +114,7 @@ fn negative_log_likelihood<'g>(a: &Args<'g>) -> Result<Likelihood<'g>> {
     })
 }
 
-/// Minus the weighted scores of the wanted classes; ignored ones count nothing. The mean is weighted too.
+/// Negative weighted scores of the target classes. Ignored targets count as zero, and the mean is weighted.
 fn likelihood<'g>(a: &Args<'g>, scores: Value<'g>) -> Result<Likelihood<'g>> {
     let axis = class_axis(scores);
     let classes = classes_for(a, scores).unsqueeze(axis);
@@ -145,7 +145,7 @@ fn likelihood<'g>(a: &Args<'g>, scores: Value<'g>) -> Result<Likelihood<'g>> {
     Ok(Likelihood { loss, total_weight })
 }
 
-/// Targets are classes, or probabilities of the shape of the scores.
+/// Targets are class indices, or probabilities of the shape of the scores.
 fn cross_entropy<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (scores, target) = (a.tensor("self"), a.tensor("target"));
     let (axis, smoothing) = (class_axis(scores), a.float("label_smoothing"));
@@ -161,7 +161,7 @@ fn cross_entropy<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(loss.to(scores.dtype()))
 }
 
-/// The mean is over everything but the classes.
+/// The mean is over all axes except the class axis.
 fn cross_entropy_of_probabilities<'g>(
     a: &Args<'g>,
     logs: Value<'g>,
@@ -181,7 +181,7 @@ fn cross_entropy_of_probabilities<'g>(
     reduce(a, losses)
 }
 
-/// The loss against equal probabilities, times the number of classes.
+/// The loss against a uniform distribution, times the number of classes.
 fn smoothing_loss<'g>(a: &Args<'g>, logs: Value<'g>) -> Result<Value<'g>> {
     let axis = class_axis(logs);
     let classes = classes_for(a, logs).unsqueeze(axis);
@@ -200,12 +200,12 @@ fn smoothing_loss<'g>(a: &Args<'g>, logs: Value<'g>) -> Result<Value<'g>> {
     })
 }
 
-/// The positive numbers; all else, not-a-number too, counts nothing.
+/// Positive numbers as they are; all others, including not-a-number, become 0.
 fn positive(x: Value) -> Value {
     x.gt(0.0).where_(x, 0.0)
 }
 
-/// A vector or number as a matrix of one row.
+/// Turns a vector or a scalar into a matrix of one row.
 fn as_rows(x: Value) -> Value {
     if x.rank() < 2 {
         x.reshape(vec![Dim::ONE, x.numel()])
@@ -214,7 +214,7 @@ fn as_rows(x: Value) -> Value {
     }
 }
 
-/// Scores that come within a margin of the wanted class's, to the power `p`, by the number of classes.
+/// Penalises scores within a margin of the target class's score: to the power `p`, divided by the number of classes.
 fn multi_margin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let scores = a.tensor("self");
     let rows = as_rows(scores);
@@ -241,7 +241,7 @@ fn multi_margin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     reduce(a, round_to(scores.dtype(), losses))
 }
 
-/// Wanted classes are listed up to the first negative number. Each should beat every other by 1.
+/// Target classes are listed up to the first negative number. Each should exceed every other class by 1.
 fn multilabel_margin<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
     let (scores, target) = (a.tensor("self"), a.tensor("target"));
     let shape = target.shape();

@@ -1,4 +1,4 @@
-//! Comparisons, tests of numbers, and choices by them.
+//! Comparisons, tests of numbers, and selection by them.
 
 use super::pointwise::binary;
 use super::{Args, Composite, Strides};
@@ -174,7 +174,7 @@ fn constant(x: Value, answer: bool) -> Value {
     x.builder().full(DType::Bool, x.shape(), answer)
 }
 
-/// A test that only floats can pass.
+/// A test that is false for all integers.
 fn test<'g>(a: &Args<'g>, passes: fn(Value<'g>) -> Value<'g>) -> Value<'g> {
     let x = a.tensor("self");
     if x.dtype().is_float() {
@@ -193,7 +193,7 @@ fn signbit<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     })
 }
 
-/// `aten/src/ATen/native/TensorCompare.cpp`: equal, or finitely apart by at most `atol + rtol · |other|`.
+/// Equal, or finite and apart by at most `atol + rtol · |other|` (`aten/src/ATen/native/TensorCompare.cpp`).
 fn isclose<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, y) = (a.tensor("self"), a.tensor("other"));
     let (rtol, atol) = (a.float("rtol"), a.float("atol"));
@@ -212,7 +212,7 @@ fn isclose<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(equal.logical_or(distance.isfinite().logical_and(distance.le(allowed))))
 }
 
-/// Every element is compared with every test element.
+/// Compares every element with every test element.
 fn isin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (elements, tests) = match a.overload() {
         "Scalar_Tensor" => (
@@ -239,7 +239,7 @@ fn isin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     })
 }
 
-/// The dtype is the tensor's, whatever the value's.
+/// The result has the tensor's dtype, whatever the dtype of the value.
 fn masked_fill<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, mask) = (a.tensor("self"), a.tensor("mask"));
     let value = match a.number("value") {

@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
-/// Sums over pairs of axes of two values; the other axes stay, the first value's in front.
+/// Sums over pairs of axes of two values. The remaining axes stay, those of the first value in front.
 pub(super) fn contract<'g>(
     x: Value<'g>,
     y: Value<'g>,
@@ -53,7 +53,7 @@ pub(super) fn contract<'g>(
     Ok(multiply(left, right, &result)?.ordered(&result))
 }
 
-/// `torch.einsum` of an equation with letters, `...` and `->`.
+/// Computes `torch.einsum` of an equation with letters, `...` and `->`.
 pub(super) fn einsum<'g>(equation: &str, operands: &[Value<'g>]) -> Result<Value<'g>> {
     let Some(first) = operands.first() else {
         return Err(Error::operator("einsum of no tensors"));
@@ -81,13 +81,13 @@ pub(super) fn einsum<'g>(equation: &str, operands: &[Value<'g>]) -> Result<Value
         product = multiply(product, next, &wanted)?;
     }
     let result = product.summed(&equation.output).ordered(&equation.output);
-    // A sum over a single operand is `torch.sum`, which gives integers as `i64`.
+    // PyTorch computes a sum over a single operand by `torch.sum`, which returns integers as `i64`.
     let keeps = 1 < operands.len() || dtype.is_float();
     Ok(if keeps { result.to(dtype) } else { result })
 }
 
-/// The axes of the result of `torch.einsum` of two operands from the fastest to the slowest: PyTorch multiplies batches of
-/// matrices, and gives the axes their order by a view. None for formulas that it computes otherwise.
+/// The axes of the result of `torch.einsum` of two operands, from the smallest stride to the largest. PyTorch multiplies
+/// batches of matrices and permutes the axes by a view. `None` for equations that PyTorch computes otherwise.
 pub(super) fn memory_order(equation: &str) -> Option<Vec<usize>> {
     let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
     let (inputs, output) = equation.split_once("->")?;
@@ -98,7 +98,7 @@ pub(super) fn memory_order(equation: &str) -> Option<Vec<usize>> {
     if right.contains(',') || equation.contains('.') || !is_sum {
         return None;
     }
-    // The operand with the last axis that only one has becomes the right factor.
+    // The operand that has the last unshared axis becomes the right factor.
     let is_shared = |label: &char| left.contains(*label) && right.contains(*label);
     let last = output.chars().rev().find(|label| !is_shared(label));
     let ends_left = last.is_some_and(|label| left.contains(label));
@@ -117,16 +117,16 @@ pub(super) fn memory_order(equation: &str) -> Option<Vec<usize>> {
     Some(axes.into_iter().rev().map(|(axis, _)| axis).collect())
 }
 
-/// An index of the formula.
+/// An index of the equation.
 type Label = usize;
 
-/// A factor: a value and the label of each of its axes.
+/// An operand: a value and the label of each of its axes.
 struct Term<'g> {
     value: Value<'g>,
     labels: Vec<Label>,
 }
 
-/// A list without the item at a place.
+/// A list without the item at an index.
 fn without<T>(list: Vec<T>, place: usize) -> Vec<T> {
     let items = list.into_iter().enumerate();
     items
@@ -136,7 +136,7 @@ fn without<T>(list: Vec<T>, place: usize) -> Vec<T> {
 }
 
 impl<'g> Term<'g> {
-    /// Takes diagonals until every label stands once.
+    /// Takes diagonals until each label occurs once.
     fn without_repeats(mut self) -> Result<Term<'g>> {
         while let Some((first, second)) = self.repeated() {
             let size = self.value.size(first as i64);
@@ -183,7 +183,7 @@ impl<'g> Term<'g> {
         }
     }
 
-    /// The value with its axes in the order of labels; those it lacks have size 1.
+    /// Permutes the axes into the order of the labels; a missing label becomes an axis of size 1.
     fn ordered(&self, labels: &[Label]) -> Value<'g> {
         let axis_of = |label: &Label| self.labels.iter().position(|other| other == label);
         let axes: Vec<usize> = labels.iter().filter_map(axis_of).collect();
@@ -206,8 +206,8 @@ impl<'g> Term<'g> {
     }
 }
 
-/// Product of two terms, summed over the labels that are not wanted, as one matrix product: labels of both that are wanted
-/// are its batch, labels of both that are not its inner axis.
+/// Product of two terms, summed over the labels that are not wanted, as one matrix product. Shared labels that are wanted
+/// are the batch; shared labels that are not are the K axis.
 fn multiply<'g>(x: Term<'g>, y: Term<'g>, wanted: &[Label]) -> Result<Term<'g>> {
     let in_one = |one: &Term, other: &Term| -> Vec<Label> {
         let is_kept = |label: &Label| wanted.contains(label) || other.labels.contains(label);
@@ -270,7 +270,7 @@ fn require_same(x: &Term, y: &Term, labels: &[Label]) -> Result<()> {
     Ok(())
 }
 
-/// An axis of size 1 whose label has another size elsewhere broadcasts: it is dropped, as if its term did not have it.
+/// Drops axes of size 1 whose label has another size elsewhere, since they broadcast.
 fn equate_sizes<'g, T: AsMut<[Term<'g>]>>(mut given: T) -> Result<T> {
     let terms = given.as_mut();
     let Some(first) = terms.first() else {
@@ -301,13 +301,13 @@ fn equate_sizes<'g, T: AsMut<[Term<'g>]>>(mut given: T) -> Result<T> {
     Ok(given)
 }
 
-/// The labels of an equation. The axes of `...` get labels of their own, counted from the last.
+/// The labels of an equation. The axes of `...` get labels from [`ELLIPSIS`] on, counted from the last axis.
 struct Equation {
     inputs: Vec<Vec<Label>>,
     output: Vec<Label>,
 }
 
-/// Labels of letters are their code points; those of `...` axes lie behind.
+/// First label of `...` axes. Labels of letters are their code points, which are smaller.
 const ELLIPSIS: Label = 0x11_0000;
 
 impl Equation {
@@ -353,7 +353,7 @@ impl Equation {
     }
 }
 
-/// The labels of one operand, of which `...` stands for `free` axes.
+/// The labels of one operand, where `...` stands for `free` axes.
 fn labels(part: &str, free: usize) -> Result<Vec<Label>> {
     let letters = |text: &str| -> Result<Vec<Label>> {
         let letter = |c: char| {
@@ -377,7 +377,7 @@ fn labels(part: &str, free: usize) -> Result<Vec<Label>> {
     }
 }
 
-/// Without `->` the result has the axes of `...`, then the labels that stand once, upper case first.
+/// Without `->`, the result has the axes of `...`, then the labels that occur once, upper case first.
 fn implicit_output(inputs: &[Vec<Label>], hidden: usize) -> Vec<Label> {
     let all: Vec<Label> = inputs.iter().flatten().copied().collect();
     let once = |label: &Label| all.iter().filter(|other| *other == label).count() == 1;

@@ -105,7 +105,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// How the filter moves along each spatial axis.
+/// Parameters of a convolution along each spatial axis.
 struct Movement {
     stride: Vec<i64>,
     dilation: Vec<i64>,
@@ -116,7 +116,7 @@ struct Movement {
 
 enum Padding {
     Sizes(Vec<i64>),
-    /// As many zeros as keep the size; an odd one stands behind.
+    /// Zeros that keep the size; an odd zero is added behind.
     Same,
 }
 
@@ -146,7 +146,7 @@ fn convolution<'g>(a: &Args<'g>, transposed: bool) -> Result<Value<'g>> {
 }
 
 impl Movement {
-    /// Convolves, adds the bias and rounds once; an input without a batch axis gets one for the time being.
+    /// Convolves, adds the bias and rounds once. An input without a batch axis gets one of size 1 meanwhile.
     fn apply<'g>(
         &self,
         x: Value<'g>,
@@ -155,7 +155,7 @@ impl Movement {
         transposed: bool,
     ) -> Result<Value<'g>> {
         x.builder().check()?;
-        // PyTorch makes no channels of none.
+        // PyTorch returns no channels if the filter has no input channels.
         let is_empty = !transposed && filter.rank() > 1 && filter.size(1).is(0);
         let (filter, bias) = if is_empty {
             (filter.narrow(0, 0, 0), None)
@@ -227,7 +227,7 @@ impl Movement {
     }
 }
 
-/// One number for each axis; a single one stands for all.
+/// One number for each axis; a single number is repeated.
 fn spread(numbers: Vec<i64>, axes: usize) -> Result<Vec<i64>> {
     match numbers.as_slice() {
         [single] => Ok(vec![*single; axes]),
@@ -238,8 +238,8 @@ fn spread(numbers: Vec<i64>, axes: usize) -> Result<Vec<i64>> {
     }
 }
 
-/// The filter `[inputs, outputs / groups, taps..]` of a transposed convolution as that of the ordinary one over the spread
-/// input: `[outputs, inputs / groups, taps..]`, taps backwards.
+/// Converts the filter `[inputs, outputs / groups, taps..]` of a transposed convolution to that of the ordinary convolution
+/// over the dilated input: `[outputs, inputs / groups, taps..]`, with taps reversed.
 fn flipped(filter: Value, groups: i64) -> Result<Value> {
     let shape = filter.shape();
     let [inputs, outputs, taps @ ..] = shape.as_slice() else {
@@ -260,7 +260,7 @@ fn flipped(filter: Value, groups: i64) -> Result<Value> {
         .reshape(joined))
 }
 
-/// The primitive convolves floats; integers are a matrix product over the windows.
+/// Convolves integers by a matrix product over windows; the primitive supports floats only.
 fn integer_convolution<'g>(
     x: Value<'g>,
     filter: Value<'g>,
@@ -310,7 +310,7 @@ fn integer_convolution<'g>(
     Ok(product.reshape([&[batch.clone(), outputs], space].concat()))
 }
 
-/// Zeros between the elements of an axis.
+/// Inserts zeros between the elements of an axis.
 fn spread_apart(x: Value, axis: i64, distance: i64) -> Value {
     if distance == 1 {
         return x;
@@ -348,7 +348,7 @@ fn surround<'g>(x: Value<'g>, axis: i64, geometry: &ConvAxis) -> Value<'g> {
     x.pad(&on_axis(geometry.low), &on_axis(geometry.high), 0)
 }
 
-/// `torch.conv_tbc`: time, batch, channel, with a filter `[taps, inputs, outputs]`.
+/// Computes `torch.conv_tbc`: input `[time, batch, channel]`, filter `[taps, inputs, outputs]`.
 fn time_batch_channel<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let movement = Movement {
         stride: vec![1],

@@ -1,4 +1,4 @@
-//! Values from nothing: constants, ranges, and values like others.
+//! Tensor creation: constants, ranges, and `*_like`.
 
 use super::positions::{above_diagonal, spaced};
 use super::{Args, Composite, Strides};
@@ -218,7 +218,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The dtype that a number has on its own; a tensor's own.
+/// The dtype of a number on its own, or of a tensor.
 fn number_dtype(number: &Number) -> DType {
     match number {
         Number::Value(value) => value.dtype(),
@@ -227,13 +227,13 @@ fn number_dtype(number: &Number) -> DType {
     }
 }
 
-/// A value of the argument `dtype`, or of `self`'s.
+/// A filled value whose dtype is the argument `dtype`, or that of `self`.
 fn like<'g>(a: &Args<'g>, shape: Shape, number: impl Into<Number<'g>>) -> Value<'g> {
     let dtype = a.dtype("dtype").unwrap_or(a.tensor("self").dtype());
     a.builder().full(dtype, shape, number)
 }
 
-/// `torch.arange`: sizes may be symbolic if every number is an integer.
+/// Computes `torch.arange`; sizes may be symbolic if every number is an integer.
 fn arange<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let is_float = |name: &str| matches!(a.get(name), Argument::Number(Scalar::Float(_)));
     if ["start", "end", "step"].into_iter().any(is_float) {
@@ -280,7 +280,7 @@ fn arange_float<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let step = if a.has("step") { a.float("step") } else { 1.0 };
     let dtype = a.dtype("dtype").unwrap_or(DType::F32);
     let end = a.float("end");
-    // PyTorch truncates the bounds of an `i64` range before it counts its elements, those of other integers after.
+    // PyTorch truncates the bounds of an `i64` range before it counts the elements; for other integers, after.
     let length = if dtype == DType::I64 {
         ((end.trunc() - start.trunc()) / step.trunc()).ceil()
     } else {
@@ -304,7 +304,7 @@ fn arange_float<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     }
 }
 
-/// The float type in which values of a dtype are computed: at least single precision.
+/// The float dtype in which values of a dtype are computed: at least single precision.
 fn wide_of(dtype: DType) -> DType {
     if dtype == DType::F64 {
         DType::F64
@@ -313,8 +313,8 @@ fn wide_of(dtype: DType) -> DType {
     }
 }
 
-/// Evenly spaced numbers for a result of a dtype, computed in another: in a float they are counted from both ends, as
-/// PyTorch does; in `i64` they are exact fractions rounded towards zero. Bounds of an integer result are truncated first.
+/// Evenly spaced numbers for a result of `dtype`, computed in `wide`. Floats are counted from both ends, as in PyTorch. In
+/// `i64` the numbers are exact fractions rounded towards zero. Bounds of an integer result are truncated first.
 fn linspace<'g>(a: &Args<'g>, dtype: DType, wide: DType) -> Result<Value<'g>> {
     let builder = a.builder();
     let bound = |name: &str| {

@@ -1,4 +1,4 @@
-//! Running sums and extremes, differences, integrals by the trapezoidal rule.
+//! Cumulative sums and extremes, differences, and integrals by the trapezoidal rule.
 
 use super::join::cat;
 use super::parts::check_axis;
@@ -204,7 +204,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// A running sum or product in the dtype that the call asks for, `i64` for integers.
+/// A cumulative sum or product in the dtype that the call asks for; `i64` by default for integers.
 fn running(x: Value<'_>, function: ScanFunction, dim: i64, dtype: Option<DType>) -> Value<'_> {
     let dtype = dtype.unwrap_or(x.dtype().to_sum());
     let wide = if dtype == DType::Bool {
@@ -215,7 +215,7 @@ fn running(x: Value<'_>, function: ScanFunction, dim: i64, dtype: Option<DType>)
     x.to(dtype).to(wide).scan(function, dim).to(dtype)
 }
 
-/// Running extremes and where they stand: the last place that reached the extreme.
+/// Cumulative extremes and their indices: the last index at which the extreme occurs.
 fn running_extreme(x: Value<'_>, function: ScanFunction, dim: i64) -> Vec<Value<'_>> {
     let builder = x.builder();
     if x.rank() == 0 {
@@ -272,7 +272,7 @@ fn difference(x: Value<'_>, order: i64, dim: i64) -> Result<Value<'_>> {
     Ok(result)
 }
 
-/// Twice the areas under a line through the elements of `y` at `x`.
+/// Twice the areas under the line through the points (`x`, `y`).
 fn areas<'g>(y: Value<'g>, x: Value<'g>, dim: i64) -> Result<Value<'g>> {
     let axis = check_axis(y, dim)?;
     let x = if x.rank() == 1 {
@@ -296,7 +296,7 @@ fn gradient_dims(a: &super::Args) -> Vec<i64> {
         .unwrap_or_else(|| (0i64..).take(rank).collect())
 }
 
-/// Central differences of evenly spaced elements; at the ends one-sided ones of first or second order.
+/// Central differences of evenly spaced elements; one-sided differences of first or second order at the ends.
 fn gradient_even(x: Value<'_>, dim: i64, step: f64, edge_order: i64) -> Result<Value<'_>> {
     check_axis(x, dim)?;
     let x = x.to_float();
@@ -324,7 +324,7 @@ fn gradient_even(x: Value<'_>, dim: i64, step: f64, edge_order: i64) -> Result<V
     super::join::join(x.builder(), &[first, inner, last], dim)
 }
 
-/// Differences of elements at given coordinates, weighted so that parabolas come out exactly.
+/// Differences of elements at given coordinates, weighted so that the result is exact for parabolas.
 fn gradient_at<'g>(
     x: Value<'g>,
     dim: i64,

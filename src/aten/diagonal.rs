@@ -79,7 +79,7 @@ pub(super) const ROWS: &[Composite] = &[
         &["f32[3, 4], f32[3]", "f32[B, 3, 4], f32[B, 2], -1, 1, 2"],
     )
     .placed(Strides::Kept),
-    // PyTorch has this operator in place only.
+    // PyTorch has this operator only in its in-place variant.
     Composite::one(
         &["aten::fill_diagonal(Tensor self, Scalar fill_value, bool wrap=False) -> Tensor"],
         |a| {
@@ -124,7 +124,8 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// Where all indices are equal. In matrices with more rows than columns it may begin anew, a row below its end.
+/// Mask of the elements whose indices are all equal. With `wrap`, the diagonal of a tall matrix restarts one row below its
+/// end.
 fn main_diagonal(x: Value<'_>, wrap: bool) -> Result<Value<'_>> {
     let (builder, shape) = (x.builder(), x.shape());
     if let [rows, columns] = shape.as_slice() {
@@ -158,7 +159,7 @@ fn matrix_sizes(x: Value) -> Result<[Dim; 2]> {
     Ok([x.size(-2), x.size(-1)])
 }
 
-/// The last axis as the diagonal of matrices of zeros.
+/// Places the last axis on the diagonal of matrices of zeros.
 fn embed(x: Value, offset: i64, dim1: i64, dim2: i64) -> Result<Value> {
     check_axis(x, -1)?;
     let size = &x.size(-1) + offset.saturating_abs();
@@ -174,7 +175,7 @@ fn embed(x: Value, offset: i64, dim1: i64, dim2: i64) -> Result<Value> {
     set_diagonal(zeros, x, offset, dim1, dim2)
 }
 
-/// The matrices with `diagonal`, whose last axis runs along it, in place of their own.
+/// Replaces the diagonal of the matrices by `diagonal`, whose last axis runs along it.
 pub(super) fn set_diagonal<'g>(
     x: Value<'g>,
     diagonal: Value<'g>,
@@ -197,7 +198,7 @@ pub(super) fn set_diagonal<'g>(
     let length = diagonal_length(x.builder(), &rows, &columns, offset)?;
     let mut expected: Vec<Dim> = matrices.shape().into_iter().take(x.rank() - 2).collect();
     expected.push(length.clone());
-    // Row `down + i` holds element `i`, wherever the diagonal begins.
+    // Row `down + i` holds element `i`, whatever the start of the diagonal.
     let down = Dim::from((-offset).max(0));
     let (mut low, mut high) = (
         vec![Dim::ZERO; expected.len()],
@@ -222,7 +223,7 @@ pub(super) fn set_diagonal<'g>(
     Ok(on.where_(by_row, matrices).permute(inverse))
 }
 
-/// Row and column indices of the elements of the lower or upper triangle of a matrix, as a matrix of two rows.
+/// Row and column indices of the lower or upper triangle of a matrix, as a matrix of two rows.
 fn triangle(
     builder: &Builder,
     [rows, columns, offset]: [i64; 3],

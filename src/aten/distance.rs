@@ -95,7 +95,7 @@ pub(super) fn pairwise_distance<'g>(
     norm(difference, p, -1, keepdim).to(difference.dtype())
 }
 
-/// Distances of the rows of one matrix from the rows of another.
+/// Distances between the rows of one matrix and the rows of another.
 fn all_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x, y]) = float_operands(a, ["x1", "x2"]);
     let p = if a.has("p") { a.float("p") } else { 2.0 };
@@ -107,11 +107,12 @@ fn all_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(round_to(dtype, distances))
 }
 
-/// Matrices of more rows have their distances computed by products, unless it is said otherwise.
+/// PyTorch uses products for matrices with more rows than this, unless `compute_mode` says otherwise.
 const MANY: i64 = 25;
 
-/// Whether `compute_mode` says so, as PyTorch's `Distance.cpp` has it: 1 for always, 2 for never, and else by the rows. A
-/// symbolic number of rows is answered by the example; no guard keeps the answer, for both ways serve any number.
+/// Whether distances are computed by products, by the rule of PyTorch's `Distance.cpp` for `compute_mode`: 1 always, 2
+/// never, otherwise by the number of rows. The example answers for a symbolic number of rows; no guard records the answer,
+/// since both methods work for any number.
 fn is_by_products<'g>(a: &Args<'g>, operands: [Value<'g>; 2]) -> bool {
     let mode = match a.has("p") {
         true => a.optional_scalar("compute_mode").map_or(0, Scalar::to_i64),
@@ -124,7 +125,7 @@ fn is_by_products<'g>(a: &Args<'g>, operands: [Value<'g>; 2]) -> bool {
     }
 }
 
-/// `√max(‖x‖² + ‖y‖² - 2 x yᵀ, 0)`: of vectors that nearly agree few digits are left.
+/// `√max(‖x‖² + ‖y‖² - 2 x yᵀ, 0)`. Loses most digits for vectors that nearly agree.
 fn by_products<'g>(x: Value<'g>, y: Value<'g>) -> Value<'g> {
     let square = |x: Value<'g>| (x * x).sum(&[-1], true);
     let products = (x * -2.0).matmul(y.transpose(-2, -1));
@@ -132,7 +133,7 @@ fn by_products<'g>(x: Value<'g>, y: Value<'g>) -> Value<'g> {
     squares.maximum(0.0).sqrt()
 }
 
-/// Distances of the rows of a matrix from each other, each pair once.
+/// Distances between the rows of a matrix, each pair once.
 fn own_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x]) = float_operands(a, ["self"]);
     let [rows, _] = x.sizes()?;
@@ -147,9 +148,9 @@ fn own_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(round_to(dtype, chosen))
 }
 
-/// Norms are at least `eps`.
+/// Norms are clamped to at least `eps`.
 fn cosine_similarity<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    // Tensors without dimensions count as much as others here.
+    // Tensors without dimensions take part in promotion like others here.
     let [x, y] = [a.tensor("x1"), a.tensor("x2")];
     let dtype = x.dtype().promote(y.dtype()).to_float();
     let [x, y] = [x.to(dtype), y.to(dtype)];

@@ -1,4 +1,4 @@
-//! Layers that draw random numbers in training and are plain functions otherwise.
+//! Layers that draw random numbers in training and are deterministic otherwise.
 
 use super::activation::leaky;
 use super::philox::Philox;
@@ -77,7 +77,7 @@ fn drops(a: &Args) -> bool {
     a.bool("train") && a.float("p") != 0.0
 }
 
-/// Training is the default.
+/// `train` defaults to true.
 fn native_drops(a: &Args) -> bool {
     (a.is_none("train") || a.bool("train")) && a.float("p") != 0.0
 }
@@ -87,23 +87,23 @@ fn probability(p: f64) -> Result<f64> {
     (0.0..=1.0).contains(&p).then_some(p).ok_or_else(complaint)
 }
 
-/// What remaining elements are multiplied by, so that the mean stays.
+/// The factor for elements that are kept. It preserves the mean.
 fn scale(p: f64) -> f64 {
     if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) }
 }
 
-/// True for the elements that stay.
+/// Mask of the elements that are kept.
 fn kept<'g>(a: &Args<'g>, p: f64, shape: Shape) -> Value<'g> {
     Philox::of(a).uniform(DType::F32, shape).lt(1.0 - p)
 }
 
-/// Elements at random 0, the others larger so that the mean stays.
+/// Zeroes random elements and scales the others so that the mean is preserved.
 pub(super) fn dropped<'g>(a: &Args<'g>, x: Value<'g>, p: f64) -> Result<Value<'g>> {
     let p = probability(p)?;
     Ok(x * (kept(a, p, x.shape()).to(x.dtype()) * scale(p)))
 }
 
-/// One element for each channel of each sample.
+/// The shape of one element for each channel of each sample.
 fn features(x: Value) -> Result<Shape> {
     if x.rank() < 2 {
         return Err(Error::operator(
@@ -116,7 +116,7 @@ fn features(x: Value) -> Result<Shape> {
         .collect())
 }
 
-/// Elements at random the value that SELU saturates at; then mean and variance are restored.
+/// Sets random elements to the value at which SELU saturates, then restores mean and variance.
 fn alpha_dropout<'g>(a: &Args<'g>, shape: fn(Value<'g>) -> Result<Shape>) -> Result<Value<'g>> {
     const ALPHA: f64 = 1.7580993408473766;
     let (x, p) = (a.tensor("input"), probability(a.float("p"))?);
@@ -132,7 +132,7 @@ fn alpha_dropout<'g>(a: &Args<'g>, shape: fn(Value<'g>) -> Result<Shape>) -> Res
     Ok(x * (noise * slope) + shift)
 }
 
-/// Slopes are drawn in training; otherwise the mean of the bounds is the slope.
+/// Draws slopes in training; otherwise uses the mean of the bounds.
 fn rrelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, low, high) = (a.tensor("self"), a.float("lower"), a.float("upper"));
     if !a.bool("training") {

@@ -24,7 +24,7 @@ pub(super) const ROWS: &[Composite] = &[
             let yes = a.builder().full(DType::Bool, indices.shape(), true);
             let used = replaced(used, &[Some(indices)], yes, false)?.unsqueeze(1);
             let limit = a.float("max_norm");
-            // The small number keeps a row that is scaled from exceeding the limit by rounding.
+            // The small number keeps rounding from leaving a scaled row above the limit.
             let scaled = (x * (norm + 1e-7).rdiv(limit)).to(x.dtype());
             Ok(used.logical_and(norm.gt(limit)).where_(scaled, x))
         },
@@ -46,7 +46,8 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The bags' embeddings, then what PyTorch keeps for the backward pass: each index's bag and the bags' sizes.
+/// The embeddings of the bags, then the results that PyTorch keeps for the backward pass: the bag of each index and the
+/// sizes of the bags.
 fn embedding_bag<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     let (weight, indices, offsets) = (a.tensor("weight"), a.tensor("indices"), a.tensor("offsets"));
     let [_, width] = weight.sizes()?;
@@ -75,7 +76,7 @@ fn embedding_bag<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
         }
         _ => a.builder().full(DType::Bool, indices.shape(), true),
     };
-    // What is not counted goes into a bag of its own, which is dropped.
+    // Padding goes into an extra bag, which is dropped.
     let slot = counted.where_(bag, &bags);
     let rows = rows_of(weight, indices).to_compute();
     let rows = match a.optional_tensor("per_sample_weights") {

@@ -1,16 +1,16 @@
-//! Factorizations of matrices in the last two dimensions, unrolled over their columns: `[.., rows, columns]`.
+//! Factorizations of matrices in the last two dimensions, `[.., rows, columns]`, unrolled over their columns.
 //!
-//! Every step works on the whole matrix and masks what it must not touch, so that batches go along for free.
+//! Each step works on the whole matrix and masks the elements that it must not change. Batches need no extra code.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
-/// Matrices larger than this would make graphs of too many steps.
+/// Largest size of a matrix: the unrolled graph of a larger one would have too many nodes.
 const LARGEST: i64 = 128;
 
-/// A value with at least two dimensions, the last two of which are known.
+/// A value with at least two dimensions, of which the last two are known.
 #[derive(Clone, Copy)]
 pub(super) struct Matrix<'g> {
     pub value: Value<'g>,
@@ -60,20 +60,20 @@ impl<'g> Matrix<'g> {
         self.rows.min(self.columns)
     }
 
-    /// Sizes in front of the matrix.
+    /// Sizes of the dimensions in front of the matrix.
     pub fn batch(&self) -> Vec<Dim> {
         let mut shape = self.value.shape();
         shape.truncate(shape.len().saturating_sub(2));
         shape
     }
 
-    /// `[rows, 1]`, counting.
+    /// Row indices, `[rows, 1]`.
     fn row(&self) -> Value<'g> {
         let shape = vec![Dim::from(self.rows), Dim::ONE];
         self.value.builder().iota(DType::I64, shape, 0)
     }
 
-    /// `[1, columns]`, counting.
+    /// Column indices, `[1, columns]`.
     fn column(&self) -> Value<'g> {
         let shape = vec![Dim::ONE, Dim::from(self.columns)];
         self.value.builder().iota(DType::I64, shape, 1)
@@ -98,7 +98,7 @@ impl<'g> Matrix<'g> {
         part.gather(-2, index).squeeze(&[-2])
     }
 
-    /// True on and below the diagonal, or on and above it.
+    /// Mask that is true on and below the diagonal, or on and above it.
     pub fn in_triangle(&self, upper: bool) -> Value<'g> {
         let (row, column) = (self.row(), self.column());
         if upper {
@@ -121,7 +121,7 @@ impl<'g> Matrix<'g> {
         }
     }
 
-    /// A matrix of ones on the diagonal, of the same batch and dtype.
+    /// An identity matrix of this batch shape and dtype.
     pub fn identity(&self, rows: i64, columns: i64) -> Matrix<'g> {
         let shape = Matrix {
             rows,
@@ -135,7 +135,7 @@ impl<'g> Matrix<'g> {
     }
 }
 
-/// `P·L·U` in LAPACK's form: both factors in one matrix, and the row that each row was exchanged with.
+/// `P·L·U` in LAPACK's layout: both factors in one matrix, and for each row the row that it was exchanged with.
 pub(super) struct Lu<'g> {
     pub factors: Matrix<'g>,
     /// `[.., steps]`, counting from 0.
@@ -143,7 +143,7 @@ pub(super) struct Lu<'g> {
 }
 
 impl<'g> Lu<'g> {
-    /// Gaussian elimination; with pivoting the largest element of a column is moved to the diagonal.
+    /// Gaussian elimination. With pivoting, the largest element of a column is moved to the diagonal.
     pub fn new(matrix: Matrix<'g>, pivot: bool) -> Lu<'g> {
         let (row, column) = (matrix.row(), matrix.column());
         let mut a = matrix;
@@ -170,7 +170,7 @@ impl<'g> Lu<'g> {
         Lu { factors: a, pivots }
     }
 
-    /// From what LAPACK returns, whose pivots count from 1.
+    /// Reads LAPACK's results, whose pivots count from 1.
     pub fn read(factors: Value<'g>, pivots: Value<'g>) -> Result<Lu<'g>> {
         let factors = Matrix::new(factors)?;
         let at = |step| pivots.select(-1, step).to(DType::I64) - 1;
@@ -180,7 +180,7 @@ impl<'g> Lu<'g> {
         })
     }
 
-    /// The pivots as LAPACK counts them.
+    /// The pivots, counted from 1 as in LAPACK.
     pub fn numbered_pivots(&self) -> Value<'g> {
         let builder = self.factors.value.builder();
         let counted: Vec<Value<'g>> = self.pivots.iter().map(|pivot| *pivot + 1).collect();
@@ -191,7 +191,7 @@ impl<'g> Lu<'g> {
         builder.stack(&counted, -1).to(DType::I32)
     }
 
-    /// The number of the first column without a pivot, or 0.
+    /// The number of the first column without a pivot (from 1), or 0.
     pub fn info(&self) -> Value<'g> {
         let diagonal = self.factors.diagonal();
         let builder = diagonal.builder();
@@ -217,7 +217,7 @@ impl<'g> Lu<'g> {
             .narrow(-2, 0, self.factors.steps())
     }
 
-    /// The matrix whose product with `L·U` puts the rows back.
+    /// The permutation matrix `P`: its product with `L·U` is the original matrix.
     pub fn permutation(&self) -> Value<'g> {
         let identity = self.factors.identity(self.factors.rows, self.factors.rows);
         self.pivots
@@ -229,7 +229,7 @@ impl<'g> Lu<'g> {
             .transpose(-1, -2)
     }
 
-    /// 1 or -1: whether an even or an odd number of rows were exchanged.
+    /// The determinant of the permutation: 1 or -1.
     pub fn sign(&self) -> Value<'g> {
         let dtype = self.factors.value.dtype();
         let one = self
@@ -293,7 +293,7 @@ impl<'g> Lu<'g> {
     }
 }
 
-/// Exchanges a row with another, which each matrix of the batch chooses.
+/// Exchanges a row with another one, which each matrix of the batch chooses.
 fn exchanged<'g>(value: Value<'g>, row: i64, other: Value<'g>) -> Value<'g> {
     let index = value.positions(-2);
     let other = other.unsqueeze(-1).unsqueeze(-1);
@@ -302,7 +302,7 @@ fn exchanged<'g>(value: Value<'g>, row: i64, other: Value<'g>) -> Value<'g> {
     value.gather(-2, source.expand(value.shape()))
 }
 
-/// A value whose dimensions in front of the last two are broadcast against others.
+/// Broadcasts the dimensions in front of the last two.
 fn with_batch<'g>(value: Value<'g>, batch: &[Dim]) -> Result<Value<'g>> {
     let shape = value.shape();
     let (own, matrix) = shape.split_at(shape.len().saturating_sub(2));
@@ -311,8 +311,8 @@ fn with_batch<'g>(value: Value<'g>, batch: &[Dim]) -> Result<Value<'g>> {
     Ok(value.expand([common.as_slice(), matrix].concat()))
 }
 
-/// Whether the right side of a system of equations is a vector, or a batch of vectors: it is if its sizes are the matrix's but
-/// for the last.
+/// Whether the right-hand side of a system of equations is a vector or a batch of vectors. It is if its sizes are those of
+/// the matrix without the last one.
 pub(super) fn is_vector_side(matrix: Matrix, b: Value) -> Result<bool> {
     if b.rank() == 1 {
         return Ok(true);
@@ -325,14 +325,14 @@ pub(super) fn is_vector_side(matrix: Matrix, b: Value) -> Result<bool> {
     Ok(is_vector)
 }
 
-/// Which half of a matrix counts, and whether its diagonal is taken as ones.
+/// Which triangle of a matrix is read, and whether its diagonal counts as ones.
 #[derive(Clone, Copy)]
 pub(super) struct Triangle {
     pub upper: bool,
     pub unit: bool,
 }
 
-/// Solves `T·X = B` for a triangular matrix, a row at a time. Batches broadcast.
+/// Solves `T·X = B` for a triangular matrix, row by row. Batches broadcast.
 pub(super) fn solve_triangular<'g>(
     matrix: Matrix<'g>,
     b: Value<'g>,
@@ -370,7 +370,7 @@ pub(super) fn solve_triangular<'g>(
     if triangle.upper {
         found.reverse();
     }
-    // The first line was read before its batch was broadcast.
+    // The first row was read before its batch was broadcast.
     let shapes: Vec<_> = found.iter().map(|line| line.shape()).collect();
     let common = builder.symbols().broadcast_shapes(&shapes)?;
     let lines: Vec<Value<'g>> = found
@@ -380,7 +380,7 @@ pub(super) fn solve_triangular<'g>(
     Ok(builder.concat(&lines, -2))
 }
 
-/// The lower factor `L` of `A = L·Lᵀ`, from the lower half of the matrix.
+/// The lower factor `L` of `A = L·Lᵀ`. Reads the lower triangle of the matrix.
 pub(super) fn cholesky<'g>(matrix: Matrix<'g>) -> Value<'g> {
     let row = matrix.row();
     let mut a = matrix;
@@ -397,7 +397,8 @@ pub(super) fn cholesky<'g>(matrix: Matrix<'g>) -> Value<'g> {
     matrix.value.builder().concat(&columns, -1)
 }
 
-/// Householder's reflections in LAPACK's form (`geqrf`): `R` on and above the diagonal, the vectors below, and their factors.
+/// Householder reflections in LAPACK's layout (`geqrf`): `R` on and above the diagonal, the vectors below it, and their
+/// factors.
 pub(super) fn reflections<'g>(matrix: Matrix<'g>) -> (Matrix<'g>, Value<'g>) {
     let (row, column) = (matrix.row(), matrix.column());
     let builder = matrix.value.builder();
@@ -431,7 +432,7 @@ pub(super) fn reflections<'g>(matrix: Matrix<'g>) -> (Matrix<'g>, Value<'g>) {
     (a, factors)
 }
 
-/// Applies the product of reflections to `b` from the left, or its transpose.
+/// Applies the product of the reflections, or its transpose, to `b` from the left.
 pub(super) fn reflect<'g>(
     vectors: Matrix<'g>,
     factors: Value<'g>,

@@ -1,4 +1,4 @@
-//! What a graph needs the dictionary for: its written forms and its proof.
+//! Methods of graphs that need the operator dictionary: text and JSON forms, and verification.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::shape::TensorType;
 
 use super::{ArgumentType, operator};
 
-/// The operators of this module, as the IR asks for them.
+/// The operators of this module as the IR's [`Dictionary`].
 struct Aten;
 
 impl Dictionary for Aten {
@@ -53,7 +53,7 @@ fn style(parameter: &super::Parameter) -> Style {
 }
 
 impl Graph {
-    /// Proves the rules of the IR ([`crate::ir::verify`]); the error lists all findings.
+    /// Checks the rules of the IR ([`crate::ir::verify`]); the error lists all findings.
     pub fn verify(&self) -> Result<()> {
         verify::verify(self, &Aten)
     }
@@ -65,12 +65,12 @@ impl Graph {
 }
 
 impl Module {
-    /// Proves the rules of the IR ([`crate::ir::verify`]) for every graph and the weights; the error lists all findings.
+    /// Checks the rules of the IR ([`crate::ir::verify`]) for every graph and the weights; the error lists all findings.
     pub fn verify(&self) -> Result<()> {
         verify::verify_module(self, &Aten)
     }
 
-    /// Writes the module to a `.json` file and its weights beside it; see [`crate::ir::json`].
+    /// Writes the module to a `.json` file and its weights to a file beside it; see [`crate::ir::json`].
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         json::save(self, path.as_ref(), &Aten)
     }
@@ -80,12 +80,12 @@ impl Module {
         Ok(Module::load_with_file(path)?.0)
     }
 
-    /// Reads a module that [`Module::save`] wrote, and says which file its weights are mapped from.
+    /// Reads a module that [`Module::save`] wrote. Also returns the file that its weights are mapped from.
     pub fn load_with_file(path: impl AsRef<Path>) -> Result<(Module, Option<PathBuf>)> {
         json::load(path.as_ref(), &Aten)
     }
 
-    /// The JSON form, which names the file that the weights are in.
+    /// The JSON form, which names the file of the weights.
     pub fn to_json(&self, weights_file: &str) -> Result<String> {
         json::print(self, weights_file, &Aten)
     }
@@ -119,7 +119,7 @@ impl FromStr for Graph {
     }
 }
 
-/// The text form; see [`crate::ir::text`]. The module has no weights, only graphs that name them.
+/// The text form; see [`crate::ir::text`]. The module has graphs that name weights, but no weights.
 impl FromStr for Module {
     type Err = Error;
 

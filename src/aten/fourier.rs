@@ -1,4 +1,4 @@
-//! Fourier transforms whose operand and result are real, as products with matrices of cosines and sines.
+//! Fourier transforms with real operands and results, as products with matrices of cosines and sines.
 
 use std::f64::consts::PI;
 
@@ -38,14 +38,14 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The sign of the exponent, and with it which direction is scaled by default.
+/// The sign of the exponent, which also decides the direction that is scaled by default.
 #[derive(Clone, Copy, PartialEq)]
 enum Direction {
     Forward,
     Inverse,
 }
 
-/// The dimensions to transform: those given, else as many of the last as there are sizes, else all.
+/// The dimensions to transform: those given, else as many of the last ones as there are sizes, else all.
 fn dims(a: &Args) -> Vec<i64> {
     if let Some(dims) = a.optional_ints("dim") {
         return dims;
@@ -58,7 +58,7 @@ fn dims(a: &Args) -> Vec<i64> {
     (1..=count as i64).rev().map(|dim| -dim).collect()
 }
 
-/// Transforms along each dimension; the last one's operand is the first half of a spectrum that is its own mirror image.
+/// Transforms along each dimension. The operand of the last one is the first half of a Hermitian spectrum.
 fn transform<'g>(
     a: &Args<'g>,
     direction: Direction,
@@ -77,7 +77,7 @@ fn transform<'g>(
             dims.len()
         ));
     }
-    // A size of -1 is the operand's own.
+    // A size of -1 means the operand's size.
     let wanted = |index: usize| sizes.get(index).filter(|size| !size.is(-1)).cloned();
     let output = wanted(others.len()).unwrap_or((x.size(*last) - 1) * 2);
     let mut signal = Signal {
@@ -105,7 +105,7 @@ fn transform<'g>(
     })
 }
 
-/// Cut or filled with zeros at the end of a dimension.
+/// Truncates or zero-pads the end of a dimension.
 fn resized<'g>(x: Value<'g>, dim: i64, size: &Dim) -> Result<Value<'g>> {
     let own = x.size(dim);
     if x.builder().symbols().less_equal(size, &own)? {
@@ -125,7 +125,7 @@ struct Signal<'g> {
 }
 
 impl<'g> Signal<'g> {
-    /// `(re + i·im)·(cos ± i·sin)` summed along a dimension.
+    /// Sums `(re + i·im)·(cos ± i·sin)` along a dimension.
     fn along(&self, dim: i64) -> Signal<'g> {
         let size = self.real.size(dim);
         let (cos, sin) = self.waves(&size, &size);
@@ -142,7 +142,8 @@ impl<'g> Signal<'g> {
         }
     }
 
-    /// The real signal of `output` elements whose spectrum's first half this is: all but the ends count twice.
+    /// The real signal of `output` elements of which this is the first half of the spectrum: all bins but the ends count
+    /// twice.
     fn mirrored(&self, dim: i64, output: &Dim) -> Value<'g> {
         let half = self.real.size(dim);
         let (cos, sin) = self.waves(&half, output);
@@ -160,8 +161,8 @@ impl<'g> Signal<'g> {
             .map_or(real, |imaginary| real - product(imaginary, dim, sin))
     }
 
-    /// Cosines and sines `[inputs, outputs]` of `2π·k·t / outputs`, sines with the direction's sign. Tables of known size
-    /// are worked out in `f64`, since they are folded.
+    /// Cosines and sines `[inputs, outputs]` of `2π·k·t / outputs`; the sines have the direction's sign. Tables of known
+    /// size are computed in `f64`, since they are folded.
     fn waves(&self, inputs: &Dim, outputs: &Dim) -> (Value<'g>, Value<'g>) {
         let builder = self.real.builder();
         let is_known = inputs.as_const().and(outputs.as_const()).is_some();
@@ -179,7 +180,7 @@ impl<'g> Signal<'g> {
     }
 }
 
-/// Sums a dimension of the value against the rows of a matrix.
+/// Multiplies a dimension of the value with the rows of a matrix, and sums.
 fn product<'g>(x: Value<'g>, dim: i64, matrix: Value<'g>) -> Value<'g> {
     if x.rank() == 1 {
         return x.matmul(matrix);

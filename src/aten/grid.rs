@@ -1,4 +1,4 @@
-//! Sampling at places that are data: `grid_sample` and the grid of an affine map.
+//! Sampling at positions that are data: `grid_sample` and `affine_grid`.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -38,12 +38,12 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// How places between elements are filled; the codes of `GridSamplerInterpolation`.
+/// Interpolation modes; the codes of `GridSamplerInterpolation`.
 const LINEAR: i64 = 0;
 const NEAREST: i64 = 1;
 const CUBIC: i64 = 2;
 
-/// What lies outside of the input; the codes of `GridSamplerPadding`.
+/// Padding modes; the codes of `GridSamplerPadding`.
 const ZEROS: i64 = 0;
 const BORDER: i64 = 1;
 const REFLECTION: i64 = 2;
@@ -55,14 +55,14 @@ struct Side {
     align_corners: bool,
 }
 
-/// An element that a place along one axis touches, and its weight.
+/// An input element that contributes to a sample along one axis, and its weight.
 #[derive(Clone, Copy)]
 struct Tap<'g> {
     place: Value<'g>,
     weight: Option<Value<'g>>,
 }
 
-/// Half precision computes in half precision here, as PyTorch does.
+/// Half precision computes in half precision, as in PyTorch.
 fn grid_sample<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (input, grid) = (a.tensor("input"), a.tensor("grid"));
     let (mode, padding) = (a.int("interpolation_mode"), a.int("padding_mode"));
@@ -91,7 +91,7 @@ fn grid_sample<'g>(a: &Args<'g>) -> Result<Value<'g>> {
             padding,
             align_corners: a.bool("align_corners"),
         };
-        // The grid names the last axis first.
+        // The grid lists the last axis first.
         let coordinate = grid.select(-1, (space.len() - 1 - axis) as i64);
         taps.push((side.taps(coordinate.reshape(points.clone()), mode)?, side));
     }
@@ -106,7 +106,7 @@ fn grid_sample<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(sum.reshape(shape))
 }
 
-/// One tap of each axis, in every way.
+/// All combinations of one tap of each axis.
 fn combinations<'a, 'g>(axes: &'a [(Vec<Tap<'g>>, Side)]) -> Vec<Vec<(Tap<'g>, &'a Side)>> {
     axes.iter().fold(vec![vec![]], |found, (taps, side)| {
         let extended = found.iter().flat_map(|before| {
@@ -120,7 +120,7 @@ fn combinations<'a, 'g>(axes: &'a [(Vec<Tap<'g>>, Side)]) -> Vec<Vec<(Tap<'g>, &
     })
 }
 
-/// The elements at one tap of each axis, weighted; zero where one lies outside.
+/// The elements at one tap of each axis, weighted; zero where a tap is outside the input.
 fn gathered<'g>(flat: Value<'g>, taps: &[(Tap<'g>, &Side)], shape: &[Dim]) -> Value<'g> {
     let builder = flat.builder();
     let mut index = builder.full(DType::I64, vec![], 0);
@@ -132,7 +132,7 @@ fn gathered<'g>(flat: Value<'g>, taps: &[(Tap<'g>, &Side)], shape: &[Dim]) -> Va
         index = index * &side.size + place;
     }
     let picked = flat.gather(-1, index.expand(shape.to_vec()));
-    // The last axis comes first: in half precision the order of factors shows.
+    // The last axis comes first: the order of the factors changes rounding in half precision.
     let weights = taps.iter().rev().filter_map(|(tap, _)| tap.weight);
     let weight = weights.reduce(|weight, other| weight * other);
     let weighted = weight.map_or(picked, |weight| picked * weight);
@@ -140,7 +140,7 @@ fn gathered<'g>(flat: Value<'g>, taps: &[(Tap<'g>, &Side)], shape: &[Dim]) -> Va
 }
 
 impl Side {
-    /// The elements that coordinates between -1 and 1 touch.
+    /// The input elements for coordinates between -1 and 1.
     fn taps<'g>(&self, coordinate: Value<'g>, mode: i64) -> Result<Vec<Tap<'g>>> {
         if !(ZEROS..=REFLECTION).contains(&self.padding) {
             return Err(Error::unsupported(format!("padding mode {}", self.padding)));
@@ -173,7 +173,7 @@ impl Side {
         }
     }
 
-    /// From -1 ..= 1 to places between elements.
+    /// Converts coordinates in -1 ..= 1 to positions in elements.
     fn unnormalized<'g>(&self, coordinate: Value<'g>) -> Value<'g> {
         if self.align_corners {
             (coordinate + 1.0) * 0.5 * (&self.size - 1)
@@ -182,7 +182,7 @@ impl Side {
         }
     }
 
-    /// Moves a place inside, unless what is outside is zero.
+    /// Moves a position inside the input, unless padding is zeros.
     fn padded<'g>(&self, place: Value<'g>) -> Value<'g> {
         let place = match self.padding {
             ZEROS => return place,
@@ -192,10 +192,10 @@ impl Side {
         place.maximum(0.0).minimum(&self.size - 1)
     }
 
-    /// Reflects at the outer elements' centres or edges, as often as needed.
+    /// Reflects at the centres or edges of the outer elements, as often as needed.
     fn reflected<'g>(&self, place: Value<'g>) -> Value<'g> {
         let (low, span) = if self.align_corners {
-            // A single element has no span to divide by; what comes of 1 is moved inside.
+            // A single element has no span to divide by; the result for span 1 is clamped afterwards.
             (0.0, (&self.size - 1).maximum(&Dim::ONE))
         } else {
             (-0.5, self.size.clone())
@@ -208,7 +208,7 @@ impl Side {
     }
 }
 
-/// The places of an output's elements, mapped by a matrix: `[N, H, W, 2]` or `[N, D, H, W, 3]`.
+/// The positions of an output's elements, mapped by a matrix: `[N, H, W, 2]` or `[N, D, H, W, 3]`.
 fn affine_grid<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (theta, sizes) = (a.tensor("theta"), a.sizes("size"));
     a.builder().check()?;

@@ -66,7 +66,8 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The ends of the bins as scalars: those given, or the data's if they are equal; a single point gets room on both sides.
+/// The range of the bins as scalars: as given, or that of the data if both ends are equal. A single point is widened on both
+/// sides.
 fn ends(x: Value<'_>, low: f64, high: f64, room: f64) -> [Value<'_>; 2] {
     let builder = x.builder();
     let scalar = |number: f64| builder.full(x.dtype(), Shape::new(), number);
@@ -82,7 +83,7 @@ fn ends(x: Value<'_>, low: f64, high: f64, room: f64) -> [Value<'_>; 2] {
     ]
 }
 
-/// Counts of a vector's elements in even bins; those outside of the ends, and not-a-number, count nowhere.
+/// Counts the elements of a vector in bins of equal width. Elements outside the range and not-a-number are not counted.
 fn histogram_even<'g>(
     x: Value<'g>,
     bins: i64,
@@ -104,7 +105,7 @@ fn histogram_even<'g>(
     ))
 }
 
-/// The histogram of points, the rows of a matrix, then the edges of the bins of each coordinate.
+/// The histogram of points (rows of a matrix), then the bin edges of each coordinate.
 fn histogram<'g>(a: &Args<'g>, points: Value<'g>) -> Result<Vec<Value<'g>>> {
     let [count, coordinates] = points.sizes()?;
     let builder = a.builder();
@@ -144,7 +145,7 @@ fn histogram<'g>(a: &Args<'g>, points: Value<'g>) -> Result<Vec<Value<'g>>> {
     Ok(std::iter::once(histogram).chain(edges).collect())
 }
 
-/// The edges of a coordinate's bins: given, or evenly spaced over the range or the data.
+/// The bin edges of a coordinate: as given, or evenly spaced over the range or the data.
 fn edges_of<'g>(a: &Args<'g>, x: Value<'g>, index: usize) -> Result<Value<'g>> {
     let given = match a.get("bins") {
         Argument::Value(_) => return Ok(a.tensor("bins")),
@@ -165,18 +166,18 @@ fn edges_of<'g>(a: &Args<'g>, x: Value<'g>, index: usize) -> Result<Value<'g>> {
     spaced(low, high, bins.saturating_add(1))
 }
 
-/// The bin of each element: how many edges it has passed, less one. The last edge belongs to the last bin.
+/// The bin of each element: the number of edges up to it, minus one. The last edge belongs to the last bin.
 fn bin_of<'g>(x: Value<'g>, edges: Value<'g>, bins: &Dim) -> Value<'g> {
     let passed = edges.unsqueeze(0).le(x.unsqueeze(1)).sum(&[1], false);
     let top = gather(edges, 0, x.builder().full(DType::I64, vec![Dim::ONE], bins));
     x.eq(top).where_(passed - 1, passed) - 1
 }
 
-/// Sums of weights by place; places outside count nowhere.
+/// Sums weights by index; indices out of range are dropped.
 fn count_into<'g>(place: Value<'g>, bins: Dim, weights: Value<'g>) -> Value<'g> {
     let builder = place.builder();
     let inside = place.ge(0).logical_and(place.lt(&bins));
-    // One more bin takes what counts nowhere.
+    // An extra bin takes the dropped weights.
     let slot = inside.where_(place, &bins);
     let empty = builder.full(weights.dtype(), vec![&bins + 1], 0);
     if place.numel().is(0) {

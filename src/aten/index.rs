@@ -1,4 +1,4 @@
-//! Elements taken by index.
+//! Operators that read elements by index.
 
 use super::advanced::{checked, indexed, replaced};
 use super::checked::{self as check, Negative};
@@ -222,7 +222,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// `torch.gather`, scalars included.
+/// Computes `torch.gather`, scalars included.
 pub(super) fn gather<'g>(x: Value<'g>, dim: i64, index: Value<'g>) -> Value<'g> {
     let shape = index.shape();
     match (x.rank(), shape.len()) {
@@ -247,7 +247,7 @@ pub(super) fn rows_of<'g>(x: Value<'g>, index: Value<'g>) -> Value<'g> {
     x.index_select(0, index.flatten(0, -1)).reshape(shape)
 }
 
-/// Indices of any size, each for what is left of it when it is divided by the axis's.
+/// Indices of any size, taken modulo the size of the axis.
 fn take_along<'g>(x: Value<'g>, index: Value<'g>, dim: i64) -> Result<Value<'g>> {
     let axis = check_axis(x, dim)?;
     if x.rank() != index.rank() {
@@ -257,7 +257,7 @@ fn take_along<'g>(x: Value<'g>, index: Value<'g>, dim: i64) -> Result<Value<'g>>
             x.ty()
         )));
     }
-    // Off the axis the two broadcast; along it each keeps its own size.
+    // The two broadcast in all other axes; along this axis each keeps its size.
     let without = |value: Value<'g>| {
         let mut shape = value.shape();
         shape.splice(axis..axis + 1, [Dim::ONE]);
@@ -276,7 +276,7 @@ fn take_along<'g>(x: Value<'g>, index: Value<'g>, dim: i64) -> Result<Value<'g>>
     Ok(gather(expanded(x), dim, expanded(index)))
 }
 
-/// Indices clamped into their axes, for those that a mask covers.
+/// Clamps indices into their axes, for indices under a mask.
 fn inside<'g>(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Vec<Option<Value<'g>>> {
     let clamped = |(axis, index): (i64, &Option<Value<'g>>)| {
         let index = (*index)?;
@@ -286,8 +286,7 @@ fn inside<'g>(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Vec<Option<Value<'
     (0i64..).zip(indices).map(clamped).collect()
 }
 
-/// How many elements of each sorted row lie before each value: less, or with `right` not greater. Not-a-number lies behind
-/// everything.
+/// The number of elements of each sorted row before each value: less, or with `right` not greater. Not-a-number sorts last.
 fn search<'g>(
     a: &Args<'g>,
     sorted: Value<'g>,
@@ -317,7 +316,7 @@ fn search<'g>(
     })
 }
 
-/// Coordinates of the first `size` elements that are not zero; rows beyond their number hold `fill`.
+/// Coordinates of the first `size` non-zero elements; the remaining rows hold `fill`.
 fn nonzero_static(x: Value, size: Dim, fill: i64) -> Result<Value> {
     let builder = x.builder();
     if x.rank() == 0 {
@@ -342,7 +341,7 @@ fn nonzero_static(x: Value, size: Dim, fill: i64) -> Result<Value> {
     Ok(builder.stack(&columns, 1))
 }
 
-/// Number of true elements up to and including each place of a vector.
+/// Cumulative count of true elements of a vector, each element included.
 pub(super) fn rank_of_true(mask: Value<'_>) -> Value<'_> {
     mask.to(DType::I64).scan(ScanFunction::Sum, 0)
 }

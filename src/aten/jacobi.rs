@@ -1,7 +1,7 @@
-//! Singular values and eigenvalues by Jacobi's rotations, all disjoint pairs of columns at once, unrolled.
+//! Singular values and eigenvalues by Jacobi rotations, unrolled. Each round rotates all disjoint pairs of columns at once.
 //!
 //! Golub and Van Loan, Matrix Computations, 8.5 (cyclic Jacobi, round-robin order) and 8.6.3 (one-sided Jacobi). Vectors are
-//! determined up to their signs, which need not be LAPACK's.
+//! determined up to their signs, which may differ from LAPACK's.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -9,10 +9,10 @@ use crate::ir::Value;
 
 use super::factorize::Matrix;
 
-/// Sweeps over all pairs; convergence is quadratic.
+/// Number of sweeps over all pairs; convergence is quadratic.
 const SWEEPS: i64 = 9;
 
-/// `A = U·diag(S)·Vᵀ` with as many columns as the smaller side, the values falling.
+/// `A = U·diag(S)·Vᵀ` with as many columns as the smaller side, and values in descending order.
 pub(super) struct Singular<'g> {
     pub left: Value<'g>,
     pub values: Value<'g>,
@@ -48,7 +48,7 @@ impl<'g> Singular<'g> {
         }
     }
 
-    /// `V·diag(1 / S)·Uᵀ` of the values above a cutoff.
+    /// `V·diag(1 / S)·Uᵀ` over the values above a cutoff.
     pub fn pseudo_inverse(&self, cutoff: Value<'g>) -> Value<'g> {
         let counts = self.values.gt(cutoff.unsqueeze(-1));
         let safe = counts.where_(self.values, 1.0);
@@ -57,7 +57,7 @@ impl<'g> Singular<'g> {
     }
 }
 
-/// Eigenvalues of a symmetric matrix, rising, and the eigenvectors as columns.
+/// Eigenvalues of a symmetric matrix in ascending order, and the eigenvectors as columns.
 pub(super) fn symmetric_eigen<'g>(matrix: Matrix<'g>) -> (Value<'g>, Value<'g>) {
     let size = matrix.columns;
     let (mut a, mut v) = (matrix.value, matrix.identity(size, size).value);
@@ -79,19 +79,19 @@ pub(super) fn symmetric_eigen<'g>(matrix: Matrix<'g>) -> (Value<'g>, Value<'g>) 
     (values, columns(v, order))
 }
 
-/// Columns in another order, which each matrix of the batch has of its own.
+/// Reorders columns; each matrix of the batch has its own order.
 fn columns<'g>(value: Value<'g>, order: Value<'g>) -> Value<'g> {
     value.gather(-1, order.unsqueeze(-2).expand(value.shape()))
 }
 
-/// Which column each column is rotated with in one round; itself if with none.
+/// For each column, the column that it is rotated with in one round; itself if none.
 struct Pairs<'g> {
     index: Value<'g>,
     partner: Value<'g>,
 }
 
-/// The rounds of every sweep: in round `r` of an odd number `m` of columns, those whose indices add up to `r` modulo `m` meet;
-/// if the number is even, the last column meets the one that would meet itself.
+/// The rounds of every sweep. In round `r` of an odd number `m` of columns, columns whose indices sum to `r` modulo `m` form
+/// a pair. If the number is even, the last column pairs with the one that would pair with itself.
 fn schedule<'g>(x: Value<'g>, size: i64) -> impl Iterator<Item = Pairs<'g>> {
     let is_even = size % 2 == 0;
     let modulus = if is_even { size - 1 } else { size };
@@ -112,7 +112,8 @@ fn schedule<'g>(x: Value<'g>, size: i64) -> impl Iterator<Item = Pairs<'g>> {
 }
 
 impl<'g> Pairs<'g> {
-    /// Cosine and sine for each column that make its product with its partner vanish; the partner's sine is the opposite.
+    /// For each column, the cosine and sine of the rotation that makes its product with its partner vanish. The partner's
+    /// sine is the negative.
     fn rotation(&self, own: Value<'g>, product: Value<'g>) -> (Value<'g>, Value<'g>) {
         let other = own.index_select(-1, self.partner);
         let rotates = product.ne(0.0).logical_and(self.partner.ne(self.index));

@@ -1,4 +1,4 @@
-//! Values joined and repeated.
+//! Concatenation, stacking and repetition.
 
 use super::parts::check_axis;
 use super::view::at_least;
@@ -191,13 +191,13 @@ pub(super) const ROWS: &[Composite] = &[
     .placed(Strides::ItselfOrView),
 ];
 
-/// Values in their common dtype.
+/// Converts values to their common dtype.
 pub(super) fn promoted<'g>(values: &[Value<'g>]) -> Vec<Value<'g>> {
     let dtype = common_dtype(values);
     values.iter().map(|value| value.to(dtype)).collect()
 }
 
-/// The dtype of several tensors: those with dimensions win over scalars of the same category.
+/// The promoted dtype of several tensors. Tensors with dimensions win over scalars of the same category.
 pub(super) fn common_dtype(values: &[Value]) -> DType {
     let of = |scalar: bool| {
         let some = values.iter().filter(|value| (value.rank() == 0) == scalar);
@@ -210,7 +210,7 @@ pub(super) fn common_dtype(values: &[Value]) -> DType {
     }
 }
 
-/// `torch.cat`: promotes, and passes over vectors of no elements whatever the others' rank.
+/// Computes `torch.cat`: promotes, and skips empty vectors whatever the rank of the others.
 pub(super) fn cat<'g>(builder: &'g Builder, values: &[Value<'g>], dim: i64) -> Value<'g> {
     let promoted = promoted(values);
     let is_void = |value: &Value| value.rank() == 1 && value.size(0).is(0);
@@ -235,7 +235,7 @@ fn hstack<'g>(builder: &'g Builder, values: &[Value<'g>]) -> Value<'g> {
     cat(builder, &parts, dim)
 }
 
-/// The axis cut into chunks, the last one filled up with zeros, and everything in a chunk in one row.
+/// Splits the axis into chunks, zero-pads the last one, and puts each chunk into one row.
 fn chunked<'g>(x: Value<'g>, dim: i64, chunks: &Dim) -> Value<'g> {
     let Some(axis) = x.axis(dim) else { return x };
     let size = x.size(dim);
@@ -251,7 +251,7 @@ fn chunked<'g>(x: Value<'g>, dim: i64, chunks: &Dim) -> Value<'g> {
     padded.reshape(shape)
 }
 
-/// Matrices along the diagonal of a matrix of zeros.
+/// Places matrices along the diagonal of a matrix of zeros.
 fn block_diag<'g>(builder: &'g Builder, blocks: &[Value<'g>]) -> Result<Value<'g>> {
     let mut width = Dim::ZERO;
     let mut places = Vec::new();
@@ -274,7 +274,7 @@ fn block_diag<'g>(builder: &'g Builder, blocks: &[Value<'g>]) -> Result<Value<'g
     Ok(builder.concat(&rows, 0))
 }
 
-/// Each element of an axis several times in a row.
+/// Repeats each element of an axis several times in a row (`torch.repeat_interleave`).
 fn interleave(x: Value<'_>, dim: i64, times: Dim) -> Value<'_> {
     let Some(axis) = x.axis(dim) else { return x };
     let x = if x.rank() == 0 { x.unsqueeze(0) } else { x };
@@ -286,7 +286,7 @@ fn interleave(x: Value<'_>, dim: i64, times: Dim) -> Value<'_> {
     x.unsqueeze(axis as i64 + 1).expand(wide).reshape(shape)
 }
 
-/// Which element of a vector of counts each place of the repetition comes from.
+/// For each position of the repetition, the index of the element in a vector of counts.
 fn sources<'g>(times: Value<'g>, output_size: Option<Dim>) -> Result<Value<'g>> {
     let Some(length) = output_size else {
         return Err(Error::unsupported(
@@ -308,7 +308,7 @@ pub(super) fn broadcast<'g>(builder: &'g Builder, values: &[Value<'g>]) -> Resul
         .collect())
 }
 
-/// Joins pieces of one axis, leaving out those that are empty.
+/// Concatenates values along an axis and skips empty ones.
 pub(super) fn join<'g>(builder: &'g Builder, pieces: &[Value<'g>], dim: i64) -> Result<Value<'g>> {
     for piece in pieces {
         check_axis(*piece, dim)?;

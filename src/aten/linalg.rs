@@ -306,7 +306,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The matrix, whatever its parameter is called.
+/// The matrix argument, `A` or `self`.
 fn operand<'g>(a: &Args<'g>) -> Value<'g> {
     a.tensor(if a.has("A") { "A" } else { "self" })
 }
@@ -362,7 +362,7 @@ fn triangular<'g>(
     Ok(solve_triangular(matrix, b.transpose(-1, -2), turned)?.transpose(-1, -2))
 }
 
-/// Cholesky's factor, of the half of the matrix that `upper` names.
+/// The Cholesky factor, computed from the triangle that `upper` names.
 fn half_product<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, upper) = (a.tensor("self"), a.bool("upper"));
     let lower = if upper { x.transpose(-1, -2) } else { x };
@@ -370,7 +370,7 @@ fn half_product<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(if upper { half.transpose(-1, -2) } else { half })
 }
 
-/// Solves `A·X = B` given Cholesky's factor of `A`.
+/// Solves `A·X = B` given the Cholesky factor of `A`.
 fn solve_by_half<'g>(half: Value<'g>, upper: bool, b: Value<'g>) -> Result<Value<'g>> {
     let lower = if upper { half.transpose(-1, -2) } else { half };
     let lower = Matrix::square(lower)?;
@@ -419,7 +419,7 @@ fn product_of_reflections<'g>(vectors: Value<'g>, factors: Value<'g>) -> Result<
     reflect(vectors, factors, start, false)
 }
 
-/// By repeated squaring.
+/// Matrix power by repeated squaring.
 fn power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, exponent) = (a.tensor("self"), a.int("n"));
     let base = if exponent < 0 {
@@ -445,7 +445,7 @@ fn power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     }
 }
 
-/// The inverse of a value seen as a matrix of its first `ind` dimensions by the others.
+/// The inverse of a value reshaped to a matrix: its first `ind` dimensions by the others.
 fn tensor_inverse<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     let shape = x.shape();
@@ -458,7 +458,7 @@ fn tensor_inverse<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(inverted.reshape([second, first].concat()))
 }
 
-/// Solves `tensordot(A, X, X.ndim) = B`, after `dims` of `A` have been moved to its end.
+/// Solves `tensordot(A, X, X.ndim) = B` after moving `dims` of `A` to its end.
 fn tensor_solve<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, b) = (a.tensor("self"), a.tensor("other"));
     let last: Vec<usize> = a

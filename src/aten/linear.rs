@@ -275,7 +275,7 @@ fn wide<'g>(a: &Args<'g>, name: &str) -> Value<'g> {
     a.tensor(name).to_compute()
 }
 
-/// A product of operands of exactly these ranks.
+/// A product of operands that must have these ranks.
 fn product<'g>(a: &Args<'g>, left: &str, right: &str, ranks: [usize; 2]) -> Result<Value<'g>> {
     let (x, y) = (a.tensor(left), a.tensor(right));
     a.builder().check()?;
@@ -297,7 +297,7 @@ fn added<'g>(a: &Args<'g>, left: &str, right: &str) -> Result<Value<'g>> {
     weighted(a, wide(a, left).matmul(wide(a, right)))
 }
 
-/// `beta · self + alpha · product`. With `beta = 0` even infinities in `self` do not count. For integers the factors are
+/// `beta · self + alpha · product`. With `beta = 0`, `self` is ignored even if infinite. For integers the factors are
 /// integers, too.
 fn weighted<'g>(a: &Args<'g>, product: Value<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
@@ -305,7 +305,7 @@ fn weighted<'g>(a: &Args<'g>, product: Value<'g>) -> Result<Value<'g>> {
     weighted_sum(a, x.to_compute(), product, dtype)
 }
 
-/// [`weighted`] of an operand in the type computed in, as a dtype.
+/// [`weighted`] for an operand in the compute dtype; the result has `dtype`.
 fn weighted_sum<'g>(
     a: &Args<'g>,
     x: Value<'g>,
@@ -351,7 +351,7 @@ fn bilinear<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(result.to(a.tensor("input1").dtype()))
 }
 
-/// Every element of the first times the second: axes of both, in turn, joined in pairs.
+/// Kronecker product: pairs of axes of both values are merged.
 fn kronecker<'g>(x: Value<'g>, y: Value<'g>) -> Value<'g> {
     let rank = x.rank().max(y.rank());
     let padded = |value: Value<'g>| -> Vec<Dim> {
@@ -380,7 +380,7 @@ fn kronecker<'g>(x: Value<'g>, y: Value<'g>) -> Value<'g> {
     )
 }
 
-/// Matrices multiplied from the left; the first and the last may be vectors.
+/// Multiplies matrices from left to right; the first and the last may be vectors.
 fn chain<'g>(factors: &[Value<'g>]) -> Result<Value<'g>> {
     let mut factors = factors.iter().copied();
     let first = factors

@@ -1,4 +1,4 @@
-//! Losses of two tensors of one shape. As in PyTorch, half precision is rounded after every step.
+//! Losses of two tensors of one shape. Half precision is rounded after every step, as in PyTorch.
 
 use std::f64::consts::PI;
 
@@ -117,7 +117,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// All elements, their mean or their sum: reductions 0, 1 and 2.
+/// Applies the call's reduction: 0 keeps all elements, 1 takes their mean, 2 their sum.
 pub(super) fn reduce<'g>(a: &Args<'g>, loss: Value<'g>) -> Result<Value<'g>> {
     match a.int("reduction") {
         0 => Ok(loss),
@@ -144,7 +144,7 @@ fn smooth_l1(distance: Value, beta: f64) -> Value {
     distance.lt(beta).where_(quadratic, distance - 0.5 * beta)
 }
 
-/// Rounded once.
+/// Rounds half precision once.
 fn huber<'g>(x: Value<'g>, target: Value<'g>, delta: f64) -> Value<'g> {
     let difference = x.to_compute() - target.to_compute();
     let distance = difference.abs();
@@ -154,7 +154,7 @@ fn huber<'g>(x: Value<'g>, target: Value<'g>, delta: f64) -> Value<'g> {
 }
 
 fn weighted<'g>(a: &Args<'g>, loss: Value<'g>) -> Result<Value<'g>> {
-    // PyTorch multiplies in place: the weight's dtype does not count.
+    // PyTorch multiplies in place, so the weight's dtype does not take part in promotion.
     let loss = match a.optional_tensor("weight") {
         Some(weight) => (loss * weight).to(loss.dtype()),
         None => loss,
@@ -162,7 +162,7 @@ fn weighted<'g>(a: &Args<'g>, loss: Value<'g>) -> Result<Value<'g>> {
     reduce(a, loss)
 }
 
-/// Logarithms are bounded by -100, so that the loss stays finite (`aten/src/ATen/native/Loss.cpp`).
+/// Clamps logarithms to at least -100, so that the loss stays finite (`aten/src/ATen/native/Loss.cpp`).
 fn binary_cross_entropy<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, target) = (a.tensor("self"), a.tensor("target"));
     let (yes, no) = (x.log().maximum(-100.0), (-x).log1p().maximum(-100.0));
@@ -179,7 +179,7 @@ fn binary_cross_entropy_with_logits<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     weighted(a, ((1.0 - target) * x - log).to(target.dtype()))
 }
 
-/// Kullback-Leibler divergence of a target from logarithms of probabilities.
+/// Kullback-Leibler divergence of a target from log-probabilities.
 fn divergence<'g>(a: &Args<'g>, x: Value<'g>, target: Value<'g>) -> Result<Value<'g>> {
     if a.bool("log_target") {
         return Ok(target.exp() * (target - x));
@@ -188,7 +188,7 @@ fn divergence<'g>(a: &Args<'g>, x: Value<'g>, target: Value<'g>) -> Result<Value
     Ok(entropy - target * x)
 }
 
-/// With the terms of Stirling's formula that depend on the target alone, if `full`.
+/// With `full`, adds those terms of Stirling's formula that depend only on the target.
 fn poisson_nll<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, target) = (a.tensor("input"), a.tensor("target"));
     let mut loss = if a.bool("log_input") {
@@ -209,7 +209,7 @@ fn margin_ranking<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     reduce(a, loss)
 }
 
-/// Elements of target 1 count as they are, those of target -1 by what the margin exceeds them.
+/// Elements of target 1 count as they are; for target -1, the amount by which the margin exceeds them counts.
 fn hinge_embedding<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, target) = (a.tensor("self"), a.tensor("target"));
     let beyond = (a.float("margin") - x).maximum(0);
@@ -217,7 +217,7 @@ fn hinge_embedding<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     reduce(a, loss)
 }
 
-/// Vectors of target 1 should point the same way, those of target -1 not.
+/// Pulls vectors of target 1 into one direction and pushes those of target -1 apart.
 fn cosine_embedding<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     const EPSILON: f64 = 1e-12;
     let [x, y, target] = ["input1", "input2", "target"].map(|name| a.tensor(name));
@@ -229,7 +229,7 @@ fn cosine_embedding<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     reduce(a, loss)
 }
 
-/// An anchor should be nearer to the positive than to the negative, by a margin.
+/// The anchor should be nearer to the positive than to the negative by a margin.
 fn triplet_margin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let [anchor, positive, negative] =
         ["anchor", "positive", "negative"].map(|name| a.tensor(name));

@@ -1,10 +1,11 @@
-//! The open dictionary: PyTorch's operators, a row each.
+//! The operator dictionary: PyTorch's operators, one row ([`Composite`]) each.
 //!
-//! A row is one or more schemas as PyTorch writes them (`torch/…/native_functions.yaml`), a body in terms of the builder's
-//! methods, and sample cases. Shape rule, oracle, device code, text and JSON form, import and the operator list follow.
-//! A schema's alias annotations say which operators are views (`Tensor(a) self … -> Tensor(a)`); in-place and `out=`
-//! variants have no rows: importers rewrite them. Rows that draw random numbers have two parameters more than PyTorch, `seed`
-//! and `counter`, of which the numbers are a function. A counter may be a tensor: each round of a loop has one of its own.
+//! A row has one or more schemas as PyTorch writes them (`torch/…/native_functions.yaml`), a body in terms of the builder's
+//! methods, and sample cases. Shape rule, oracle, device code, text and JSON form, import and the operator list follow from
+//! these. A schema's alias annotations say which operators are views (`Tensor(a) self … -> Tensor(a)`). In-place and `out=`
+//! variants have no rows: importers rewrite them. Rows that draw random numbers have two more parameters than in PyTorch,
+//! `seed` and `counter`; the numbers are a function of both. A counter may be a tensor, so that each iteration of a loop has
+//! its own.
 
 #![deny(
     clippy::indexing_slicing,
@@ -88,7 +89,7 @@ mod view;
 mod windows;
 mod write;
 
-/// The families of rows.
+/// The rows of each module.
 const FAMILIES: &[&[Composite]] = &[
     activation::ROWS,
     dropout::ROWS,
@@ -141,23 +142,23 @@ const FAMILIES: &[&[Composite]] = &[
 
 /// An operator: its overloads and what they compute.
 pub struct Composite {
-    /// Schemas as PyTorch writes them, in the order in which PyTorch tries them; all share the body.
+    /// Schemas as PyTorch writes them, in the order in which PyTorch tries them. All share the body.
     pub schemas: &'static [&'static str],
     /// The result in terms of other operators.
     pub body: Body,
-    /// Whether a call with these arguments draws random numbers; none if no call does.
+    /// Whether a call with given arguments draws random numbers; `None` if no call does.
     pub draws: Option<Draws>,
-    /// Where results lie in memory.
+    /// Memory layout of the results.
     pub strides: Strides,
-    /// Arguments of sample calls: `f32[4, 8], dim=1`. The first schema is meant unless a case begins with an overload's or
-    /// operator's name, or both, and a colon (`Scalar: f32[3], 2`).
+    /// Arguments of sample calls: `f32[4, 8], dim=1`. A case belongs to the first schema, unless it begins with the name of
+    /// an overload, an operator, or both, and a colon (`Scalar: f32[3], 2`).
     pub cases: &'static [&'static str],
 }
 
 /// Whether a call with these arguments draws random numbers.
 pub type Draws = for<'g> fn(&Args<'g>) -> bool;
 
-/// The result of an operator, by the number of its results.
+/// The body of an operator, by its number of results.
 #[derive(Clone, Copy)]
 pub enum Body {
     /// Exactly one tensor.
@@ -182,7 +183,7 @@ impl Composite {
         }
     }
 
-    /// An operator whose result is computed element by element.
+    /// An operator whose result is computed elementwise.
     pub const fn elementwise(
         schemas: &'static [&'static str],
         body: for<'g> fn(&Args<'g>) -> Result<Value<'g>>,
@@ -206,13 +207,13 @@ impl Composite {
         }
     }
 
-    /// The row, whose results lie in memory by a rule of their own.
+    /// Returns the row with another memory layout of its results.
     const fn placed(mut self, strides: Strides) -> Composite {
         self.strides = strides;
         self
     }
 
-    /// The row, of which some calls draw random numbers.
+    /// Returns the row with a predicate that says which calls draw random numbers.
     const fn random(mut self, draws: Draws) -> Composite {
         self.draws = Some(draws);
         self
@@ -225,7 +226,7 @@ pub struct Operator {
     pub name: Arc<str>,
     /// Parameters and results.
     pub schema: Schema,
-    /// The row.
+    /// The row that defines it.
     pub row: &'static Composite,
 }
 
@@ -243,7 +244,7 @@ fn dictionary() -> &'static Dictionary {
             overloads: BTreeMap::new(),
         };
         for row in FAMILIES.iter().copied().flatten() {
-            // A schema that does not parse is found by a test of the table, and is missing here.
+            // A schema that does not parse is missing here; a test of the table finds it.
             for mut schema in row
                 .schemas
                 .iter()
@@ -299,7 +300,7 @@ pub fn overloads(base_name: &str) -> impl Iterator<Item = &'static Operator> {
 }
 
 impl Operator {
-    /// Writes the body into the graph: primitives only.
+    /// Adds the primitives of the body to the graph.
     pub fn expand<'g>(
         &'static self,
         builder: &'g Builder,
@@ -311,7 +312,7 @@ impl Operator {
             Body::Many(body) => body(&args),
         };
         let results = results.and_then(|results| builder.check().map(|()| results));
-        // What a body leaves behind when it fails must not fail the next one.
+        // Clear any error of a failed body, so that it does not fail the next one.
         results.map_err(|error| {
             let _ = builder.check();
             error.at(&self.name)
@@ -330,7 +331,7 @@ impl Operator {
         Ok(results.into_iter().map(Value::ty).collect())
     }
 
-    /// Adds a call to the graph: one node that keeps the operator's name. Arguments missing at the end are defaults.
+    /// Adds a call to the graph: one node that keeps the operator's name. Arguments missing at the end have their defaults.
     pub fn call<'g>(
         &'static self,
         builder: &'g Builder,

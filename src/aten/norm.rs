@@ -131,7 +131,7 @@ pub(super) const ROWS: &[Composite] = &[
                 vector_norm(wide, a.float("p"), &others, true)?
             };
             let limit = a.float("maxnorm");
-            // The small number keeps a row that is scaled from exceeding the limit by rounding.
+            // The small number keeps rounding from leaving a scaled row above the limit.
             let factor = norm.gt(limit).where_((norm + 1e-7).rdiv(limit), 1.0);
             Ok((wide * factor).to(x.dtype()))
         },
@@ -145,7 +145,7 @@ fn operand<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     floating(x.to(a.dtype("dtype").unwrap_or(x.dtype())))
 }
 
-/// `(Σ |x|^order)^(1/order)` along dimensions (all if none are given), and its limits for 0 and infinite orders.
+/// `(Σ |x|^order)^(1/order)` along dimensions (all if none are given), and its limits for the orders 0 and ±∞.
 pub(super) fn vector_norm<'g>(
     x: Value<'g>,
     order: f64,
@@ -164,7 +164,7 @@ pub(super) fn vector_norm<'g>(
     Ok(norm.to(x.dtype()))
 }
 
-/// Which norm of a matrix is meant.
+/// The kind of a matrix norm.
 #[derive(Clone, Copy)]
 enum Order {
     Frobenius,
@@ -195,7 +195,7 @@ impl Order {
     }
 }
 
-/// The largest or smallest sum of sizes in a column (orders 1 and -1) or in a row (infinity and minus infinity).
+/// The largest or smallest sum of absolute values over columns (orders 1 and -1) or rows (orders ∞ and -∞).
 fn norm_of_lines(
     x: Value<'_>,
     order: f64,
@@ -209,7 +209,7 @@ fn norm_of_lines(
     };
     let sums = x.to_compute().abs().sum(&[summed], true);
     let extreme = if order > 0.0 {
-        // The largest sum of none is 0.
+        // The largest sum of an empty matrix is 0.
         sums.amax(&[chosen], true).maximum(0.0)
     } else {
         sums.amin(&[chosen], true)
@@ -222,7 +222,7 @@ fn norm_of_lines(
     })
 }
 
-/// How much the matrix enlarges errors: a norm of it times that of its inverse, by default by singular values.
+/// The condition number: a norm of the matrix times that of its inverse, by default from singular values.
 fn condition<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     let matrix = Matrix::new(x)?;

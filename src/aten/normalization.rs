@@ -125,7 +125,7 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::many(
         &["aten::_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)"],
         |a| {
-            // PyTorch keeps the norms of half precision in single precision.
+            // PyTorch keeps the norms of half-precision values in single precision.
             let v = a.tensor("v").to_compute();
             let norm = norm_except(v, 2.0, a.int("dim"));
             let scaled = v * (a.tensor("g").to_compute() / norm);
@@ -140,13 +140,13 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// What a normalization gives, in the dtypes of its results.
+/// The results of a normalization, in their final dtypes.
 struct Normalized<'g> {
     output: Value<'g>,
     /// Mean and reciprocal standard deviation as PyTorch returns them.
     mean: Value<'g>,
     factor: Value<'g>,
-    /// Mean and variance of the batch in the type computed in, if they were worked out.
+    /// Mean and variance of the batch in the compute dtype, if they were computed.
     batch: Option<(Value<'g>, Value<'g>)>,
 }
 
@@ -155,13 +155,13 @@ impl<'g> Normalized<'g> {
         vec![self.output, self.mean, self.factor]
     }
 
-    /// PyTorch's fourth result is memory that only the backward pass of some device uses.
+    /// PyTorch's fourth result is memory for the backward pass on some devices.
     fn with_reserve(self, a: &Args<'g>) -> Vec<Value<'g>> {
         let reserve = a.builder().full(DType::U8, vec![Dim::ZERO], 0);
         vec![self.output, self.mean, self.factor, reserve]
     }
 
-    /// The running statistics moved towards the batch's; the variance is unbiased there.
+    /// The running statistics, updated towards the batch's. The running variance is unbiased.
     fn with_update(self, a: &Args<'g>) -> Result<Vec<Value<'g>>> {
         let (old_mean, old_var) = (a.tensor("running_mean"), a.tensor("running_var"));
         let momentum = a.float("momentum");
@@ -182,13 +182,13 @@ impl<'g> Normalized<'g> {
     }
 }
 
-/// The dimension of channels: the second, or the only one.
+/// The channel dimension: the second, or the only one.
 fn channels_of(x: Value) -> i64 {
     if x.rank() < 2 { 0 } else { 1 }
 }
 
-/// `(x - mean) / √(var + eps) · weight + bias` over all dimensions but the second, with the statistics of the batch or
-/// the running ones.
+/// `(x - mean) / √(var + eps) · weight + bias` over all dimensions but the channel dimension, with batch statistics or
+/// running statistics.
 fn batch_norm<'g>(a: &Args<'g>, training: bool) -> Result<Normalized<'g>> {
     let input = a.tensor("input");
     a.builder().check()?;
@@ -235,7 +235,7 @@ fn batch_norm<'g>(a: &Args<'g>, training: bool) -> Result<Normalized<'g>> {
     })
 }
 
-/// Every image and channel by its own statistics, or by the running ones as a batch norm does.
+/// Normalizes each image and channel by its own statistics, or by running statistics like a batch norm.
 fn instance_norm<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     if !a.bool("use_input_stats") {
         return Ok(batch_norm(a, false)?.output);
@@ -307,7 +307,7 @@ fn group_norm<'g>(a: &Args<'g>, groups: i64) -> Result<Normalized<'g>> {
     })
 }
 
-/// Output and reciprocal root of the mean square. The default `eps` is that of the type computed in.
+/// Output and reciprocal root of the mean square. The default `eps` is that of the compute dtype.
 fn rms_norm<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
     let input = a.tensor("input");
     let dims = last_dims(a, input)?;
@@ -324,7 +324,7 @@ fn rms_norm<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
     Ok((y.to(input.dtype()), factor))
 }
 
-/// The last dimensions, as many as `normalized_shape` has, which must be those sizes.
+/// The last dimensions, as many as `normalized_shape` has; their sizes must match.
 fn last_dims(a: &Args, x: Value) -> Result<Vec<i64>> {
     a.builder().check()?;
     let (wanted, shape) = (a.sizes("normalized_shape"), x.shape());
@@ -344,15 +344,15 @@ fn last_dims(a: &Args, x: Value) -> Result<Vec<i64>> {
     Ok((1..=wanted.len() as i64).map(|dim| -dim).collect())
 }
 
-/// Statistics of half precision inputs are kept in the dtype of the parameters, if there are any.
+/// Statistics of half-precision inputs are kept in the dtype of the parameters, if there are any.
 fn statistics_dtype(a: &Args) -> DType {
     let parameter = a.optional_tensor("weight").or(a.optional_tensor("bias"));
     parameter.unwrap_or(a.tensor("input")).dtype()
 }
 
-/// `‖v‖` over all dimensions but one, which keep size 1; `dim = -1` leaves none out.
+/// `‖v‖` over all dimensions except `dim`, with size 1 each; `dim = -1` reduces all.
 fn norm_except(v: Value, power: f64, dim: i64) -> Value {
-    // Of negative dimensions only -1 stands for all.
+    // Of the negative dimensions, only -1 means all.
     let dim = if dim < -1 { dim + v.rank() as i64 } else { dim };
     let dims: Vec<i64> = (0..v.rank() as i64).filter(|other| *other != dim).collect();
     let wide = v.to_compute();
@@ -385,7 +385,7 @@ fn shifted<'g>(y: Value<'g>, a: &Args<'g>, shape: impl Fn(Value<'g>) -> Value<'g
     }
 }
 
-/// A vector with an element for each index of a dimension, shaped to broadcast against `x`.
+/// Reshapes a vector with an element for each index of a dimension so that it broadcasts against `x`.
 fn beside<'g>(vector: Value<'g>, x: Value<'g>, dim: i64) -> Value<'g> {
     let mut shape = vec![Dim::ONE; x.rank()];
     if let Some(size) = usize::try_from(dim)

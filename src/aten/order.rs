@@ -1,4 +1,4 @@
-//! Sorting, and what is read off sorted rows.
+//! Sorting, and operators that read from sorted rows.
 
 use super::parts::check_axis;
 use super::reduce::floating;
@@ -132,7 +132,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The first elements along an axis as sorting orders them, and their indices.
+/// The first `k` elements along an axis in sorted order, and their indices.
 fn first<'g>(x: Value<'g>, dim: i64, descending: bool, k: &Dim) -> (Value<'g>, Value<'g>) {
     match k.as_const().and_then(|k| usize::try_from(k).ok()) {
         Some(k) if k > 0 => x.topk(k, dim, descending),
@@ -145,7 +145,7 @@ fn first<'g>(x: Value<'g>, dim: i64, descending: bool, k: &Dim) -> (Value<'g>, V
     }
 }
 
-/// One place of an axis, which stays with size 1 if the call says `keepdim`.
+/// One index of an axis, which stays with size 1 if the call says `keepdim`.
 fn taken<'g>(a: &Args, x: Value<'g>, dim: i64, place: &Dim) -> Value<'g> {
     if a.bool("keepdim") {
         x.narrow(dim, place.clone(), 1)
@@ -168,12 +168,12 @@ fn median_of<'g>(a: &Args<'g>, ignore_nan: bool) -> Result<Vec<Value<'g>>> {
             value.select(dim, 0)
         }
     };
-    // The median of all elements is asked for without indices.
+    // The overload for the median of all elements returns no indices.
     Ok(vec![finish(values), finish(indices)])
 }
 
-/// The lower of the middle elements along an axis, which stays with size 1, and its index; for a vector both are scalars
-/// if the overload has no `dim`. Not-a-number wins, or is passed over.
+/// The lower median along an axis, which stays with size 1, and its index. Both are scalars for a vector if the overload has
+/// no `dim`. Not-a-number wins, or is ignored.
 fn median<'g>(
     a: &Args<'g>,
     x: Value<'g>,
@@ -223,7 +223,7 @@ fn median<'g>(
     })
 }
 
-/// The most frequent element along an axis, the smallest of several, and the last of its indices.
+/// The most frequent element along an axis (the smallest if several), and the last of its indices.
 fn mode<'g>(a: &Args<'g>, x: Value<'g>, dim: i64) -> Result<Vec<Value<'g>>> {
     if x.rank() == 0 {
         let (value, index) = x.sort(dim, false);
@@ -237,7 +237,7 @@ fn mode<'g>(a: &Args<'g>, x: Value<'g>, dim: i64) -> Result<Vec<Value<'g>>> {
         )));
     }
     let (values, indices) = x.sort(dim, false);
-    // In sorted order equal elements stand in runs; a place's number within its run counts how often the element has come.
+    // Equal elements are adjacent in sorted order; an element's number within its run is its count so far.
     let place = values.positions(dim).expand(values.shape());
     let last = &values.size(dim) - 1;
     let begins = if last.is(0) {
@@ -262,7 +262,7 @@ fn mode<'g>(a: &Args<'g>, x: Value<'g>, dim: i64) -> Result<Vec<Value<'g>>> {
     Ok(vec![finish(values), finish(indices)])
 }
 
-/// `torch.quantile`: the elements at `q·(n - 1)` of sorted rows, several `q` in a new first axis.
+/// Computes `torch.quantile`: the elements at `q·(n - 1)` of sorted rows; several `q` form a new first axis.
 fn quantile<'g>(a: &Args<'g>, ignore_nan: bool) -> Result<Value<'g>> {
     let (x, keepdim) = (floating(a.tensor("self"))?, a.bool("keepdim"));
     let q = a
@@ -281,7 +281,7 @@ fn quantile<'g>(a: &Args<'g>, ignore_nan: bool) -> Result<Value<'g>> {
     let sorted = rows.sort(-1, false).0;
     let places = ranks(sorted, q.reshape(vec![q.numel()]), ignore_nan);
     let result = at_ranks(a, sorted, places)?;
-    // The axis of `q` goes to the front; the reduced one comes back with size 1 if it is kept.
+    // The axis of `q` moves to the front. With `keepdim`, the reduced axis comes back with size 1.
     let result = result.move_axis(-1, 0);
     let result = match (keepdim, a.optional_int("dim")) {
         (false, _) => result,
@@ -303,7 +303,7 @@ fn quantile<'g>(a: &Args<'g>, ignore_nan: bool) -> Result<Value<'g>> {
     })
 }
 
-/// Fractional positions in sorted rows, `[.., q]`. Rows with not-a-number, which stands last, point at it.
+/// Fractional positions in sorted rows, `[.., q]`. In rows with not-a-number, which sorts last, they point at it.
 fn ranks<'g>(sorted: Value<'g>, q: Value<'g>, ignore_nan: bool) -> Value<'g> {
     let last = &sorted.size(-1) - 1;
     let nan = sorted.isnan();
@@ -332,7 +332,7 @@ fn at_ranks<'g>(a: &Args<'g>, sorted: Value<'g>, ranks: Value<'g>) -> Result<Val
     })
 }
 
-/// From `low` to `high` by a weight, a half if there is none, computed from the nearer end.
+/// Interpolates from `low` to `high` by a weight (0.5 if `None`), from the nearer end.
 fn lerp<'g>(low: Value<'g>, high: Value<'g>, weight: Option<Value<'g>>) -> Value<'g> {
     let distance = high - low;
     match weight {

@@ -1,9 +1,10 @@
-//! Packed sequences: sequences of different lengths without padding, as `torch.nn.utils.rnn.pack_padded_sequence` lays them out.
+//! Packed sequences: sequences of different lengths without padding, in the layout of
+//! `torch.nn.utils.rnn.pack_padded_sequence`.
 //!
-//! Packed data hold step 0 of every sequence, then step 1 of those that have one, and so on; `batch_sizes` tells how many
-//! sequences have each step, and sequences are in order of their lengths. How many rows and steps there are depends on lengths,
-//! which are values. Packed data therefore have room for every sequence at full length: nothing reads rows behind the last
-//! one, and `batch_sizes` is 0 for steps that no sequence has.
+//! Packed data hold step 0 of every sequence, then step 1 of those that have one, and so on. `batch_sizes` has the number of
+//! sequences for each step; sequences are sorted by length. The number of rows and steps depends on lengths, which are
+//! values. Packed data therefore have room for every sequence at full length: nothing reads rows after the last one, and
+//! `batch_sizes` is 0 for steps that no sequence has.
 
 use super::index::rows_of;
 use super::{Args, Composite};
@@ -34,13 +35,13 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// How packed data lie.
+/// The layout of packed data.
 pub(super) struct Packing<'g> {
-    /// Sequences that have each step.
+    /// Number of sequences for each step.
     batch_sizes: Value<'g>,
-    /// Steps that sequences may have.
+    /// Maximum number of steps.
     steps: Dim,
-    /// Sequences.
+    /// Number of sequences.
     batch: Dim,
 }
 
@@ -53,23 +54,23 @@ impl<'g> Packing<'g> {
         }
     }
 
-    /// `0..length`.
+    /// The indices `0..length`.
     fn count(&self, length: &Dim) -> Value<'g> {
         let builder = self.batch_sizes.builder();
         builder.iota(DType::I64, vec![length.clone()], 0)
     }
 
-    /// `[steps, batch]`: whether a sequence has a step.
+    /// `[steps, batch]`: true where a sequence has the step.
     pub(super) fn has_step(&self) -> Value<'g> {
         self.batch_sizes.unsqueeze(1).gt(self.count(&self.batch))
     }
 
-    /// `[batch]`: the steps of each sequence.
+    /// `[batch]`: number of steps of each sequence.
     fn lengths(&self) -> Value<'g> {
         self.has_step().to(DType::I64).sum(&[0], false)
     }
 
-    /// Behind the last row of each step.
+    /// The row after the last row of each step.
     fn ends(&self) -> Value<'g> {
         self.batch_sizes.scan(ScanFunction::Sum, 0)
     }
@@ -79,7 +80,7 @@ impl<'g> Packing<'g> {
         self.ends() - self.batch_sizes
     }
 
-    /// No sequence may have more steps than the padded form shall have.
+    /// Checks that no sequence is longer than the padded form.
     fn check_length(&self, total: &Dim) -> Result<()> {
         let symbols = self.batch_sizes.builder().symbols();
         if symbols.less_equal(&self.steps, total)? {
@@ -93,13 +94,13 @@ impl<'g> Packing<'g> {
         Ok(())
     }
 
-    /// Packed data as `[steps, batch, …]`; steps that a sequence does not have hold other rows.
+    /// Unpacks data to `[steps, batch, …]`; steps that a sequence does not have hold arbitrary rows.
     pub(super) fn padded(&self, data: Value<'g>) -> Value<'g> {
         let row = self.starts().unsqueeze(1) + self.count(&self.batch);
         rows_of(data, within(row, &data.size(0)))
     }
 
-    /// `[steps, batch, …]` as packed data with some number of rows.
+    /// Packs `[steps, batch, …]` into the given number of rows.
     pub(super) fn packed(&self, padded: Value<'g>, rows: &Dim) -> Value<'g> {
         let row = self.count(rows);
         let step = within(self.steps_of(rows), &self.steps);
@@ -118,7 +119,7 @@ impl<'g> Packing<'g> {
         ended.narrow(0, 0, rows.clone())
     }
 
-    /// Every sequence from its last step to its first, what lies behind the last in any order.
+    /// Reverses every sequence; rows after the end of a sequence are arbitrary.
     pub(super) fn reversed(&self, padded: Value<'g>) -> Value<'g> {
         let step = self.count(&self.steps).unsqueeze(1);
         let step = within(self.lengths() - step - 1, &self.steps);
@@ -131,13 +132,13 @@ impl<'g> Packing<'g> {
         self.pick(padded, step, self.count(&self.batch))
     }
 
-    /// Elements of `[steps, batch, …]` by step and sequence.
+    /// Elements of `[steps, batch, …]` at pairs of step and sequence.
     fn pick(&self, padded: Value<'g>, step: Value<'g>, sequence: Value<'g>) -> Value<'g> {
         rows_of(padded.flatten(0, 1), step * self.batch.clone() + sequence)
     }
 }
 
-/// Indices that are kept within `0..size`.
+/// Clamps indices to `0..size`.
 fn within<'g>(index: Value<'g>, size: &Dim) -> Value<'g> {
     index.clamp(Some(0.into()), Some((size - 1).into()))
 }
@@ -160,7 +161,7 @@ fn pack<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     Ok(vec![data, packing.batch_sizes])
 }
 
-/// PyTorch's conditions on lengths, with its messages.
+/// Checks PyTorch's conditions on lengths, with its messages.
 fn check_lengths(lengths: Value, steps: &Dim) {
     let place = lengths.positions(0) - 1;
     let before = lengths.index_select(0, within(place, &lengths.size(0)));
@@ -214,7 +215,7 @@ fn pad<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     ])
 }
 
-/// The first axis with another length: more elements are padding.
+/// Changes the length of the first axis; additional elements are padding.
 fn at_length<'g>(padded: Value<'g>, length: &Dim, padding: Scalar) -> Result<Value<'g>> {
     let steps = padded.size(0);
     if padded.builder().symbols().less_equal(&steps, length)? {

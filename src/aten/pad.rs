@@ -104,7 +104,7 @@ pub(super) const ROWS: &[Composite] = &[
     .placed(Strides::Suggested),
 ];
 
-/// Elements added in front and behind by axis, from PyTorch's list of pairs that begins with the last axis.
+/// Elements added at both ends of each axis, from PyTorch's list of pairs, which begins with the last axis.
 fn by_axis(pad: &[Dim], rank: usize) -> Result<(Vec<Dim>, Vec<Dim>)> {
     let pairs: Vec<(&Dim, &Dim)> = pad
         .chunks_exact(2)
@@ -129,21 +129,21 @@ pub(super) fn constant<'g>(x: Value<'g>, pad: &[Dim], value: Scalar) -> Result<V
     Ok(x.pad(&low, &high, value))
 }
 
-/// What stands outside of an axis.
+/// The extension of an axis beyond its ends.
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
-    /// The axis mirrored at its end elements.
+    /// The axis is mirrored at its end elements.
     Reflect,
-    /// The end elements.
+    /// The end elements are repeated.
     Replicate,
-    /// The axis again.
+    /// The axis is repeated.
     Circular,
 }
 
-/// Padding with the value's own elements: each padded axis reads where its mode says. Negative padding cuts.
+/// Pads with the value's own elements, each padded axis by the mode. Negative padding crops.
 fn around<'g>(x: Value<'g>, pad: &[Dim], mode: Mode) -> Result<Value<'g>> {
     let (low, high) = by_axis(pad, x.rank())?;
-    // What comes round again is what negative padding leaves.
+    // Circular padding repeats only the elements that negative padding leaves.
     let cut = |pad: &[Dim]| -> Vec<Dim> {
         let negative = |dim: &Dim| dim.as_const().is_some_and(|number| number < 0);
         pad.iter()
@@ -181,7 +181,7 @@ fn around<'g>(x: Value<'g>, pad: &[Dim], mode: Mode) -> Result<Value<'g>> {
         let place = x.builder().iota(PLACE, vec![length], 0) - low;
         let last = &size - 1;
         let source = match mode {
-            // Symmetric about 0 and about the last element: |p| and then last - |last - p|.
+            // Symmetric about 0 and about the last element: `|p|`, then `last - |last - p|`.
             Mode::Reflect => (place.abs().rsub(&last)).abs().rsub(&last),
             Mode::Replicate => place.clamp(Some(0.into()), Some(last.into())),
             Mode::Circular => place.remainder(&size),

@@ -1,4 +1,4 @@
-//! Pieces of values, as several families of rows need them.
+//! Splitting and indexing that several modules of operators share.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -6,18 +6,18 @@ use crate::error::{Error, Result};
 use crate::ir::{Builder, Value};
 use crate::shape::{Shape, wrap_dim};
 
-/// The dtype of tables of places along an axis: kernels read four of these at once, those of 64 bits one by one.
+/// The dtype of index tables along an axis. Kernels load four of these at once, but 64-bit elements one by one.
 pub(super) const PLACE: DType = DType::I32;
 
-/// A size that decides how many results there are. It is answered by the example; a guard keeps the answer, and symbols
-/// stay free where the number does not fix them.
+/// Specialises a size that decides the number of results. The example answers, and a guard records the answer; symbols that
+/// the number does not determine stay free.
 pub(super) fn count(builder: &Builder, size: &Dim) -> Result<i64> {
     let number = builder.symbols().hint(size)?;
     builder.symbols().equal(size, &Dim::from(number))?;
     Ok(number)
 }
 
-/// Pieces of the given sizes, which add up to the axis.
+/// Splits an axis into pieces of the given sizes, which must add up to its size.
 pub(super) fn split<'g>(x: Value<'g>, dim: i64, sizes: &[Dim]) -> Result<Vec<Value<'g>>> {
     check_axis(x, dim)?;
     let total = sizes.iter().fold(Dim::ZERO, |sum, size| &sum + size);
@@ -41,7 +41,7 @@ pub(super) fn split<'g>(x: Value<'g>, dim: i64, sizes: &[Dim]) -> Result<Vec<Val
         .collect())
 }
 
-/// Pieces of one size; the last one may be shorter.
+/// Splits an axis into pieces of one size; the last one may be shorter.
 pub(super) fn split_even<'g>(x: Value<'g>, dim: i64, size: &Dim) -> Result<Vec<Value<'g>>> {
     check_axis(x, dim)?;
     let total = x.size(dim);
@@ -54,7 +54,7 @@ pub(super) fn split_even<'g>(x: Value<'g>, dim: i64, size: &Dim) -> Result<Vec<V
     split(x, dim, &sizes)
 }
 
-/// At most `chunks` pieces of one size; the last one may be shorter.
+/// Splits an axis into at most `chunks` pieces of one size; the last one may be shorter.
 pub(super) fn chunk<'g>(x: Value<'g>, dim: i64, chunks: i64) -> Result<Vec<Value<'g>>> {
     check_axis(x, dim)?;
     if chunks < 1 {
@@ -66,7 +66,7 @@ pub(super) fn chunk<'g>(x: Value<'g>, dim: i64, chunks: i64) -> Result<Vec<Value
     split_even(x, dim, &x.size(dim).ceil_div(&Dim::from(chunks)))
 }
 
-/// The pieces between the given bounds, each as Python's slice takes it.
+/// Splits an axis at the given bounds, which may be negative or out of range as in Python's slices.
 pub(super) fn split_at<'g>(x: Value<'g>, dim: i64, bounds: &[Dim]) -> Result<Vec<Value<'g>>> {
     check_axis(x, dim)?;
     let starts = std::iter::once(None).chain(bounds.iter().cloned().map(Some));
@@ -81,14 +81,14 @@ pub(super) fn split_at<'g>(x: Value<'g>, dim: i64, bounds: &[Dim]) -> Result<Vec
         .collect())
 }
 
-/// Every index of an axis; their number must be known.
+/// One value for each index of an axis, whose size must be known.
 pub(super) fn unbind<'g>(x: Value<'g>, dim: i64) -> Result<Vec<Value<'g>>> {
     check_axis(x, dim)?;
     let size = count(x.builder(), &x.size(dim))?;
     Ok((0..size).map(|index| x.select(dim, index)).collect())
 }
 
-/// `Tensor.diagonal`: two axes disappear, the diagonal of their matrices becomes the last.
+/// Computes `Tensor.diagonal`: two axes disappear, and the diagonal of their matrices becomes the last axis.
 pub(super) fn diagonal(x: Value, offset: i64, dim1: i64, dim2: i64) -> Result<Value> {
     let (first, second) = (check_axis(x, dim1)?, check_axis(x, dim2)?);
     if first == second {
@@ -113,7 +113,7 @@ pub(super) fn diagonal(x: Value, offset: i64, dim1: i64, dim2: i64) -> Result<Va
         let end = &(&start + &(&(&length - &Dim::ONE) * &Dim::from(step))) + 1;
         return Ok(x.flatten(-2, -1).slice(-1, Some(start), Some(end), step));
     }
-    // The step of a slice is a number; a diagonal of unknown step is where the row index equals the column index.
+    // The step of a slice must be a number. Otherwise gather the elements whose row index equals the column index.
     let square = x.narrow(-2, down, length.clone()).narrow(-1, right, length);
     let mut index_shape = square.shape();
     if let Some(last) = index_shape.last_mut() {
@@ -148,7 +148,7 @@ pub(super) fn diagonal_length(
     })
 }
 
-/// Linear indices `offset + Σ index·stride` of a shape.
+/// Linear indices `offset + Σ index·stride` for each index of a shape.
 pub(super) fn strided_index<'g>(
     builder: &'g Builder,
     sizes: &[Dim],
@@ -170,7 +170,7 @@ pub(super) fn strided_index<'g>(
     }))
 }
 
-/// A dimension that must lie within the rank, as an axis.
+/// Converts a dimension to an axis; an error if it is out of range or the value is a scalar.
 pub(super) fn check_axis(x: Value, dim: i64) -> Result<usize> {
     let axis = wrap_dim(dim, x.rank())?;
     if x.rank() == 0 {

@@ -1,9 +1,10 @@
-//! Random bits that are a function of a seed, a call's counter and an element's index: Philox 4x32-10 (Salmon, Moraes, Dror
-//! and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011), in integer primitives that give the same bits everywhere.
+//! Random bits as a function of a seed, a call's counter and an element's index: Philox 4x32-10 (Salmon, Moraes, Dror and
+//! Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011). It uses integer primitives only, which give identical bits on
+//! every device.
 //!
-//! The layout is that of PyTorch's generator on CUDA devices for tensors of up to one element for each thread: the seed is
-//! the key, the call's counter the low words of the Philox counter, the element's index the high words; an element uses the
-//! first word that comes out.
+//! For tensors of up to one element for each thread, the layout is that of PyTorch's generator on CUDA devices. The seed is
+//! the key, the call's counter the low words of the Philox counter, the element's index its high words. An element uses the
+//! first word of the output.
 
 use std::f64::consts::PI;
 
@@ -17,20 +18,20 @@ use super::{Args, Operator};
 
 const ROUNDS: usize = 10;
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What the words of the key grow by from round to round.
+/// Increments of the key's words in each round (the Weyl constants).
 const STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
-/// The state from which calls draw: each call that draws takes the next counter.
+/// The random number generator of a run: each call that draws numbers takes the next counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Generator {
-    /// Tells sequences apart.
+    /// Distinguishes sequences.
     pub seed: u64,
     /// Counter of the next call.
     pub counter: u64,
 }
 
 impl Generator {
-    /// A sequence from its beginning.
+    /// A sequence at its beginning.
     pub const fn new(seed: u64) -> Generator {
         Generator { seed, counter: 0 }
     }
@@ -62,7 +63,7 @@ impl Operator {
         matches!(counter, Some(Argument::Value(_)))
     }
 
-    /// Has a call that draws take its counter from an `i64` scalar, which counts to 2^31.
+    /// Makes a call that draws take its counter from an `i64` scalar, which may count up to 2^31.
     pub fn count_by(&'static self, arguments: &mut [Argument], counter: Argument) {
         let place = self.schema.position(COUNTER);
         if let Some(slot) = place.and_then(|place| arguments.get_mut(place)) {
@@ -70,7 +71,7 @@ impl Operator {
         }
     }
 
-    /// Gives a call that draws the generator's seed and next counter, unless it has a seed.
+    /// Gives a call that draws the generator's seed and next counter, unless it already has a seed.
     pub fn seed(&'static self, arguments: &mut [Argument], generator: &mut Generator) {
         let places = [SEED, COUNTER].map(|name| self.schema.position(name));
         let [Some(seed), Some(counter)] = places else {
@@ -90,7 +91,7 @@ impl Operator {
     }
 }
 
-/// The parameters that rows which draw have behind those of PyTorch.
+/// Parameters of rows that draw random numbers, after those of PyTorch.
 pub(super) const SEED: &str = "seed";
 pub(super) const COUNTER: &str = "counter";
 
@@ -109,7 +110,7 @@ enum Counter<'g> {
 }
 
 impl<'g> Philox<'g> {
-    /// The bits of a call with its seed and counter, which are 0 unless they are given.
+    /// The bits of a call for its seed and counter; absent ones are 0.
     pub fn of(a: &Args<'g>) -> Philox<'g> {
         let word = |name| a.optional_int(name).unwrap_or(0).cast_unsigned();
         let counter = match a.get(COUNTER) {
@@ -139,12 +140,12 @@ impl<'g> Philox<'g> {
         philox(counter, [self.seed as u32, (self.seed >> 32) as u32])
     }
 
-    /// The first word of each element.
+    /// The first of the four words of each element.
     pub fn bits(&self, shape: Shape) -> Value<'g> {
         self.words(shape)[0]
     }
 
-    /// Numbers from 0 to below 1 with as many random bits as the type has digits.
+    /// Numbers in [0, 1) with as many random bits as the mantissa of the dtype.
     pub fn uniform(&self, dtype: DType, shape: Shape) -> Value<'g> {
         let [first, second, ..] = self.words(shape);
         if dtype == DType::F64 {
@@ -159,12 +160,12 @@ impl<'g> Philox<'g> {
         (leading(first, digits, DType::F32) * 2f64.powi(-digits)).to(dtype)
     }
 
-    /// Numbers from above 0 to 1, in single or double precision.
+    /// Numbers in (0, 1], in single or double precision.
     pub fn positive(&self, dtype: DType, shape: Shape) -> Value<'g> {
         centred(self.words(shape)[0], dtype)
     }
 
-    /// Normally distributed numbers by Box and Muller's transform, in single or double precision.
+    /// Normally distributed numbers by the Box-Muller transform, in single or double precision.
     pub fn normal(&self, dtype: DType, shape: Shape) -> Value<'g> {
         let [first, second, ..] = self.words(shape);
         let radius = (centred(first, dtype).log() * -2.0).sqrt();
@@ -172,23 +173,23 @@ impl<'g> Philox<'g> {
     }
 }
 
-/// The middle of the interval that the leading bits of a word stand for, between 0 and 1; never 0.
+/// The middle of the interval of the word's leading bits, between 0 and 1; never 0.
 fn centred(word: Value, dtype: DType) -> Value {
     leading(word, 24, dtype) * 2f64.powi(-24) + 2f64.powi(-25)
 }
 
-/// The leading bits of a word as a number.
+/// The leading bits of a word as a float.
 fn leading(word: Value, bits: i32, dtype: DType) -> Value {
     let shifted = word.bitwise_right_shift(i64::from(32 - bits));
     shifted.bitwise_and((1i64 << bits) - 1).to(dtype)
 }
 
-/// A word as `i32` holds it.
+/// A word reinterpreted as `i32`.
 fn signed(word: u32) -> Scalar {
     Scalar::Int(i64::from(word.cast_signed()))
 }
 
-/// The block of a counter under a key.
+/// The Philox block of a counter and a key.
 fn philox<'g>(mut counter: [Value<'g>; 4], mut key: [u32; 2]) -> [Value<'g>; 4] {
     for _ in 0..ROUNDS {
         let [a, b, c, d] = counter;
@@ -219,7 +220,7 @@ mod tests {
     use crate::interp;
     use crate::ir::Weights;
 
-    /// Known answers that the authors publish (Random123, `kat_vectors`).
+    /// Known answers published by the authors (Random123, `kat_vectors`).
     #[test]
     fn blocks_are_those_of_the_authors() {
         let cases: [([u32; 4], [u32; 2], [u32; 4]); 3] = [

@@ -1,4 +1,4 @@
-//! What pointwise rows share: type promotion, and the precision in which PyTorch's CPU kernels compute.
+//! Helpers of pointwise operators: type promotion, and the precision in which PyTorch's CPU kernels compute.
 
 use super::Args;
 use crate::dtype::DType;
@@ -8,13 +8,13 @@ use crate::op::BinaryFunction;
 use crate::scalar::Scalar;
 use crate::shape::Shape;
 
-/// A formula of one tensor. Half precision is computed in `f32` and rounded once.
+/// Applies a formula to a tensor in its compute dtype: half precision is computed in `f32` and rounded once.
 pub(super) fn wide<'g>(x: Value<'g>, formula: impl FnOnce(Value<'g>) -> Value<'g>) -> Value<'g> {
     let dtype = x.dtype();
     round_to(dtype, formula(x.to_compute()))
 }
 
-/// [`wide`] for formulas that give floats: integers and `bool` are computed in `f32`.
+/// [`wide`] for formulas that return floats: integers and `bool` are computed in `f32`.
 pub(super) fn wide_float<'g>(
     x: Value<'g>,
     formula: impl FnOnce(Value<'g>) -> Value<'g>,
@@ -22,7 +22,7 @@ pub(super) fn wide_float<'g>(
     wide(x.to_float(), formula)
 }
 
-/// A result computed in the compute type of `dtype`, in `dtype`; results of other types (comparisons) stay.
+/// Rounds a result from the compute dtype of `dtype` to `dtype`; results of other dtypes (comparisons) stay.
 pub(super) fn round_to(dtype: DType, result: Value<'_>) -> Value<'_> {
     if result.dtype() == dtype.to_compute() {
         result.to(dtype)
@@ -32,7 +32,7 @@ pub(super) fn round_to(dtype: DType, result: Value<'_>) -> Value<'_> {
 }
 
 /// The dtype of an operation on these operands (`torch.result_type`), and the operands with tensors in the dtype in which
-/// PyTorch's CPU kernels compute it: half precision in `f32`.
+/// PyTorch's CPU kernels compute: `f32` for half precision.
 pub(super) fn promote<'g, const N: usize>(operands: [Number<'g>; N]) -> (DType, [Number<'g>; N]) {
     let dtype = result_type(&operands);
     let operands = operands.map(|operand| match operand {
@@ -42,7 +42,7 @@ pub(super) fn promote<'g, const N: usize>(operands: [Number<'g>; N]) -> (DType, 
     (dtype, operands)
 }
 
-/// The dtype of an operation on the named arguments, and these as tensors of the dtype to compute in.
+/// The dtype of an operation on the named arguments, and the arguments as tensors of the compute dtype.
 pub(super) fn operands<'g, const N: usize>(
     a: &Args<'g>,
     names: [&str; N],
@@ -55,7 +55,7 @@ pub(super) fn operands<'g, const N: usize>(
     )
 }
 
-/// [`operands`] of a function of floats: integers and `bool` are computed in `f32`.
+/// [`operands`] for a function of floats: integers and `bool` are computed in `f32`.
 pub(super) fn float_operands<'g, const N: usize>(
     a: &Args<'g>,
     names: [&str; N],
@@ -68,7 +68,7 @@ pub(super) fn float_operands<'g, const N: usize>(
     )
 }
 
-/// Operands of a function of floats whose every step PyTorch rounds to the dtype.
+/// Operands of a function of floats for which PyTorch rounds every step to the dtype.
 pub(super) fn stepwise_operands<'g, const N: usize>(
     a: &Args<'g>,
     names: [&str; N],
@@ -85,12 +85,12 @@ fn tensor_of<'g>(a: &Args<'g>, number: Number<'g>, dtype: DType) -> Value<'g> {
     }
 }
 
-/// A scalar function of the arguments `self` and `other`.
+/// Applies a scalar function to the arguments `self` and `other`.
 pub(super) fn binary<'g>(a: &Args<'g>, function: BinaryFunction) -> Result<Value<'g>> {
     Ok(combine(a, function, a.number("self"), a.number("other")))
 }
 
-/// A scalar function with promotion. Results are comparisons, or of the promoted dtype.
+/// Applies a scalar function with promotion. The result is a comparison, or has the promoted dtype.
 pub(super) fn combine<'g>(
     a: &Args<'g>,
     function: BinaryFunction,
@@ -108,7 +108,7 @@ pub(super) fn combine<'g>(
     }
 }
 
-/// `number · scale`, multiplied out if both are known.
+/// `number · scale`, folded if both are known.
 pub(super) fn scaled<'g>(a: &Args<'g>, number: Number<'g>, scale: Number<'g>) -> Number<'g> {
     use Number::{Scalar as Known, Size};
     match (number, scale) {

@@ -1,4 +1,4 @@
-//! Pooling over one to three spatial axes: windows, then a reduction over them.
+//! Pooling over one to three spatial axes: a reduction over windows.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -160,7 +160,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The geometry of an ordinary pool; an empty stride is the window's size.
+/// The windows of an ordinary pool; an empty stride means the window's size.
 fn axes(a: &Args, count: usize) -> Result<Vec<Axis>> {
     let per_axis = |name: &str, default: &[i64]| -> Result<Vec<i64>> {
         let numbers = if a.has(name) {
@@ -224,7 +224,8 @@ fn adaptive_max_pool<'g>(a: &Args<'g>, count: usize) -> Result<Vec<Value<'g>>> {
     Ok(vec![windows.reduce(ReduceFunction::Max), windows.argmax()])
 }
 
-/// The sum over windows of a zero-padded input by how many elements count, which only depends on the place of the window.
+/// The sum over windows of a zero-padded input, divided by the number of counted elements. That number depends only on the
+/// position of the window.
 fn average_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
     let x = filled_last(a.tensor("self"), count + 1)?;
     let axes = axes(a, count)?;
@@ -275,7 +276,7 @@ fn outputs(a: &Args, x: Value, count: usize) -> Result<Vec<Dim>> {
     Ok(sizes)
 }
 
-/// Writes each element to where its index says, in an output of zeros.
+/// Writes each element to the position that its index names, in an output of zeros.
 fn max_unpool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
     let (x, indices) = (a.tensor("self"), a.tensor("indices"));
     let sizes = outputs(a, x, count)?;
@@ -299,7 +300,7 @@ fn max_unpool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
     Ok(filled.reshape([planes, &sizes].concat()))
 }
 
-/// What padding must hold so that it is never the largest.
+/// The padding value that never becomes the maximum.
 fn lowest(dtype: DType) -> Scalar {
     match dtype.integer_range() {
         Some((low, _)) => Scalar::Int(low),

@@ -1,12 +1,12 @@
-//! Positions of elements: of true ones, of a triangle, of a diagonal.
+//! Positions of elements: of true elements, relative to a diagonal, and evenly spaced.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Builder, Value};
 
-/// Indices of the true elements of a vector, in order; there are at least `count`, and the first `count` are taken.
-/// A stable sort that puts true before false lists them.
+/// The indices of the first `count` true elements of a vector, in order; there must be that many. A stable sort that puts
+/// true before false finds them.
 pub(super) fn where_true(mask: Value<'_>, count: Dim) -> Value<'_> {
     mask.to(DType::I32).sort(0, true).1.narrow(0, 0, count)
 }
@@ -17,7 +17,7 @@ pub(super) fn above_diagonal<'g>(builder: &'g Builder, rows: &Dim, columns: &Dim
     builder.iota(DType::I64, shape.clone(), 1) - builder.iota(DType::I64, shape, 0)
 }
 
-/// `steps` numbers from a scalar to another, both of one float dtype, counted from both ends as PyTorch does.
+/// `steps` numbers between two scalars of one float dtype, counted from both ends as in PyTorch.
 pub(super) fn spaced<'g>(start: Value<'g>, end: Value<'g>, steps: i64) -> Result<Value<'g>> {
     if steps < 0 {
         return Err(Error::operator(format!("{steps} steps")));

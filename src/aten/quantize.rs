@@ -1,4 +1,4 @@
-//! Fake quantisation: values rounded to those that quantised ones stand for.
+//! Fake quantisation: rounds values to the nearest quantised ones.
 
 use super::{Args, Composite, Strides};
 use crate::dim::Dim;
@@ -78,7 +78,7 @@ pub(super) const ROWS: &[Composite] = &[
     .placed(Strides::Preserve),
 ];
 
-/// Values on their way to integers and back.
+/// The operands of a quantisation.
 struct Quantised<'g> {
     x: Value<'g>,
     scale: Value<'g>,
@@ -92,7 +92,7 @@ impl<'g> Quantised<'g> {
         (self.x.to_compute() * self.scale.reciprocal()).round() + self.zero_point
     }
 
-    /// The integers that the clamped ones stand for. Not-a-number becomes the least of them.
+    /// The values that the clamped integers represent. Not-a-number becomes the lowest integer.
     fn restored(&self) -> Value<'g> {
         let [low, high] = self.bounds;
         let integers = self.integers();
@@ -101,7 +101,7 @@ impl<'g> Quantised<'g> {
         ((clamped - self.zero_point) * self.scale).to(self.x.dtype())
     }
 
-    /// The values, and which of them needed no clamping.
+    /// The quantised values, and a mask of those that needed no clamping.
     fn with_mask(&self) -> [Value<'g>; 2] {
         let [low, high] = self.bounds;
         let integers = self.integers();
@@ -149,7 +149,7 @@ fn per_channel<'g>(a: &Args<'g>) -> Result<Quantised<'g>> {
     })
 }
 
-/// A zero point that was learnt is rounded to an integer between the bounds.
+/// Rounds a learnt zero point to an integer between the bounds.
 fn learnt(quantised: Quantised<'_>) -> Quantised<'_> {
     let [low, high] = quantised.bounds.map(|bound| bound as f64);
     let zero_point = quantised.zero_point.round();

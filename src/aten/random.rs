@@ -1,4 +1,4 @@
-//! Tensors of random numbers, as functions of seed, counter and index.
+//! Tensors of random numbers as functions of seed, counter and index.
 
 use std::f64::consts::PI;
 
@@ -207,7 +207,7 @@ fn always(_: &Args) -> bool {
     true
 }
 
-/// The element type of the result, a float.
+/// The dtype of the result, which must be a float.
 fn dtype(a: &Args) -> Result<DType> {
     let own = a.has("self").then(|| a.tensor("self").dtype());
     let dtype = a.dtype("dtype").or(own).unwrap_or(DType::F32);
@@ -219,7 +219,7 @@ fn dtype(a: &Args) -> Result<DType> {
     )))
 }
 
-/// The type to compute in.
+/// The dtype to compute in.
 fn wide(dtype: DType) -> DType {
     if dtype == DType::F64 {
         DType::F64
@@ -232,12 +232,12 @@ fn normal<'g>(a: &Args<'g>, dtype: DType, shape: Shape) -> Value<'g> {
     Philox::of(a).normal(wide(dtype), shape).to(dtype)
 }
 
-/// Exponentially distributed numbers of rate 1 for each element.
+/// Exponentially distributed numbers of rate 1, in the shape of `x`.
 fn exponential<'g>(a: &Args<'g>, x: Value<'g>) -> Value<'g> {
     -Philox::of(a).positive(wide(x.dtype()), x.shape()).log()
 }
 
-/// Whole numbers from `low`, 0 where there is none, to below `high`: the rest of a word divided by their count.
+/// Integers in `low..high` (`low` defaults to 0): the remainder of a word by the size of the range.
 fn integers<'g>(a: &Args<'g>, dtype: DType, shape: Shape) -> Result<Value<'g>> {
     let low = if a.has("low") { a.int("low") } else { 0 };
     let high = a.int("high");
@@ -250,7 +250,7 @@ fn integers<'g>(a: &Args<'g>, dtype: DType, shape: Shape) -> Result<Value<'g>> {
     Ok((remainder(word, count).to(dtype.max(DType::I64)) + low).to(dtype))
 }
 
-/// The rest of a word, taken as unsigned, divided by a number up to 2^30.
+/// The remainder of an unsigned word by a divisor up to 2^30.
 fn remainder(word: Value, divisor: i64) -> Value {
     if divisor == 1 {
         return word.bitwise_and(0);
@@ -264,7 +264,7 @@ fn remainder(word: Value, divisor: i64) -> Value {
     rest.ge(divisor).where_(rest - divisor, rest)
 }
 
-/// Indices by their weights: those whose exponentially distributed waiting times are shortest, as PyTorch draws them.
+/// Samples indices by weight: those with the shortest exponentially distributed waiting times, as in PyTorch.
 fn multinomial<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (weights, count) = (a.tensor("self"), a.size("num_samples"));
     if !(1..=2).contains(&weights.rank()) || !weights.dtype().is_float() {

@@ -1,4 +1,4 @@
-//! Elements in another order.
+//! Operators that reorder elements.
 
 use super::join::{broadcast, cat, common_dtype, join};
 use super::parts::check_axis;
@@ -173,7 +173,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// An axis rotated by `shift` places to the right.
+/// Rotates an axis by `shift` positions to the right.
 pub(super) fn roll<'g>(x: Value<'g>, shift: &Dim, dim: i64) -> Result<Value<'g>> {
     if x.numel().is(0) || x.rank() == 0 {
         return Ok(x);
@@ -181,7 +181,7 @@ pub(super) fn roll<'g>(x: Value<'g>, shift: &Dim, dim: i64) -> Result<Value<'g>>
     check_axis(x, dim)?;
     let (size, symbols) = (x.size(dim), x.builder().symbols());
     let (left, right) = (-shift, &size - shift);
-    // Within one turn the first place is plain to see; beyond it is a remainder.
+    // For a shift of less than the size, the start is a sum; otherwise it is a remainder.
     let within = |start: &Dim| -> Result<bool> {
         Ok(symbols.hint(start)? >= 0 && symbols.hint(start)? < symbols.hint(&size)?)
     };
@@ -201,7 +201,7 @@ pub(super) fn roll<'g>(x: Value<'g>, shift: &Dim, dim: i64) -> Result<Value<'g>>
     )
 }
 
-/// The first half of each axis behind the second; the middle of an odd axis belongs to the second if `extra` is 0.
+/// Swaps the halves of each axis; the middle of an odd axis goes to the second half if `extra` is 0.
 fn shift_halves<'g>(x: Value<'g>, dims: Option<Vec<i64>>, extra: i64) -> Result<Value<'g>> {
     let dims = dims.unwrap_or_else(|| (0i64..).take(x.rank()).collect());
     dims.iter().try_fold(x, |x, dim| {
@@ -210,7 +210,7 @@ fn shift_halves<'g>(x: Value<'g>, dims: Option<Vec<i64>>, extra: i64) -> Result<
     })
 }
 
-/// Coordinate grids of vectors; with `transposed` the first two vectors count columns and rows instead of rows and columns.
+/// Coordinate grids of vectors. With `transposed`, the first vector varies along columns and the second along rows.
 fn meshgrid<'g>(
     builder: &'g Builder,
     values: &[Value<'g>],
@@ -238,7 +238,7 @@ fn meshgrid<'g>(
     broadcast(builder, &lined_up)
 }
 
-/// Every choice of `r` elements in order, as rows; their number must be known.
+/// All combinations of `r` elements in order, as rows; their number must be known.
 fn combinations(x: Value, r: i64, with_replacement: bool) -> Result<Value> {
     let builder = x.builder();
     let n = builder.symbols().concrete(&x.numel())?;

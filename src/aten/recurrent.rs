@@ -1,5 +1,5 @@
-//! Recurrent layers and cells. A layer is one primitive, [`Recurrent`], unless it is large or projects its state: then it is
-//! unrolled, and the length of its sequence is fixed when the graph is made.
+//! Recurrent layers and cells. A layer becomes one primitive, [`Recurrent`]. A large layer, or one that projects its state,
+//! is unrolled instead; then the sequence length is fixed when the graph is made.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -92,16 +92,17 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// Hidden units that one workgroup goes through at most: those of larger layers keep a device busy in each step.
+/// Largest number of hidden units of the primitive, whose steps run in one workgroup. Larger layers occupy a device in each
+/// step.
 const LARGEST: i64 = 512;
-/// Iterations of loops of a kernel at most: Mesa's rasteriser ends them all silently after 65,535 of an invocation (22.3,
-/// not 25.0), and GPUs are reset that take too long for a dispatch.
+/// Largest number of loop iterations in a kernel. Mesa's rasteriser silently ends all loops after 65,535 iterations of an
+/// invocation (22.3, not 25.0), and the system resets a GPU that takes too long for a dispatch.
 const ITERATIONS: i64 = 60_000;
 
-/// A number that opens a gate whatever the state gives to it, and, negated, closes it.
+/// A gate input that saturates the sigmoid: the gate is open whatever the state adds; negated, closed.
 const OPEN: f64 = 1e30;
 
-/// What a step hands to the next.
+/// The state that a step passes to the next.
 #[derive(Clone, Copy)]
 struct State<'g> {
     hidden: Value<'g>,
@@ -109,19 +110,19 @@ struct State<'g> {
     memory: Option<Value<'g>>,
 }
 
-/// Parameters of one layer in one direction.
+/// Weights of one layer in one direction.
 #[derive(Clone, Copy)]
 struct Parameters<'g> {
     input: Value<'g>,
     hidden: Value<'g>,
     input_bias: Option<Value<'g>>,
     hidden_bias: Option<Value<'g>>,
-    /// An LSTM may project its hidden state to fewer elements.
+    /// Projection of an LSTM's hidden state to fewer elements.
     projection: Option<Value<'g>>,
 }
 
 impl<'g> Parameters<'g> {
-    /// One step; `x` has gone through the input's matrix already.
+    /// Computes one step; `x` is already multiplied by the input matrix.
     fn step(&self, cell: Cell, x: Value<'g>, state: State<'g>) -> Result<State<'g>> {
         let h = linear(state.hidden, self.hidden, self.hidden_bias)?;
         let hidden = match (cell, state.memory) {
@@ -154,7 +155,8 @@ impl<'g> Parameters<'g> {
         })
     }
 
-    /// Every step over `[time, batch, channel]`, which has gone through the input's matrix already, and the last state.
+    /// Computes all steps of `[time, batch, channel]`, which is already multiplied by the input matrix. Also returns the
+    /// last state.
     fn run(
         &self,
         cell: Cell,
@@ -178,22 +180,22 @@ impl<'g> Parameters<'g> {
     }
 }
 
-/// A value cut into `N` equal parts along its last axis.
+/// Splits a value into `N` equal parts along its last axis.
 fn parts<'g, const N: usize>(x: Value<'g>) -> [Value<'g>; N] {
     let width = x.size(-1).floor_div(&Dim::from(N));
     std::array::from_fn(|part| x.narrow(-1, &width * part as i64, width.clone()))
 }
 
-/// A layer: the parameters of each direction, and its states at first. The second direction goes backwards.
+/// A layer: weights and initial state of each direction. The second direction runs backwards.
 struct Layer<'g> {
     cell: Cell,
     directions: Vec<(Parameters<'g>, State<'g>)>,
-    /// `[time, batch]`, for packed sequences: the memory of an LSTM stays as it is in steps where this is false.
+    /// `[time, batch]`, for packed sequences: the cell state of an LSTM is unchanged in steps where this is false.
     has_step: Option<Value<'g>>,
 }
 
 impl<'g> Layer<'g> {
-    /// Every step over `[time, batch, channel]`, and the last states of each direction.
+    /// Computes all steps of `[time, batch, channel]`. Also returns the last state of each direction.
     fn run(&self, x: Value<'g>) -> Result<(Value<'g>, Vec<State<'g>>)> {
         if !x.builder().symbols().less_equal(&Dim::ONE, &x.size(0))? {
             return Err(Error::operator("takes sequences of one step at least"));
@@ -222,8 +224,8 @@ impl<'g> Layer<'g> {
         Ok((x.builder().concat(&outputs, -1), last))
     }
 
-    /// As [`Layer::run`] over packed sequences in padded form. Each direction begins with a first step of a sequence, so that
-    /// its padding comes last.
+    /// [`Layer::run`] for packed sequences in padded form. Each direction starts at the first step of every
+    /// sequence, so the padding comes last.
     fn run_packed(
         &self,
         x: Value<'g>,
@@ -248,7 +250,8 @@ impl<'g> Layer<'g> {
         Ok((x.builder().concat(&outputs, -1), last))
     }
 
-    /// The input's share of the gates; steps beyond a sequence's end leave an LSTM's memory as it is.
+    /// The input's contribution to the gates. In steps after a sequence's end, the gates of an LSTM are set so that its cell
+    /// state is unchanged.
     fn held(&self, projected: Value<'g>) -> Value<'g> {
         let (Some(has_step), Cell::Lstm) = (self.has_step, self.cell) else {
             return projected;
@@ -265,22 +268,22 @@ impl<'g> Layer<'g> {
             .where_(projected, builder.concat(&all, 0))
     }
 
-    /// Hidden units; of a size that is not known, more than there can be.
+    /// Number of hidden units; `i64::MAX` if it is symbolic.
     fn units(&self) -> i64 {
         let first = self.directions.first();
         let units = first.and_then(|(own, _)| own.hidden.size(-1).as_const());
         units.unwrap_or(i64::MAX)
     }
 
-    /// Steps of a primitive at most. Where vectors are shortest, a kernel takes 32 units at a time by eight of the state. To end
-    /// a loop is an iteration as well.
+    /// Largest number of steps of a primitive. On devices with the shortest vectors, a kernel processes 32 units at a time
+    /// by eight elements of the state. The end of a loop counts as an iteration.
     fn most(&self) -> i64 {
         let units = self.units().min(LARGEST);
         let of_step = (units + 31) / 32 * ((units + 7) / 8 + 2) + 2;
         ITERATIONS / of_step
     }
 
-    /// One direction by a primitive for each of some pieces of a sequence, whose length is fixed then.
+    /// Computes one direction by one primitive for each piece of the sequence, whose length is specialised.
     fn in_pieces(
         &self,
         x: Value<'g>,
@@ -306,7 +309,7 @@ impl<'g> Layer<'g> {
         Ok((turned(builder.concat(&pieces, 0)), state))
     }
 
-    /// The same by one primitive.
+    /// Computes the layer by one primitive.
     fn at_once(&self, x: Value<'g>) -> Result<(Value<'g>, Vec<State<'g>>)> {
         let builder = x.builder();
         let operands = self.operands(x)?.into_iter().map(Into::into).collect();
@@ -331,7 +334,7 @@ impl<'g> Layer<'g> {
         Ok((output, last.collect()))
     }
 
-    /// The operands of the primitive, of all directions together.
+    /// The operands of the primitive, for all directions.
     fn operands(&self, x: Value<'g>) -> Result<Vec<Value<'g>>> {
         let builder = x.builder();
         let own = || self.directions.iter().map(|(own, _)| own);
@@ -436,7 +439,7 @@ impl<'g> State<'g> {
 }
 
 impl<'g> Parameters<'g> {
-    /// The flat list, cut into layers and directions.
+    /// Splits the flat list of weights into layers and directions.
     fn read(a: &Args<'g>, cells: usize) -> Result<Vec<Parameters<'g>>> {
         let flat: Vec<Value<'g>> = a
             .tensors("params")
@@ -444,7 +447,7 @@ impl<'g> Parameters<'g> {
             .map(Value::to_compute)
             .collect();
         let has_biases = a.bool("has_biases");
-        // Sizes of the states would tell as well whether there are projections, but may be symbols.
+        // The sizes of the states also tell whether there are projections, but they may be symbolic.
         let count = flat.len() / cells.max(1);
         flat.chunks(count.max(1))
             .map(|chunk| match (chunk, has_biases) {
@@ -468,7 +471,7 @@ impl<'g> Parameters<'g> {
     }
 }
 
-/// A single step.
+/// Computes a single step.
 fn cell<'g>(a: &Args<'g>, cell: Cell, initial: &[Value<'g>]) -> Result<State<'g>> {
     let input = a.tensor("input");
     let bias = |name| a.optional_tensor(name).map(Value::to_compute);

@@ -1,4 +1,4 @@
-//! Reductions: sums, means, extremes, tests.
+//! Reductions: sums, means, extremes, `any` and `all`.
 
 use super::{Args, Composite};
 use crate::dim::Dim;
@@ -254,7 +254,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The argument `dim` as a list; empty, as PyTorch reads it, for all dimensions.
+/// The argument `dim` as a list. An empty list means all dimensions, as in PyTorch.
 pub(super) fn dims(a: &Args) -> Vec<i64> {
     if a.has("dim") {
         a.ints("dim")
@@ -282,7 +282,7 @@ fn sum_as<'g>(x: Value<'g>, dtype: Option<DType>, dims: &[i64], keepdim: bool) -
         .to(result)
 }
 
-/// A value of a float dtype; PyTorch has no means of integers.
+/// Requires a float dtype: PyTorch has no means of integers.
 pub(super) fn floating(x: Value) -> Result<Value> {
     if x.dtype().is_float() {
         return Ok(x);
@@ -293,7 +293,7 @@ pub(super) fn floating(x: Value) -> Result<Value> {
     )
 }
 
-/// A value with elements along the dimensions, or all if there are none.
+/// Requires elements along the dimensions, or at all if `dims` is empty.
 fn filled<'g>(x: Value<'g>, dims: &[i64]) -> Result<Value<'g>> {
     if !x.has_elements(dims)? {
         return Err(Error::operator(format!(
@@ -304,7 +304,7 @@ fn filled<'g>(x: Value<'g>, dims: &[i64]) -> Result<Value<'g>> {
     Ok(x)
 }
 
-/// A value with elements along its last axes, which are all but a batch: only that may be empty.
+/// Requires elements along the last axes; only the batch axis in front of them may be empty.
 pub(super) fn filled_last(x: Value, axes: usize) -> Result<Value> {
     let first = x.rank().saturating_sub(axes);
     let dims: Vec<i64> = (first..x.rank()).map(|axis| axis as i64).collect();
@@ -327,7 +327,7 @@ fn arg_extreme<'g>(a: &Args<'g>, function: fn(Value<'g>, i64, bool) -> Value<'g>
     }
 }
 
-/// `any` and `all`, which answer `bool` except for `uint8`.
+/// `any` and `all`, which return `bool`, except for `uint8`.
 fn test<'g>(a: &Args<'g>, reduce: fn(Value<'g>, &[i64], bool) -> Value<'g>) -> Value<'g> {
     let x = a.tensor("self");
     let answer = reduce(x, &dims(a), a.bool("keepdim"));
@@ -338,7 +338,7 @@ fn test<'g>(a: &Args<'g>, reduce: fn(Value<'g>, &[i64], bool) -> Value<'g>) -> V
     }
 }
 
-/// `log Σ exp x`, shifted by the largest element so that nothing overflows.
+/// `log Σ exp x`, shifted by the largest element so that it does not overflow.
 pub(super) fn log_sum_exp<'g>(x: Value<'g>, dims: &[i64], keepdim: bool) -> Value<'g> {
     let wide = x.to_compute();
     let largest = wide.amax(dims, true);
@@ -347,7 +347,7 @@ pub(super) fn log_sum_exp<'g>(x: Value<'g>, dims: &[i64], keepdim: bool) -> Valu
     (total + shift.reshape(total.shape())).to(x.dtype())
 }
 
-/// The sum over the axes that broadcasting to `size` would have made.
+/// Sums over the axes that broadcasting from `size` would expand.
 fn sum_to<'g>(x: Value<'g>, size: Shape) -> Result<Value<'g>> {
     if size.is_empty() {
         return Ok(x.sum(&[], false));

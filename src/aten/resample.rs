@@ -1,7 +1,7 @@
-//! Resampling along one axis: where an output element lies in the input, and how the elements around it are blended.
+//! Resampling along one axis: source positions of output elements, and interpolation between the input elements around them.
 //!
-//! Source positions are computed from indices, so that sizes may be symbolic, and in `f32` as PyTorch does
-//! (`aten/src/ATen/native/UpSample.h`), `f64` for `f64` inputs.
+//! Source positions are computed from indices, so that sizes may be symbolic, and in `f32` as in PyTorch
+//! (`aten/src/ATen/native/UpSample.h`), or in `f64` for `f64` inputs.
 
 use std::f64::consts::PI;
 
@@ -11,26 +11,26 @@ use crate::dtype::DType;
 use crate::ir::{Number, Value};
 use crate::scalar::round;
 
-/// How the elements around a source position make an output element.
+/// Interpolation of input elements around a source position.
 #[derive(Clone, Copy)]
 pub(super) enum Kernel {
-    /// The one at or before it.
+    /// The element at or before it.
     Nearest,
-    /// The one whose centre is nearest.
+    /// The element whose centre is nearest.
     NearestCentre,
     /// Two neighbours.
     Linear,
-    /// Four neighbours; Keys' cubic with -0.75.
+    /// Four neighbours; Keys' cubic convolution with -0.75.
     Cubic,
-    /// A triangle as wide as the output's elements.
+    /// Antialiased: a triangle as wide as two output elements.
     SmoothLinear,
-    /// Keys' cubic with -0.5, as wide as four of the output's elements.
+    /// Antialiased: Keys' cubic convolution with -0.5, as wide as four output elements.
     SmoothCubic,
-    /// A windowed sinc, as wide as six of the output's elements.
+    /// Antialiased: a windowed sinc, as wide as six output elements.
     SmoothLanczos,
 }
 
-/// An axis that is resampled.
+/// An axis to be resampled.
 pub(super) struct Line<'g> {
     x: Value<'g>,
     dim: i64,
@@ -38,7 +38,7 @@ pub(super) struct Line<'g> {
     output: Dim,
     /// Input elements per output element.
     ratio: Number<'g>,
-    /// What the caller gave in place of the sizes' quotient.
+    /// Scale that the caller gave instead of the quotient of the sizes.
     scale: Option<f64>,
     align_corners: bool,
 }
@@ -91,7 +91,7 @@ impl<'g> Line<'g> {
         self.x.builder().iota(compute_dtype(self.x), shape, 0)
     }
 
-    /// A place as an index that is not behind the end.
+    /// A position as an index, clamped to the last element.
     fn inside(&self, place: Value<'g>) -> Value<'g> {
         place.to(PLACE).minimum(&self.input - 1)
     }
@@ -109,7 +109,7 @@ impl<'g> Line<'g> {
         }
     }
 
-    /// Source positions, of elements' centres unless the corners are aligned.
+    /// Source positions: of the elements' centres, unless the corners are aligned.
     fn places(&self) -> Value<'g> {
         if self.align_corners {
             self.outputs() * self.ratio.clone()
@@ -118,7 +118,7 @@ impl<'g> Line<'g> {
         }
     }
 
-    /// The element at or before each place, and how far behind it the place is.
+    /// The element at or before each position, and the fraction from it to the position.
     fn split(&self, places: Value<'g>) -> (Value<'g>, Value<'g>) {
         let index = self.inside(places.floor());
         let rest = places - index.to(places.dtype());
@@ -154,8 +154,8 @@ impl<'g> Line<'g> {
         taps.reduce(|sum, tap| sum + tap).unwrap_or(x)
     }
 
-    /// Every input element within reach, weighted by its distance in output elements (or in input elements where the
-    /// output is the finer one). `width` is that of the filter.
+    /// Weights every input element within the filter by its distance, measured in output elements (or in input elements
+    /// where the output is finer). `width` is the width of the filter.
     fn smooth(&self, x: Value<'g>, width: i64, filter: fn(Value<'g>) -> Value<'g>) -> Value<'g> {
         let builder = x.builder();
         let dtype = compute_dtype(x);
@@ -186,7 +186,7 @@ impl<'g> Line<'g> {
         (picked * weights.reshape(beside)).sum(&[axis as i64 + 1], false)
     }
 
-    /// How many input elements a filter of `width` can touch: `2·ceil(reach) + 1`.
+    /// Number of input elements that a filter of `width` can touch: `2·ceil(reach) + 1`.
     fn taps(&self, width: i64) -> Dim {
         let half = width / 2;
         let reach = match &self.ratio {
@@ -205,7 +205,7 @@ impl<'g> Line<'g> {
         reach * 2 + 1
     }
 
-    /// A number for each output element, shaped to broadcast along the axis.
+    /// Reshapes a number for each output element so that it broadcasts along the axis.
     fn along(&self, numbers: Value<'g>) -> Value<'g> {
         let mut shape = vec![Dim::ONE; self.x.rank()];
         if let Some(size) = self.x.axis(self.dim).and_then(|axis| shape.get_mut(axis)) {
@@ -223,8 +223,8 @@ fn compute_dtype(x: Value) -> DType {
     }
 }
 
-/// A quotient of sizes, 0 if the divisor is not positive: a number if it does not depend on symbols, else worked out when
-/// the graph runs.
+/// A quotient of sizes; 0 if the divisor is not positive. The result is a number if it does not depend on symbols, otherwise
+/// a value computed when the graph runs.
 fn quotient<'g>(x: Value<'g>, dtype: DType, above: &Dim, beneath: &Dim) -> Number<'g> {
     let builder = x.builder();
     let number = |above: i64, beneath: i64| {
@@ -251,7 +251,7 @@ fn quotient<'g>(x: Value<'g>, dtype: DType, above: &Dim, beneath: &Dim) -> Numbe
     Number::Value(divisor.gt(0.0).where_(exact, 0.0))
 }
 
-/// Weights of the elements at -1, 0, 1 and 2 for a place between 0 and 1: Keys' cubic convolution with -0.75.
+/// Weights of the elements at -1, 0, 1 and 2 for a position between 0 and 1: Keys' cubic convolution with -0.75.
 pub(super) fn cubic_weights(place: Value) -> [Value; 4] {
     const A: f64 = -0.75;
     [
@@ -262,12 +262,12 @@ pub(super) fn cubic_weights(place: Value) -> [Value; 4] {
     ]
 }
 
-/// Keys' kernel up to a distance of 1.
+/// Keys' kernel for distances up to 1.
 fn keys_near(x: Value, a: f64) -> Value {
     (x * (a + 2.0) - (a + 3.0)) * x * x + 1.0
 }
 
-/// Keys' kernel at a distance between 1 and 2.
+/// Keys' kernel for distances between 1 and 2.
 fn keys_far(x: Value, a: f64) -> Value {
     ((x * a - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
 }

@@ -147,7 +147,7 @@ pub(super) const ROWS: &[Composite] = &[
     .placed(Strides::Suggested),
 ];
 
-/// Resamples the last axes, from the last to the first.
+/// Resamples the last `count` axes, from the last to the first.
 fn resize<'g>(a: &Args<'g>, count: usize, kernel: Kernel) -> Result<Value<'g>> {
     let x = a.tensor(if a.has("input") { "input" } else { "self" });
     a.builder().check()?;
@@ -189,7 +189,7 @@ fn resize<'g>(a: &Args<'g>, count: usize, kernel: Kernel) -> Result<Value<'g>> {
         let line = Line::new(y, dim, size, scale, a.bool("align_corners"));
         y = kernel.apply(y, &line);
         if is_blend && x.dtype() == DType::U8 {
-            // PyTorch stores bytes after each axis.
+            // PyTorch rounds to bytes after each axis.
             y = (y + 0.5)
                 .floor()
                 .clamp(Some(0.0.into()), Some(255.0.into()));
@@ -198,7 +198,7 @@ fn resize<'g>(a: &Args<'g>, count: usize, kernel: Kernel) -> Result<Value<'g>> {
     Ok(y.to(x.dtype()))
 }
 
-/// The scale of each axis, if the caller gave them.
+/// The scale of each axis, if the caller gave any.
 fn scales(a: &Args, count: usize) -> Vec<Option<f64>> {
     let usable = |scale: Option<f64>| scale.filter(|scale| 0.0 < *scale);
     if a.has("scale_factors") {
@@ -229,7 +229,7 @@ fn unless_whole(scale: Option<f64>, from: &Dim, to: &Dim, x: Value) -> Result<Op
     Ok((!is_whole).then_some(factor))
 }
 
-/// `floor(size · scale)`; symbolic if the scale is a fraction with a small power of two beneath.
+/// `floor(size · scale)`; symbolic if the scale is a fraction whose denominator is a small power of two.
 fn scaled_size(x: Value, size: &Dim, scale: f64) -> Result<Dim> {
     if size.as_const().is_none() {
         for beneath in (0..16).map(|power| 1i64 << power) {

@@ -1,4 +1,4 @@
-//! Elements written by index.
+//! Operators that write elements by index.
 
 use super::advanced::replaced;
 use super::checked::{self as check, Negative};
@@ -195,13 +195,13 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The indices of an axis, none of which may be negative.
+/// The indices of an axis, checked to be non-negative.
 fn index<'g>(a: &Args<'g>) -> Value<'g> {
     let (x, dim) = (a.tensor("self"), a.int("dim"));
     check::index(x, dim, a.tensor("index"), Negative::Refused)
 }
 
-/// The function that `scatter` calls `reduce`.
+/// The function that `scatter` names by `reduce`.
 fn named(reduce: &str) -> Result<ScatterFunction> {
     match reduce {
         "" => Ok(ScatterFunction::Set),
@@ -211,7 +211,7 @@ fn named(reduce: &str) -> Result<ScatterFunction> {
     }
 }
 
-/// A vector of indices along an axis of a source, in the source's shape.
+/// Expands a vector of indices along an axis to the shape of a source.
 fn along<'g>(source: Value<'g>, dim: i64, index: Value<'g>) -> Result<Value<'g>> {
     let axis = wrap_dim(dim, source.rank())?;
     let mut lined_up = vec![Dim::ONE; source.rank()];
@@ -221,7 +221,7 @@ fn along<'g>(source: Value<'g>, dim: i64, index: Value<'g>) -> Result<Value<'g>>
     Ok(index.reshape(lined_up).expand(source.shape()))
 }
 
-/// `torch.scatter`, scalars included; a source may be larger than its index.
+/// Computes `torch.scatter`, scalars included. A source may be larger than its index.
 fn scatter<'g>(
     x: Value<'g>,
     dim: i64,
@@ -237,7 +237,7 @@ fn scatter<'g>(
     scatter_dimensioned(x, dim, index, source, function)
 }
 
-/// As [`scatter`], into a value that is no scalar.
+/// [`scatter`] into a value that has dimensions.
 fn scatter_dimensioned<'g>(
     x: Value<'g>,
     dim: i64,
@@ -266,7 +266,7 @@ fn scatter_dimensioned<'g>(
     Ok(x.scatter(dim, index, cut, function))
 }
 
-/// `torch.scatter_reduce`; without `include_self` elements that are written to start from nothing.
+/// Computes `torch.scatter_reduce`. Without `include_self`, the old values of elements that are written do not count.
 pub(super) fn scatter_reduce<'g>(
     x: Value<'g>,
     dim: i64,

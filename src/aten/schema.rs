@@ -9,7 +9,7 @@ use crate::shape::split_top_level;
 /// A parsed operator signature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schema {
-    /// As PyTorch writes it.
+    /// The text as PyTorch writes it.
     pub text: String,
     /// `aten`
     pub namespace: String,
@@ -17,15 +17,15 @@ pub struct Schema {
     pub name: String,
     /// `Tensor`; empty for the only or default overload.
     pub overload: String,
-    /// In order; keyword-only ones last.
+    /// Parameters in order; keyword-only ones last.
     pub parameters: Vec<Parameter>,
     /// True if a result shares memory with a parameter.
     pub is_view: bool,
-    /// What the results are.
+    /// The structure of the results.
     pub returns: Returns,
 }
 
-/// How the results of an operator belong together.
+/// The structure of an operator's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returns {
     /// A tensor.
@@ -34,7 +34,7 @@ pub enum Returns {
     Tuple,
     /// A list of tensors.
     List,
-    /// A tensor, and a list of all others.
+    /// A tensor, and a list of further tensors.
     OneAndList,
 }
 
@@ -58,7 +58,7 @@ pub struct Parameter {
     pub ty: ArgumentType,
     /// Default; `None` if the argument is required.
     pub default: Option<Default>,
-    /// Must be given by name.
+    /// True if the argument must be given by name.
     pub keyword_only: bool,
 }
 
@@ -84,7 +84,7 @@ pub enum ArgumentType {
     DType,
     /// `Layout`, `Device`, `MemoryFormat`, `Generator`: accepted and ignored
     Ignored,
-    /// An `int`, or a tensor that holds one: no schema of PyTorch's has it.
+    /// An `int`, or a tensor that holds one. PyTorch's schemas do not use it.
     Count,
     /// `T[]` or `T[n]`; with a size, a single element stands for the list
     List(Box<ArgumentType>, bool),
@@ -164,7 +164,7 @@ impl Parameter {
         })
     }
 
-    /// True for a device, a layout and the like, which make no difference.
+    /// True for a device, a layout and the like, which are ignored.
     pub fn is_ignored(&self) -> bool {
         match &self.ty {
             ArgumentType::Optional(inner) => **inner == ArgumentType::Ignored,
@@ -172,12 +172,12 @@ impl Parameter {
         }
     }
 
-    /// True if a call must say it.
+    /// True if every call must give the argument.
     pub fn is_required(&self) -> bool {
         self.default.is_none() && !self.is_ignored()
     }
 
-    /// An optional number that PyTorch's schema does not have.
+    /// An optional parameter that PyTorch's schema does not have.
     pub(super) fn hidden(name: &str, ty: ArgumentType) -> Parameter {
         Parameter {
             name: name.into(),
@@ -247,7 +247,7 @@ impl fmt::Display for Schema {
     }
 }
 
-/// `Tensor(a!)` is `Tensor`.
+/// Removes alias annotations: `Tensor(a!)` becomes `Tensor`.
 fn without_alias(text: &str) -> String {
     match (text.find('('), text.find(')')) {
         (Some(open), Some(close)) if open < close => {

@@ -65,7 +65,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// A window from its formula over turns `2π·i/n` and places `i/n`.
+/// A window function from a formula of the angles `2π·i/n` and the fractions `i/n`.
 fn window<'g>(
     a: &Args<'g>,
     formula: impl Fn(Value<'g>, Value<'g>) -> Value<'g>,
@@ -105,8 +105,8 @@ fn cosines<'g>(turn: Value<'g>, weights: &[f64]) -> Value<'g> {
         })
 }
 
-/// `I₀(x) / I₀(beta)` for `x² / 4`, by the power series `Σ (x²/4)ᵏ / k!²` (Abramowitz and Stegun 9.6.12), whose terms are all
-/// positive. They are scaled from the start, so that nothing overflows.
+/// `I₀(x) / I₀(beta)` for `x² / 4`, by the power series `Σ (x²/4)ᵏ / k!²` (Abramowitz and Stegun 9.6.12), whose terms are
+/// all positive. The terms are scaled from the start, so that they do not overflow.
 fn bessel_i0(quarter_square: Value<'_>, beta: f64) -> Value<'_> {
     let terms = (20 + (beta.abs() * 1.5) as usize).min(400);
     let at_beta = {

@@ -1,4 +1,4 @@
-//! Views of a part: slices, pieces, diagonals, windows.
+//! Views of a part of a value: slices, splits, diagonals, windows.
 
 use super::checked::{self as check, Negative};
 use super::parts::{chunk, diagonal, split, split_at, split_even, strided_index, unbind};
@@ -239,7 +239,7 @@ pub(super) const ROWS: &[Composite] = &[
     .placed(Strides::Storage),
 ];
 
-/// A start that counts from the end if it is negative.
+/// Resolves a start that may count from the end.
 pub(super) fn from_end(x: Value, dim: i64, start: Dim) -> Result<Dim> {
     let symbols = x.builder().symbols();
     let negative = !symbols.less_equal(&Dim::ZERO, &start)?;
@@ -260,7 +260,8 @@ fn at_least_rank(x: Value, rank: usize) -> Result<Value> {
     Ok(x)
 }
 
-/// `count` pieces of which the first are longer by one if they cannot all be equal, which is an error if they must be.
+/// Splits into `count` pieces. If `equal` is false, the first pieces may be longer by one; if true, unequal pieces are an
+/// error.
 fn sections<'g>(x: Value<'g>, dim: i64, count: i64, equal: bool) -> Result<Vec<Value<'g>>> {
     if count < 1 {
         return Err(Error::operator(format!("{count} pieces")));
@@ -284,13 +285,13 @@ fn sections<'g>(x: Value<'g>, dim: i64, count: i64, equal: bool) -> Result<Vec<V
 fn unfold(x: Value, dim: i64, size: i64, step: i64) -> Result<Value> {
     let axis = wrap_dim(dim, x.rank())?;
     if x.rank() == 0 {
-        // A scalar has one window, and no axis that would count it.
+        // A scalar has one window and no axis for the number of windows.
         return Ok(x.unsqueeze(0).narrow(0, 0, size));
     }
     if size != 0 {
         return Ok(x.unfold(dim, size, step, 1));
     }
-    // Windows of no elements: only their number is left to say.
+    // Windows without elements: only their number matters.
     let mut shape = x.shape();
     if let Some(place) = shape.get_mut(axis) {
         *place = place.floor_div(&Dim::from(step.max(1))) + 1;

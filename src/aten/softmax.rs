@@ -69,8 +69,8 @@ fn half_to_float<'g>(a: &Args<'g>) -> Value<'g> {
     }
 }
 
-/// `x - log Σ exp x`, shifted by the largest element so that nothing overflows. Along the last axis PyTorch's CPU kernel
-/// keeps the sum and its logarithm in the dtype of `x`, in half precision too.
+/// `x - log Σ exp x`, shifted by the largest element so that it does not overflow. Along the last axis, PyTorch's CPU kernel
+/// keeps the sum and its logarithm in the dtype of `x`, even in half precision.
 pub(super) fn log_softmax(x: Value, dim: i64) -> Value {
     let wide = x.to_compute();
     let shifted = wide - wide.amax(&[dim], true);
@@ -88,14 +88,15 @@ pub(super) fn log_softmax(x: Value, dim: i64) -> Value {
     (shifted - log).to(x.dtype())
 }
 
-/// Softmax that gives zeros, not not-a-number, where every element is minus infinity.
+/// Softmax that gives zeros instead of not-a-number where every element is minus infinity.
 pub(super) fn safe_softmax(x: Value, dim: i64) -> Value {
     let nothing_left = x.eq(f64::NEG_INFINITY).all(&[dim], true);
     nothing_left.where_(0.0, x.softmax(dim))
 }
 
-/// `aten/src/ATen/native/SoftMax.cpp`: true in the mask means left out. Type 0 is a mask `[L, L]` of queries and keys,
-/// type 1 one `[B, L]` of keys, type 2 has the operand's shape. A row of which everything is left out gives not-a-number.
+/// Softmax with a mask, as `aten/src/ATen/native/SoftMax.cpp` computes it: true excludes an element. Mask type 0 is `[L, L]`
+/// for queries and keys, type 1 is `[B, L]` for keys, type 2 has the operand's shape. A row without remaining elements gives
+/// not-a-number.
 fn masked_softmax<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, mask) = (a.tensor("self"), a.tensor("mask").to_bool());
     let mask = match a.optional_int("mask_type") {

@@ -289,19 +289,19 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// `sin x / x`, 1 at 0 and 0 at infinity.
+/// `sin x / x`; 1 at 0, and 0 at infinity.
 fn spherical_bessel_j0(x: Value) -> Value {
     let ratio = x.eq(0.0).where_(1.0, x.sin() / x);
     x.abs().eq(f64::INFINITY).where_(0.0, ratio)
 }
 
-/// `-x log x`, 0 at 0, minus infinity below.
+/// `-x log x`; 0 at 0, and minus infinity below.
 fn entropy(x: Value) -> Value {
     let inside = x.lt(0.0).where_(f64::NEG_INFINITY, -x * x.log());
     x.eq(0.0).where_(0.0, inside)
 }
 
-/// Logarithm of the normal distribution function; the lower tail by the scaled error function, which does not vanish.
+/// Logarithm of the normal distribution function. The lower tail uses the scaled error function, which does not underflow.
 fn log_normal_distribution(x: Value) -> Value {
     let scaled = x * FRAC_1_SQRT_2;
     let tail = ((-scaled).function(UnaryFunction::Erfcx) * 0.5).log() - scaled * scaled;
@@ -309,7 +309,7 @@ fn log_normal_distribution(x: Value) -> Value {
     x.lt(-1.0).where_(tail, body)
 }
 
-/// A polynomial whose degree is a tensor; fractions of it are ignored.
+/// A polynomial whose degree is a tensor; degrees are truncated to integers.
 fn polynomial<'g>(
     a: &Args<'g>,
     function: BinaryFunction,

@@ -1,4 +1,4 @@
-//! Linear algebra by singular values and eigenvalues of small matrices.
+//! Linear algebra on small matrices by singular values and eigenvalues.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -165,7 +165,7 @@ pub(super) fn spectral_norm<'g>(
     Ok(result.unsqueeze(low).unsqueeze(high))
 }
 
-/// `U`, `S` and `V`, the first and the last filled up to square matrices on request.
+/// `U`, `S` and `V`; with `full`, `U` and `V` are completed to square matrices.
 fn decomposed(x: Value, full: bool) -> Result<[Value; 3]> {
     let matrix = Matrix::new(x)?;
     let parts = Singular::new(matrix);
@@ -177,7 +177,7 @@ fn decomposed(x: Value, full: bool) -> Result<[Value; 3]> {
     ])
 }
 
-/// Orthonormal columns, followed by as many more as make the matrix square.
+/// Completes orthonormal columns to a square matrix.
 fn complete(vectors: Value) -> Result<Value> {
     let matrix = Matrix::new(vectors)?;
     if matrix.columns == matrix.rows {
@@ -195,7 +195,7 @@ fn eigen<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
     Ok(symmetric_eigen(mirrored(a.tensor("self"), upper)?))
 }
 
-/// The symmetric matrix that one triangle stands for.
+/// The symmetric matrix that one triangle represents.
 fn mirrored(x: Value, upper: bool) -> Result<Matrix> {
     let matrix = Matrix::square(x)?;
     let turned = x.transpose(-1, -2);
@@ -205,8 +205,8 @@ fn mirrored(x: Value, upper: bool) -> Result<Matrix> {
     })
 }
 
-/// What counts as zero: the larger of `atol` and `rtol` times the largest value (`get_atol_rtol` of
-/// `aten/src/ATen/native/LinearAlgebra.cpp`).
+/// The threshold below which singular values count as zero: the larger of `atol` and `rtol` times the largest value
+/// (`get_atol_rtol` of `aten/src/ATen/native/LinearAlgebra.cpp`).
 fn cutoff<'g>(a: &Args<'g>, x: Value<'g>, values: Value<'g>) -> Result<Value<'g>> {
     let dtype = x.dtype();
     let number = |name: &str| {
@@ -241,7 +241,7 @@ fn cutoff<'g>(a: &Args<'g>, x: Value<'g>, values: Value<'g>) -> Result<Value<'g>
     })
 }
 
-/// The shortest solution with the smallest residual. Residuals are given where PyTorch gives them for matrices of full rank.
+/// The least-squares solution of minimal norm. Residuals are returned where PyTorch returns them for matrices of full rank.
 fn least_squares<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     let (matrix, b) = (Matrix::new(a.tensor("self"))?, a.tensor("b"));
     let driver = match a.str("driver") {
@@ -269,7 +269,7 @@ fn least_squares<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
         },
         match driver.as_str() {
             "gels" => nothing(DType::I64),
-            // LAPACK does not look at the matrix where there is nothing to solve.
+            // LAPACK does not read the matrix if there are no right-hand sides.
             "gelsy" if right.size(-1).is(0) => a.builder().full(DType::I64, matrix.batch(), 0),
             _ => rank(parts.values, cutoff),
         },
@@ -281,7 +281,7 @@ fn least_squares<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     ])
 }
 
-/// Singular values up to this count as zero: a share of the largest, by default as large as rounding.
+/// The threshold below which singular values count as zero: a fraction of the largest, by default the rounding error.
 fn negligible<'g>(matrix: Matrix<'g>, values: Value<'g>, share: Option<f64>) -> Result<Value<'g>> {
     let dtype = matrix.value.dtype();
     if matrix.rows.min(matrix.columns) == 0 {
@@ -298,8 +298,8 @@ fn rank<'g>(values: Value<'g>, cutoff: Value<'g>) -> Value<'g> {
     counts.sum(&[-1], false)
 }
 
-/// Taylor's polynomial of degree 18 for the matrix halved until its norm is at most 3, then squared as often (Bader, Blanes
-/// and Casas 2019 give the bounds).
+/// The matrix exponential: Taylor's polynomial of degree 18 of the matrix halved until its norm is at most 3, squared as
+/// many times (bounds from Bader, Blanes and Casas 2019).
 fn exponential(matrix: Matrix) -> Result<Value> {
     const DEGREE: i64 = 18;
     const BOUND: f64 = 3.0;

@@ -81,7 +81,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| {
             let covariance = covariance(a.tensor("self"), 1.0, (None, None))?;
             if covariance.rank() == 0 {
-                // 1, or not-a-number where there is no variance.
+                // 1, or not-a-number if the variance is 0.
                 return Ok(covariance.combine(BinaryFunction::Div, covariance));
             }
             let deviation = super::parts::diagonal(covariance, 0, 0, 1)?.sqrt();
@@ -92,7 +92,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The divisor's correction from `unbiased` or `correction`.
+/// The correction of the divisor, from `unbiased` or `correction`.
 fn correction(a: &Args) -> f64 {
     if a.has("unbiased") {
         f64::from(u8::from(a.bool("unbiased")))
@@ -107,7 +107,7 @@ fn variance<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
     Ok((x.var(&dims, correction(a), keepdim), x.mean(&dims, keepdim)))
 }
 
-/// Standard deviation and mean; half precision rounds once, at the end.
+/// Standard deviation and mean; half precision is rounded once, at the end.
 fn deviation<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
     let (x, dims, keepdim) = (floating(a.tensor("self"))?, dims(a), a.bool("keepdim"));
     let variance = x.to_compute().var(&dims, correction(a), keepdim);

@@ -1,4 +1,4 @@
-//! Where the results of a row lie in memory: new tensors of PyTorch's strides, or the memory of the operand.
+//! Memory layout of an operator's results: new tensors with PyTorch's strides, or views of the operand.
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -10,49 +10,50 @@ use crate::shape::{Shape, wrap_dim};
 use super::contraction::memory_order;
 use super::{Args, Operator};
 
-/// A row's rule for the strides of its results. Schemas of the row that are no views have new, contiguous results where the
-/// rule is one of views.
+/// The rule for the strides of a row's results. If the rule is one of views, schemas of the row that are not views return
+/// new, contiguous results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strides {
-    /// New and contiguous; for a view, as the steps of its body say ([`Operator::view_steps`]).
+    /// New and contiguous; for a view, the strides follow from the primitives of its body ([`Operator::view_steps`]).
     Standard,
     /// New: axes in the order of the operands' strides (`at::TensorIterator`).
     Elementwise,
-    /// New: as the first operand, in its memory format.
+    /// New: in the memory format of the first operand (`torch.preserve_format`).
     Preserve,
     /// New: in the memory format that the first operand suggests.
     Suggested,
-    /// New: in the memory format that the first operand suggests, or contiguous if the edges are joined to a circle.
+    /// New: in the memory format that the first operand suggests, or contiguous for circular padding.
     Padded,
     /// New: with the strides of the first operand, gaps included.
     Kept,
-    /// New: the axes of both operands in front, those of the first before those of the second (`torch.einsum`).
+    /// New: unshared axes of both operands, the first's before the second's (`torch.einsum`).
     Einsum,
-    /// New: in the memory format of the first operand, images of so many spatial axes.
+    /// New: in the memory format of the first operand, for images with this number of spatial axes.
     Images(usize),
-    /// New: in the memory format of the image or the weight, the first two operands; lines and volumes are contiguous.
+    /// New: in the memory format of the first two operands, image and weight. Images with one or three spatial axes are
+    /// contiguous.
     Convolution,
-    /// New: in the memory format that all operands have.
+    /// New: in the memory format that all operands share.
     Joined,
-    /// New: joined along the first axis, which is then split, or contiguous.
+    /// New: concatenated along the first axis, which is then split, or contiguous.
     Stacked,
-    /// New: elementwise, with two axes exchanged for odd turns.
+    /// New: elementwise, with two axes exchanged for odd rotations.
     Rotated,
-    /// New: as the query, unless elements of a head lie apart.
+    /// New: like the query, unless elements of a head are not adjacent.
     Attention,
-    /// New: the operand's other axes keep their order (`torch.index`).
+    /// New: the operand's remaining axes keep their order (`torch.index`).
     Indexed,
-    /// New: each matrix by columns, as LAPACK leaves it.
+    /// New: each matrix is column-major, as LAPACK leaves it.
     ColumnMajor,
-    /// New: as the argument `stride` says.
+    /// New: with the strides of the argument `stride`.
     Given,
-    /// The operand itself where nothing has to change, else a view; of a list, result by result (`torch.broadcast_tensors`).
+    /// The operand itself if nothing changes, else a view; for a list, result by result (`torch.broadcast_tensors`).
     ItselfOrView,
-    /// A view where the operand's strides allow, else a contiguous copy (`torch.reshape`).
+    /// A view if the operand's strides allow it, else a contiguous copy (`torch.reshape`).
     Reshape,
-    /// The operand where it has the wanted memory format, else a copy (`torch.contiguous`).
+    /// The operand if it has the wanted memory format, else a copy (`torch.contiguous`).
     Contiguous,
-    /// A view with an axis of size 1 more.
+    /// A view with an additional axis of size 1.
     Unsqueeze,
     /// A view of the diagonal of two axes.
     Diagonal,
@@ -61,25 +62,25 @@ pub enum Strides {
 }
 
 impl Strides {
-    /// True if the result may be a copy or share the operand's memory, which its strides decide.
+    /// True if the result is a copy or a view depending on the operand's strides.
     pub fn may_copy(self) -> bool {
         matches!(self, Strides::Reshape | Strides::Contiguous)
     }
 }
 
-/// `memory_format=` of a call.
+/// The argument `memory_format=` of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WantedFormat {
     /// Not given.
     Default,
     /// `torch.preserve_format`
     Preserve,
-    /// A format.
+    /// A specific format.
     Format(MemoryFormat),
 }
 
 impl WantedFormat {
-    /// From PyTorch's number of a memory format; none if it was not given.
+    /// Converts PyTorch's number of a memory format; `None` means the argument is absent.
     pub fn from_torch_code(code: Option<i64>) -> WantedFormat {
         match code {
             None => WantedFormat::Default,
@@ -90,19 +91,19 @@ impl WantedFormat {
     }
 }
 
-/// A call whose results are placed in memory.
+/// A call whose results need a memory layout.
 pub struct Placement<'a> {
-    /// The overload.
+    /// The overload that is called.
     pub operator: &'static Operator,
-    /// Its arguments.
+    /// Arguments of the call.
     pub arguments: &'a [Argument],
-    /// Geometry of its tensors, by parameter; parameters that are no tensors have none.
+    /// Geometry of its tensors, by parameter; empty for parameters that are not tensors.
     pub operands: &'a [Vec<Geometry>],
     /// The graph that the call is in.
     pub builder: &'a Builder,
     /// `memory_format=`
     pub format: WantedFormat,
-    /// Answers questions about sizes.
+    /// Answers questions about symbolic sizes.
     pub asked: &'a Assumptions<'a>,
 }
 
@@ -170,7 +171,8 @@ impl Placement<'_> {
         }
     }
 
-    /// Channels last if one of the first operands is. Lines count as images of height 1, and a single image as a batch.
+    /// Channels last if one of the first operands is. 1-D inputs count as images of height 1, and an unbatched image as a
+    /// batch of one.
     fn images(&self, sizes: Shape, spatial: usize, operands: usize) -> Result<Geometry> {
         let mut format = MemoryFormat::Contiguous;
         for operand in self.operands.iter().flatten().take(operands) {
@@ -239,7 +241,7 @@ impl Placement<'_> {
         Ok(Geometry::elementwise(self.asked, &sizes, &operands)?.permute(&order))
     }
 
-    /// The fast kernels of PyTorch give the result the query's strides; they want the elements of a head side by side.
+    /// PyTorch's fast kernels give the result the query's strides; they require adjacent elements of a head.
     fn attention(&self, sizes: Shape) -> Result<Geometry> {
         let mut heads = self.operands.iter().take(3).flatten();
         let are_fast = sizes.len() == 4
@@ -257,7 +259,7 @@ impl Placement<'_> {
         Args::new(self.builder, self.operator, self.arguments)
     }
 
-    /// As `at::TensorIterator` places the result of advanced indexing: the operand has stride 0 along the axes of the indices.
+    /// Follows `at::TensorIterator` for advanced indexing: the operand has stride 0 along the axes of the indices.
     fn indexed(&self, sizes: Shape) -> Result<Geometry> {
         let (Some(operand), Some(indices)) = (self.first(), self.operands.get(1)) else {
             return Ok(Geometry::contiguous(sizes));
@@ -312,7 +314,7 @@ impl Placement<'_> {
     }
 }
 
-/// A tensor as a batch of images of at least two spatial axes.
+/// A tensor viewed as a batch of images of at least two spatial axes.
 fn as_images(tensor: &Geometry, spatial: usize) -> Geometry {
     let images = match spatial {
         1 => tensor.unsqueeze(tensor.rank().saturating_sub(1)),
@@ -324,7 +326,7 @@ fn as_images(tensor: &Geometry, spatial: usize) -> Geometry {
     }
 }
 
-/// The tensor of these sizes that [`as_images`] made images of.
+/// Inverse of [`as_images`]: the geometry for these sizes.
 fn from_images(images: &Geometry, sizes: Shape, spatial: usize) -> Geometry {
     let mut strides = images.strides.clone();
     if spatial == 1 && strides.len() >= 2 {
@@ -349,17 +351,17 @@ fn column_major(sizes: Shape) -> Geometry {
     Geometry::dense(sizes, &fastest_first)
 }
 
-/// Primitives from the operand of a view to one of its results, in order, each with the shape of its result.
+/// The primitives that make a result of a view from its operand, in order, each with the shape of its result.
 pub type ViewSteps = Vec<(Primitive, Shape)>;
 
 impl Operator {
-    /// True if results share memory with an operand, or may.
+    /// True if results share memory with an operand, or may share it.
     pub fn is_view(&self) -> bool {
         self.schema.is_view || self.row.strides == Strides::ItselfOrView
     }
 
-    /// The primitives that make each result of a view of its operand: the first argument, or result by result an item of it.
-    /// None for results that are made otherwise.
+    /// For each result of a view, the primitives that make it from its operand: the first argument, or the item of it for
+    /// that result. `None` for results that are made otherwise.
     pub fn view_steps(
         &'static self,
         builder: &Builder,
@@ -376,7 +378,7 @@ impl Operator {
         Ok(steps.collect())
     }
 
-    /// The new axis of a view that [`Strides::Unsqueeze`] places.
+    /// The new axis of a view with [`Strides::Unsqueeze`].
     pub fn unsqueezed_axis(
         &'static self,
         builder: &Builder,
@@ -386,7 +388,7 @@ impl Operator {
         wrap_dim(Args::new(builder, self, arguments).int("dim"), rank + 1)
     }
 
-    /// The axes and the offset of a view that [`Strides::Diagonal`] places.
+    /// The axes and the offset of a view with [`Strides::Diagonal`].
     pub fn diagonal_axes(
         &'static self,
         builder: &Builder,
@@ -430,7 +432,7 @@ fn steps_between(builder: &Builder, operand: ValueId, result: ValueId) -> Option
     Some(steps)
 }
 
-/// Geometry after a step of a view; none if the step's elements do not lie at equal distances.
+/// Geometry after a step of a view; `None` if strides cannot describe the result.
 pub fn after_step(
     geometry: &Geometry,
     asked: &Assumptions,

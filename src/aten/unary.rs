@@ -1,4 +1,4 @@
-//! Functions of one number. Those of floats take integers as `f32`.
+//! Unary functions. Functions of floats convert integers to `f32`.
 
 use std::f64::consts::PI;
 
@@ -284,7 +284,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// To a number of decimal places, ties to even; a negative number rounds in front of the point.
+/// Rounds to a number of decimal places, ties to even. A negative number rounds to tens, hundreds and so on.
 fn round<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, decimals) = (a.tensor("self"), a.optional_int("decimals").unwrap_or(0));
     let scale = 10f64.powi(i32::try_from(decimals.abs()).unwrap_or(i32::MAX));
@@ -313,7 +313,7 @@ fn logit<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok((x / (1.0 - x)).log())
 }
 
-/// Real numbers have the angles 0 and π.
+/// The angle of a real number is 0 or π.
 fn angle<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     let zero_or_pi = x.lt(0).where_(PI, 0.0).to(x.dtype().to_float());
@@ -337,8 +337,8 @@ fn nan_to_num<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(x.isnan().where_(or("nan", 0.0), finite))
 }
 
-/// Derivatives of digamma: `(-1)ⁿ⁺¹ n! ζ(n + 1, x)` (Abramowitz and Stegun 6.4.10); the first one is reflected for small
-/// operands, where PyTorch's is defined as well (`aten/src/ATen/native/Math.h`).
+/// Derivatives of digamma: `(-1)ⁿ⁺¹ n! ζ(n + 1, x)` (Abramowitz and Stegun 6.4.10). The first derivative uses reflection for
+/// small operands, where PyTorch's is defined as well (`aten/src/ATen/native/Math.h`).
 fn polygamma<'g>(x: Value<'g>, n: i64) -> Value<'g> {
     wide_float(x, |x| {
         let builder = x.builder();
@@ -348,7 +348,7 @@ fn polygamma<'g>(x: Value<'g>, n: i64) -> Value<'g> {
             0 => x.digamma(),
             1 => x.function(UnaryFunction::Trigamma),
             _ => {
-                // PyTorch rounds the logarithm and its exponential.
+                // PyTorch rounds the logarithm of the factorial and its exponential.
                 let factorial: f64 = (1..=n).map(|factor| factor as f64).product();
                 let factorial = match x.dtype() {
                     DType::F64 => factorial,
@@ -361,8 +361,8 @@ fn polygamma<'g>(x: Value<'g>, n: i64) -> Value<'g> {
     })
 }
 
-/// Logarithm of the multivariate gamma function: `p (p - 1) / 4 · log π + Σ log Γ(x - j / 2)` for `j < p`, the largest
-/// first.
+/// Logarithm of the multivariate gamma function: `p (p - 1) / 4 · log π + Σ log Γ(x - j / 2)` for `j < p`, in descending
+/// order of the arguments.
 fn log_gamma_of_matrices<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let p = a.int("p");
     if !(1..=256).contains(&p) {

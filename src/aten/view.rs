@@ -1,4 +1,4 @@
-//! Views that keep or regroup whole axes: the same elements under another shape or order of axes.
+//! Views that reorder, merge or split whole axes.
 
 use super::{Args, Composite, Strides};
 use crate::dim::Dim;
@@ -274,7 +274,7 @@ pub(super) fn axes(x: Value, dims: &[i64]) -> Result<Vec<usize>> {
     dims.iter().map(|dim| wrap_dim(*dim, x.rank())).collect()
 }
 
-/// Axes moved to the given places; the others keep their order in what is left.
+/// Moves axes to the given positions; the others keep their order.
 fn move_axes<'g>(x: Value<'g>, from: &[i64], to: &[i64]) -> Result<Value<'g>> {
     let (from, to) = (axes(x, from)?, axes(x, to)?);
     if from.len() != to.len() {
@@ -304,8 +304,8 @@ pub(super) fn unflatten<'g>(x: Value<'g>, dim: i64, sizes: &[Dim]) -> Result<Val
     Ok(x.reshape(shape))
 }
 
-/// Axes of size 1 added until there are `rank`; a vector becomes the last axis of a matrix, a matrix the first two axes
-/// of three.
+/// Adds axes of size 1 until there are `rank`. A vector becomes the last axis of a matrix, a matrix the first two of three
+/// axes.
 pub(super) fn at_least(x: Value, rank: usize) -> Value {
     let mut shape: Shape = x.shape();
     while shape.len() < rank {

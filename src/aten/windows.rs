@@ -1,4 +1,4 @@
-//! Windows over the last axes of a value: what pooling reduces over.
+//! Windows over the last axes of a value, as pooling needs them.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -7,19 +7,19 @@ use crate::ir::Value;
 use crate::op::ReduceFunction;
 use crate::scalar::Scalar;
 
-/// How windows slide along one axis.
+/// Parameters of the windows along one axis.
 pub(super) struct Axis {
     pub size: i64,
     pub stride: i64,
     pub padding: i64,
     pub dilation: i64,
-    /// A last window may reach over the end.
+    /// True if the last window may extend beyond the end.
     pub ceil_mode: bool,
 }
 
 impl Axis {
-    /// Number of windows: `aten/src/ATen/native/Pool.h`. A window that the ceiling adds starts inside the input or its
-    /// padding in front.
+    /// Number of windows (`aten/src/ATen/native/Pool.h`). A window that `ceil_mode` adds must start inside the input or its
+    /// leading padding.
     fn outputs(&self, size: &Dim) -> Dim {
         let stride = Dim::from(self.stride);
         let free = size + (2 * self.padding - self.reach());
@@ -40,8 +40,8 @@ impl Axis {
         self.dilation * (self.size - 1) + 1
     }
 
-    /// How many elements of each window along an axis an average counts: those of the input, or also those of the padding
-    /// (but nothing behind it, where a window of the ceiling reaches).
+    /// Number of elements that an average counts in each window along an axis: those of the input, optionally also those of
+    /// the padding, but none beyond it, where windows of `ceil_mode` extend.
     pub fn counted<'g>(
         &self,
         x: Value<'g>,
@@ -68,19 +68,19 @@ pub(super) struct Windows<'g> {
     lines: Vec<Line>,
 }
 
-/// Where the windows of one axis lie.
+/// The windows along one axis.
 struct Line {
     place: Place,
     /// Size of the input along the axis.
     size: Dim,
     /// Number of windows.
     windows: Dim,
-    /// Elements of a window.
+    /// Number of elements of a window.
     taps: Dim,
 }
 
 enum Place {
-    /// Window `i` begins at `i·stride - padding`, its elements are `dilation` apart.
+    /// Window `i` begins at `i·stride - padding`; its elements are `dilation` apart.
     Sliding {
         stride: i64,
         padding: i64,
@@ -91,7 +91,7 @@ enum Place {
 }
 
 impl<'g> Windows<'g> {
-    /// Windows of one size over the last axes, with `fill` around the value.
+    /// Windows of equal size over the last axes, with `fill` around the value.
     pub fn sliding(x: Value<'g>, axes: &[Axis], fill: impl Into<Scalar>) -> Result<Windows<'g>> {
         let first = first_axis(x, axes.len())?;
         let (mut low, mut high) = (vec![Dim::ZERO; first], vec![Dim::ZERO; first]);
@@ -122,8 +122,8 @@ impl<'g> Windows<'g> {
         Ok(Windows { value, lines })
     }
 
-    /// As many windows as wanted over the last axes, which share the elements as evenly as possible. Where their sizes
-    /// differ, `fill` makes up for it.
+    /// The given number of windows over the last axes, which share the elements as evenly as possible. Shorter windows are
+    /// completed with `fill`.
     pub fn adaptive(x: Value<'g>, outputs: &[Dim], fill: impl Into<Scalar>) -> Result<Windows<'g>> {
         let first = first_axis(x, outputs.len())?;
         let (mut value, fill) = (x, fill.into());
@@ -141,13 +141,13 @@ impl<'g> Windows<'g> {
         Ok(Windows { value, lines })
     }
 
-    /// Every window combined.
+    /// Reduces every window.
     pub fn reduce(&self, function: ReduceFunction) -> Value<'g> {
         let dims: Vec<i64> = (1..=self.lines.len() as i64).map(|dim| -dim).collect();
         self.value.reduce(function, &dims, false)
     }
 
-    /// How many elements of the input each window holds; for windows within it.
+    /// Number of input elements in each window; for windows inside the input.
     pub fn counts(&self) -> Value<'g> {
         let builder = self.value.builder();
         let mut counts = builder.full(DType::I64, vec![], 1);
@@ -162,7 +162,7 @@ impl<'g> Windows<'g> {
         counts
     }
 
-    /// The place of each window's largest element in the flattened axes of the input; the first of equals.
+    /// Index of each window's largest element (the first of equals) in the flattened axes of the input.
     pub fn argmax(&self) -> Value<'g> {
         let count = self.lines.len() as i64;
         let mut rest = self.value.flatten(-count, -1).argmax(-1, false);
@@ -188,7 +188,7 @@ impl Line {
         } else if size.modulo(&windows).is(0) {
             size.floor_div(&windows)
         } else {
-            // A window may touch one element more at either end than its share.
+            // A window may include one element more at either end than its share.
             size.ceil_div(&windows) + 1
         };
         Line {
@@ -199,12 +199,12 @@ impl Line {
         }
     }
 
-    /// The windows cover the axis without gaps and overlaps.
+    /// True if the windows cover the axis without gaps and overlaps.
     fn is_even(&self) -> bool {
         &self.windows * &self.taps == self.size
     }
 
-    /// The axis as two: windows and their elements.
+    /// Splits the axis in two: windows, and elements of a window.
     fn split<'g>(&self, x: Value<'g>, axis: usize, fill: Scalar) -> Value<'g> {
         let mut shape = x.shape();
         shape.splice(axis..=axis, [self.windows.clone(), self.taps.clone()]);
@@ -215,7 +215,7 @@ impl Line {
             self.starts(x).unsqueeze(1) + x.builder().iota(DType::I64, vec![self.taps.clone()], 0);
         let inside = element.lt(self.ends(x).unsqueeze(1));
         let element = element.minimum(&self.size - 1);
-        // Of the windows' two axes, the elements' is the last of those that stand in front of the rest.
+        // The axis of the elements follows that of the windows, in front of the remaining axes.
         let inside = along(inside, shape.len().saturating_sub(axis + 1));
         let picked = x
             .index_select(axis as i64, element.flatten(0, 1))
@@ -234,7 +234,7 @@ impl Line {
         }
     }
 
-    /// The index behind each adaptive window's last element.
+    /// The index after each adaptive window's last element.
     fn ends<'g>(&self, x: Value<'g>) -> Value<'g> {
         let next = x.builder().iota(DType::I64, vec![self.windows.clone()], 0) + 1;
         (next * &self.size + (&self.windows - 1)).floor_divide(&self.windows)
@@ -242,8 +242,8 @@ impl Line {
 }
 
 impl Place {
-    /// The input's index of an element of a window. Padding counts only if the window holds nothing larger, and PyTorch
-    /// names the first element inside then.
+    /// The input index of an element of a window. Padding wins only if no element of the window is larger; then PyTorch
+    /// returns the first element inside the input.
     fn element<'g>(&self, start: Value<'g>, tap: Value<'g>) -> Value<'g> {
         match self {
             Place::Adaptive => start + tap,
@@ -272,7 +272,7 @@ fn first_axis(x: Value, count: usize) -> Result<usize> {
     }
 }
 
-/// A value shaped so that its last axis is `place` axes from the end.
+/// Reshapes a value so that its last axis becomes the axis `place` from the end.
 fn along(value: Value, place: usize) -> Value {
     let mut shape = value.shape();
     shape.resize(shape.len() + place.saturating_sub(1), Dim::ONE);

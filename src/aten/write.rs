@@ -1,4 +1,4 @@
-//! Values with a part of their elements replaced, and windows laid over one another.
+//! Operators that replace a part of a value, and `im2col` and `col2im`.
 
 use super::join::join;
 use super::parts::{check_axis, strided_index};
@@ -88,7 +88,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The value with a slice along an axis replaced.
+/// Replaces a slice along an axis.
 pub(super) fn set_slice<'g>(
     x: Value<'g>,
     source: Value<'g>,
@@ -119,14 +119,14 @@ pub(super) fn set_slice<'g>(
     Ok(x.scatter(dim, index, source, ScatterFunction::Set))
 }
 
-/// The first index of Python's slice: from the end if negative, at least 0.
+/// The first index of Python's slice: counted from the end if negative, and at least 0.
 fn clamped(x: Value, dim: i64, start: Dim) -> Result<Dim> {
     let start = from_end(x, dim, start)?;
     let inside = x.builder().symbols().less_equal(&Dim::ZERO, &start)?;
     Ok(if inside { start } else { Dim::ZERO })
 }
 
-/// Two-dimensional windows, as `torch.nn.Unfold` describes them.
+/// Two-dimensional windows, as in `torch.nn.Unfold`.
 struct Windows {
     kernel: [i64; 2],
     dilation: [i64; 2],
@@ -148,7 +148,7 @@ impl Windows {
         })
     }
 
-    /// How many windows fit along an axis of two.
+    /// Number of windows along one of the two axes.
     fn count(&self, axis: usize, size: &Dim) -> Dim {
         let [kernel, dilation, padding, stride] =
             [self.kernel, self.dilation, self.padding, self.stride]

@@ -1,4 +1,4 @@
-//! Elements that are no finite numbers: how many, and where the first is.
+//! NaN and infinite elements of a tensor: their number and the first index of each.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct NonFinite {
     pub infinite: usize,
     /// Index of the first of them.
     pub first_infinite: Vec<usize>,
-    /// Elements in all.
+    /// Number of elements.
     pub numel: usize,
 }
 
@@ -39,7 +39,7 @@ impl NonFinite {
         self.nan + self.infinite == 0
     }
 
-    /// Takes in the element at a position in row-major order.
+    /// Counts the element at a position in row-major order.
     pub(super) fn count(&mut self, value: f64, position: usize, shape: &[usize]) {
         let (count, first) = match (value.is_nan(), value.is_infinite()) {
             (true, _) => (&mut self.nan, &mut self.first_nan),

@@ -1,4 +1,4 @@
-//! Floor division of sizes: exact quotients are polynomials, what is left over stays a division.
+//! Floor division of sizes: exact quotients are polynomials; a remainder stays a floor division.
 
 use super::{Atom, Dim, Product, Repr, Terms};
 
@@ -26,7 +26,7 @@ impl Dim {
         -&(-self).floor_div(divisor)
     }
 
-    /// `⌊(c·q + r) / c⌋ = q + ⌊r / c⌋`, and nested floor divisions by constants are joined.
+    /// `⌊(c·q + r) / c⌋ = q + ⌊r / c⌋`. Nested floor divisions by constants are merged.
     fn div_by_const(&self, divisor: i64) -> Dim {
         let mut quotient = Terms::new();
         let mut rest = Terms::new();
@@ -50,7 +50,8 @@ impl Dim {
         }
     }
 
-    /// `⌊(⌊x / a⌋ + k) / b⌋ = ⌊(x + k·a) / (a·b)⌋`; `⌊-x / b⌋ = -⌊(x + b - 1) / b⌋`, so that the first term is positive.
+    /// `⌊(⌊x / a⌋ + k) / b⌋ = ⌊(x + k·a) / (a·b)⌋`. Also `⌊-x / b⌋ = -⌊(x + b - 1) / b⌋`, so that the first term is
+    /// positive.
     fn join_floor_div(&self, divisor: i64) -> Dim {
         if self.is_negated() {
             let rounded_up = &-self + &Dim::from(divisor - 1);
@@ -72,7 +73,7 @@ impl Dim {
         if rest.is(0) {
             return quotient;
         }
-        // What is left over is less than one divisor, which is positive.
+        // The remainder is less than the divisor, which is positive.
         if let (Some(left), Some(least)) = (rest.as_const(), divisor.smallest_positive())
             && (-least..least).contains(&left)
         {
@@ -100,7 +101,7 @@ impl Dim {
         }
     }
 
-    /// The smallest positive value, given that symbols are at least 0; `None` if that is not plain to see.
+    /// A lower bound of the positive values of the size, for symbols of at least 0; `None` if none can be derived.
     fn smallest_positive(&self) -> Option<i64> {
         let terms = self.terms();
         let coefficients = terms.iter().filter(|(product, _)| !product.is_empty());
@@ -110,7 +111,7 @@ impl Dim {
         }
     }
 
-    /// Polynomial division by the leading term; the rest is zero if the division is exact.
+    /// Polynomial division by the leading term; the remainder is zero if the division is exact.
     fn long_division(&self, divisor: &Dim) -> (Dim, Dim) {
         let Some((lead, lead_coefficient)) = divisor.leading() else {
             return (Dim::ZERO, self.clone());

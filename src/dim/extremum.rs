@@ -1,5 +1,5 @@
-//! The smaller and the larger of sizes. Nested ones are joined, and operands that never decide are left out, so that
-//! `min(64, min(n, 64))` is `min(64, n)`.
+//! Minima and maxima of sizes. Nested ones are merged, and operands that never decide are removed: `min(64, min(n, 64))`
+//! becomes `min(64, n)`.
 
 use super::{Atom, Dim, Repr};
 
@@ -20,7 +20,7 @@ impl Dim {
         Extremum::Max.of(self, other)
     }
 
-    /// The factor that the size consists of, if it is one on its own.
+    /// The factor, if the size is a single factor.
     fn as_atom(&self) -> Option<&Atom> {
         let Repr::Sum(sum) = &self.0 else {
             return None;
@@ -34,7 +34,7 @@ impl Dim {
         }
     }
 
-    /// True if the size is never less than another, as far as that is plain to see.
+    /// True if the size is provably never less than another.
     fn is_at_least(&self, other: &Dim) -> bool {
         if self == other || (self - other).smallest(|_| 0) >= Some(0) {
             return true;
@@ -54,7 +54,7 @@ impl Dim {
 }
 
 impl Extremum {
-    /// In the normal form: operands in order, each nested in the one before it.
+    /// The extremum in normal form: operands in order, each nested in the one before it.
     fn of(self, a: &Dim, b: &Dim) -> Dim {
         let mut operands = Vec::new();
         self.collect(a, &mut operands);
@@ -91,7 +91,7 @@ impl Extremum {
         }
     }
 
-    /// True if the extremum of two sizes is the first one.
+    /// True if the first of two sizes is provably their extremum.
     fn decides(self, a: &Dim, b: &Dim) -> bool {
         match self {
             Extremum::Min => b.is_at_least(a),

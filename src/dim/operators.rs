@@ -76,7 +76,7 @@ impl Mul for &Dim {
     }
 }
 
-/// Owned and mixed forms of the operators, so that formulas read as formulas.
+/// Operators for owned and mixed operands.
 macro_rules! forward_operators {
     ($($trait:ident :: $method:ident),*) => {$(
         impl $trait<Dim> for Dim {

@@ -3,7 +3,7 @@
 use super::{Atom, Dim, Product, Repr, Symbol};
 
 impl Dim {
-    /// Solves `self == other` for one symbol that occurs only linearly: the symbol and what it equals.
+    /// Solves `self == other` for one symbol that occurs only linearly. Returns the symbol and its value.
     pub fn solve(&self, other: &Dim) -> Option<(Symbol, Dim)> {
         let difference = self - other;
         let Repr::Sum(sum) = &difference.0 else {

@@ -64,7 +64,7 @@ fn solves_for_linear_symbols() {
     assert!(dim("floordiv(S, 2)").solve(&dim("3")).is_none());
 }
 
-/// What is left of extrema and divisions has the value of what they were made of, for all sizes, negative terms included.
+/// Simplified extrema and divisions have the value of the original expressions for all sizes, negative terms included.
 #[test]
 fn normal_forms_have_the_value_of_what_they_are_made_of() {
     type Function = (fn(&Dim, &Dim) -> Dim, fn(i64, i64) -> i64);

@@ -50,7 +50,7 @@ impl fmt::Display for Atom {
 }
 
 impl Dim {
-    /// The size as an expression in Rust, where each symbol is a variable: `&B * 2 + 1`, `&B` alone, `3`.
+    /// The size as a Rust expression in which each symbol is a variable: `&B * 2 + 1`, `&B` alone, `3`.
     pub fn code(&self) -> String {
         let sum = match &self.0 {
             Repr::Const(value) => return value.to_string(),
@@ -71,7 +71,7 @@ impl Dim {
         }
     }
 
-    /// A reference to the size in Rust.
+    /// The size as a Rust expression for a reference.
     fn code_ref(&self) -> String {
         match (self.as_const(), self.as_symbol()) {
             (Some(value), _) => format!("&Dim::from({value})"),
@@ -119,10 +119,10 @@ impl std::str::FromStr for Dim {
     }
 }
 
-/// Nesting beyond this is refused, so that no input exhausts the stack.
+/// Maximal nesting depth, so that no input exhausts the stack.
 const DEEPEST: usize = 64;
 
-/// Products of more terms and factors are refused, so that no input exhausts the memory.
+/// Maximal number of terms and factors of a product, so that no input exhausts memory.
 const LARGEST: usize = 10_000;
 
 struct Parser<'a> {

@@ -1,14 +1,14 @@
-//! The errors of files of the wrong kind, with the lines of Python that make the right one.
+//! Errors for files of the wrong kind, with Python code that produces the right kind.
 
 use std::path::Path;
 
 use super::FileKind;
 use crate::error::{Error, Kind};
 
-/// The example input of the lines that trace a model.
+/// The example input in the suggested code.
 const EXAMPLE: &str = "example = torch.rand(1, 3, 224, 224)  # whatever forward takes";
 
-/// The files that are named where one is not there.
+/// Largest number of similar files that an error lists for a missing file.
 const NEIGHBOURS: usize = 5;
 
 impl FileKind {
@@ -97,7 +97,7 @@ impl FileKind {
         }
     }
 
-    /// What to do where the file is not what its name says.
+    /// Advice for a file whose content does not match its name.
     fn how_to_get_the_file(&self, path: &Path) -> Option<String> {
         let file = name(path);
         Some(match self {
@@ -121,7 +121,7 @@ impl FileKind {
     }
 }
 
-/// The error of a file that cannot be opened, with its neighbours of the same ending if it is not there.
+/// The error for a file that cannot be opened. For a missing file, it lists files with the same extension.
 pub(super) fn unreadable(path: &Path, error: std::io::Error) -> Error {
     if error.kind() != std::io::ErrorKind::NotFound {
         return Error::io(path, error);
@@ -135,7 +135,7 @@ pub(super) fn unreadable(path: &Path, error: std::io::Error) -> Error {
     Error::new(Kind::Io, message).help(help)
 }
 
-/// Some files of the same ending in the same folder, in order of their names.
+/// Some files with the same extension in the same folder, sorted by name.
 fn neighbours(path: &Path) -> Vec<String> {
     if path.extension().is_none() {
         return Vec::new();
@@ -158,7 +158,7 @@ fn neighbours(path: &Path) -> Vec<String> {
     names
 }
 
-/// The lines for weights, which an expression of Python loads.
+/// Code for weights that a Python expression loads.
 fn from_weights(load: &str, path: &Path) -> String {
     let lines = [
         "model = MyModel()  # the class that the weights belong to".to_string(),
@@ -168,7 +168,7 @@ fn from_weights(load: &str, path: &Path) -> String {
     trace(why, &lines, path)
 }
 
-/// The lines for a module that was pickled whole.
+/// Code for a pickled module.
 fn from_object(class: &str, path: &Path) -> String {
     let file = name(path);
     if class.starts_with("ultralytics.") {
@@ -184,7 +184,7 @@ fn from_object(class: &str, path: &Path) -> String {
     trace(why, &[load], path)
 }
 
-/// A sentence, and the lines that trace what the first of them make.
+/// A sentence, and code that loads a model by the given lines and traces it.
 fn trace(why: &str, load: &[String], path: &Path) -> String {
     let save = format!(
         "torch.jit.trace(model.eval(), example).save(\"{}_traced.pt\")",
@@ -199,7 +199,7 @@ fn name(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The name without its ending, with the folder.
+/// The path without its extension.
 fn stem(path: &Path) -> String {
     path.with_extension("").display().to_string()
 }

@@ -5,20 +5,20 @@ use crate::dim::Dim;
 use crate::error::Result;
 use crate::symbols::{Guard, Relation, Symbols};
 
-/// Answers about symbolic sizes, given by the example, that have not become guards.
+/// Answers that the example gave about symbolic sizes, before they become guards.
 pub struct Assumptions<'s> {
     symbols: &'s Symbols,
     made: RefCell<Vec<Guard>>,
 }
 
 impl<'s> Assumptions<'s> {
-    /// Assumptions about these symbols, beginning with those that were made before.
+    /// Assumptions about these symbols, starting with earlier ones.
     pub fn new(symbols: &'s Symbols, before: &[Guard]) -> Assumptions<'s> {
         let made = RefCell::new(before.to_vec());
         Assumptions { symbols, made }
     }
 
-    /// Everything that was assumed.
+    /// The assumptions as guards.
     pub fn into_guards(self) -> Vec<Guard> {
         self.made.into_inner()
     }
@@ -44,7 +44,7 @@ impl<'s> Assumptions<'s> {
         Ok(order)
     }
 
-    /// Takes a condition for given, once.
+    /// Adds an assumption, unless it is already there.
     pub fn assume(&self, guard: Guard) {
         let mut made = self.made.borrow_mut();
         if !made.contains(&guard) {

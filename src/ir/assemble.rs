@@ -1,4 +1,4 @@
-//! Graphs from their written forms: names become ids, and types that are left out are inferred.
+//! Construction of graphs from their text and JSON forms: resolves names to ids and infers omitted types.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,7 +18,7 @@ use super::types::Types;
 /// Types of weights by name.
 pub(super) type WeightTypes = BTreeMap<String, TensorType>;
 
-/// A graph that is put together node by node.
+/// A graph under construction, node by node.
 pub(super) struct Assembly<'a> {
     graph: Graph,
     ids: HashMap<String, ValueId>,
@@ -29,7 +29,7 @@ pub(super) struct Assembly<'a> {
 }
 
 impl<'a> Assembly<'a> {
-    /// A graph with its inputs. Symbols of inputs without an example value are given one.
+    /// A graph with its inputs. Symbols without an example value get one.
     pub(super) fn new(
         name: &str,
         inputs: Vec<(String, TensorType)>,
@@ -61,23 +61,23 @@ impl<'a> Assembly<'a> {
         Ok(assembly)
     }
 
-    /// The value of a name.
+    /// The value with a name.
     pub(super) fn value(&self, name: &str) -> Result<ValueId> {
         let found = self.ids.get(name).copied();
         found.ok_or_else(|| Error::format(format!("there is no value {name} yet")))
     }
 
-    /// True if a value has the name.
+    /// True if there is a value with this name.
     pub(super) fn has_value(&self, name: &str) -> bool {
         self.ids.contains_key(name)
     }
 
-    /// True if a size has the name.
+    /// True if there is a size with this name.
     pub(super) fn has_size(&self, name: &str) -> bool {
         self.graph.hints.contains_key(name)
     }
 
-    /// The weight of a name, which becomes a value of the graph when it is first used.
+    /// The weight with a name, which becomes a value of the graph on first use.
     pub(super) fn weight(&mut self, name: &str) -> Result<ValueId> {
         let value = format!("${name}");
         if let Some(id) = self.ids.get(&value) {
@@ -89,7 +89,7 @@ impl<'a> Assembly<'a> {
         self.add(value, ty, Definition::Weight(name.to_string()))
     }
 
-    /// Adds a node; types of results that are left out are inferred.
+    /// Adds a node and infers omitted types of results.
     pub(super) fn node(
         &mut self,
         op: Op,
@@ -124,7 +124,7 @@ impl<'a> Assembly<'a> {
         Ok(())
     }
 
-    /// The graph with its outputs. Sizes that inference found to be equal are written alike.
+    /// Returns the graph with its outputs. Sizes that inference proved equal get the same expression.
     pub(super) fn finish(mut self, outputs: Vec<ValueId>) -> Graph {
         self.graph.outputs = outputs;
         if self.has_inferred {
@@ -148,7 +148,7 @@ impl<'a> Assembly<'a> {
     }
 }
 
-/// Gives symbols without an example value one, each another.
+/// Gives each symbol without an example value a different one.
 fn complete(hints: &mut Bindings, ty: &TensorType) {
     for name in ty.shape.iter().flat_map(|dim| dim.symbols()) {
         let candidates = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29].into_iter().chain(31..);
@@ -159,7 +159,7 @@ fn complete(hints: &mut Bindings, ty: &TensorType) {
     }
 }
 
-/// A primitive by its name in the text form and its attributes; none if there is no such primitive.
+/// A primitive from its name in the text form and its attributes; `None` if there is no such primitive.
 pub(super) fn primitive(name: &str, attributes: Map<String, Json>) -> Option<Result<Primitive>> {
     let is_unary = UnaryFunction::ALL
         .iter()
@@ -193,7 +193,7 @@ fn from_fields(name: &str, fields: Map<String, Json>) -> Result<Primitive> {
     }
 }
 
-/// A primitive's attributes, without those that its name tells.
+/// A primitive's attributes, except those that its name implies.
 pub(super) fn attributes(primitive: &Primitive) -> Map<String, Json> {
     let told: &[&str] = match primitive {
         Primitive::Unary(_) | Primitive::Binary(_) => &["op", "function"],
@@ -208,7 +208,7 @@ pub(super) fn attributes(primitive: &Primitive) -> Map<String, Json> {
     }
 }
 
-/// The arguments of a call in the order of its parameters, from those in order and those by name.
+/// The arguments of a call in the order of its parameters, from positional and named arguments.
 pub(super) fn complete_call(
     name: &str,
     parameters: &[Parameter],
@@ -240,8 +240,8 @@ pub(super) fn complete_call(
     slots.into_iter().zip(parameters).map(complete).collect()
 }
 
-/// Arguments of a call as they are written: leading tensors without names, then what differs from its default by name.
-/// Without parameters everything stands in order.
+/// The written form of a call's arguments: leading tensors by position, then arguments that differ from their defaults by
+/// name. Without parameters, all arguments are positional.
 pub(super) fn split_call<'a, 'p>(
     parameters: &'a [Parameter<'p>],
     arguments: &'a [Argument],
@@ -264,7 +264,7 @@ pub(super) fn split_call<'a, 'p>(
     (positional, named.collect())
 }
 
-/// True for names of symbols.
+/// True for valid names of symbols.
 pub(super) fn is_symbol(name: &Symbol) -> bool {
     name.starts_with(|c: char| c.is_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_alphanumeric() || c == '_')

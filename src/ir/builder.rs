@@ -16,10 +16,10 @@ use super::resolve::resolve;
 use super::tree::{Input, Tree};
 use super::value::{Number, Value};
 
-/// Makes a graph, node by node, through [`Value`] handles that read like tensors.
+/// Builds a graph, node by node, through [`Value`] handles that read like tensors.
 ///
-/// A rule that is broken is remembered, not returned: the handle stays usable, later steps are ignored, and
-/// [`Builder::finish`] (or [`Builder::check`]) returns the first error. So formulas read as formulas.
+/// The builder remembers errors instead of returning them: after an error the handles stay usable, later steps are ignored,
+/// and [`Builder::finish`] (or [`Builder::check`]) returns the first error. Formulas therefore need no error handling.
 #[derive(Debug)]
 pub struct Builder {
     symbols: Rc<Symbols>,
@@ -33,18 +33,18 @@ struct State {
     error: Option<Error>,
     weights: BTreeMap<String, ValueId>,
     names: BTreeSet<String>,
-    /// Names that only [`Builder::set_name`] gives.
+    /// Names that only [`Builder::set_name`] assigns.
     reserved: BTreeSet<String>,
     counters: BTreeMap<String, usize>,
 }
 
 impl Builder {
-    /// A builder for a graph of this name.
+    /// A builder for a graph with this name.
     pub fn new(name: &str) -> Builder {
         Builder::with_symbols(name, Bindings::new(), Vec::new())
     }
 
-    /// A builder that knows symbols by example values, and guards that already hold.
+    /// A builder with example values of symbols and guards that already hold.
     pub fn with_symbols(name: &str, hints: Bindings, guards: Vec<Guard>) -> Builder {
         let state = State {
             graph: Graph {
@@ -59,7 +59,7 @@ impl Builder {
         }
     }
 
-    /// A builder for a graph that is thrown away, whose questions about symbolic sizes count for this one.
+    /// A builder for a temporary graph. Its questions about symbolic sizes are recorded in this builder.
     pub fn scratch(&self) -> Builder {
         Builder {
             symbols: self.symbols.clone(),
@@ -67,7 +67,7 @@ impl Builder {
         }
     }
 
-    /// Arguments of another builder's graph as inputs of this one.
+    /// Makes inputs of this graph for the arguments of another builder's graph.
     pub fn import(&self, other: &Builder, arguments: &[Argument]) -> Vec<Argument> {
         let mut known = BTreeMap::new();
         let mut value = |id: ValueId| {
@@ -81,18 +81,18 @@ impl Builder {
             .collect()
     }
 
-    /// The symbolic sizes: asking them records the answers as guards of the graph.
+    /// The symbolic sizes. Queries record their answers as guards of the graph.
     pub fn symbols(&self) -> &Symbols {
         &self.symbols
     }
 
-    /// Nodes made from here on belong to this place in the user's model.
+    /// Sets the place in the user's model for subsequent nodes.
     pub fn set_place(&self, place: &Place) {
         self.symbols.set_place(place.clone());
         self.state.borrow_mut().place = place.clone();
     }
 
-    /// Where in the user's model nodes belong that are made now.
+    /// The place in the user's model of nodes that are added now.
     pub fn place(&self) -> Place {
         self.state.borrow().place.clone()
     }
@@ -105,7 +105,7 @@ impl Builder {
         self.value(id)
     }
 
-    /// The weight of a name; the same handle every time.
+    /// The weight with a name; repeated calls return the same handle.
     pub fn weight(&self, name: &str, ty: TensorType) -> Value<'_> {
         if let Some(id) = self.state.borrow().weights.get(name) {
             return self.value(*id);
@@ -121,7 +121,7 @@ impl Builder {
         Value::new(self, id)
     }
 
-    /// Applies a primitive; an error if the operands do not fit it.
+    /// Applies a primitive; an error if the operands do not match it.
     pub fn try_apply(
         &self,
         primitive: impl Into<Primitive>,
@@ -138,7 +138,7 @@ impl Builder {
         Ok(self.push(Op::Primitive(primitive), arguments, results))
     }
 
-    /// Applies a primitive whose result types are known; its own rule would find them out.
+    /// Applies a primitive whose result types are known, without inferring them.
     pub(crate) fn apply_as(
         &self,
         primitive: impl Into<Primitive>,
@@ -190,7 +190,7 @@ impl Builder {
         self.push(Op::Region(Box::new(region)), arguments, results)
     }
 
-    /// Adds a region; an error if the arguments do not fit it.
+    /// Adds a region; an error if the arguments do not match it.
     pub fn try_region(&self, region: Region, arguments: Vec<Argument>) -> Result<Vec<Value<'_>>> {
         let types = arguments
             .iter()
@@ -199,7 +199,7 @@ impl Builder {
         Ok(self.region(region, arguments, results))
     }
 
-    /// The type of an argument; numbers and sizes count as scalars, as a region's body sees them.
+    /// The type of an argument. Numbers and sizes count as scalars, as in a region's body.
     pub(super) fn scalar_or_value_type(&self, argument: &Argument) -> TensorType {
         let dtype = match argument {
             Argument::Value(id) => return self.ty(*id),
@@ -211,7 +211,7 @@ impl Builder {
         TensorType { dtype, shape }
     }
 
-    /// A value of one repeated number or size.
+    /// A value filled with a number or size.
     pub fn full<'g>(
         &'g self,
         dtype: DType,
@@ -237,7 +237,7 @@ impl Builder {
         }
     }
 
-    /// A value whose elements count along an axis.
+    /// A value whose elements are their indices along an axis.
     pub fn iota(&self, dtype: DType, shape: impl Into<Shape>, axis: usize) -> Value<'_> {
         self.apply(
             Iota {
@@ -249,7 +249,7 @@ impl Builder {
         )
     }
 
-    /// Remembers an error, unless there is one already.
+    /// Remembers an error, unless there is an earlier one.
     pub fn fail(&self, error: Error) {
         let mut state = self.state.borrow_mut();
         if state.error.is_none() {
@@ -263,12 +263,12 @@ impl Builder {
         self.state.borrow().error.is_some()
     }
 
-    /// Takes the remembered error, after which the builder goes on as before it.
+    /// Takes the remembered error. The builder continues as it was before the error.
     pub fn check(&self) -> Result<()> {
         self.state.borrow_mut().error.take().map_or(Ok(()), Err)
     }
 
-    /// A value's type, with what has been learnt about symbols.
+    /// The type of a value, with everything that is known about its symbols.
     pub fn ty(&self, id: ValueId) -> TensorType {
         let state = self.state.borrow();
         let Some(info) = state.graph.values.get(id.index()) else {
@@ -288,7 +288,7 @@ impl Builder {
         }
     }
 
-    /// Gives a value a name that is unique, as close to the wanted one as possible. A weight keeps its own.
+    /// Gives a value a unique name, as close to the wanted one as possible. A weight keeps its name.
     pub fn set_name(&self, id: ValueId, wanted: &str) {
         let mut state = self.state.borrow_mut();
         let info = state.graph.values.get_mut(id.index());
@@ -304,23 +304,23 @@ impl Builder {
         }
     }
 
-    /// Keeps names free for values that are named later.
+    /// Reserves names for values that are named later.
     pub(super) fn reserve_names<'a>(&self, names: impl Iterator<Item = &'a str>) {
         let mut state = self.state.borrow_mut();
         state.reserved.extend(names.map(str::to_string));
     }
 
-    /// True if a node counts though nothing reads its results.
+    /// True if a node has a side effect, so that it runs even if nothing reads its results.
     pub(crate) fn has_effect(&self) -> bool {
         self.state.borrow().graph.has_effect()
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn count(&self) -> usize {
         self.state.borrow().graph.values.len()
     }
 
-    /// The node that defines a value; none for inputs and weights.
+    /// The node that defines a value; `None` for inputs and weights.
     pub fn node_of(&self, id: ValueId) -> Option<Node> {
         let state = self.state.borrow();
         match state.graph.values.get(id.index())?.definition {
@@ -329,7 +329,7 @@ impl Builder {
         }
     }
 
-    /// The name of a weight; none for other values.
+    /// The name of a weight; `None` for other values.
     pub(super) fn weight_name(&self, id: ValueId) -> Option<String> {
         match &self.state.borrow().graph.values.get(id.index())?.definition {
             Definition::Weight(name) => Some(name.clone()),
@@ -337,7 +337,7 @@ impl Builder {
         }
     }
 
-    /// Gives a result of a node a name that it does not have yet.
+    /// Gives a result of a node a name, unless another value has it.
     pub(super) fn rename_result(&self, id: ValueId, wanted: &str) {
         let is_other = self
             .state
@@ -353,13 +353,14 @@ impl Builder {
         }
     }
 
-    /// Says how states are made of the last inputs and, after the graph has ended, of the last outputs.
+    /// Sets the structure of states: those read from the last inputs, and those written to the last outputs when the graph
+    /// ends.
     pub fn set_states(&self, reads: Vec<Input>, writes: Vec<Input>) {
         let mut state = self.state.borrow_mut();
         (state.graph.reads, state.graph.writes) = (reads, writes);
     }
 
-    /// Ends the graph with these outputs; the remembered error, if there is one.
+    /// Returns the graph with these outputs, or the remembered error.
     pub fn finish(
         self,
         outputs: &[ValueId],
@@ -376,7 +377,7 @@ impl Builder {
         Ok(graph)
     }
 
-    /// The value that stands for the result of a failed step.
+    /// The value that represents results of a failed step.
     pub(super) fn poison(&self) -> Value<'_> {
         self.value(ValueId(u32::MAX))
     }
@@ -438,7 +439,7 @@ fn operand<'a>(argument: &'a Argument, ty: &'a Option<TensorType>) -> Result<Ope
 }
 
 impl State {
-    /// A name that is not taken yet: the wanted one, or with the next free number.
+    /// A unique name: the wanted one, or with the next free number.
     fn unique(&mut self, wanted: &str, respect_reserved: bool) -> String {
         let clean = legal_name(wanted);
         let mut name = clean.clone();
@@ -453,7 +454,8 @@ impl State {
     }
 }
 
-/// The name of a value that is closest to a wanted one: letters, digits, `_` and `.`, without a digit or point in front.
+/// The legal name of a value that is closest to a wanted one: letters, digits, `_` and `.`, not starting with a digit or
+/// point.
 pub fn legal_name(wanted: &str) -> String {
     let legal = |c: char| match c {
         c if c.is_alphanumeric() || c == '_' || c == '.' => c,

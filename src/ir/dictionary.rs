@@ -4,7 +4,7 @@ use crate::shape::TensorType;
 use super::builder::Builder;
 use super::graph::Argument;
 
-/// What the IR asks of the dictionary of operators, which stands above it ([`crate::aten`]).
+/// The interface by which the IR queries the operator dictionary, which depends on the IR ([`crate::aten`]).
 pub trait Dictionary {
     /// The parameters of an operator in the order of a call's arguments; `None` if there is no such operator.
     fn parameters(&self, name: &str) -> Option<Vec<Parameter<'_>>>;
@@ -18,24 +18,24 @@ pub trait Dictionary {
     ) -> Result<Vec<TensorType>>;
 }
 
-/// A parameter as the written forms of a call need it.
+/// A parameter, as the text and JSON forms of a call need it.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter<'a> {
-    /// Its name.
+    /// Name of the parameter.
     pub name: &'a str,
-    /// What an absent argument is; `None` if it must be given.
+    /// Default of an absent argument; `None` if the argument is required.
     pub default: Option<&'a Argument>,
-    /// How its argument is written.
+    /// Written form of its argument.
     pub style: Style,
 }
 
-/// How an argument of a call is written.
+/// The written form of an argument of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Without its name: tensors and lists of tensors.
+    /// By position: tensors and lists of tensors.
     Positional,
     /// `name=value`
     Named,
-    /// `name=f32`: an element type, of which a call holds PyTorch's integer code.
+    /// `name=f32`: an element type, which a call stores as PyTorch's integer code.
     DType,
 }

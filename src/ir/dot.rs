@@ -2,7 +2,7 @@ use std::fmt::Write;
 
 use super::graph::{Argument, Definition, Graph, Node, Op, ValueId};
 
-/// The graph in the language of Graphviz: a box for each node, grouped by the module of the user's model, edges with types.
+/// The graph in Graphviz's language: a box for each node, grouped by the user's modules, and edges with types.
 pub fn to_dot(graph: &Graph) -> String {
     let mut drawing = Drawing {
         text: String::new(),
@@ -27,7 +27,7 @@ struct Drawing {
 impl Drawing {
     fn line(&mut self, depth: usize, line: &str) {
         let indent = "  ".repeat(depth);
-        // Writing to a string doesn't fail.
+        // Writing to a string never fails.
         let _ = writeln!(self.text, "{indent}{line}");
     }
 
@@ -37,7 +37,7 @@ impl Drawing {
         self.line(depth + 1, &format!("label={}", quoted(label)));
     }
 
-    /// A graph whose nodes' names begin with a prefix.
+    /// Draws a graph; the names of its nodes begin with a prefix.
     fn graph(&mut self, graph: &Graph, prefix: &str, depth: usize) {
         self.open_cluster(depth, &graph.name);
         for (index, info) in graph.values.iter().enumerate() {
@@ -118,7 +118,7 @@ impl Drawing {
     }
 }
 
-/// Numbers and sizes among the arguments; lists and text are left to the text form.
+/// Numbers and sizes among the arguments; only the text form shows lists and strings.
 fn constant(argument: &Argument) -> Option<String> {
     match argument {
         Argument::Number(number) => Some(number.to_string()),

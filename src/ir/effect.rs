@@ -1,10 +1,10 @@
-//! Nodes that count for more than their results.
+//! Side effects of nodes.
 
 use super::graph::{Graph, Node, Op};
 use crate::op::Primitive;
 
 impl Node {
-    /// True for a node that counts though nothing reads its results: an assertion, or a region with one in a body.
+    /// True for a node that must run even if nothing reads its results: an assertion, or a region with one in a body.
     pub fn has_effect(&self) -> bool {
         match &self.op {
             Op::Primitive(Primitive::Check(check)) => check.is_assertion(),
@@ -14,7 +14,7 @@ impl Node {
 }
 
 impl Graph {
-    /// True if a node of it counts though nothing reads its results.
+    /// True if a node of the graph has a side effect.
     pub fn has_effect(&self) -> bool {
         self.nodes.iter().any(Node::has_effect)
     }

@@ -40,25 +40,25 @@ pub struct Module {
     pub graphs: Vec<Graph>,
     /// Every weight that a graph names.
     pub weights: Weights,
-    /// What outlives a call, each under a name of its own.
+    /// Variables that keep their values between calls, by unique names.
     pub states: Vec<State>,
 }
 
-/// A value that the graphs of a module read and write, and that is kept between calls.
+/// A variable that the graphs of a module read and write, and that keeps its value between calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
-    /// The attribute's path: `decoder.hidden`.
+    /// Path of the attribute: `decoder.hidden`.
     pub name: String,
-    /// What it is before the first call.
+    /// Value before the first call.
     pub initial: Tree,
-    /// The weights that the tensors of `initial` are, by their numbers there.
+    /// Names of the weights that are the tensors of `initial`, by their index there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weights: Vec<String>,
 }
 
 impl Module {
-    /// The graph of a name; an error lists the names there are.
+    /// The graph with a name; an error lists the existing names.
     pub fn graph(&self, name: &str) -> Result<&Graph> {
         self.graphs
             .iter()
@@ -90,17 +90,17 @@ pub struct Graph {
     pub values: Vec<ValueInfo>,
     /// The tensor inputs, flattened.
     pub inputs: Vec<ValueId>,
-    /// In execution order.
+    /// Nodes in execution order.
     pub nodes: Vec<Node>,
     /// The tensor outputs, flattened.
     pub outputs: Vec<ValueId>,
-    /// How the user's arguments are made of the inputs.
+    /// Structure of the user's arguments in terms of the inputs.
     pub input_trees: Vec<Input>,
-    /// How the user's result is made of the outputs.
+    /// Structure of the user's result in terms of the outputs.
     pub output_tree: Option<Tree>,
-    /// How the states that the graph reads are made of the last inputs.
+    /// Structure of the states that the graph reads, in terms of the last inputs.
     pub reads: Vec<Input>,
-    /// How what it leaves in states is made of the last outputs.
+    /// Structure of the states that the graph writes, in terms of the last outputs.
     pub writes: Vec<Input>,
 }
 
@@ -111,46 +111,46 @@ pub struct ValueInfo {
     pub name: String,
     /// Element type and shape.
     pub ty: TensorType,
-    /// Where it comes from.
+    /// Origin of the value.
     pub definition: Definition,
 }
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Definition {
-    /// The input of this index.
+    /// The input with this index.
     Input(usize),
-    /// The weight of this name.
+    /// The weight with this name.
     Weight(String),
     /// A result of a node: node index and result index.
     Node(usize, usize),
 }
 
-/// One step.
+/// An operation and its operands and results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// What is computed.
+    /// The operation.
     pub op: Op,
-    /// Of what: for primitives values, numbers and sizes; for calls one argument for each of the schema's.
+    /// Operands. Primitives take values, numbers and sizes; calls take one argument for each parameter of the schema.
     pub arguments: Vec<Argument>,
-    /// The values it defines.
+    /// The values that the node defines.
     pub results: Vec<ValueId>,
     /// Module path and the user's source line.
     pub place: Place,
 }
 
-/// What a node computes.
+/// The operation of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// A word of the closed language.
+    /// A primitive of the closed language.
     Primitive(Primitive),
-    /// A row of the dictionary, by name and overload: `aten.conv2d`, `aten.add.Tensor`.
+    /// An operator of the dictionary, by name and overload: `aten.conv2d`, `aten.add.Tensor`.
     Call(Arc<str>),
     /// Structured control flow.
     Region(Box<Region>),
 }
 
-/// Structured control flow. Bodies are closed graphs: what they use of the surroundings is passed as an argument.
+/// Structured control flow. Bodies are closed graphs: values from outside are passed as arguments.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
@@ -170,17 +170,17 @@ pub enum Region {
     Loop {
         /// One iteration.
         body: Graph,
-        /// How many of the arguments are carried.
+        /// Number of loop-carried arguments.
         carried: usize,
     },
-    /// What belongs together, such as a module that is left whole. Arguments: the body's inputs. Results: its outputs.
+    /// A function call, such as a submodule that is kept whole. Arguments: the body's inputs. Results: its outputs.
     Call {
-        /// What is computed; its name is the module's path.
+        /// The function; its name is the module's path.
         body: Graph,
     },
 }
 
-/// Graphs are equal if they say the same: values may be numbered differently, and weights that nothing reads don't count.
+/// Compares the meaning of graphs: value ids may differ, and weights that nothing reads are ignored.
 impl PartialEq for Graph {
     fn eq(&self, other: &Graph) -> bool {
         let (a, b) = (self.canonical(), other.canonical());
@@ -200,7 +200,7 @@ pub enum Argument {
     Number(Scalar),
     /// A symbolic size.
     Size(Dim),
-    /// Text; calls only.
+    /// A string; calls only.
     Str(String),
     /// A list; calls only.
     List(Vec<Argument>),
@@ -271,7 +271,7 @@ impl Node {
         }
     }
 
-    /// The graphs nested in the node, to be replaced.
+    /// The graphs nested in the node, for modification.
     pub fn bodies_mut(&mut self) -> Vec<&mut Graph> {
         match &mut self.op {
             Op::Region(region) => match &mut **region {
@@ -306,7 +306,7 @@ impl Op {
 }
 
 impl Graph {
-    /// What is known of a value. Values of a verified graph are always known.
+    /// Name, type and origin of a value. Ids of a verified graph are always valid.
     pub fn value(&self, id: ValueId) -> &ValueInfo {
         &self.values[id.index()]
     }
@@ -318,7 +318,7 @@ impl Graph {
         id
     }
 
-    /// The weight of a name, which becomes a value of the graph unless it is one.
+    /// The weight with a name, which becomes a value of the graph if it is not yet one.
     pub(crate) fn weight_value(&mut self, name: &str, ty: &TensorType) -> ValueId {
         let known = self.weights().find(|(known, _)| *known == name);
         if let Some((_, id)) = known {
@@ -336,7 +336,7 @@ impl Graph {
         &self.value(id).ty
     }
 
-    /// The weights that the graph uses, by name, with their values.
+    /// The weights that the graph uses: names and values.
     pub fn weights(&self) -> impl Iterator<Item = (&str, ValueId)> {
         (0u32..)
             .zip(&self.values)
@@ -370,8 +370,8 @@ impl Graph {
         self.weights().filter(|(_, id)| read.contains(id)).collect()
     }
 
-    /// The graph with its values in one order: inputs, weights that are read by name, results; without a signature that goes
-    /// without saying.
+    /// The graph with its values in canonical order: inputs, read weights by name, results. A signature equal to the default
+    /// one is removed.
     fn canonical(&self) -> Graph {
         let weights = self.weights_read();
         let results = self.nodes.iter().flat_map(|node| &node.results);
@@ -446,7 +446,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Sizes of the symbols for given input shapes; an error says which input does not fit, or which guard fails.
+    /// Sizes of the symbols for given input shapes; an error names the input that does not match, or the guard that fails.
     pub fn bind(&self, shapes: &[&[usize]]) -> Result<Bindings> {
         if shapes.len() != self.inputs.len() {
             return Err(Error::input(format!(

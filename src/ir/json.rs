@@ -1,8 +1,8 @@
-//! The JSON form of modules: the same content as the text form, one node a line, with weights in a safetensors file beside
-//! it. [`SCHEMA`] says what a document looks like.
+//! The JSON form of modules. It has the content of the text form, one node a line, with weights in a safetensors file beside
+//! it. [`SCHEMA`] describes the documents.
 //!
-//! The bytes follow from the module alone, so that files can be compared, and differences of versions read. A file of an
-//! older version is read through [`MIGRATIONS`]; one of a newer version is refused.
+//! The bytes follow from the module alone, so that files can be compared and diffed. A file of an older version is read
+//! through [`MIGRATIONS`]; a file of a newer version is rejected.
 
 mod form;
 mod layout;
@@ -23,7 +23,7 @@ use super::graph::{Module, Weights};
 use super::verify::verify_module;
 use form::{Document, GraphForm, WeightsForm};
 
-/// What the `format` field says.
+/// Value of the `format` field.
 pub const FORMAT: &str = "onionskin";
 
 /// The version that is written.
@@ -32,10 +32,10 @@ pub const VERSION: u64 = 1;
 /// The JSON Schema of documents of this version.
 pub const SCHEMA: &str = include_str!("json/onionskin-1.schema.json");
 
-/// The step from each version to the next, beginning with version 1.
+/// The migration from each version to the next, starting with version 1.
 pub const MIGRATIONS: &[fn(Json) -> Result<Json>] = &[];
 
-/// Writes a module to a `.json` file, and its weights to a `.safetensors` file of the same stem beside it: both or neither.
+/// Writes a module to a `.json` file and its weights to a `.safetensors` file with that stem. Writes both files or neither.
 ///
 /// # Errors
 /// The module breaks a rule of the IR, or the files cannot be written.
@@ -63,10 +63,10 @@ pub fn save(module: &Module, path: &Path, dictionary: &dyn Dictionary) -> Result
     write_together(&[(&weights_path, &bytes), (path, text.as_bytes())])
 }
 
-/// Reads a module, and says which file its weights are in; they are mapped, not read.
+/// Reads a module and the name of its weights file. Weights are memory-mapped, not read.
 ///
 /// # Errors
-/// The files cannot be read, are of a newer version, or what they say breaks a rule of the IR.
+/// The files cannot be read, are of a newer version, or break a rule of the IR.
 pub fn load(path: &Path, dictionary: &dyn Dictionary) -> Result<(Module, Option<PathBuf>)> {
     let here = || path.display().to_string();
     let text = std::fs::read(path).map_err(|error| Error::io(path, error))?;
@@ -107,7 +107,7 @@ fn read_weights(path: &Path, wanted: &BTreeMap<String, TensorType>) -> Result<We
     }
 }
 
-/// The text of a module's document, which names the file of the weights.
+/// The JSON document of a module, which names the weights file.
 pub fn print(module: &Module, weights_file: &str, dictionary: &dyn Dictionary) -> Result<String> {
     let tensors: BTreeMap<String, TensorType> = module
         .weights
@@ -133,7 +133,7 @@ pub fn print(module: &Module, weights_file: &str, dictionary: &dyn Dictionary) -
     Ok(layout::text(&json))
 }
 
-/// The graphs of a document, and which weights it wants from which file.
+/// Parses a document: its graphs, and the weights that it needs from which file.
 pub fn parse(text: &[u8], dictionary: &dyn Dictionary) -> Result<(Module, Option<WeightsForm>)> {
     let malformed = |error: serde_json::Error| Error::format(error.to_string());
     let document = migrate(serde_json::from_slice(text).map_err(malformed)?)?;
@@ -156,7 +156,7 @@ pub fn parse(text: &[u8], dictionary: &dyn Dictionary) -> Result<(Module, Option
     Ok((module, document.weights))
 }
 
-/// The document in today's version.
+/// Migrates a document to the current version.
 fn migrate(document: Json) -> Result<Json> {
     if document.get("format").and_then(Json::as_str) != Some(FORMAT) {
         return Err(

@@ -1,4 +1,4 @@
-//! What a value is made of, taken out of a graph under construction.
+//! Extraction of constant subgraphs from a graph under construction.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,16 +7,17 @@ use crate::dim::Dim;
 use super::builder::Builder;
 use super::graph::{Graph, ValueId};
 
-/// Values of more parts than this are left to the device.
+/// Largest number of values of a constant subgraph; a larger one is computed on the device.
 const MOST_PARTS: usize = 256;
 
 impl Builder {
-    /// A graph without inputs that computes a value from weights and sizes; none if it depends on inputs or on regions.
+    /// A graph without inputs that computes a value from weights and sizes; `None` if the value depends on inputs or
+    /// regions.
     pub fn constant_part(&self, id: ValueId) -> Option<Graph> {
         let symbols = self.symbols();
         let part = Builder::with_symbols("constant", symbols.hints(), symbols.guards());
         let mut known: HashMap<ValueId, ValueId> = HashMap::new();
-        // Whatever a value is made of was there before it, and so comes first in order of numbers.
+        // Operands of a value have smaller ids, so they come first in order of ids.
         for id in self.constant_parts(id)? {
             if known.contains_key(&id) {
                 continue;
@@ -47,7 +48,7 @@ impl Builder {
         part.finish(&[result], Vec::new(), None).ok()
     }
 
-    /// The value and all that it is made of.
+    /// The value and all values that it depends on; `None` if it is not constant or depends on too many.
     fn constant_parts(&self, id: ValueId) -> Option<BTreeSet<ValueId>> {
         let mut found = BTreeSet::new();
         let mut left = vec![id];

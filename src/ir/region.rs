@@ -9,8 +9,8 @@ use crate::symbols::Symbols;
 use super::graph::{Argument, Graph, Op, Region, ValueId};
 
 impl Region {
-    /// Result types for arguments of these types, or what does not fit together. Questions about symbolic sizes are answered,
-    /// and the answers recorded, by `symbols`; sizes of the bodies are told by their inputs.
+    /// Result types for arguments of these types; an error says which do not match. `symbols` answers questions about
+    /// symbolic sizes and records the answers. Sizes of the bodies follow from their inputs.
     pub fn infer(&self, symbols: &Symbols, arguments: &[TensorType]) -> Result<Vec<TensorType>> {
         match self {
             Region::If { then, otherwise } => infer_if(symbols, [then, otherwise], arguments),
@@ -59,7 +59,7 @@ fn infer_loop(
     Ok(state.to_vec())
 }
 
-/// Types of a graph's outputs when its inputs have these types.
+/// Types of a graph's outputs for inputs of these types.
 fn apply(symbols: &Symbols, body: &Graph, inputs: &[TensorType]) -> Result<Vec<TensorType>> {
     let wanted: Vec<&TensorType> = body.inputs.iter().map(|id| body.ty(*id)).collect();
     let fits = |(wanted, found): (&&TensorType, &TensorType)| {
@@ -91,7 +91,7 @@ fn apply(symbols: &Symbols, body: &Graph, inputs: &[TensorType]) -> Result<Vec<T
 }
 
 impl Graph {
-    /// A body in the sizes of the graph around it, whose values have these types.
+    /// The body with its sizes expressed in those of the enclosing graph, whose values have these types.
     pub fn in_sizes_of(&self, arguments: &[Argument], ty: impl Fn(ValueId) -> TensorType) -> Graph {
         let given = self.inputs.iter().zip(arguments).map(|(id, argument)| {
             let value = argument.values().first().copied();
@@ -103,7 +103,7 @@ impl Graph {
         body
     }
 
-    /// Replaces every size in types, arguments and attributes; not in the bodies of regions, whose sizes are their own.
+    /// Replaces every size in types, arguments and attributes, but not in bodies of regions, which have their own sizes.
     pub fn map_sizes(&mut self, size: &mut impl FnMut(&Dim) -> Dim) {
         for info in &mut self.values {
             info.ty.shape.iter_mut().for_each(|dim| *dim = size(dim));
@@ -118,7 +118,7 @@ impl Graph {
         }
     }
 
-    /// What the symbols of a body are in terms of the sizes that its inputs get.
+    /// The symbols of a body in terms of the sizes of its inputs.
     fn sizes_for(&self, inputs: &[TensorType]) -> BTreeMap<Symbol, Dim> {
         let pairs = || {
             let wanted = self.inputs.iter().map(|id| &self.ty(*id).shape);
@@ -132,7 +132,8 @@ impl Graph {
                 sizes.entry(name.clone()).or_insert_with(|| right.clone());
             }
         }
-        // Symbols inside of expressions are kept apart from those of the surroundings while they are solved for.
+        // Symbols inside expressions are renamed while they are solved for, to keep them apart from those of the enclosing
+        // graph.
         let apart = |name: &Symbol| -> Symbol { format!("{name}'").into() };
         for (left, right) in pairs() {
             let unknown: Vec<Symbol> = left

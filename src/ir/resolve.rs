@@ -1,4 +1,4 @@
-//! What has been learnt about symbols, written down in a graph.
+//! Substitution of what is known about symbols into a graph.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -9,7 +9,7 @@ use crate::symbols::Symbols;
 use super::graph::{Graph, Node};
 use super::tree::{Constant, Tree};
 
-/// Writes down in a graph what has been learnt about its symbols.
+/// Replaces sizes in a graph by what is known about its symbols.
 pub(super) fn resolve(graph: &mut Graph, symbols: &Symbols) {
     resolve_sizes(graph, symbols);
     resolve_trees(graph, &|dim| symbols.resolve(dim));
@@ -17,7 +17,7 @@ pub(super) fn resolve(graph: &mut Graph, symbols: &Symbols) {
     graph.guards = symbols.guards();
 }
 
-/// Replaces the symbols that were found to equal something, in the bodies of regions too.
+/// Replaces the symbols that were found to equal another size, also in the bodies of regions.
 fn resolve_sizes(graph: &mut Graph, symbols: &Symbols) {
     graph.map_sizes(&mut |dim| symbols.resolve(dim));
     for body in graph.nodes.iter_mut().flat_map(Node::bodies_mut) {
@@ -38,7 +38,7 @@ fn resolve_trees(graph: &mut Graph, resolve: &dyn Fn(&Dim) -> Dim) {
 }
 
 impl Graph {
-    /// The graph for these sizes of its symbols alone, which must fit its guards.
+    /// The graph specialised to these sizes of its symbols, which must satisfy its guards.
     pub fn with_sizes(&self, sizes: &Bindings) -> Graph {
         let numbers = sizes.iter();
         let numbers: BTreeMap<Symbol, Dim> = numbers

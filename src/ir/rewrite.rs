@@ -1,4 +1,4 @@
-//! Replaying a graph into a fresh builder: what every pass is made of.
+//! Replaying a graph into a new builder, the basis of every pass.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::builder::Builder;
 use super::graph::{Argument, Definition, Graph, Node, Op, ValueId, ValueInfo};
 use super::value::Value;
 
-/// A replay in progress: the new builder and where each old value went.
+/// A replay in progress: the new builder, and the new value of each old one.
 #[derive(Debug)]
 pub struct Replay<'a, 'g> {
     /// The graph that is replayed.
@@ -21,7 +21,7 @@ pub struct Replay<'a, 'g> {
     values: HashMap<ValueId, Value<'g>>,
 }
 
-/// Replays a graph. For each node, `step` says which values replace its results; [`Replay::copy`] keeps the node.
+/// Replays a graph. For each node, `step` returns the values that replace its results; [`Replay::copy`] keeps the node.
 pub fn replay(
     graph: &Graph,
     mut step: impl for<'g> FnMut(&mut Replay<'_, 'g>, &Node) -> Result<Vec<Value<'g>>>,
@@ -84,7 +84,7 @@ pub fn everywhere(graph: &Graph, pass: &mut dyn FnMut(&Graph) -> Result<Graph>) 
 }
 
 impl Builder {
-    /// Adds a node like one of another graph: of the same operation, on arguments of this graph.
+    /// Adds a node with an operation of another graph's node, on arguments of this graph.
     pub(crate) fn repeat(
         &self,
         op: &Op,
@@ -100,7 +100,7 @@ impl Builder {
 }
 
 impl Graph {
-    /// Adds an input at a place among the others.
+    /// Inserts an input at an index.
     pub(crate) fn insert_input(&mut self, place: usize, name: &str, ty: TensorType) -> ValueId {
         let id = self.push_named(name, ty, Definition::Input(place));
         self.inputs.insert(place.min(self.inputs.len()), id);
@@ -110,7 +110,7 @@ impl Graph {
         id
     }
 
-    /// Adds a node at the end, and gives its result.
+    /// Adds a node at the end and returns its result.
     pub(crate) fn push_node(
         &mut self,
         name: &str,
@@ -128,7 +128,7 @@ impl Graph {
         result
     }
 
-    /// Adds a value, under a number if the name is taken.
+    /// Adds a value; appends a number if the name is taken.
     fn push_named(&mut self, name: &str, ty: TensorType, definition: Definition) -> ValueId {
         let is_taken = |name: &str| self.values.iter().any(|info| info.name == name);
         let numbered = (1..).map(|number| format!("{name}_{number}"));
@@ -143,7 +143,7 @@ impl Graph {
 }
 
 impl<'g> Replay<'_, 'g> {
-    /// The new value of an old one. Weights appear when they are first used.
+    /// The new value of an old one. Weights are added on first use.
     pub fn value(&mut self, old: ValueId) -> Value<'g> {
         if let Some(value) = self.values.get(&old) {
             return *value;
@@ -163,7 +163,7 @@ impl<'g> Replay<'_, 'g> {
         value
     }
 
-    /// A node's arguments in terms of new values.
+    /// A node's arguments as new values.
     pub fn arguments(&mut self, node: &Node) -> Vec<Argument> {
         let builder = self.builder;
         let map = |argument: &Argument| {
@@ -174,7 +174,7 @@ impl<'g> Replay<'_, 'g> {
         node.arguments.iter().map(map).collect()
     }
 
-    /// An argument of a region as a value; numbers and sizes are scalars of a dtype.
+    /// An argument of a region as a value. Numbers and sizes become scalars of a dtype.
     pub fn as_value(&self, argument: &Argument, dtype: DType) -> Value<'g> {
         match argument {
             Argument::Value(id) => self.builder.value(*id),
@@ -188,7 +188,7 @@ impl<'g> Replay<'_, 'g> {
         }
     }
 
-    /// The same node on new values.
+    /// Copies a node onto new values.
     pub fn copy(&mut self, node: &Node) -> Result<Vec<Value<'g>>> {
         let arguments = self.arguments(node);
         let types = node
@@ -199,7 +199,7 @@ impl<'g> Replay<'_, 'g> {
         self.builder.repeat(&node.op, arguments, types)
     }
 
-    /// The nodes of a region's body on new values; what replaces its results. Sizes become those of the graph that is made.
+    /// Inlines the body of a region; returns the values that replace its results. Sizes become those of the new graph.
     pub fn inline(&mut self, body: &Graph, arguments: &[Argument]) -> Result<Vec<Value<'g>>> {
         let builder = self.builder;
         let body = body.in_sizes_of(arguments, |id| builder.ty(id));
@@ -223,7 +223,7 @@ impl<'g> Replay<'_, 'g> {
         Ok(outputs.map(|output| inner.value(*output)).collect())
     }
 
-    /// Names live on: a new value takes the name of the one that it replaces, unless it was there before the node.
+    /// Records the new value of an old one. The new value takes the old name, unless it existed before the node.
     fn define(&mut self, old: ValueId, new: Value<'g>, known: usize) {
         if known <= new.id().index() {
             let name = &self.graph.value(old).name;

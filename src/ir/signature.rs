@@ -1,4 +1,4 @@
-//! How a user's arguments and result, and states, are made of a graph's inputs and outputs.
+//! The structure of a user's arguments, result and states in terms of a graph's inputs and outputs.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::shape::TensorType;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TensorSpec {
-    /// A parameter's name or `output`; within tuples, lists and dictionaries the index or the key follows behind a dot.
+    /// The parameter's name or `output`. Within tuples, lists and dictionaries, a dot and the index or key follow.
     pub name: String,
-    /// Element type and shape; sizes that may change from call to call are symbols.
+    /// Element type and shape; symbols stand for sizes that may change from call to call.
     pub ty: TensorType,
 }
 
@@ -23,13 +23,13 @@ impl fmt::Display for TensorSpec {
 }
 
 impl Graph {
-    /// True if each input is an argument of its own, of its name.
+    /// True if each input is an argument with its name.
     pub fn has_plain_inputs(&self) -> bool {
         self.reads.is_empty()
             && (self.input_trees.is_empty() || self.input_trees == self.plain_inputs())
     }
 
-    /// Arguments that are the inputs, by their names.
+    /// Default arguments: one for each input, with its name.
     pub fn plain_inputs(&self) -> Vec<Input> {
         let input = |(index, id): (usize, &ValueId)| {
             let name = self.values.get(id.index())?.name.clone();
@@ -39,14 +39,14 @@ impl Graph {
         self.inputs.iter().enumerate().filter_map(input).collect()
     }
 
-    /// True if the result is the output, or the tuple of the outputs.
+    /// True if the result is the output or the tuple of the outputs.
     pub fn has_plain_outputs(&self) -> bool {
         let plain = self.plain_outputs();
         let is_plain = |tree: &Tree| *tree == plain;
         self.writes.is_empty() && self.output_tree.as_ref().is_none_or(is_plain)
     }
 
-    /// The result that is the output, or the tuple of the outputs.
+    /// Default result: the output, or the tuple of the outputs.
     pub fn plain_outputs(&self) -> Tree {
         match self.outputs.len() {
             1 => Tree::Tensor(0),
@@ -54,8 +54,8 @@ impl Graph {
         }
     }
 
-    /// Completes an entry graph that was written by hand: without arguments the inputs are the arguments, without a result the
-    /// outputs are. Graphs with states say both.
+    /// Completes the signature of a hand-written entry graph by the default arguments and the default result. Graphs with
+    /// states specify both.
     pub(super) fn complete_signature(&mut self) {
         if self.input_trees.is_empty() && self.reads.is_empty() {
             self.input_trees = self.plain_inputs();
@@ -65,7 +65,7 @@ impl Graph {
         }
     }
 
-    /// The inputs that make up the arguments, in order.
+    /// The inputs that form the user's arguments, in order.
     pub fn input_specs(&self) -> Vec<TensorSpec> {
         let plain;
         let arguments = if self.input_trees.is_empty() {
@@ -80,7 +80,7 @@ impl Graph {
         self.specs(leaves, &self.inputs)
     }
 
-    /// The outputs that make up the result, in order. A key of a dictionary or a field that is the result has no prefix.
+    /// The outputs that form the user's result, in order. Keys of a dictionary and fields at the top level have no prefix.
     pub fn output_specs(&self) -> Vec<TensorSpec> {
         let result = self
             .output_tree
@@ -108,17 +108,17 @@ impl Graph {
         leaves.into_iter().filter_map(spec).collect()
     }
 
-    /// True if runs depend on earlier ones, or later ones on them.
+    /// True if runs depend on the state of earlier ones, or change it.
     pub fn has_states(&self) -> bool {
         !(self.reads.is_empty() && self.writes.is_empty())
     }
 
-    /// How many inputs make up the user's arguments; those of states follow.
+    /// Number of inputs that form the user's arguments; those of states follow.
     pub fn argument_count(&self) -> usize {
         self.inputs.len() - tensors_of(&self.reads)
     }
 
-    /// How many outputs make up the user's result; those of states follow.
+    /// Number of outputs that form the user's result; those of states follow.
     pub fn result_count(&self) -> usize {
         self.outputs.len() - tensors_of(&self.writes)
     }

@@ -22,13 +22,13 @@
 //! }
 //! ```
 //!
-//! - `size` gives a symbol its example value, `guard` is a condition under which the graph holds, `argument` and `result` say
-//!   how the user's arguments and result are made of the graph's inputs and outputs, numbered `#0`, `#1`. Without such lines
-//!   every input is an argument of its name, and the outputs are the result.
-//! - Arguments of a call stand in the order of its schema without names, or are `name=value`; absent ones are defaults.
+//! - `size` gives a symbol its example value, `guard` is a condition under which the graph holds. `argument` and `result`
+//!   define the structure of the user's arguments and result in terms of the graph's inputs and outputs, numbered `#0`,
+//!   `#1`. Without such lines, every input is an argument of its name, and the outputs are the result.
+//! - Arguments of a call are positional, in the order of its schema, or `name=value`; absent ones have their defaults.
 //!   Attributes of a primitive are `name=value`.
 //! - `x` is a value, `$x` a weight, `2`, `-0.5`, `nan`, `inf` and `true` are numbers, `2*B + 1` is a size, `"x"` is text.
-//!   `%nan` is a value whose name means something else, `size(B)` a size that a value is named like.
+//!   `%nan` is a value whose name is a keyword, `size(B)` a size whose name is also that of a value.
 //! - Names with other characters than letters, digits, `_` and `.` are quoted as in JSON. `//` begins a comment.
 //! - Types of results may be left out where a graph is written by hand; they are inferred.
 
@@ -41,7 +41,7 @@ mod tree;
 pub use parse::{parse_graph, parse_module};
 pub use print::{print_graph, print_module, print_node};
 
-/// Words that are arguments themselves.
+/// Arguments that are keywords.
 const KEYWORDS: [&str; 5] = ["none", "true", "false", "nan", "inf"];
 
 /// True for names that are written without quotes.
@@ -50,7 +50,7 @@ fn is_plain(name: &str) -> bool {
     name.starts_with(|c: char| c.is_alphabetic() || c == '_') && name.chars().all(legal)
 }
 
-/// True for paths of files and modules that are written without quotes in a place.
+/// True for paths of files and modules that need no quotes.
 fn is_plain_path(path: &str) -> bool {
     let odd = |c: char| c.is_whitespace() || c.is_control() || "\"(){}@".contains(c);
     !path.is_empty() && !path.contains(odd)

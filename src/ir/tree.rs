@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 use crate::dim::Dim;
 use crate::scalar::Scalar;
 
-/// A nested structure of inputs or outputs, as the user's `forward` takes or returns it. Leaves that are tensors number the
-/// graph's inputs or outputs.
+/// A nested structure of inputs or outputs, as the user's `forward` takes or returns it. Leaves are indices of the graph's
+/// inputs or outputs, or constants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tree {
     /// The tensor with this index among the graph's inputs or outputs.
     Tensor(usize),
-    /// The number that the scalar tensor with this index among the outputs holds.
+    /// A Python number: the element of the scalar tensor with this index among the outputs.
     Number(usize),
     /// A value that was fixed when the graph was made.
     Constant(Constant),
-    /// An `int` output that is a symbolic size.
+    /// An `int` that is a symbolic size.
     Size(Dim),
     /// A tuple.
     Tuple(Vec<Tree>),
@@ -28,7 +28,7 @@ pub enum Tree {
     NamedTuple(String, Vec<(String, Tree)>),
 }
 
-/// A leaf that is no tensor.
+/// A leaf that is not a tensor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Constant {
@@ -40,12 +40,12 @@ pub enum Constant {
     Str(String),
 }
 
-/// A named input of the user's `forward`.
+/// A named tree: an argument of the user's `forward`, or a state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Input {
-    /// The argument's name.
+    /// Name of the argument or state.
     pub name: String,
-    /// Its structure.
+    /// Structure of its value.
     pub tree: Tree,
 }
 
@@ -66,8 +66,8 @@ impl Tree {
 }
 
 impl Tree {
-    /// Names and indices of the tensors, from left to right. A name is `prefix`, with `.` and the index or the key of each
-    /// level behind it.
+    /// Names and indices of the tensors, from left to right. A name is `prefix`, then `.` and the index or key of each
+    /// level.
     pub fn leaves(&self, prefix: &str) -> Vec<(String, usize)> {
         match self {
             Tree::Tensor(index) | Tree::Number(index) => vec![(prefix.to_string(), *index)],
@@ -103,7 +103,7 @@ impl Tree {
 }
 
 impl Tree {
-    /// The structure with every tensor replaced, given its index.
+    /// The structure with every tensor index replaced by a tree.
     #[must_use]
     pub fn map_tensors(&self, tensor: &dyn Fn(usize) -> Tree) -> Tree {
         let all = |items: &[Tree]| items.iter().map(|item| item.map_tensors(tensor)).collect();
@@ -123,7 +123,7 @@ impl Tree {
 }
 
 impl Tree {
-    /// The structure with every size replaced, by a size or a constant.
+    /// The structure with every size replaced by a tree.
     pub fn map_sizes<E>(&self, size: &mut impl FnMut(&Dim) -> Result<Tree, E>) -> Result<Tree, E> {
         let mut all = |items: &[Tree]| -> Result<Vec<Tree>, E> {
             items.iter().map(|item| item.map_sizes(size)).collect()

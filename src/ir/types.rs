@@ -1,4 +1,4 @@
-//! Inference of types, node after node.
+//! Type inference, node by node.
 
 use crate::dim::{Bindings, Dim, Symbol};
 use crate::error::Result;
@@ -10,7 +10,7 @@ use super::builder::Builder;
 use super::dictionary::Dictionary;
 use super::graph::{Argument, Op};
 
-/// The types of a graph's values while nodes are inferred one after the other.
+/// The types of a graph's values, while nodes are inferred in order.
 pub(super) struct Types {
     builder: Builder,
 }
@@ -21,17 +21,17 @@ impl Types {
         Types { builder }
     }
 
-    /// What is known of the symbols.
+    /// The symbols, with everything that is known about them.
     pub(super) fn symbols(&self) -> &Symbols {
         self.builder.symbols()
     }
 
-    /// The type of the next value.
+    /// Adds the type of the next value.
     pub(super) fn push(&self, ty: &TensorType) {
         self.builder.input("x", ty.clone());
     }
 
-    /// Result types of a node whose arguments are known.
+    /// Infers the result types of a node whose arguments are known.
     pub(super) fn infer(
         &self,
         op: &Op,
@@ -66,7 +66,7 @@ impl Types {
         }
     }
 
-    /// Equal by what is known of the symbols.
+    /// True if the types are equal, given what is known about the symbols.
     pub(super) fn same(&self, inferred: &[TensorType], declared: &[&TensorType]) -> bool {
         let symbols = self.builder.symbols();
         let equal = |(a, b): (&TensorType, &&TensorType)| {
@@ -76,7 +76,7 @@ impl Types {
         inferred.len() == declared.len() && inferred.iter().zip(declared).all(equal)
     }
 
-    /// Guards that inference added to those that were known.
+    /// Guards that inference added.
     pub(super) fn new_guards(&self, known: &[Guard]) -> Vec<Guard> {
         let symbols = self.builder.symbols();
         let sides = |guard: &Guard| {
@@ -90,7 +90,7 @@ impl Types {
             .collect()
     }
 
-    /// Symbols that inference found to equal something, though no guard is an equation in them.
+    /// Equations of symbols that inference found, without a guard that states them.
     pub(super) fn new_equations(&self, hints: &Bindings, guards: &[Guard]) -> Vec<(Symbol, Dim)> {
         let symbols = self.builder.symbols();
         let free = symbols.hints();

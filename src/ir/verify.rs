@@ -1,15 +1,16 @@
-//! The rules of the IR, proven once: after that, looking up a value of a graph never fails.
+//! The rules of the IR. In a verified graph, looking up a value never fails.
 //!
-//! 1. Ids are in range; a value is defined once, before it is read: by an input, as a weight, or by a node.
-//! 2. Names are unique and not empty: of values in a graph, of weights, of graphs in a module.
-//! 3. Operands of primitives and regions are values, numbers and sizes; a size that is a number is written as one.
-//! 4. Every symbol has an example value and stands in the type of an input; the examples keep the guards.
-//! 5. Result types are what primitives, regions and operators say they are, without assumptions that no guard writes down.
-//! 6. A call has one argument for each parameter of an operator that is known.
-//! 7. Nested graphs keep these rules too.
-//! 8. Trees of arguments and of states that are read hold each input once, states the last; trees of the result and of states
-//!    that are written hold outputs. Graphs that are nested have no states.
-//! 9. Weights are in the module, of the type that the graph says; so are states, whose first values are weights and constants.
+//! 1. Ids are in range. A value is defined once, before it is read: by an input, as a weight, or by a node.
+//! 2. Names of values in a graph, of weights, and of graphs in a module are unique and not empty.
+//! 3. Operands of primitives and regions are values, numbers and sizes. A constant size is written as a number.
+//! 4. Every symbol has an example value and occurs in the type of an input. The example values satisfy the guards.
+//! 5. Result types are those that inference gives, without assumptions that no guard states.
+//! 6. A call has one argument for each parameter of a known operator.
+//! 7. Nested graphs satisfy these rules, too.
+//! 8. Trees of arguments and read states contain each input once, with states last. Trees of the result and of written
+//!    states contain outputs. Nested graphs have no states.
+//! 9. Weights are in the module, with the type that the graph gives. So are states; their initial values are weights and
+//!    constants.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -23,10 +24,10 @@ use super::graph::{Argument, Definition, Graph, Module, Node, Op, ValueId, Weigh
 use super::tree::Tree;
 use super::types::Types;
 
-/// Graphs may be nested this deep.
+/// Maximal nesting depth of graphs.
 pub(super) const DEEPEST: usize = 32;
 
-/// Proves the rules for every graph of a module and its weights; the error lists all findings.
+/// Checks the rules for every graph of a module and its weights; the error lists all findings.
 pub fn verify_module(module: &Module, dictionary: &dyn Dictionary) -> Result<()> {
     let mut findings = Vec::new();
     let mut names = HashSet::new();
@@ -44,7 +45,7 @@ pub fn verify_module(module: &Module, dictionary: &dyn Dictionary) -> Result<()>
     Error::all(findings).map_or(Ok(()), Err)
 }
 
-/// Proves the rules for a graph alone; the error lists all findings.
+/// Checks the rules for a graph alone; the error lists all findings.
 pub fn verify(graph: &Graph, dictionary: &dyn Dictionary) -> Result<()> {
     Error::all(check(graph, dictionary, 0)).map_or(Ok(()), Err)
 }
@@ -70,7 +71,7 @@ fn check(graph: &Graph, dictionary: &dyn Dictionary, depth: usize) -> Vec<Error>
     checker.definitions();
     checker.names();
     checker.uses();
-    // Types are looked up by id, so they are checked where ids are known to be right.
+    // Type checks look up values by id, so they run only if the ids are valid.
     if checker.findings.is_empty() {
         checker.symbols();
         checker.trees();
@@ -155,7 +156,7 @@ impl<'a> Checker<'a> {
         self.findings.push(finding);
     }
 
-    /// Inputs, nodes and values agree on who defines what.
+    /// Checks that inputs, nodes and values agree on definitions.
     fn definitions(&mut self) {
         let graph = self.graph;
         let definition = |id: &ValueId| graph.values.get(id.index()).map(|info| &info.definition);
@@ -203,7 +204,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Values are read after their definition, as the kind of operand that the node takes.
+    /// Checks that values are read after their definition, and that operands have the kind that the node accepts.
     fn uses(&mut self) {
         let graph = self.graph;
         let readable = |id: &ValueId, before: usize| {
@@ -326,7 +327,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Infers every result anew, in the order of execution.
+    /// Infers the type of every result again, in execution order.
     fn types(&mut self, dictionary: &dyn Dictionary) {
         let graph = self.graph;
         let types = Types::new(graph.hints.clone(), graph.guards.clone());
@@ -370,7 +371,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Why an argument may not stand where it does.
+/// The reason why an argument is not allowed, if it is not.
 fn misplaced(argument: &Argument, in_call: bool, depth: usize) -> Option<String> {
     match argument {
         Argument::Size(dim) if dim.as_const().is_some() => {

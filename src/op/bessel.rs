@@ -1,5 +1,5 @@
-//! Functions of Bessel and Airy by the series of Moshier's Cephes library, which PyTorch evaluates in the precision of the dtype
-//! (`aten/src/ATen/native/Math.h`): order of operations and fused products are those of its builds.
+//! Bessel and Airy functions by the series of Moshier's Cephes library, which PyTorch evaluates in the precision of the
+//! dtype (`aten/src/ATen/native/Math.h`). Order of operations and fused products are those of PyTorch's builds.
 
 use std::f64::consts::{FRAC_2_PI, FRAC_2_SQRT_PI, FRAC_PI_4};
 
@@ -10,7 +10,7 @@ fn magnitude<T: Real>(x: T) -> T {
     if x < T::of(0.0) { -x } else { x }
 }
 
-/// The value for a magnitude with the sign of `x`: of odd functions.
+/// Gives `value` the sign of `x`, for odd functions.
 fn odd<T: Real>(x: T, value: T) -> T {
     if x < T::of(0.0) { -value } else { value }
 }
@@ -19,12 +19,12 @@ fn exp<T: Real>(x: T) -> T {
     x.nearest(f64::exp)
 }
 
-/// Where the series of modified functions of the first kind change.
+/// True for `x` for which modified functions of the first kind use the series for small arguments.
 fn is_near<T: Real>(x: T) -> bool {
     x <= T::of(8.0)
 }
 
-/// The series of a modified function of the first kind for `x >= 0`; that of large `x` lacks `√x`.
+/// The series of a modified function of the first kind for `x >= 0`. For large `x` it lacks the factor `1 / √x`.
 fn first_kind<T: Real>(near: &Series, far: &Series, x: T) -> T {
     let two = T::of(2.0);
     if is_near(x) {
@@ -38,7 +38,7 @@ fn series_i0<T: Real>(x: T) -> T {
     first_kind(&I0_NEAR, &I0_FAR, x)
 }
 
-/// Shorter in single precision.
+/// The series is shorter in single precision.
 fn series_i1<T: Real>(x: T) -> T {
     if T::IS_SINGLE {
         first_kind(&I1_NEAR_SINGLE, &I1_FAR_SINGLE, x)
@@ -57,7 +57,7 @@ pub(super) fn i0e<T: Real>(x: T) -> T {
     }
 }
 
-/// `I₀(x)`; not-a-number at infinity, as are the other functions of the first kind that are not scaled.
+/// `I₀(x)`; not-a-number at infinity, like the other functions of the first kind that are not scaled.
 pub(super) fn i0<T: Real>(x: T) -> T {
     let x = magnitude(x);
     let product = exp(x) * series_i0(x);
@@ -108,7 +108,7 @@ pub(super) fn modified_i1<T: Real>(x: T) -> T {
     )
 }
 
-/// What a function of the second kind is at zero and below; none above.
+/// The value of a function of the second kind for `x <= 0`; `None` for positive `x`.
 fn second_kind_limit<T: Real>(x: T, at_zero: f64) -> Option<T> {
     if x == T::of(0.0) {
         Some(T::of(at_zero))
@@ -119,12 +119,12 @@ fn second_kind_limit<T: Real>(x: T, at_zero: f64) -> Option<T> {
     }
 }
 
-/// The series of a modified function of the second kind up to 2.
+/// The series of a modified function of the second kind for `x <= 2`.
 fn second_kind_near<T: Real>(near: &Series, x: T) -> T {
     near.at(x.fused(x, T::of(-2.0)))
 }
 
-/// The series of a modified function of the second kind from 2 on, which lacks `√x`.
+/// The series of a modified function of the second kind for `x > 2`, without the factor `1 / √x`.
 fn second_kind_far<T: Real>(far: &Series, x: T) -> T {
     far.at(T::of(8.0) / x - T::of(2.0))
 }
@@ -145,7 +145,7 @@ pub(super) fn k0e<T: Real>(x: T) -> T {
     }
 }
 
-/// `K₀(x)`, near zero put together in double precision.
+/// `K₀(x)`; for small `x` the sum is computed in double precision.
 pub(super) fn k0<T: Real + Into<f64>>(x: T) -> T {
     if let Some(limit) = second_kind_limit(x, f64::INFINITY) {
         return limit;
@@ -187,7 +187,7 @@ pub(super) fn k1<T: Real>(x: T) -> T {
     }
 }
 
-/// The even and the odd part of the amplitude for `x > 5`, and cosine and sine of the phase.
+/// Asymptotic expansion for `x > 5`: even and odd part of the amplitude, and cosine and sine of the phase.
 struct Wave<T> {
     even: T,
     odd: T,
@@ -233,7 +233,7 @@ impl<T: Real> Wave<T> {
     }
 }
 
-/// Bessel function `J₀(x)`; not-a-number at infinity, as are the following.
+/// Bessel function `J₀(x)`; not-a-number at infinity, like the functions below.
 pub(super) fn j0<T: Real>(x: T) -> T {
     let x = magnitude(x);
     let z = x * x;
@@ -317,7 +317,7 @@ pub(super) fn airy_ai<T: Real>(x: T) -> T {
     }
 }
 
-/// `Ai(x)` around 0, DLMF 9.4.1, until a term is less than the precision.
+/// `Ai(x)` near 0, DLMF 9.4.1, until a term is below the precision.
 fn airy_by_powers<T: Real>(x: T) -> T {
     let cube = x * x * x;
     let (mut even, mut odd, mut k) = (T::of(1.0), x, T::of(1.0));
@@ -363,14 +363,14 @@ mod tests {
         }
     }
 
-    /// What PyTorch 2.13 gives in double precision, of which eight digits are right around there.
+    /// The result of PyTorch 2.13 in double precision, of which eight digits are correct there.
     #[test]
     fn the_airy_function_is_that_of_pytorch() {
         let error = airy_ai(-3.0) + 0.378_814_288_330_433_9_f64;
         assert!(error.abs() < 1e-15, "{error}");
     }
 
-    /// What PyTorch 2.13 gives in single precision, which differs from the nearest number in the last digits.
+    /// The results of PyTorch 2.13 in single precision, which differ from the nearest number in the last digits.
     #[test]
     fn single_precision_is_that_of_pytorch() {
         let found = [i0(8.0f32), i1(-8.0), modified_i1(-8.0), k0e(1.0), k1e(1.0)];

@@ -9,19 +9,19 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// A scalar function of two operands of one dtype and shape, element by element. Either operand may be a number or a size.
+/// A binary function of operands of one dtype and shape, elementwise. Either operand may be a number or a size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Binary {
-    /// Which function.
+    /// The function.
     pub function: BinaryFunction,
 }
 
-/// What a scalar function does on the host.
+/// The host implementation of a binary function.
 #[derive(Clone, Copy)]
 enum Oracle {
     /// Floats only, computed in double precision and rounded.
     Float(fn(f64, f64) -> f64),
-    /// Floats only, computed in single precision where PyTorch rounds to it, or in double precision.
+    /// Floats only, computed in single precision where PyTorch rounds to it, otherwise in double precision.
     Precise(fn(f32, f32) -> f32, fn(f64, f64) -> f64),
     /// Floats and integers.
     Number(fn(f64, f64) -> f64, fn(i64, i64) -> i64),
@@ -35,7 +35,7 @@ enum Oracle {
     Compare(fn(f64, f64) -> bool, fn(i64, i64) -> bool),
 }
 
-/// A row of the table: oracle, WGSL expression of operands `x` and `y`, and the ranges of its sample operands.
+/// A row of the table: oracle, WGSL expression of operands `x` and `y`, and ranges of sample operands.
 struct Row(Oracle, &'static str, [(f64, f64); 2]);
 
 use Oracle::{Bool, Compare, Float, Integer, Number, Precise, Word};
@@ -44,16 +44,16 @@ const PLAIN: [(f64, f64); 2] = [(-10.0, 10.0), (-5.0, 5.0)];
 
 const WORD: [(f64, f64); 2] = [(-2147483648.0, 2147483647.0); 2];
 
-/// Orders and arguments on both sides of where expansions are switched.
+/// Orders and arguments on both sides of the points where expansions change.
 const GAMMA: [(f64, f64); 2] = [(0.0, 60.0), (0.0, 60.0)];
 
-/// Around the interval of orthogonality, with degrees on both sides of where cosines take over. Higher degrees are not
-/// comparable to five digits: PyTorch multiplies the degree by an arc cosine in single precision, whose last digit is up to
-/// the C library, so that from degree 40 on a result may differ by more than the tolerance.
+/// Around the interval of orthogonality, with degrees on both sides of the change to cosines. Higher degrees are not
+/// comparable to five digits. PyTorch multiplies the degree by an arc cosine in single precision, whose last digit depends
+/// on the C library, so that from degree 40 on a result may differ by more than the tolerance.
 const DEGREE: [(f64, f64); 2] = [(-1.2, 1.2), (0.0, 24.0)];
 
 scalar_functions! {
-    /// Scalar functions of two operands, named as in PyTorch.
+    /// Binary functions, named as in PyTorch.
     BinaryFunction;
 
     Add "add" Number(|x, y| x + y, i64::wrapping_add), "x + y", PLAIN;
@@ -176,7 +176,7 @@ impl Binary {
 }
 
 impl BinaryFunction {
-    /// WGSL expression of operands `x` and `y` in the compute type; functions that WGSL lacks stand in `shaders/lib`.
+    /// WGSL expression of operands `x` and `y` in the compute type; `shaders/lib` has functions that WGSL lacks.
     pub fn wgsl(self) -> &'static str {
         self.row().1
     }
@@ -190,7 +190,7 @@ impl BinaryFunction {
         self.row().0
     }
 
-    /// The host's function of two floats in double precision; none if the result is `bool` or the operands are integers.
+    /// The host function of two floats in double precision; `None` if the result is `bool` or the operands are integers.
     pub fn on_floats(self) -> Option<fn(f64, f64) -> f64> {
         match self.oracle() {
             Float(function) | Number(function, _) | Precise(_, function) => Some(function),
@@ -198,12 +198,12 @@ impl BinaryFunction {
         }
     }
 
-    /// True if the result is `bool` whatever the operands are.
+    /// True if the result is always `bool`.
     pub fn is_comparison(self) -> bool {
         matches!(self.oracle(), Compare(..))
     }
 
-    /// True if the function is defined for floats only, so that PyTorch computes it in `f32` for integers.
+    /// True if the function is defined for floats only; PyTorch then computes integers in `f32`.
     pub fn is_float_only(self) -> bool {
         matches!(self.oracle(), Float(_) | Precise(..))
     }
@@ -223,7 +223,7 @@ fn zip<T: Copy, U>(x: Vec<T>, y: Vec<T>, numel: usize, function: impl Fn(T, T) -
         .collect()
 }
 
-/// The larger, not-a-number if either is.
+/// The larger operand; not-a-number if either is.
 pub(super) fn maximum(x: f64, y: f64) -> f64 {
     if x.is_nan() || y.is_nan() {
         f64::NAN
@@ -232,7 +232,7 @@ pub(super) fn maximum(x: f64, y: f64) -> f64 {
     }
 }
 
-/// The smaller, not-a-number if either is.
+/// The smaller operand; not-a-number if either is.
 pub(super) fn minimum(x: f64, y: f64) -> f64 {
     if x.is_nan() || y.is_nan() {
         f64::NAN
@@ -275,7 +275,7 @@ fn trunc_divide(x: i64, y: i64) -> i64 {
     if y == 0 { 0 } else { x.wrapping_div(y) }
 }
 
-/// Negative exponents give 0 except for bases 1 and -1, as in PyTorch.
+/// Negative exponents give 0, except for the bases 1 and -1, as in PyTorch.
 fn integer_power(base: i64, exponent: i64) -> i64 {
     match (base, exponent) {
         (_, 0..) => base.wrapping_pow(u32::try_from(exponent).unwrap_or(u32::MAX)),
@@ -291,7 +291,7 @@ fn integer_power(base: i64, exponent: i64) -> i64 {
     }
 }
 
-/// The next single precision number after `x` towards `y`.
+/// The next single-precision number after `x` towards `y`.
 fn nextafter(x: f64, y: f64) -> f64 {
     f64::from(libm::nextafterf(x as f32, y as f32))
 }

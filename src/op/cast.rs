@@ -8,7 +8,7 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// Converts elements as `Tensor.to(dtype)`: to integers by truncation and wrapping, to `bool` by "not zero".
+/// Converts elements like `Tensor.to(dtype)`: to integers by truncation and wrapping, to `bool` by comparison with zero.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cast {
     /// Result dtype.

@@ -9,19 +9,19 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// The first operand as it is. A run in which an element breaks the requirement ends with an error.
+/// Returns the first operand unchanged. A run ends with an error if an element violates the requirement.
 ///
-/// A requirement on a number is checked where the number is computed, and goes unchecked where nothing reads it.
-/// [`Requirement::Holds`] stands for the user's own assertions: it is checked whether its result is read or not.
+/// A requirement on a number is checked where the number is computed, and not at all if nothing reads it.
+/// [`Requirement::Holds`] is for the user's own assertions: it is checked even if nothing reads its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     /// The condition that every element must satisfy.
     pub require: Requirement,
-    /// The error's message. For numbers `{value}` stands for the element and `{size}` for the end of the range.
+    /// The error message. For numbers, `{value}` stands for the element and `{size}` for the end of the range.
     pub message: String,
 }
 
-/// What elements must satisfy.
+/// The condition on elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Requirement {
@@ -29,17 +29,17 @@ pub enum Requirement {
     Holds,
     /// An integer is not zero.
     Nonzero,
-    /// An integer is not less than the second operand and less than the third one, which are numbers or sizes.
+    /// An integer is at least the second operand and less than the third, which are numbers or sizes.
     Within,
 }
 
 impl Check {
-    /// True for a check of the user's, which counts though nothing reads its result.
+    /// True for an assertion of the user's, which is checked even if nothing reads its result.
     pub fn is_assertion(&self) -> bool {
         self.require == Requirement::Holds
     }
 
-    /// The error for an element; `end` is the end of the range that it must lie in.
+    /// The error for an element; `end` is the end of the allowed range.
     pub fn fault(&self, element: i64, end: Option<i64>) -> Error {
         match self.require {
             Requirement::Holds => {

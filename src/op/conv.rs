@@ -12,12 +12,12 @@ use crate::tensor::{Tensor, numel};
 /// Convolution (PyTorch's, a correlation) over one to three spatial axes:
 /// `[N, C, X..] ⋆ [O, C/groups, K..] -> [N, O, Y..]`, floats only.
 ///
-/// A transposed convolution is one whose input is spread apart (`base_dilation`, its stride) and whose filter is flipped.
+/// A transposed convolution has a dilated input (`base_dilation` is its stride) and a flipped filter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conv {
     /// One entry for each spatial axis.
     pub axes: Vec<ConvAxis>,
-    /// Channels fall into as many groups that do not see each other.
+    /// Number of channel groups, which are convolved independently.
     pub groups: i64,
 }
 
@@ -26,9 +26,9 @@ pub struct Conv {
 pub struct ConvAxis {
     /// Distance between output positions.
     pub stride: i64,
-    /// Zeros in front of the (spread) input; negative to cut.
+    /// Zeros before the (dilated) input; negative to crop.
     pub low: i64,
-    /// Zeros behind the (spread) input; negative to cut.
+    /// Zeros after the (dilated) input; negative to crop.
     pub high: i64,
     /// Distance between filter taps.
     pub dilation: i64,
@@ -37,7 +37,7 @@ pub struct ConvAxis {
 }
 
 impl Conv {
-    /// True if there are zeros around an input which is not spread apart, or it is cut.
+    /// True if the input is padded or cropped, but not dilated.
     pub fn is_padded(&self) -> bool {
         let is_whole = self.axes.iter().all(|axis| axis.base_dilation == 1);
         is_whole && self.axes.iter().any(|axis| axis.low != 0 || axis.high != 0)
@@ -45,7 +45,7 @@ impl Conv {
 }
 
 impl ConvAxis {
-    /// A stride and as many zeros at both ends; nothing is dilated.
+    /// A stride with equal padding at both ends, and no dilation.
     pub fn padded(stride: i64, padding: i64) -> ConvAxis {
         ConvAxis {
             stride,
@@ -56,7 +56,7 @@ impl ConvAxis {
         }
     }
 
-    /// Number of output positions for an input and a filter size.
+    /// Number of output positions for an input size and a filter size.
     pub fn output(&self, size: &Dim, taps: &Dim) -> Dim {
         let spread = (size - 1) * self.base_dilation + 1 + self.low + self.high;
         let reach = (taps - 1) * self.dilation + 1;
@@ -108,7 +108,7 @@ impl Rules for Conv {
         }])
     }
 
-    /// Gathers the patches of each group into a matrix and multiplies it with the filters.
+    /// Gathers the patches of each group into a matrix and multiplies it by the filters.
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
         let [x, filter] = operands::<_, 2>(found)?;
         let geometry = Geometry::new(self, x.shape(), filter.shape());
@@ -131,7 +131,7 @@ impl Rules for Conv {
     }
 }
 
-/// Sizes of a convolution, always with three spatial axes; missing ones stand in front with size 1.
+/// Sizes of a convolution with three spatial axes; missing axes are added in front with size 1.
 struct Geometry {
     axes: [ConvAxis; 3],
     batch: usize,
@@ -249,7 +249,7 @@ impl Geometry {
         patches
     }
 
-    /// What one tap sees of one line; the rest stays zero.
+    /// Copies the elements of one line that a tap reads; the rest stays zero.
     fn copy_line<T: Copy>(&self, line: &[T], tap: usize, out: &mut [T]) {
         let geometry = &self.axes[2];
         let start = tap as i64 * geometry.dilation - geometry.low;
@@ -261,7 +261,7 @@ impl Geometry {
             }
             return;
         }
-        // The first position that does not lie in front of the line, and how much of the line it sees.
+        // The first position inside the line, and the number of positions inside it.
         let stride = geometry.stride;
         let first = if start < 0 {
             (stride - 1 - start) / stride
@@ -286,7 +286,7 @@ impl Geometry {
         }
     }
 
-    /// The input index that an output position sees through a tap; `None` where it sees a zero.
+    /// The input index that an output position reads through a tap; `None` for padding.
     fn source(&self, axis: usize, position: usize, tap: usize) -> Option<usize> {
         let geometry = &self.axes[axis];
         let spread =

@@ -11,23 +11,24 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// An operator of the user's own, computed by a host function that is registered under its name, or by a shader.
+/// A user-defined operator, computed by a shader or by a host function that is registered under its name.
 ///
-/// It must compute the same for the same operands, without side effects: passes may drop it or compute it once for two uses.
+/// It must be deterministic and free of side effects: passes may remove it or compute it once for two uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Custom {
     /// The name under which its host function is registered.
     pub function: String,
     /// Types of the results, in the sizes of the graph.
     pub results: Vec<TensorType>,
-    /// What a device runs. Without it a device hands the operands to the host function and takes its results back.
+    /// The shader that a device runs. Without one, the device passes the operands to the host function and reads its results
+    /// back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shader: Option<Shader>,
 }
 
-/// A compute shader of the user's own.
+/// A user-defined compute shader.
 ///
-/// The WGSL is what follows the declarations of the buffers: operands are arrays `x0`, `x1` …, results `y0`, `y1` …, and
+/// The WGSL follows the declarations of the buffers: operands are arrays `x0`, `x1` …, results `y0`, `y1` …, and
 /// `x0_size(axis)` is a size of an operand. The entry point is `main`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shader {
@@ -39,18 +40,18 @@ pub struct Shader {
 
 static REGISTERED: RwLock<BTreeMap<String, HostFunction>> = RwLock::new(BTreeMap::new());
 
-/// Gives custom operators of this name their host function, for the whole process. Graphs that were saved need it before
-/// they run.
+/// Registers the host function of custom operators with this name, for the whole process. A loaded graph needs it before it
+/// runs.
 pub fn register(name: &str, function: HostFunction) {
     let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
     registered.insert(name.to_string(), function);
 }
 
 impl Custom {
-    /// The function that was registered.
+    /// The registered host function.
     ///
     /// # Errors
-    /// There is none of the name; the message lists those there are.
+    /// There is none with this name; the message lists those that exist.
     pub fn host(&self) -> Result<HostFunction> {
         let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
         let found = registered.get(&self.function).cloned();
@@ -64,7 +65,7 @@ impl Custom {
         })
     }
 
-    /// Replaces the sizes.
+    /// Replaces the sizes in results and workgroup counts.
     pub(super) fn map_sizes(&mut self, map: &mut impl FnMut(&Dim) -> Dim) {
         let shapes = self.results.iter_mut().flat_map(|ty| &mut ty.shape);
         let counts = self

@@ -10,7 +10,7 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::{Tensor, numel};
 
-/// Matrix product of the last two axes, `[.., M, K] × [.., K, N] -> [.., M, N]`; the axes in front are equal.
+/// Matrix product of the last two axes, `[.., M, K] × [.., K, N] -> [.., M, N]`; the leading axes must be equal.
 /// `f16` and `bf16` accumulate in `f32`; integers wrap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dot {}
@@ -61,7 +61,7 @@ impl Rules for Dot {
     }
 }
 
-/// Extents of a batch of matrix products.
+/// Sizes of a batch of matrix products.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub batch: usize,

@@ -28,7 +28,7 @@ impl Rules for Expand {
             .checked_sub(x.rank())
             .ok_or_else(|| Error::operator(complain()))?;
         for (size, wanted) in x.shape.iter().zip(&self.shape[new..]) {
-            // A size whose example is 1 is repeated; it is 1 from here on.
+            // A size whose example is 1 is repeated; a guard fixes it to 1.
             if symbols.hint(size)? == 1 && symbols.hint(wanted)? != 1 {
                 symbols.require_equal(size, &Dim::ONE, complain)?;
             } else if !size.is(1) {

@@ -8,7 +8,7 @@ use crate::shape::{Shape, TensorType, sizes};
 use crate::symbols::Symbols;
 use crate::tensor::{Tensor, numel};
 
-/// Every element is the operand: a number or a symbolic size.
+/// A tensor filled with the operand: a number or a symbolic size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Full {
     /// Element type.

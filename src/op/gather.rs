@@ -8,8 +8,8 @@ use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
 /// `torch.gather`: result `[.., i, ..]` is operand `[.., index[.., i, ..], ..]` along an axis. The second operand holds the
-/// indices; its sizes off the axis are at most the first operand's. Negative indices count from the end. The oracle refuses
-/// an index out of range; a device clamps it. Indices that a model is given pass a [`Check`](super::Check) first.
+/// indices; its sizes in the other axes are at most the first operand's. Negative indices count from the end. The oracle
+/// rejects an index out of range; a device clamps it. Indices that a model receives pass a [`Check`](super::Check) first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gather {
     /// The axis that is indexed.
@@ -37,7 +37,8 @@ impl Rules for Gather {
     }
 }
 
-/// The rule that gather and scatter share: integer indices, equal rank, sizes off the axis within the operand's.
+/// The rule for the operands of gather and scatter: integer indices, equal rank, and sizes in other axes within the
+/// operand's.
 pub(super) fn check_index(
     symbols: &Symbols,
     axis: usize,
@@ -57,7 +58,7 @@ pub(super) fn check_index(
     Ok(())
 }
 
-/// Calls `visit` with the position in a tensor of `shape` that each index means, in row-major order of the indices.
+/// Calls `visit` with the position in a tensor of `shape` for each index, in row-major order of the indices.
 pub(super) fn for_each_position(
     shape: &[usize],
     index: &Tensor,

@@ -8,14 +8,14 @@ use crate::shape::{Shape, TensorType, sizes};
 use crate::symbols::Symbols;
 use crate::tensor::{Tensor, numel};
 
-/// Every element is its own index along an axis.
+/// A tensor whose elements are their indices along an axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Iota {
     /// Element type.
     pub dtype: DType,
     /// Result shape.
     pub shape: Shape,
-    /// The axis that is counted.
+    /// The axis whose index is the value.
     pub axis: usize,
 }
 

@@ -1,11 +1,11 @@
-//! The closed language: some twenty primitives, a file each.
+//! The closed language: some twenty primitives, each in its own file.
 //!
-//! A primitive says its result type ([`Primitive::infer`], the only shape and dtype rule, symbolic sizes included), what it
-//! computes on the host ([`Primitive::eval`], the oracle), and how a device computes it (a view, a pointwise expression,
-//! or a kernel). Everything else, PyTorch's operators included, is written in terms of these.
+//! A primitive defines its result type ([`Primitive::infer`], the only shape and dtype rule, symbolic sizes included), its
+//! result on the host ([`Primitive::eval`], the oracle), and its implementation on a device (a view, a pointwise expression,
+//! or a kernel). Everything else, PyTorch's operators included, is written in terms of primitives.
 //!
-//! Operands of pointwise primitives have equal shapes: broadcasting is an explicit [`Expand`]. Promotion is an explicit
-//! [`Cast`]. Both are put in by the builder's methods ([`crate::ir::Value`]).
+//! Operands of pointwise primitives have equal shapes: broadcasting is an explicit [`Expand`], promotion an explicit
+//! [`Cast`]. The builder's methods ([`crate::ir::Value`]) insert both.
 
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +70,7 @@ pub use sort::Sort;
 pub use unary::{Unary, UnaryFunction};
 pub use unfold::Unfold;
 
-/// What an operand is, as the shape rule sees it.
+/// An operand, as the shape rule sees it.
 #[derive(Clone, Copy, Debug)]
 pub enum Operand<'a> {
     /// A value of this type.
@@ -92,14 +92,14 @@ impl<'a> Operand<'a> {
 
 /// The rules of one primitive.
 trait Rules {
-    /// Result types, or what does not fit together.
+    /// Infers the result types; an error says which operands do not match.
     fn infer(&self, symbols: &Symbols, operands: &[Operand]) -> Result<Vec<TensorType>>;
 
-    /// Results on the host. Numbers and sizes arrive as scalars of the dtype that the operator computes in.
+    /// Computes the results on the host. Numbers and sizes arrive as scalars of the dtype that the operator computes in.
     fn eval(&self, operands: &[Tensor], bindings: &Bindings) -> Result<Vec<Tensor>>;
 }
 
-/// Declares the language: the enum, its names, and the forwarding to each primitive's rules.
+/// Declares the primitives: the enum, its names, and dispatch to the rules of each.
 macro_rules! primitives {
     ($($variant:ident = $name:literal),* $(,)?) => {
         /// A primitive with its attributes.
@@ -171,7 +171,7 @@ impl Primitive {
         }
     }
 
-    /// True for pointwise work and views that have a value for all elements of their operands, where results are of a dtype.
+    /// True for pointwise primitives and views that cannot fail for any operand value, if their results have `dtype`.
     pub fn is_total(&self, dtype: DType) -> bool {
         use BinaryFunction::{Div, FloorDivide, Fmod, Pow, Remainder, TruncDivide};
         match self {
@@ -186,7 +186,7 @@ impl Primitive {
             | Primitive::Unary(_)
             | Primitive::Select(_)
             | Primitive::Cast(_) => true,
-            // Whole numbers cannot be divided by zero or raised to negative powers.
+            // Integers cannot be divided by zero or raised to negative powers.
             Primitive::Binary(Binary {
                 function: Div | FloorDivide | TruncDivide | Remainder | Fmod | Pow,
             }) => dtype.is_float(),
@@ -195,8 +195,8 @@ impl Primitive {
         }
     }
 
-    /// Result types for operands, or what does not fit together. Questions about symbolic sizes are answered, and the
-    /// answers recorded, by `symbols`.
+    /// Infers the result types; an error says which operands do not match. `symbols` answers questions about symbolic sizes
+    /// and records the answers.
     pub fn infer(&self, symbols: &Symbols, operands: &[Operand]) -> Result<Vec<TensorType>> {
         self.rules()
             .infer(symbols, operands)
@@ -224,7 +224,8 @@ impl Primitive {
         }
     }
 
-    /// Results on the host for operands as [`Primitive::infer`] accepts them. Numbers and sizes arrive as scalars.
+    /// Computes the results on the host, for operands that [`Primitive::infer`] accepts. Numbers and sizes arrive as
+    /// scalars.
     pub fn eval(&self, operands: &[Tensor], bindings: &Bindings) -> Result<Vec<Tensor>> {
         self.rules()
             .eval(operands, bindings)
@@ -232,14 +233,14 @@ impl Primitive {
     }
 }
 
-/// Exactly `N` operands.
+/// Requires exactly `N` operands.
 fn operands<T, const N: usize>(found: &[T]) -> Result<&[T; N]> {
     found
         .try_into()
         .map_err(|_| Error::operator(format!("takes {N} operands, not {}", found.len())))
 }
 
-/// Exactly `N` operands, all values.
+/// Requires exactly `N` operands, all of them values.
 fn values<'a, const N: usize>(found: &[Operand<'a>]) -> Result<[&'a TensorType; N]> {
     let types: Option<Vec<&TensorType>> = found.iter().map(|operand| operand.value()).collect();
     let types = types.ok_or_else(|| Error::operator("takes values, not numbers"))?;
@@ -248,7 +249,7 @@ fn values<'a, const N: usize>(found: &[Operand<'a>]) -> Result<[&'a TensorType; 
         .map_err(|_| Error::operator(format!("takes {N} operands, not {}", found.len())))
 }
 
-/// An axis that must lie within the rank.
+/// Requires an axis within the rank.
 fn check_axis(axis: usize, rank: usize) -> Result<()> {
     if axis < rank {
         Ok(())

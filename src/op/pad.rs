@@ -7,12 +7,12 @@ use crate::shape::{Shape, TensorType, sizes};
 use crate::symbols::Symbols;
 use crate::tensor::{Tensor, numel};
 
-/// Surrounds a value with a number: the second operand.
+/// Pads a value with a number, the second operand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pad {
-    /// Elements added in front, per axis; never negative.
+    /// Elements added at the start of each axis; never negative.
     pub low: Shape,
-    /// Elements added behind, per axis; never negative.
+    /// Elements added at the end of each axis; never negative.
     pub high: Shape,
 }
 

@@ -7,10 +7,10 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// Axes in another order: result axis `i` is operand axis `axes[i]`.
+/// Permutes the axes: result axis `i` is operand axis `axes[i]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Permute {
-    /// Each axis of the operand once.
+    /// Each axis of the operand, exactly once.
     pub axes: Vec<usize>,
 }
 

@@ -1,11 +1,11 @@
 //! Orthogonal polynomials by their recurrences, in single precision as PyTorch evaluates them
-//! (`aten/src/ATen/native/Math.h`, with the products and sums that its builds fuse): overflow of a recurrence is part of
-//! the result.
+//! (`aten/src/ATen/native/Math.h`, with the products and sums that its builds fuse). The result includes overflow of a
+//! recurrence.
 
-/// More steps than any finite result takes.
+/// Upper bound of the steps for any finite result.
 const MOST_STEPS: i64 = 1 << 20;
 
-/// The whole part of a degree; negative, so that the polynomial is 0, if there is none.
+/// The integer part of a degree; -1 (which gives 0) if it has none.
 fn whole(degree: f64) -> i64 {
     if degree.is_finite() && degree.abs() < 9e18 {
         degree as i64
@@ -14,18 +14,19 @@ fn whole(degree: f64) -> i64 {
     }
 }
 
-/// `±value`: the parity of a polynomial of this degree at -1.
+/// `±value`: the value of a polynomial at -1 by the parity of its degree.
 fn by_parity(degree: i64, value: f32) -> f32 {
     if degree % 2 == 0 { value } else { -value }
 }
 
-/// The arc cosine to the nearest number. Its multiples carry the last digit into every digit, and C libraries, from which
-/// PyTorch and `f32::acos` have it, differ in that one.
+/// The arc cosine, rounded to nearest. Multiplication spreads its last digit to all digits, and that digit differs between C
+/// libraries, which PyTorch and `f32::acos` use.
 fn nearest_acos(x: f32) -> f32 {
     f64::from(x).acos() as f32
 }
 
-/// The polynomial of a degree from those of degrees 0 and 1 and the step `(k, q, p)` from degrees `k`, `k - 1` to `k + 1`.
+/// The polynomial of a degree, from those of degrees 0 and 1 and the recurrence step `(k, q, p)` from degrees `k`, `k - 1`
+/// to `k + 1`.
 fn recur(degree: i64, first: f32, second: f32, step: impl Fn(f32, f32, f32) -> f32) -> f32 {
     let (mut p, mut q) = (first, second);
     match degree {
@@ -42,7 +43,7 @@ fn recur(degree: i64, first: f32, second: f32, step: impl Fn(f32, f32, f32) -> f
     q
 }
 
-/// `Tₙ(x)`, inside of the interval by its cosine from degree 7 on.
+/// `Tₙ(x)`; inside the interval it is computed by a cosine from degree 7 on.
 pub(super) fn chebyshev_t(x: f64, degree: f64) -> f64 {
     let (x, n) = (x as f32, whole(degree));
     f64::from(if n < 0 {
@@ -118,7 +119,7 @@ pub(super) fn chebyshev_w(x: f64, degree: f64) -> f64 {
     })
 }
 
-/// Degrees from which on the coefficients of Hermite polynomials exceed single precision.
+/// Largest degree for which the coefficients of Hermite polynomials fit single precision.
 const HERMITE_LIMIT: i64 = 128;
 
 /// `Hₙ(x)`, the physicists' polynomial.

@@ -9,26 +9,26 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// A recurrent layer: all steps of a sequence, each of which makes a state of the one before it. It is what is left of
-/// `torch.nn.RNN`, `GRU` and `LSTM` once the input has gone through its own matrices, which need no state.
+/// All steps of a recurrent layer, each of which computes a state from the previous one: `torch.nn.RNN`, `GRU` and `LSTM`
+/// without the products of the input and its weights, which do not depend on the state.
 ///
-/// Operands, all `f32`, of `D` directions (1 or 2: the second one goes from the last step to the first), `T` steps, `B` rows of
-/// the batch, `G` gates ([`Cell::gates`]) and `H` hidden units:
+/// Operands, all `f32`, for `D` directions (1 or 2: the second runs from the last step to the first), `T` steps, `B` batch
+/// rows, `G` gates ([`Cell::gates`]) and `H` hidden units:
 ///
-/// - `[T, B, D * G * H]`: what the input gives to the gates, with its biases;
-/// - `[D, G, H, H]`: by unit of a gate what each unit of the state before it gives;
-/// - `[D, G, H]`: biases of that;
-/// - `[D, B, H]`: the hidden state at first, and for an LSTM as much of its memory, the cell state.
+/// - `[T, B, D * G * H]`: contribution of the input to the gates, biases included;
+/// - `[D, G, H, H]`: weights from each unit of the previous state to each unit of a gate;
+/// - `[D, G, H]`: biases of these products;
+/// - `[D, B, H]`: the initial hidden state, and for an LSTM an operand of this shape for the initial cell state.
 ///
-/// Results: the hidden state behind each step, `[T, B, D * H]`, and for an LSTM its memory behind the last, `[D, B, H]`.
-/// The formulas are those of PyTorch's documentation of these modules, as are the names and the order of gates.
+/// Results: the hidden state after each step, `[T, B, D * H]`, and for an LSTM the cell state after the last step, `[D, B,
+/// H]`. Formulas, names and the order of gates are those of PyTorch's documentation of these modules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recurrent {
-    /// What a step computes.
+    /// The cell.
     pub cell: Cell,
 }
 
-/// What a step of a recurrent layer computes.
+/// The cell of a recurrent layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cell {
@@ -43,7 +43,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Gates of a unit.
+    /// Number of gates of a unit.
     pub fn gates(self) -> usize {
         match self {
             Cell::Lstm => 4,
@@ -52,7 +52,7 @@ impl Cell {
         }
     }
 
-    /// States that a step hands to the next: the hidden one, and the memory of an LSTM.
+    /// Number of states that a step passes to the next: the hidden state, and for an LSTM the cell state.
     pub fn states(self) -> usize {
         match self {
             Cell::Lstm => 2,
@@ -60,7 +60,7 @@ impl Cell {
         }
     }
 
-    /// The states of a unit behind a step, by what the input and the state before it give to its gates.
+    /// The states of a unit after a step, from the contributions of the input and the previous state to its gates.
     fn next(self, input: &[f64], own: &[f64], [hidden, memory]: [f64; 2]) -> [f64; 2] {
         let gate = |gate: usize| input[gate] + own[gate];
         match self {
@@ -170,7 +170,7 @@ impl Rules for Recurrent {
     }
 }
 
-/// The operands that do not change from step to step.
+/// The operands that are constant over the steps.
 struct Layer {
     cell: Cell,
     /// Steps, rows, units.
@@ -181,7 +181,7 @@ struct Layer {
 }
 
 impl Layer {
-    /// All steps of a direction. Rows of the weight are units of the state before a step.
+    /// Computes all steps of a direction. Rows of the weight are units of the previous state.
     fn run(&self, direction: usize, weight: &[f64], states: &mut [Vec<f64>], outputs: &mut [f64]) {
         let [steps, batch, units] = self.sizes;
         let gates = self.cell.gates();

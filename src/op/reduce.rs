@@ -12,16 +12,16 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::{Tensor, numel};
 
-/// Combines all elements along axes, which disappear. Sums and products of `f16` and `bf16` accumulate in `f32`.
+/// Reduces axes, which disappear. Sums and products of `f16` and `bf16` accumulate in `f32`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reduce {
-    /// How elements are combined.
+    /// The reduction.
     pub function: ReduceFunction,
-    /// The axes that disappear, in rising order.
+    /// The axes to reduce, in ascending order.
     pub axes: Vec<usize>,
 }
 
-/// An associative function and its value for no elements.
+/// An associative function. The result for no elements comes after the semicolon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReduceFunction {
@@ -29,22 +29,22 @@ pub enum ReduceFunction {
     Sum,
     /// Product; 1. Not for `bool`.
     Prod,
-    /// Largest element, not-a-number if one is; the lowest value of the dtype. For `bool`: any.
+    /// Largest element, or not-a-number if there is one; lowest value of the dtype. For `bool`: any.
     Max,
-    /// Smallest element, not-a-number if one is; the highest value of the dtype. For `bool`: all.
+    /// Smallest element, or not-a-number if there is one; highest value of the dtype. For `bool`: all.
     Min,
 }
 
-/// The index of an element along an axis, which disappears. The first of equals; not-a-number beats everything.
+/// The index of an extreme element along an axis, which disappears. Returns the first of equals; not-a-number wins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArgReduce {
-    /// Which element.
+    /// The extreme.
     pub function: ArgReduceFunction,
-    /// The axis that disappears; not empty.
+    /// The axis to reduce; not empty.
     pub axis: usize,
 }
 
-/// Which element's index is wanted.
+/// The extreme whose index is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArgReduceFunction {
@@ -90,7 +90,7 @@ impl ReduceFunction {
     }
 }
 
-/// What the host does to two elements: reductions, scans and scatters differ only in which elements those are.
+/// Host functions of two elements, which reductions, scans and scatters share.
 pub(super) struct Combine {
     pub(super) floats: fn(f64, f64) -> f64,
     pub(super) integers: fn(i64, i64) -> i64,
@@ -134,7 +134,7 @@ impl Rules for Reduce {
             .filter(|axis| !self.axes.contains(axis))
             .collect();
         let shape: Vec<usize> = kept.iter().map(|axis| x.shape()[*axis]).collect();
-        // The result as seen from the operand: kept axes step through it, reduced axes stay.
+        // The result's strides in terms of the operand's axes: reduced axes have stride 0.
         let mut strides = vec![0i64; x.shape().len()];
         for (axis, stride) in kept.iter().zip(strided::strides(&shape)) {
             strides[*axis] = stride;
@@ -154,7 +154,7 @@ impl Rules for Reduce {
     }
 }
 
-/// Combines the elements of a shape into those of a result that strides walk through.
+/// Reduces the elements of a shape into those of a result, which strides address.
 fn fold<T: Copy>(
     shape: &[usize],
     strides: &[i64],

@@ -7,10 +7,10 @@ use crate::shape::{Shape, TensorType, sizes};
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// The same elements in the same row-major order under another shape.
+/// Changes the shape; elements keep their row-major order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reshape {
-    /// Result shape, of as many elements.
+    /// Result shape, with an equal number of elements.
     pub shape: Shape,
 }
 

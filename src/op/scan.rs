@@ -10,16 +10,16 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// Running combination along an axis, each element included: `cumsum` and its relatives.
+/// Cumulative reduction along an axis, each element included: `cumsum` and its relatives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scan {
-    /// How elements are combined.
+    /// The cumulative function.
     pub function: ScanFunction,
-    /// The axis along which they are.
+    /// The axis of the scan.
     pub axis: usize,
 }
 
-/// The running function.
+/// The function of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScanFunction {
@@ -27,16 +27,16 @@ pub enum ScanFunction {
     Sum,
     /// Running product.
     Prod,
-    /// Running maximum; not-a-number from the first one on.
+    /// Running maximum; not-a-number from the first not-a-number on.
     Max,
-    /// Running minimum; not-a-number from the first one on.
+    /// Running minimum; not-a-number from the first not-a-number on.
     Min,
     /// `log(Σ exp)`, computed without overflow; floats only.
     LogSumExp,
 }
 
 impl ScanFunction {
-    /// The reduction whose results so far are wanted; `None` for `log(Σ exp)`.
+    /// The reduction whose partial results the scan returns; `None` for `log(Σ exp)`.
     pub fn reduction(self) -> Option<ReduceFunction> {
         match self {
             ScanFunction::Sum => Some(ReduceFunction::Sum),

@@ -9,21 +9,21 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// `torch.scatter` and `scatter_reduce`: the first operand with the third combined into it at the positions that the second
-/// names along an axis. Later elements win for [`ScatterFunction::Set`].
+/// `torch.scatter` and `scatter_reduce`: combines the third operand into the first, at the positions along an axis that the
+/// second one holds. For [`ScatterFunction::Set`], later elements win.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scatter {
     /// The axis that is indexed.
     pub axis: usize,
-    /// How an element is combined with what stands there.
+    /// The function that combines an element with the old one.
     pub function: ScatterFunction,
 }
 
-/// How scattered elements are combined.
+/// The function of a scatter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScatterFunction {
-    /// The last one stays.
+    /// Replacement: the last element wins.
     Set,
     /// Sum.
     Add,
@@ -36,7 +36,7 @@ pub enum ScatterFunction {
 }
 
 impl ScatterFunction {
-    /// How an element is combined with what stands there; `None` where it replaces it.
+    /// The reduction of an element with the old one; `None` for replacement.
     pub fn reduction(self) -> Option<ReduceFunction> {
         match self {
             ScatterFunction::Set => None,

@@ -8,7 +8,7 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// Elementwise choice: where the first operand is true the second, else the third. Either choice may be a number.
+/// Elementwise selection: the second operand where the first is true, else the third. Either may be a number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Select {}
 

@@ -7,21 +7,21 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// Every `step`-th element along an axis: result index `i` is operand index `start + i·step`.
+/// Takes every `step`-th element along an axis: result index `i` is operand index `start + i·step`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
-    /// The axis that is cut.
+    /// The axis to slice.
     pub axis: usize,
-    /// First index taken.
+    /// First index.
     pub start: Dim,
-    /// Number of indices taken; all must lie in the operand.
+    /// Number of indices, all of which must be inside the operand.
     pub length: Dim,
-    /// Distance of indices, negative to go backwards.
+    /// Distance of indices; negative to go backwards.
     pub step: i64,
 }
 
 impl Slice {
-    /// True if what is taken of a value of this shape is the value as it is.
+    /// True if the slice of a value of this shape is the whole value.
     pub fn is_everything(&self, shape: &[Dim]) -> bool {
         shape.get(self.axis) == Some(&self.length) && self.start.is(0) && self.step == 1
     }

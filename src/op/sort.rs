@@ -10,15 +10,15 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// Sorts along an axis, stably; not-a-number counts as the largest. Results: the sorted values and their `i64` indices, of
-/// the first `k` of each row if there is such a number.
+/// Sorts along an axis, stably; not-a-number counts as the largest. Results: the sorted values and their `i64` indices,
+/// limited to the first `k` of each row if `k` is given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sort {
-    /// The axis along which elements are ordered.
+    /// The axis to sort along.
     pub axis: usize,
     /// Largest first.
     pub descending: bool,
-    /// How many of the first are wanted, of rows that are no shorter.
+    /// Number of leading elements to return; rows must have at least that many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub k: Option<usize>,
 }
@@ -77,7 +77,7 @@ impl Rules for Sort {
     }
 }
 
-/// What elements are compared by: floats in PyTorch's order, integers exactly.
+/// Sort keys: floats in PyTorch's order, integers exactly.
 pub(super) enum Keys {
     Float(Vec<f64>),
     Integer(Vec<i64>),

@@ -1,5 +1,5 @@
-//! Special functions in double precision, from their series, integrals and asymptotic expansions. Equations are those of
-//! the NIST Digital Library of Mathematical Functions (DLMF), <https://dlmf.nist.gov>.
+//! Special functions in double precision, from series, integrals and asymptotic expansions. Equations are those of the NIST
+//! Digital Library of Mathematical Functions (DLMF), <https://dlmf.nist.gov>.
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
@@ -36,8 +36,8 @@ fn digamma_of_positive<T: Real>(mut x: T) -> T {
     sum + x.nearest(f64::ln) - T::of(0.5) / x - z * DIGAMMA.at(z)
 }
 
-/// Derivative of the logarithmic derivative of the gamma function: reflection, six steps of the recurrence, and the first
-/// terms of the asymptotic series, DLMF 5.15.8, with the products and sums fused that PyTorch's builds fuse.
+/// Derivative of the digamma function: reflection, six steps of the recurrence, and the first terms of the asymptotic
+/// series, DLMF 5.15.8. Fuses the products and sums that PyTorch's builds fuse.
 pub(super) fn trigamma<T: Real>(x: T) -> T {
     let (one, pi) = (T::of(1.0), T::of(PI));
     if x < T::of(0.5) {
@@ -60,7 +60,7 @@ fn trigamma_from<T: Real>(mut x: T, mut sum: T) -> T {
     sum + z.fused(series, one + one / (T::of(2.0) * x)) / x
 }
 
-/// Scaled complementary error function `exp(x²) erfc(x)`; PyTorch rounds the square of a negative operand.
+/// Scaled complementary error function `exp(x²) erfc(x)`. PyTorch rounds the square of a negative operand.
 pub(super) fn erfcx<T: Real + Into<f64>>(x: T) -> T {
     let (value, square): (f64, f64) = (x.into(), (x * x).into());
     T::of(if value < 0.0 {
@@ -70,7 +70,7 @@ pub(super) fn erfcx<T: Real + Into<f64>>(x: T) -> T {
     })
 }
 
-/// From 25 on DLMF 7.12.1.
+/// Uses DLMF 7.12.1 from 25 on.
 fn erfcx_of_positive(x: f64) -> f64 {
     if x < 25.0 {
         return (x * x).exp() * libm::erfc(x);
@@ -79,7 +79,7 @@ fn erfcx_of_positive(x: f64) -> f64 {
     (1.0 - r * (1.0 - 3.0 * r * (1.0 - 5.0 * r * (1.0 - 7.0 * r)))) / (x * PI.sqrt())
 }
 
-/// Quantile of the normal distribution: Newton's method on its logarithm, from Abramowitz and Stegun 26.2.23.
+/// Quantile of the normal distribution: Newton's method on its logarithm, starting from Abramowitz and Stegun 26.2.23.
 pub(super) fn ndtri(p: f64) -> f64 {
     if p.is_nan() || !(0.0..=1.0).contains(&p) {
         return f64::NAN;
@@ -100,15 +100,15 @@ pub(super) fn ndtri(p: f64) -> f64 {
     })
 }
 
-/// Hurwitz zeta function `Σ (q + k)^-x` by Euler and Maclaurin's formula, DLMF 25.11.5; poles and gaps as in Cephes.
-/// PyTorch sums in double precision, but for the first term.
+/// Hurwitz zeta function `Σ (q + k)^-x` by the Euler-Maclaurin formula, DLMF 25.11.5; poles and undefined ranges as in
+/// Cephes. PyTorch sums in double precision, except for the first term.
 pub(super) fn zeta<T: Real + Into<f64>>(x: T, q: T) -> T {
     let (x, q) = (x.into(), q.into());
     let first = T::of(q.powf(-x));
     T::of(hurwitz(x, q, first.into()))
 }
 
-/// The zeta function with its first term.
+/// The zeta function, given its first term.
 fn hurwitz(x: f64, q: f64, first: f64) -> f64 {
     /// `B₂ₖ / (2k)!`
     const BERNOULLI: [f64; 9] = [
@@ -122,7 +122,7 @@ fn hurwitz(x: f64, q: f64, first: f64) -> f64 {
         -3_617.0 / 10_670_622_842_880_000.0,
         43_867.0 / 5_109_094_217_170_944_000.0,
     ];
-    /// Terms further below zero than this are too small to count.
+    /// Terms whose `q + k` is below minus this number are negligible.
     const DEEPEST: f64 = 1e6;
     if x == 1.0 {
         return f64::INFINITY;
@@ -140,7 +140,7 @@ fn hurwitz(x: f64, q: f64, first: f64) -> f64 {
     }
     let mut power = a.powf(-x);
     if power == 0.0 {
-        // Cephes' products of orders overflow, and meet a power that is 0.
+        // In Cephes, the products of orders overflow, and are multiplied by a power that is 0.
         let overflows = a.is_infinite() || 1e13 < x;
         return if sum == 0.0 && overflows {
             f64::NAN
@@ -228,7 +228,7 @@ fn upper_fraction(a: f64, x: f64) -> f64 {
     fraction
 }
 
-/// Uniform expansion for large `a`, DLMF 8.12.3 to 8.12.9, its first term.
+/// First term of the uniform expansion for large `a`, DLMF 8.12.3 to 8.12.9.
 fn incomplete_gamma_of_large(a: f64, x: f64) -> (f64, f64) {
     let mu = (x - a) / a;
     let half_square = if mu.abs() < 1e-3 {
@@ -250,7 +250,7 @@ fn incomplete_gamma_of_large(a: f64, x: f64) -> (f64, f64) {
     )
 }
 
-/// Exponent of a number written as `m · 2ᵉ` with `0.5 <= |m| < 1`; 0 where there is none.
+/// Exponent of a number written as `m · 2ᵉ` with `0.5 <= |m| < 1`; 0 for zero and non-finite numbers.
 pub(super) fn exponent(x: f64) -> f64 {
     if x == 0.0 || !x.is_finite() {
         0.0
@@ -259,7 +259,7 @@ pub(super) fn exponent(x: f64) -> f64 {
     }
 }
 
-/// Mantissa of a number written as `m · 2ᵉ` with `0.5 <= |m| < 1`; the number itself where there is none.
+/// Mantissa of a number written as `m · 2ᵉ` with `0.5 <= |m| < 1`; zero and non-finite numbers as they are.
 pub(super) fn mantissa(x: f64) -> f64 {
     if x == 0.0 || !x.is_finite() {
         x

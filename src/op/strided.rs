@@ -1,4 +1,4 @@
-//! Walking host tensors by strides: the views of the oracle are all gathers along strides.
+//! Traversal of host tensors by strides. In the oracle, all views are gathers along strides.
 
 use crate::error::{Error, Result};
 use crate::tensor::{Tensor, numel};
@@ -20,7 +20,7 @@ pub(super) fn gather(
     Tensor::from_bytes(tensor.dtype(), shape, &out)
 }
 
-/// The same for elements of `N` bytes, a line along the last axis at a time.
+/// [`gather`] for elements of `N` bytes, one line along the last axis at a time.
 fn gather_elements<const N: usize>(
     bytes: &[u8],
     shape: &[usize],
@@ -106,7 +106,7 @@ pub(super) fn strides(shape: &[usize]) -> Vec<i64> {
         .collect()
 }
 
-/// Sizes before, at and after an axis: the loops of every operator that works along one axis.
+/// Sizes before, at and after an axis, for loops that work along one axis.
 pub(super) fn around(shape: &[usize], axis: usize) -> Result<(usize, usize, usize)> {
     let size = *shape
         .get(axis)

@@ -1,10 +1,10 @@
-//! The form of the tables of scalar functions.
+//! Tables of scalar functions.
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::shape::TensorType;
 
-/// The result of a function of operands of a type: of their shape, in a dtype if the function is defined for theirs.
+/// The result type of a scalar function: the operand's shape, and a dtype if the function is defined for the operand's.
 pub(super) fn pointwise_type(x: &TensorType, result: Option<DType>) -> Result<Vec<TensorType>> {
     let undefined = || Error::operator(format!("is not defined for {}", x.dtype));
     Ok(vec![TensorType {
@@ -13,7 +13,7 @@ pub(super) fn pointwise_type(x: &TensorType, result: Option<DType>) -> Result<Ve
     }])
 }
 
-/// Declares functions, a row each: variant, name, and what else the type `Row` of the table holds.
+/// Declares functions, one row each: variant, name, and the columns of the table's type `Row`.
 macro_rules! scalar_functions {
     ($(#[$attribute:meta])* $functions:ident; $($variant:ident $name:literal $($column:expr),+;)*) => {
         $(#[$attribute])*

@@ -10,19 +10,19 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// A scalar function of one operand, element by element.
+/// A unary function, elementwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unary {
-    /// Which function.
+    /// The function.
     pub function: UnaryFunction,
 }
 
-/// What a scalar function does on the host.
+/// The host implementation of a unary function.
 #[derive(Clone, Copy)]
 enum Oracle {
     /// Floats only, computed in double precision and rounded.
     Float(fn(f64) -> f64),
-    /// Floats only, computed in single precision step by step as PyTorch does it, or in double precision.
+    /// Floats only, computed in single precision step by step as in PyTorch, or in double precision.
     Precise(fn(f32) -> f32, fn(f64) -> f64),
     /// Floats and integers.
     Number(fn(f64) -> f64, fn(i64) -> i64),
@@ -34,13 +34,13 @@ enum Oracle {
     Test(fn(f64) -> bool),
 }
 
-/// A row of the table: oracle, WGSL expression of an operand `x`, range of sample operands.
+/// A row of the table: oracle, WGSL expression of an operand `x`, and range of sample operands.
 struct Row(Oracle, &'static str, (f64, f64));
 
 use Oracle::{Bool, Float, Integer, Number, Precise, Test};
 
 scalar_functions! {
-    /// Scalar functions of one operand, named as in PyTorch.
+    /// Unary functions, named as in PyTorch.
     UnaryFunction;
 
     Neg "neg" Number(|x| -x, i64::wrapping_neg), "-x", (-9.0, 9.0);
@@ -152,7 +152,7 @@ impl Unary {
 }
 
 impl UnaryFunction {
-    /// WGSL expression of an operand `x` in the compute type; functions that WGSL lacks stand in `shaders/lib`.
+    /// WGSL expression of an operand `x` in the compute type; `shaders/lib` has functions that WGSL lacks.
     pub fn wgsl(self) -> &'static str {
         self.row().1
     }
@@ -166,13 +166,13 @@ impl UnaryFunction {
         self.row().0
     }
 
-    /// True if the function is defined for floats only, so that PyTorch computes it in `f32` for integers.
+    /// True if the function is defined for floats only; PyTorch then computes integers in `f32`.
     pub fn is_float_only(self) -> bool {
         matches!(self.oracle(), Float(_) | Precise(..) | Test(_))
     }
 }
 
-/// From an exponential, as C libraries compute it; near 1 from what the exponential exceeds 1 by.
+/// Computes `cosh` from an exponential, as C libraries do; for small arguments from `exp(x) - 1`.
 fn cosh(x: f32) -> f32 {
     let magnitude = x.abs();
     if magnitude < 0.5 * std::f32::consts::LN_2 {
@@ -198,7 +198,7 @@ fn sign(x: f64) -> f64 {
     } else if x < 0.0 {
         -1.0
     } else {
-        // Not-a-number too, as in PyTorch.
+        // Zero and not-a-number give 0, as in PyTorch.
         0.0
     }
 }
@@ -211,7 +211,7 @@ fn lgamma(x: f64) -> f64 {
     }
 }
 
-/// Inverse error function: Giles' single precision approximation as a start, two Newton steps to double precision.
+/// Inverse error function: Giles' single-precision approximation, then two Newton steps to double precision.
 fn erfinv(y: f64) -> f64 {
     if y.abs() >= 1.0 {
         return if y.abs() == 1.0 {
@@ -252,7 +252,7 @@ fn central(w: f64) -> f64 {
     C.into_iter().fold(0.0, |sum, c| sum * w + c)
 }
 
-/// The same paper's polynomial for w >= 5.
+/// The polynomial of Giles' paper for w >= 5.
 fn tail(w: f64) -> f64 {
     const C: [f64; 9] = [
         -0.000_200_214_257,

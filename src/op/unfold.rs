@@ -7,13 +7,13 @@ use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 
-/// All windows along an axis: the axis counts windows, a new last axis counts within one. Result `[.., w, .., k]` is operand
-/// index `w·stride + k·dilation`. Pooling is a reduction over such windows.
+/// Windows along an axis. The axis becomes the index of the window, and a new last axis the index within it. Result `[.., w,
+/// .., k]` is operand index `w·stride + k·dilation`. Pooling is a reduction over such windows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unfold {
-    /// The axis along which windows slide.
+    /// The axis to slide along.
     pub axis: usize,
-    /// Elements of a window.
+    /// Number of elements of a window.
     pub size: i64,
     /// Distance between windows.
     pub stride: i64,

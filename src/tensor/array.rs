@@ -1,4 +1,4 @@
-//! Tensors from arrays of the crate `ndarray`, and the reverse.
+//! Conversions between tensors and arrays of the crate `ndarray`.
 
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, Data, Dimension, IxDyn};
 
@@ -6,7 +6,7 @@ use super::{Element, Tensor};
 use crate::error::{Error, Result};
 
 impl<T: Element, S: Data<Elem = T>, D: Dimension> From<&ArrayBase<S, D>> for Tensor {
-    /// A copy of the elements in row-major order, whatever the strides of the array.
+    /// Copies the elements in row-major order, whatever the strides of the array.
     fn from(array: &ArrayBase<S, D>) -> Tensor {
         Tensor::owned(array.shape().to_vec(), array.iter().copied().collect())
     }
@@ -15,7 +15,7 @@ impl<T: Element, S: Data<Elem = T>, D: Dimension> From<&ArrayBase<S, D>> for Ten
 impl<T: Element> TryFrom<&Tensor> for ArrayD<T> {
     type Error = Error;
 
-    /// A copy of the elements.
+    /// Copies the elements.
     ///
     /// # Errors
     /// `T` is not the element type of the tensor.
@@ -25,7 +25,7 @@ impl<T: Element> TryFrom<&Tensor> for ArrayD<T> {
 }
 
 impl Tensor {
-    /// The elements as an array, without a copy. `bool` is read as `u8`.
+    /// The elements as an array view, without a copy. `bool` is read as `u8`.
     ///
     /// # Errors
     /// `T` is not the element type of the tensor.

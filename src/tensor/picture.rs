@@ -1,15 +1,15 @@
-//! Tensors from pictures of the crate `image`, and the reverse.
+//! Conversions between tensors and pictures of the crate `image`.
 
 use image::{GrayImage, RgbImage};
 
 use super::Tensor;
 use crate::error::{Error, Result};
 
-/// The value of a full channel.
+/// The maximum value of a channel.
 const FULL: f32 = 255.0;
 
 impl From<&RgbImage> for Tensor {
-    /// The picture as `f32[1, 3, H, W]` from 0 to 1, as torchvision's `to_tensor` with a batch of one.
+    /// The picture as `f32[1, 3, H, W]` from 0 to 1, like torchvision's `to_tensor` with a batch of one.
     fn from(picture: &RgbImage) -> Tensor {
         planes(
             picture.as_raw(),
@@ -29,8 +29,8 @@ impl From<&GrayImage> for Tensor {
 }
 
 impl Tensor {
-    /// A picture of `f32[3, H, W]` or `f32[1, 3, H, W]`. Values are clamped to 0 to 1 and rounded to 256 levels, as
-    /// torchvision's `save_image` does.
+    /// A picture from `f32[3, H, W]` or `f32[1, 3, H, W]`. Values are clamped to 0 to 1 and rounded to 256 levels, like
+    /// torchvision's `save_image`.
     ///
     /// # Errors
     /// The tensor has another shape or type.
@@ -39,16 +39,16 @@ impl Tensor {
         RgbImage::from_raw(width, height, pixels).ok_or_else(|| self.no_picture(3))
     }
 
-    /// A picture of `f32[1, H, W]` or `f32[1, 1, H, W]`, as [`Tensor::to_rgb_image`].
+    /// A picture from `f32[1, H, W]` or `f32[1, 1, H, W]`; see [`Tensor::to_rgb_image`].
     ///
     /// # Errors
-    /// As [`Tensor::to_rgb_image`].
+    /// See [`Tensor::to_rgb_image`].
     pub fn to_gray_image(&self) -> Result<GrayImage> {
         let (width, height, pixels) = self.interleaved(1)?;
         GrayImage::from_raw(width, height, pixels).ok_or_else(|| self.no_picture(1))
     }
 
-    /// Width, height, and the pixels row by row, their channels together.
+    /// Width, height, and the pixels row by row, with interleaved channels.
     fn interleaved(&self, channels: usize) -> Result<(u32, u32, Vec<u8>)> {
         let (height, width) = match *self.shape() {
             [1, c, height, width] | [c, height, width] if c == channels => (height, width),

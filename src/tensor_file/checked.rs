@@ -1,4 +1,4 @@
-//! Safetensors files whose tensors have checksums, for what nobody looks at: a damaged tensor is known for one.
+//! Safetensors files with a checksum for each tensor, for data that nobody inspects: damaged tensors are detected.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -18,20 +18,20 @@ use crate::mapping::{MappedRange, Mapping};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
-/// The entry of the header that says what a file is.
+/// Key of the file's kind in the header's metadata.
 const KIND: &str = "kind";
-/// The tensor of the checksums: sixteen bytes for each other tensor, in the order of their names.
+/// Name of the tensor of checksums: sixteen bytes for each other tensor, sorted by name.
 const CHECKSUMS: &str = "checksums";
 
-/// A tensor that is to be written. Its elements are made when their turn comes, so that a file need not fit in memory.
+/// A tensor to be written. Its elements are made when they are written, so that the file need not fit in memory.
 pub struct Unwritten<'a> {
-    /// Its name.
+    /// Name of the tensor.
     pub name: String,
     /// Element type.
     pub dtype: DType,
     /// Sizes, outermost first.
     pub shape: Vec<usize>,
-    /// Makes the elements, little-endian and in row-major order.
+    /// Makes the elements: little-endian, in row-major order.
     pub bytes: Box<dyn Fn() -> Result<Vec<u8>> + 'a>,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Debug for Unwritten<'_> {
     }
 }
 
-/// A tensor of a file, mapped.
+/// A memory-mapped tensor of a file, with its checksum.
 #[derive(Clone, Debug)]
 pub struct Checked {
     tensor: Tensor,
@@ -53,21 +53,21 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// The tensor as the file has it.
+    /// The tensor without a check.
     pub fn unchecked(&self) -> &Tensor {
         &self.tensor
     }
 
-    /// The tensor; none if it is not what was written.
+    /// The tensor; `None` if its checksum does not match.
     pub fn tensor(&self) -> Option<Tensor> {
         (Digest::of_tensor(&self.tensor) == self.checksum).then(|| self.tensor.clone())
     }
 }
 
-/// Writes a file of a kind, whole or not at all.
+/// Writes a file of a kind atomically.
 ///
 /// # Errors
-/// It cannot be written, or a tensor cannot be made.
+/// The file cannot be written, or a tensor cannot be made.
 pub fn write(path: &Path, kind: &str, tensors: &[Unwritten]) -> Result<()> {
     let made = Made::default();
     let parts = tensors.iter().map(|tensor| {
@@ -81,7 +81,7 @@ pub fn write(path: &Path, kind: &str, tensors: &[Unwritten]) -> Result<()> {
         shape: [tensors.len() * size_of::<Digest>()],
         made: &made,
     };
-    // Tensors are written in the order of their types, bytes last.
+    // The format sorts tensors by dtype, with bytes last, so that the checksums come after all tensors.
     let all = parts.chain([(CHECKSUMS, Written::Sums(sums))]);
     let header = HashMap::from([(KIND.to_string(), kind.to_string())]);
     replace(path, |path| {
@@ -90,7 +90,7 @@ pub fn write(path: &Path, kind: &str, tensors: &[Unwritten]) -> Result<()> {
     })
 }
 
-/// Reads a file of a kind; its tensors are mapped and sorted by name.
+/// Reads a file of a kind. Its tensors are memory-mapped and sorted by name.
 ///
 /// # Errors
 /// The file cannot be read, or is of another kind.
@@ -99,8 +99,8 @@ pub fn read(path: &Path, kind: &str) -> Result<Vec<(String, Checked)>> {
     parse(&whole, kind).at(|| path.display().to_string())
 }
 
-/// True if a file says at its beginning that it is of a kind that begins like this, whatever else is wrong with it; or if it
-/// is empty.
+/// True if the file's metadata begin with a kind that starts with `kind`, even if the file is damaged otherwise, or if the
+/// file is empty.
 pub fn is_like(path: &Path, kind: &str) -> bool {
     let mut start = Vec::new();
     let read = File::open(path).and_then(|file| file.take(1024).read_to_end(&mut start));
@@ -133,14 +133,14 @@ fn parse(whole: &MappedRange, kind: &str) -> Result<Vec<(String, Checked)>> {
     Ok(checked.collect())
 }
 
-/// What has come of tensors that were written.
+/// Checksums and the first error of the tensors that were written.
 #[derive(Default)]
 struct Made<'a> {
     checksums: RefCell<BTreeMap<&'a str, Digest>>,
     error: Cell<Option<Error>>,
 }
 
-/// What is written.
+/// An entry of the file: a tensor, or the checksums.
 enum Written<'a, 'm> {
     Part(Part<'a, 'm>),
     Sums(Sums<'a, 'm>),

@@ -15,11 +15,11 @@ pub mod safetensors;
 /// Named tensors in file order.
 pub type NamedTensors = Vec<(String, Tensor)>;
 
-/// Reads all tensors of a file; the format follows from its content. A file of one tensor without a name gives it the
-/// file's stem.
+/// Reads all tensors of a file; its content determines the format. A single tensor without a name gets the file's stem as
+/// its name.
 ///
 /// # Errors
-/// The file cannot be read, is damaged, or holds no tensors: the message says what it is instead.
+/// The file cannot be read, is damaged, or holds no tensors: the message names the detected kind.
 pub fn read(path: &Path) -> Result<NamedTensors> {
     let stem = path
         .file_stem()
@@ -39,12 +39,12 @@ pub fn read(path: &Path) -> Result<NamedTensors> {
     found.at(|| path.display().to_string())
 }
 
-/// True if the tensors of a file have names of their own: a `.npy` file has one tensor, which is called like the file.
+/// True if the file stores names of its tensors. A `.npy` file has one tensor, which is named after the file.
 pub fn has_names(path: &Path) -> bool {
     !matches!(FileKind::of(path), Ok(FileKind::Npy))
 }
 
-/// Writes tensors to a file whole or not at all; the format follows from its extension.
+/// Writes tensors to a file atomically; its extension determines the format.
 pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
     let bytes = match (extension(path).as_str(), tensors) {
         ("safetensors", _) => safetensors::serialize(tensors)?,
@@ -64,15 +64,15 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
     write_whole(path, &bytes)
 }
 
-/// Writes a file under a temporary name beside it and renames it, so that no reader ever sees a part of it.
+/// Writes a file atomically: under a temporary name beside it, which is then renamed.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     write_together(&[(path, bytes)])
 }
 
-/// Has a file written under a temporary name beside it, and renames it.
+/// Lets `write` write a file under a temporary name beside it, and renames it.
 fn replace(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     static WRITTEN: AtomicUsize = AtomicUsize::new(0);
-    // Several threads may write the same file.
+    // Several threads may write one file.
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
     let temporary = temporary(path).with_extension(format!("{number}.tmp"));
     let sync = || std::fs::File::open(&temporary)?.sync_all();
@@ -88,7 +88,7 @@ fn temporary(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
 }
 
-/// Writes files that belong together: all under temporary names first, so that a full disk leaves the old ones.
+/// Writes several files under temporary names before it renames any, so that a full disk leaves the old ones intact.
 pub fn write_together(files: &[(&Path, &[u8])]) -> Result<()> {
     let write = |path: &Path, bytes: &[u8]| {
         let mut file = std::fs::File::create(temporary(path))?;

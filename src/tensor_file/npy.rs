@@ -1,4 +1,4 @@
-//! NumPy's `.npy` and `.npz` (`numpy/lib/format.py`): the header by the `npyz` crate, the elements as bytes.
+//! NumPy's `.npy` and `.npz` (`numpy/lib/format.py`): the `npyz` crate reads headers, this module the elements.
 
 use std::io::{Cursor, Read, Write};
 
@@ -36,7 +36,7 @@ pub fn parse(bytes: &[u8]) -> Result<Tensor> {
     }
 }
 
-/// Elements in row-major order of data whose first axis is the innermost. The data are as long as the shape says.
+/// Converts column-major data to row-major order. The data must have the length that the shape says.
 fn row_major(data: &[u8], shape: &[usize], size: usize) -> Vec<u8> {
     let mut elements = Vec::with_capacity(data.len());
     let mut index = vec![0; shape.len()];
@@ -105,7 +105,7 @@ pub fn serialize(tensor: &Tensor) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The comment of `.npz` files that are written here: it tells them from others'.
+/// Comment of `.npz` files that this crate writes; it identifies them.
 pub const COMMENT: &str = "written by onionskin";
 
 /// Writes a `.npz` file.

@@ -1,4 +1,4 @@
-//! The safetensors format, by the crate of its authors.
+//! The safetensors format, based on its authors' crate.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::mapping::MappedRange;
 use crate::tensor::{Storage, Tensor};
 
-/// Reads tensors, copied from the bytes; sorted by name.
+/// Reads tensors, copied from the bytes and sorted by name.
 pub fn parse(bytes: &[u8]) -> Result<NamedTensors> {
     let file = SafeTensors::deserialize(bytes).map_err(bad)?;
     let mut names = file.names();
@@ -28,7 +28,7 @@ pub fn parse(bytes: &[u8]) -> Result<NamedTensors> {
         .collect()
 }
 
-/// Reads tensors that share the bytes of a file; sorted by name.
+/// Reads tensors that share the bytes of a file, sorted by name.
 pub fn parse_shared(whole: &MappedRange) -> Result<NamedTensors> {
     let bytes = whole.bytes();
     let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(bad)?;
@@ -48,17 +48,17 @@ pub fn parse_shared(whole: &MappedRange) -> Result<NamedTensors> {
     Ok(tensors)
 }
 
-/// What the header of a file says under a name beside its tensors.
+/// The value of a key in the metadata of a file.
 pub(super) fn note(whole: &MappedRange, name: &str) -> Result<Option<String>> {
     let (_, header) = SafeTensors::read_metadata(whole.bytes()).map_err(bad)?;
     let notes = header.metadata().as_ref();
     Ok(notes.and_then(|notes| notes.get(name).cloned()))
 }
 
-/// What the metadata of files that are written here say under `kind`: it tells them from others'.
+/// Metadata value of `kind` in files that this crate writes; it identifies them.
 pub const KIND: &str = "tensors of onionskin";
 
-/// Writes tensors; the same tensors give the same bytes.
+/// Serialises tensors; equal tensors give equal bytes.
 pub fn serialize(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
     let views = tensors.iter().map(|(name, tensor)| {
         let view = TensorView::new(

@@ -31,7 +31,7 @@ pub(super) struct Document {
     pub graphs: Vec<GraphForm>,
 }
 
-/// Where the weights are, and what they are.
+/// The weights file and the types of the weights.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WeightsForm {
@@ -86,7 +86,7 @@ struct NodeForm {
 }
 
 impl GraphForm {
-    /// The form of a verified graph.
+    /// The JSON form of a verified graph.
     pub(super) fn of(graph: &Graph, dictionary: &dyn Dictionary) -> GraphForm {
         let value = |id: &ValueId| ValueForm {
             name: graph.value(*id).name.clone(),
@@ -119,7 +119,7 @@ impl GraphForm {
         }
     }
 
-    /// The graph that the form says.
+    /// Builds the graph.
     pub(super) fn build(self, weights: &WeightTypes, dictionary: &dyn Dictionary) -> Result<Graph> {
         let name = self.name.clone();
         self.build_nested(weights, dictionary, 0)
@@ -226,7 +226,7 @@ impl NodeForm {
     }
 }
 
-/// Operands in order: all of a primitive or region, leading tensors of a call.
+/// Positional operands: all of a primitive or region, leading tensors of a call.
 fn operands(graph: &Graph, node: &Node, dictionary: &dyn Dictionary) -> Vec<Json> {
     let parameters = match &node.op {
         Op::Call(name) => dictionary.parameters(name).unwrap_or_default(),
@@ -239,7 +239,7 @@ fn operands(graph: &Graph, node: &Node, dictionary: &dyn Dictionary) -> Vec<Json
         .collect()
 }
 
-/// What is said by name.
+/// Named arguments and attributes.
 fn named(graph: &Graph, node: &Node, dictionary: &dyn Dictionary) -> Map<String, Json> {
     match &node.op {
         Op::Primitive(primitive) => attributes(primitive),
@@ -259,7 +259,7 @@ fn named(graph: &Graph, node: &Node, dictionary: &dyn Dictionary) -> Map<String,
     }
 }
 
-/// Values are their names; what JSON has no word for is an object of one field.
+/// The JSON form of an argument. Values are their names; arguments without a JSON type are objects with one field.
 fn written(graph: &Graph, argument: &Argument, style: Style) -> Json {
     match argument {
         Argument::Value(id) => json!(graph.value(*id).name),
@@ -324,7 +324,7 @@ fn object(fields: &Map<String, Json>) -> Result<Argument> {
     }
 }
 
-/// A value by its name; a weight's begins with `$`.
+/// A value by its name; names of weights begin with `$`.
 fn value(assembly: &mut Assembly, name: &str) -> Result<ValueId> {
     match name.strip_prefix('$') {
         Some(weight) => assembly.weight(weight),

@@ -1,6 +1,6 @@
 use serde_json::Value as Json;
 
-/// Lists whose items stand on a line each.
+/// Keys of lists that are printed with one item a line.
 const LISTS: [&str; 9] = [
     "graphs",
     "guards",
@@ -13,7 +13,7 @@ const LISTS: [&str; 9] = [
     "tensors",
 ];
 
-/// The text of a document: graphs are spread over lines, a line for each node.
+/// The text of a document: graphs are spread over lines, with one node a line.
 pub(super) fn text(document: &Json) -> String {
     let mut text = String::new();
     spread(document, 0, &mut text);
@@ -21,7 +21,7 @@ pub(super) fn text(document: &Json) -> String {
     text
 }
 
-/// An object that holds graphs, nodes or tensors, a field a line.
+/// Prints an object that holds graphs, nodes or tensors, with one field a line.
 fn spread(value: &Json, depth: usize, text: &mut String) {
     let Json::Object(fields) = value else {
         return compact(value, text);
@@ -92,7 +92,7 @@ fn block<T>(
     *text += &format!("\n{indent}{close}");
 }
 
-/// On one line, with a blank behind each comma and colon.
+/// Prints a value on one line, with a space after each comma and colon.
 fn compact(value: &Json, text: &mut String) {
     match value {
         Json::Array(items) => {

@@ -1,4 +1,4 @@
-//! What stands behind the name of an operator: values, numbers, sizes, lists, and attributes by name.
+//! Parsing of a node's operands: values, numbers, sizes, lists, and named attributes.
 
 use serde_json::{Map, Value as Json};
 
@@ -12,7 +12,7 @@ use crate::ir::dictionary::{Parameter, Style};
 use crate::ir::graph::Argument;
 use crate::scalar::Scalar;
 
-/// Positional arguments and `name=value`, whose value is not read yet.
+/// Positional arguments, and the unparsed values of `name=value`.
 pub(super) struct Operands {
     pub(super) arguments: Vec<Argument>,
     pub(super) attributes: Map<String, Json>,
@@ -73,7 +73,7 @@ impl<'a> Parser<'a> {
         matches!(self.scanner.peek(), None | Some('\n' | '@' | '{' | '}'))
     }
 
-    /// The name in front of `=`, if there is one.
+    /// The name before `=`, if there is one.
     fn key(&mut self) -> Result<Option<String>> {
         let start = self.scanner.position();
         if let Some(word) = self.scanner.word()
@@ -125,7 +125,7 @@ impl<'a> Parser<'a> {
             .map(|(items, _)| Argument::List(items))
     }
 
-    /// Items between brackets, and whether a comma stands behind the last one.
+    /// Items between brackets, and whether a trailing comma follows the last one.
     pub(super) fn items<T>(
         &mut self,
         open: &str,
@@ -148,7 +148,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An attribute of a primitive, as JSON has it.
+    /// An attribute of a primitive as JSON.
     fn attribute(&mut self) -> Result<Json> {
         match self.scanner.peek() {
             Some('[') => self

@@ -12,7 +12,7 @@ use crate::ir::graph::{Argument, Graph, Module, Op, Region, State, ValueId};
 use crate::ir::tree::{Input, Tree};
 use crate::ir::verify::DEEPEST;
 
-/// Reads graphs, and the types of their weights in front of them; the module that is returned has no weights.
+/// Parses graphs, and the types of their weights in front of them. The returned module has no weights.
 pub fn parse_module(text: &str, dictionary: &dyn Dictionary) -> Result<Module> {
     let mut parser = Parser {
         scanner: Scanner::new(text),
@@ -33,7 +33,7 @@ pub fn parse_module(text: &str, dictionary: &dyn Dictionary) -> Result<Module> {
     Ok(module)
 }
 
-/// Reads one graph.
+/// Parses one graph.
 pub fn parse_graph(text: &str, dictionary: &dyn Dictionary) -> Result<Graph> {
     let mut graphs = parse_module(text, dictionary)?.graphs;
     match (graphs.pop(), graphs.len()) {
@@ -47,14 +47,14 @@ pub(super) struct Parser<'a> {
     pub(super) scanner: Scanner<'a>,
     dictionary: &'a dyn Dictionary,
     weights: WeightTypes,
-    /// How many graphs, lists or trees the position is nested in.
+    /// Nesting depth of graphs, lists and trees at the position.
     depth: usize,
 }
 
-/// What a node does, to what, and where in the model.
+/// Operation, arguments and place of a node.
 type Step = (Op, Vec<Argument>, Place);
 
-/// What the lines in front of the nodes say.
+/// The lines in front of the nodes.
 #[derive(Default)]
 struct Properties {
     hints: Bindings,
@@ -103,7 +103,7 @@ impl<'a> Parser<'a> {
         Ok(Input { name, tree })
     }
 
-    /// Goes one level deeper, but not without end.
+    /// Parses one level deeper; an error beyond the maximal depth.
     pub(super) fn nested<T>(
         &mut self,
         read: impl FnOnce(&mut Parser<'a>) -> Result<T>,
@@ -236,7 +236,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Nodes up to the values that are returned.
+    /// Parses nodes up to the returned values.
     fn nodes(&mut self, assembly: &mut Assembly) -> Result<Vec<ValueId>> {
         loop {
             self.scanner.blank();
@@ -287,7 +287,7 @@ impl<'a> Parser<'a> {
         self.scanner.locate(start, added)
     }
 
-    /// A primitive or a call.
+    /// Parses a primitive or a call.
     fn step(&mut self, name: &str, assembly: &mut Assembly) -> Result<Step> {
         let start = self.scanner.position();
         if let Some(parameters) = self.dictionary.parameters(name) {
@@ -336,7 +336,7 @@ impl<'a> Parser<'a> {
         Ok((Op::Region(Box::new(region)), operands.arguments, place))
     }
 
-    /// A name as it is defined: a word, or `%` and a word or quoted text.
+    /// The name of a defined value: a word, or `%` and a word or quoted text.
     fn value_name(&mut self) -> Result<String> {
         if self.scanner.eat("%") {
             return self.scanner.name();

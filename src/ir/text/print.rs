@@ -46,7 +46,7 @@ pub fn print_graph(graph: &Graph, dictionary: &dyn Dictionary) -> String {
     text + &entry(graph, dictionary)
 }
 
-/// One node as its line in the text form, without nested graphs.
+/// One node as a line of the text form, without nested graphs.
 pub fn print_node(graph: &Graph, node: &Node, dictionary: &dyn Dictionary) -> String {
     Printer::new(graph, dictionary, String::new()).node_line(node)
 }
@@ -91,7 +91,7 @@ struct Printer<'a> {
     graph: &'a Graph,
     dictionary: &'a dyn Dictionary,
     indent: String,
-    /// Sizes of these names would be taken for values.
+    /// Names of values: a size with one of these names needs a marker.
     names: HashSet<&'a str>,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// An entry graph's plain signature goes without saying; a nested graph has none.
+    /// The default signature of an entry graph is omitted; a nested graph has no signature.
     fn graph(&self, is_entry: bool) -> String {
         let graph = self.graph;
         let inputs: Vec<String> = graph.inputs.iter().map(|id| self.definition(*id)).collect();
@@ -138,7 +138,7 @@ impl<'a> Printer<'a> {
         format!("{indent}{head}{body}{indent}}}\n")
     }
 
-    /// Lines in front of the nodes: sizes, guards, signature.
+    /// The lines in front of the nodes: sizes, guards, signature.
     fn properties(&self, is_entry: bool) -> Vec<String> {
         let graph = self.graph;
         let sizes = graph
@@ -279,7 +279,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// A size as an argument; a symbol that reads as something else is marked.
+/// A size as an argument; a symbol that would be parsed otherwise is marked.
 pub(super) fn size(dim: &Dim, is_taken: &dyn Fn(&str) -> bool) -> String {
     match dim.as_symbol() {
         Some(name) if KEYWORDS.contains(&&**name) || is_taken(name) => format!("size({name})"),
@@ -287,7 +287,7 @@ pub(super) fn size(dim: &Dim, is_taken: &dyn Fn(&str) -> bool) -> String {
     }
 }
 
-/// What ends a text without quotes.
+/// Characters that end unquoted text.
 const SEPARATORS: [char; 9] = [',', '[', ']', '{', '}', '@', '"', '\n', '\\'];
 
 fn attribute(value: &Json) -> String {
@@ -311,7 +311,7 @@ fn attribute(value: &Json) -> String {
     }
 }
 
-/// True for a text that is read as a number, a truth or another text where it stands without quotes.
+/// True for text that would be parsed as a number, a boolean or other text if it were not quoted.
 fn reads_otherwise(text: &str) -> bool {
     let is_number = text.parse::<i64>().is_ok() || matches!(text, "true" | "false");
     is_number || text.is_empty() || text.trim() != text

@@ -3,7 +3,7 @@ use crate::error::{Error, Location, Place, Result};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 
-/// A position in a text, moved forward by reading.
+/// A position in a text, which moves forward while reading.
 pub(super) struct Scanner<'a> {
     text: &'a str,
     at: usize,
@@ -26,12 +26,12 @@ impl<'a> Scanner<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Skips blanks and comments within a line.
+    /// Skips whitespace and comments within a line.
     pub(super) fn space(&mut self) {
         self.skip(|c| c.is_whitespace() && c != '\n');
     }
 
-    /// Skips blanks, comments and ends of lines.
+    /// Skips whitespace, comments and line ends.
     pub(super) fn blank(&mut self) {
         self.skip(char::is_whitespace);
     }
@@ -46,13 +46,13 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The next character after blanks within the line.
+    /// The next character after whitespace within the line.
     pub(super) fn peek(&mut self) -> Option<char> {
         self.space();
         self.rest().chars().next()
     }
 
-    /// Takes a token if it is next after blanks within the line.
+    /// Takes a token if it comes next after whitespace within the line.
     pub(super) fn eat(&mut self, token: &str) -> bool {
         self.space();
         let found = self.rest().starts_with(token);
@@ -70,7 +70,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The error of a text that goes on otherwise than it must.
+    /// The error for unexpected text.
     pub(super) fn expected(&self, what: &str) -> Error {
         let found: String = self
             .rest()
@@ -86,7 +86,7 @@ impl<'a> Scanner<'a> {
         self.error_at(self.at, format!("expected {what}, found {found}"))
     }
 
-    /// An error with line and column, both from 1.
+    /// An error with line and column, both counted from 1.
     pub(super) fn error_at(&self, position: usize, message: impl Into<String>) -> Error {
         let before = self.text.get(..position).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
@@ -100,12 +100,12 @@ impl<'a> Scanner<'a> {
         Error::format(message).at(format!("line {line}, column {column}"))
     }
 
-    /// Gives an error of another reader the position where its text began.
+    /// Adds the position at which the text begins to an error of another parser.
     pub(super) fn locate<T>(&self, position: usize, result: Result<T>) -> Result<T> {
         result.map_err(|error| self.error_at(position, error.to_string()))
     }
 
-    /// Letters, digits, `_` and `.`, not beginning with a digit.
+    /// A word of letters, digits, `_` and `.` that does not begin with a digit.
     pub(super) fn word(&mut self) -> Option<&'a str> {
         self.space();
         let rest = self.rest();
@@ -120,7 +120,7 @@ impl<'a> Scanner<'a> {
         Some(word)
     }
 
-    /// A name: a word or quoted.
+    /// A name: a word or quoted text.
     pub(super) fn name(&mut self) -> Result<String> {
         if self.peek() == Some('"') {
             return self.quoted();
@@ -129,7 +129,7 @@ impl<'a> Scanner<'a> {
         word.ok_or_else(|| self.expected("a name"))
     }
 
-    /// Quoted text with the escapes of JSON.
+    /// Quoted text with JSON's escapes.
     pub(super) fn quoted(&mut self) -> Result<String> {
         self.space();
         let start = self.at;
@@ -146,7 +146,7 @@ impl<'a> Scanner<'a> {
         serde_json::from_str(text).map_err(|error| self.error_at(start, error.to_string()))
     }
 
-    /// The text up to one of the characters outside of parentheses, a comment, or the end of the line.
+    /// The text up to one of the characters outside parentheses, a comment, or the end of the line.
     pub(super) fn until(&mut self, ends: &str) -> &'a str {
         self.space();
         let rest = self.rest();
@@ -169,7 +169,7 @@ impl<'a> Scanner<'a> {
         rest.get(..end).unwrap_or_default().trim_end()
     }
 
-    /// A whole number.
+    /// An integer.
     pub(super) fn integer(&mut self) -> Result<i64> {
         self.space();
         let rest = self.rest();
@@ -252,7 +252,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// `2`, `-0.5`, `nan`, `true`; none for anything else.
+/// `2`, `-0.5`, `nan`, `true`; `None` for other text.
 pub(super) fn number(text: &str) -> Option<Scalar> {
     match text {
         "true" => Some(Scalar::Bool(true)),

@@ -1,4 +1,4 @@
-//! Signatures: `(#0, {"mask": none})`.
+//! The text form of signatures: `(#0, {"mask": none})`.
 
 use crate::error::Result;
 use crate::ir::tree::{Constant, Tree};

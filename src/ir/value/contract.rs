@@ -7,12 +7,12 @@ use super::Value;
 use crate::ir::Argument;
 
 impl<'g> Value<'g> {
-    /// Product of matrices with equal batch axes.
+    /// Matrix product with equal batch axes.
     pub fn dot(self, other: Value<'g>) -> Value<'g> {
         self.builder.apply(Dot {}, vec![self.into(), other.into()])
     }
 
-    /// `torch.matmul`: vectors count as matrices, batch axes broadcast.
+    /// `torch.matmul`: vectors are converted to matrices, and batch axes broadcast.
     pub fn matmul(self, other: Value<'g>) -> Value<'g> {
         self.try_matmul(other)
             .unwrap_or_else(|error| self.failed(error))
@@ -36,7 +36,7 @@ impl<'g> Value<'g> {
         Ok(product.squeeze(&added.into_iter().flatten().collect::<Vec<i64>>()))
     }
 
-    /// Batch axes that only the left operand has are folded into its rows, so that one matrix product remains.
+    /// Folds batch axes that only the left operand has into its rows, so that one matrix product remains.
     fn batched_dot(self, other: Value<'g>) -> Result<Value<'g>> {
         let (left, right) = (self.shape(), other.shape());
         let (Some((batch_left, [rows, inner])), Some((batch_right, [height, columns]))) =
@@ -74,7 +74,7 @@ impl<'g> Value<'g> {
             .apply(Gather { axis }, vec![self.into(), index.into()])
     }
 
-    /// Whole slices along an axis by a vector of indices: `torch.index_select`.
+    /// Slices along an axis by a vector of indices: `torch.index_select`.
     pub fn index_select(self, dim: i64, index: Value<'g>) -> Value<'g> {
         let Some(axis) = self.axis(dim) else {
             return self;
@@ -106,18 +106,18 @@ impl<'g> Value<'g> {
         )
     }
 
-    /// The value, whose integers must lie in `low..end`; see [`Check`] for the message.
+    /// The value, checked to have integers in `low..end`; see [`Check`] for the message.
     pub fn within(self, low: Dim, end: &Dim, message: impl Into<String>) -> Value<'g> {
         let bounds = [low.into(), end.clone().into()];
         self.check(Requirement::Within, &bounds, message.into())
     }
 
-    /// The value, whose integers must not be zero.
+    /// The value, checked to have no integer zeros.
     pub fn nonzero(self, message: impl Into<String>) -> Value<'g> {
         self.check(Requirement::Nonzero, &[], message.into())
     }
 
-    /// The value, which must be true.
+    /// The value, asserted to be true.
     pub fn asserted(self, message: impl Into<String>) -> Value<'g> {
         self.to_bool()
             .check(Requirement::Holds, &[], message.into())
@@ -128,7 +128,7 @@ impl<'g> Value<'g> {
         self.builder.apply(Check { require, message }, arguments)
     }
 
-    /// Positions `0..size` of an axis, shaped so that they broadcast against the value.
+    /// Indices `0..size` of an axis, shaped so that they broadcast against the value.
     pub fn positions(self, dim: i64) -> Value<'g> {
         let Some(axis) = self.axis(dim) else {
             return self;

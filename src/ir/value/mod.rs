@@ -1,6 +1,6 @@
-//! Handles of values in a graph under construction, with methods that read like PyTorch's tensors.
+//! Handles for values of a graph under construction, with methods that read like PyTorch's tensors.
 //!
-//! The methods put in what the primitives want explicit: broadcasting, type promotion, casts.
+//! The methods add broadcasting, type promotion and casts, which primitives require to be explicit.
 
 #![deny(
     clippy::indexing_slicing,
@@ -37,7 +37,7 @@ pub enum Number<'g> {
     Value(Value<'g>),
     /// A number written in place.
     Scalar(Scalar),
-    /// A symbolic size, an `int` to type promotion.
+    /// A symbolic size, an `int` in type promotion.
     Size(Dim),
 }
 
@@ -81,7 +81,7 @@ impl<'g> Value<'g> {
         self.ty().numel()
     }
 
-    /// The size of a dimension, counted from the end if negative. Out of range is remembered as an error.
+    /// The size of a dimension, counted from the end if negative. The builder remembers an error if it is out of range.
     pub fn size(self, dim: i64) -> Dim {
         let shape = self.shape();
         self.axis(dim)
@@ -89,7 +89,7 @@ impl<'g> Value<'g> {
             .unwrap_or(Dim::ONE)
     }
 
-    /// All sizes of a value that must have exactly `N` dimensions.
+    /// All sizes of a value, which must have exactly `N` dimensions.
     pub fn sizes<const N: usize>(self) -> Result<[Dim; N]> {
         let ty = self.ty();
         self.builder.check()?;
@@ -99,7 +99,7 @@ impl<'g> Value<'g> {
             .map_err(|_| Error::operator(format!("expected {N} dimensions, found {ty}")))
     }
 
-    /// A dimension as an axis; out of range is remembered as an error.
+    /// Converts a dimension to an axis. The builder remembers an error if it is out of range.
     pub fn axis(self, dim: i64) -> Option<usize> {
         match wrap_dim(dim, self.rank()) {
             Ok(axis) => Some(axis),

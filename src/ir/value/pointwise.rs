@@ -10,7 +10,7 @@ use super::{Number, Value};
 use crate::ir::builder::Builder;
 
 impl<'g> Value<'g> {
-    /// The value converted to a dtype; itself if it has it.
+    /// Converts the value to a dtype; returns the value itself if it has that dtype.
     pub fn to(self, dtype: DType) -> Value<'g> {
         if self.dtype() == dtype {
             self
@@ -24,7 +24,7 @@ impl<'g> Value<'g> {
         self.to(self.dtype().to_float())
     }
 
-    /// A scalar function by name; integers are converted to `f32` first if it is defined for floats only.
+    /// Applies a unary function; integers are converted to `f32` first if it is defined for floats only.
     pub fn function(self, function: UnaryFunction) -> Value<'g> {
         let operand = if function.is_float_only() {
             self.to_float()
@@ -34,12 +34,12 @@ impl<'g> Value<'g> {
         operand.unary(Unary { function })
     }
 
-    /// A scalar function of two operands with promotion and broadcasting.
+    /// Applies a binary function with promotion and broadcasting.
     pub fn combine(self, function: BinaryFunction, other: impl Into<Number<'g>>) -> Value<'g> {
         self.builder.combine(function, self, other)
     }
 
-    /// Where the (bool) value is true `a`, else `b`, with promotion and broadcasting.
+    /// `a` where the (bool) value is true, else `b`, with promotion and broadcasting.
     pub fn where_(self, a: impl Into<Number<'g>>, b: impl Into<Number<'g>>) -> Value<'g> {
         let (a, b) = (a.into(), b.into());
         let dtype = result_type(&[a.clone(), b.clone()]);
@@ -65,17 +65,17 @@ impl<'g> Value<'g> {
         )
     }
 
-    /// Clamps between bounds; an absent bound does not bind. Not-a-number stays.
+    /// Clamps between optional bounds. Not-a-number stays.
     pub fn clamp(self, low: Option<Number<'g>>, high: Option<Number<'g>>) -> Value<'g> {
         let raised = low.map_or(self, |low| self.maximum(low));
         high.map_or(raised, |high| raised.minimum(high))
     }
 
-    /// `x` raised to a power; whole small exponents of floats are multiplied out where that is what PyTorch does.
+    /// Raises the value to a power. Small integer exponents of floats become products where PyTorch does so.
     pub fn pow(self, exponent: impl Into<Number<'g>>) -> Value<'g> {
         let exponent = exponent.into();
         match exponent {
-            // A square of `bool` is `i64`, other than a product.
+            // A square of `bool` is `i64`, but a product of `bool` is not.
             Number::Scalar(Scalar::Int(2)) if self.dtype() != DType::Bool => self * self,
             Number::Scalar(Scalar::Float(power)) if self.dtype().is_float() => {
                 self.float_power(power)
@@ -87,7 +87,7 @@ impl<'g> Value<'g> {
         }
     }
 
-    /// The exponents that `aten/src/ATen/native/cpu/PowKernel.cpp` treats on their own.
+    /// The exponents that `aten/src/ATen/native/cpu/PowKernel.cpp` special-cases.
     fn float_power(self, power: f64) -> Value<'g> {
         match power {
             0.5 => self.sqrt(),
@@ -121,13 +121,13 @@ impl<'g> Value<'g> {
         self.abs().ne(f64::INFINITY).logical_and(self.eq(self))
     }
 
-    /// `x > 0 ? x : 0`, not-a-number stays.
+    /// `x > 0 ? x : 0`; not-a-number stays.
     pub fn relu(self) -> Value<'g> {
         self.maximum(0)
     }
 }
 
-/// Methods that apply one scalar function.
+/// Methods for unary functions.
 macro_rules! unary_methods {
     ($($method:ident => $variant:ident),* $(,)?) => {
         impl<'g> Value<'g> {$(
@@ -144,7 +144,7 @@ unary_methods! {
     erfc => Erfc, erfinv => Erfinv, lgamma => Lgamma, digamma => Digamma, isnan => IsNan, signbit => SignBit,
 }
 
-/// Functions that leave integers as they are.
+/// Methods for rounding functions, which leave integers as they are.
 macro_rules! rounding_methods {
     ($($method:ident => $variant:ident),* $(,)?) => {
         impl<'g> Value<'g> {$(
@@ -158,7 +158,7 @@ macro_rules! rounding_methods {
 
 rounding_methods! { floor => Floor, ceil => Ceil, round => Round, trunc => Trunc }
 
-/// Methods that apply one scalar function of two operands.
+/// Methods for binary functions.
 macro_rules! binary_methods {
     ($($method:ident => $variant:ident),* $(,)?) => {
         impl<'g> Value<'g> {$(
@@ -210,8 +210,8 @@ impl<'g> Value<'g> {
     }
 }
 
-/// The dtype that PyTorch gives an operation on these operands (`torch.result_type`): tensors with dimensions win over
-/// scalar tensors, these over numbers, within a category.
+/// The dtype that PyTorch gives an operation on these operands (`torch.result_type`). Within a category, tensors with
+/// dimensions win over scalar tensors, and scalar tensors over numbers.
 pub(crate) fn result_type(operands: &[Number]) -> DType {
     let mut found: [Option<DType>; 3] = [None; 3];
     for operand in operands {
@@ -239,7 +239,7 @@ fn combine_categories(higher: Option<DType>, lower: Option<DType>) -> Option<DTy
 }
 
 impl Builder {
-    /// A scalar function of two operands with promotion and broadcasting; not both may be numbers.
+    /// Applies a binary function with promotion and broadcasting; at least one operand must be a value.
     pub fn combine<'g>(
         &'g self,
         function: BinaryFunction,
@@ -287,7 +287,7 @@ impl Builder {
     }
 }
 
-/// Division computes in floats, arithmetic on `bool` in `i64`; a product of `bool` is none of these.
+/// The dtype to compute in: division uses floats, arithmetic on `bool` uses `i64`, but a product of `bool` stays `bool`.
 fn compute_type(function: BinaryFunction, dtype: DType) -> DType {
     use BinaryFunction::{
         BitwiseAnd, BitwiseOr, BitwiseXor, Eq, Ge, Gt, Le, LogicalAnd, LogicalOr, LogicalXor, Lt,

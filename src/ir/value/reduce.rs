@@ -7,7 +7,7 @@ use crate::shape::Shape;
 use super::Value;
 
 impl<'g> Value<'g> {
-    /// Combines all elements along axes; no axes means all of them. Sums and products want no `bool`.
+    /// Reduces along axes; no axes means all of them. Sums and products do not accept `bool`.
     pub fn reduce(self, function: ReduceFunction, dims: &[i64], keepdim: bool) -> Value<'g> {
         let mut axes: Vec<usize> = if dims.is_empty() {
             (0..self.rank()).collect()
@@ -76,7 +76,7 @@ impl<'g> Value<'g> {
         self.to_bool().reduce(ReduceFunction::Min, dims, keepdim)
     }
 
-    /// The number of elements that a reduction along the axes combines.
+    /// Number of elements that a reduction along the axes combines.
     pub fn count(self, dims: &[i64]) -> Dim {
         if dims.is_empty() {
             self.numel()
@@ -85,7 +85,7 @@ impl<'g> Value<'g> {
         }
     }
 
-    /// Whether there are elements along the axes; an answer that depends on symbols becomes a guard.
+    /// Whether there are elements along the axes. An answer that depends on symbols is recorded as a guard.
     pub fn has_elements(self, dims: &[i64]) -> Result<bool> {
         self.builder.symbols().positive(&self.count(dims))
     }
@@ -97,7 +97,7 @@ impl<'g> Value<'g> {
         (wide.sum(dims, keepdim) / self.count(dims)).to(dtype)
     }
 
-    /// Half precision as `f32`, other dtypes as they are: the type in which PyTorch's CPU kernels accumulate.
+    /// The value in the dtype in which PyTorch's CPU kernels accumulate: half precision as `f32`, others unchanged.
     pub fn to_compute(self) -> Value<'g> {
         self.to(self.dtype().to_compute())
     }
@@ -139,7 +139,7 @@ impl<'g> Value<'g> {
         }
     }
 
-    /// Running combination along an axis.
+    /// Cumulative reduction along an axis.
     pub fn scan(self, function: ScanFunction, dim: i64) -> Value<'g> {
         let Some(axis) = self.axis(dim) else {
             return self;
@@ -156,7 +156,7 @@ impl<'g> Value<'g> {
         self.sort_first(dim, descending, None)
     }
 
-    /// The `k` largest values along an axis, or the smallest, and their indices; the largest or smallest first.
+    /// The `k` largest or smallest values along an axis in sorted order, and their indices.
     pub fn topk(self, k: usize, dim: i64, largest: bool) -> (Value<'g>, Value<'g>) {
         self.sort_first(dim, largest, Some(k))
     }
@@ -180,7 +180,7 @@ impl<'g> Value<'g> {
         }
     }
 
-    /// `softmax` along an axis in the value's dtype; half precision computes in `f32`.
+    /// Softmax along an axis in the value's dtype; half precision computes in `f32`.
     pub fn softmax(self, dim: i64) -> Value<'g> {
         let wide = self.to_compute();
         let shifted = (wide - wide.amax(&[dim], true)).exp();

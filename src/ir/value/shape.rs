@@ -8,7 +8,7 @@ use super::Value;
 use crate::ir::builder::Builder;
 
 impl<'g> Value<'g> {
-    /// The same elements under another shape of as many; `-1` must have been worked out (see [`Value::view`]).
+    /// Reshapes to a shape with an equal number of elements. `-1` is not allowed; see [`Value::view`].
     pub fn reshape(self, shape: impl Into<Shape>) -> Value<'g> {
         let shape = shape.into();
         if shape == self.shape() {
@@ -18,7 +18,7 @@ impl<'g> Value<'g> {
         }
     }
 
-    /// `Tensor.view`: one size may be `-1` and is then what is left.
+    /// `Tensor.view`: one size may be `-1` and is inferred.
     pub fn view(self, sizes: &[Dim]) -> Value<'g> {
         match self.split_size(&self.numel(), sizes) {
             Ok(shape) => self.reshape(shape),
@@ -26,7 +26,7 @@ impl<'g> Value<'g> {
         }
     }
 
-    /// Sizes whose product is `whole`; one may be `-1` and is then what the others leave, which must not be empty.
+    /// Sizes whose product is `whole`. One may be `-1` and is inferred; the product of the others must not be zero.
     pub fn split_size(self, whole: &Dim, sizes: &[Dim]) -> Result<Shape> {
         let (open, known): (Vec<&Dim>, Vec<&Dim>) = sizes.iter().partition(|size| size.is(-1));
         if open.is_empty() {
@@ -52,7 +52,7 @@ impl<'g> Value<'g> {
         Ok(sizes.iter().map(size).collect())
     }
 
-    /// Axes in another order.
+    /// Permutes the axes.
     pub fn permute(self, axes: impl Into<Vec<usize>>) -> Value<'g> {
         let axes = axes.into();
         if axes.iter().copied().eq(0..self.rank()) {
@@ -62,7 +62,7 @@ impl<'g> Value<'g> {
         }
     }
 
-    /// Two axes exchanged.
+    /// Exchanges two axes.
     pub fn transpose(self, a: i64, b: i64) -> Value<'g> {
         let (Some(a), Some(b)) = (self.axis(a), self.axis(b)) else {
             return self;
@@ -74,7 +74,7 @@ impl<'g> Value<'g> {
         self.permute(axes)
     }
 
-    /// An axis moved to another place, the others keep their order.
+    /// Moves an axis to another position; the others keep their order.
     pub fn move_axis(self, from: i64, to: i64) -> Value<'g> {
         let (Some(from), Some(to)) = (self.axis(from), self.axis(to)) else {
             return self;
@@ -86,7 +86,7 @@ impl<'g> Value<'g> {
         self.permute(axes)
     }
 
-    /// Broadcasts to a shape of all sizes known; itself if it has it.
+    /// Broadcasts to a shape without `-1`; returns the value itself if it has that shape.
     pub fn expand(self, shape: impl Into<Shape>) -> Value<'g> {
         let shape = shape.into();
         if shape == self.shape() {
@@ -96,8 +96,8 @@ impl<'g> Value<'g> {
         }
     }
 
-    /// The value with the number 1 for every size that is to be repeated and is no symbol, but is 1 by a guard: kernels tell
-    /// by the number which axes are repeated.
+    /// Replaces sizes that are to be repeated by the number 1, if they are symbols that are 1 by a guard. Kernels recognise
+    /// repeated axes by that number.
     fn with_ones(self, wide: &[Dim]) -> Value<'g> {
         let own = self.shape();
         let symbols = self.builder().symbols();
@@ -142,7 +142,7 @@ impl<'g> Value<'g> {
         self.expand(shape.collect::<Shape>())
     }
 
-    /// A new axis of size 1; `dim` counts in the result.
+    /// Adds a new axis of size 1; `dim` is an axis of the result.
     pub fn unsqueeze(self, dim: i64) -> Value<'g> {
         let mut shape = self.shape();
         match wrap_dim(dim, shape.len() + 1) {
@@ -152,7 +152,7 @@ impl<'g> Value<'g> {
         self.reshape(shape)
     }
 
-    /// The axes without those given that have size 1; whether a symbolic size is 1 is answered by its example.
+    /// Removes those of the given axes that have size 1. The example answers for a symbolic size.
     pub fn squeeze(self, dims: &[i64]) -> Value<'g> {
         let axes: Vec<usize> = dims.iter().filter_map(|dim| self.axis(*dim)).collect();
         let is_one = |size: &Dim| {
@@ -169,7 +169,7 @@ impl<'g> Value<'g> {
         self.reshape(kept.map(|(_, size)| size).collect::<Shape>())
     }
 
-    /// Axes `from..=to` joined into one; a scalar becomes a vector.
+    /// Merges the axes `from..=to`; a scalar becomes a vector.
     pub fn flatten(self, from: i64, to: i64) -> Value<'g> {
         let shape = self.shape();
         let (Some(from), Some(to)) = (self.axis(from), self.axis(to)) else {
@@ -187,7 +187,7 @@ impl<'g> Value<'g> {
         self.reshape(sizes.cloned().collect::<Shape>())
     }
 
-    /// `length` indices along an axis from `start` on.
+    /// `length` indices along an axis, starting at `start`.
     pub fn narrow(self, dim: i64, start: impl Into<Dim>, length: impl Into<Dim>) -> Value<'g> {
         let Some(axis) = self.axis(dim) else {
             return self;
@@ -204,7 +204,7 @@ impl<'g> Value<'g> {
         })
     }
 
-    /// Python's slice: absent bounds are the ends, negative ones count from the end, all are clamped.
+    /// Python's slice: absent bounds are the ends, negative ones count from the end, and all are clamped.
     pub fn slice(self, dim: i64, start: Option<Dim>, end: Option<Dim>, step: i64) -> Value<'g> {
         self.try_slice(dim, start, end, step)
             .unwrap_or_else(|error| self.failed(error))
@@ -242,7 +242,7 @@ impl<'g> Value<'g> {
         }))
     }
 
-    /// A slice bound in `0..=size`.
+    /// Clamps a slice bound to `0..=size`.
     fn clamp_bound(self, bound: Dim, size: &Dim) -> Result<Dim> {
         let symbols = self.builder.symbols();
         if bound
@@ -266,7 +266,7 @@ impl<'g> Value<'g> {
         })
     }
 
-    /// One index along an axis, which disappears; a negative index counts from the end.
+    /// Selects one index along an axis, which disappears; a negative index counts from the end.
     pub fn select(self, dim: i64, index: impl Into<Dim>) -> Value<'g> {
         let index = index.into();
         let Some(axis) = self.axis(dim) else {
@@ -292,7 +292,7 @@ impl<'g> Value<'g> {
         .reshape(shape)
     }
 
-    /// Axes read backwards.
+    /// Reverses axes.
     pub fn flip(self, dims: &[i64]) -> Value<'g> {
         dims.iter()
             .filter_map(|dim| self.axis(*dim))
@@ -307,7 +307,7 @@ impl<'g> Value<'g> {
             })
     }
 
-    /// Numbers around the value: for each axis how many in front and behind; negative ones cut.
+    /// Pads each axis with a number at both ends; negative padding crops.
     pub fn pad(self, low: &[Dim], high: &[Dim], number: impl Into<Scalar>) -> Value<'g> {
         let zero_or = |dim: &Dim| {
             if dim.as_const().is_some_and(|number| number < 0) {
@@ -340,7 +340,7 @@ impl<'g> Value<'g> {
             .apply(Pad { low, high }, vec![value.into(), number.into()])
     }
 
-    /// Windows along an axis, whose elements become a new last axis.
+    /// Windows along an axis; a new last axis holds their elements.
     pub fn unfold(self, dim: i64, size: i64, stride: i64, dilation: i64) -> Value<'g> {
         let Some(axis) = self.axis(dim) else {
             return self;
@@ -353,7 +353,7 @@ impl<'g> Value<'g> {
         })
     }
 
-    /// Repeats along each axis, in the manner of `Tensor.repeat`; missing axes are put in front.
+    /// Repeats along each axis like `Tensor.repeat`; missing axes are added in front.
     pub fn repeat(self, repeats: &[Dim]) -> Value<'g> {
         let rank = repeats.len().max(self.rank());
         let own: Shape = std::iter::repeat_n(Dim::ONE, rank - self.rank())
@@ -382,7 +382,7 @@ impl<'g> Value<'g> {
 }
 
 impl Builder {
-    /// Joins values of one dtype along an axis.
+    /// Concatenates values of one dtype along an axis.
     pub fn concat<'g>(&'g self, values: &[Value<'g>], dim: i64) -> Value<'g> {
         match values {
             [] => {
@@ -400,7 +400,7 @@ impl Builder {
         }
     }
 
-    /// Joins values of one shape along a new axis; `dim` counts in the result.
+    /// Stacks values of one shape along a new axis; `dim` is an axis of the result.
     pub fn stack<'g>(&'g self, values: &[Value<'g>], dim: i64) -> Value<'g> {
         let rows: Vec<Value<'g>> = values.iter().map(|value| value.unsqueeze(dim)).collect();
         self.concat(&rows, dim)
