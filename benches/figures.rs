@@ -1,8 +1,8 @@
-//! The figures of the README: `cargo bench --bench figures -- [CASE_FOLDER] [MODEL...]`.
+//! Measures the figures of the README: `cargo bench --bench figures -- [CASE_FOLDER] [MODEL...]`.
 //!
-//! For each recorded model, in processes of their own: import time, time from process start to the first output with an
-//! empty and with a warm shader cache, median latency in the steady state on the device and on the host, peak memory.
-//! With `PYTHON` set to an interpreter that has PyTorch, its eager mode on two threads stands beside them.
+//! For each recorded model, in separate processes: import time, time from process start to the first output with an empty
+//! and with a warm shader cache, median latency in the steady state on the device and on the host, peak memory. With
+//! `PYTHON` set to an interpreter that has PyTorch, its eager mode on two threads is measured as well.
 
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use onionskin::cases::{self, CaseArchive, CaseRef};
 use onionskin::{CompileOptions, Device, Model, gpu};
 
-/// What is measured if no model is named.
+/// Models that are measured if none is named.
 const MODELS: [&str; 5] = [
     "squeezenet1_1",
     "mobilenet_v2_w05",
@@ -22,7 +22,7 @@ const MODELS: [&str; 5] = [
     "bert_small",
     "gpt2_small",
 ];
-/// How long the steady state is watched.
+/// Duration of the measurement of the steady state.
 const WATCH: Duration = Duration::from_secs(3);
 
 type Failure = Box<dyn Error>;
@@ -76,7 +76,7 @@ fn row(case: &Path, name: &str) -> Result<String, Failure> {
     ))
 }
 
-/// Milliseconds of a whole process that replays the case's first call.
+/// Returns the milliseconds of a whole process that replays the case's first call.
 fn first_output(case: &Path, cache: &Path) -> Result<f64, Failure> {
     let start = Instant::now();
     let status = Command::new(env!("CARGO_BIN_EXE_onionskin"))
@@ -93,7 +93,7 @@ fn first_output(case: &Path, cache: &Path) -> Result<f64, Failure> {
     }
 }
 
-/// The first call's inputs as zeros, on the command line.
+/// Returns the first call's inputs as command-line arguments for zeros.
 fn shapes(case: &Path) -> Result<Vec<String>, Failure> {
     let (_, inputs) = load(case)?;
     let types = inputs
@@ -117,7 +117,7 @@ fn load(case: &Path) -> Result<(PathBuf, Vec<onionskin::item::Item>), Failure> {
     Ok((path, call.ok_or("the case has no call")?.inputs))
 }
 
-/// Runs this program on one case in a process of its own.
+/// Runs this program on one case in a separate process.
 fn child(case: &Path, device: &str) -> Result<Vec<f64>, Failure> {
     let output = Command::new(std::env::current_exe()?)
         .arg("--steady")
@@ -151,7 +151,7 @@ fn steady(case: &Path, device: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The largest resident size of this process in megabytes, where the system tells it.
+/// Returns the peak resident size of this process in megabytes, if the system reports it.
 fn peak_memory() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -159,7 +159,7 @@ fn peak_memory() -> f64 {
     kilobytes.map_or(f64::NAN, |kilobytes| kilobytes / 1e3)
 }
 
-/// PyTorch's median for the same call.
+/// Returns PyTorch's median latency for the case's first call.
 fn pytorch(case: &Path) -> Option<f64> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/bench_pytorch.py");
     let output = Command::new(std::env::var_os("PYTHON")?)

@@ -1,7 +1,7 @@
-//! Kernels by themselves: `cargo bench --bench kernels [-- FILTER]`, on the device that `ONIONSKIN_DEVICE` names.
+//! Measures single kernels: `cargo bench --bench kernels [-- FILTER]`, on the device that `ONIONSKIN_DEVICE` names.
 //!
-//! Each is a small graph, planned for the device as a part of a model would be. What counts is the time of its kernels
-//! alone, by the device's clock if it has one.
+//! Each benchmark is a small graph, planned for the device like a part of a model. It measures the time of the graph's
+//! kernels alone, by the device's clock if it has one.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,13 +21,13 @@ use onionskin::pass;
 use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
 
-/// What a kernel is held against.
+/// Amount of work that a kernel's throughput counts.
 enum Of {
     Operations(u64),
     Bytes(u64),
 }
 
-/// The device, and the graphs that run on it.
+/// The device, and the benchmark runner.
 struct Bench<'a> {
     criterion: &'a mut Criterion,
     device: Device,
@@ -84,7 +84,7 @@ impl Bench<'_> {
     }
 }
 
-/// Numbers between -1 and 1 that are not alike.
+/// Returns distinct numbers between -1 and 1.
 fn values(ty: &TensorType) -> Tensor {
     let sizes = ty.sizes(&Default::default()).unwrap();
     let count: usize = sizes.iter().product();

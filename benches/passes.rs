@@ -1,6 +1,6 @@
-//! What happens before a model runs: `cargo bench --bench passes [-- FILTER]`.
+//! Measures the work before a model runs: `cargo bench --bench passes [-- FILTER]`.
 //!
-//! Import, all passes, and the plan for any device: of the repository's digits, and of recorded models where
+//! This is import, all passes, and the plan for any device: of the repository's digits, and of recorded models where
 //! `ONIONSKIN_CORPUS`, or `../shared/corpus`, has them.
 
 #![allow(
@@ -16,7 +16,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use onionskin::{Model, gpu, pass};
 
-/// Archives and what they are called by.
+/// Returns archives with their names in the report.
 fn archives() -> Vec<(String, PathBuf)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let corpus = std::env::var_os("ONIONSKIN_CORPUS");

@@ -35,7 +35,7 @@ from torch import nn
 
 
 class Network(nn.Module):
-    """Layers under a name: pnnx takes no parameters whose names begin with numbers."""
+    """Layers under a name: pnnx rejects parameters whose names begin with digits."""
 
     def __init__(self, *layers):
         super().__init__()
@@ -212,14 +212,14 @@ TORCHVISION = "torchvision/"
 
 
 def known(name):
-    """The name of a model, if it is one of ours or may be one of torchvision's."""
+    """Return the name of a model, if it is defined here or may be one of torchvision's."""
     if name not in MODELS and not name.startswith(TORCHVISION):
         raise argparse.ArgumentTypeError(f"no model {name}: {', '.join(MODELS)}, or {TORCHVISION}NAME")
     return name
 
 
 def made(name):
-    """A model and its arguments: the same in every process."""
+    """Return a model and its arguments, equal in every process."""
     torch.manual_seed(0)
     if name.startswith(TORCHVISION):
         import torchvision
@@ -230,7 +230,7 @@ def made(name):
     return model.eval(), arguments
 
 
-# --- peers: each takes a model and gives a function that runs it and its outputs as arrays --------------------------
+# --- peers: each takes a model and returns a function that runs it, and its outputs as arrays -----------------------
 
 
 def arrays(outputs):
@@ -258,7 +258,7 @@ def ncnn_on(vulkan):
         import ncnn
         import pnnx
 
-        # pnnx writes beside the working directory, and tells a lot.
+        # pnnx writes files to the working directory and prints much output.
         os.chdir(folder)
         pnnx.export(model, "model.pt", tuple(arguments), optlevel=2)
         net = ncnn.Net()
@@ -267,7 +267,7 @@ def ncnn_on(vulkan):
         net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
         net.load_param("model.ncnn.param")
         net.load_model("model.ncnn.bin")
-        # ncnn has no batch, and 32-bit indices.
+        # ncnn has no batch dimension, and its indices have 32 bits.
         given = [tensor.to(torch.int32 if tensor.dtype == torch.int64 else tensor.dtype)[0].numpy() for tensor in arguments]
 
         def run():
@@ -286,7 +286,7 @@ GPU_PEERS = ["ncnn Vulkan"]
 
 
 def timed(run, seconds):
-    """Median and least milliseconds of calls, after some that do not count."""
+    """Return median and least milliseconds of calls, after warm-up calls."""
     for _ in range(3):
         run()
     times, begin = [], time.perf_counter()
@@ -298,7 +298,7 @@ def timed(run, seconds):
 
 
 def differs(found, expected):
-    """True if an output is not PyTorch's: one that lacks a batch of 1 is."""
+    """True if an output differs from PyTorch's; a missing batch dimension of 1 is no difference."""
     if len(found) != len(expected):
         return True
     for ours, theirs in zip(found, expected):
@@ -310,7 +310,7 @@ def differs(found, expected):
 
 
 def child(peer, name, folder, options):
-    """One peer on one model in this process; the last line that it prints is what was measured."""
+    """Run one peer on one model in this process; the last printed line is the measurement."""
     torch.set_num_threads(options.threads)
     model, arguments = made(name)
     with torch.inference_mode():
@@ -321,7 +321,7 @@ def child(peer, name, folder, options):
 
 
 def measured(peer, name, options):
-    """What a peer needs for a model, in a process of its own."""
+    """Measure a peer on a model in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "--child", peer, name, folder, "--threads", str(options.threads),
                    "--seconds", str(options.seconds)]
@@ -332,11 +332,11 @@ def measured(peer, name, options):
     return {"failed": lines[-1] if lines else f"it ended with {done.returncode}"}
 
 
-# --- ourselves ------------------------------------------------------------------------------------------------------
+# --- Onionskin ------------------------------------------------------------------------------------------------------
 
 
 def trace(name, folder):
-    """Writes archive, arguments and PyTorch's outputs."""
+    """Write archive, arguments and PyTorch's outputs."""
     model, arguments = made(name)
     with torch.inference_mode():
         torch.jit.trace(model, tuple(arguments), check_trace=False).save(str(folder / "model.pt"))

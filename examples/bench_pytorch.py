@@ -26,7 +26,7 @@ from safetensors.torch import load_file
 
 
 def value_of(tree, tensors):
-    """The value that a one-key object of case.json stands for."""
+    """Return the value of a one-key object of case.json."""
     if "tensor" in tree:
         return tensors[tree["tensor"]]
     (kind, value), = tree.items()
@@ -38,7 +38,7 @@ def value_of(tree, tensors):
 
 
 def time_set(module, args, warmup, runs):
-    """Milliseconds of every run; a call gets its own copy of the arguments, made outside the clock."""
+    """Return the milliseconds of every run; each call gets its own copy of the arguments, made before timing."""
     milliseconds = []
     with torch.inference_mode(), torch.jit.optimized_execution(False):
         for run in range(warmup + runs):

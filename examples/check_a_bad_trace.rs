@@ -1,4 +1,4 @@
-//! What the trace checker says of the classic mistakes: functions whose trace does not do what they do.
+//! Findings of the trace checker for classic mistakes: functions whose trace computes something else.
 //!
 //! ```text
 //! cargo run --release --example check_a_bad_trace
@@ -82,7 +82,7 @@ fn main() -> Result<()> {
     check_archive("a frozen device, in an archive of PyTorch")
 }
 
-/// A program in Rust has no devices; one in Python may name the device that it was traced on.
+/// Checks an archive: a program in Python, unlike one in Rust, may name the device on which it was traced.
 fn check_archive(title: &str) -> Result<()> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/archives");
     let model = Model::open(format!("{folder}/on_another_device.pt"))?;

@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A gray scan of 8 by 8 pixels, ink from 0 to 240.
+/// Reads a gray scan of 8 × 8 pixels, with ink from 0 to 240.
 fn digit(path: &std::path::Path) -> Result<Tensor, Box<dyn Error>> {
     let pixels = image::open(path)?.to_luma8().into_raw();
     Ok(Tensor::from_vec(
@@ -60,7 +60,7 @@ fn digit(path: &std::path::Path) -> Result<Tensor, Box<dyn Error>> {
     )?)
 }
 
-/// A photograph as the networks of torchvision take it: 224 by 224, one plane a channel.
+/// Reads a photograph as torchvision's networks take it: 224 × 224 pixels, one plane per channel.
 fn photograph(path: &std::path::Path) -> Result<Tensor, Box<dyn Error>> {
     let image = image::open(path)?
         .resize_exact(224, 224, FilterType::Triangle)
@@ -77,7 +77,7 @@ fn photograph(path: &std::path::Path) -> Result<Tensor, Box<dyn Error>> {
     )?)
 }
 
-/// Classes and their probabilities, the likeliest first.
+/// Returns classes with their probabilities, the most probable first.
 fn softmax(scores: &[f32]) -> Vec<(usize, f32)> {
     let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let total: f32 = scores.iter().map(|score| (score - largest).exp()).sum();

@@ -1,4 +1,4 @@
-//! Control flow that survives tracing: a condition, a loop and a scan, traced once and run for inputs that take other ways.
+//! Control flow in a trace: a condition, a loop and a scan, traced once and run for inputs that take other branches.
 //!
 //! ```text
 //! cargo run --release --example control_flow
@@ -10,7 +10,7 @@ use onionskin::error::Result;
 use onionskin::trace::{TracedTensor, cond, scan, trace, while_loop};
 use onionskin::{CompileOptions, Device, Model};
 
-/// Halves a signal until it is quiet, turns it around if it is negative on the whole, and smooths it.
+/// Halves a signal until it is quiet, negates it if its sum is negative, and smooths it.
 fn network(signal: TracedTensor) -> Result<(TracedTensor, TracedTensor)> {
     let (quiet, halvings) = while_loop(
         (signal, TracedTensor::scalar(0i64)),
@@ -47,7 +47,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A ramp up to a height.
+/// Returns a ramp from zero to a height.
 fn signal(length: usize, height: f32) -> TracedTensor {
     let samples = (1..=length).map(|index| height * index as f32 / length as f32);
     TracedTensor::from_vec([length], samples.collect())

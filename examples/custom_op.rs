@@ -1,11 +1,11 @@
-//! An operator of one's own in a traced network: a host function for every machine, and a shader for GPUs.
+//! A custom operator in a traced network: a host function for every machine, and a shader for GPUs.
 //!
 //! ```text
 //! cargo run --release --example custom_op
 //! ```
 //!
-//! The operator is a "swish" with a slope for each channel, which PyTorch does not have. The network around it is traced, and
-//! runs on the best device there is; the program says how far the device is from the host.
+//! The operator is a "swish" with a slope for each channel, which PyTorch does not have. The network around it is traced
+//! and runs on the best device; the program prints the difference between device and host.
 
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
@@ -14,7 +14,7 @@ use onionskin::shape::TensorType;
 use onionskin::trace::{CustomOperator, TracedTensor, trace};
 use onionskin::{CompileOptions, Device, Model, dim::Dim, tensor};
 
-/// One invocation an element; `x0` is the input, `x1` the slopes, `y0` the result.
+/// The shader: one invocation per element; `x0` is the input, `x1` the slopes, `y0` the result.
 const SHADER: &str = "
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -71,7 +71,7 @@ fn channel_swish() -> CustomOperator {
         .with_shader(SHADER, workgroups)
 }
 
-/// Rows of three numbers that grow from -2 on.
+/// Returns rows of three numbers that ascend from -2.
 fn ramp(rows: usize) -> TracedTensor {
     let numbers = (0..rows * 3).map(|index| index as f32 * 0.01 - 2.0);
     TracedTensor::from_vec([rows, 3], numbers.collect())

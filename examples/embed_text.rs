@@ -1,4 +1,4 @@
-//! Embeds sentences with a traced BERT-like encoder and says how similar they are.
+//! Embeds sentences with a traced BERT-like encoder and prints their similarities.
 //!
 //! ```text
 //! cargo run --release --example embed_text -- model.pt vocab.txt "A cat sleeps." "A kitten naps." "Stocks fell."
@@ -56,7 +56,7 @@ fn vocabulary_limit(arguments: &mut Vec<String>) -> Result<Option<i64>, Failure>
     Ok(Some(limit))
 }
 
-/// Token ids and mask of `[CLS] sentence [SEP]`, padded to the longest sentence.
+/// Returns token ids and mask of `[CLS] sentence [SEP]`, padded to the longest sentence.
 fn tokenize(
     vocabulary: &str,
     limit: Option<i64>,
@@ -115,7 +115,7 @@ fn tokenize(
     ))
 }
 
-/// The mean of each sentence's token vectors, padding left out.
+/// Returns the mean of each sentence's token vectors, without padding.
 fn mean_pool(hidden: &Tensor, mask: &Tensor) -> Vec<Vec<f32>> {
     let (length, width) = (hidden.shape()[1], hidden.shape()[2]);
     let (hidden, mask) = (hidden.to_f32(), mask.to_i64());

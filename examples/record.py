@@ -95,7 +95,7 @@ def record(model, inputs, out_dir, *, name, more_inputs=(), method="trace", expo
     sets = [(label or ("traced inputs" if kind == "trace" else "first"), _arguments(inputs))]
     sets += labelled(more_inputs).items()
 
-    # A case that fails half-way must not lie among the good ones: it moves there when it is whole.
+    # A partly written case must not appear among the others: it is moved there when it is complete.
     with tempfile.TemporaryDirectory() as made:
         _write_case(pathlib.Path(made), eager, archived, kind, sets, name=name, export=export, stateful=stateful,
                     dynamic=dynamic, group=group, source=source)
@@ -152,7 +152,7 @@ def _write_case(folder, eager, archived, kind, sets, *, name, export, stateful, 
 
 
 def _warn(name, eager, replayed, example):
-    """Says on standard error for which other inputs the archive is not the model."""
+    """Print on standard error for which other inputs the archive differs from the model."""
     found = probe(eager, replayed, example, _tolerances(replayed, example))
     for line in found:
         print(f"record: warning: {name}: {line}", file=sys.stderr)
@@ -169,7 +169,7 @@ def _expected(what, model, args):
 
 
 def archive_of(model, args, method="trace", check=True):
-    """The module to save, and whether it is a "trace" or a "script"."""
+    """Return the module to save, and whether it is a "trace" or a "script"."""
     if isinstance(model, torch.jit.ScriptModule):
         traced = isinstance(model, torch.jit.TracedModule) or type(model).__name__ == "TopLevelTracedModule"
         return model, "trace" if traced or getattr(model, "_from_trace", False) else "script"
@@ -180,13 +180,13 @@ def archive_of(model, args, method="trace", check=True):
             return _as_module(torch.jit.script(model)), "script"
         if method != "trace":
             raise RecordError(f"method = {method!r}: 'trace' or 'script'")
-        # A dict as output is refused by a strict trace; replaying every set catches what strictness would.
+        # A strict trace rejects dicts as outputs; replaying every set finds the mistakes that strictness would find.
         example = copy.deepcopy(args)
         return _as_module(torch.jit.trace(model, example, check_trace=check, strict=False)), "trace"
 
 
 def _as_module(archived):
-    """A scripted or traced function as the module that its saved form is."""
+    """Return a scripted or traced function as a module: saved functions are modules."""
     if isinstance(archived, torch.jit.ScriptModule):
         return archived
     buffer = io.BytesIO()
@@ -196,7 +196,7 @@ def _as_module(archived):
 
 
 def save_archive(archived, path):
-    """Saves without this machine's paths; returns the size in bytes."""
+    """Save without this machine's paths; return the size in bytes."""
     buffer = io.BytesIO()
     torch.jit.save(archived, buffer)
     pathlib.Path(path).write_bytes(without_paths(buffer.getvalue()))
@@ -204,7 +204,7 @@ def save_archive(archived, path):
 
 
 def count_operators(archived):
-    """Operators in the inlined graph and how often, blocks included."""
+    """Count the operators in the inlined graph, including its blocks."""
     counts = collections.Counter()
 
     def visit(block):
@@ -219,7 +219,7 @@ def count_operators(archived):
 
 
 def value_tree(value, prefix, tensors):
-    """A value as case.json writes it; tensors are added to `tensors` as `<prefix>0`, `<prefix>1` …"""
+    """Return a value as JSON for case.json; tensors are added to `tensors` as `<prefix>0`, `<prefix>1` …"""
     if isinstance(value, torch.Tensor):
         key = f"{prefix}{sum(name.startswith(prefix) for name in tensors)}"
         tensors[key] = value.detach().clone(memory_format=torch.contiguous_format)
@@ -238,7 +238,7 @@ def value_tree(value, prefix, tensors):
 
 
 def labelled(more_inputs):
-    """Input sets by label; a list's sets are labelled by their shapes."""
+    """Return input sets by label; the sets of a list are labelled by their shapes."""
     if isinstance(more_inputs, dict):
         return {label: _arguments(args) for label, args in more_inputs.items()}
     sets = {}
@@ -260,7 +260,7 @@ def _describe(args):
 
 
 def _tolerances(archived, args):
-    """The tolerance of an output of a call with these arguments."""
+    """Return the tolerance of an output of a call with these arguments."""
     half = any(t.dtype in HALVES for t in [*archived.parameters(), *_tensors(args)])
     return lambda output: _tolerance(_tensors(output), half)
 
@@ -278,7 +278,7 @@ def _tensors(value):
 
 
 def _f64_error(model, args, expected):
-    """Distance of the expected outputs from the same call in float64; None where that can't be computed."""
+    """Return the distance of the expected outputs from a float64 call; None if that can't be computed."""
 
     def widen(value):
         if isinstance(value, torch.Tensor):

@@ -13,18 +13,18 @@ import re
 import zipfile
 
 RECORDER = {str(pathlib.Path(__file__).with_name(name).resolve()) for name in ("record.py", "record_probes.py")}
-"""Files whose frames say how a case was recorded, which is no part of the model."""
+"""Files whose stack frames belong to the recording, not to the model."""
 
 FRAME = re.compile(r"(?P<path>.+)(?P<rest>\(\d+\): \S+\n?)")
 """A line of a stack: `model.py(12): forward`."""
 
 
 class UnknownDebugRecord(Exception):
-    """A debug record has a format that this script does not know."""
+    """A debug record has an unknown format."""
 
 
 def short_path(path):
-    """A source path as it may be published: below the package folder, the working directory, or the bare name."""
+    """Shorten a source path for publication: relative to the package folder or the working directory, or the bare name."""
     for marker in ("site-packages/", "dist-packages/"):
         if marker in path:
             return path.rsplit(marker, 1)[1]
@@ -35,7 +35,7 @@ def short_path(path):
 
 
 def without_paths(archive):
-    """The bytes of a .pt or .pt2 archive with short paths, in the container layout that PyTorch writes."""
+    """Return the bytes of a .pt or .pt2 archive with short paths, in PyTorch's container layout."""
     out = _Stream()
     with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(out, "w") as new:
         for entry in old.infolist():
@@ -43,7 +43,7 @@ def without_paths(archive):
                 continue  # a sum over the records as they were
             info = zipfile.ZipInfo(entry.filename)
             info.compress_type = entry.compress_type
-            # Payloads start at multiples of 64 bytes, so that a reader can map them.
+            # Payloads are aligned to 64 bytes, so that a reader can map them.
             gap = -(out.length + 30 + len(entry.filename.encode()) + 4) % 64
             info.extra = b"FB" + gap.to_bytes(2, "little") + b"Z" * gap
             new.writestr(info, _shortened(entry.filename, old.read(entry)))
@@ -60,7 +60,7 @@ def _shortened(name, payload):
 
 
 class _Stream(io.RawIOBase):
-    """A sink that can't seek: sizes then follow the payloads, as in the archives that PyTorch writes."""
+    """A sink that can't seek: `zipfile` then writes sizes after the payloads, as PyTorch does."""
 
     def __init__(self):
         self.parts, self.length = [], 0
@@ -78,7 +78,7 @@ class _Stream(io.RawIOBase):
 
 
 class IntList(list):
-    """A list of integers, which PyTorch pickles by a function of its own."""
+    """A list of integers, which PyTorch pickles by its own function."""
 
     def __reduce__(self):
         from torch.jit import _pickle
@@ -87,7 +87,7 @@ class IntList(list):
 
 
 class DebugUnpickler(pickle.Unpickler):
-    """Reads debug records and nothing else."""
+    """An unpickler for debug records only."""
 
     def find_class(self, module, name):
         if (module, name) == ("torch.jit._pickle", "build_intlist"):
@@ -96,7 +96,7 @@ class DebugUnpickler(pickle.Unpickler):
 
 
 def shorten_debug(payload):
-    """A `.debug_pkl`: a table of strings (lines of source or of stacks, file names) and ranges that refer to it."""
+    """A `.debug_pkl`: a table of strings (source lines, stack lines, file names) and ranges that refer to it."""
     records = DebugUnpickler(io.BytesIO(payload)).load()
     if not (isinstance(records, tuple) and records and records[0] == "FORMAT_WITH_STRING_TABLE"):
         raise UnknownDebugRecord("a debug record in a format unknown to this script")
@@ -122,8 +122,8 @@ def _shorten_line(text):
 
 
 def _moved(source_range, old, new):
-    """A range in a text of lines that are shorter now. PyTorch cannot read a text with an empty line that was not empty
-    before, so that such lines are left out."""
+    """Adjust a source range to shortened lines. PyTorch cannot read a text in which a line became empty: such lines are
+    removed."""
     (lines, file, first_line), start, end = source_range
 
     def move(offset):

@@ -16,17 +16,17 @@ import torch
 from record_paths import short_path
 
 GROUPS = 6
-"""Sizes that are changed, at most."""
+"""Largest number of sizes that are changed."""
 
 ORDERS = 24
-"""Orders of a module's tensors that are tried, at most."""
+"""Largest number of orders of a module's tensors that are tried."""
 
 FROZEN = ("A trace keeps the branch that its example took and the Python numbers that it saw: "
           "write the line with tensors, record with method='script'")
 
 
 def leaves(value):
-    """The values that a tree of tuples, lists and dicts holds, in order."""
+    """Return the values in a tree of tuples, lists and dicts, in order."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (tuple, list)):
@@ -35,13 +35,13 @@ def leaves(value):
 
 
 def call(model, args, kwargs=None):
-    """One call on copies of the arguments: a module may write into them."""
+    """Call a module on copies of the arguments, into which it may write."""
     with torch.no_grad():
         return model(*copy.deepcopy(args), **copy.deepcopy(kwargs or {}))
 
 
 def difference(got, expected, tolerance):
-    """How results differ, in words; None if they agree. `tolerance` has `rtol` and `atol`."""
+    """Describe how results differ; None if they agree. `tolerance` has `rtol` and `atol`."""
     got, expected = leaves(got), leaves(expected)
     if len(got) != len(expected):
         return f"the trace gives {len(got)} values, the model {len(expected)}"
@@ -74,7 +74,7 @@ def _type(tensor):
 
 
 def one_line(error):
-    """An exception of a trace in a line: what failed, and the user's line that it came from."""
+    """Describe an exception of a trace in a line: the failure, and the user's line that caused it."""
     text = str(error).strip()
     last = text.splitlines()[-1].strip() if text else type(error).__name__
     frames = re.findall(r"^\s*(\S+\.py)\((\d+)\): \S+", text, re.MULTILINE)
@@ -87,7 +87,7 @@ def one_line(error):
 
 
 def map_tensors(value, change):
-    """The tree with every tensor changed."""
+    """Return the tree with every tensor changed."""
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, dict):
@@ -100,7 +100,7 @@ def map_tensors(value, change):
 
 
 def _negated(tensor):
-    """Integers may be indices: they only change places."""
+    """Negate numbers; reverse integers, which may be indices."""
     backwards = tensor.flatten().flip(0).reshape(tensor.shape)
     return -backwards if tensor.is_floating_point() or tensor.is_complex() else backwards
 
@@ -112,7 +112,7 @@ def _zeros(tensor):
 
 
 def _resized(tensor, is_batch, size, to):
-    """The tensor cut or continued from its beginning along the axes of that size."""
+    """Cut the tensor, or extend it by elements from its beginning, along the axes of that size."""
     for axis, own in enumerate(tensor.shape):
         if own == size and (axis == 0) == is_batch:
             tensor = tensor.index_select(axis, torch.arange(to) % size)
@@ -120,14 +120,14 @@ def _resized(tensor, is_batch, size, to):
 
 
 def _sizes(args):
-    """Whether an axis is the first, and its size: for all axes of the tensors."""
+    """Return, for all axes of the tensors, whether the axis is the first, and its size."""
     shapes = [leaf.shape for leaf in leaves(args) if isinstance(leaf, torch.Tensor)]
     found = {(axis == 0, size) for shape in shapes for axis, size in enumerate(shape) if size > 0}
     return sorted(found, key=lambda group: (not group[0], group[1]))[:GROUPS]
 
 
 def probes(args):
-    """Lists of other inputs with their labels: of each list the first counts that the model takes."""
+    """Return lists of labelled other inputs; the first of each list that the model accepts is used."""
     yield [("negated inputs", map_tensors(args, _negated))]
     yield [("inputs of zeros", map_tensors(args, _zeros))]
     for is_batch, size in _sizes(args):
@@ -139,7 +139,7 @@ def probes(args):
 
 
 def probe(eager, replayed, example, tolerance_of):
-    """What the trace does otherwise than the model for other inputs, a line each."""
+    """Return the differences between trace and model for other inputs, a line each."""
     found = []
     for choices in probes(example):
         for label, args in choices:
@@ -156,18 +156,18 @@ def probe(eager, replayed, example, tolerance_of):
 
 
 def compare(replayed, args, expected, tolerance):
-    """What a trace does otherwise for these arguments; None if it gives the expected results."""
+    """Describe the difference of a trace for these arguments; None if it returns the expected results."""
     try:
         return difference(call(replayed, args), expected, tolerance)
     except Exception as error:
         return f"the trace refuses what the model takes: {one_line(error)}"
 
 
-# The module to blame
+# The faulty module
 
 
 class _Modules:
-    """Calls the trace of every submodule with the arguments that the eager one gets, as soon as that has returned."""
+    """Call the trace of each submodule with the eager submodule's arguments, as soon as that one has returned."""
 
     def __init__(self, eager, replayed, tolerance_of, orders=None):
         self.replayed, self.tolerance_of = replayed, tolerance_of
@@ -178,7 +178,7 @@ class _Modules:
             if name and not isinstance(module, torch.jit.ScriptModule):
                 self.hooks.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
                 after = lambda module, args, kwargs, output, name=name: self._after(name, module, output)  # noqa: E731
-                # The trace of a module has no hooks in it: they are part of the module that calls it.
+                # Hooks are part of the trace of the calling module, not of the called one.
                 self.hooks.append(module.register_forward_hook(after, with_kwargs=True, prepend=True))
 
     def __enter__(self):
@@ -207,14 +207,14 @@ class _Modules:
                 self.first = (name, module)
 
     def _method(self, name, index):
-        """The method that holds a module's call of that number: a trace has one for each."""
+        """Return the method that holds a module's n-th call: a trace has one for each call."""
         traced = self.replayed
         for part in name.split("."):
             traced = getattr(traced, part, None)
         return getattr(traced, f"forward{index}" if index else "forward", None)
 
     def _order(self, method, tensors, output):
-        """Which tensors a traced method takes, found by trying: it has those that its module reads, in order of use."""
+        """Find by trial which tensors a traced method takes: those that its module reads, in order of use."""
         count = len(method.schema.arguments) - 1 if hasattr(method, "schema") else len(tensors)
         orders = itertools.islice(itertools.permutations(range(len(tensors)), count), ORDERS)
         tolerance = self.tolerance_of(output)
@@ -223,7 +223,7 @@ class _Modules:
 
 
 def blamed(eager, replayed, example, args, tolerance_of):
-    """The innermost module whose trace gives something else than the module itself, in words."""
+    """Describe the innermost module whose trace differs from the module itself."""
     if not isinstance(eager, torch.nn.Module):
         return _described("", eager)
     with _Modules(eager, replayed, tolerance_of) as modules:

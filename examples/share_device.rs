@@ -1,11 +1,11 @@
-//! Runs a network inside of an application's own wgpu device and goes on with its output where it is.
+//! Runs a network on an application's wgpu device and continues with its output on the device.
 //!
 //! ```text
 //! cargo run --release --example share_device
 //! ```
 //!
-//! The application opens the device, has the digit reader run on it, and finds the likeliest digit of each image with a
-//! shader of its own that reads the network's output buffer. Only the answers are read back.
+//! The application opens the device, runs the digit reader on it, and finds the most probable digit of each image with its
+//! own shader, which reads the network's output buffer. Only the answers are read back.
 
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
@@ -15,7 +15,7 @@ use onionskin::gpu::Input;
 use onionskin::{CompileOptions, Device, Model, Tensor, gpu, tensor_file};
 use wgpu::util::{BufferInitDescriptor, DeviceExt};
 
-/// The application's own shader: the index of the largest of ten scores, one invocation an image.
+/// The application's shader: returns the index of the largest of ten scores, with one invocation per image.
 const LIKELIEST: &str = "
 @group(0) @binding(0) var<storage, read> scores: array<f32>;
 @group(0) @binding(1) var<storage, read_write> answers: array<u32>;
@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The application's device, as it would open it for itself.
+/// Opens the application's device, as it would without Onionskin.
 fn open_device() -> Result<(wgpu::Device, wgpu::Queue), Box<dyn Error>> {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.flags = wgpu::InstanceFlags::empty();

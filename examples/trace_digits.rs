@@ -14,7 +14,7 @@ use onionskin::nn::{BatchNorm2d, Conv2d, Linear, MaxPool2d, ReLU, Sequential};
 use onionskin::trace::{Forward, Method, Module, TracedTensor, load_state_dict, trace_module};
 use onionskin::{CompileOptions, Device, Model, kw, nn};
 
-/// Reads digits of 8 × 8 pixels; `train.py` has the same in Python.
+/// A reader of digits of 8 × 8 pixels; `train.py` defines it in Python.
 #[derive(Module)]
 struct Digits {
     features: Sequential,
@@ -83,7 +83,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The index of the largest number.
+/// Returns the index of the largest number.
 fn largest(numbers: &[f32]) -> usize {
     let numbered = numbers.iter().enumerate();
     let largest = numbered.max_by(|a, b| a.1.total_cmp(b.1));

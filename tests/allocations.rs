@@ -1,5 +1,5 @@
-//! What a run costs in the steady state: nothing on the device, and on the host little that is given back. The allocator
-//! of this program counts, so that there is one test in it.
+//! Allocations of a run in the steady state: none on the device, and few on the host that are not freed again. The global
+//! allocator of this program counts bytes; a second test would disturb the count.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use onionskin::ir::{Builder, Graph, Module, Weights};
 use onionskin::{CompileOptions, Device, Model, Tensor};
 
-/// The system's allocator, which counts what it gives.
+/// The system's allocator, with a counter of allocated bytes.
 struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-// Both calls are handed on as they are.
+// Both calls are forwarded unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
@@ -41,10 +41,10 @@ static ALLOCATOR: Counting = Counting;
 
 const WIDTH: usize = 1024;
 const LAYERS: usize = 8;
-/// Bytes of all weights together.
+/// Total bytes of all weights.
 const WEIGHTS: usize = LAYERS * WIDTH * WIDTH * 4;
 
-/// Linear layers, each with a softmax behind it. The weights lie in another order on the device.
+/// Linear layers, each followed by a softmax. The device stores the weights in another layout.
 fn layers() -> Graph {
     let builder = Builder::new("forward");
     let id = {
@@ -122,7 +122,7 @@ fn the_steady_state_needs_nothing_new() {
         on_device,
         "bytes on the device, whatever they are for"
     );
-    // Outputs and what wgpu keeps until it is asked again.
+    // Outputs, and objects that wgpu frees at its next poll.
     assert!(kept < 16 << 10, "{kept} bytes are kept");
     assert!(
         peak < (64 * WIDTH * 4) + (64 << 10),
@@ -132,7 +132,7 @@ fn the_steady_state_needs_nothing_new() {
         allocations < 100 + 10 * steps,
         "{allocations} allocations for {steps} steps"
     );
-    // The model's own weights, and nothing of what was made of them for the device.
+    // Only the model's weights are kept, no copies that were converted for the device.
     assert!(
         live < WEIGHTS + (8 << 20),
         "{live} bytes in the steady state, {WEIGHTS} of them weights"

@@ -1,9 +1,9 @@
-//! The trace checker on functions and traces in text and on archives, its report beneath: `tests/check/*.check`. `BLESS=1`
-//! writes what is found.
+//! Tests the trace checker on functions and traces as text, and on archives; the expected report follows the input:
+//! `tests/check/*.check`. `BLESS=1` writes the found reports.
 //!
-//! A file has parts, each after a line `=== NAME`: `first trace` is checked, `second trace` is what tracing again gives (the
-//! first, if left out), `function` is what calls run (the first trace, if left out), `options` has a line for each option.
-//! `archive` has the name of a fixture that is checked in their place, with its graph on the host.
+//! A file has parts, each after a line `=== NAME`. `first trace` is checked. `second trace` is the result of tracing again;
+//! it defaults to the first. `function` is the graph that calls run; it defaults to the first trace. `options` has a line
+//! for each option. `archive` names a fixture that is checked instead, with its graph on the host.
 
 #![allow(
     clippy::unwrap_used,
@@ -81,7 +81,7 @@ fn options(text: &str) -> CheckOptions {
     options
 }
 
-/// A function and its traces, written down.
+/// A function and its traces, as texts of graphs.
 struct Texts {
     function: Module,
     second: Module,
@@ -104,7 +104,7 @@ fn run(module: &Module, arguments: &[Item]) -> Result<Item> {
     evaluate(module.graphs.first().expect("a graph"), module, arguments)
 }
 
-/// The graphs with numbers that count up for the weights that the text declares; those called `changing` begin with `first`.
+/// Parses graphs and gives their declared weights ascending numbers; those of weights called `changing` begin at `first`.
 fn module(text: &str, first: f64) -> Module {
     let mut module: Module = text
         .parse()
@@ -121,7 +121,7 @@ fn module(text: &str, first: f64) -> Module {
     module
 }
 
-/// A function in Rust: what it gives, and the text of the graph that tracing it records.
+/// A function in Rust, with the text of the graph that tracing it records.
 struct Function<'a> {
     call: &'a dyn Fn(&[f64]) -> Vec<f64>,
     trace: &'a dyn Fn(&[f64]) -> String,
@@ -243,7 +243,7 @@ fn an_unrolled_loop_is_found_where_results_agree() {
         },
     };
     let report = check(&function, CheckOptions::default());
-    // Once for the iterations that are missing, once for those that are too many.
+    // One finding is about missing iterations, one about superfluous ones.
     let expected = [(Id::PathDependsOnInput, Some(4)); 2];
     assert_eq!(found(&report), expected, "{report}");
 }
@@ -339,7 +339,7 @@ fn a_trace_that_fails_again_is_reported_with_what_was_found_before() {
     assert!(report.to_string().contains("at model.py:8"), "{report}");
 }
 
-/// What a check of an archive of the fixtures finds on the host.
+/// Checks an archive of the fixtures on the host.
 fn check_archive(name: &str, options: CheckOptions) -> Report {
     let path = format!(
         "{}/tests/fixtures/archives/{name}.pt",
@@ -552,7 +552,7 @@ fn a_pass_that_changes_a_value_is_named() {
     assert!(found.unwrap().is_none());
 }
 
-/// An importer that makes a graph for one size only, of a program that has an `arange` of so many numbers.
+/// An importer whose graph holds for one size only. The field is the length of an `arange` in the program, by size.
 struct Imported(fn(usize) -> usize);
 
 impl Subject for Imported {

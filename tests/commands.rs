@@ -1,4 +1,4 @@
-//! Commands as users run them: what they print and with which code they exit.
+//! Tests of commands as users run them: output and exit code.
 
 #![cfg(feature = "cli")]
 #![allow(
@@ -188,7 +188,7 @@ fn libtorch_is_named_as_what_is_missing() {
     assert!(error.contains("feature libtorch"), "{error}");
 }
 
-/// Without tolerance a device differs from the oracle in the last digits; the first value that does is named.
+/// With zero tolerance a device differs from the oracle in the last digits, and the first differing value is named.
 #[test]
 fn verify_names_the_first_value_that_a_device_computes_otherwise() {
     let digits = "examples/digits/digits.pt";
@@ -261,7 +261,7 @@ fn prepare_names_operators_and_proves_the_results_equal() {
     }
 }
 
-/// The standard error of a command with variables of the environment.
+/// Returns the standard error of a command that runs with environment variables.
 fn told(arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_onionskin"))
         .args(arguments)
@@ -301,7 +301,7 @@ fn colours_are_for_terminals() {
     assert!(told(&run, &[("CLICOLOR_FORCE", "1")]).contains("\u{1b}[31merror[E0101]"));
 }
 
-/// Mesa's layer of device selection complains where there is no desktop.
+/// Mesa's device-selection layer prints a warning where there is no desktop.
 #[test]
 fn drivers_print_nothing_of_their_own() {
     if !has_adapter() {
@@ -315,7 +315,7 @@ fn drivers_print_nothing_of_their_own() {
     }
 }
 
-/// False, and said so, where there is no adapter and none is required.
+/// Prints a note and returns false where there is no adapter and `REQUIRE_GPU` does not demand one.
 fn has_adapter() -> bool {
     let found = !adapters().is_empty();
     let required = std::env::var("REQUIRE_GPU").is_ok_and(|value| value == "1");
@@ -326,7 +326,7 @@ fn has_adapter() -> bool {
     found
 }
 
-/// Times of a profile are rates under ceilings; the trace nests kernels in modules; the page holds all of it.
+/// Rates of a profile stay below the ceilings, the trace nests kernels in modules, and the page holds all of it.
 #[test]
 fn a_profile_writes_a_trace_and_a_page() {
     if !has_adapter() {
@@ -397,7 +397,7 @@ fn a_profile_writes_a_trace_and_a_page() {
     }
 }
 
-/// Files of a profile are written together: where one cannot be, neither is the other.
+/// If one file of a profile cannot be written, the other one is not written either.
 #[test]
 fn a_profile_writes_all_files_or_none() {
     if !has_adapter() {
@@ -458,7 +458,7 @@ fn a_bench_without_checks_starts_without_them() {
     assert_eq!(code, 0, "{error}");
 }
 
-/// What a bench measures, and the same held against a recorded peer.
+/// A benchmark reports its measurements, alone and compared with a recorded peer.
 #[test]
 fn a_bench_measures_times_dispatches_and_memory() {
     let peers = temporary("peers.json");
@@ -516,7 +516,7 @@ fn a_bench_measures_times_dispatches_and_memory() {
     assert_eq!(json["on_device"]["weight_bytes"], 64 + 32 + 64 + 32);
 }
 
-/// What was tuned on a device is what its plan shows and a profile measures; of another device, a note says that it is not.
+/// Plans and profiles use the choices tuned on their device; a note reports choices of another device.
 #[test]
 fn a_plan_and_a_profile_take_what_was_tuned() {
     if !has_adapter() {

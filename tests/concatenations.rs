@@ -1,7 +1,7 @@
-//! Concatenations of many values, which are written part by part: where each operand ends, or by a kernel for each. The device
-//! against the host oracle at several sizes from one plan, and what the plans have.
+//! Concatenations of many values: each operand is written in place by its producer, or copied by a kernel of its own. The
+//! device is compared with the host oracle at several sizes from one plan, and the plans are checked.
 //!
-//! Without an adapter the tests say so and pass; with `REQUIRE_GPU=1` they fail.
+//! Without an adapter the tests print a note and pass; with `REQUIRE_GPU=1` they fail.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -26,7 +26,7 @@ mod samples;
 
 use samples::tensor;
 
-/// A graph and sizes that its tables are looked up by.
+/// Builds a graph with example sizes for the planner's tables.
 fn graph(
     types: &[&str],
     body: impl for<'g> Fn(&'g Builder, &[Value<'g>]) -> Vec<Value<'g>>,
@@ -40,7 +40,7 @@ fn sizes(b: i64, l: i64, s: i64) -> Bindings {
     Bindings::from([("B".into(), b), ("L".into(), l), ("S".into(), s)])
 }
 
-/// Keys and values of three layers, each longer by what is new, and something that reads both.
+/// A KV cache of three layers: each layer appends to its keys and values, and an attention reads them.
 fn caches(head: usize) -> Graph {
     let cache = format!("f32[3, 2, B, 4, L, {head}]");
     let new = format!("f32[B, 4, S, {head}]");
@@ -59,7 +59,7 @@ fn caches(head: usize) -> Graph {
     })
 }
 
-/// Six operands of which one is an input, one occurs twice and one is an output as well.
+/// Six operands, of which one is an input, one occurs twice and one is also an output.
 fn shared() -> Graph {
     graph(&["f32[256, 64]", "f32[64]"], |b, x| {
         let y = x[0] * x[1];
@@ -69,8 +69,8 @@ fn shared() -> Graph {
     })
 }
 
-/// Columns written one after the other, as in-place writes are. Layers share kernels, in which what lies in front of a place is a
-/// size, and a negative one.
+/// Columns written one after the other, as by in-place writes. Layers share kernels, which read the start of the written
+/// column from a size; it can be negative.
 fn columns() -> Graph {
     graph(&["f32[3, 4]"], |b, x| {
         let mut y = x[0].pad(&[0.into(), 0.into()], &[0.into(), 4.into()], 0) * 0.0;
@@ -87,7 +87,7 @@ fn columns() -> Graph {
     })
 }
 
-/// Five operands along rows, which lie in many pieces, and five that do not begin where a binding can.
+/// Five operands joined along rows, which are not contiguous in the result, and five whose offsets are not aligned.
 fn scattered(rows: &str) -> Graph {
     let x = format!("f32[{rows}, 60]");
     graph(&[&x], |b, x| {
@@ -97,8 +97,8 @@ fn scattered(rows: &str) -> Graph {
     })
 }
 
-/// Twenty states of so many numbers, each made of the one before: more than kernels bind buffers. The last one is an output
-/// too, in another shape.
+/// Twenty states of `numbers` elements, each computed from the last: more than a kernel binds buffers. The last state is
+/// also an output in another shape.
 fn recurrence(numbers: i64) -> Graph {
     let types = [
         format!("f32[20, {numbers}]"),
@@ -188,7 +188,7 @@ fn parts_agree_within_portable_limits() {
     check(&device, Keep::Outputs, Precision::Half);
 }
 
-/// How many kernels' labels a plan has that concatenate, and how many slots lie in others.
+/// Returns the number of steps whose kernels concatenate, and the number of slots that are parts of others.
 fn counts(plan: &Plan) -> (usize, usize) {
     let steps = plan.steps.iter();
     let labels = steps.map(|step| plan.kernels[step.kernel].label.as_str());
@@ -200,7 +200,7 @@ fn counts(plan: &Plan) -> (usize, usize) {
     )
 }
 
-/// What was concatenated for each layer lies in the output that has all layers: six operands and three pairs of them.
+/// Concatenations of each layer are parts of the output of all layers: six operands in three pairs.
 #[test]
 fn caches_are_written_into_the_output() {
     for precision in [Precision::Single, Precision::Half] {
@@ -216,7 +216,7 @@ fn caches_are_written_into_the_output() {
     }
 }
 
-/// Products read the keys and values of a layer as textures out of the output, where it can be a texture.
+/// Products read a layer's keys and values in the output as textures.
 #[test]
 fn parts_are_read_as_textures() {
     let plan = planned(&caches(64), &samples::rasteriser(), Precision::Single);
@@ -229,7 +229,7 @@ fn parts_are_read_as_textures() {
     assert_eq!(read.count(), 6);
 }
 
-/// What cannot lie there is written by a kernel for each operand, and few operands by one kernel.
+/// Operands that cannot be written in place take a kernel each, or one kernel if they are few.
 #[test]
 fn other_operands_have_kernels() {
     let device = samples::rasteriser();
@@ -239,7 +239,7 @@ fn other_operands_have_kernels() {
     assert_eq!(count(&scattered("7")), (2, 0));
 }
 
-/// Operands lie in place where bindings may begin so near to each other.
+/// Operands are written in place where the offset alignment of bindings permits it.
 #[test]
 fn operands_begin_where_bindings_may() {
     let graph = graph(&["f32[7, 48]", "f32[48, 48]"], |b, x| {
@@ -256,7 +256,7 @@ fn operands_begin_where_bindings_may() {
     }
 }
 
-/// Whatever all lies in memory anyway is written in place, be it little.
+/// Operands that are stored in any case are written in place, even if they are small.
 #[test]
 fn stored_operands_are_written_in_place() {
     let graph = graph(&["f32[16, 64]", "f32[64, 64]"], |b, x| {
@@ -269,7 +269,7 @@ fn stored_operands_are_written_in_place() {
     }
 }
 
-/// States lie in their table, the last one, which nothing else reads, too. Where they cannot, one text serves most of them.
+/// All states are written in place, also the last one, which only the output reads. Otherwise most of them share a kernel.
 #[test]
 fn states_share_kernels() {
     let device = samples::rasteriser();
@@ -282,7 +282,7 @@ fn states_share_kernels() {
     assert!(texts <= 4, "{texts} texts");
 }
 
-/// Names of filters and their shapes.
+/// Names and shapes of filters.
 const FILTERS: [(&str, [usize; 4]); 5] = [
     ("first", [16, 8, 3, 3]),
     ("second", [16, 16, 3, 3]),
@@ -291,7 +291,7 @@ const FILTERS: [(&str, [usize; 4]); 5] = [
     ("last", [8, 128, 1, 1]),
 ];
 
-/// A convolution by one of the filters, and what is pointwise behind it.
+/// A convolution by one of the filters, with a pointwise epilogue.
 fn layer<'g>(b: &'g Builder, place: usize, x: Value<'g>) -> Value<'g> {
     let (name, shape) = FILTERS[place];
     let axis = ConvAxis::padded(1, (shape[2] / 2) as i64);
@@ -300,7 +300,7 @@ fn layer<'g>(b: &'g Builder, place: usize, x: Value<'g>) -> Value<'g> {
     (x.conv(filter, vec![axis; 2], 1) * scale.sqrt()).relu()
 }
 
-/// What each place of half an image is, four times.
+/// Halves an image by maxima of 2 × 2 elements and enlarges it again.
 fn enlarged(x: Value) -> Value {
     let in_places = |size: i64| {
         let sizes = [16, 16, size, 16, size].map(Dim::from);
@@ -310,8 +310,8 @@ fn enlarged(x: Value) -> Value {
     small.expand(in_places(2)).reshape(x.shape())
 }
 
-/// Images that are joined along channels: by each layer all that the layers before made; in the end that again with both halves
-/// of an image, what is enlarged, and more that is pointwise.
+/// Images concatenated along channels, as in a DenseNet: each layer reads all layers before it. The last one reads them
+/// again, with both halves of an image, an enlarged image and further pointwise values.
 fn images(count: usize) -> Graph {
     let graph = graph(&[&format!("f32[{count}, 8, 32, 32]")], |b, x| {
         let first = layer(b, 0, x[0]);
@@ -333,7 +333,7 @@ fn binding(buffers: u32, device: &Capabilities) -> Capabilities {
     }
 }
 
-/// An operand without elements is read nowhere: not at a constant position either, which lies outside of it.
+/// An operand without elements is never read, not even at a constant index, which would be out of bounds.
 #[test]
 fn operands_may_be_empty() {
     let graph = samples::graph(&["f32[1, 1]"], |b, x| {
@@ -355,8 +355,8 @@ fn operands_may_be_empty() {
     assert_eq!(found, expected);
 }
 
-/// No image is copied: ten lie in others, the joined ones among them. Of two images, channels do not lie one behind the other:
-/// where the operands are more than a kernel reads, each has one.
+/// A single image needs no copies: ten slots are parts of others. In a batch of two, channels of an image are not
+/// contiguous: a kernel copies all operands, or one kernel each if they exceed the bindings.
 #[test]
 fn images_are_written_where_convolutions_read_them() {
     let found = |(count, buffers)| {

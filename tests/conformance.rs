@@ -1,5 +1,5 @@
-//! Every sample call of the dictionary: its types are those of its results, a call is its body, and what is inferred for
-//! symbolic sizes holds for other sizes, 0 too: where an operator wants elements, a guard says so.
+//! Tests every sample call of the dictionary: inferred types are those of the results, a call computes the same as its body,
+//! and inference for symbolic sizes holds for other sizes, including 0. A guard demands elements where they are needed.
 
 #![allow(
     clippy::unwrap_used,
@@ -43,7 +43,7 @@ fn sample_calls_conform() {
     );
 }
 
-/// Every sample call as kernels, which are valid and can be said in every language.
+/// The kernels of every sample call are valid and translate to every language.
 #[test]
 fn kernels_of_sample_calls_translate() {
     let mut failures = Vec::new();
@@ -127,7 +127,7 @@ fn types(graph: &Graph) -> Vec<TensorType> {
         .collect()
 }
 
-/// True if a graph made for other sizes takes the operands of a case of known sizes.
+/// True if a graph for symbolic sizes takes the operands of a case with known sizes.
 fn fits(graph: &Graph, operator: &'static Operator, texts: &[Option<String>]) -> Result<bool> {
     let builder = Builder::new("operands");
     arguments(&builder, operator, texts)?;

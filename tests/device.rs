@@ -1,6 +1,6 @@
-//! The device against the host oracle: sample graphs at two sizes from one plan, every function for every dtype.
+//! Compares the device with the host oracle: sample graphs at two sizes from one plan, and every function for every dtype.
 //!
-//! Without an adapter the tests say so and pass; with `REQUIRE_GPU=1` they fail.
+//! Without an adapter the tests print a note and pass; with `REQUIRE_GPU=1` they fail.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -39,7 +39,7 @@ impl Random {
         (self.0 >> 33) as f64 / (1u64 << 31) as f64
     }
 
-    /// Elements in a range; small whole numbers for integers.
+    /// Returns a tensor with elements in a range; integers are small.
     fn tensor(&mut self, dtype: DType, shape: &[usize], (low, high): (f64, f64)) -> Tensor {
         let numel = shape.iter().product();
         let values = (0..numel)
@@ -56,7 +56,7 @@ impl Random {
     }
 }
 
-/// Differences that rounding explains, by dtype: as `torch.testing.assert_close`.
+/// Returns the relative and absolute tolerance of a dtype, those of `torch.testing.assert_close`.
 fn tolerance(dtype: DType) -> (f64, f64) {
     match dtype {
         DType::F16 => (1e-3, 1e-5),
@@ -67,7 +67,7 @@ fn tolerance(dtype: DType) -> (f64, f64) {
     }
 }
 
-/// The first difference that tolerances do not explain.
+/// Returns the first difference beyond the tolerances.
 fn difference(found: &Tensor, expected: &Tensor) -> Option<String> {
     if (found.dtype(), found.shape()) != (expected.dtype(), expected.shape()) {
         return Some(format!("{found:?} is not {expected:?}"));
@@ -97,14 +97,14 @@ fn program(device: &Device, graph: &Graph) -> Result<Program> {
     Program::new(device, plan, &Default::default(), ProgramOptions::default())
 }
 
-/// Runs a program on inputs and compares with the oracle.
+/// Runs a program on inputs and compares its outputs with the oracle's.
 fn compare(name: &str, graph: &Graph, program: &Result<Program>, inputs: &[Tensor]) -> Vec<String> {
     let expected = interp::run(graph, &BTreeMap::new(), inputs)
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     let found = match program.as_ref().map(|program| program.run(inputs)) {
         Ok(Ok(found)) => found,
         Ok(Err(error)) => return vec![format!("{name}: {error}")],
-        // What a device lacks is refused, which is no difference.
+        // The device lacks double precision, which is no difference.
         Err(error) if error.message().contains("no double precision") => return Vec::new(),
         Err(error) => return vec![format!("{name}: {error}")],
     };
@@ -158,7 +158,7 @@ fn samples_agree() {
     report(failures);
 }
 
-/// Numbers at which functions are special.
+/// Returns numbers at which functions have special values.
 fn special(dtype: DType) -> Vec<f64> {
     if !dtype.is_float() {
         return vec![0.0, 1.0, -1.0, 2.0, -3.0, 7.0, 127.0, -128.0, 255.0, 100.0];
@@ -205,7 +205,7 @@ fn unary_functions_agree() {
     report(failures);
 }
 
-/// Mesa's rasteriser takes numbers above 2²⁴ for whole ones if its vectors have 512 bits.
+/// Mesa's rasteriser takes numbers above 2²⁴ for integers if its vectors have 512 bits.
 #[test]
 fn doubles_are_rounded_exactly() {
     let Some(device) = device() else { return };
@@ -240,7 +240,7 @@ fn doubles_are_rounded_exactly() {
     }
 }
 
-/// None if the function is not defined for the dtype.
+/// Returns the differences of a unary function; `None` if it is not defined for the dtype.
 fn unary(device: &Device, dtype: DType, function: UnaryFunction) -> Option<Vec<String>> {
     let mut values = special(dtype);
     let (low, high) = function.domain();
@@ -264,7 +264,7 @@ fn unary(device: &Device, dtype: DType, function: UnaryFunction) -> Option<Vec<S
     Some(compare_each(&name, &graph, &program, &[x]))
 }
 
-/// Compares and shows the operands of the first difference.
+/// Compares results; the message of the first difference shows its operands.
 fn compare_each(
     name: &str,
     graph: &Graph,
@@ -295,7 +295,7 @@ fn binary_functions_agree() {
     for dtype in dtypes(&device) {
         for function in BinaryFunction::ALL {
             let (mut left, mut right) = (Vec::new(), Vec::new());
-            // The oracle divides in double precision, which truncates differently next to whole quotients.
+            // The oracle divides in double precision, which truncates differently next to integer quotients.
             let numbers = match function {
                 BinaryFunction::TruncDivide => Vec::new(),
                 _ => special(dtype),
@@ -370,7 +370,7 @@ fn casts_agree() {
     report(failures);
 }
 
-/// A graph of one input of each dtype for which the primitive is defined.
+/// Builds a graph for each dtype for which the primitive is defined.
 fn each_dtype(
     device: &Device,
     name: &str,

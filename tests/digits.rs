@@ -1,8 +1,8 @@
-//! Functions of whole numbers on a device are the host's to the last digit, as recorded calls with integers need it, and those
-//! that vanish at zero keep their digits around it.
+//! Accuracy of functions on a device: of integers they are bitwise equal to the host's, as recorded calls with integers need
+//! it, and functions that vanish at zero keep their relative accuracy around it.
 //!
-//! Only a software device is asked: others may divide and take roots less exactly. Without an adapter the test says so and
-//! passes; with `REQUIRE_GPU=1` it fails.
+//! Only a software device is tested: others may divide and take roots less exactly. Without an adapter the test prints a
+//! note and passes; with `REQUIRE_GPU=1` it fails.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -20,7 +20,7 @@ use onionskin::tensor::Tensor;
 
 mod samples;
 
-/// Functions whose sums and series keep what rounding takes. Compilers that add up in another order lose it.
+/// Functions that compensate rounding errors in sums and series. Compilers that reorder sums lose the compensation.
 const EXACT: &[UnaryFunction] = &[
     UnaryFunction::Exp,
     UnaryFunction::Expm1,
@@ -39,7 +39,7 @@ const EXACT: &[UnaryFunction] = &[
     UnaryFunction::AiryAi,
 ];
 
-/// Functions that are as small as their operand around zero.
+/// Functions that are proportional to their operand around zero.
 const VANISHING: &[UnaryFunction] = &[
     UnaryFunction::Expm1,
     UnaryFunction::Log1p,
@@ -68,7 +68,7 @@ fn small_numbers_keep_their_digits() {
     check(VANISHING, &numbers, 4e-7);
 }
 
-/// On a software device functions differ from the host's by no more than a part of the value.
+/// Checks that functions on a software device differ from the host's by no more than a relative tolerance.
 fn check(functions: &[UnaryFunction], numbers: &[f32], tolerance: f64) {
     let Some(device) = samples::device(Reach::Whole) else {
         return;
@@ -84,7 +84,7 @@ fn check(functions: &[UnaryFunction], numbers: &[f32], tolerance: f64) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The first number of which a function differs.
+/// Returns a message for the first number at which a function differs.
 fn difference(
     device: &Device,
     function: UnaryFunction,

@@ -1,7 +1,7 @@
-//! README and `docs/`: links lead somewhere, examples run, and what they print is what the pages say.
+//! Tests README and `docs/`: links resolve, examples run, and their output is the output on the pages.
 //!
-//! `BLESS=1` writes today's outputs into the pages. `ONIONSKIN_PYTHON` names a Python with torch, torchvision and
-//! transformers, which runs the Python blocks; without one, the files that they make come from `tests/fixtures/docs`.
+//! `BLESS=1` writes the current outputs into the pages. `ONIONSKIN_PYTHON` names a Python with torch, torchvision and
+//! transformers, which runs the Python blocks; without one, their files come from `tests/fixtures/docs`.
 
 #![cfg(all(unix, feature = "cli"))]
 #![allow(
@@ -74,8 +74,8 @@ fn console_blocks_print_what_they_say() {
     );
 }
 
-/// Every block has a language that says how it is kept true: `console` and `python` run, `rust` is a doctest, `json`
-/// belongs to a test, and `sh`, `toml` and `text` are not checked.
+/// Every block has a language that determines its test: `console` and `python` run, `rust` is a doctest, `json` belongs to a
+/// test, and `sh`, `toml` and `text` are not checked.
 #[test]
 fn blocks_have_known_languages() {
     const KNOWN: [&str; 7] = ["console", "python", "rust", "json", "sh", "toml", "text"];
@@ -121,7 +121,7 @@ fn the_json_example_runs() {
     }
 }
 
-/// The examples of the manual are files of the repository.
+/// Pages and their pictures are part of the package.
 #[test]
 fn pages_are_packaged_with_their_pictures() {
     for page in pages() {

@@ -1,4 +1,4 @@
-//! What a driver is known to compute wrongly: functions that are inlined several times into one kernel, next to others.
+//! Known miscompilations of drivers: functions that are inlined several times into one kernel, next to others.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -15,10 +15,10 @@ use onionskin::{CompileOptions, Device, Model, Tensor};
 
 mod samples;
 
-/// Functions magnify what the numbers before them are rounded by, as far as to this; what is looked for is wrong by far.
+/// Functions magnify rounding errors of their operands up to this difference; miscompilations are far larger.
 const TOLERANCE: f64 = 1e-3;
 
-/// A function of a gated sum, as in a GRU: elements of four to an invocation.
+/// A function of a gated sum, as in a GRU, with four elements per invocation.
 fn gated(function: UnaryFunction) -> Option<Model> {
     let text = format!(
         "
@@ -76,7 +76,7 @@ fn functions_behind_a_gate_agree() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Many functions are in one kernel here, of which lavapipe (Mesa 22.3) computed the first tanh wrongly while that branched.
+/// One kernel has many functions: lavapipe (Mesa 22.3) miscompiled its first tanh when tanh had branches.
 #[test]
 fn a_gru_of_one_step_agrees() {
     let Some(device) = samples::device(Reach::Whole).map(Device::Gpu) else {

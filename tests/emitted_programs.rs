@@ -1,8 +1,8 @@
-//! The WGSL of plans stays the same program: renamings and new comments change no digest.
+//! Digests of the WGSL of plans: renamings and comments change no digest.
 //!
 //! A digest covers the kernels of a case's plan in order, without comments, with declared names numbered by their first use.
 //! `tests/emitted_programs/fixtures.txt` holds those of `tests/fixtures/cases`; `corpus.txt` those of models and programs of
-//! `../shared/corpus`, where that is. A change of kernels is meant to change digests: `BLESS=1` writes today's.
+//! `../shared/corpus`, if it exists. A change of kernels changes digests: `BLESS=1` writes the new ones.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -66,7 +66,7 @@ fn compare(file: &str, folders: &[PathBuf]) {
     );
 }
 
-/// The digests of cases by their names, computed on all processors.
+/// Returns the digests of cases by name, computed on all processors.
 fn all_digests(cases: &[CaseRef]) -> BTreeMap<String, String> {
     let next = AtomicUsize::new(0);
     let worker = || {
@@ -88,7 +88,7 @@ fn named_digests(case: &CaseRef) -> (String, String) {
     (case.name.clone(), digests.join(" "))
 }
 
-/// A digest of a case's programs for each device: a rasteriser in both precisions, and a GPU of WebGPU's default limits.
+/// Returns digests of a case's programs for a rasteriser in both precisions and a GPU with WebGPU's default limits.
 fn digests(case: &CaseRef) -> Result<Vec<String>> {
     let case = case.load()?;
     let model = match &case.archive {
@@ -119,7 +119,7 @@ fn digest(module: &Module, device: &Capabilities, precision: Precision) -> Strin
     }
 }
 
-/// The normalised kernels of a graph's plan for the sizes of its example.
+/// Returns the normalised kernels of a graph's plan for the example's sizes.
 fn program(
     module: &Module,
     graph: &Graph,

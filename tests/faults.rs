@@ -1,6 +1,6 @@
-//! Models that refuse values: on the host and on a device a run ends with PyTorch's message, the node and the user's line.
+//! Models that reject values: on the host and on a device a run fails with PyTorch's message, the node and the user's line.
 //!
-//! Without an adapter the tests say so and pass for the host alone; with `REQUIRE_GPU=1` they fail.
+//! Without an adapter the tests print a note and test the host alone; with `REQUIRE_GPU=1` they fail.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -16,7 +16,7 @@ use onionskin::ir::Module;
 use onionskin::item::Item;
 use onionskin::{CompileOptions, Device, Model, Session, Tensor};
 
-/// A graph of one call, inputs that it refuses, the message, and inputs that it takes.
+/// A graph of one call, inputs that it rejects with their message, and inputs that it accepts.
 struct Case {
     signature: &'static str,
     call: &'static str,
@@ -201,7 +201,7 @@ fn session(model: &Model, device: &Device, checks: bool) -> Session {
     model.compile(device, &options).unwrap()
 }
 
-/// The error of a run that must fail.
+/// Returns the error of a run that must fail.
 fn refusal(result: Result<Vec<Tensor>>) -> Error {
     let error = result.expect_err("the run was not refused");
     assert_eq!(error.kind(), Kind::Raised, "{error}");
@@ -226,7 +226,7 @@ fn what_pytorch_refuses_is_an_error_with_its_message_and_line() {
                 let error = refusal(session.run(&case.refused));
                 assert_eq!(error.message(), case.message, "{call} on {device}");
                 assert!(error.to_string().contains("model.py:7 (table)"), "{error}");
-                // The next run does not see what this one has noted.
+                // The next run starts without the fault of this one.
                 session.run(&case.taken).unwrap();
             }
         }
@@ -287,7 +287,7 @@ fn what_counts_along_an_axis_is_not_checked() {
     }
 }
 
-/// Two embeddings in one kernel, the second of which stands first in the sum.
+/// A kernel computes two embeddings; the fault of the earlier node is reported, though it is the second operand of the sum.
 #[test]
 fn of_two_faults_the_first_by_the_order_of_nodes_is_told() {
     let text = "graph forward(x: f32[9, 8], i: i64[3], j: i64[3]) -> f32[3, 8] {
@@ -347,7 +347,7 @@ fn raises() -> Model {
     Model::open(path).unwrap()
 }
 
-/// What PyTorch says of the same inputs.
+/// The messages are PyTorch's for the same inputs.
 #[test]
 fn exceptions_of_a_script_are_kept_in_branches_and_loops() {
     let vector = |numbers: &[f32]| Tensor::from_vec([2], numbers.to_vec()).unwrap();
@@ -380,7 +380,7 @@ fn exceptions_of_a_script_are_kept_in_branches_and_loops() {
         for (x, trips, index, message) in refused {
             let error = refusal(run(x, trips, index));
             assert!(error.message().contains(message), "{error}");
-            // PyTorch's own script is the place of `//`.
+            // PyTorch implements `//` in a script of its own, which is the reported line.
             let place = match message {
                 "ZeroDivisionError" => "<string>:3",
                 _ => "make_archives.py:",

@@ -1,6 +1,6 @@
-//! Graphs in text, what becomes of them beneath: `tests/filetests/**/*.ir`. `BLESS=1` writes what is found.
+//! Tests on graphs as text, followed by the expected result: `tests/filetests/**/*.ir`. `BLESS=1` writes the found results.
 //!
-//! The first line says what is tested: `print` reads and prints, `json` and `dot` print otherwise, `verify` lists findings,
+//! The first line names the test: `print` parses and prints, `json` and `dot` print other formats, `verify` lists findings,
 //! other words are passes.
 
 #![allow(
@@ -24,7 +24,7 @@ fn filetests() {
 }
 
 fn run(input: &str) -> String {
-    // The text keeps an empty line for the first one, so that positions are those of the file.
+    // An empty line replaces the first one, so that line numbers are those of the file.
     let (head, text) = input.split_at(input.find('\n').expect("a first line"));
     let test = head.strip_prefix("test: ").expect("test: …");
     apply(test.trim(), text).unwrap_or_else(|error| {
@@ -64,7 +64,7 @@ fn apply(test: &str, text: &str) -> Result<String> {
     }
 }
 
-/// What is printed is read as the same again.
+/// Prints a module and checks that the text parses to an equal module.
 fn reads_back(module: &Module) -> Result<String> {
     let text = module.to_string();
     let again: Module = text.parse()?;
@@ -101,7 +101,7 @@ fn each(module: &Module, rewrite: impl Fn(&Graph) -> Result<Graph>) -> Result<St
     .to_string())
 }
 
-/// The module with numbers that count up for the weights that the text declares.
+/// Gives the declared weights of a module ascending numbers.
 fn with_weights(text: &str, mut module: Module) -> Result<Module> {
     for line in text.lines().filter_map(|line| line.strip_prefix("weight ")) {
         let (name, ty) = line.split_once(": ").ok_or_else(|| Error::format(line))?;

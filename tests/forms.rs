@@ -1,4 +1,5 @@
-//! Modules that PyTorch traced: text and JSON are read back as the same, files as the same bytes, and passes keep results.
+//! Properties of modules that PyTorch traced: text and JSON parse to equal modules, files are equal bytes, and passes change
+//! no results.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +23,7 @@ use onionskin::tensor::Tensor;
 use random::Random;
 use serde_json::Value as Json;
 
-/// Modules of the recorded cases, with the arguments of a call.
+/// Returns the modules of the recorded cases, each with the arguments of a call.
 fn modules() -> Vec<(String, Module, Vec<Item>)> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cases");
     let folder = std::env::var_os("ONIONSKIN_CASES").map_or(fixtures, PathBuf::from);
@@ -70,7 +71,7 @@ fn traced_modules_are_read_back() {
         small
             .verify()
             .unwrap_or_else(|error| panic!("{name}: {error}\n{small}"));
-        // Bodies made for symbolic sizes may round otherwise than those that the oracle makes for the sizes at hand.
+        // Bodies for symbolic sizes may round differently than those that the oracle builds for known sizes.
         let lowered = Module {
             graphs: vec![pass::decompose(&module.graphs[0]).unwrap()],
             ..module.clone()
@@ -83,7 +84,7 @@ fn traced_modules_are_read_back() {
     }
 }
 
-/// Bits of the results on the oracle, with one not-a-number; or the error.
+/// Returns the bits of the oracle's results, with one pattern for NaN; or the error.
 fn run(module: &Module, arguments: &[Item]) -> Result<Vec<Vec<u64>>, String> {
     let graph = &module.graphs[0];
     let inputs = flatten(&graph.input_trees, arguments).map_err(|error| error.to_string())?;
@@ -100,7 +101,7 @@ fn run(module: &Module, arguments: &[Item]) -> Result<Vec<Vec<u64>>, String> {
     Ok(results.iter().map(elements).collect())
 }
 
-/// The part of JSON Schema that the published schema uses.
+/// Validates a value by the part of JSON Schema that the published schema uses.
 fn fits(root: &Json, schema: &Json, value: &Json) -> Result<(), String> {
     let fault = |what: &str| Err(format!("{value} is not as {what} says: {schema}"));
     if let Some(path) = schema["$ref"].as_str() {
@@ -160,7 +161,7 @@ fn fits(root: &Json, schema: &Json, value: &Json) -> Result<(), String> {
     Ok(())
 }
 
-/// A folder that is removed in the end.
+/// A folder that is removed when this is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -239,7 +240,7 @@ fn what_cannot_be_read_says_what_to_do() {
     assert_eq!(invalid.kind(), Kind::Verify);
 }
 
-/// Whatever stands in a document, it is read or refused.
+/// Every document parses or is rejected without a panic.
 #[test]
 fn damaged_documents_are_refused() {
     let mut random = Random(0x2545_f491_4f6c_dd1d);

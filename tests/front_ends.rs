@@ -1,4 +1,4 @@
-//! Which findings come from which front end: the column of `onionskin explain`, held against what the checker finds.
+//! Compares the column "found in" of `onionskin explain` with the findings of the checker for each front end.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
@@ -13,7 +13,7 @@ use onionskin::tensor::Tensor;
 use onionskin::trace::check::{CheckOptions, FrontEnd, Id};
 use onionskin::{Device, Model};
 
-/// The ids of what is found in a model on the host, its results compared with others if these are given.
+/// Returns the ids of the findings in a model on the host; results are compared with `expected`, if given.
 fn found(model: &Model, inputs: Vec<Vec<Item>>, expected: Option<&[Item]>) -> BTreeSet<Id> {
     let reference = Reference {
         device: &Device::Host,
@@ -37,7 +37,7 @@ fn ones(shape: &[usize]) -> Item {
     Item::Tensor(Tensor::from_vec(shape.to_vec(), vec![1.0f32; count]).unwrap())
 }
 
-/// What a model gives by itself; for inputs of another rank; and held against results that are not its own.
+/// Returns the findings in a model alone, with inputs of another rank, and compared with foreign results.
 fn all_found(model: &Model) -> BTreeSet<Id> {
     let mut ids = found(model, Vec::new(), None);
     ids.extend(found(model, vec![vec![ones(&[2, 2, 2, 2, 2])]], None));
@@ -54,20 +54,20 @@ fn archives(folder: &str) -> Vec<PathBuf> {
     archives
 }
 
-/// The models of the fixtures' archives.
+/// Returns the models of the fixtures' archives.
 fn models() -> Vec<Model> {
     let folders = ["tests/fixtures/archives", "tests/fixtures/archives/checks"];
     let paths = folders.into_iter().flat_map(archives);
     paths.filter_map(|path| Model::open(path).ok()).collect()
 }
 
-/// A graph whose only output is a constant.
+/// Returns a model whose only output is a constant.
 fn constant() -> Model {
     let text = "graph forward(x: f32[2]) -> f32[2] {\n  y: f32[2] = full 1.0, dtype=f32, shape=[2]\n  return y\n}\n";
     Model::from_module(text.parse().unwrap())
 }
 
-/// Every id that has the front end in its column.
+/// Returns the ids whose column names the front end.
 fn column(front_end: FrontEnd) -> BTreeSet<Id> {
     let ids = Id::ALL.iter().copied();
     ids.filter(|id| id.entry().front_ends.contains(&front_end))
@@ -78,7 +78,7 @@ fn two_layers() -> Model {
     Model::open(Path::new("tests/fixtures/archives/two_layers.pt")).unwrap()
 }
 
-/// Holds what models give against a column: nothing but what stands there, and all of it.
+/// Checks that the findings in models are exactly those of a column, except `never_in_fixtures`.
 fn is_column(front_end: FrontEnd, models: &[Model], never_in_fixtures: &[Id]) {
     let mut ids: BTreeSet<Id> = models.iter().flat_map(all_found).collect();
     let set = vec![vec![ones(&[2, 4])]];
@@ -93,7 +93,7 @@ fn is_column(front_end: FrontEnd, models: &[Model], never_in_fixtures: &[Id]) {
     );
 }
 
-/// No fixture is an archive of a constant, which graphs are checked for alike; nor one whose results differ between imports.
+/// No fixture is an archive of a constant, which the same code checks for graphs, or differs between imports.
 #[test]
 fn archives_give_what_their_column_says() {
     let models: Vec<Model> = std::iter::once(two_layers()).chain(models()).collect();
@@ -109,7 +109,7 @@ fn graphs_give_what_their_column_says() {
     is_column(FrontEnd::Json, &graphs.collect::<Vec<Model>>(), &[]);
 }
 
-/// Functions are checked alike, in Rust and by libtorch: each finding of a report on one stands in both columns.
+/// One checker serves functions in Rust and of libtorch: each finding of a report is in both columns.
 #[test]
 fn functions_give_what_both_columns_say() {
     let mut ids = BTreeSet::new();

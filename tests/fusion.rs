@@ -1,4 +1,4 @@
-//! What one kernel computes: epilogues, prologues, and pointwise work that is merged or lies in memory.
+//! Fusion: epilogues, prologues, merged pointwise work, and values that are materialised.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use onionskin::dim::Dim;
@@ -17,13 +17,13 @@ fn plan_for(name: &str, graph: &Graph, device: &Capabilities) -> Plan {
     pass::plan(graph, device).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// What each kernel of a plan is called by, in the order of steps.
+/// Returns the kernel labels of a plan, in the order of steps.
 fn labels(plan: &Plan) -> Vec<&str> {
     let kernels = plan.steps.iter().map(|step| &plan.kernels[step.kernel]);
     kernels.map(|kernel| kernel.label.as_str()).collect()
 }
 
-/// A GELU is no kernel of its own, however many rows a tile has: its text is there for a few of them.
+/// A GELU is fused into its product for every tile height: an epilogue loop handles a few rows at a time.
 #[test]
 fn tiles_take_long_epilogues() {
     let steps = |rows: i64| {
@@ -38,8 +38,8 @@ fn tiles_take_long_epilogues() {
     assert_eq!([1, 3, 16, 128].map(steps), [2; 4]);
 }
 
-/// What is gated for a convolution of single positions is computed by it, as far as it is not read too often: by windows, for
-/// many columns, or by two readers.
+/// A 1×1 convolution computes its gated operand itself, unless that would repeat the gating too often: with larger windows,
+/// many output channels, or two readers.
 #[test]
 fn convolutions_of_single_positions_compute_what_they_read() {
     let steps = |outputs: i64, taps: i64, readers: usize| {
@@ -61,14 +61,14 @@ fn convolutions_of_single_positions_compute_what_they_read() {
     assert_eq!(steps(32, 1, 2), alone + 2);
 }
 
-/// Windows are no kernel of their own, whatever is pointwise between a convolution and them, with padding and without.
+/// Pooling windows read a convolution's output directly, with pointwise work and padding in between.
 #[test]
 fn windows_are_read_where_convolutions_write() {
     for padding in [0, 1] {
         let graph = samples::graph(&["f32[1, 16, 15, 15]"], |b, x| {
             let filter = b.weight("filter", "f32[24, 16, 3, 3]".parse().unwrap());
             let y = x[0].conv(filter, vec![ConvAxis::padded(1, 1); 2], 1);
-            // As much as a window may repeat, but not a window of windows.
+            // The most expensive pointwise work that a window repeats. Windows of windows would repeat more.
             let y = (((y - 0.5) * 1.5 + 0.1).relu() * 0.5 + 0.2).relu();
             let sides = [0, 0, padding, padding].map(Dim::from);
             let padded = y.pad(&sides, &sides, f64::NEG_INFINITY);
@@ -81,7 +81,7 @@ fn windows_are_read_where_convolutions_write() {
     }
 }
 
-/// Of single positions four channels lie together in any case.
+/// A 1×1 image needs no conversion: its channels are contiguous in vec4 layout in any case.
 #[test]
 fn means_of_images_are_convolved_where_they_lie() {
     let graph = samples::graph(&["f32[2, 16, 8, 8]"], |b, x| {
@@ -101,7 +101,7 @@ fn means_of_images_are_convolved_where_they_lie() {
     );
 }
 
-/// What a left factor is multiplied by is read with it, also behind views of what another kernel writes.
+/// A product reads its left factor scaled, also through views of another kernel's result.
 #[test]
 fn factors_are_scaled_where_they_are_read() {
     let graph = samples::graph(&["f32[32, 48]", "f32[48, 64]", "f32[64]"], |_, x| {
@@ -123,7 +123,7 @@ fn factors_are_scaled_where_they_are_read() {
     }
 }
 
-/// What fusion refuses is told with the value that lies in memory for it; what it takes lies nowhere.
+/// The plan gives a reason for each materialised value, and materialises no fused one.
 #[test]
 fn what_lies_in_memory_says_why() {
     let graph = samples::graph(&["f32[4, 8]", "f32[8, 8]"], |_, x| {
@@ -147,8 +147,8 @@ fn what_lies_in_memory_says_why() {
     assert!(plan.stored.iter().all(named));
 }
 
-/// What lies behind a product is its epilogue as long as one value comes out, however often each is read in between; heads
-/// that are split off are read where the product before has written them.
+/// Pointwise work after a product is its epilogue as long as it has one result, even if it reads values several times. The
+/// next product reads split heads where the first one writes them.
 #[test]
 fn products_take_what_lies_behind_them() {
     let graph = samples::graph(&["f32[B, S, 32]", "f32[32, 32]"], |_, x| {
@@ -168,7 +168,7 @@ fn products_take_what_lies_behind_them() {
     }
 }
 
-/// Both states of a cell are one kernel, though the next step reads one of them: products and cells take turns.
+/// One kernel computes both states of a cell, though the next step reads one of them: products and cells alternate.
 #[test]
 fn states_of_a_cell_are_computed_together() {
     for device in [capabilities(), rasteriser()] {
@@ -178,7 +178,7 @@ fn states_of_a_cell_are_computed_together() {
     }
 }
 
-/// What several values are made of is computed once for them all, by one kernel that writes each.
+/// A kernel computes the common operand of several values once and writes each of them.
 #[test]
 fn siblings_are_computed_together() {
     for device in [capabilities(), rasteriser()] {
@@ -190,7 +190,7 @@ fn siblings_are_computed_together() {
     }
 }
 
-/// A value that several nodes of one kernel read lies nowhere.
+/// A value that only one kernel reads is not materialised, even if several of its nodes read it.
 #[test]
 fn what_one_kernel_reads_twice_is_not_stored() {
     let graph = samples::graph(&["f32[4, 8]", "f32[4, 8]"], |_, x| {
@@ -206,7 +206,7 @@ fn what_one_kernel_reads_twice_is_not_stored() {
     );
 }
 
-/// What another kernel needs in between, or is read at other places, is a kernel of its own.
+/// A value that another kernel needs first, or that is read at other indices, takes a kernel of its own.
 #[test]
 fn what_is_needed_in_between_is_computed_before() {
     let between = samples::graph(&["f32[4, 8]"], |_, x| {

@@ -1,4 +1,4 @@
-//! Plans written by hand, run on whatever adapter there is.
+//! Handwritten plans on the available adapter.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

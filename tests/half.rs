@@ -1,5 +1,5 @@
-//! Values of `f32` stored in half precision: every family of kernels, with half precision in shaders and without, against the
-//! host oracle; what is stored otherwise; numbers at the ends of the range.
+//! Storage of `f32` values in half precision: every family of kernels, with and without `f16` in shaders, compared with the
+//! host oracle; values that keep `f32`; numbers at the ends of the range.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -32,7 +32,7 @@ fn half(graph: &Graph, capabilities: &Capabilities) -> Plan {
     pass::plan_by(graph, capabilities, &options).unwrap()
 }
 
-/// The families of kernels that a device can run, some where shaders have half precision, some where they do not.
+/// Returns capabilities for the families of kernels that a device can run, with and without `f16` in shaders.
 fn families(own: &Capabilities) -> Vec<(&'static str, Capabilities)> {
     let gpu = Capabilities {
         software: false,
@@ -56,7 +56,7 @@ fn families(own: &Capabilities) -> Vec<(&'static str, Capabilities)> {
     ]
 }
 
-/// Linear layers, so that values lie between kernels.
+/// Linear layers, which leave values between kernels.
 fn layers(rows: &str, sizes: &'static [usize]) -> Graph {
     let x = format!("f32[{rows}, {}]", sizes[0]);
     samples::graph(&[&x], |builder, x| {
@@ -70,7 +70,7 @@ fn layers(rows: &str, sizes: &'static [usize]) -> Graph {
     })
 }
 
-/// Convolutions, each channel by itself in between, and pooling.
+/// A convolution, a depthwise one, pooling and a 1×1 convolution.
 fn images(x: &str, channels: [i64; 2]) -> Graph {
     samples::graph(&[x], |builder, x| {
         let [first, second] = channels;
@@ -87,7 +87,7 @@ fn images(x: &str, channels: [i64; 2]) -> Graph {
     })
 }
 
-/// Many channels, which a rasteriser convolves by tiles.
+/// A convolution with many channels, for which a rasteriser uses Winograd tiles.
 fn wide() -> Graph {
     samples::graph(&["f32[1, 128, 6, 6]"], |builder, x| {
         let weight = builder.weight("weight", "f32[128, 128, 3, 3]".parse().unwrap());
@@ -97,7 +97,7 @@ fn wide() -> Graph {
     })
 }
 
-/// A table of vectors, a product of what is picked, and what is added to both.
+/// An embedding, a product of its rows, and sums that both results read.
 fn embedding() -> Graph {
     samples::graph(&["i64[B, 12]"], |builder, x| {
         let table = builder.weight("table", "f32[50, 36]".parse().unwrap());
@@ -109,7 +109,7 @@ fn embedding() -> Graph {
     })
 }
 
-/// Graphs whose numbers are whole, and small enough for half precision, wherever inputs and weights are.
+/// Graphs that map integer inputs and weights to integers that half precision represents exactly.
 fn whole() -> Vec<(&'static str, Graph)> {
     vec![
         ("layers", layers("16", &[40, 48, 32, 24])),
@@ -126,7 +126,7 @@ fn whole() -> Vec<(&'static str, Graph)> {
     ]
 }
 
-/// Graphs of fractions.
+/// Graphs that need fractions.
 fn fractions() -> Vec<(&'static str, Graph)> {
     let attention = |rows: &'static str, width: i64| {
         let x = format!("f32[B, {rows}, {width}]");
@@ -149,7 +149,7 @@ fn fractions() -> Vec<(&'static str, Graph)> {
     ]
 }
 
-/// Whole numbers from -2 to 2, or fractions.
+/// Returns a tensor of integers from -2 to 2, or of fractions between -1 and 1.
 fn tensor(seed: &mut u64, dtype: DType, shape: &[usize], is_whole: bool) -> Tensor {
     let mut next = || {
         *seed = seed
@@ -178,7 +178,7 @@ fn weights(graph: &Graph, is_whole: bool) -> Weights {
     found.collect()
 }
 
-/// What the oracle and a plan give at two sizes.
+/// Returns the results of a plan and of the oracle, at two sizes.
 fn results(
     device: &Device,
     graph: &Graph,
@@ -211,14 +211,14 @@ fn results(
     found
 }
 
-/// Slots of f32 between kernels that are stored in half precision.
+/// Returns the number of temporaries that are stored in half precision.
 fn halves(plan: &Plan) -> usize {
     let slots = plan.slots.iter();
     let between = slots.filter(|slot| matches!(slot.kind, SlotKind::Temporary { .. }));
     between.filter(|slot| slot.storage.is_half()).count()
 }
 
-/// Half precision holds whole numbers up to 2048, so that results are those of single precision to the bit.
+/// Half precision represents integers up to 2048 exactly, so results are bitwise those of single precision.
 #[test]
 fn whole_numbers_are_exact() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -234,8 +234,8 @@ fn whole_numbers_are_exact() {
     }
 }
 
-/// A number that is stored is off by a part in 2048 at most. Those of a graph are off in both directions, and some of them
-/// lie behind each other: eight such parts of the largest number.
+/// A stored number has a relative error of at most 1/2048. Errors of successive values add up and partly cancel: eight
+/// times that, relative to the largest number.
 const TOLERANCE: f64 = 8.0 / 2048.0;
 
 fn is_near(found: &Tensor, expected: &Tensor) -> bool {
@@ -265,7 +265,7 @@ fn fractions_are_near() {
     }
 }
 
-/// Without half precision in shaders no kernel asks for it, and four neighbours lie in two words.
+/// Without `f16` in shaders no kernel enables it, and four neighbours are stored in two words.
 #[test]
 fn kernels_are_valid_everywhere() {
     let bare = |capabilities: Capabilities| Capabilities {
@@ -298,7 +298,7 @@ fn kernels_are_valid_everywhere() {
     }
 }
 
-/// A rasteriser that reads buffers as textures reads those of halves so.
+/// A rasteriser that reads buffers as textures also reads temporaries in half precision so.
 #[test]
 fn halves_between_kernels_are_read_as_texels() {
     let plan = half(&layers("64", &[32, 48, 40]), &samples::rasteriser());
@@ -318,7 +318,8 @@ fn halves_between_kernels_are_read_as_texels() {
     assert_eq!(accesses, [Access::Texels(Texel::F16)]);
 }
 
-/// Of halves a quad of columns has two lines of texels in four steps: four bands read those of two quads at once.
+/// In half precision, four columns and four steps of K take two rows of texels: four bands read those of eight columns at
+/// once.
 #[test]
 fn bands_read_lines_of_several_columns() {
     let graph = layers("256", &[64, 256]);
@@ -375,7 +376,7 @@ fn what_half_precision_would_spoil_stays_as_it_is() {
         vec![x[0].dot(x[1]).relu()]
     });
     assert!(kept(&half(&parts, &native)).contains(&Kept::Partial));
-    // Rows of 29 elements end within words.
+    // Rows of 29 elements of f16 end within a 32-bit word.
     let odd = layers("11", &[35, 29, 21]);
     assert!(kept(&half(&odd, &bare)).contains(&Kept::Single));
     assert!(!kept(&half(&odd, &native)).contains(&Kept::Single));
@@ -393,7 +394,7 @@ fn what_half_precision_would_spoil_stays_as_it_is() {
     }
 }
 
-/// What slots in half precision hold of rows of eight numbers, by slot and family.
+/// Stores rows of eight numbers in half precision. Returns the contents of each such slot, for each family.
 fn stored(device: &Device, numbers: &[f32]) -> Vec<(String, Vec<f64>)> {
     let rows = numbers.len() / 8;
     let x = Tensor::from_vec([rows, 8], numbers.to_vec()).unwrap();
@@ -419,7 +420,7 @@ fn stored(device: &Device, numbers: &[f32]) -> Vec<(String, Vec<f64>)> {
     found
 }
 
-/// Finite numbers stay finite, so that a mask of the lowest number hides what it should; the rest stays what it is.
+/// Finite numbers stay finite, so a mask of the lowest number stays finite; infinities and NaN are kept.
 #[test]
 fn numbers_beyond_the_range_are_the_largest() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -462,7 +463,7 @@ fn numbers_beyond_the_range_are_the_largest() {
     }
 }
 
-/// All numbers of half precision, what lies half way between two of them and next to that, of both signs.
+/// Tests all numbers of half precision, the midpoints between neighbours and the numbers next to these, of both signs.
 #[test]
 fn numbers_are_stored_as_the_nearest_halves_ties_to_even() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -474,7 +475,7 @@ fn numbers_are_stored_as_the_nearest_halves_ties_to_even() {
         [low, between.next_down(), between, between.next_up()]
     });
     let mut numbers: Vec<f32> = positive.flat_map(|number| [number, -number]).collect();
-    // Numbers that only single precision has below its normal ones are zeros to devices.
+    // Devices flush subnormal numbers of single precision to zero.
     numbers.retain(|number| *number == 0.0 || number.is_normal());
     numbers.resize(numbers.len().next_multiple_of(8), 1.0);
     let expected: Vec<f64> = numbers
@@ -543,7 +544,7 @@ fn other_dtypes_are_refused() {
     );
 }
 
-/// A weight that control flow hands on lies there in single precision, and in half precision where a body uses it itself.
+/// A weight that a region takes as operand is stored in f32; where a body reads it directly, in half precision.
 #[test]
 fn control_flow_hands_on_single_precision() {
     let text = "

@@ -1,6 +1,6 @@
-//! Imports archives and runs the graphs on the oracle: the fixtures, and the corpus where it is present.
+//! Imports archives and runs the graphs on the oracle: the fixtures, and the corpus if it exists.
 //!
-//! `ONLY=text` replays the cases whose name contains the text, `SHOW=1` prints what became of each.
+//! `ONLY=text` replays the cases whose name contains the text, `SHOW=1` prints the result of each.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,14 +25,14 @@ use onionskin::model::{CompileOptions, Device, Model};
 use onionskin::trace::torchscript::{Archive, Entry, ImportOptions, InputSpec, Sizes, import};
 use random::Random;
 
-/// What became of a case.
+/// Result of a case.
 #[derive(Debug)]
 enum Outcome {
-    /// All calls gave the recorded outputs. How many graphs it took: more than one where sizes needed others.
+    /// All calls returned the recorded outputs. The number is that of imported graphs; it exceeds one if sizes break guards.
     Passed(usize),
-    /// Something is not supported, and the importer said so.
+    /// The importer reported something unsupported.
     Unsupported(String),
-    /// Anything else.
+    /// Any other failure.
     Failed(String),
 }
 
@@ -53,7 +53,7 @@ fn open(archive: &CaseArchive) -> Result<Model, Error> {
     }
 }
 
-/// Replays a case as it was recorded, all sets on one session.
+/// Replays a recorded case, with all sets on one session.
 fn replay(case: &Case) -> Result<Outcome, Error> {
     let session = open(&case.archive)?.compile(&Device::Host, &CompileOptions::default())?;
     for set in &case.sets {
@@ -148,7 +148,7 @@ fn models() {
     both("models");
 }
 
-/// Archives that PyTorch 1.13 to 2.15 wrote all give what they gave there, none is refused.
+/// Archives written by PyTorch 1.13 to 2.15 import and return the recorded outputs.
 #[test]
 fn versions() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cases/versions");
@@ -169,7 +169,7 @@ fn all_pass(cases: &[CaseRef]) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What PyTorch itself can't read back is refused with what to do about it.
+/// An archive that PyTorch itself cannot load is rejected with advice.
 #[test]
 fn weights_that_optimisation_left_out() {
     let archive = archive_of(OPTIMISED);
@@ -178,7 +178,7 @@ fn weights_that_optimisation_left_out() {
     assert!(error.advice().unwrap().contains("torch.jit.freeze"));
 }
 
-/// Nodes draw with seed 0 and counters in order; outside of training nothing is drawn.
+/// Nodes draw with seed 0 and ascending counters; outside of training nothing is drawn.
 #[test]
 fn calls_that_draw_are_numbered() {
     let archive = archive_of(DRAWS);
@@ -216,7 +216,7 @@ fn archive_of(code: &str) -> Archive {
     Archive::from_bytes(zip(records)).unwrap()
 }
 
-/// A module of class `__torch__.M` without attributes, pickled.
+/// A pickled module of class `__torch__.M` without attributes.
 const ROOT: &[u8] = b"\x80\x02c__torch__\nM\n)\x81}b.";
 
 const OPTIMISED: &str = "\
@@ -238,7 +238,7 @@ fn tensor(ty: &str) -> InputSpec {
     InputSpec::Tensor(ty.parse().unwrap())
 }
 
-/// The text of an import beside the archive; `BLESS=1` writes it.
+/// Compares the text of an import with the file beside the archive; `BLESS=1` writes the file.
 fn check_text(name: &str, options: &ImportOptions) {
     let text = import(&fixture(&format!("{name}.pt")), options)
         .unwrap()
@@ -276,7 +276,7 @@ fn sizes_are_symbols_where_wanted() {
         let graph = &module.graphs[0];
         graph.ty(graph.inputs[0]).to_string()
     };
-    // The last size is the layer's.
+    // The layer determines the last size.
     assert_eq!(input(Sizes::Symbolic), "f32[x_0, 4]");
     assert_eq!(input(Sizes::Static), "f32[2, 4]");
     assert_eq!(input(Sizes::Only(vec![("x".into(), 0)])), "f32[x_0, 4]");
@@ -322,7 +322,7 @@ fn too_small_a_tensor_is_an_error_with_its_place() {
     );
 }
 
-/// What becomes of a recorded program when a part of its text is another.
+/// Replaces parts of a recorded program's text and returns the error of its import.
 fn edited(model: &str, edits: &[(&str, &str)], inputs: &[&str]) -> Error {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cases/models");
     let bytes = std::fs::read(folder.join(model).join("model.pt")).unwrap();
@@ -384,7 +384,7 @@ fn states_of_unusual_kinds_are_refused() {
     assert!(error.message().contains("changes its attribute"), "{error}");
 }
 
-/// Programs that were changed at random, a number or a word at a time, import or fail, and never panic.
+/// Programs with randomly replaced numbers or words import or fail, and never panic.
 #[test]
 fn changed_programs_never_panic() {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
@@ -417,7 +417,7 @@ fn changed_programs_never_panic() {
     }
 }
 
-/// The text with a few of its words exchanged for others of it, or for numbers at the edge.
+/// Replaces a few words of a text by others of it, or by numbers at the ends of a range.
 fn change(text: &str, random: &mut Random) -> String {
     let mut words: Vec<&str> = text
         .split_inclusive(|c: char| !c.is_alphanumeric() && c != '_')

@@ -1,4 +1,4 @@
-//! libtorch: its functions are traced and checked, its tensors converted, and what it computes is what we do.
+//! Tests of the libtorch front end: functions are traced and checked, tensors converted, and results are Onionskin's.
 
 #![allow(
     clippy::unwrap_used,
@@ -81,7 +81,7 @@ fn functions_are_traced_and_checked() {
     assert!(report.runs.len() > 3, "{report}");
 }
 
-/// A decision by a value is frozen in the trace, and the checker finds it.
+/// The checker finds a branch on a value, which a trace freezes.
 #[test]
 fn frozen_decisions_are_found() {
     let function = Function::new(|inputs: &[tch::Tensor]| {
@@ -134,7 +134,7 @@ const CLOSE: Tolerance = Tolerance {
     atol: 1e-6,
 };
 
-/// What fails in the function is an error, and tracing goes on to work.
+/// A failure of the function is an error, and tracing works afterwards.
 #[test]
 fn failures_are_errors() {
     let bad = |inputs: &[tch::Tensor]| vec![inputs[0].matmul(&inputs[0])];
@@ -153,10 +153,10 @@ fn failures_are_errors() {
     assert!(Program::from_bytes(b"no archive").is_err());
 }
 
-/// Arguments that cannot be given to libtorch through `tch`: a list of tuples has no type there.
+/// Part of the error for arguments that `tch` cannot pass to libtorch: it has no type for a list of tuples.
 const NOT_GIVEN: &str = "instead found type 'List[Any]'";
 
-/// libtorch says of every recorded case what was recorded.
+/// libtorch returns the recorded outputs of every case.
 #[test]
 fn records_are_what_libtorch_says() {
     let mut agree = 0;

@@ -1,4 +1,4 @@
-//! Lifted graphs: weights and states are inputs, and what is left in states is returned.
+//! Lifted graphs take weights and states as inputs and return new states.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use onionskin::pass::{dce, lift, unlift};
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{example, inputs};
 
-/// A lifted graph needs no weights: given as inputs it computes the same, and lifting can be undone.
+/// Checks that a lifted graph computes the same without weights of its own, and that lifting can be undone.
 fn holds(module: &Module, graph: &Graph, given: &[Tensor]) -> Module {
     let lifted = lift(module);
     lifted
@@ -149,7 +149,7 @@ graph f(c: bool[], w: f32[3]) {
     assert_eq!(names(&lifted.graphs[0].input_trees), ["c", "w", "$b", "$w"]);
 }
 
-/// Passes may run in between.
+/// Passes may run between lifting and its reversal.
 #[test]
 fn what_is_missing_is_said() {
     let text = "weight w: f32[3]\ngraph f(x: f32[3]) {\n  y = add x, $w\n  return y\n}";

@@ -1,6 +1,6 @@
-//! Wrong command lines, and what the commands say to them: `tests/mistakes/*.console` hold commands with exit codes and output.
+//! Error messages for wrong command lines: `tests/mistakes/*.console` hold commands with exit codes and output.
 //!
-//! `BLESS=1` writes the files anew.
+//! `BLESS=1` rewrites the files.
 
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
@@ -16,7 +16,7 @@ use command::Folder;
 use onionskin::dtype::DType;
 use onionskin::tensor::Tensor;
 
-/// Runs the commands of a file, and compares what they print.
+/// Runs the commands of a file and compares their output.
 fn check(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/mistakes/{name}.console"));
     let expected = fs::read_to_string(&path).unwrap();
@@ -33,7 +33,7 @@ fn check(name: &str) {
     assert!(found == expected, "{name}: {first:?}; BLESS=1 accepts it");
 }
 
-/// A command with its exit code and its output: first what it prints for programs, then what it prints for people.
+/// Runs a command. Returns its line with exit code, standard output and standard error.
 fn run(line: &str, folder: &Folder) -> String {
     let words = words(line.strip_prefix("$ onionskin ").unwrap());
     let output = Command::new(env!("CARGO_BIN_EXE_onionskin"))
@@ -47,7 +47,7 @@ fn run(line: &str, folder: &Folder) -> String {
     format!("{line}\nexit {code}\n{text}\n")
 }
 
-/// Durations are others at each run.
+/// Replaces durations, which differ between runs.
 fn without_times(text: &str) -> String {
     let words = text.split(' ').collect::<Vec<_>>();
     let is_time = |at: usize| words.get(at + 1).is_some_and(|next| next.starts_with("ms"));
@@ -61,7 +61,7 @@ fn without_times(text: &str) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// The words of a command line; quotes keep spaces.
+/// Splits a command line into words; quotes keep spaces.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut is_quoted = false;
@@ -75,7 +75,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The files that the commands are about.
+/// Creates the files that the commands read.
 fn files(name: &str) -> Folder {
     let folder = Folder::new(&format!("mistakes-{name}"));
     for (from, to) in [
@@ -125,7 +125,7 @@ fn arrays(folder: &Folder) {
     folder.tensors("nan.npy", &[("x", special)]);
 }
 
-/// Files that are no models.
+/// Creates files that are not models.
 fn others(folder: &Folder) {
     let write = |name: &str, bytes: &[u8]| fs::write(folder.path(name), bytes).unwrap();
     let object = b"\x80\x02ctorchvision.models.resnet\nResNet\nq\x00)\x81q\x01}q\x02b.";

@@ -1,4 +1,4 @@
-//! Inputs by name: of sessions and of commands, in dictionaries, tuples and lists.
+//! Inputs by name, for sessions and commands, in dictionaries, tuples and lists.
 
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
@@ -10,7 +10,7 @@ use onionskin::dtype::DType;
 use onionskin::ir::{Builder, Constant, Input, Module, Tree, ValueId};
 use onionskin::{CompileOptions, Device, Model, Session, Tensor};
 
-/// `first - second`, of two inputs of one type.
+/// `first - second`, for two inputs of one type.
 fn difference(trees: Vec<Input>) -> Module {
     let builder = Builder::new("forward");
     let ids: Vec<ValueId> = {
@@ -30,7 +30,7 @@ fn input(name: &str, tree: Tree) -> Input {
     Input { name, tree }
 }
 
-/// Parameters whose order is not that of their names, as of a BERT: ids, then mask.
+/// Parameters that are not in alphabetical order, as in BERT: ids, then mask.
 fn plain() -> Module {
     difference(vec![
         input("input_ids", Tree::Tensor(0)),
@@ -104,7 +104,7 @@ fn types_are_unknown_while_an_archive_without_examples_has_not_run() {
     assert!(error.message().contains("not known yet"), "{error}");
 }
 
-/// Runs a command on a model that is a difference, and returns its output and its notes.
+/// Runs a model that subtracts its inputs. Returns exit code, output and notes.
 fn run(model: &str, inputs: &[&str]) -> (i32, String, String) {
     onionskin(&[&["run", model, "--device", "cpu", "--json"], inputs].concat())
 }

@@ -1,4 +1,4 @@
-//! Results as commands print them, and the files that commands write and must not write over.
+//! Printed results of commands, and protection of files from being overwritten.
 
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
@@ -73,7 +73,7 @@ fn probabilities_are_not_softened_again() {
     }
 }
 
-/// A command must refuse to write, and leave the file as it is.
+/// Checks that a command refuses to write a file and leaves it unchanged.
 fn refused(arguments: &[&str], file: &str, told: &str) {
     let before = std::fs::read(file).ok();
     let (code, text, error) = onionskin(arguments);
@@ -92,7 +92,7 @@ fn somebodys_weights_beside_an_archive_are_not_lost() {
     let folder = Folder::new("weights");
     let model = folder.copy(TWO_LAYERS, "model.pt");
     let weights = folder.file("model.safetensors");
-    // As PyTorch's users write them: without metadata of ours.
+    // Other programs write safetensors files without our metadata.
     std::fs::write(&weights, b"\x02\0\0\0\0\0\0\0{}").unwrap();
     refused(
         &["import", &model],
@@ -169,7 +169,7 @@ fn only_files_of_usual_names_are_written() {
     refused(&check, &page, "does not end in .html");
 }
 
-/// Everything that a command has written it may write again; what says nothing of itself it may not.
+/// A command may overwrite its own files, but not files without a mark of this program.
 #[test]
 fn own_files_are_written_again() {
     let folder = Folder::new("again");

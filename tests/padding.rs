@@ -1,4 +1,4 @@
-//! Values whose rows lie apart in memory, against the host oracle: whatever else reads them, and from wherever an input comes.
+//! Values with padded rows, compared with the host oracle, for every kind of reader and every source of inputs.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -24,7 +24,7 @@ use samples::distance;
 
 const SHAPES: [&[usize]; 3] = [&[40, 128], &[128, 256], &[256, 48]];
 
-/// Two products, one of an input and one of a value, which others read in every other way too.
+/// Two products whose left factors, an input and a temporary, have further readers of every kind.
 fn graph() -> Graph {
     let types = SHAPES.map(|shape| format!("f32{shape:?}"));
     let types: Vec<&str> = types.iter().map(String::as_str).collect();
@@ -59,7 +59,7 @@ fn plan(capabilities: &Capabilities, precision: Precision) -> Plan {
     pass::plan_by(&graph(), capabilities, &options).unwrap()
 }
 
-/// The slots whose rows lie apart: the input of this number or a value between kernels.
+/// Returns the slots with padded rows: the index of an input, or `None` for a temporary.
 fn padded(plan: &Plan) -> Vec<Option<usize>> {
     let is_padded = |layout: &Layout| matches!(layout, Layout::Padded { .. });
     let slots = plan.slots.iter().filter(|slot| is_padded(&slot.layout));
@@ -114,7 +114,7 @@ fn whatever_reads_them_agrees() {
     }
 }
 
-/// A concatenation of more values than a kernel binds is a kernel for each of them, which write where a product reads.
+/// A concatenation of many values takes a kernel for each, and all write into the padded operand of a product.
 #[test]
 fn concatenations_of_many_lie_so_too() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -149,7 +149,7 @@ fn concatenations_of_many_lie_so_too() {
     }
 }
 
-/// What one program has written is copied row by row to where another one reads it.
+/// A padded input that another program wrote is copied row by row.
 #[test]
 fn inputs_on_the_device_are_copied_row_by_row() {
     let Some(device) = samples::device(Reach::Whole) else {

@@ -1,4 +1,4 @@
-//! Plans without a device: every kernel is valid WGSL and translates to SPIR-V, MSL and HLSL; some are read by people.
+//! Tests of plans without a device: every kernel is valid WGSL and translates to SPIR-V, MSL and HLSL; some are goldens.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ fn kernels_are_valid_and_translate() {
     }
 }
 
-/// A variable that is called as a function of a node or of the library hides it from what is computed within its loop.
+/// A variable with the name of a function that nodes or the library call would shadow it.
 #[test]
 fn variables_hide_no_function() {
     let unary = UnaryFunction::ALL.iter().map(|function| function.wgsl());
@@ -51,7 +51,7 @@ fn variables_hide_no_function() {
     }
 }
 
-/// Functions of the library for four numbers are made from those for one: devices take every one of them.
+/// Vec4 functions of the library, which are generated from scalar ones, are valid WGSL.
 #[test]
 fn functions_for_four_numbers_are_valid() {
     let names: Vec<&str> = shader::library_names()
@@ -71,8 +71,8 @@ fn functions_for_four_numbers_are_valid() {
     shader::validate(&text, &capabilities()).unwrap();
 }
 
-/// Mesa's cache on disk does not tell the lengths of vectors apart: a text that is compiled for eight lanes may run where sixteen
-/// are a subgroup, so that what makes use of subgroups has a text for each.
+/// Mesa's disk cache does not distinguish vector widths: a kernel that was compiled for subgroups of eight may be loaded
+/// where subgroups have sixteen lanes. Kernels that use subgroups therefore differ in their source.
 #[test]
 fn kernels_of_subgroups_tell_their_size() {
     let kernels = |lanes| {
@@ -90,7 +90,7 @@ fn kernels_of_subgroups_tell_their_size() {
     assert!(same.is_empty(), "{same:?}");
 }
 
-/// MSL is missing for double precision alone, whatever else a kernel uses.
+/// Only kernels in double precision have no MSL.
 #[test]
 fn only_double_precision_has_no_msl() {
     for (dtype, has_msl) in [("f16", true), ("f32", true), ("i64", true), ("f64", false)] {
@@ -128,7 +128,7 @@ fn templates_and_library_are_valid_by_themselves() {
     }
 }
 
-/// Names and texts of the shaders in a folder.
+/// Returns the names and sources of the shaders in a folder.
 fn shaders(folder: &str) -> Vec<(String, String)> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("shaders");
     let entries = std::fs::read_dir(root.join(folder)).unwrap();
@@ -142,7 +142,7 @@ fn shaders(folder: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The text of a plan: kernels, then steps.
+/// Formats a plan: kernels, then steps.
 fn describe(plan: &Plan) -> String {
     let mut text = String::new();
     for (index, kernel) in plan.kernels.iter().enumerate() {
@@ -166,7 +166,7 @@ fn describe(plan: &Plan) -> String {
     text
 }
 
-/// Graphs with weights, which a device may lay out as it likes.
+/// Graphs with weights, whose layout the planner chooses.
 fn with_weights() -> Vec<(&'static str, Graph)> {
     let rows = samples::graph(&["f32[2, 116]"], |builder, x| {
         let weight = builder.weight("weight", "f32[24, 116]".parse().unwrap());
@@ -180,7 +180,7 @@ fn with_weights() -> Vec<(&'static str, Graph)> {
     vec![("rows of a linear layer", rows), ("strips", strips)]
 }
 
-/// Plans as people read them; `BLESS=1` writes the files anew.
+/// Compares plans with goldens; `BLESS=1` rewrites the files.
 #[test]
 fn plans_read_well() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests/plan");
@@ -239,7 +239,7 @@ fn plans_read_well() {
     }
 }
 
-/// Kernels that take long to compile are made once for all layers that differ in sizes only.
+/// Layers that differ in sizes only share kernels that take long to compile.
 #[test]
 fn layers_share_kernels() {
     for (name, graph, kernels) in samples::layers::all() {
@@ -250,7 +250,7 @@ fn layers_share_kernels() {
     }
 }
 
-/// A device with WebGPU's default of 8 storage buffers joins 130 values.
+/// A device with WebGPU's default of 8 storage buffers concatenates 130 values.
 #[test]
 fn concatenations_of_many_values_are_written_in_parts() {
     let graph = samples::graph(&["f32[2, 130]"], |b, x| {
@@ -264,7 +264,7 @@ fn concatenations_of_many_values_are_written_in_parts() {
     assert_eq!(plan.steps.len(), 260);
 }
 
-/// What a device cannot do is listed at once, with names and advice.
+/// An unsupported feature is an error with a name and advice.
 #[test]
 fn limits_are_errors() {
     let graph = samples::graph(&["f64[2]"], |_, x| vec![x[0].relu()]);
@@ -289,7 +289,7 @@ fn linear() -> Graph {
     })
 }
 
-/// A device that binds so many bytes at most.
+/// Capabilities with a maximum binding size in bytes.
 fn small(limit: u64) -> Capabilities {
     Capabilities {
         max_binding_size: limit,
@@ -297,7 +297,7 @@ fn small(limit: u64) -> Capabilities {
     }
 }
 
-/// The weight of 32,768 bytes lies in buffers of at most so many bytes.
+/// A weight of 32,768 bytes is split into buffers of at most 12,000 bytes.
 #[test]
 fn weights_larger_than_a_binding_lie_in_pieces() {
     let plan = pass::plan(&linear(), &small(12_000)).unwrap();
@@ -315,7 +315,7 @@ fn weights_larger_than_a_binding_lie_in_pieces() {
     );
 }
 
-/// What needs more buffers than a kernel binds is refused by name.
+/// The error for a kernel that needs too many buffers names the weight.
 #[test]
 fn weights_in_too_many_pieces_are_refused() {
     let error = pass::plan(&linear(), &small(2_000)).unwrap_err();
@@ -341,8 +341,8 @@ fn activations_larger_than_a_binding_are_refused() {
     assert!(error.advice().unwrap().contains("smaller inputs"));
 }
 
-/// Every step writes something that it binds, and what lies between two steps is written before it is read: copies and
-/// conversions of layouts too.
+/// Every step writes a slot that it binds, and temporaries are written before they are read, also by copies and layout
+/// conversions.
 #[test]
 fn every_step_tells_what_it_writes() {
     for (name, graph) in samples::all() {
@@ -356,7 +356,7 @@ fn every_step_tells_what_it_writes() {
                     writes.iter().all(|slot| step.bindings.contains(slot)),
                     "{name}"
                 );
-                // The words of faults are zero before a run.
+                // The fault words are zeroed before a run.
                 let faults = plan.faults.as_ref().map(|faults| faults.slot);
                 let reads = step.bindings.iter().filter(|slot| !writes.contains(slot));
                 for slot in reads.filter(|slot| Some(**slot) != faults) {
@@ -371,7 +371,7 @@ fn every_step_tells_what_it_writes() {
                 }
                 for slot in writes {
                     written.push(*slot);
-                    // What is written to all its parts is written.
+                    // A slot counts as written once a part of it is.
                     let mut slot = *slot;
                     while let SlotKind::Part { whole, .. } = &plan.slots[slot.0].kind {
                         slot = *whole;
@@ -383,8 +383,8 @@ fn every_step_tells_what_it_writes() {
     }
 }
 
-/// Where a device has it, kernels read inputs and values between kernels as textures: not weights and parts of others, and not
-/// what they write.
+/// Where the device supports it, kernels read inputs and temporaries as textures, but not weights, parts of other slots or
+/// slots that they write.
 #[test]
 fn inputs_and_values_between_kernels_are_read_as_texels() {
     let graph = samples::graph(&["f32[64, 64]"], |_, x| {
@@ -416,7 +416,7 @@ fn inputs_and_values_between_kernels_are_read_as_texels() {
     assert!(accesses.all(|access| !matches!(access, Access::Texels(_))));
 }
 
-/// A copy writes the copy alone, though both lie alike.
+/// A copy writes only its destination, though source and destination have one layout.
 #[test]
 fn copies_write_one_slot() {
     let graph = samples::graph(&["f32[8, 8]"], |_, x| vec![x[0]]);
@@ -425,7 +425,7 @@ fn copies_write_one_slot() {
     assert_eq!(written.collect::<Vec<_>>(), [&plan.outputs]);
 }
 
-/// Steps of a loop that was written out, and layers that each have a part of a cache, differ in where pieces begin only.
+/// Steps of an unrolled loop, and layers that read slices of a cache, differ only in offsets and share kernels.
 #[test]
 fn pieces_of_a_value_share_kernels_wherever_they_begin() {
     let unrolled = |steps: i64| {

@@ -1,5 +1,5 @@
-//! Preparing graphs: `tests/prepare/*.prepare` have options, a line, a module, a line, and what becomes of it beneath. `BLESS=1`
-//! writes what is found.
+//! Tests of preparing graphs: `tests/prepare/*.prepare` hold options, a line, a module, a line, and the expected result.
+//! `BLESS=1` writes the found results.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ fn prepared_graphs() {
     });
 }
 
-/// The prepared module; prepared again it is the same, and its text and JSON say all of it.
+/// Prepares a module. Checks that preparing it again changes nothing and that text and JSON round-trip.
 fn prepared(options: &PrepareOptions, module: &Module) -> Result<Prepared> {
     let made = prepare(module, options)?;
     let again = prepare(&made.module, &PrepareOptions::default())?;
@@ -70,7 +70,7 @@ fn options_of(text: &str) -> PrepareOptions {
     options
 }
 
-/// The graphs with numbers that count up for the weights that the text declares.
+/// Parses graphs and gives their declared weights ascending numbers.
 fn module(text: &str) -> Module {
     let mut module: Module = text
         .parse()
@@ -88,7 +88,7 @@ fn module(text: &str) -> Module {
     module
 }
 
-/// Every model of the repository is prepared, runs on, and has every name once.
+/// Every model of the repository can be prepared, still runs, and has unique names.
 #[test]
 fn models_are_prepared() {
     let cases = cases::find(std::path::Path::new("tests/fixtures/cases/models")).unwrap();
@@ -127,7 +127,7 @@ fn names_of(graph: &Graph, names: &mut Vec<String>) {
     }
 }
 
-/// What is left whole is one node in the graph, and none to a device.
+/// A leaf module is one node in the graph, and its device program is the model's.
 #[test]
 fn leaves_compile() {
     let text = "graph forward(x: f32[B, 3]) {
@@ -163,7 +163,7 @@ fn leaves_compile() {
     assert_eq!(run(made), run(module));
 }
 
-/// The inputs are those that the caller gave.
+/// Results are compared on the caller's inputs.
 #[test]
 fn given_inputs_are_compared() {
     let module: Module = "graph forward(x: f32[B, 3]) {\n  y = aten.relu x\n  return y\n}"
@@ -198,7 +198,8 @@ impl Forward<&trace::TracedTensor> for Block {
     }
 }
 
-/// Modules that are called several times, in Rust and by PyTorch: `self.relu` of a residual block.
+/// A module that is called several times has an instance for each call, in Rust and in PyTorch: `self.relu` of a residual
+/// block.
 #[test]
 fn calls_of_a_module_are_instances() {
     let net = Twice {

@@ -1,9 +1,9 @@
-//! Random programs of views, strided results and writes in place give what PyTorch gives, for both sets of sizes: all of
-//! them on the host, a part of them on a device.
+//! Random programs of views, strided results and in-place writes return PyTorch's results for both sets of sizes: all of
+//! them on the host, some of them on a device.
 //!
 //! `tests/fixtures/make_programs.py` writes the programs, `make_strides.py` those of one call that ask for the strides of
-//! its result, and `make_copies.py` those of one `copy_` into a view. `ONIONSKIN_PROGRAMS` names a folder of other random ones. Without an adapter
-//! the test of a device says so and passes; with `REQUIRE_GPU=1` it fails.
+//! its result, and `make_copies.py` those of one `copy_` into a view. `ONIONSKIN_PROGRAMS` names a folder of other random
+//! programs. Without an adapter the test of a device prints a note and passes; with `REQUIRE_GPU=1` it fails.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -25,13 +25,13 @@ use onionskin::{CompileOptions, Device, Model};
 
 mod samples;
 
-/// A device runs one program of so many: it compiles kernels for each.
+/// A device runs every fourth program only, since it compiles kernels for each.
 const PROGRAMS_PER_DEVICE_RUN: usize = 4;
 
-/// Failures that are printed.
+/// Number of failures that are printed.
 const MOST_PRINTED: usize = 20;
 
-/// A program that did not give what was recorded.
+/// A program whose results differ from the recorded ones.
 struct Failure {
     /// The file, whose name is the seed, and the method.
     name: String,
@@ -41,14 +41,14 @@ struct Failure {
     source: String,
 }
 
-/// A method of an archive, and its calls: one for each set of sizes.
+/// A method of an archive, with a call for each set of sizes.
 struct Program<'a> {
     model: &'a Model,
     calls: Vec<(&'a str, &'a Call, Tolerance)>,
 }
 
 impl Program<'_> {
-    /// Why the program fails, if it does. A panic is a failure, too.
+    /// Returns the reason why the program fails, if it does. A panic is a failure, too.
     fn fault(&self, device: &Device) -> Option<String> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.first_difference(device)));
         match outcome {
@@ -87,7 +87,7 @@ fn fixtures(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// The random programs.
+/// Returns the folder of random programs.
 fn random_programs() -> PathBuf {
     let other = std::env::var_os("ONIONSKIN_PROGRAMS");
     other.map_or_else(|| fixtures("programs"), PathBuf::from)
@@ -100,7 +100,7 @@ fn open(case: &Case) -> Model {
     }
 }
 
-/// The programs of a file: the call of number n in each set calls the program of number n.
+/// Returns the programs of a file: call number n of each set calls program number n.
 fn programs<'a>(case: &'a Case, model: &'a Model) -> Vec<Program<'a>> {
     let count = case.sets[0].calls.len();
     let calls = |index: usize| {
@@ -115,7 +115,7 @@ fn programs<'a>(case: &'a Case, model: &'a Model) -> Vec<Program<'a>> {
     (0..count).map(program).collect()
 }
 
-/// The Python source of one method.
+/// Returns the Python source of a method.
 fn source(file: &Path, method: &str) -> String {
     let mut zip = zip::ZipArchive::new(std::fs::File::open(file).unwrap()).unwrap();
     let mut text = String::new();
@@ -126,7 +126,7 @@ fn source(file: &Path, method: &str) -> String {
     rest.split("\n\n").next().unwrap_or(rest).to_string()
 }
 
-/// Runs one program of every `stride` of each file of a folder, and returns how many ran and those that fail.
+/// Runs every `stride`-th program of each file in a folder. Returns the number of programs that ran, and the failures.
 fn run_all(folder: &Path, device: &Device, stride: usize) -> (usize, Vec<Failure>) {
     let found = cases::find(folder).unwrap();
     let (next, ran) = (AtomicUsize::new(0), AtomicUsize::new(0));

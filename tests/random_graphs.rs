@@ -1,4 +1,4 @@
-//! Random small graphs: they run the same before and after each pass, and are the same after being written and read.
+//! Random small graphs: no pass changes their results, and they survive printing and parsing.
 
 #![allow(
     clippy::unwrap_used,
@@ -61,7 +61,7 @@ fn random_graph(random: &mut Random) -> Graph {
         .expect("no rule is broken")
 }
 
-/// One more value; none if the choice does not fit the operands.
+/// Adds a random value; `None` if the chosen operator does not fit the operands.
 fn step<'g>(builder: &'g Builder, random: &mut Random, values: &[Value<'g>]) -> Option<Value<'g>> {
     let x = random.pick(values);
     let result = apply(builder, random, values, x);
@@ -126,7 +126,7 @@ fn apply<'g>(
     }
 }
 
-/// One of two bodies, depending on the values.
+/// Adds a condition with two random bodies.
 fn condition<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Value<'g> {
     let all: Vec<i64> = (0..x.rank() as i64).collect();
     let differs = x.ne(float(random)).to(DType::F32);
@@ -140,14 +140,14 @@ fn condition<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Val
     results[0]
 }
 
-/// A body as one node.
+/// Adds a random body as a single node.
 fn whole<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Value<'g> {
     let body = body(builder, random, x, false);
     let types = vec![builder.ty(x.id())];
     builder.region(Region::Call { body }, vec![x.into()], types)[0]
 }
 
-/// A body, some times.
+/// Adds a loop with a random body.
 fn repetition<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Value<'g> {
     let region = Region::Loop {
         body: body(builder, random, x, true),
@@ -162,7 +162,7 @@ fn repetition<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Va
     results[0]
 }
 
-/// A function from a type to itself; a round of a loop also takes its number and says whether there is another.
+/// Builds a random function from a type to itself. The body of a loop also takes the iteration and returns whether to go on.
 fn body(outer: &Builder, random: &mut Random, x: Value, is_round: bool) -> Graph {
     let mut sizes = outer.symbols().hints();
     let given: Vec<_> = x.shape().iter().flat_map(Dim::symbols).collect();
@@ -200,7 +200,7 @@ fn inputs(random: &mut Random, batch: usize) -> Vec<Tensor> {
     ]
 }
 
-/// Equal bit for bit, except that every not-a-number is the same.
+/// True if tensors are bitwise equal, except that all NaNs are equal.
 fn same(a: &Tensor, b: &Tensor) -> bool {
     let bits = |tensor: &Tensor| -> Vec<u64> {
         let canonical = |x: f64| {
@@ -218,7 +218,7 @@ fn same(a: &Tensor, b: &Tensor) -> bool {
 fn check(before: &Graph, after: &Graph, weights: [&Weights; 2], inputs: &[Tensor], what: &str) {
     let expected = match interp::run(before, weights[0], inputs) {
         Ok(expected) => expected,
-        // Other sizes than the example's may break a guard.
+        // Sizes other than the example's may break a guard.
         Err(_) => return,
     };
     let found = interp::run(after, weights[1], inputs)
@@ -293,7 +293,7 @@ fn text_is_read_back() {
     }
 }
 
-/// Whatever stands in a text, it is read or refused, and what is read can be checked and printed.
+/// Every text parses or is rejected, and parsed graphs can be verified and printed.
 #[test]
 fn damaged_text_is_refused() {
     let mut random = Random(0xbad_c0de);

@@ -1,6 +1,6 @@
-//! Random small graphs on a device: whatever is fused, merged, shared or kept in memory, every output is the host's, exactly.
+//! Random small graphs on a device: whatever the planner fuses, merges, shares or stores, outputs are exactly the host's.
 //!
-//! All numbers are quarters between -8 and 8, of which sums and products are exact in any order.
+//! All numbers are multiples of 1/4 between -8 and 8, whose sums and products are exact in any order.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -20,7 +20,7 @@ use onionskin::pass;
 use onionskin::tensor::Tensor;
 use random::Random;
 
-/// What all graphs take: two matrices, a third to multiply by, an image, and filters of single positions.
+/// Types of the inputs: two matrices, a right factor, an image, and filters of a 1×1 convolution.
 const INPUTS: [&str; 5] = [
     "f32[4, 8]",
     "f32[4, 8]",
@@ -29,12 +29,12 @@ const INPUTS: [&str; 5] = [
     "f32[8, 8, 1, 1]",
 ];
 
-/// A quarter between -8 and 8 again.
+/// Maps a value back to multiples of 1/4 between -8 and 8.
 fn tamed(x: Value) -> Value {
     (x.clamp(Some((-8.0).into()), Some(8.0.into())) * 4.0).floor() * 0.25
 }
 
-/// Something that costs too much to be computed twice.
+/// An expression that is too expensive to be computed twice.
 fn dear(x: Value) -> Value {
     (0..4).fold(x, |x, _| tamed(x * 1.5 - 0.25))
 }
@@ -72,7 +72,7 @@ fn same_type(x: Value, y: Value) -> bool {
     x.shape() == y.shape() && x.dtype() == y.dtype()
 }
 
-/// One more value, of two of a type.
+/// Adds a random value that reads two values of one type.
 fn apply<'g>(
     builder: &'g Builder,
     random: &mut Random,
@@ -121,7 +121,7 @@ fn shape(ty: &str) -> Vec<usize> {
     ty.sizes(&Default::default()).unwrap()
 }
 
-/// What differs between a device and the host, and the graph; none if nothing does.
+/// Returns the difference between a device and the host, with the graph; `None` if they agree.
 fn difference(device: &Device, graph: &Graph, inputs: &[Tensor]) -> Option<String> {
     let expected = interp::run(graph, &Default::default(), inputs).unwrap();
     let optimized = pass::optimize(graph).unwrap();

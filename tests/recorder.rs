@@ -1,4 +1,4 @@
-//! The part of `examples/record.py` that needs no PyTorch, by its tests in Python: `tests/recorder/*.py`.
+//! Runs the Python tests of the parts of `examples/record.py` that need no PyTorch: `tests/recorder/*.py`.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Recurrent layers: the primitive against its steps one by one, and devices of all kinds against the primitive.
+//! Recurrent layers: the primitive compared with single steps, and devices of all kinds compared with the primitive.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -19,7 +19,7 @@ mod samples;
 
 const CELLS: [Cell; 4] = [Cell::Lstm, Cell::Gru, Cell::Tanh, Cell::Relu];
 
-/// A layer by its sizes.
+/// A recurrent layer, given by its sizes.
 #[derive(Clone, Copy, Debug)]
 struct Layer {
     cell: Cell,
@@ -30,7 +30,7 @@ struct Layer {
 }
 
 impl Layer {
-    /// Layers of each cell, by directions, steps, batch and units.
+    /// Returns layers of each cell for sizes `[directions, steps, batch, units]`.
     fn all(sizes: &[[usize; 4]]) -> Vec<Layer> {
         let each = sizes.iter().flat_map(|sizes| {
             let [directions, steps, batch, units] = *sizes;
@@ -63,7 +63,7 @@ impl Layer {
         shapes
     }
 
-    /// Operands: numbers of the weight are so small that states are not at their limits.
+    /// Returns the operands. Weights are small, so that states do not saturate.
     fn tensors(self) -> Vec<Tensor> {
         let small = |numbers: Vec<f32>| {
             numbers
@@ -80,7 +80,7 @@ impl Layer {
         shapes.map(tensor).collect()
     }
 
-    /// The layer of any number of steps and rows; the weight and its biases are weights of the graph, or inputs.
+    /// Builds the layer for any number of steps and rows. The weight and its biases are weights of the graph, or inputs.
     fn graph(self, has_weights: bool) -> Graph {
         let mut types: Vec<String> = self
             .shapes()
@@ -111,7 +111,7 @@ impl Layer {
         graph
     }
 
-    /// The same step by step, of pointwise primitives and products.
+    /// Builds the layer step by step from pointwise primitives and products.
     fn written_out(self) -> Graph {
         let types: Vec<String> = self
             .shapes()
@@ -185,7 +185,7 @@ impl Layer {
     }
 }
 
-/// The largest difference of any two numbers.
+/// Returns the largest absolute difference.
 fn difference(found: &[Tensor], expected: &[Tensor]) -> f32 {
     assert_eq!(found.len(), expected.len());
     let pairs = found.iter().zip(expected);
@@ -208,7 +208,7 @@ fn a_layer_is_its_steps() {
     }
 }
 
-/// A device as it is, as a GPU, and as a rasteriser without textures.
+/// Returns the capabilities of the device, of a GPU, and of a rasteriser without textures.
 fn families(device: &Device) -> [Capabilities; 3] {
     let own = device.capabilities().clone();
     let gpu = Capabilities {
@@ -261,7 +261,7 @@ fn devices_agree() {
     }
 }
 
-/// Operands as inputs and weights.
+/// Splits operands into inputs and weights.
 fn operands(x: &[Tensor], has_weights: bool) -> (Vec<Tensor>, Weights) {
     let mut inputs = x.to_vec();
     if !has_weights {
@@ -272,7 +272,7 @@ fn operands(x: &[Tensor], has_weights: bool) -> (Vec<Tensor>, Weights) {
     (inputs, weights)
 }
 
-/// A plan serves sequences of any length and any number of them.
+/// A plan serves sequences of any length and any batch size.
 #[test]
 fn sizes_may_differ_from_those_of_the_example() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -298,7 +298,7 @@ fn sizes_may_differ_from_those_of_the_example() {
     }
 }
 
-/// As many steps as importers give to one kernel: with more, Mesa's rasteriser would end its loops.
+/// Tests the largest number of steps that importers give to one kernel: Mesa's rasteriser ends longer loops early.
 #[test]
 fn the_longest_sequence_of_a_kernel_is_whole() {
     let Some(device) = samples::device(Reach::Whole) else {

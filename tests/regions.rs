@@ -1,6 +1,6 @@
-//! Conditions and loops on a device: the same results as the oracle's, from one compiled program.
+//! Conditions and loops on a device: one compiled program returns the oracle's results.
 //!
-//! Without an adapter the tests say so and pass; with `REQUIRE_GPU=1` they fail.
+//! Without an adapter the tests print a note and pass; with `REQUIRE_GPU=1` they fail.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -16,7 +16,7 @@ use onionskin::tensor::Tensor;
 
 mod samples;
 
-/// A graph, the weights that it names, and the graph on a device.
+/// A graph with its weights, and its program on a device.
 struct Case {
     graph: Graph,
     weights: Weights,
@@ -24,7 +24,7 @@ struct Case {
 }
 
 impl Case {
-    /// Plans a graph in text as it stands, so that no pass removes its regions; none without an adapter.
+    /// Plans a graph from text without passes, which would remove its regions. `None` without an adapter.
     fn new(text: &str) -> Option<Case> {
         Case::with_weights(text, Weights::new())
     }
@@ -45,7 +45,7 @@ impl Case {
         })
     }
 
-    /// Runs on both, and returns what both say and how many numbers were read back.
+    /// Runs device and oracle, compares the results, and returns them with the number of values read back.
     fn run(&self, inputs: &[Tensor]) -> (Vec<Tensor>, u64) {
         let expected = interp::run(&self.graph, &self.weights, inputs).unwrap();
         let before = self.program.statistics().readbacks;
@@ -67,7 +67,7 @@ fn int(value: i64) -> Tensor {
     Tensor::from_vec([], vec![value]).unwrap()
 }
 
-/// Whole numbers that count up, so that every order of adding them gives the same.
+/// Returns ascending integers, whose sums are exact in any order.
 fn floats<const N: usize>(shape: [usize; N]) -> Tensor {
     let numel = shape.iter().product::<usize>();
     let values = (0..numel).map(|index| (index % 7) as f32 - 2.0);
@@ -102,7 +102,7 @@ fn one_program_takes_either_branch() {
     assert_eq!(readbacks, 1);
     let (other, _) = case.run(&[bool(false), floats([4, 3])]);
     assert_ne!(taken, other);
-    // Other sizes, from the same program.
+    // The program also serves other sizes.
     case.run(&[bool(true), floats([9, 3])]);
     case.run(&[bool(false), floats([1, 3])]);
 }
@@ -262,7 +262,7 @@ graph f(c: bool[], x: f32[2], y: f32[2], n: i64[]) {
     }
 }
 
-/// What is older than a loop lives to the loop's end, the condition of an `if` at its beginning included.
+/// A value from before a loop lives to the loop's end, also the condition of an `if` at its beginning.
 #[test]
 fn regions_nest() {
     let text = "
@@ -325,7 +325,7 @@ graph f(x: f32[B, 4], n: i64[], m: i64[]) {
     }
 }
 
-/// The sizes of a body are told by its inputs and may have other names than around it, or the same for another size.
+/// Inputs of a body bind its size symbols: they may have other names than outside, or equal names with other sizes.
 #[test]
 fn bodies_have_sizes_of_their_own() {
     let text = "
@@ -374,7 +374,7 @@ graph f(x: f32[2, 2], n: i64[]) {
     assert_eq!(case.run(&[floats([2, 2]), int(3000)]).1, 1);
 }
 
-/// What the passes leave of a graph that has a cheap condition in a short loop runs without control flow.
+/// Passes remove the control flow of a cheap condition in a short loop.
 #[test]
 fn cheap_conditions_and_short_loops_go() {
     let text = "

@@ -1,5 +1,5 @@
-//! Kernels of rows against the host oracle: softmax, norms and whatever else reduces trailing axes in steps, by each of
-//! their variants, and what one kernel takes.
+//! Row kernels compared with the host oracle: softmax, norms and other reductions of trailing axes in steps, by each
+//! variant; and the fusion of their reductions.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;
@@ -17,15 +17,15 @@ mod samples;
 
 use samples::distance;
 
-/// Two numbers for each element: what is combined along an axis, and what is the same for all of them.
+/// Takes a value to reduce along an axis, and factors along that axis.
 type Body<'b> = &'b dyn for<'g> Fn(Value<'g>, Value<'g>) -> Vec<Value<'g>>;
 
-/// Graphs of a value and of factors for its elements along an axis.
+/// Builds graphs that reduce a value along an axis, with factors for its elements.
 fn graphs(types: [&str; 2], axis: i64) -> Vec<(&'static str, Graph)> {
     let graph = |body: Body| samples::graph(&types, |_, x| body(x[0], x[1]));
     vec![
         ("softmax", graph(&|x, y| vec![(x * y).softmax(axis)])),
-        // Where a driver's compiler may, it puts signs together wrongly.
+        // A driver's compiler can combine the signs wrongly here.
         ("signs", graph(&|x, y| vec![(x * y).softmax(axis).tanh()])),
         (
             "signs, then selected",
@@ -89,7 +89,7 @@ fn graphs(types: [&str; 2], axis: i64) -> Vec<(&'static str, Graph)> {
     ]
 }
 
-/// Graphs of rows of a length.
+/// Builds graphs that reduce rows of a length.
 fn of_rows(length: &str) -> Vec<(&'static str, Graph)> {
     let types = [format!("f32[B, {length}]"), format!("f32[{length}]")];
     let types = [types[0].as_str(), types[1].as_str()];
@@ -106,7 +106,7 @@ fn of_rows(length: &str) -> Vec<(&'static str, Graph)> {
     graphs
 }
 
-/// Graphs of columns of a length: of so many pieces of so many columns that lie side by side.
+/// Builds graphs that reduce the middle axis of `[pieces, length, columns]`.
 fn of_columns([pieces, length, columns]: [&str; 3]) -> Vec<(&'static str, Graph)> {
     let types = [
         format!("f32[{pieces}, {length}, {columns}]"),
@@ -115,7 +115,7 @@ fn of_columns([pieces, length, columns]: [&str; 3]) -> Vec<(&'static str, Graph)
     graphs([&types[0], &types[1]], 1)
 }
 
-/// The variants that a device can run: by workgroups, by subgroups where it has those, and one reduction after the other.
+/// Returns capabilities for each variant that a device can run: by workgroups, by subgroups, and one reduction at a time.
 fn variants(device: &Device) -> Vec<Capabilities> {
     let own = device.capabilities();
     let mut variants = vec![
@@ -190,7 +190,7 @@ fn rows_of_any_length_agree() {
     }
 }
 
-/// Known lengths are read by fours where they can be, and by one invocation where they are short.
+/// Rows of known length are read as vec4 where possible; short ones by a single invocation.
 #[test]
 fn rows_of_known_length_agree() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -203,8 +203,8 @@ fn rows_of_known_length_agree() {
     }
 }
 
-/// Columns by eights, by fours and one by one, kept and gone through several times, in pieces and not, and too few for a
-/// kernel of their own.
+/// Columns as vec8, vec4 and scalars, kept in registers or read several times, split or not, and too few for a kernel of
+/// their own.
 #[test]
 fn columns_agree() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -226,7 +226,7 @@ fn columns_agree() {
     }
 }
 
-/// Between convolutions, whose images have channels in quads: an input, an image and the output are normalised.
+/// Normalises along channels between convolutions, whose images have vec4 channels: an input, an image and the output.
 fn normalised_images(channels: &str) -> Graph {
     let types = [
         format!("f32[2, {channels}, 9, 12]"),
@@ -254,7 +254,8 @@ fn columns_of_images_agree() {
     }
 }
 
-/// Reductions of everything, of columns and of channels: with few results, which are computed in parts.
+/// Reductions of all axes, of columns and of channels, with few results, which split reductions compute. The numbers are
+/// those of kernels.
 fn reductions() -> Vec<(&'static str, Graph, usize)> {
     use ReduceFunction::{Max, Min, Sum};
     let reduce = |ty: &str, function, axes: &[i64]| {
@@ -307,7 +308,7 @@ fn reductions_in_parts_agree() {
     }
 }
 
-/// The first of equals, and what is no number before everything else.
+/// The index of the largest element is that of the first of equals, and of the first NaN if there is one.
 #[test]
 fn indices_of_the_largest_agree() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -342,7 +343,7 @@ fn indices_of_the_largest_agree() {
     }
 }
 
-/// Parts need a kernel more, and another one if they are not equal.
+/// A split reduction takes one more kernel, and a further one if its parts are unequal.
 #[test]
 fn reductions_are_cut_once() {
     for (name, graph, count) in reductions() {
@@ -351,7 +352,7 @@ fn reductions_are_cut_once() {
     }
 }
 
-/// What is no number is found wherever it is in a row.
+/// NaN and infinities are found at any position of a row.
 #[test]
 fn rows_with_what_is_no_number_agree() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -385,7 +386,7 @@ fn rows_with_what_is_no_number_agree() {
     }
 }
 
-/// Each of them is one kernel, whatever its name is.
+/// One kernel computes each of the graphs.
 #[test]
 fn rows_are_one_kernel() {
     for device in [samples::capabilities(), samples::rasteriser()] {
@@ -396,7 +397,7 @@ fn rows_are_one_kernel() {
     }
 }
 
-/// Columns of which there are enough are as well, and what is between convolutions is not copied.
+/// One kernel also computes columns if there are enough of them; images between convolutions are not copied.
 #[test]
 fn columns_are_one_kernel() {
     for (name, graph) in of_columns(["4", "300", "64"]) {

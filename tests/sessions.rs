@@ -1,4 +1,4 @@
-//! Sessions on a device: which graphs they compile for which sizes.
+//! Sessions on a device: the graphs that they compile, and files of packed weights.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -12,7 +12,7 @@ use onionskin::gpu::{Input, Reach};
 use onionskin::ir::{Builder, Module};
 use onionskin::{CompileOptions, Device, Model, Session, Tensor};
 
-/// Made for two rows, and right for two and more.
+/// A graph with an example of two rows that holds for two and more.
 const DOUBLE: &str = "
 graph forward(x: f32[B, 3]) {
   size B = 2
@@ -98,7 +98,7 @@ fn a_call_that_fits_no_sizes_hears_of_the_graph_for_all() {
     assert_eq!(graphs(&session).len(), 1);
 }
 
-/// Made for two rows; the weight is transposed on the way to the device.
+/// A graph with an example of two rows, whose weight is transposed for the device.
 fn product() -> Module {
     let builder = Builder::new("forward");
     let x = builder.input("x", "f32[B, 24]".parse().unwrap());
@@ -137,12 +137,12 @@ fn graphs_for_other_sizes_share_the_weights_on_the_device() {
     let variants = session.variants();
     assert_eq!(variants.len(), 2);
     assert_eq!(uploaded(&variants[1]), 5 * 24 * 4, "the input alone");
-    // What was made for the device can be made again.
+    // Transposed weights are not kept on the host; they can be computed again.
     let names: Vec<String> = variants[1].weights().unwrap().keys().cloned().collect();
     assert_eq!(names, ["w.folded"]);
 }
 
-/// A folder of a test's own, removed in the end.
+/// A folder of a test that is removed when this is dropped.
 struct Folder(std::path::PathBuf);
 
 impl Folder {
@@ -160,7 +160,7 @@ impl Drop for Folder {
     }
 }
 
-/// Runs [`product`] with a factor on the weight and a file of packed weights: the numbers are always right.
+/// Runs [`product`] with a scaled weight and a file of packed weights, and checks the numbers.
 fn run_packed(
     device: &onionskin::gpu::Device,
     factor: f32,
@@ -199,11 +199,11 @@ fn packed_weights_are_written_once_and_taken_at_every_later_start() {
     assert_eq!(counts(1.0), [0, 1]);
     let size = std::fs::metadata(&path).unwrap().len();
     assert_eq!(counts(1.0), [1, 0]);
-    // The weight has changed since: the file has it as it is now.
+    // The weight has changed: the file is rewritten.
     assert_eq!(counts(2.0), [0, 1]);
     assert_eq!(std::fs::metadata(&path).unwrap().len(), size);
     assert_eq!(counts(2.0), [1, 0]);
-    // What another device wants otherwise lies beside it.
+    // The file also holds another device's layout.
     if let Some(other) = samples::device(Reach::Portable) {
         let report = run_packed(&other, 2.0, &path);
         assert_eq!(report.taken + report.written, 1, "{report}");
@@ -230,13 +230,13 @@ fn damaged_files_of_packed_weights_do_no_harm() {
         std::fs::write(&path, bytes).unwrap();
         let report = run_packed(&device, 1.0, &path);
         if report.taken + report.written == 0 {
-            // It may be anybody's.
+            // The damaged file might be another program's.
             assert!(!report.ignored.is_empty(), "{what}");
             assert_eq!(std::fs::read(&path).unwrap(), bytes, "{what}");
             return false;
         }
         assert_eq!(report.taken + report.written, 1, "{what}: {report}");
-        // Without a word a weight is missed only if it lies under another key.
+        // Only a weight with a damaged key is missed without a report.
         assert!(report.taken == 1 || !report.ignored.is_empty() || what.starts_with("bit"));
         assert_eq!(run_packed(&device, 1.0, &path).taken, 1, "{what}");
         true
@@ -282,14 +282,14 @@ fn a_run_that_must_compile_first_does_so_on_another_thread() {
         return;
     };
     let x = rows(5);
-    // No graph serves five rows yet, so that the first poll starts a thread and returns.
+    // No graph serves five rows yet: the first poll starts a thread and returns.
     let inputs = [x.clone()];
     let mut run = std::pin::pin!(session.run_async(&inputs));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(run.as_mut().poll(&mut context).is_pending());
     let y = pollster::block_on(run).unwrap();
     assert_eq!(y[0].to_f64(), doubled(&x));
-    // Clones share what was compiled.
+    // Clones share compiled graphs.
     assert_eq!(graphs(&session.clone()).len(), 2);
 }
 

@@ -1,4 +1,4 @@
-//! `onionskin show`: what it says of a model, and of the plan and the kernels that a device gets.
+//! Tests of `onionskin show`: summary, plan and kernels.
 
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 
 const TWO_LAYERS: &str = "tests/fixtures/archives/two_layers.pt";
 
-/// Holds text against a file of `tests/commands`; `BLESS=1` writes the file anew.
+/// Compares a text with a file of `tests/commands`; `BLESS=1` rewrites the file.
 fn golden(name: &str, found: &str) {
     let path = format!("{}/tests/commands/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var("BLESS").is_ok_and(|value| value == "1") {
@@ -38,7 +38,7 @@ fn json(arguments: &[&str]) -> Json {
     serde_json::from_str(&shown(&[arguments, &["--json"]].concat())).unwrap()
 }
 
-/// A graph in a file of its own.
+/// Writes a graph to a file and returns its path.
 fn graph(folder: &Folder, name: &str, text: &str) -> String {
     let module: Module = text.parse().unwrap();
     module.save(folder.path(name)).unwrap();
@@ -72,14 +72,14 @@ fn a_summary_is_there_for_programs() {
     assert_eq!(graph["needs"]["multiply_adds"], 5 * (4 * 3 + 3 * 3 + 3 * 3));
     assert_eq!(graph["needs"]["memory"]["weights"], 192);
     assert!(graph["needs"]["obstacles"].as_array().unwrap().is_empty());
-    // The second layer's weights are those of the third.
+    // The second layer shares its weights with the third.
     assert_eq!(
         found["parameters"]["parameters"]["count"],
         4 * 3 + 3 + 3 * 3
     );
 }
 
-/// Modules that a depth does not reach are counted in those around them.
+/// Modules below the depth are counted in their parents.
 #[test]
 fn modules_open_by_depth() {
     let lines = |depth: &str| {
@@ -99,7 +99,7 @@ fn modules_open_by_depth() {
     assert_eq!(within.count(), 4, "{open:?}");
 }
 
-/// A model that cannot be imported has a summary too, with everything that is refused.
+/// A model that cannot be imported has a summary with all refusals.
 #[test]
 fn what_is_refused_stands_in_the_summary() {
     let folder = Folder::new("refused");
@@ -132,7 +132,7 @@ fn what_is_refused_stands_in_the_summary() {
     }
 }
 
-/// Devices without double precision, and those that cannot bind so much, are named with the cure.
+/// The summary names devices without double precision or with small bindings, and the remedy.
 #[test]
 fn what_cannot_run_a_model_is_named_with_the_cure() {
     let folder = Folder::new("obstacles");
@@ -163,7 +163,7 @@ fn what_cannot_run_a_model_is_named_with_the_cure() {
     );
 }
 
-/// The plan for any device, as people read it, with the sizes of the example, of inputs, and with formulas.
+/// Compares plans for any device with goldens: with the example's sizes, with the inputs', and with formulas.
 #[test]
 fn a_plan_reads_well() {
     let plan = ["--plan", "--device", "webgpu"];

@@ -1,5 +1,5 @@
-//! Sorting against the host oracle: whole rows at once and in runs that are merged, along every axis, of every kind of
-//! number, equals and what is not a number among them.
+//! Sorting compared with the host oracle: whole rows in one kernel and merged runs, along every axis, of every dtype, with
+//! equal elements and NaN.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -22,7 +22,7 @@ use onionskin::tensor::Tensor;
 
 mod samples;
 
-/// Values and indices of both orders.
+/// Sorts in both orders; the outputs are values and indices.
 fn sorts(ty: &str, axis: i64) -> Graph {
     samples::graph(&[ty], |_, x| {
         let (up, down) = (x[0].sort(axis, false), x[0].sort(axis, true));
@@ -30,7 +30,7 @@ fn sorts(ty: &str, axis: i64) -> Graph {
     })
 }
 
-/// Numbers of which many are equal, and some are none where there is such a thing.
+/// Returns numbers of which many are equal; floats include NaN and infinities.
 fn numbers(dtype: DType, shape: &[usize]) -> Tensor {
     let mut seed = 1u32;
     let mut next = || {
@@ -49,7 +49,7 @@ fn numbers(dtype: DType, shape: &[usize]) -> Tensor {
     Tensor::from_f64(dtype, shape, values).unwrap()
 }
 
-/// What a device can do, what a GPU can do, and what the least can do.
+/// Returns the device's capabilities, those of a GPU, and the least ones.
 fn families(own: &Capabilities) -> [Capabilities; 3] {
     let gpu = Capabilities {
         software: false,
@@ -69,12 +69,12 @@ fn agrees(device: &Device, graph: &Graph, plan: Plan, x: &Tensor, what: &str) {
     let found = program.run(std::slice::from_ref(x)).unwrap();
     let expected = interp::run(graph, &Weights::new(), std::slice::from_ref(x)).unwrap();
     for (found, expected) in found.iter().zip(&expected) {
-        // By bits, since what is not a number differs from itself.
+        // Compared by bits: NaN differs from itself.
         assert_eq!(found.bytes(), expected.bytes(), "{what}");
     }
 }
 
-/// Kernels of a plan by their names, and how many texts they have.
+/// Returns the labels of a plan's steps, and the number of distinct kernels.
 fn steps(plan: &Plan) -> (Vec<&str>, usize) {
     let steps = || plan.steps.iter().map(|step| step.kernel);
     let labels = steps().map(|kernel| plan.kernels[kernel].label.as_str());
@@ -112,8 +112,7 @@ fn every_row_is_sorted_as_the_oracle_does() {
     }
 }
 
-/// Those that come first in both orders: of short rows and of long ones, of which parts are looked through, and so many
-/// that rows are sorted.
+/// Top-k in both orders: of short rows, of long rows in parts, and for a `k` so large that rows are sorted.
 #[test]
 fn the_first_of_every_row_are_the_oracles() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -155,7 +154,7 @@ fn the_first_of_every_row_are_the_oracles() {
     }
 }
 
-/// Rows of any length, as long as they have so many elements.
+/// Rows may have any length that is at least `k`.
 #[test]
 fn the_first_of_rows_of_symbolic_length() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -181,7 +180,7 @@ fn the_first_of_rows_of_symbolic_length() {
     }
 }
 
-/// Zeros of both signs are equals, and each comes out as it is.
+/// Zeros of both signs compare equal and keep their signs.
 #[test]
 fn zeros_keep_their_order_and_sign() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -196,14 +195,14 @@ fn zeros_keep_their_order_and_sign() {
     agrees(&device, &graph, plan, &x, "zeros");
 }
 
-/// Rows must have as many elements as are wanted.
+/// Rows must have at least `k` elements.
 #[test]
 fn more_than_there_are_is_an_error() {
     let of = |k| samples::try_graph(&["f32[2, 3]"], |_, x| vec![x[0].topk(k, 1, true).0]);
     assert!(of(3).is_some() && of(4).is_none());
 }
 
-/// Rows of any length, whatever the example's is.
+/// A plan sorts rows of any length, independent of the example's.
 #[test]
 fn rows_of_symbolic_length_are_merged_at_once() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -225,7 +224,7 @@ fn rows_of_symbolic_length_are_merged_at_once() {
     }
 }
 
-/// Runs are no shorter than the first ones, however short the rows of the example are.
+/// Runs have a minimum length, however short the example's rows are.
 #[test]
 fn short_rows_of_symbolic_length_are_few_runs() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -242,8 +241,8 @@ fn short_rows_of_symbolic_length_are_few_runs() {
     }
 }
 
-/// Long rows take as many merges as runs can be doubled, all of one text; short ones, few, and those of unknown length one
-/// kernel, which keeps all elements of a row where rows are many.
+/// Long rows are sorted in runs, and one kernel serves all merges, each of which doubles the runs. One kernel sorts short
+/// rows, few rows, and rows of unknown length.
 #[test]
 fn long_rows_are_sorted_in_runs() {
     let graph = |ty: &str| samples::graph(&[ty], |_, x| vec![x[0].sort(-1, false).0]);
@@ -270,7 +269,7 @@ fn long_rows_are_sorted_in_runs() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What is sorted of something computed, and read by something else, in half precision too: runs stay in single precision.
+/// Sorting reads a computed value, and other kernels read its result. Runs stay in single precision.
 #[test]
 fn runs_lie_between_other_kernels() {
     let Some(device) = samples::device(Reach::Whole) else {

@@ -1,4 +1,4 @@
-//! States: what a session keeps between calls, on the host and on a device.
+//! States that a session keeps between calls, on the host and on a device.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -11,7 +11,7 @@ use onionskin::item::Item;
 use onionskin::scalar::Scalar;
 use onionskin::{CompileOptions, Device, Model, Session, Tensor};
 
-/// A running sum of rows, that starts with a weight, and a way to set it.
+/// A running sum of rows that starts with a weight, and a method that sets it.
 const SUM: &str = "
 weight start: f32[3]
 state sum = #0 of $start
@@ -113,7 +113,7 @@ fn a_failed_call_changes_nothing() {
     }
 }
 
-/// Threads that call at the same time do so one after the other: no addition is lost.
+/// Simultaneous calls of several threads are serialised: no addition is lost.
 #[test]
 fn calls_with_states_take_turns() {
     for device in devices() {
@@ -131,7 +131,7 @@ fn calls_with_states_take_turns() {
     }
 }
 
-/// A graph is made for the numbers that states hold: with others it does not hold.
+/// A graph is specialised to the numbers in states; other numbers need another graph.
 #[test]
 fn numbers_in_states_choose_the_graph() {
     let text = "
@@ -166,7 +166,7 @@ fn a_model_with_states_is_not_launched() {
     }
 }
 
-/// Attributes and buffers that a scripted module changes, on the way through a file: a graph is made for a count of calls.
+/// Attributes and buffers that a scripted module changes survive a file; its graph is specialised to a count of calls.
 #[test]
 fn states_of_an_archive_are_stored() {
     let model = Model::open("tests/fixtures/cases/models/script_states/model.pt").unwrap();
@@ -214,7 +214,7 @@ fn mean(value: f32) -> Item {
     Item::Tensor(Tensor::from_vec([3], vec![value; 3]).unwrap())
 }
 
-/// A state that counts takes one graph for all counts, once that is known: archives are not imported at every call.
+/// Once a state is known to vary, one graph serves all its values: archives are not imported at every call.
 #[test]
 fn numbers_that_vary_become_inputs() {
     let model = Model::open("tests/fixtures/cases/models/script_states/model.pt").unwrap();

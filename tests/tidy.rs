@@ -1,4 +1,4 @@
-//! Rules of the source that a compiler does not check: the order of modules, words that must not stay, lengths of files.
+//! Checks rules of the source that a compiler does not check: order of modules, forbidden words, lengths of files.
 
 #![allow(
     clippy::unwrap_used,
@@ -43,7 +43,7 @@ const ORDER: &[&[&str]] = &[
     &["documents"],
 ];
 
-/// Uses against the order, each with its reason.
+/// Permitted uses against the order, each with its reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[(
     "tensor_file",
     "trace",
@@ -62,7 +62,8 @@ const NARROW: &[(&str, &[&str])] = &[(
 /// Words that mean unfinished work.
 const FORBIDDEN: &[&str] = &["todo!", "dbg!", "unimplemented!", "FIXME", "XXX"];
 
-/// What creates an object on a device, and the one file that may, since it counts them: the steady state creates none.
+/// Calls that create an object on a device, and the files that may make them, because they count them: the steady state
+/// creates none.
 const COUNTED: &[(&str, &[&str])] = &[
     (
         ".create_buffer(",
@@ -77,7 +78,7 @@ const COUNTED: &[(&str, &[&str])] = &[
         &["src/gpu/memory.rs", "src/gpu/trusted/aliased.rs"],
     ),
     (".create_texture(", &["src/gpu/memory.rs"]),
-    // Those of a rehearsal are gone when a program is there.
+    // Objects of the pipeline warm-up are released before a program is returned.
     (
         ".create_bind_group(",
         &["src/gpu/lane.rs", "src/gpu/rehearsal.rs"],
@@ -85,12 +86,12 @@ const COUNTED: &[(&str, &[&str])] = &[
     (".create_compute_pipeline(", &["src/gpu/pipeline.rs"]),
 ];
 
-/// Files are better read when they are shorter than this; longer ones are listed, not refused.
+/// Longer files are listed, not rejected.
 const LONG: usize = 500;
 
 struct Source {
     path: PathBuf,
-    /// The top module that the file belongs to.
+    /// Top-level module of the file.
     module: String,
     text: String,
 }
@@ -120,7 +121,7 @@ fn sources() -> Vec<Source> {
     sources
 }
 
-/// The code of a file in front of its unit tests, which may use whatever they like, without comments.
+/// Returns the lines of code before the unit tests, which may use any module, without comments.
 fn code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     let lines = source.text.lines().enumerate();
     let lines = lines.take_while(|(_, line)| !line.starts_with("#[cfg(test)]"));
@@ -128,7 +129,7 @@ fn code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     code.filter(|(_, line)| !line.is_empty())
 }
 
-/// Top modules that a line names by `crate::`.
+/// Returns the top-level modules that a line names by `crate::`.
 fn used(line: &str) -> Vec<&str> {
     let mut parts = line.split("crate::");
     parts.next();

@@ -1,7 +1,7 @@
-//! Weights that products read in panels and other kernels by elements, as language models have them: they lie on a
-//! rasteriser once, and the device agrees with the host oracle.
+//! Weights that products read as panels and other kernels by elements, as in language models: a rasteriser stores them once,
+//! and its results agree with the host oracle.
 //!
-//! Without an adapter the tests of numbers say so and pass; with `REQUIRE_GPU=1` they fail.
+//! Without an adapter the tests of results print a note and pass; with `REQUIRE_GPU=1` they fail.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -30,7 +30,7 @@ fn weight<'g>(b: &'g Builder, name: &str, ty: &str) -> Value<'g> {
     b.weight(name, ty.parse().unwrap())
 }
 
-/// Graphs by name, each with its tied weights, and in how many kinds of panels these lie.
+/// Returns graphs, each with its shared weights and the number of panel layouts in which these are stored.
 fn graphs() -> Vec<(&'static str, Graph, Vec<&'static str>, usize)> {
     let rows = samples::graph(&["i64[2]"], |b, x| {
         let table = weight(b, "table", "f32[301, 24]");
@@ -45,7 +45,7 @@ fn graphs() -> Vec<(&'static str, Graph, Vec<&'static str>, usize)> {
         let y = table.index_select(1, x[0]);
         vec![y.transpose(0, 1).dot(table), y.exp()]
     });
-    // Rows of sums, an epilogue that picks, and a border behind which nothing is picked.
+    // A row kernel and an epilogue look up rows; a padded lookup reads none in its border.
     let layers = samples::graph(&["i64[2]"], |b, x| {
         let table = weight(b, "table", "f32[301, 64]");
         let y = table.index_select(0, x[0]);
@@ -57,7 +57,7 @@ fn graphs() -> Vec<(&'static str, Graph, Vec<&'static str>, usize)> {
         let far = table.index_select(0, x[0]).pad(&border[0], &border[1], 0.5);
         vec![y.dot(table.transpose(0, 1)), far]
     });
-    // Layers whose kernels differ in the table alone.
+    // The kernels of the layers differ in the table only.
     let tables = samples::graph(&["i64[2]", "f32[2, 40]"], |b, x| {
         let layer = |name: &str, ty: &str| {
             let table = weight(b, name, ty);
@@ -80,7 +80,7 @@ fn graphs() -> Vec<(&'static str, Graph, Vec<&'static str>, usize)> {
         };
         vec![layer("a", true), layer("b", false)]
     });
-    // A product of few rows wants other panels than one of many.
+    // A product of few rows uses other panels than one of many.
     let sizes = samples::graph(&["i64[1]", "f32[100, 64]"], |b, x| {
         let table = weight(b, "table", "f32[301, 64]");
         let turned = table.transpose(0, 1);
@@ -103,7 +103,7 @@ fn graphs() -> Vec<(&'static str, Graph, Vec<&'static str>, usize)> {
     ]
 }
 
-/// How a weight lies in a plan.
+/// Returns the layouts of a weight in a plan.
 fn layouts<'p>(plan: &'p Plan, weight: &str) -> Vec<&'p Layout> {
     let slots = plan.slots.iter();
     let of_weight = slots.filter(|slot| slot.kind == SlotKind::Weight(weight.into()));
@@ -118,7 +118,7 @@ fn plan(graph: &Graph, capabilities: &Capabilities, precision: Precision) -> Pla
     pass::plan_by(graph, capabilities, &options).unwrap()
 }
 
-/// A rasteriser whose kernels bind so many textures.
+/// A rasteriser whose kernels bind at most this many textures.
 fn with_textures(bindings: u32) -> Capabilities {
     let device = samples::rasteriser();
     Capabilities {
@@ -151,7 +151,7 @@ fn tied_weights_lie_once() {
             let failures = samples::untranslatable(&plan);
             assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
         }
-        // Others have no panels.
+        // Other devices have no panels.
         let plan = plan(&graph, &samples::capabilities(), Precision::Single);
         assert!(plan.tied.is_empty());
         assert!(
@@ -161,7 +161,7 @@ fn tied_weights_lie_once() {
     }
 }
 
-/// What costs more than memory lies twice, and the plan says why.
+/// A weight is stored twice where sharing would cost more than its memory, and the plan gives the reason.
 #[test]
 fn tied_weights_lie_twice_for_a_reason() {
     let many = samples::graph(&["i64[30]"], |b, x| {
@@ -190,7 +190,7 @@ fn tied_weights_lie_twice_for_a_reason() {
     assert_eq!(told(&few, &with_textures(2)).1, None);
 }
 
-/// The arguments of a graph: numbers of rows, and fractions.
+/// Returns the arguments of a graph: row indices and fractions.
 fn inputs(graph: &Graph) -> Vec<Tensor> {
     let inputs = graph.inputs.iter().map(|input| {
         let ty = graph.ty(*input);
@@ -212,7 +212,7 @@ fn weights(graph: &Graph) -> Weights {
     tensors.collect()
 }
 
-/// The largest difference of two results, measured by the largest number.
+/// Returns the largest difference of two results, relative to the largest number.
 fn difference(found: &Tensor, expected: &Tensor) -> f64 {
     assert_eq!(found.shape(), expected.shape());
     let (found, expected) = (found.to_f64(), expected.to_f64());
@@ -246,7 +246,7 @@ fn tied_weights_agree() {
     }
 }
 
-/// A body picks out of what lies in panels for a product in front of it, and gives what it picks to one behind it.
+/// Bodies of a region look up rows in the panels of a product before them, and a product after them reads the result.
 #[test]
 fn bodies_pick_too() {
     let text = "
@@ -289,7 +289,7 @@ graph f(c: bool[], x: f32[1, 24], ids: i64[1, 24]) {
     }
 }
 
-/// What a region takes lies in rows, for a body knows nothing of panels.
+/// A weight that a region takes as operand is stored row-major, because bodies do not read panels.
 #[test]
 fn what_bodies_are_given_lies_in_rows() {
     let text = "

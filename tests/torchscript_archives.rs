@@ -1,5 +1,5 @@
-//! Reads whole TorchScript archives: the fixtures, every archive of the corpus where it is present, and thousands
-//! of fixtures with bytes changed, none of which may panic.
+//! Reads whole TorchScript archives: the fixtures, every archive of the corpus if it exists, and thousands of fixtures with
+//! changed bytes, none of which may panic.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,7 +39,7 @@ fn corpus() -> Option<PathBuf> {
     path.is_dir().then_some(path)
 }
 
-/// Reads everything that an archive holds.
+/// Reads all contents of an archive.
 fn read_all(archive: &Archive, counts: &mut Counts) -> onionskin::error::Result<()> {
     counts.archives += 1;
     archive.version();
@@ -124,7 +124,7 @@ fn check_tag(tag: Option<&str>) -> onionskin::error::Result<()> {
     tag.map(parser::parse_type).transpose().map(drop)
 }
 
-/// Calls a function with every archive of the corpus, those within ZIP files of cases included.
+/// Calls a function with every archive of the corpus, including those in ZIP files of cases.
 fn for_each_archive(corpus: &Path, mut visit: impl FnMut(&str, Vec<u8>)) {
     for model in list(&corpus.join("models")) {
         let path = model.join("model.pt");
@@ -262,7 +262,7 @@ fn changed_archives_never_panic() {
     }
 }
 
-/// Checksums hide most faults of deflated records, so that their contents are changed by themselves as well.
+/// Checksums catch most changes of compressed records, so their contents are changed as well.
 #[test]
 fn changed_records_never_panic() {
     let mut random = Random(0x2545_f491_4f6c_dd1d);

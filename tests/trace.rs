@@ -1,4 +1,4 @@
-//! Tracing programs written in Rust: one test for each behaviour of PyTorch's tracer, and for what it misses.
+//! Tests of tracing programs written in Rust: one for each behaviour of PyTorch's tracer, and for mistakes that it misses.
 
 #![allow(
     clippy::unwrap_used,

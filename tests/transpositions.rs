@@ -1,5 +1,5 @@
-//! What turns another axis into the last one against the host oracle: by blocks of four times four where sizes come in fours,
-//! else in rows or one by one.
+//! Transpositions, which make another axis the last one, compared with the host oracle: by 4 × 4 blocks where sizes are
+//! multiples of four, else by rows or elements.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -19,7 +19,7 @@ use onionskin::tensor::Tensor;
 
 mod samples;
 
-/// Small whole numbers, which half precision holds.
+/// Returns small integers, which half precision represents exactly.
 fn numbers(dtype: DType, shape: &[usize]) -> Tensor {
     let count: usize = shape.iter().product();
     let values: Vec<f64> = (0..count).map(|i| f64::from(i as u32 % 251)).collect();
@@ -69,15 +69,15 @@ fn every_order_of_axes_is_the_oracles() {
     }
 }
 
-/// Vectors that an invocation of a graph's only kernel writes.
+/// Returns the number of vectors that an invocation of a graph's only kernel writes.
 fn written(graph: &Graph) -> usize {
     let plan = plan(graph, &samples::capabilities(), Precision::Single);
     assert_eq!(plan.steps.len(), 1);
     plan.kernels[0].wgsl.matches("] = ").count()
 }
 
-/// An invocation writes four vectors where it reads four, also of what is cut first; one where one number is read for a row,
-/// and where fours of the other axis do not lie together.
+/// An invocation writes four vectors where it reads four, also of a slice. It writes one where a row reads a single number,
+/// and where four neighbours of the other axis are not contiguous.
 #[test]
 fn blocks_are_taken_where_they_read_less() {
     let turned = samples::graph(&["f32[16, 32]"], |_, x| vec![x[0].transpose(0, 1) + 1.0]);

@@ -1,4 +1,4 @@
-//! Tuning: what is measured on a device is kept in a file, taken there, and ignored elsewhere.
+//! Tuning: measurements on a device are kept in a file, used on that device and ignored elsewhere.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -17,7 +17,7 @@ use onionskin::{CompileOptions, Device, Model, Tensor};
 
 mod samples;
 
-/// A model of one product, its device and a call.
+/// Returns a model of one product, its device and an argument.
 fn setting() -> Option<(Model, Device, Item)> {
     let device = samples::device(Reach::Whole)?;
     let mut graph = samples::graph(&["f32[24, 40]"], |_, x| {
@@ -73,7 +73,7 @@ fn what_is_measured_is_kept_and_taken() {
     assert!(read.choices_for(&device, Precision::Half).is_ok());
 }
 
-/// The choice that a file makes is the one that the plan has, and changes no result beyond rounding.
+/// The plan has the file's choice, which changes results by no more than rounding.
 #[test]
 fn choices_are_taken() {
     let Some((model, device, x)) = setting() else {
@@ -141,7 +141,7 @@ fn other_devices_versions_and_precisions_ignore_it() {
     assert!(here().choices_for(&Device::Host, single).is_err());
 }
 
-/// A file of an earlier version says nothing of what values were stored in: it was single precision.
+/// A file of an earlier version does not name a storage dtype: it was single precision.
 #[test]
 fn files_without_a_dtype_are_read() {
     let path = std::env::temp_dir().join(format!("onionskin-tuned-{}.json", std::process::id()));

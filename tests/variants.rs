@@ -1,5 +1,5 @@
-//! The variants of contractions and convolutions: each, forced upon graphs of many shapes, agrees with the host oracle, fits
-//! WebGPU's default limits and translates to SPIR-V, MSL and HLSL. What is for GPUs runs on whatever adapter there is.
+//! Variants of contractions and convolutions: each is forced upon graphs of many shapes, agrees with the host oracle, fits
+//! WebGPU's default limits and translates to SPIR-V, MSL and HLSL. GPU variants run on any adapter.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -38,7 +38,7 @@ mod variants {
 use samples::forced;
 use variants::graphs::*;
 
-/// A device as a GPU would be that has what this one has.
+/// Returns the capabilities of a device, configured as a GPU.
 fn as_gpu(device: &Device) -> Capabilities {
     Capabilities {
         software: false,
@@ -46,7 +46,7 @@ fn as_gpu(device: &Device) -> Capabilities {
     }
 }
 
-/// A reproducible tensor of numbers around zero.
+/// Returns a reproducible tensor of numbers around zero.
 fn tensor(seed: &mut u64, dtype: DType, shape: &[usize]) -> Tensor {
     let mut next = || {
         *seed = seed
@@ -60,7 +60,7 @@ fn tensor(seed: &mut u64, dtype: DType, shape: &[usize]) -> Tensor {
     Tensor::from_f64(dtype, shape, values).unwrap()
 }
 
-/// The largest difference, in units of what rounding explains for the dtype.
+/// Returns the largest difference, in units of the dtype's tolerance.
 fn distance(found: &Tensor, expected: &Tensor) -> f64 {
     assert_eq!(
         (found.dtype(), found.shape()),
@@ -77,7 +77,7 @@ fn distance(found: &Tensor, expected: &Tensor) -> f64 {
         .fold(0.0, worse)
 }
 
-/// Runs a plan on a device at two sizes of its symbols: the largest distance from the oracle.
+/// Runs a plan on a device at two sizes of its symbols. Returns the largest distance from the oracle.
 fn error(device: &Device, graph: &Graph, plan: Plan) -> f64 {
     let options = ProgramOptions::default();
     let mut seed = 3;
@@ -111,8 +111,8 @@ fn error(device: &Device, graph: &Graph, plan: Plan) -> f64 {
     worst
 }
 
-/// True if a plan is as close to the oracle as rounding explains, or as the portable kernels are: sums of many terms round
-/// more than tolerances allow, whoever adds them up.
+/// True if a plan is within rounding of the oracle, or as close to it as the portable kernels: sums of many terms exceed
+/// the tolerances by any kernel.
 fn agrees(device: &Device, graph: &Graph, plan: Plan) -> bool {
     let ours = error(device, graph, plan);
     if ours <= 1.0 {
@@ -122,7 +122,7 @@ fn agrees(device: &Device, graph: &Graph, plan: Plan) -> bool {
     ours <= error(device, graph, portable)
 }
 
-/// A plan by a variant, and whether it makes a difference to it: a step of that variant, or steps for parts of sums.
+/// Forces a variant. Returns the plan, and whether the variant affects it: a step uses it, or steps split a sum.
 fn by(graph: &Graph, capabilities: &Capabilities, variant: Variant) -> (Plan, bool) {
     let (plan, count) = forced(graph, capabilities, variant);
     let (whole, _) = forced(graph, capabilities, Variant::Portable);
@@ -130,8 +130,8 @@ fn by(graph: &Graph, capabilities: &Capabilities, variant: Variant) -> (Plan, bo
     (plan, count > 0 || is_split)
 }
 
-/// Every graph by one variant: on the device with its limits and with WebGPU's, and in all languages. At least `least` of
-/// the graphs admit it.
+/// Checks every graph by one variant: on the device with its own limits and with WebGPU's, and in all languages. At least
+/// `least` of the graphs must admit the variant.
 fn check(variant: Variant, graphs: &[(&'static str, Graph)], least: usize) {
     let device = samples::device(Reach::Whole);
     let mut failures = Vec::new();
@@ -192,14 +192,14 @@ fn direct_convolutions_agree() {
     check(Variant::Direct, &convolutions(), 3);
 }
 
-/// Sums of half precision are split into parts of single precision.
+/// Split reductions of half-precision values have partial sums in single precision.
 #[test]
 fn split_sums_agree() {
     check(Variant::Split { parts: 2 }, &products(), 7);
     check(Variant::Split { parts: 2 }, &convolutions(), 9);
 }
 
-/// What the table takes for a GPU: the variant by sizes, and the splitting of long sums that give few tiles.
+/// The table chooses a GPU's variant by sizes, and splits long sums that have few tiles.
 #[test]
 fn the_table_follows_sizes() {
     let limits = samples::capabilities();
@@ -227,7 +227,7 @@ fn the_table_follows_sizes() {
     );
 }
 
-/// What the device takes for itself, with weights laid out as it likes.
+/// The planner's choices for the device, with its weight layouts, agree with the oracle.
 #[test]
 fn the_choices_of_the_device_agree() {
     let Some(device) = samples::device(Reach::Whole) else {

@@ -1,5 +1,4 @@
-//! Running combinations, scatters and products along rows that are longer than a loop of Mesa's rasteriser may be, against the
-//! host oracle.
+//! Scans, scatters and products along rows that exceed the loop limit of Mesa's rasteriser, compared with the host oracle.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -17,7 +16,7 @@ use onionskin::tensor::Tensor;
 
 mod samples;
 
-/// More iterations than any loop may have.
+/// More iterations than a loop may have on Mesa's rasteriser.
 const LONG: usize = 70_001;
 
 fn numbers(shape: &[usize]) -> Tensor {
@@ -30,7 +29,7 @@ fn indices(shape: &[usize], below: usize) -> Tensor {
     Tensor::from_vec(shape, (0..count).map(index).collect()).unwrap()
 }
 
-/// Compares a graph on the device with the oracle: no number may differ by more than a part of the largest one.
+/// Compares a graph on the device with the oracle; the tolerance is relative to the largest number.
 fn agrees(device: &Device, graph: &Graph, inputs: &[Tensor], tolerance: f64) {
     let plan = pass::plan(graph, device.capabilities()).unwrap();
     let program = Program::new(device, plan, &Weights::new(), ProgramOptions::default()).unwrap();
@@ -80,7 +79,7 @@ fn running_combinations_of_long_rows() {
     agrees(&device, &whole, &[indices(&[LONG], 1000)], 0.0);
 }
 
-/// Rows that subgroups go along together where they are lanes, in whole rounds and not, of what is read and of what is computed.
+/// Subgroups scan rows together where they are SIMD lanes: of full and partial rounds, of stored and computed operands.
 #[test]
 fn running_combinations_of_rows() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -119,7 +118,7 @@ fn running_combinations_of_rows() {
     }
 }
 
-/// Each step has series in double precision.
+/// Each step evaluates series in double precision.
 #[test]
 fn running_combinations_of_dear_functions() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -141,7 +140,7 @@ fn running_combinations_of_dear_functions() {
     }
 }
 
-/// Blocks of rows of any length, whatever the example's is.
+/// A plan scans blocks of rows of any length, independent of the example's.
 #[test]
 fn running_sums_of_symbolic_length() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -183,7 +182,7 @@ fn scatters_of_many_indices_and_into_long_rows() {
     }
 }
 
-/// Rows of any length, whatever the example's is.
+/// A plan scatters into rows of any length.
 #[test]
 fn scatters_into_rows_of_symbolic_length() {
     let Some(device) = samples::device(Reach::Whole) else {

@@ -1,7 +1,7 @@
-//! Graphs whose factors are weights, which a device may hold in another order: the device against the host oracle at
-//! several sizes from one plan, values between kernels included.
+//! Graphs whose factors are weights, which a device may store in other layouts. The device is compared with the host oracle
+//! at several sizes from one plan, including values between kernels.
 //!
-//! Without an adapter the tests say so and pass; with `REQUIRE_GPU=1` they fail.
+//! Without an adapter the tests print a note and pass; with `REQUIRE_GPU=1` they fail.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -30,7 +30,7 @@ fn axis(stride: i64, padding: i64, dilation: i64) -> ConvAxis {
     }
 }
 
-/// As a transposed convolution has it.
+/// The axis of a transposed convolution.
 fn spread(base_dilation: i64, padding: i64) -> ConvAxis {
     ConvAxis {
         base_dilation,
@@ -54,7 +54,7 @@ fn conv<'g>(
     x.conv(b.weight(name, ty), axes.to_vec(), groups) + bias
 }
 
-/// The largest of each window of 3 by 3, two apart.
+/// Max pooling with windows of 3 × 3 and stride 2.
 fn pool(x: Value) -> Value {
     x.unfold(2, 3, 2, 1).unfold(3, 3, 2, 1).amax(&[4, 5], false)
 }
@@ -144,7 +144,7 @@ fn graphs() -> Vec<(&'static str, Graph)> {
     ]
 }
 
-/// Concatenations of convolutions within each other, of a part that others read too, and before a pool with a border.
+/// Nested concatenations of convolutions; one part has other readers, and a padded pool reads the last one.
 fn nested(x: &str) -> Graph {
     samples::graph(&[x], |b, x| {
         let same = [axis(1, 1, 1), axis(1, 1, 1)];
@@ -169,7 +169,7 @@ fn weights(graph: &Graph) -> Weights {
         .collect()
 }
 
-/// The largest difference, measured by the largest number.
+/// Returns the largest difference, relative to the largest number.
 fn difference(found: &Tensor, expected: &Tensor) -> f64 {
     assert_eq!(found.shape(), expected.shape());
     let expected = expected.to_f64();
@@ -210,7 +210,7 @@ fn check(device: &Device, keep: Keep) {
     }
 }
 
-/// Values between kernels are read back in row-major order, however they lie.
+/// Checks that values between kernels are read back row-major, whatever their layout.
 fn compare_slots(
     name: &str,
     graph: &Graph,
@@ -248,8 +248,8 @@ fn weights_agree_within_portable_limits() {
     check(&device, Keep::Outputs);
 }
 
-/// An embedding whose table is the weight of the last linear layer too, as language models have it; and a weight that is
-/// read element by element.
+/// An embedding whose table is also the weight of the last linear layer, as in language models; and an elementwise reader of
+/// a weight.
 fn tied() -> Graph {
     samples::graph(&["i64[S]"], |b, x| {
         let table = b.weight("table", "f32[301, 24]".parse().unwrap());
@@ -259,7 +259,7 @@ fn tied() -> Graph {
     })
 }
 
-/// Weights lie in pieces where bindings are small, whatever family of kernels reads them.
+/// Every family of kernels reads weights that small bindings split into pieces.
 #[test]
 fn weights_in_pieces_agree() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -295,7 +295,7 @@ fn weights_in_pieces_agree() {
     }
 }
 
-/// A product by a weight, which is transposed on the way to the device.
+/// A product by a weight that is transposed for the device.
 fn product() -> Graph {
     samples::graph(&["f32[B, 24]"], |b, x| {
         let weight = b.weight("w", "f32[40, 24]".parse().unwrap());
@@ -324,17 +324,17 @@ fn equal_weights_are_uploaded_once_and_others_kept_apart() {
     let weight = tensor(&[40, 24], 2);
     let (first, program) = run(&weight);
     assert!(40 * 24 * 4 <= first, "{first} bytes");
-    // Another tensor with the same elements.
+    // Another tensor with equal elements.
     let copy = Tensor::from_vec([40, 24], weight.to_f32()).unwrap();
     assert_eq!(run(&copy).0, 0);
-    // The same name and type.
+    // Equal name and type, other elements.
     assert_eq!(run(&tensor(&[40, 24], 3)).0, first);
-    // What no program uses any more is gone.
+    // Weights that no program uses are released.
     drop(program);
     assert_eq!(run(&weight).0, first);
 }
 
-/// Convolutions hand images over four channels together; nothing is copied but the input.
+/// Images between convolutions keep the vec4 channel layout; only the input is converted.
 #[test]
 fn images_stay_in_quads_on_a_rasteriser() {
     for (name, graph) in graphs() {
@@ -350,8 +350,8 @@ fn images_stay_in_quads_on_a_rasteriser() {
     }
 }
 
-/// Convolutions write to where the concatenation of an image has them; a pool reads beyond the border itself. Channels
-/// that begin within a quad are copied.
+/// Convolutions write into the concatenated image, and a pool reads padding itself. Channels whose offset is no multiple of
+/// four are copied.
 #[test]
 fn concatenations_are_written_in_place() {
     let labels = |graph: &Graph| -> Vec<String> {

@@ -1,5 +1,5 @@
-//! Every row of the dictionary called with operands of wrong ranks, sizes and dtypes, and with wrong numbers: an error that
-//! names the operator, or results, but no panic, and no call that never ends.
+//! Calls every row of the dictionary with operands of wrong ranks, sizes and dtypes, and with wrong numbers: the result is
+//! an error that names the operator, or outputs, but no panic and no endless call.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
@@ -16,13 +16,13 @@ use onionskin::ir::Weights;
 use onionskin::pass;
 use sample_calls::{at, graph_of, inputs, parse, sizes};
 
-/// The text of a call's arguments.
+/// Texts of a call's arguments.
 type Texts = Vec<Option<String>>;
 
-/// Elements of the largest operand that a wrong call is run with.
+/// Number of elements of the largest operand in a wrong call that is run.
 const MOST_ELEMENTS: usize = 64;
 
-/// Threads that share the rows, which take a while.
+/// Number of threads that share the rows.
 const THREADS: usize = 4;
 
 #[test]
@@ -53,7 +53,7 @@ fn wrong_operands_are_errors() {
     );
 }
 
-/// The wrong calls of a row's samples that panic.
+/// Returns the wrong calls of a row's samples that panic.
 fn panics(row: &Composite) -> Vec<String> {
     let mut found = Vec::new();
     for case in row.cases {
@@ -74,7 +74,7 @@ fn shown(texts: &Texts) -> String {
     texts.join(", ")
 }
 
-/// Imports, lowers and runs a call; which of them refuses it does not matter.
+/// Imports, lowers and runs a call; any of these may reject it.
 fn call(operator: &'static Operator, texts: &Texts) -> Result<()> {
     let none = Bindings::new();
     let graph = graph_of(operator, texts, None)?;
@@ -102,7 +102,7 @@ fn numel(sizes: &[usize]) -> usize {
         .fold(1, |product: usize, size| product.saturating_mul(*size))
 }
 
-/// The call with one argument made wrong, in every way.
+/// Returns calls that each have one wrong argument, in every way.
 fn wrong_calls(texts: &Texts) -> Vec<Texts> {
     let mut calls = Vec::new();
     for (place, text) in texts.iter().enumerate() {
@@ -142,7 +142,7 @@ fn wrong_texts(text: &str) -> Vec<String> {
     found
 }
 
-/// Where the types of tensors stand in a text.
+/// Returns the ranges of tensor types in a text.
 fn types(text: &str) -> Vec<(usize, usize)> {
     let names = [
         "bool", "u8", "i8", "i16", "i32", "i64", "bf16", "f16", "f32", "f64",

@@ -75,12 +75,12 @@ def train(model, images, labels):
 
 
 def two_of_each(labels):
-    """Indices of the first two samples of every digit, in the order of the digits."""
+    """Return the indices of the first two samples of every digit, in the order of the digits."""
     return [int(i) for digit in range(10) for i in numpy.flatnonzero(labels == digit)[:2]]
 
 
 def main():
-    # One thread: sums come out the same whatever the number of cores.
+    # One thread makes sums independent of the number of cores.
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
     torch.use_deterministic_algorithms(True)

@@ -1,4 +1,4 @@
-//! The program as users run it, and files for it.
+//! Runs the program as users do, and creates files for it.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -11,7 +11,7 @@ use std::process::Command;
 use onionskin::tensor::Tensor;
 use onionskin::tensor_file;
 
-/// Exit code, standard output, standard error.
+/// Runs the program. Returns exit code, standard output and standard error.
 pub fn onionskin(arguments: &[&str]) -> (i32, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_onionskin"))
         .args(arguments)
@@ -23,7 +23,7 @@ pub fn onionskin(arguments: &[&str]) -> (i32, String, String) {
     (code, text(output.stdout), text(output.stderr))
 }
 
-/// A folder of a test, which is gone with it.
+/// A folder of a test that is removed when this is dropped.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -38,12 +38,12 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// The path of a file as text.
+    /// Returns the path of a file as text.
     pub fn file(&self, name: &str) -> String {
         self.path(name).to_str().unwrap().to_string()
     }
 
-    /// A file of tensors.
+    /// Writes tensors to a file and returns its path.
     pub fn tensors(&self, name: &str, tensors: &[(&str, Tensor)]) -> String {
         let named = tensors
             .iter()
@@ -52,7 +52,7 @@ impl Folder {
         self.file(name)
     }
 
-    /// A copy of a file.
+    /// Copies a file into the folder and returns its path.
     pub fn copy(&self, from: impl AsRef<Path>, name: &str) -> String {
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(from);
         std::fs::write(self.path(name), std::fs::read(from).unwrap()).unwrap();

@@ -1,28 +1,28 @@
-//! When a command prints what a page says. The rules are few:
+//! Compares the output of a command with that on a page. The rules:
 //!
-//! - `…` on a line of its own stands for any lines.
-//! - Times are written as `… ms`: they differ, and tests are not optimised. A number in front of `ulp` is any number.
-//! - A number behind `max abs` or `max rel` is a difference from PyTorch: at most ten times what is written.
-//! - Decimal fractions are equal to three digits, or within 1e-5: devices round differently.
-//! - Names of devices are alike: that of the pages, those of this machine's adapters, and the host's.
-//! - In a block marked `volatile` only the labels count: first words of lines, if they are no numbers, in any order.
+//! - `…` on a line of its own matches any lines.
+//! - Times are written as `… ms`: they vary, and tests are not optimised. A number in front of `ulp` matches any number.
+//! - A number behind `max abs` or `max rel` is a difference from PyTorch: at most ten times the written one.
+//! - Decimal fractions match to three digits, or within 1e-5: devices round differently.
+//! - Device names match each other: that on the pages, those of this machine's adapters, and the host's.
+//! - In a block marked `volatile` only labels are compared: first words of lines, unless they are numbers, in any order.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use onionskin::gpu::adapters;
 
-/// The adapter of the pages.
+/// Name of the adapter on the pages.
 const ADAPTER: &str = "llvmpipe (LLVM 15.0.6, 256 bits)";
 
-/// What of an output counts.
+/// Parts of an output that are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Counts {
     All,
     Labels,
 }
 
-/// True if an output is what is written.
+/// True if an output matches the written one.
 pub fn alike(written: &str, found: &str, counts: Counts) -> bool {
     let found: Vec<&str> = found.lines().collect();
     let written: Vec<&str> = written.lines().collect();
@@ -40,7 +40,7 @@ pub fn alike(written: &str, found: &str, counts: Counts) -> bool {
     all_alike(before, &found[..before.len()]) && all_alike(after, &found[tail..])
 }
 
-/// The output as it is to be written: with the gap that the page has.
+/// Returns an output as it is written to a page, with the page's `…`.
 pub fn rewritten(written: &str, found: &str) -> String {
     let old: Vec<&str> = written.lines().collect();
     let new: Vec<&str> = found.lines().collect();
@@ -56,7 +56,7 @@ pub fn rewritten(written: &str, found: &str) -> String {
         .collect()
 }
 
-/// A text with `…` for each time.
+/// Replaces each time in a text by `…`.
 pub fn without_times(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let mut words: Vec<&str> = line.split(' ').collect();
@@ -115,7 +115,7 @@ fn without_device(line: &str) -> String {
     NAMES.iter().fold(line.to_string(), replace)
 }
 
-/// Words and numbers; brackets and commas are tokens of their own.
+/// Splits a line into words and numbers; brackets and commas are tokens of their own.
 fn tokens(line: &str) -> Vec<String> {
     let mut spread = String::new();
     for c in line.chars() {
@@ -139,7 +139,7 @@ fn words_alike(written: &str, found: &str, any_number: bool) -> bool {
     }
 }
 
-/// True for a difference of the size that is written, or less.
+/// True if a found difference is no more than ten times the written one.
 fn is_no_larger(written: &str, found: &str) -> bool {
     match (written.parse::<f64>(), found.parse::<f64>()) {
         (Ok(written), Ok(found)) => found <= 10.0 * written,

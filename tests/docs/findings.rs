@@ -1,8 +1,8 @@
-//! The list of findings, from the catalogue.
+//! Generates the list of findings from the catalogue.
 
 use onionskin::trace::check::{Entry, entries};
 
-/// A table of the ids, and a section for each.
+/// Returns a table of the ids, and a section for each.
 pub fn list() -> String {
     let rows = entries().into_iter().map(|entry| {
         let (id, severity, title) = (entry.code, entry.severity, entry.title);
@@ -38,7 +38,7 @@ fn section(entry: &Entry) -> String {
     format!("\n### {code} {title}\n\n{cause}\n\n```text\n{example}\n```\n\n**Cure**: {cure}\n")
 }
 
-/// The anchor of the section's heading.
+/// Returns the anchor of an entry's heading.
 fn anchor(entry: &Entry) -> String {
     let words = format!("{} {}", entry.code, entry.title).to_lowercase();
     let kept = words

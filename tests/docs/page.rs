@@ -1,20 +1,20 @@
-//! Pages as blocks, links and headings.
+//! Parses pages into blocks, links and headings.
 
 use std::path::{Path, PathBuf};
 
-/// A page of the manual.
+/// README or a page of the manual.
 pub struct Page {
-    /// Relative to the repository.
+    /// Path relative to the repository.
     pub path: String,
     pub text: String,
 }
 
 /// A fenced block.
 pub struct Block {
-    /// What stands behind the fence: `console gpu`.
+    /// Info string behind the fence: `console gpu`.
     pub info: String,
     pub text: String,
-    /// The line of its fence, from 1.
+    /// Line number of its fence, from 1.
     pub line: usize,
 }
 
@@ -28,12 +28,12 @@ impl Block {
         self.info.split([' ', ',']).next().unwrap_or_default()
     }
 
-    /// The name of the file that the block is, or is a part of: `python export.py`.
+    /// Returns the name of the file that the block is a part of: `python export.py`.
     pub fn file(&self) -> Option<&str> {
         self.info.split(' ').skip(1).find(|word| word.contains('.'))
     }
 
-    /// True if the fence bears a word: `console gpu`.
+    /// True if the info string contains a word: `console gpu`.
     pub fn is(&self, word: &str) -> bool {
         self.info.split(' ').skip(1).any(|given| given == word)
     }
@@ -43,7 +43,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// README and the pages in `docs/` but the table of contents, in the order of that table.
+/// Returns README and the pages in `docs/` in the order of the table of contents, without that table.
 pub fn pages() -> Vec<Page> {
     let mut pages: Vec<String> = std::fs::read_dir(root().join("docs"))
         .unwrap()
@@ -75,7 +75,7 @@ impl Page {
         Path::new(&self.path).parent().unwrap().to_path_buf()
     }
 
-    /// Its name as the table of contents has it, if it is a page of the manual.
+    /// Returns its name in the table of contents, if it is a page of the manual.
     pub fn in_docs(&self) -> Option<String> {
         self.path.strip_prefix("docs/").map(str::to_string)
     }
@@ -98,7 +98,7 @@ impl Page {
         blocks
     }
 
-    /// The text without its blocks.
+    /// Returns the text without its blocks.
     fn prose(&self) -> String {
         let mut inside = false;
         let lines = self.text.lines().filter(|line| {
@@ -130,7 +130,7 @@ impl Page {
         quoted.chain(linked).filter(is_picture).collect()
     }
 
-    /// True if a link's file is there, and has the heading.
+    /// True if a link's file exists and has the linked heading.
     pub fn leads_to(&self, link: &Link) -> bool {
         let (file, heading) = link.target.split_once('#').unwrap_or((&link.target, ""));
         let path = if file.is_empty() {
@@ -148,7 +148,7 @@ impl Page {
                 .any(|anchor| anchor == heading)
     }
 
-    /// The anchors of the headings, as GitHub and mdBook make them.
+    /// Returns the anchors of the headings, as GitHub and mdBook generate them.
     fn anchors(&self) -> Vec<String> {
         let prose = self.prose();
         let headings = prose.lines().filter(|line| line.starts_with('#'));
@@ -162,7 +162,7 @@ impl Page {
         headings.map(anchor).collect()
     }
 
-    /// Compares what stands between `<!-- NAME -->` and `<!-- end -->`; `BLESS=1` writes it.
+    /// Compares the text between `<!-- NAME -->` and `<!-- end -->`; `BLESS=1` writes it.
     pub fn expect_section(&self, name: &str, wanted: &str) {
         let (begin, end) = (format!("<!-- {name} -->\n\n"), "\n<!-- end -->");
         let start = self.text.find(&begin).expect("the section begins") + begin.len();

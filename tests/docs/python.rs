@@ -1,8 +1,8 @@
-//! Python blocks: `python export.py` is a part of the script `export.py`. The files that the scripts make are kept beside
+//! Python blocks: `python export.py` is a part of the script `export.py`. Files that the scripts write are kept beside
 //! them in `tests/fixtures/docs`.
 //!
-//! Blocks marked `torch` make large files or need more than torch. They run only where there is a Python with torchvision and
-//! transformers, and nothing of them is kept.
+//! Blocks marked `torch` write large files or need more than torch. They run only with a Python that has torchvision and
+//! transformers, and their files are not kept.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/docs")
 }
 
-/// The files that the scripts made.
+/// Returns the kept files that the scripts wrote.
 pub fn fixtures() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder()).unwrap();
     let files = entries.map(|entry| entry.unwrap().path());
@@ -24,7 +24,7 @@ pub fn fixtures() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The scripts of some blocks by name.
+/// Joins blocks into scripts, by name.
 fn scripts<'a>(blocks: impl Iterator<Item = &'a Block>) -> BTreeMap<String, String> {
     let mut scripts: BTreeMap<String, String> = BTreeMap::new();
     for block in blocks.filter(|block| block.language() == "python") {
@@ -37,7 +37,7 @@ fn scripts<'a>(blocks: impl Iterator<Item = &'a Block>) -> BTreeMap<String, Stri
     scripts
 }
 
-/// The kept files were made by today's blocks. With a Python, they are made again, and `BLESS=1` keeps them.
+/// Checks that the current blocks wrote the kept files. With a Python they are rewritten, and `BLESS=1` keeps them.
 pub fn check() {
     let blocks: Vec<Block> = pages().into_iter().flat_map(|page| page.blocks()).collect();
     let scripts = scripts(blocks.iter().filter(|block| !block.is("torch")));
@@ -67,7 +67,7 @@ pub fn check() {
     }
 }
 
-/// Keeps new files where a script changed, without the paths of this machine.
+/// Keeps new files of changed scripts, without the paths of this machine.
 fn keep(python: &str, scripts: &BTreeMap<String, String>, scratch: &Folder) {
     let kept = |name: &String| std::fs::read_to_string(folder().join(name)).ok();
     if scripts
@@ -85,7 +85,7 @@ fn keep(python: &str, scripts: &BTreeMap<String, String>, scratch: &Folder) {
     }
 }
 
-/// Cuts the paths of this machine out of the archives of a folder.
+/// Python script that removes the paths of this machine from the archives of a folder.
 const SHORTEN: &str = "
 import pathlib
 from record_paths import without_paths
@@ -93,7 +93,7 @@ for archive in pathlib.Path().glob('*.pt'):
     archive.write_bytes(without_paths(archive.read_bytes()))
 ";
 
-/// Runs the Python blocks of a page in a folder, if there is a Python.
+/// Runs the Python blocks of a page in a folder, if there is a Python. Returns whether it did.
 pub fn run(blocks: &[Block], folder: &Path) -> bool {
     let Some(python) = interpreter() else {
         return false;

@@ -1,13 +1,13 @@
-//! Console blocks, run in a scratch folder that has the files of the Python blocks, the blocks with a file name (`json
+//! Runs console blocks in a scratch folder with the files of the Python blocks, the blocks with a file name (`json
 //! softmax.json`), and `examples` of the repository.
 //!
-//! Words behind `console` say what a block needs, or what of its output varies:
+//! Words behind `console` name requirements of a block, or its variable output:
 //!
-//! - `gpu`: an adapter. Without one the block is left out, unless `REQUIRE_GPU=1`.
-//! - `torch`: the Python blocks of the page. Without `ONIONSKIN_PYTHON` it is left out.
+//! - `gpu`: an adapter. Without one the block is skipped, unless `REQUIRE_GPU=1`.
+//! - `torch`: the Python blocks of the page. Without `ONIONSKIN_PYTHON` the block is skipped.
 //! - `volatile`: most of its output varies.
 //!
-//! `# exit code N` at the end of a command says which code it exits with, if it is not 0.
+//! `# exit code N` at the end of a command is its exit code, if that is not 0.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,13 +19,13 @@ use crate::command::Folder;
 use crate::page::{Block, Page};
 use crate::python;
 
-/// A command and what it prints.
+/// A command and its output.
 struct Step<'a> {
     command: &'a str,
     output: String,
 }
 
-/// What the blocks of a page print otherwise than the page says; nothing if `BLESS` is set, which writes it.
+/// Returns the differences between a page and the output of its blocks; none if `BLESS` is set, which writes the output.
 pub fn differences(page: &Page) -> Vec<String> {
     let blocks = page.blocks();
     if !blocks.iter().any(|block| block.language() == "console") {
@@ -54,7 +54,7 @@ pub fn differences(page: &Page) -> Vec<String> {
     wrong
 }
 
-/// Puts the files into the folder that the blocks need; true if Python made those of the page.
+/// Creates the files that the blocks need in a folder. Returns whether Python wrote those of the page.
 fn prepare(folder: &Folder, blocks: &[Block]) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for file in python::fixtures() {
@@ -84,7 +84,7 @@ fn lack(block: &Block, has_python: bool) -> Option<&'static str> {
     (block.is("gpu") && !requires_gpu && adapters().is_empty()).then_some("there is no adapter")
 }
 
-/// The block with today's outputs where they differ, and what differs.
+/// Runs a block. Returns it with new outputs where they differ, and the differences.
 fn run(block: &Block, folder: &Folder) -> (String, Vec<String>) {
     let counts = if block.is("volatile") {
         Counts::Labels
@@ -134,7 +134,7 @@ fn expected_code(command: &str) -> i32 {
     code.map_or(0, |code| code.parse().unwrap())
 }
 
-/// Runs a command line, and gives its exit code and what it printed on both streams.
+/// Runs a command line. Returns its exit code and its output on both streams.
 fn shell(command: &str, folder: &Path) -> (i32, String) {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_onionskin"));
     let path = std::env::var_os("PATH").unwrap_or_default();

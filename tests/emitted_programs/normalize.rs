@@ -1,8 +1,8 @@
-//! WGSL without comments, whose declared names are numbered in the order of their first use.
+//! Normalises WGSL: removes comments and numbers declared names in the order of their first use.
 
 use std::collections::{BTreeSet, HashMap};
 
-/// The normal form of a shader: tokens with spaces between them.
+/// Returns the normal form of a shader: tokens with spaces between them.
 pub fn normalize(wgsl: &str) -> String {
     let tokens = tokens(wgsl);
     let declared = declared(&tokens);
@@ -19,7 +19,7 @@ pub fn normalize(wgsl: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Words and single signs.
+/// Splits WGSL into words and single characters.
 fn tokens(wgsl: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut word = String::new();
@@ -41,7 +41,7 @@ fn tokens(wgsl: &str) -> Vec<String> {
     tokens
 }
 
-/// Names that a shader declares: functions, structures, constants, variables, parameters and fields.
+/// Returns the names that a shader declares: functions, structures, constants, variables, parameters and fields.
 fn declared(tokens: &[String]) -> BTreeSet<&str> {
     const KEYWORDS: [&str; 7] = ["fn", "let", "var", "const", "struct", "alias", "override"];
     let mut declared = BTreeSet::new();

@@ -1,8 +1,8 @@
-//! Tests in files: an input, a line, what is to be found beneath. `BLESS=1` writes what is found.
+//! Golden tests in files: an input, a separator line, the expected result. `BLESS=1` writes the found results.
 
 use std::path::{Path, PathBuf};
 
-/// Compares what a function finds for the text above a line, which is given with its line ends, with the text beneath it.
+/// Compares the result of a function of the text above the separator, with its line ends, with the text below it.
 pub fn check(folder: &str, extension: &str, line: &str, find: impl Fn(&str) -> String) {
     let mut failures = Vec::new();
     let files = files(Path::new(folder), extension);
@@ -27,7 +27,7 @@ pub fn check(folder: &str, extension: &str, line: &str, find: impl Fn(&str) -> S
     );
 }
 
-/// Files of an extension in a folder and in those inside of it, in order.
+/// Returns the files with an extension in a folder and its subfolders, in order.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("a folder");
     let mut paths: Vec<PathBuf> = entries

@@ -1,4 +1,4 @@
-//! Element types that a device holds otherwise than the host.
+//! Element types that a device stores differently than the host.
 
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
@@ -9,10 +9,10 @@ use onionskin::tensor::Tensor;
 
 use super::plans::*;
 
-/// Runs `2x + 1` on a type, as it is stored on the device, and compares with integers.
+/// Runs `2x + 1` on a type in its storage type on the device, and compares with integers.
 fn check(device: &Device, dtype: DType, values: &[i64]) {
     let storage = Storage::of(dtype, device.capabilities()).unwrap();
-    // A number of elements that is no multiple of 4 bytes in any type.
+    // The number of elements is not a multiple of 4 bytes in any type.
     let plan = single(dtype, storage, &[symbol("N")], 2, 1);
     let x = Tensor::from_i64(dtype, [values.len()], values.to_vec()).unwrap();
     let expected = values.iter().map(|value| 2 * value + 1).collect();
@@ -50,7 +50,7 @@ fn integers_and_floats_convert() {
 #[test]
 fn booleans_are_zero_and_one() {
     let Some(device) = device() else { return };
-    // 0·x + 1, then any number but 0 is true.
+    // Computes 0·x + 1; every number but 0 is true.
     let plan = single(DType::Bool, Storage::U32, &[symbol("N")], 3, 0);
     let x = Tensor::from_bools([3], [true, false, true]).unwrap();
     let outputs = program(&device, plan).run(std::slice::from_ref(&x));
@@ -73,7 +73,7 @@ fn wide_integers_are_native_or_checked() {
     let error = program.run(std::slice::from_ref(&wide)).unwrap_err();
     assert_eq!(error.trail(), ["input x"]);
     assert!(error.message().contains("-1099511627776"), "{error}");
-    // The program is none the worse for it.
+    // The program still works afterwards.
     let x = Tensor::from_vec([1], vec![5i64]).unwrap();
     assert_eq!(program.run(&[x]).unwrap()[0].to_i64(), [11]);
 

@@ -43,7 +43,7 @@ fn default_limits_can_be_forced() {
     };
     let capabilities = device.capabilities();
     assert_eq!(capabilities.max_binding_size, 128 << 20);
-    // One of them holds the sizes of kernels for a rasteriser.
+    // On a rasteriser one buffer holds the sizes of kernels.
     let left = 8 - u32::from(capabilities.software);
     assert_eq!(capabilities.max_storage_buffers, left);
     assert!(!capabilities.int64 && !capabilities.float16 && !capabilities.float64);
@@ -81,7 +81,7 @@ fn compiled_pipelines_are_kept_on_disk() {
     run();
     let files: Vec<_> = match std::fs::read_dir(&folder) {
         Ok(files) => files.map(|file| file.unwrap().path()).collect(),
-        // The device hands no pipelines out.
+        // The device does not expose its pipeline cache.
         Err(_) => return,
     };
     assert_eq!(files.len(), 1, "{files:?}");

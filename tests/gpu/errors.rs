@@ -1,4 +1,4 @@
-//! Faults of plans, inputs and devices, all of them values.
+//! Invalid plans, inputs and devices return errors.
 
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
@@ -32,7 +32,7 @@ fn bad_wgsl_names_the_kernel_and_the_fault() {
     );
     assert!(text.contains("second") && text.contains("main"), "{text}");
     assert_eq!(error.iter().count(), 2);
-    // What failed is tried again, not remembered.
+    // A failed program is compiled again; its failure is not cached.
     fail(&device, plan);
 }
 
@@ -96,7 +96,7 @@ fn large_arenas_are_split_over_buffers() {
         step(2, &[1, 3, 4], &n),
     ];
     (plan.inputs, plan.outputs) = (Vec::new(), vec![SlotId(4)]);
-    // Bound to memory only: computing so much would take a software rasteriser seconds.
+    // The steps dispatch nothing: computing so much would take a software rasteriser seconds.
     for step in &mut plan.steps {
         step.sizes = vec![Dim::from(64i64)];
         step.workgroups = onionskin::kernel::plan::Workgroups::Linear(Dim::ONE);
@@ -133,7 +133,7 @@ fn everything_wrong_with_a_plan_is_told_at_once() {
     assert!(text.contains("t0 outside of its lifetime"), "{text}");
 }
 
-/// Control flow must lie in order among the steps, and is decided by scalars.
+/// Control flow must be ordered among the steps, and its conditions are scalars.
 #[test]
 fn wild_control_flow_is_an_error() {
     let Some(device) = device() else { return };

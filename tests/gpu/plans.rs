@@ -1,4 +1,4 @@
-//! Small kernels and plans.
+//! Handwritten small kernels and plans.
 
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
@@ -17,12 +17,12 @@ pub fn device() -> Option<Device> {
     samples::device(Reach::Whole)
 }
 
-/// The same within WebGPU's default limits.
+/// The device under test, within WebGPU's default limits.
 pub fn portable_device() -> Option<Device> {
     samples::device(Reach::Portable)
 }
 
-/// `y = a·x + b` for each of `n` elements; `n` comes as a uniform.
+/// `y = a·x + b` for each of `n` elements; `n` is read from a uniform buffer.
 pub fn affine(storage: Storage, input: Access, a: i32, b: i32) -> Kernel {
     let ty = storage.wgsl();
     let enable = if storage == Storage::F16 {
@@ -109,7 +109,7 @@ pub fn step(kernel: usize, bindings: &[usize], n: &Dim) -> Step {
     }
 }
 
-/// One kernel from an input to an output of the same type.
+/// A plan of one kernel from an input to an output of equal type.
 pub fn single(dtype: DType, storage: Storage, shape: &[Dim], a: i32, b: i32) -> Plan {
     Plan {
         kernels: vec![affine(storage, Access::Read, a, b)],
@@ -124,7 +124,7 @@ pub fn single(dtype: DType, storage: Storage, shape: &[Dim], a: i32, b: i32) -> 
     }
 }
 
-/// `x → 2x + 1` so many times: the first from the input, the last to the output, all others through the arena.
+/// A plan of `length` steps `x → 2x + 1`, which pass temporaries through the arena.
 pub fn chain(length: usize, shape: &[Dim]) -> Plan {
     let f32s = |name: &str, kind| slot(name, DType::F32, Storage::F32, shape, kind);
     let mut slots = vec![f32s("x", SlotKind::Input(0))];

@@ -15,7 +15,7 @@ fn int(number: i64) -> Argument {
     Argument::Number(Scalar::Int(number))
 }
 
-/// A call of an operator that draws, with defaults for what is not given.
+/// A graph that calls an operator of random numbers, with defaults for missing arguments.
 fn drawn(name: &str, mut arguments: Vec<Argument>) -> Graph {
     let operator = aten::operator(name).unwrap();
     let rest = operator.schema.parameters.iter().skip(arguments.len());

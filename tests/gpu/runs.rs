@@ -12,7 +12,7 @@ use onionskin::tensor::Tensor;
 
 use super::plans::*;
 
-/// What `chain` computes.
+/// Returns the result of `chain` for one element.
 fn chained(x: f32, length: usize) -> f32 {
     (0..length).fold(x, |x, _| 2.0 * x + 1.0)
 }
@@ -70,7 +70,7 @@ fn the_steady_state_creates_nothing() {
         program.statistics().created()
     };
     assert_eq!(run_first(), run_first());
-    // The second round rebuilds what the growth of memory in the first made void.
+    // The second round rebuilds bind groups that were invalidated by growing memory in the first one.
     run_all();
     let before = run_all();
     let after = run_all();

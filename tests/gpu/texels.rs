@@ -1,4 +1,4 @@
-//! Buffers that kernels read as textures, where a device does that.
+//! Buffer–texture aliasing: buffers that kernels read as textures.
 
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
@@ -10,7 +10,7 @@ use onionskin::tensor::Tensor;
 
 use super::plans::*;
 
-/// `y = 2x + 1` for each of `n` vectors, which are read as texels.
+/// `y = 2x + 1` for each of `n` vectors, which the kernel reads as texels.
 fn by_texels() -> Kernel {
     Kernel {
         label: "by_texels".into(),
@@ -35,7 +35,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
 }
 
-/// A chain of such kernels, over so many elements that vectors hold.
+/// A chain of these kernels over a number of elements that fills vectors.
 fn textures(length: usize, shape: &[Dim]) -> Plan {
     let vectors = (Dim::product(shape) + 3).floor_div(&Dim::from(4i64));
     let plan = chain(length, shape);
@@ -51,7 +51,7 @@ fn textures(length: usize, shape: &[Dim]) -> Plan {
     }
 }
 
-/// `y = 2w + 1` for each of some weights of so many elements, which are read as texels.
+/// `y = 2w + 1` for weights of the given sizes, which the kernels read as texels.
 fn of_weights(sizes: &[usize]) -> (Plan, Weights, Vec<Tensor>) {
     let mut plan = Plan {
         kernels: vec![by_texels()],
@@ -88,7 +88,7 @@ fn texel_device() -> Option<Device> {
 fn inputs_and_what_kernels_have_written_are_read_as_textures() {
     let Some(device) = texel_device() else { return };
     let program = program(&device, textures(5, &[symbol("B")]));
-    // Less than a vector, rows of texels and a bit more or less, and as many as are a power of two.
+    // Less than a vector; rows of texels, one more and one less; and powers of two.
     for count in [1, 4, 4095, 4096, 4100, 8192, 12_287, 65_536, 300_000] {
         let x = floats((0..count).map(|i| i as f32));
         let expected = floats((0..count).map(|i| (0..5).fold(i as f32, |x, _| 2.0 * x + 1.0)));
@@ -99,7 +99,7 @@ fn inputs_and_what_kernels_have_written_are_read_as_textures() {
 #[test]
 fn weights_are_read_as_textures() {
     let Some(device) = texel_device() else { return };
-    // Small ones and larger ones, of which some would not fit behind others.
+    // Small and large weights, some of which do not fit behind others in a block.
     let sizes = [
         1, 5, 4096, 16_384, 16_385, 70_000, 3, 4100, 12_288, 16_000, 300_000, 8,
     ];
@@ -109,7 +109,7 @@ fn weights_are_read_as_textures() {
     assert_eq!(program.run(&[]).unwrap(), expected);
 }
 
-/// Small weights lie together, in as much memory as they take, and stay while one program uses any of them.
+/// Small weights share a block without waste; it lives as long as a program uses any of them.
 #[test]
 fn small_weights_share_memory() {
     if texel_device().is_none() {
@@ -122,7 +122,7 @@ fn small_weights_share_memory() {
         let program = Program::new(&device, plan, &weights, options.clone()).unwrap();
         (program, expected)
     };
-    // What the device keeps for itself. Each takes as much as textures begin apart.
+    // The first program allocates memory that the device keeps. Each weight takes the offset alignment of textures.
     let apart = device.capabilities().offset_alignment;
     made(&[10]).0.run(&[]).unwrap();
     let start = device.allocated_bytes().unwrap();
@@ -136,14 +136,14 @@ fn small_weights_share_memory() {
     assert_eq!(device.allocated_bytes().unwrap(), start);
 }
 
-/// The memory is released neither while outputs are in use nor after the device is.
+/// Memory is neither released while outputs are in use nor used after its device is gone.
 #[test]
 fn memory_lives_as_long_as_buffers_and_no_longer_than_the_device() {
     for _ in 0..8 {
         if texel_device().is_none() {
             return;
         }
-        // One of its own, which ends here.
+        // This device is dropped below.
         let device = Device::open(DeviceChoice::Software).unwrap();
         let program = program(&device, textures(3, &[Dim::from(4096i64)]));
         let x = floats((0..4096).map(|i| i as f32));
@@ -199,8 +199,8 @@ fn panels_integers_and_other_devices_are_refused() {
     }
 }
 
-/// What is done to a device for its textures' sake leaves its clock right: times that are taken when all is done, or not at
-/// all, are those of a device that no one has.
+/// Buffer–texture aliasing leaves the device's clock intact: timestamps that all have one value, or none, would give
+/// impossible rates.
 #[test]
 fn kernels_take_time_where_there_are_textures() {
     let Some(device) = texel_device() else { return };

@@ -1,4 +1,4 @@
-//! Numbers that come from tensors and sizes; the cases are written by `tests/fixtures/make_numbers.py`.
+//! Numbers that come from tensors and sizes; `tests/fixtures/make_numbers.py` writes the cases.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use onionskin::trace::torchscript::{ImportOptions, import};
 
 use super::{all_pass, archive_of, tensor};
 
-/// Numbers that are elements of tensors, sizes that tensors compute, integers that wrap, results that are written: each also
-/// for a second set of sizes.
+/// Elements of tensors as numbers, sizes computed by tensors, integers that wrap, and in-place writes to results: each for
+/// two sets of sizes.
 #[test]
 fn numbers_of_tensors() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cases/numbers");

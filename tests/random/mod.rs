@@ -1,7 +1,7 @@
-//! Random numbers that are the same in every run.
+//! Pseudo-random numbers, equal in every run.
 #![allow(dead_code, reason = "each test uses its part")]
 
-/// Xorshift from a seed that is not 0.
+/// Xorshift generator with a seed other than 0.
 pub struct Random(pub u64);
 
 impl Random {
@@ -12,17 +12,17 @@ impl Random {
         self.0
     }
 
-    /// A whole number below a limit.
+    /// Returns an integer below a limit.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.bits() % limit.max(1) as u64) as usize
     }
 
-    /// A number from 0 to below 1.
+    /// Returns a number in 0..1.
     pub fn fraction(&mut self) -> f64 {
         (self.bits() >> 40) as f64 / f64::from(1 << 24)
     }
 
-    /// One of some items.
+    /// Returns one of some items.
     pub fn pick<T: Clone>(&mut self, items: &[T]) -> T {
         items[self.below(items.len())].clone()
     }

@@ -1,4 +1,4 @@
-//! The sample calls of the dictionary's rows, as text, as graphs of one node, and with inputs.
+//! The sample calls of the dictionary's rows, as texts, as graphs of one node, and with inputs.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use onionskin::aten::{self, ArgumentType, Composite, Operator, Parameter, Schema};
@@ -11,13 +11,13 @@ use onionskin::tensor::Tensor;
 
 use super::random::Random;
 
-/// `B` counts batches; the other symbols are sizes that windows fit into.
+/// Returns sizes for the symbols of sample calls: `batch` for `B`, `size` for the others, into which windows fit.
 pub fn sizes(batch: i64, size: i64) -> Bindings {
     let sizes = ["H", "L", "N", "S", "T", "W"].map(|name| (name.into(), size));
     sizes.into_iter().chain([("B".into(), batch)]).collect()
 }
 
-/// The call of a case as a graph of one node.
+/// Builds a graph of one node for the call of a case.
 pub fn graph_of(
     operator: &'static Operator,
     texts: &[Option<String>],
@@ -31,7 +31,7 @@ pub fn graph_of(
     builder.finish(&results, Vec::new(), None)
 }
 
-/// The arguments of a case; its tensors become inputs.
+/// Returns the arguments of a case; its tensors become inputs.
 pub fn arguments(
     builder: &Builder,
     operator: &'static Operator,
@@ -46,8 +46,8 @@ pub fn arguments(
         .collect()
 }
 
-/// The operator of a case and the text of each argument. A case may begin with an overload, an operator of the row, or
-/// both, and a colon.
+/// Returns the operator of a case and the text of each argument. A case may begin with an overload, an operator of the row,
+/// or both, and a colon.
 pub fn parse(row: &Composite, case: &str) -> Result<(&'static Operator, Vec<Option<String>>)> {
     let schemas: Vec<Schema> = row
         .schemas
@@ -91,7 +91,7 @@ pub fn parse(row: &Composite, case: &str) -> Result<(&'static Operator, Vec<Opti
     Ok((operator, texts))
 }
 
-/// Splits at commas outside of brackets and quotes.
+/// Splits a text at commas outside brackets and quotes.
 fn split(text: &str) -> Vec<&str> {
     let (mut depth, mut quoted) = (0, false);
     let parts = text.split(|c| {
@@ -109,7 +109,7 @@ fn split(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The texts with numbers in place of symbols.
+/// Replaces symbols in texts by numbers.
 pub fn at(texts: &[Option<String>], bindings: &Bindings) -> Vec<Option<String>> {
     let known = |text: &String| {
         let mut known = text.clone();
@@ -169,13 +169,13 @@ fn number(text: &str) -> Option<Scalar> {
     })
 }
 
-/// Floats between 0 and 1; integers and truth values of 0 and 1, which are indices of everything that has two elements,
-/// and of 0 where the first operand is a scalar.
+/// Returns inputs: floats between 0 and 1, and integers and booleans of 0 and 1, which are valid indices of two elements, or
+/// of 0 where the first operand is a scalar.
 pub fn inputs(graph: &Graph, bindings: &Bindings) -> Result<Vec<Tensor>> {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let first = graph.inputs.first().map_or(0, |id| graph.ty(*id).rank());
     let limit = if first == 0 { 1.0 } else { 2.0 };
-    // Integers may divide each other; beside floats they are indices.
+    // Integers alone may be divisors; beside floats they are indices.
     let mut types = graph.inputs.iter().map(|id| graph.ty(*id).dtype);
     let least = f64::from(u8::from(first > 0 && types.all(|dtype| dtype.is_integer())));
     let tensor = |id| {

@@ -1,4 +1,4 @@
-//! Networks whose layers differ in sizes only.
+//! Networks whose layers differ only in sizes.
 
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
@@ -8,7 +8,7 @@ use onionskin::shape::TensorType;
 
 use super::graph;
 
-/// A convolution by a weight, and what follows it: a bias and no negative numbers.
+/// A convolution by a weight, with bias and ReLU.
 fn layer<'g>(b: &'g Builder, x: Value<'g>, filter: &str, axis: ConvAxis) -> Value<'g> {
     let filter = b.weight(&format!("{filter}.weight"), filter.parse().unwrap());
     let groups = if filter.shape()[1].is(1) {
@@ -27,7 +27,7 @@ fn layer<'g>(b: &'g Builder, x: Value<'g>, filter: &str, axis: ConvAxis) -> Valu
     (y + bias.reshape([bias.shape(), space].concat())).relu()
 }
 
-/// A convolution of single positions behind a normalization that no weight takes in.
+/// A 1×1 convolution after a normalisation that cannot be folded into a weight.
 fn behind<'g>(b: &'g Builder, x: Value<'g>, filter: &str, stride: i64) -> Value<'g> {
     let channels = x.shape()[1].clone();
     let vector = |name: &str| {
@@ -39,7 +39,7 @@ fn behind<'g>(b: &'g Builder, x: Value<'g>, filter: &str, stride: i64) -> Value<
     layer(b, normalized, filter, ConvAxis::padded(stride, 0))
 }
 
-/// Layers that differ in sizes only, and how many kernels a rasteriser needs for all of them.
+/// Returns networks whose layers differ only in sizes, each with the number of kernels that a rasteriser needs.
 pub fn all() -> Vec<(&'static str, Graph, usize)> {
     let same = || ConvAxis::padded(1, 1);
     let convolutions = graph(&["f32[1, 16, 24, 28]"], |b, x| {

@@ -1,4 +1,4 @@
-//! Small graphs that exercise every kind of kernel and of fusion, and the devices that kernels are made for.
+//! Small graphs for every kind of kernel and of fusion, and capabilities of the devices that kernels are made for.
 #![allow(
     dead_code,
     clippy::panic,
@@ -23,14 +23,14 @@ use onionskin::op::*;
 use onionskin::pass::{self, PlanOptions};
 use onionskin::tensor::Tensor;
 
-/// Numbers that follow no pattern a kernel could hit by chance, and that half precision holds as well.
+/// Returns numbers without a pattern that a wrong kernel could match by chance; half precision represents them exactly.
 pub fn tensor(shape: &[usize], seed: usize) -> Tensor {
     let numel: usize = shape.iter().product();
     let number = |place: usize| ((place * 7919 + seed * 104_729) % 257) as f32 / 128.0 - 1.0;
     Tensor::from_vec(shape, (0..numel).map(number).collect()).unwrap()
 }
 
-/// The largest difference, relative to numbers above one.
+/// Returns the largest difference, relative to numbers above one.
 pub fn distance(found: &Tensor, expected: &Tensor) -> f64 {
     assert_eq!(found.shape(), expected.shape());
     let pairs = found.to_f64().into_iter().zip(expected.to_f64());
@@ -39,13 +39,13 @@ pub fn distance(found: &Tensor, expected: &Tensor) -> f64 {
         .fold(0.0, worse)
 }
 
-/// The larger of two distances, of which not-a-number is the largest.
+/// Returns the larger of two distances; NaN is the largest.
 pub fn worse(x: f64, y: f64) -> f64 {
     if y > x || y.is_nan() { y } else { x }
 }
 
-/// The device that `ONIONSKIN_DEVICE` names, or the best one. Without any, a test says that it is skipped and passes,
-/// unless `REQUIRE_GPU` is 1. Every kernel that it makes is translated to every language.
+/// Returns the device that `ONIONSKIN_DEVICE` names, or the best one. Without a device, a test prints that it is skipped and
+/// passes, unless `REQUIRE_GPU` is 1. Every kernel of the device is translated to every language.
 pub fn device(reach: Reach) -> Option<Device> {
     let choice = std::env::var("ONIONSKIN_DEVICE").unwrap_or_default();
     let options = DeviceOptions {
@@ -65,7 +65,7 @@ pub fn device(reach: Reach) -> Option<Device> {
     }
 }
 
-/// A device with everything that plans make use of, and WebGPU's default limits.
+/// Capabilities with every feature that plans use, and WebGPU's default limits.
 pub fn capabilities() -> Capabilities {
     Capabilities {
         max_binding_size: 128 << 20,
@@ -88,12 +88,12 @@ pub fn capabilities() -> Capabilities {
     }
 }
 
-/// A software rasteriser, whose subgroups are eight invocations.
+/// A software rasteriser with subgroups of eight invocations.
 pub fn rasteriser() -> Capabilities {
     rasteriser_of(8)
 }
 
-/// A software rasteriser by invocations of a subgroup.
+/// A software rasteriser with subgroups of `lanes` invocations.
 pub fn rasteriser_of(lanes: u32) -> Capabilities {
     Capabilities {
         subgroup_size: lanes,
@@ -108,12 +108,12 @@ pub fn rasteriser_of(lanes: u32) -> Capabilities {
     }
 }
 
-/// A plan in which every node that admits a variant gets it, and how many do.
+/// Plans a graph with a variant forced upon every node that admits it. Returns the plan and the number of these nodes.
 pub fn forced(graph: &Graph, capabilities: &Capabilities, variant: Variant) -> (Plan, usize) {
     forced_in(Precision::Single, graph, capabilities, variant)
 }
 
-/// The same where values are stored in a precision.
+/// Like [`forced`], for values stored in a precision.
 pub fn forced_in(
     precision: Precision,
     graph: &Graph,
@@ -131,7 +131,7 @@ pub fn forced_in(
     (plan, count)
 }
 
-/// A GPU with subgroups of whatever size.
+/// A GPU with subgroups of unknown size.
 pub fn with_subgroups() -> Capabilities {
     Capabilities {
         subgroups: true,
@@ -140,7 +140,7 @@ pub fn with_subgroups() -> Capabilities {
     }
 }
 
-/// A GPU whose subgroups multiply small matrices of every kind that kernels make use of.
+/// A GPU with cooperative matrices of every kind that kernels use.
 pub fn with_matrices() -> Capabilities {
     let sizes = [8, 16].into_iter();
     let units = sizes.flat_map(|size| [true, false].map(|half| MatrixUnit { size, half }));
@@ -152,7 +152,7 @@ pub fn with_matrices() -> Capabilities {
     }
 }
 
-/// The kernels of a plan that are not valid, or that a language cannot say.
+/// Returns messages for the kernels of a plan that are invalid or do not translate to a language.
 pub fn untranslatable(plan: &Plan) -> Vec<String> {
     let failure = |kernel: &onionskin::kernel::plan::Kernel| {
         let error = translate(&kernel.wgsl, &with_matrices()).err()?;
@@ -161,7 +161,7 @@ pub fn untranslatable(plan: &Plan) -> Vec<String> {
     plan.kernels.iter().filter_map(failure).collect()
 }
 
-/// A graph made by a function of its inputs, which are given by their types; symbols are 2, 3, 5 … in order of their names.
+/// Builds a graph by a function of its inputs, given by their types. Symbols are 2, 3, 5 … in the order of their names.
 pub fn graph<'a>(
     types: &[&str],
     body: impl for<'g> Fn(&'g Builder, &[Value<'g>]) -> Vec<Value<'g>> + 'a,
@@ -169,7 +169,7 @@ pub fn graph<'a>(
     try_graph(types, body).unwrap()
 }
 
-/// The same, none if the operands do not fit.
+/// Like [`graph`]; `None` if the operands do not fit.
 pub fn try_graph<'a>(
     types: &[&str],
     body: impl for<'g> Fn(&'g Builder, &[Value<'g>]) -> Vec<Value<'g>> + 'a,
@@ -194,7 +194,7 @@ pub fn try_graph<'a>(
     builder.finish(&ids, Vec::new(), None).ok()
 }
 
-/// Two steps of a cell with two states, as recurrences are written out.
+/// Two steps of a cell with two states, as in an unrolled recurrence.
 pub fn cell() -> Graph {
     graph(&["f32[2, 96]", "f32[2, 24]", "f32[24, 96]"], |_, x| {
         let (mut gates, mut state) = (x[0], x[1]);
@@ -207,7 +207,7 @@ pub fn cell() -> Graph {
     })
 }
 
-/// What two others read and one writes for both, neither of which reads the other.
+/// Two independent values with a common operand, which one kernel computes and writes.
 pub fn siblings() -> Graph {
     graph(&["f32[6, 40]", "f32[6, 40]"], |_, x| {
         let dear = x[0].sin().sin();
@@ -215,7 +215,7 @@ pub fn siblings() -> Graph {
     })
 }
 
-/// Every sample under its name.
+/// Returns every sample with its name.
 pub fn all() -> Vec<(&'static str, Graph)> {
     vec![
         ("relu", graph(&["f32[B, 3]"], |_, x| vec![x[0].relu()])),

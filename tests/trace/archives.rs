@@ -1,5 +1,5 @@
-//! What archives of PyTorch hold of the programs that were traced. Counterparts in `test/jit/test_tracer.py` by name; the
-//! archives are written by `tests/fixtures/make_traces.py`.
+//! Traced programs in PyTorch's archives. Comments name the counterparts in `test/jit/test_tracer.py`;
+//! `tests/fixtures/make_traces.py` writes the archives.
 
 use std::io::{Read, Write};
 
@@ -33,7 +33,7 @@ fn module_paths(graph: &Graph) -> Vec<&str> {
     paths
 }
 
-/// The archive with some of its program's text exchanged.
+/// Replaces a part of an archive's program text.
 fn edited(name: &str, from: &str, to: &str) -> Vec<u8> {
     let mut archive = zip::ZipArchive::new(std::io::Cursor::new(bytes(&load(name)))).unwrap();
     let mut copy = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
@@ -87,7 +87,7 @@ fn tasks_are_run_where_they_are_started() {
     assert!(module_paths(graph).contains(&"child"), "{graph}");
 }
 
-/// Counterpart: `test_hooks_on_submodule`, `test_trace_forward_hooks`, in order and in place, with a tensor of a hook's own.
+/// Counterpart: `test_hooks_on_submodule`, `test_trace_forward_hooks`: in order and in place, with a hook's own tensor.
 #[test]
 fn hooks_are_steps_of_the_modules_they_stand_around() {
     let module = replayed("hooked");
@@ -144,7 +144,7 @@ fn writes_of_all_kinds_are_kept() {
     assert_eq!(graph.argument_count(), 1);
 }
 
-/// Counterpart: `test_trace_casts`: one node for each that changes the type, and none for the others and for moves.
+/// Counterpart: `test_trace_casts`: a node for each cast that changes the type, none for other casts and moves.
 #[test]
 fn every_cast_of_an_archive_is_one_node() {
     let module = replayed("casts");
@@ -164,7 +164,7 @@ fn constants_are_weights_and_factories_operators() {
 }
 
 /// Counterpart: `test_input_dict_insertion_order`, `test_input_dict_of_tensors`, `test_input_dict_checkTrace_mut`,
-/// `test_trace_returning_dict`: values of two types, one of which is written to; more keys do no harm.
+/// `test_trace_returning_dict`: values of two types, one of which is written to; further keys are ignored.
 #[test]
 fn dictionaries_go_in_by_key_and_come_out() {
     let module = replayed("dictionary");
@@ -186,8 +186,8 @@ fn dictionaries_go_in_by_key_and_come_out() {
     assert!(error.to_string().contains("make_traces.py:"), "{error}");
 }
 
-/// Counterpart: `test_trace_multi_methods`, `test_trace_module_multi_method_exports`: methods over one set of weights; a name that is none is
-/// told with those that there are.
+/// Counterpart: `test_trace_multi_methods`, `test_trace_module_multi_method_exports`: methods share one set of weights; the
+/// error for an unknown name lists the methods.
 #[test]
 fn methods_of_an_archive_share_weights() {
     let model = Model::open(fixtures().join("archives/methods.pt")).unwrap();
@@ -206,7 +206,7 @@ fn methods_of_an_archive_share_weights() {
     assert_eq!(error.advice(), Some(methods));
 }
 
-/// Counterpart: `test_trace_topk`, which a runtime that makes memory as it goes can do.
+/// Counterpart: `test_trace_topk`, which only a runtime that allocates memory during the run can execute.
 #[test]
 fn a_size_that_is_a_value_is_refused_with_its_line() {
     let x = Tensor::from_vec([5], vec![1f32; 5]).unwrap();
@@ -231,8 +231,8 @@ fn a_result_by_tensors_is_refused() {
     assert_eq!(error.advice(), Some(advice));
 }
 
-/// Counterpart: `test_autograd_function`: the node `^Foo` is Python's. PyTorch does not export it; what is printed of a trace
-/// has it.
+/// Counterpart: `test_autograd_function`: the node `^Foo` calls Python. PyTorch does not export it, but a printed trace
+/// contains it.
 #[test]
 fn a_function_of_python_is_refused_with_what_to_do() {
     let error = refusal("forks", "torch.neg(", "^Foo(1)(");

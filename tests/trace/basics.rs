@@ -1,4 +1,4 @@
-//! What `test/jit/test_tracer.py` calls simple: functions of tensors, their inputs and outputs.
+//! Simple cases of `test/jit/test_tracer.py`: functions of tensors, their inputs and outputs.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn a_function_computes_the_same_traced_and_for_other_sizes() {
     }
 }
 
-/// Counterpart: `run_ge_tests`, whose check inputs broadcast. What is stretched is decided by the example's sizes; others are refused.
+/// Counterpart: `run_ge_tests`, whose inputs broadcast. The example's sizes decide what is expanded; others are rejected.
 #[test]
 fn broadcasting_is_that_of_the_example() {
     let add = |(x, y): (TracedTensor, TracedTensor)| &x + &y;

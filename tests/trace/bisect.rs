@@ -1,4 +1,4 @@
-//! The first value that differs is found inside of branches and loops too.
+//! The search for the first differing value also looks into branches and loops.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +25,7 @@ use onionskin::{CompileOptions, Device, Model};
 
 use super::samples;
 
-/// Where the operator is called.
+/// Line number of the operator's call.
 static LINE: AtomicU32 = AtomicU32::new(0);
 
 const TOLERANCE: Tolerance = Tolerance {
@@ -33,7 +33,7 @@ const TOLERANCE: Tolerance = Tolerance {
     atol: 1e-6,
 };
 
-/// Gives what it is given, but for a shader that adds 1 to what is larger than 7.
+/// Shader of an identity operator that wrongly adds 1 to elements larger than 7.
 const WRONG: &str = "
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -55,7 +55,7 @@ fn wrong_above_seven() -> CustomOperator {
     })
 }
 
-/// Doubles up to a hundred; what is larger than 3 goes through the operator.
+/// Doubles a value up to a hundred; values larger than 3 pass through the operator.
 fn doubling(operator: &CustomOperator, x: TracedTensor) -> Result<TracedTensor> {
     while_loop(
         x,
@@ -83,7 +83,7 @@ fn one() -> Vec<Item> {
     vec![Tensor::from_vec([1], vec![1f32]).unwrap().into()]
 }
 
-/// The third round is the first that is wrong, 8 in place of 4, in the branch within it.
+/// The third iteration is the first wrong one, 9 instead of 8, in the branch within it.
 #[test]
 fn a_device_is_wrong_in_a_branch_of_a_round() {
     let Some(device) = samples::device(Reach::Whole).map(Device::from) else {
@@ -128,7 +128,7 @@ fn a_device_is_wrong_in_a_branch_of_a_round() {
     assert_eq!(found.site.within.len(), 2);
 }
 
-/// A search that has no time compares nothing, and says so; one that has tells of every node.
+/// A search without time compares nothing and reports that; one with time reports progress for every node.
 #[test]
 fn a_search_ends_at_its_limit_and_tells_how_far_it_is() {
     let Some(device) = samples::device(Reach::Whole).map(Device::from) else {
@@ -169,7 +169,7 @@ fn a_search_ends_at_its_limit_and_tells_how_far_it_is() {
     assert!(told.is_sorted_by_key(|one| one.done), "{told:?}");
 }
 
-/// The report names the value by the regions around it, with the line of the program, and so does its page.
+/// The report and its page name the value by the enclosing regions, with source lines.
 #[test]
 fn a_report_leads_into_regions() {
     let Some(device) = samples::device(Reach::Whole).map(Device::from) else {
@@ -216,7 +216,7 @@ const LOOP: &str = "graph forward(x: f32[2], n: i64[]) -> f32[2] {
   return y
 }";
 
-/// A pass that is wrong from the second round on.
+/// A pass whose graph is wrong from the second iteration on.
 #[test]
 fn a_pass_is_wrong_in_a_round() {
     let graph: Graph = LOOP.parse().unwrap();

@@ -1,4 +1,4 @@
-//! Functions whose traces are wrong, and what the checker says of them. Counterparts: `test_trace_checker_*` of PyTorch.
+//! Findings of the checker for functions with wrong traces. Counterparts: `test_trace_checker_*` of PyTorch.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ fn a_good_trace_passes() {
     assert_eq!(ids(&report), Vec::<&str>::new(), "{report}");
 }
 
-/// The program decides by a value: other values would have taken the other way.
+/// The program branches on a value: other values take the other branch.
 #[test]
 fn a_branch_on_values_is_found() {
     let report = report(vector(&[1.0, 2.0]), |x: TracedTensor| {

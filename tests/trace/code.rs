@@ -1,4 +1,4 @@
-//! Graphs as Rust source: what is printed is a file of this folder, which is compiled here and computes what the graph does.
+//! Graphs as Rust source: the printed source is a file of this folder, compiled here, and computes the graph's results.
 //!
 //! `BLESS=1` writes the files.
 
@@ -50,7 +50,7 @@ fn example(shape: &[usize]) -> TracedTensor {
     TracedTensor::from_vec(shape, data.collect())
 }
 
-/// The source is the file's, and the function gives what the graph gives.
+/// Checks that the source is the file's, and that the function returns the graph's results.
 fn check(
     file: &str,
     text: &str,
@@ -202,7 +202,7 @@ fn an_archive_of_pytorch() {
     );
 }
 
-/// What importers write among calls.
+/// Primitives that importers insert among calls.
 #[test]
 fn primitives_that_pytorch_has_operators_for() {
     let text = "graph forward(x: f32[B, 4]) -> (f32[B, 3], f32[2, B, 2], f32[B, 4]) {

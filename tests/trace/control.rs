@@ -1,4 +1,4 @@
-//! Control flow that stays in the graph.
+//! Control flow that a trace keeps in the graph.
 
 use onionskin::dtype::DType;
 use onionskin::ir::{Op, Region};
@@ -16,7 +16,7 @@ fn floats(tensor: &TracedTensor) -> Vec<f32> {
     tensor.to_vec().unwrap()
 }
 
-/// The absolute value of the sum, added to every element.
+/// Adds the absolute value of the sum to every element.
 fn with_condition(x: TracedTensor) -> onionskin::error::Result<TracedTensor> {
     let sum = op("sum", vec![(&x).into()]);
     let is_negative = op("lt", vec![(&sum).into(), 0.0.into()]);
@@ -72,7 +72,7 @@ fn a_condition_is_one_truth_value() {
     assert_eq!(error.message(), "the condition is f32[1], not bool[]");
 }
 
-/// Doubles until the sum is above a limit.
+/// Doubles a value until its sum exceeds a limit.
 fn with_loop(
     (x, limit): (TracedTensor, TracedTensor),
 ) -> onionskin::error::Result<(TracedTensor, TracedTensor)> {
@@ -118,7 +118,7 @@ fn the_state_keeps_its_type() {
     );
 }
 
-/// Running means, as a recurrent network would.
+/// Computes running means by a scan, as a recurrent network does.
 fn with_scan(
     x: TracedTensor,
 ) -> onionskin::error::Result<(TracedTensor, (TracedTensor, TracedTensor))> {

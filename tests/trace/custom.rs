@@ -1,4 +1,4 @@
-//! Operators of the user's own, on the host and on a device.
+//! Custom operators of users, on the host and on a device.
 
 use onionskin::dim::Dim;
 use onionskin::gpu::Reach;
@@ -21,7 +21,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 }
 ";
 
-/// Scales columns and adds their number.
+/// An operator that scales columns and adds their number.
 fn scale_columns() -> CustomOperator {
     let host = |operands: &[Tensor]| {
         let [x, scale] = operands else {
@@ -61,7 +61,7 @@ fn program(operator: CustomOperator) -> impl Fn((TracedTensor, TracedTensor)) ->
     }
 }
 
-/// What the traced program gives on the host and on the device equals what it gives without a trace, for other sizes too.
+/// Checks that the traced program and the program itself agree on the host and on a device, for other sizes too.
 fn agrees(traced: &Traced, program: &dyn Fn((TracedTensor, TracedTensor)) -> TracedTensor) {
     let text = traced.module.to_string();
     let parsed: Module = text.parse().unwrap();

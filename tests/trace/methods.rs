@@ -1,4 +1,4 @@
-//! A method or function for every operator.
+//! Methods and functions of the tracer for every operator.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ fn sample_calls_compute_and_are_recorded() {
     );
 }
 
-/// The same call through the interpreter, through the tracer, and through the graph that it recorded.
+/// Compares a call by the interpreter, by the tracer, and by the graph that the tracer recorded.
 fn check(row: &Composite, case: &str) -> Result<()> {
     let (operator, texts) = parse(row, case)?;
     let texts = at(&texts, &sizes(2, 8));

@@ -1,5 +1,5 @@
-//! Networks as values: names, sharing, aliasing, hierarchy, methods, captured tensors, weights. Counterparts: the tests of modules in
-//! `test/jit/test_tracer.py`.
+//! Networks as values: names, sharing, aliasing, hierarchy, methods, captured tensors, weights. Counterparts: the tests of
+//! modules in `test/jit/test_tracer.py`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn module_paths(graph: &Graph) -> Vec<&str> {
     nodes.map(|node| node.place.module.as_str()).collect()
 }
 
-/// A module's `forward` for `f32[2, 3]`.
+/// Traces a module's `forward` for `f32[2, 3]`.
 fn traced<M: Module + for<'x> Forward<&'x TracedTensor, Output = TracedTensor>>(
     module: &M,
 ) -> Traced {
@@ -241,8 +241,8 @@ fn a_parameter_given_as_input_is_an_input() {
     assert_eq!(floats(&y), [20.0]);
 }
 
-/// Counterpart: `test_trace_modulelist`, "inverted hierarchy": a module that is an argument; "Modules that are called during a trace must
-/// be registered as submodules".
+/// Counterpart: `test_trace_modulelist`, "inverted hierarchy": a module that is an argument; "Modules that are called during
+/// a trace must be registered as submodules".
 #[test]
 fn a_module_from_outside_is_named_after_its_type() {
     let (one, other) = (scale(2.0), scale(3.0));
@@ -257,7 +257,7 @@ fn a_module_from_outside_is_named_after_its_type() {
     assert_eq!(traced.warnings, [], "parameters are no constants");
 }
 
-/// Counterpart: `test_trace_c10_ops` and all that closures capture; "Cannot insert a TracedTensor that requires grad as a constant".
+/// Counterpart: `test_trace_c10_ops` and captures; "Cannot insert a TracedTensor that requires grad as a constant".
 #[test]
 fn captured_tensors_are_constants_that_are_warned_of_and_parameters_are_weights() {
     let (captured, learned) = (ones(&[3]), parameter(&[1.0, 2.0, 3.0]));
@@ -411,7 +411,7 @@ fn weights_are_read_from_safetensors_state_dicts_and_archives() {
     );
 }
 
-/// A module refuses what PyTorch's refuses, in its words.
+/// A module rejects the inputs that PyTorch's rejects, with its messages.
 #[test]
 fn inputs_of_wrong_ranks_are_refused() {
     let error = BatchNorm2d::new(3).call(ones(&[2, 3])).error().unwrap();
@@ -431,7 +431,7 @@ fn inputs_of_wrong_ranks_are_refused() {
     );
 }
 
-/// PyTorch's bounds, not PyTorch's numbers.
+/// Initial values have PyTorch's bounds, but other numbers.
 #[test]
 fn initial_parameters_follow_from_the_seed_and_stay_within_their_bounds() {
     let drawn = |seed| {
@@ -450,7 +450,7 @@ fn initial_parameters_follow_from_the_seed_and_stay_within_their_bounds() {
     assert!((0.9..1.1).contains(&variance), "{variance}");
 }
 
-/// Counterpart: `test_trace_save_load_copy`: what was traced does not follow the module.
+/// Counterpart: `test_trace_save_load_copy`: later changes of the module do not affect the trace.
 #[test]
 fn a_trace_keeps_the_weights_that_it_was_made_with() {
     let net = scale(2.0);

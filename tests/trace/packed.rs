@@ -1,4 +1,4 @@
-//! Packed sequences, whose sizes are values: recorded by `tests/fixtures/make_packed.py` with several sets of lengths.
+//! Packed sequences, whose sizes are values: `tests/fixtures/make_packed.py` records them with several sets of lengths.
 
 use onionskin::error::Kind;
 use onionskin::item::Item;
@@ -66,7 +66,7 @@ fn a_script_asks_for_the_longest_length() {
     replay("scripted");
 }
 
-/// What a case says of other lengths than it was recorded with.
+/// Returns the messages of a case for lengths other than the recorded ones.
 fn complaint(name: &str, lengths: &[i64]) -> Vec<String> {
     let case = load(&format!("cases/packed/{name}"));
     let mut inputs = case.sets[0].calls[0].inputs.clone();
@@ -84,7 +84,7 @@ fn complaint(name: &str, lengths: &[i64]) -> Vec<String> {
     devices().map(run).collect()
 }
 
-/// The result would be shorter than the graph makes it.
+/// The result would be shorter than the graph's.
 #[test]
 fn a_longest_sequence_that_is_shorter_than_the_input() {
     for message in complaint("lstm", &[2, 5, 3]) {

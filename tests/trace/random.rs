@@ -1,4 +1,4 @@
-//! Random operators: explicit nodes whose numbers are a function of seed, counter and index.
+//! Random operators are explicit nodes; their numbers are a function of seed, counter and index.
 
 use onionskin::aten;
 use onionskin::dtype::DType;
@@ -29,7 +29,7 @@ fn variance(values: &[f64]) -> f64 {
     values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / values.len() as f64
 }
 
-/// The largest distance between the values' distribution function and another (Kolmogorov and Smirnov).
+/// Returns the Kolmogorov–Smirnov distance between the distribution of values and another one.
 fn distance(mut values: Vec<f64>, distribution: impl Fn(f64) -> f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let count = values.len() as f64;
@@ -44,7 +44,7 @@ fn distance(mut values: Vec<f64>, distribution: impl Fn(f64) -> f64) -> f64 {
 
 const COUNT: usize = 20_000;
 
-/// Larger distances of so many values have a probability of 1 in 1000.
+/// For this number of values, a larger distance has a probability of 1 in 1000.
 const LARGEST: f64 = 1.95 / 141.4;
 
 fn close(found: &[f64], wanted: &[f64]) {
@@ -53,7 +53,7 @@ fn close(found: &[f64], wanted: &[f64]) {
     }
 }
 
-/// What `torch.manual_seed(0)` and then `torch.rand(4)`, or `torch.randn(4)`, print on a CUDA device.
+/// The numbers that `torch.manual_seed(0)` and then `torch.rand(4)`, or `torch.randn(4)`, print on a CUDA device.
 #[test]
 fn numbers_are_those_of_pytorch_on_cuda() {
     manual_seed(0);
@@ -225,8 +225,8 @@ fn batch_norm_in_training_uses_the_batch_and_is_recorded_so() {
     );
 }
 
-/// Counterpart: `test_trace_checker_dropout_train`, which warns of a mismatch that is none: the function, its graph and a
-/// second trace draw from one seed here.
+/// Counterpart: `test_trace_checker_dropout_train`, which reports a spurious mismatch. Here the function, its graph and a
+/// second trace draw from one seed.
 #[test]
 fn a_check_of_a_function_that_draws_names_the_node_and_nothing_else() {
     let function = |x: TracedTensor| x.dropout(0.5, true);
@@ -246,7 +246,7 @@ fn host(tensors: &[&TracedTensor]) -> Vec<Tensor> {
     tensors.map(|tensor| tensor.to_host().unwrap()).collect()
 }
 
-/// What a graph gives on all devices is what the program gives when it simply runs.
+/// Checks that a graph returns the untraced program's results on all devices.
 fn runs_alike(traced: &Traced, inputs: &[&TracedTensor], wanted: &[&TracedTensor]) {
     for device in devices() {
         let model = Model::from_module(traced.module.clone());
@@ -262,7 +262,7 @@ fn column(rows: usize) -> TracedTensor {
     TracedTensor::from_vec([rows, 2], vec![1f32; rows * 2])
 }
 
-/// Draws before a loop, in each of its rounds, and after it.
+/// A scan that draws before the loop, in each iteration, and after it.
 fn drawing_scan(
     x: TracedTensor,
 ) -> onionskin::error::Result<(TracedTensor, TracedTensor, TracedTensor)> {
@@ -274,7 +274,7 @@ fn drawing_scan(
     Ok((last, rows, ops::rand([2])))
 }
 
-/// [`drawing_scan`] as a loop in Rust, which a trace writes out.
+/// [`drawing_scan`] as a loop in Rust, which a trace unrolls.
 fn written_out(x: TracedTensor) -> (TracedTensor, TracedTensor, TracedTensor) {
     let mut state = ops::rand([2]);
     let mut rows = Vec::new();
@@ -305,7 +305,7 @@ fn every_round_of_a_loop_draws_numbers_of_its_own() {
     assert!(!details.into_iter().any(|detail| detail.contains("round")));
 }
 
-/// Conditions and loops in loops draw as often as they run.
+/// Nested conditions and loops draw in every iteration that runs.
 fn nested(
     (x, limit): (TracedTensor, TracedTensor),
 ) -> onionskin::error::Result<(TracedTensor, TracedTensor)> {
@@ -362,7 +362,7 @@ fn a_sequence_begins_outside_of_branches() {
     assert!(error.to_string().contains("trace/random.rs"), "{error}");
 }
 
-/// A sequence that begins anew behind a loop does so in the graph.
+/// A sequence that restarts after a loop also restarts in the graph.
 #[test]
 fn a_sequence_begins_anew() {
     let program = |x: TracedTensor| {
@@ -378,7 +378,7 @@ fn a_sequence_begins_anew() {
     runs_alike(&traced, &[&column(4)], &[&rows, &again]);
 }
 
-/// A scripted program draws as often as its loops run: what the same calls one after the other draw.
+/// A scripted program draws in every iteration that runs, and draws the numbers of an unrolled program.
 #[test]
 fn scripted_loops_draw_as_if_they_were_written_out() {
     let archives = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/archives");

@@ -1,4 +1,4 @@
-//! Cases of `tests/fixtures` that PyTorch recorded, replayed on the host and on a device.
+//! Replays cases of `tests/fixtures` that PyTorch recorded, on the host and on a device.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// A case by folder and name: `cases/traces/casts`.
+/// Loads a case by folder and name: `cases/traces/casts`.
 pub fn load(case: &str) -> Case {
     let file = fixtures().join(format!("{case}.zip"));
     cases::find(&file).unwrap()[0].load().unwrap()
@@ -28,13 +28,13 @@ pub fn bytes(case: &Case) -> Vec<u8> {
     }
 }
 
-/// The host, and the device of the tests where there is one.
+/// Returns the host, and the device under test if there is one.
 pub fn devices() -> impl Iterator<Item = Device> {
     let device = samples::device(Reach::Whole).map(Device::from);
     [Some(Device::Host), device].into_iter().flatten()
 }
 
-/// The archive gives what the program gave, for all inputs, on the host and on a device. Returns its graph for the first.
+/// Checks an archive's results for all inputs, on the host and on a device. Returns its graph for the first inputs.
 pub fn replayed(name: &str) -> Module {
     let case = load(name);
     let model = Model::from_bytes(bytes(&case)).unwrap();
@@ -57,7 +57,7 @@ pub fn replayed(name: &str) -> Module {
     model.import_method("forward", Some(first)).unwrap()
 }
 
-/// Why a case is refused.
+/// Returns the error of a case that cannot be imported.
 pub fn refusal(name: &str) -> Error {
     let case = load(name);
     let inputs = &case.sets[0].calls[0].inputs;

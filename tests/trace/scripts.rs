@@ -1,4 +1,4 @@
-//! Programs of every construct that PyTorch's printer of TorchScript writes, recorded by `tests/fixtures/make_scripts.py`.
+//! Programs with every construct of PyTorch's TorchScript printer; `tests/fixtures/make_scripts.py` records them.
 
 use onionskin::error::{Error, Kind};
 
@@ -40,13 +40,13 @@ replay! {
     devices
 }
 
-/// Buffers of unsupported layouts and dtypes matter to programs that read them only.
+/// Buffers of unsupported layouts and dtypes are rejected only if a program reads them.
 #[test]
 fn what_nothing_reads_is_not_refused() {
     replayed("cases/scripts/unused");
 }
 
-/// The refusals of a case, each with the user's line.
+/// Returns the errors of a case, each with the user's line.
 fn refusals(name: &str) -> Vec<String> {
     let error = refusal(&format!("refused/{name}"));
     let unsupported = |error: &Error| {

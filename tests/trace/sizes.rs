@@ -1,4 +1,4 @@
-//! Sizes as expressions: what follows from them generalises. Counterparts in PyTorch's `test_tracer.py` by name.
+//! Sizes as expressions: values computed from them generalise. Comments name counterparts in PyTorch's `test_tracer.py`.
 
 use onionskin::error::Kind;
 use onionskin::trace::check::Id;
@@ -9,7 +9,7 @@ fn example(shape: &[usize]) -> TracedTensor {
     TracedTensor::from_vec(shape, data.collect())
 }
 
-/// The traced function gives what the function gives, for inputs of the example's size and of another.
+/// Checks that the traced function returns the function's results, for inputs of the example's size and of another.
 fn generalises(first: &[usize], other: &[usize], function: impl Fn(TracedTensor) -> TracedTensor) {
     let traced = trace(example(first), &function).unwrap();
     assert!(traced.warnings.is_empty(), "{:?}", traced.warnings);

@@ -1,4 +1,4 @@
-//! What outlives a call: buffers that a network gives other values. Counterpart: the buffers of modules that PyTorch traces in
+//! States, which outlive a call: buffers that a network updates. Counterpart: the buffers of modules that PyTorch traces in
 //! training, which the program writes in place.
 
 use std::path::Path;
@@ -25,7 +25,7 @@ fn host(tensor: &TracedTensor) -> Tensor {
     tensor.to_host().unwrap()
 }
 
-/// Mean and unbiased variance of both columns of [`batch`].
+/// Returns mean and unbiased variance of both columns of [`batch`].
 fn statistics(shift: f32) -> [[f32; 2]; 2] {
     let values = host(&batch(shift)).to_f32();
     let column = |index: usize| values.iter().skip(index).step_by(2).copied();
@@ -37,7 +37,7 @@ fn statistics(shift: f32) -> [[f32; 2]; 2] {
     [[mean(0), mean(1)], [variance(0), variance(1)]]
 }
 
-/// Running mean and variance after batches, as PyTorch gathers them.
+/// Returns running mean and variance after batches, as PyTorch computes them.
 fn gathered(shifts: &[f32]) -> [[f32; 2]; 2] {
     let mut running = [[0.0; 2], [1.0; 2]];
     for shift in shifts {
@@ -86,7 +86,7 @@ fn training_gathers_statistics() {
     assert_eq!(count, [2.0]);
 }
 
-/// The statistics are states of the graph; tracing and checking leave those of the module alone.
+/// The statistics are states of the graph; tracing and checking do not change those of the module.
 #[test]
 fn a_trace_of_training_gathers_statistics_from_call_to_call() {
     let norm = trained();
@@ -118,7 +118,7 @@ fn devices() -> Vec<Device> {
     [Some(Device::Host), gpu].into_iter().flatten().collect()
 }
 
-/// PyTorch writes the statistics within the operator, which says nothing of it.
+/// PyTorch updates the statistics within the operator, whose schema does not declare it.
 #[test]
 fn an_archive_of_training_gathers_statistics() {
     let archives = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/archives");
@@ -158,7 +158,7 @@ fn add(net: &Sum, x: TracedTensor) -> onionskin::error::Result<TracedTensor> {
     Ok(&net.total * 2.0)
 }
 
-/// What one method writes, another reads; the value is the new one as soon as it is stored.
+/// One method writes a state that another one reads; a stored value is visible at once.
 #[test]
 fn methods_share_what_is_stored() {
     let net = sum();
@@ -201,7 +201,7 @@ fn what_cannot_be_stored_is_told_with_its_line() {
     assert_eq!(error.message(), "a buffer of f32[2] is to keep f32[]");
 }
 
-/// A total and how often it was added to, which a network keeps in branches and loops.
+/// A total and the number of its additions, which a network updates in branches and loops.
 #[derive(Module)]
 struct Tally {
     total: TracedTensor,
@@ -217,7 +217,7 @@ fn tally() -> Tally {
 
 type Fallible = onionskin::error::Result<TracedTensor>;
 
-/// One branch stores in both buffers, the other in one of them.
+/// One branch updates both buffers, the other branch one of them.
 fn in_branches(net: &Tally, x: TracedTensor) -> Fallible {
     let stored = cond(
         &x.sum().gt(0.0),
@@ -248,7 +248,7 @@ fn in_a_scan(net: &Tally, x: TracedTensor) -> Fallible {
     Ok(rows + last + &net.total)
 }
 
-/// A branch in a loop, whose condition is what the rounds store.
+/// A branch in a loop, whose condition is a state that the iterations update.
 fn in_a_loop(net: &Tally, x: TracedTensor) -> Fallible {
     net.count.store(&net.count.zeros_like())?;
     let x = while_loop(
@@ -274,7 +274,7 @@ fn in_a_loop(net: &Tally, x: TracedTensor) -> Fallible {
 
 type Program = fn(&Tally, TracedTensor) -> Fallible;
 
-/// What branches and loops store is further results of theirs: the graph's states are what the module keeps when it runs.
+/// States that branches and loops update are further results of their regions, and equal those of the running module.
 #[test]
 fn branches_and_loops_store() {
     let programs: [(&str, Program); 3] = [
@@ -307,7 +307,7 @@ fn branches_and_loops_store() {
     }
 }
 
-/// PyTorch's `momentum=None`: the statistics are the mean of those of all batches.
+/// PyTorch's `momentum=None`: the statistics are the mean over all batches.
 #[test]
 fn batches_count_alike_without_momentum() {
     let norm = BatchNorm1d::new(2).momentum(None);

@@ -1,4 +1,4 @@
-//! Structures of inputs and outputs: what `test/jit/test_tracer.py` checks of tuples, lists, maps and named tuples.
+//! Structures of inputs and outputs: the checks of `test/jit/test_tracer.py` for tuples, lists, maps and named tuples.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,7 +23,7 @@ fn map<T>(entries: impl IntoIterator<Item = (&'static str, T)>) -> BTreeMap<Stri
         .collect()
 }
 
-/// The error of a trace that is refused for its inputs.
+/// Returns the error of a trace that is rejected for its inputs.
 fn refusal<I: Tree>(inputs: I) -> Error {
     trace(inputs, |_| x(&[1.0])).unwrap_err()
 }
@@ -232,8 +232,8 @@ fn a_write_to_a_value_of_a_map_is_a_step() {
     assert_eq!(floats(&inputs["a"]), [1.0, 2.0]);
 }
 
-/// Counterpart: `test_input_dict_empty`, `test_input_dict_empty_list`, `test_input_list_mixed_type`: "List trace inputs must have elements",
-/// "must have consistent types".
+/// Counterpart: `test_input_dict_empty`, `test_input_dict_empty_list`, `test_input_list_mixed_type`: "List trace inputs must
+/// have elements", "must have consistent types".
 #[test]
 fn inputs_that_say_nothing_of_their_elements_are_refused_by_path() {
     let none: Vec<TracedTensor> = Vec::new();
@@ -279,7 +279,7 @@ fn what_has_no_order_or_is_no_tensor_is_refused_with_advice() {
     assert_eq!(error.advice(), Some("take the size from a tensor by `dim`"));
 }
 
-/// Counterpart: `test_trace_single_tuple`, `test_trace_returning_dict_with_tensor_tuples`; deep structures, which PyTorch cannot return.
+/// Counterpart: `test_trace_single_tuple`, `test_trace_returning_dict_with_tensor_tuples`; deeper than PyTorch can return.
 #[test]
 fn outputs_keep_their_structure_at_any_depth() {
     type Deep = (
@@ -398,7 +398,7 @@ fn arguments_by_name_may_be_structures() {
     assert_eq!(floats(&y), [-2.0]);
 }
 
-/// A failed step is told with the path of the output that it spoils.
+/// The error of a failed step names the path of the affected output.
 #[test]
 fn a_failed_output_says_where_it_stands() {
     let boxes = Boxes {

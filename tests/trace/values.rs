@@ -1,4 +1,4 @@
-//! Constants, casts, indices, writes, names and lines. Counterparts in PyTorch's `test_tracer.py` by name.
+//! Constants, casts, indices, writes, names and lines. Comments name counterparts in PyTorch's `test_tracer.py`.
 
 use onionskin::dtype::DType;
 use onionskin::trace::check::{Id, Traced};
@@ -254,7 +254,7 @@ fn a_weight_that_is_gone_is_named() {
     assert_eq!(error.message(), "there is no weight constant");
 }
 
-/// Counterpart: `test_trace_topk`. A size that is a tensor's value is read, which is warned of.
+/// Counterpart: `test_trace_topk`. A size that is a tensor's value is read, with a warning.
 #[test]
 fn a_size_from_a_value_is_a_read() {
     let program = |(x, k): (TracedTensor, TracedTensor)| {

@@ -1,12 +1,12 @@
-//! Kernels that differ in numbers only: a rasteriser gets one for all of them, where compiling it once saves more than the
-//! sizes cost that the numbers become.
+//! Kernel deduplication: kernels that differ in numbers only are one kernel on a rasteriser, where compiling once saves more
+//! than reading the numbers as sizes costs.
 
 use onionskin::ir::{Graph, Value};
 
 use crate::samples;
 use crate::*;
 
-/// The same of inputs of several sizes.
+/// Applies a layer to inputs of several sizes.
 fn of_each(types: &[&str], layer: fn(Value) -> Value) -> Graph {
     samples::graph(types, |_, x| x.iter().map(|x| layer(*x)).collect())
 }
@@ -16,23 +16,23 @@ fn softmax(x: Value) -> Value {
     x.softmax(1)
 }
 
-/// Rows less their means, which are divisions by the length, and something of these once more.
+/// Subtracts means, which divide by the length, from rows, and multiplies by means of squares.
 fn centred(x: Value) -> Value {
     let x = x - x.mean(&[1], true);
     x * (x * x).mean(&[1], true)
 }
 
-/// Another order, and something pointwise.
+/// A transposition with pointwise work.
 fn turned(x: Value) -> Value {
     x.permute([0, 2, 1]).relu() * 0.5
 }
 
-/// Sums over an axis in the middle.
+/// Sums over the middle axis.
 fn summed(x: Value) -> Value {
     x.sum(&[1], false)
 }
 
-/// Layers that differ in sizes only, odd ones among them, and how many kernels these have.
+/// Returns graphs whose layers differ only in sizes, some of them odd, with the number of their kernels.
 fn layers() -> Vec<(&'static str, Graph, usize)> {
     let attention = |sizes: &[[i64; 3]]| {
         let types: Vec<String> = sizes
@@ -116,8 +116,8 @@ fn layers_that_differ_in_numbers_share_a_kernel() {
     }
 }
 
-/// Not where a network's runs would be longer for it than its start is shorter: many elements are found by divisions, and
-/// loops over few things are written out. Nor on GPUs.
+/// Kernels are not shared where runs would lose more time than the start saves: divisions to index many elements, and loops
+/// that would not be unrolled. Nor are they shared on GPUs.
 #[test]
 fn kernels_are_not_shared_where_that_is_slower() {
     for (name, graph, device) in [

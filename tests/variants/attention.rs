@@ -1,4 +1,4 @@
-//! Attention in one kernel: however a model writes it, whatever its sizes are, and where there is nothing left of a row.
+//! Attention in one kernel, for every way in which models write it, all sizes, and fully masked rows.
 
 use std::collections::BTreeMap;
 
@@ -20,13 +20,13 @@ fn scores<'g>(x: Operands<'g, '_>) -> Value<'g> {
     x[0].matmul(x[1].transpose(-2, -1))
 }
 
-/// Zeros, not not-a-number, where nothing is left of a row.
+/// Replaces NaN in fully masked rows by zeros.
 fn safe(scores: Value) -> Value {
     let is_empty = scores.eq(f64::NEG_INFINITY).all(&[-1], true);
     is_empty.where_(0.0, scores.softmax(-1))
 }
 
-/// Scores where a key is not behind the query.
+/// Masks scores of keys after the query.
 fn causal(scores: Value) -> Value {
     let [rows, keys] = [-2, -1].map(|axis| scores.size(axis));
     let builder = scores.builder();
@@ -35,14 +35,14 @@ fn causal(scores: Value) -> Value {
     key.le(row).where_(scores, f64::NEG_INFINITY)
 }
 
-/// Heads of a number of channels out of one value, queries, keys and values side by side.
+/// Returns queries, keys or values (by `at`) as heads, from a value that holds them side by side.
 fn heads<'g>(x: Value<'g>, at: i64, [heads, width]: [i64; 2]) -> Value<'g> {
     let parts = x.narrow(2, at * heads * width, heads * width);
     let shape = vec![x.size(0), x.size(1), heads.into(), width.into()];
     parts.reshape(shape).permute(vec![0, 2, 1, 3])
 }
 
-/// Attention with nothing around it, by names and the types of queries, keys and values.
+/// Builds plain attention graphs, by names and types of queries, keys and values.
 fn plain(of: &[(&'static str, [&str; 3])]) -> Vec<(&'static str, Graph)> {
     let of_types = |types: &[&str; 3]| {
         graph(types, |_, x| {
@@ -55,13 +55,13 @@ fn plain(of: &[(&'static str, [&str; 3])]) -> Vec<(&'static str, Graph)> {
         .collect()
 }
 
-/// Attention where positions are neighbours in memory: a row of everything is a channel.
+/// Attention with positions innermost in memory: each channel is a row of all positions.
 fn by_channel<'g>(x: Operands<'g, '_>) -> Value<'g> {
     let weights = (x[0].transpose(-2, -1).matmul(x[1]) * 0.2).softmax(-1);
     x[2].matmul(weights.transpose(-2, -1))
 }
 
-/// All that one kernel computes.
+/// Returns graphs that one kernel computes.
 pub fn graphs() -> Vec<(&'static str, Graph)> {
     let mut graphs = plain(&[
         ("of one head", ["f32[40, 32]", "f32[40, 32]", "f32[40, 32]"]),
@@ -222,7 +222,7 @@ pub fn graphs() -> Vec<(&'static str, Graph)> {
     graphs
 }
 
-/// What several kernels compute, since others read what lies in between, or one kernel would take longer.
+/// Returns graphs that several kernels compute, because values in between have other readers or one kernel would be slower.
 fn others() -> Vec<(&'static str, Graph)> {
     let types = ["f32[2, 24, 24]"; 3];
     let mut graphs = plain(&[
@@ -286,7 +286,7 @@ fn others() -> Vec<(&'static str, Graph)> {
     graphs
 }
 
-/// Channels of heads turned by angles, the one half with the other, as rotary embeddings do it.
+/// Rotary embedding: rotates the halves of each head's channels by angles.
 fn rotated<'g>(x: Value<'g>, [cosines, sines]: [Value<'g>; 2]) -> Value<'g> {
     let half = x.size(-1).floor_div(&2.into());
     let [first, second] = [0, 1].map(|at| x.narrow(-1, &half * at, half.clone()));
@@ -294,7 +294,7 @@ fn rotated<'g>(x: Value<'g>, [cosines, sines]: [Value<'g>; 2]) -> Value<'g> {
     x * cosines + turned * sines
 }
 
-/// Each head of keys or values for two heads of queries.
+/// Repeats each head of keys or values for two heads of queries (grouped-query attention).
 fn repeated(x: Value) -> Value {
     let [batch, heads, rows, width] = [0, 1, 2, 3].map(|axis| x.size(axis));
     let wide = vec![
@@ -308,7 +308,7 @@ fn repeated(x: Value) -> Value {
     x.unsqueeze(2).expand(wide).reshape(flat)
 }
 
-/// Attention whose queries, keys and values other kernels write, with how many there are.
+/// Returns graphs in which other kernels write queries, keys and values, with the number of steps.
 fn behind_others() -> Vec<(&'static str, usize, Graph)> {
     let types = ["f32[B, 20, 96]", "f32[20, 8]", "f32[20, 8]"];
     vec![
@@ -376,7 +376,7 @@ fn attention_is_one_kernel() {
         for (name, graph) in graphs() {
             let plan = pass::plan(&graph, &device).unwrap();
             let found = (plan.steps.len(), kernels_of_attention(&plan));
-            // With sixteen lanes thirteen rows are too few.
+            // Thirteen rows are too few for sixteen lanes.
             let is_short = lanes == 16 && format!("{graph}").contains('H');
             assert!(found == (1, 1) || is_short, "{name}: {found:?}");
             let failures = samples::untranslatable(&plan);
@@ -385,7 +385,7 @@ fn attention_is_one_kernel() {
     }
 }
 
-/// Keys and values are written as attention reads them, and once, however often heads are repeated.
+/// Keys and values are written in the layout of attention, and once, even if heads are repeated.
 #[test]
 fn attention_reads_what_is_written_for_it() {
     let device = samples::device(Reach::Whole);
@@ -421,7 +421,7 @@ fn what_others_read_is_computed_for_them() {
     assert_eq!((kernels_of_attention(&plan), count), (0, 2), "{name}");
 }
 
-/// Softmax is no part of what is computed of each result before it is written.
+/// Only long epilogues run in an epilogue loop; softmax is not part of an epilogue.
 #[test]
 fn attention_is_written_in_turns_for_its_epilogue_alone() {
     for (name, graph) in graphs() {
@@ -445,7 +445,7 @@ fn attention_of_others_agrees() {
     }
 }
 
-/// Rows of minus infinity alone, rows that begin with it, and what is no number.
+/// Fully masked rows, rows that begin with minus infinity, and NaN.
 #[test]
 fn attention_of_odd_numbers_agrees() {
     let Some(device) = samples::device(Reach::Whole) else {
@@ -486,7 +486,7 @@ fn attention_of_odd_numbers_agrees() {
     }
 }
 
-/// One attention that ends where the scores of another one begin.
+/// An attention whose result feeds the scores of another one.
 #[test]
 fn attention_of_attention_agrees() {
     let of_two = graph(
@@ -506,7 +506,7 @@ fn attention_of_attention_agrees() {
     }
 }
 
-/// Of no keys at all every row is zeros.
+/// Attention without keys returns zeros.
 #[test]
 fn attention_of_no_keys_agrees() {
     let Some(device) = samples::device(Reach::Whole) else {

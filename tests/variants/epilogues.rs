@@ -1,5 +1,5 @@
-//! Long epilogues, whose text kernels of tiles have in a loop: they are computed where their product is, whatever part of a
-//! turn rows fill.
+//! Long epilogues, which tile kernels run in an epilogue loop: they are fused into their product, also where rows fill an
+//! iteration only partly.
 
 use onionskin::ir::Graph;
 use onionskin::kernel::choice::Variant;
@@ -17,7 +17,7 @@ fn activated(x: &str, weight: &str, bias: &str) -> Graph {
     })
 }
 
-/// A convolution with GELU between others, so that images lie in quads of channels.
+/// A convolution with GELU between others, whose images have the vec4 channel layout.
 fn convolution(x: &str, filter: &str, axes: [ConvAxis; 2], groups: i64) -> Graph {
     samples::graph(&[x], |builder, x| {
         let weight = builder.weight("weight", filter.parse().unwrap());
@@ -26,7 +26,7 @@ fn convolution(x: &str, filter: &str, axes: [ConvAxis; 2], groups: i64) -> Graph
     })
 }
 
-/// All that one kernel computes, in tiles as they are for much work.
+/// Returns graphs that one kernel computes, with example sizes that make tiles large.
 pub fn graphs() -> Vec<(&'static str, Graph)> {
     let plain = |pad| [axis(1, pad, 1, 1), axis(1, pad, 1, 1)];
     let image = "f32[B, 16, H, S]";

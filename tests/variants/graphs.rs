@@ -6,7 +6,7 @@ use onionskin::op::*;
 
 use crate::samples;
 
-/// A product of matrices with an epilogue, by the types of its operands; each may be read by the other axis.
+/// A matrix product with an epilogue, given by the types of its operands; each operand may be transposed.
 pub fn product(left: &str, right: &str, turned: [bool; 2]) -> Graph {
     samples::graph(&[left, right], |_, x| {
         let (a, b) = (turn(x[0], turned[0]), turn(x[1], turned[1]));
@@ -19,12 +19,12 @@ pub fn gelu(x: Value) -> Value {
     x * 0.5 * ((x * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0)
 }
 
-/// A product of matrices with an epilogue that is long.
+/// A matrix product with a long epilogue.
 fn activated(left: &str, right: &str) -> Graph {
     samples::graph(&[left, right], |_, x| vec![gelu(x[0].dot(x[1]) + 0.25)])
 }
 
-/// A matrix, or the one of which it is the transpose.
+/// Transposes a matrix if `turned`.
 pub fn turn<'g>(value: Value<'g>, turned: bool) -> Value<'g> {
     let rank = value.ty().rank();
     let mut axes: Vec<usize> = (0..rank).collect();
@@ -101,7 +101,7 @@ pub fn products() -> Vec<(&'static str, Graph)> {
     ]
 }
 
-/// A linear layer, whose weight a device may lay out as it likes.
+/// A linear layer, whose weight layout the planner chooses.
 pub fn linear(x: &str, weight: &str) -> Graph {
     samples::graph(&[x], |builder, x| {
         let weight = builder.weight("weight", weight.parse().unwrap());
@@ -109,7 +109,7 @@ pub fn linear(x: &str, weight: &str) -> Graph {
     })
 }
 
-/// A convolution between others, so that images need not lie as inputs and outputs do.
+/// A convolution between pointwise work and a sum, so that the planner chooses the layout of its images.
 pub fn convolution_by_weights(x: &str, filter: &str, axes: &[ConvAxis], groups: i64) -> Graph {
     samples::graph(&[x], |builder, x| {
         let weight = builder.weight("weight", filter.parse().unwrap());
@@ -118,8 +118,7 @@ pub fn convolution_by_weights(x: &str, filter: &str, axes: &[ConvAxis], groups: 
     })
 }
 
-/// Pooling between convolutions: windows that share elements and do not, with images that blocks of positions cover and do
-/// not, with a border and without one.
+/// Pooling between convolutions, with and without overlapping windows, partial blocks of positions and padding.
 pub fn pools() -> Vec<(String, Graph)> {
     let mut graphs = Vec::new();
     for x in ["f32[2, 8, 12, 13]", "f32[2, 8, H, S]"] {
@@ -143,7 +142,7 @@ pub fn pools() -> Vec<(String, Graph)> {
     graphs
 }
 
-/// Products of every number of rows that shares invocations in another way, with whole and ragged sums and columns.
+/// Products with numbers of rows that distribute invocations differently, with full and partial sums and columns.
 pub fn with_weights() -> Vec<(String, Graph)> {
     let mut graphs = Vec::new();
     for rows in ["1", "2", "3", "5", "7", "8", "9", "B"] {
@@ -161,11 +160,11 @@ pub fn with_weights() -> Vec<(String, Graph)> {
         ("f32[1, 64, 1, 1]", "f32[24, 64, 1, 1]", 1, plain(0)),
         ("f32[2, 130, 1, 2]", "f32[12, 130, 1, 1]", 1, plain(0)),
         ("f32[1, 132, 2, 2]", "f32[33, 132, 3, 3]", 1, plain(1)),
-        // Fewer steps than a round has.
+        // Smaller K than an iteration processes.
         ("f32[1, 1, 9, 9]", "f32[20, 1, 3, 3]", 1, plain(1)),
         ("f32[2, 2, 5, 9]", "f32[20, 2, 3, 3]", 1, plain(1)),
         ("f32[1, 3, 9, 9]", "f32[40, 3, 7, 7]", 1, axis(2, 3, 1, 1)),
-        // Each channel by itself: strips of positions, whole and ragged.
+        // Depthwise: full and partial strips of positions.
         ("f32[2, 8, 7, 12]", "f32[8, 1, 3, 3]", 8, plain(1)),
         ("f32[2, 8, 9, 5]", "f32[8, 1, 3, 3]", 8, plain(1)),
         ("f32[1, 12, 17, 6]", "f32[12, 1, 3, 3]", 12, plain(0)),
@@ -177,7 +176,7 @@ pub fn with_weights() -> Vec<(String, Graph)> {
         ("f32[2, 8, H, S]", "f32[8, 1, 3, 3]", 8, axis(2, 1, 1, 1)),
         ("f32[B, 16, 23]", "f32[16, 1, 4]", 16, plain(3)),
         ("f32[1, 8, 9, 5, 6]", "f32[8, 1, 3, 3, 3]", 8, plain(1)),
-        // Groups of a quad of channels and of some.
+        // Groups of four channels and of several such.
         ("f32[2, 8, 7, 12]", "f32[8, 4, 3, 3]", 2, plain(1)),
         ("f32[1, 24, 17, 6]", "f32[24, 8, 3, 3]", 3, plain(0)),
         (
@@ -197,7 +196,7 @@ pub fn with_weights() -> Vec<(String, Graph)> {
         ("f32[2, 16, H, S]", "f32[16, 8, 3, 3]", 2, plain(1)),
         ("f32[B, 16, 23]", "f32[16, 4, 4]", 4, plain(3)),
         ("f32[1, 16, 4, 5, 6]", "f32[16, 8, 3, 3, 3]", 2, plain(1)),
-        // Groups with more channels of the result.
+        // Groups with more output than input channels.
         ("f32[1, 8, 9, 7]", "f32[16, 4, 3, 3]", 2, plain(1)),
     ] {
         let rank = filter.matches(',').count() - 1;

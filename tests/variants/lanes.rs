@@ -1,4 +1,4 @@
-//! Subgroups that are the lanes of a vector: eight, or sixteen if Mesa's rasteriser is told so before it is loaded.
+//! Subgroups that are SIMD lanes: eight, or sixteen if an environment variable sets Mesa's vector width before it is loaded.
 
 use std::process::Command;
 
@@ -7,10 +7,10 @@ use onionskin::gpu::Reach;
 use crate::samples;
 use crate::*;
 
-/// What tells the driver how many bits a vector has.
+/// Environment variable with the driver's vector width in bits.
 const WIDTH: &str = "LP_NATIVE_VECTOR_WIDTH";
 
-/// The device, if subgroups are lanes there.
+/// Returns the device if its subgroups are SIMD lanes.
 fn rasteriser() -> Option<Device> {
     let device = samples::device(Reach::Whole)?;
     if device.capabilities().lanes().is_none() {
@@ -20,7 +20,7 @@ fn rasteriser() -> Option<Device> {
     Some(device)
 }
 
-/// Reductions of rows that invocations share, of lengths that rounds cover and do not.
+/// Reductions of rows that invocations share, of lengths that fill rounds fully and partly.
 fn rows() -> Vec<(&'static str, Graph)> {
     let rows = |name, ty: &'static str| {
         let graph = samples::graph(&[ty], |_, x| {
@@ -59,7 +59,7 @@ fn lanes_agree() {
     assert_eq!(graphs.iter().filter(differs).count(), 0);
 }
 
-/// Tiles as they are for many images, of which there are few here: of many rows, and of one to several quads of columns.
+/// Tile shapes for large batches, run on small ones: of many rows, and of four to twelve columns.
 #[test]
 fn tiles_for_much_work_agree() {
     let Some(device) = rasteriser() else { return };
@@ -99,8 +99,8 @@ fn tiles_for_much_work_agree() {
     }
 }
 
-/// Convolutions by filters that are no weights, and by weights in groups of channels that are no quads, are tiles as well: all
-/// but those with few output channels.
+/// Tiles also serve convolutions by filters that are not weights, and by weights in groups whose channels are no multiple of
+/// four; but not those with few output channels.
 #[test]
 fn convolutions_by_patches_agree() {
     let Some(device) = rasteriser() else { return };
@@ -125,7 +125,7 @@ fn convolutions_by_patches_agree() {
     assert!(taken.len() >= 12, "{taken:?}");
 }
 
-/// The tests above in a process whose driver has vectors of sixteen lanes.
+/// Runs the tests above in a process whose driver has vectors of sixteen lanes.
 #[test]
 fn sixteen_lanes_agree() {
     if rasteriser().is_none() {

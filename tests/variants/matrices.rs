@@ -1,4 +1,4 @@
-//! Cooperative matrices, which no adapter here has: a test does by hand what they would do.
+//! Cooperative matrices, which no adapter of the test machines supports: a test emulates them.
 
 use onionskin::gpu::Reach;
 use onionskin::kernel::choice::Variant;
@@ -7,8 +7,8 @@ use onionskin::kernel::plan::Kernel;
 use crate::samples;
 use crate::*;
 
-/// No software rasteriser multiplies matrices by subgroups. What kernels do with such matrices is done by functions here,
-/// so that all else about them runs; and the kernels themselves translate, to HLSL excepted, which cannot say it.
+/// No software rasteriser supports cooperative matrices. Functions emulate them here, so that the rest of the kernels runs.
+/// The kernels translate to all languages except HLSL, which lacks cooperative matrices.
 #[test]
 fn cooperative_matrices_agree() {
     let device = samples::device(Reach::Whole);
@@ -40,7 +40,7 @@ fn cooperative_matrices_agree() {
     }
 }
 
-/// Factors that are stored in half precision are multiplied as that; an input, which is not, is not rounded for it.
+/// Factors stored in half precision are multiplied in it; an input in single precision is not rounded for it.
 #[test]
 fn factors_stored_in_half_precision_are_multiplied_as_they_are() {
     let all = samples::with_matrices();
@@ -66,7 +66,7 @@ fn factors_stored_in_half_precision_are_multiplied_as_they_are() {
     }
 }
 
-/// A kernel whose cooperative matrices of 8×8 elements are rows, one for each of the eight invocations of a subgroup.
+/// Rewrites a kernel: each of the eight invocations of a subgroup holds a row of an 8×8 cooperative matrix.
 fn emulated(wgsl: &str) -> String {
     let size = 8;
     if !wgsl.contains("coop_mat") {

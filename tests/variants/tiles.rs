@@ -1,4 +1,4 @@
-//! Convolutions by Winograd's tiles.
+//! Convolutions by Winograd tiles.
 
 use onionskin::dim::Dim;
 use onionskin::ir::Graph;
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::samples;
 use crate::*;
 
-/// Convolutions that tiles cover, whole and ragged, and those that they do not.
+/// Returns convolutions that admit Winograd tiles, with full and partial tiles, and those that do not.
 fn in_tiles() -> [Vec<(String, Graph)>; 2] {
     let (plain, uneven) = (
         |pad| axis(1, pad, 1, 1),
@@ -44,10 +44,10 @@ fn in_tiles() -> [Vec<(String, Graph)>; 2] {
         ("f32[1, 8, 7, 9]", "f32[12, 8, 3, 3]", plain(1), 1),
         ("f32[1, 8, 7, 8]", "f32[12, 8, 3, 3]", plain(2), 1),
         ("f32[2, 8, 6, 9]", "f32[8, 8, 3, 3]", uneven, 1),
-        // More images than one, each of a ragged tile.
+        // Several images, each of one partial tile.
         ("f32[3, 16, 5, 6]", "f32[72, 16, 3, 3]", plain(1), 1),
         ("f32[2, 24, 7, 5]", "f32[16, 12, 3, 3]", plain(1), 2),
-        // Fewer tiles than rows of a kernel's.
+        // Fewer tiles than a kernel's tile rows.
         ("f32[1, 64, 3, 4]", "f32[40, 64, 3, 3]", plain(1), 1),
         ("f32[1, 36, 3, 3]", "f32[4, 36, 3, 3]", plain(0), 1),
         ("f32[1, 132, 9, 9]", "f32[136, 132, 3, 3]", plain(1), 1),
@@ -68,7 +68,7 @@ fn in_tiles() -> [Vec<(String, Graph)>; 2] {
     [covered.map(named).into(), others.map(named).into()]
 }
 
-/// Convolutions by tiles of a size.
+/// Returns the Winograd variant with a tile size.
 fn by_tiles(places: Places) -> Variant {
     Variant::Winograd { places }
 }
@@ -97,7 +97,7 @@ fn convolutions_by_tiles_agree() {
             continue;
         };
         let (plan, _) = forced(graph, device.capabilities(), by_tiles(places));
-        // Where sums of many terms round more than tolerances allow, large tiles may lose more than portable kernels do.
+        // Large tiles may lose more than the portable kernels where sums of many terms exceed the tolerances.
         let is_close = match places {
             Places::Two => agrees(device, graph, plan),
             Places::Four => error(device, graph, plan) <= 4.0,
@@ -106,13 +106,13 @@ fn convolutions_by_tiles_agree() {
     }
 }
 
-/// Each with every size of tiles.
+/// Pairs each item with every tile size.
 fn all_sizes<T>(all: &[T]) -> impl Iterator<Item = (Places, &T)> {
     let sizes = Places::ALL.into_iter();
     sizes.flat_map(|places| all.iter().map(move |each| (places, each)))
 }
 
-/// The largest error of a convolution by a variant, as part of the largest number.
+/// Returns the largest error of a convolution by a variant, relative to the largest number.
 fn loss(device: &Device, graph: &Graph, variant: Variant, seed: u64) -> f64 {
     let (plan, count) = forced(graph, device.capabilities(), variant);
     assert_eq!(count, 1, "{variant}");
@@ -130,7 +130,7 @@ fn loss(device: &Device, graph: &Graph, variant: Variant, seed: u64) -> f64 {
     largest(&mut errors.into_iter()) / largest(&mut expected.iter().copied())
 }
 
-/// A convolution of one image by 3×3 taps, padded by 1.
+/// Convolves an image by 3×3 taps with padding 1, in double precision.
 fn in_double_precision(x: &Tensor, filter: &Tensor) -> Vec<f64> {
     let (&[_, channels, height, width], outputs) =
         (x.shape().try_into().unwrap(), filter.shape()[0]);
@@ -149,7 +149,7 @@ fn in_double_precision(x: &Tensor, filter: &Tensor) -> Vec<f64> {
     sums
 }
 
-/// Tiles lose no more than their size is said to lose, about as much as sums over taps.
+/// Errors of tiles stay below the declared loss of their size, which is about the error of direct sums over taps.
 #[test]
 fn convolutions_by_tiles_lose_what_is_said() {
     let device = samples::device(Reach::Whole);
@@ -174,7 +174,7 @@ fn convolutions_by_tiles_lose_what_is_said() {
     }
 }
 
-/// A rasteriser takes tiles where the products of many channels are worth their transforms.
+/// A rasteriser uses tiles where the saved products of many channels outweigh the transforms.
 #[test]
 fn the_table_weighs_tiles() {
     let taken = |x: &str, filter: &str| {
@@ -207,7 +207,7 @@ fn the_table_weighs_tiles() {
     }
 }
 
-/// What workgroups would keep of the tiles of a large image, more than twice the image, is more than a device binds.
+/// Large images do without tiles: scratch memory for their tiles would exceed the largest binding.
 #[test]
 fn large_images_are_convolved_without_tiles() {
     let filter = "f32[64, 64, 3, 3]";
@@ -226,7 +226,7 @@ fn large_images_are_convolved_without_tiles() {
     }
 }
 
-/// Where many channels have workgroups share tiles each keeps what these see for itself: tiles are of a shape for which that fits.
+/// With many channels, workgroups that share tiles each keep transformed inputs: the tile shape is chosen so that these fit.
 #[test]
 fn what_workgroups_keep_is_bound() {
     let same = [axis(1, 1, 1, 1), axis(1, 1, 1, 1)];
@@ -252,7 +252,7 @@ fn what_workgroups_keep_is_bound() {
     }
 }
 
-/// A convolution is one kernel with its residual, however much another one sees the same.
+/// One kernel computes a convolution with its residual, even if another convolution reads the same input.
 #[test]
 fn convolutions_by_tiles_are_one_kernel_each() {
     let graph = |other: i64| {
@@ -280,7 +280,7 @@ fn convolutions_by_tiles_are_one_kernel_each() {
     }
 }
 
-/// How many dispatches convolutions by tiles are, and of how many kernels.
+/// Returns the number of dispatches of Winograd convolutions, and of their distinct kernels.
 fn dispatches(plan: &Plan) -> (usize, usize) {
     let steps = plan.steps.iter().map(|step| step.kernel);
     let kernels: Vec<usize> = steps
@@ -290,8 +290,8 @@ fn dispatches(plan: &Plan) -> (usize, usize) {
     (kernels.len(), distinct.len())
 }
 
-/// Half precision keeps too little of the filters of large tiles, which stay in single precision: the table takes them where
-/// they are small beside the tiles, and a choice anywhere.
+/// Transformed filters of large tiles stay in single precision, since half precision would lose too much. The table chooses
+/// large tiles where these filters are small compared with the tiles; a user's choice works anywhere.
 #[test]
 fn large_tiles_have_filters_in_single_precision() {
     for (channels, size, is_asked, places) in [
@@ -326,8 +326,8 @@ fn large_tiles_have_filters_in_single_precision() {
     }
 }
 
-/// Convolutions that differ in sizes only share a kernel, the smaller one's workgroups with blocks of channels and the larger
-/// one's with tiles of their own.
+/// Convolutions that differ only in sizes share a kernel. Workgroups of the smaller one split channels, those of the larger
+/// one split tiles.
 #[test]
 fn convolutions_of_other_sizes_share_a_kernel() {
     let sizes = ["f32[1, 64, 60, 60]", "f32[1, 64, 20, 20]"];

@@ -1,4 +1,4 @@
-//! Images whose channels are read and written in words of 64 bits.
+//! Images whose channels are read and written as 64-bit words.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use onionskin::dim::Dim;
 use crate::samples;
 use crate::*;
 
-/// A bound keeps what is no number, and one of two infinities: the words of relu and relu6 behind convolutions.
+/// ReLU and ReLU6 after convolutions, computed on packed words, keep NaN and one of two infinities.
 #[test]
 fn bounds_in_words_keep_what_is_no_number() {
     let filters = [("apart", "f32[8, 1, 3, 3]"), ("all", "f32[8, 8, 1, 1]")];
@@ -59,7 +59,7 @@ fn bounds_in_words_keep_what_is_no_number() {
     }
 }
 
-/// What is only moved is written by eight numbers where these are read together, and stays what it is.
+/// Copies write eight numbers at a time where these are contiguous in the source, and keep all bits.
 #[test]
 fn what_is_moved_is_written_in_words() {
     let graph = samples::graph(
@@ -82,7 +82,7 @@ fn what_is_moved_is_written_in_words() {
     let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
     let in_words = |kernel: &&onionskin::kernel::plan::Kernel| kernel.wgsl.contains("= words_of(");
     let others = plan.kernels.iter().filter(|kernel| !in_words(kernel));
-    // What comes in fours and not in eights is a block of four vectors, of which every one is read once out of each operand.
+    // Sizes that are multiples of four but not of eight use a block of four vectors, each read once from each operand.
     let others: Vec<usize> = others
         .map(|kernel| kernel.wgsl.matches("textureLoad(").count())
         .collect();

@@ -1,4 +1,4 @@
-//! GPT-2 as the library transformers writes it, in small: eager attention, a head that shares the embedding.
+//! A small GPT-2 like that of the library transformers: eager attention, a head that shares the embedding.
 
 use onionskin::dtype::DType;
 use onionskin::nn::{Embedding, LayerNorm, Linear};
@@ -19,7 +19,7 @@ fn norm() -> LayerNorm {
     LayerNorm::new([FEATURES as i64])
 }
 
-/// A linear map whose weight is stored inputs first.
+/// A linear layer whose weight is stored as `[inputs, outputs]`.
 #[derive(Module)]
 struct Conv1D {
     weight: TracedTensor,
@@ -76,7 +76,7 @@ impl Attention {
         }
     }
 
-    /// The part of the causal mask for so many queries and keys.
+    /// Returns the part of the causal mask for these numbers of queries and keys.
     fn mask(&self, queries: Arg, keys: Arg) -> TracedTensor {
         let slice = |x: &TracedTensor, dim: i64, end: Arg| {
             op("slice", vec![x.into(), dim.into(), 0.into(), end, 1.into()])
@@ -137,7 +137,7 @@ struct Mlp {
     c_proj: Conv1D,
 }
 
-/// The approximation of `gelu` that GPT-2 was trained with, term by term.
+/// The tanh approximation of GELU that GPT-2 was trained with, term by term.
 #[derive(Module)]
 struct NewGelu {
     coefficient: f64,

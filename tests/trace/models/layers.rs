@@ -1,4 +1,4 @@
-//! The modules of onionskin::nn one by one: the same ones, in the same order, as `tests/fixtures/make_modules.py` has of torch.nn.
+//! Single modules of `onionskin::nn`, in the order of their counterparts of torch.nn in `tests/fixtures/make_modules.py`.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn fixture(name: &str) -> std::path::PathBuf {
     root.join("tests/fixtures/modules").join(name)
 }
 
-/// Every layer by itself.
+/// Every layer, applied alone.
 #[derive(Module)]
 struct Each {
     layers: Vec<Box<dyn Layer>>,

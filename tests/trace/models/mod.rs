@@ -1,5 +1,5 @@
-//! Networks written with `onionskin::nn` are the networks that PyTorch traced: with the weights of an archive they give its recorded
-//! outputs, and the graph is the archive's.
+//! Networks written with `onionskin::nn` equal those that PyTorch traced: with an archive's weights they return its recorded
+//! outputs, and their graph is the archive's.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ mod layers;
 mod resnet;
 mod small;
 
-/// A case of the corpus, or of the fixtures; none, and a word about it, if this machine lacks the corpus.
+/// Returns a case of the corpus or of the fixtures; `None`, with a note, if this machine lacks the corpus.
 fn case(name: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let corpus = std::env::var_os("ONIONSKIN_CORPUS").map(PathBuf::from);
@@ -33,10 +33,10 @@ fn case(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// A network with the weights of an archive, traced with the inputs of its first set, is the archive's graph and gives the outputs of all
-/// sets. `unused` are tensors of the archive that the network has not.
+/// Checks that a network with an archive's weights, traced with the inputs of the first set, has the archive's graph and
+/// returns the outputs of all sets. `unused` are tensors of the archive that the network does not have.
 ///
-/// Sizes that break a guard of the graph have the network traced again, as they have an archive imported again.
+/// For sizes that break a guard, the network is traced again, just as an archive is imported again.
 fn proves<'f, M: Module>(
     folder: &Path,
     module: &M,
@@ -77,7 +77,7 @@ fn proves<'f, M: Module>(
     }
 }
 
-/// The graphs do the same, with weights of the same names, in modules of the same paths, at lines of the user's.
+/// Checks that graphs do the same, with equal names of weights and paths of modules, at the user's lines.
 fn is_same(wanted: &Graph, graph: &Graph) {
     if let Some(difference) = diff(wanted, graph) {
         panic!("{difference}");
@@ -91,7 +91,7 @@ fn is_same(wanted: &Graph, graph: &Graph) {
     }
 }
 
-/// True if the graph is made for inputs of these sizes.
+/// True if the graph's guards hold for the sizes of inputs.
 fn holds(graph: &Graph, inputs: &[Item]) -> bool {
     let inputs = flatten(&graph.input_trees, inputs).unwrap();
     let shapes: Vec<&[usize]> = inputs.iter().map(|tensor| tensor.shape()).collect();
@@ -112,13 +112,13 @@ fn names_of_weights(graph: &Graph) -> Vec<&str> {
     names
 }
 
-/// Paths of the modules whose nodes these are.
+/// Returns the module paths of a graph's nodes.
 fn paths(graph: &Graph) -> Vec<&str> {
     let nodes = graph.nodes.iter();
     nodes.map(|node| node.place.module.as_str()).collect()
 }
 
-/// The tensor of an argument.
+/// Returns the tensor of an argument.
 fn tensor(inputs: &[Item], index: usize) -> onionskin::trace::TracedTensor {
     match &inputs[index] {
         Item::Tensor(tensor) => tensor.clone().into(),

@@ -5,7 +5,7 @@ use onionskin::trace::{Forward, Method, Module, TracedTensor};
 
 use super::{case, proves, tensor};
 
-/// A network of one tensor is the recorded one of this name, if the corpus is here.
+/// Checks that a network of one tensor equals the recorded one of this name, if the corpus exists.
 fn is<M: Module + for<'x> Forward<&'x TracedTensor, Output = TracedTensor>>(name: &str, net: &M) {
     let Some(folder) = case(name) else { return };
     proves(&folder, net, &[], |inputs, options| {
@@ -105,7 +105,7 @@ fn transformer_encoder() {
     );
 }
 
-/// Labels each word of a sentence.
+/// A network that labels each word of a sentence.
 #[derive(Module)]
 struct Tagger<R> {
     e: Embedding,
