@@ -1,4 +1,4 @@
-// Index of the best element along an axis: one invocation looks at all elements of one result.
+// Index of the best element along an axis: one invocation reads all elements of one result.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

@@ -1,7 +1,7 @@
-// Attention on a device whose subgroups are the lanes of a vector. An invocation has some queries, and what it has found of
-// them in registers: their largest score so far, the sum of exponentials relative to that, and the values weighted by these.
-// A subgroup goes through keys and values in blocks: each invocation reads a part of a block, which is handed to all in turn.
-// Where a block has a larger score, what was found before is scaled down.
+// Attention on a device whose subgroups are the lanes of a SIMD vector. An invocation has some queries, and keeps their
+// state in registers: the largest score so far, the sum of exponentials relative to it, and the weighted sum of values
+// (online softmax). A subgroup reads keys and values in blocks: each invocation loads a part of a block and broadcasts it to
+// the others in turn. If a block has a larger score, the sums so far are rescaled.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

@@ -1,11 +1,11 @@
-// Ceilings: multiplies and adds in registers. Sixteen sums that do not wait for each other, eight times in a round.
+// Roofline: multiplies and adds in registers. A round has sixteen independent sums, eight times.
 
 @group(0) @binding(0) var<storage, read_write> y: array<vec4<f32>>;
 @group(0) @binding(1) var<uniform> sizes: array<vec4<u32>, 1>;
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    // Numbers that a compiler cannot know.
+    // Values that a compiler cannot know.
     let factor = vec4<f32>(f32(sizes[0].y) * 0.25);
     let summand = vec4<f32>(f32(sizes[0].y));
     var a = vec4<f32>(f32(id.x));

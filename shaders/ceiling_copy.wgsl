@@ -1,4 +1,4 @@
-// Ceilings: copies vectors, neighbours by neighbours.
+// Roofline: copies vectors; neighbouring invocations copy neighbouring vectors.
 
 @group(0) @binding(0) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> y: array<vec4<f32>>;

@@ -1,4 +1,4 @@
-// Ceilings: gives every vector a value, so that what is copied has been written.
+// Roofline: writes every vector, so that the copy reads initialised memory.
 
 @group(0) @binding(0) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(1) var<uniform> sizes: array<vec4<u32>, 1>;

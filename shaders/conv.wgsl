@@ -1,5 +1,5 @@
 // Convolution: one invocation computes some output channels at some neighbouring positions in registers. Taps outside of
-// the input see zero; channels and positions beyond the edge repeat the last ones and are not written.
+// the input read zero; channels and positions beyond the edge repeat the last ones and are not written.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

@@ -1,6 +1,5 @@
-// Convolution in which each output channel sees one input channel: an invocation computes four neighbouring positions, which
-// share most of what they see. Taps outside of the input see zero; positions beyond the edge repeat the last one and are not
-// written.
+// Depthwise convolution: an invocation computes four neighbouring positions, whose windows overlap. Taps outside of the
+// input read zero; positions beyond the edge repeat the last one and are not written.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

@@ -1,5 +1,6 @@
-// Convolution in groups of a single channel or few: one invocation computes four channels of a block of positions, which see
-// much of the same. A vector is four channels; in groups of several there is one of weights for each channel that is seen.
+// Grouped convolution with few channels per group: one invocation computes four channels of a block of positions, whose
+// windows overlap. A vector is four channels; if a group has several channels, there is one vector of weights for each input
+// channel of the group.
 
 // <bindings>
 @group(0) @binding(0) var weight: texture_storage_2d_array<rgba32float, read>;

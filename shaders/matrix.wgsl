@@ -1,6 +1,6 @@
-// Product of matrices where subgroups multiply small matrices as one: a workgroup of four subgroups computes a tile of the
-// result, each of them a quarter. The factors are read piece by piece into workgroup memory, the tile is put there in the
-// end, and then written with what is to be done to each element. What lies beyond an edge is not written.
+// Matrix product with cooperative matrices: a workgroup of four subgroups computes a tile of the result, each subgroup a
+// quarter. The factors are read block by block into workgroup memory. At the end the tile is stored there too, and written
+// with the epilogue applied to each element. Elements beyond an edge are not written.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

@@ -1,5 +1,5 @@
-// Merges runs that are sorted along an axis, stably: one invocation looks for the places of its elements by halving what may
-// come before them in another run.
+// Merges runs that are sorted along an axis, stably: one invocation finds the positions of its elements by binary search in
+// another run.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

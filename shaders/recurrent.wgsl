@@ -1,6 +1,6 @@
-// Recurrent layer: a workgroup goes through all steps of some rows of the batch, in one direction. An invocation computes
-// four neighbouring units of each row at a time; what all units were after the step before lies in workgroup memory, in the
-// other half of it from what they become.
+// Recurrent layer: a workgroup computes all steps of some rows of the batch, in one direction. An invocation computes four
+// neighbouring units of each row at a time. The hidden state is double-buffered in workgroup memory: one half has the units
+// of the previous step, the other those of the current step.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<vec4<f32>>;

@@ -1,4 +1,4 @@
-// Reduction: one invocation combines all elements of one result, or of some that lie next to each other.
+// Reduction: one invocation combines all elements of one result, or of some neighbouring results.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

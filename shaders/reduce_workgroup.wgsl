@@ -1,5 +1,4 @@
-// Rows and reductions: the invocations of one workgroup go through a row together and combine what they have found in memory
-// of their own.
+// Rows and reductions: the invocations of one workgroup share a row and combine their partial results in workgroup memory.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

@@ -1,5 +1,5 @@
-// Rows on a device whose subgroups are the lanes of a vector: a subgroup goes through a row together, as often as it must,
-// and combines what its invocations have found by exchanging registers. A workgroup has a row for each of its subgroups.
+// Rows on a device whose subgroups are the lanes of a SIMD vector: a subgroup shares a row, reads it as often as needed, and
+// combines partial results with subgroup operations. A workgroup has one row for each of its subgroups.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

@@ -1,4 +1,4 @@
-// Running combination along an axis: one invocation walks along one row.
+// Scan along an axis: one invocation processes one row.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

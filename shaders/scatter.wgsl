@@ -1,4 +1,4 @@
-// Scatter: one invocation copies one row along the axis and then combines into it, in the order of the indices.
+// Scatter: one invocation copies one row along the axis and then combines values into it, in the order of the indices.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

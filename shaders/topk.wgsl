@@ -1,5 +1,5 @@
-// The first elements of a row in the order of sorting: one invocation walks along a row and keeps those that come first so
-// far, in order, with their indices.
+// Top k elements of a row in sorting order: one invocation scans a row and keeps the first elements so far, in order, with
+// their indices.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

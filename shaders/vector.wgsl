@@ -1,5 +1,5 @@
-// Product of a few rows with a matrix: a workgroup computes neighbouring columns. Its invocations share the steps of the
-// sums, four at a time, and then add up what each has.
+// Product of a few rows with a matrix: a workgroup computes neighbouring columns. Its invocations split K, four indices at a
+// time, and then add up their partial sums.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<vec4<f32>>;

@@ -1,6 +1,6 @@
-// Convolutions of 3x3 taps by tiles on a device whose subgroups are the lanes of a vector. A subgroup, which is a workgroup,
-// makes the numbers of what its tiles see, multiplies them by panels of filters, matrix by matrix, and makes positions of the
-// sums, with what is computed of these. A vector is four channels of a tile.
+// Winograd convolution with 3x3 taps on a device whose subgroups are the lanes of a SIMD vector. A workgroup is one
+// subgroup. It transforms its input tiles, multiplies them by panels of transformed filters, matrix by matrix, transforms
+// the sums to output tiles and applies the epilogue. A vector is four channels of a tile.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<vec4<f32>>;

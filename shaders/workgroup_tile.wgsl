@@ -1,7 +1,7 @@
-// Product of matrices: a workgroup computes a tile of the result. It goes through both factors in pieces of some steps, which
-// all invocations together read into workgroup memory while they work on the piece before. There the left factor lies by
-// step and four rows, the right one by step and four columns, so that each invocation takes its rows and columns as
-// vectors. Rows and columns beyond the edge repeat the last ones and are not written; steps beyond the end are zero.
+// Matrix product: a workgroup computes a tile of the result. It reads both factors in blocks along K: all invocations load
+// the next block into workgroup memory while they compute with the current one. There the left factor is stored by K and
+// four rows, the right one by K and four columns, so that each invocation loads its rows and columns as vectors. Rows and
+// columns beyond the edge repeat the last ones and are not written; K indices beyond the end are zero.
 
 // <bindings>
 @group(0) @binding(0) var<storage, read_write> y: array<f32>;

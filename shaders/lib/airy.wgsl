@@ -1,5 +1,5 @@
-// The Airy function in single precision by the series of Moshier's Cephes library (`kernel::series::airy`), put together as
-// PyTorch does it (`aten/src/ATen/native/Math.h`).
+// The Airy function in single precision with the series of Moshier's Cephes library (`kernel::series::airy`), combined as in
+// PyTorch (`aten/src/ATen/native/Math.h`).
 
 // Ai for x < -2.09
 fn airy_by_phase(x: f32) -> f32 {
@@ -21,7 +21,7 @@ fn airy_by_decay(x: f32) -> f32 {
     return 0.5641896 * (airy_decay(z) / airy_decay_divisor(z)) / (2.0 * sqrt(root) * exp_of(zeta));
 }
 
-// Ai around 0, DLMF 9.4.1, until a term is less than the precision.
+// Ai around 0, DLMF 9.4.1, until a term is below the precision.
 fn airy_by_powers(x: f32) -> f32 {
     let cube = x * x * x;
     var even = 1.0;

@@ -1,5 +1,5 @@
-// Bessel functions in single precision by the series of Moshier's Cephes library (`kernel::series::bessel`), put together
-// as PyTorch does it (`aten/src/ATen/native/Math.h`).
+// Bessel functions in single precision with the series of Moshier's Cephes library (`kernel::series::bessel`), combined as
+// in PyTorch (`aten/src/ATen/native/Math.h`).
 
 // The even and the odd part of the amplitude of order 0 for x > 5, then cosine and sine of the phase.
 fn bessel_wave_0(x: f32) -> vec4<f32> {
@@ -10,7 +10,7 @@ fn bessel_wave_0(x: f32) -> vec4<f32> {
     return vec4<f32>(even, odd, cos_of(angle), sin_of(angle));
 }
 
-// The same of order 1.
+// The even and the odd part of the amplitude of order 1 for x > 5, then cosine and sine of the phase.
 fn bessel_wave_1(x: f32) -> vec4<f32> {
     let ratio = 5.0 / x;
     let z = ratio * ratio;

@@ -1,6 +1,7 @@
 // Quotients and remainders of single precision numbers.
 
-// The remainder of a division that is rounded towards zero, exact: each step takes off as much as its quotient can say.
+// The remainder of a division that is rounded towards zero, exact: each step subtracts the largest multiple that its
+// quotient gives exactly.
 fn fmod_of(x: f32, y: f32) -> f32 {
     let divisor = abs(y);
     var rest = abs(x);
@@ -8,7 +9,7 @@ fn fmod_of(x: f32, y: f32) -> f32 {
         return not_a_number();
     }
     for (var step = 0u; step < 40u && rest >= divisor; step++) {
-        // Large quotients are cut to a power of two times the divisor.
+        // Large quotients are reduced to a power of two times the divisor.
         var unit = divisor;
         if rest / divisor > 4096.0 {
             let shift = ((bitcast<u32>(rest) >> 23u) - (bitcast<u32>(divisor) >> 23u)) - 11u;
@@ -28,7 +29,7 @@ fn remainder_of(x: f32, y: f32) -> f32 {
     return select(rest, rest + y, rest != 0.0 && (y < 0.0) != (rest < 0.0));
 }
 
-// x / 0.0, which drivers fold to what they like.
+// x / 0.0, which drivers constant-fold inconsistently.
 fn divide_by_zero(x: f32, y: f32) -> f32 {
     let sign = select(1.0, -1.0, sign_bit(x) != sign_bit(y));
     return select(sign * infinity(), not_a_number(), x == 0.0 || is_nan(x));
@@ -38,7 +39,7 @@ fn trunc_divide(x: f32, y: f32) -> f32 {
     return trunc(x / y);
 }
 
-// As PyTorch's floor division of floats: from the exact remainder.
+// Floor division of floats as in PyTorch: from the exact remainder.
 fn floor_divide(x: f32, y: f32) -> f32 {
     if y == 0.0 {
         return x / y;

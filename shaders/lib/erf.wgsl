@@ -16,8 +16,8 @@ fn erfcx_of_large(x: f32) -> f32 {
     return t * sum;
 }
 
-// The complementary error function for x >= 0.9. The square is taken apart so that the exponential of its rounding is not
-// lost.
+// The complementary error function for x >= 0.9. The square is split into two parts, so that the exponential of its rounding
+// error is not lost.
 fn erfc_of_large(x: f32) -> f32 {
     let coarse = upper_digits(x);
     return exp_of(-coarse * coarse) * exp_of((coarse - x) * (coarse + x)) * erfcx_of_large(x);
@@ -49,7 +49,7 @@ fn erf_of_large(x: f32) -> f32 {
     return 1.0 - exp2_near_zero(sum - n) * power_of_two(n);
 }
 
-// Without a branch, which a rasteriser would take both ways.
+// Has no branch, because a rasteriser would execute both sides.
 fn erf_of(x: f32) -> f32 {
     let magnitude = abs(x);
     let large = copy_sign(erf_of_large(bounded(magnitude, 0.0, 3.95)), x);
@@ -98,7 +98,7 @@ fn erfinv_of(x: f32) -> f32 {
     return sum * x;
 }
 
-// exp(x²), the square taken apart so that its rounding is not lost.
+// exp(x²), with the square split into two parts so that its rounding error is not lost.
 fn exp_of_square(x: f32) -> f32 {
     let coarse = upper_digits(x);
     return exp_of(coarse * coarse) * exp_of((x - coarse) * (x + coarse));
@@ -142,7 +142,7 @@ fn ndtri_of(p: f32) -> f32 {
     let t = sqrt(-2.0 * logarithm);
     let numerator = 2.515517 + t * (0.802853 + t * 0.010328);
     let denominator = 1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308));
-    // The quantile of the upper tail, so that the error function's operand is positive.
+    // The quantile of the upper tail, so that the operand of the error function is positive.
     var z = t - numerator / denominator;
     for (var step = 0; step < 3; step = step + 1) {
         let scaled = erfcx_of(z * 0.70710677);

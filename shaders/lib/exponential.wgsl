@@ -1,4 +1,4 @@
-// Exponentials in single precision. Drivers may compute WGSL's own more loosely than PyTorch does.
+// Exponentials in single precision. Drivers may compute WGSL's built-in functions less accurately than PyTorch.
 
 // e^x - 1 - x for |x| <= ln 2 / 2, by Taylor's series.
 fn exp_tail(x: f32) -> f32 {
@@ -23,12 +23,13 @@ fn exp2_near_zero(x: f32) -> f32 {
     return sum * x + 1.0;
 }
 
-// p of e^x = 2ⁿ (1 + p + q), which has few digits. The first part of ln 2 has few as well, so that its product is exact.
+// p of e^x = 2ⁿ (1 + p + q), with few significant digits. The first part of ln 2 has few digits too, so that its product is
+// exact.
 fn exp_part(x: f32, n: f32) -> f32 {
     return upper_digits(x - n * 0.693359375);
 }
 
-// And q.
+// q of e^x = 2ⁿ (1 + p + q).
 fn exp_rest(x: f32, n: f32) -> f32 {
     let high = x - n * 0.693359375;
     let low = n * 0.00021219444;
@@ -47,14 +48,15 @@ fn exp2_of(x: f32) -> f32 {
     return scale_by_power(exp2_near_zero(limited - n), n);
 }
 
-// Without a branch: where several are inlined into one kernel with others, lavapipe (Mesa 22.3) computes one of them wrongly.
+// Has no branch: if several branches are inlined into one kernel with others, lavapipe (Mesa 22.3) computes one of them
+// wrongly.
 fn expm1_of(x: f32) -> f32 {
     let limited = bounded(x, -104.0, 89.0);
     let n = round(limited * 1.442695);
     let part = exp_part(limited, n);
     let rest = exp_rest(limited, n);
     let scale = scale_by_power(1.0, n);
-    // Around 0 all digits are those of the parts: nothing is added to them before 1 is taken away.
+    // Around 0 no digit is lost: nothing is added to the parts before 1 is subtracted.
     let sum = rounded((scale - 1.0) + scale * part) + scale * rest;
     return select(sum, scale_by_power((1.0 + part) + rest, n), n > 120.0);
 }

@@ -11,7 +11,7 @@ fn lgamma_of_positive(x: f32) -> f32 {
     let r = 1.0 / shifted;
     let z = r * r;
     let series = r * (1.0 / 12.0 - z * (1.0 / 360.0 - z * (1.0 / 1260.0)));
-    // Stirling's series less the logarithm of the product, in sums of two: what they have in common cancels.
+    // Stirling's series minus the logarithm of the product, as sums of two: their common part cancels.
     let above = log_parts(shifted);
     let below = log_parts(product);
     let stirling = exact_product(shifted - 0.5, above.x - 1.0);

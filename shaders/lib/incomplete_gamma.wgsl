@@ -16,7 +16,7 @@ fn excess_over_log1p(mu: f32) -> f32 {
 fn incomplete_gamma_of_large(a: f32, x: f32) -> vec2<f32> {
     let mu = (x - a) / a;
     let half_square = excess_over_log1p(mu);
-    // From here on both are 0 and 1 in single precision.
+    // From here on P and Q are 0 and 1 in single precision.
     if a * half_square > 120.0 {
         return select(vec2<f32>(0.0, 1.0), vec2<f32>(1.0, 0.0), mu > 0.0);
     }

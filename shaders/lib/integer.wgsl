@@ -1,4 +1,4 @@
-// Functions of integers. Every function stands for i32 and for i64; divisors of 0 give what the host oracle gives.
+// Integer functions. Every function exists for i32 and for i64; divisors of 0 give the results of the host oracle.
 
 fn sign_of_i32(x: i32) -> i32 {
     return select(select(i32(0), i32(1), x > i32(0)), -i32(1), x < i32(0));
@@ -62,7 +62,7 @@ fn shift_right_i32(x: i32, y: i32) -> i32 {
     return x >> select(31u, u32(y), y >= i32(0) && y <= i32(31));
 }
 
-// High word of the product of two words, whose bits are what counts; from halves.
+// High word of the product of two words as unsigned bits; computed from halves.
 fn mul_high_i32(x: i32, y: i32) -> i32 {
     let a = u32(x);
     let b = u32(y);

@@ -16,7 +16,7 @@ fn log1p_near_zero(x: f32) -> f32 {
     return parts.x + parts.y;
 }
 
-// The exponent n and m - 1, where x = m · 2ⁿ and m lies around 1, for x > 0.
+// The exponent n and m - 1, where x = m · 2ⁿ and m is near 1, for x > 0.
 fn split_power(x: f32) -> vec2<f32> {
     let is_small = x < 1.1754944e-38;
     let bits = bitcast<u32>(select(x, x * 8388608.0, is_small)) - 0x3f3504f3u;
@@ -25,7 +25,7 @@ fn split_power(x: f32) -> vec2<f32> {
     return vec2<f32>(n, m - 1.0);
 }
 
-// A logarithm's value where it is no ordinary number.
+// The logarithm of zero, negative numbers, infinity and not-a-number.
 fn log_limits(x: f32, ordinary: f32) -> f32 {
     if x > 0.0 && bitcast<u32>(x) < 0x7f800000u {
         return ordinary;
@@ -36,7 +36,7 @@ fn log_limits(x: f32, ordinary: f32) -> f32 {
     return select(x, not_a_number(), x < 0.0);
 }
 
-// The logarithm of an ordinary number as a sum of two.
+// The logarithm of a positive finite number as a sum of two.
 fn log_parts(x: f32) -> vec2<f32> {
     let split = split_power(x);
     let parts = log1p_parts(split.y);

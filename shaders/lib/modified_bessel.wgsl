@@ -1,7 +1,7 @@
-// Modified Bessel functions in single precision by the series of Moshier's Cephes library (`kernel::series::bessel`), put
-// together as PyTorch does it (`aten/src/ATen/native/Math.h`).
+// Modified Bessel functions in single precision with the series of Moshier's Cephes library (`kernel::series::bessel`),
+// combined as in PyTorch (`aten/src/ATen/native/Math.h`).
 
-// e^-x I₀(x), the series for x >= 0; for x > 8 it lacks √x.
+// e^-x I₀(x) for x >= 0; for x > 8 without the factor 1 / √x.
 fn series_i0(x: f32) -> f32 {
     if x <= 8.0 {
         return i0_near(0.5 * x - 2.0);
@@ -9,7 +9,7 @@ fn series_i0(x: f32) -> f32 {
     return i0_far(32.0 / x - 2.0);
 }
 
-// e^-x I₁(x) in the same way, without x for x <= 8: the series that PyTorch shortens.
+// e^-x I₁(x) for x >= 0, without the factor x for x <= 8 and 1 / √x for x > 8; with the series that PyTorch shortens.
 fn series_i1(x: f32) -> f32 {
     if x <= 8.0 {
         return i1_near_single(0.5 * x - 2.0);
@@ -36,7 +36,7 @@ fn i1e_of(x: f32) -> f32 {
     return copy_sign(select(series * magnitude, series / sqrt(magnitude), magnitude > 8.0), x);
 }
 
-// Not-a-number at infinity, as the following.
+// Not-a-number at infinity, like the functions that follow.
 fn i0_of(x: f32) -> f32 {
     if !has_angle(x) {
         return not_a_number();
@@ -66,12 +66,12 @@ fn modified_i1_of(x: f32) -> f32 {
     return copy_sign(exp_of(magnitude) * i1_far(32.0 / magnitude - 2.0) / sqrt(magnitude), x);
 }
 
-// What a function of the second kind is where it is no ordinary number: at zero, below, and at infinity.
+// Value of a function of the second kind at zero, for negative numbers, and at infinity.
 fn second_kind_limit(x: f32) -> f32 {
     return select(select(0.0, infinity(), x == 0.0), not_a_number(), is_nan(x) || x < 0.0);
 }
 
-// K₀(x) for 0 < x <= 2; PyTorch puts it together in double precision.
+// K₀(x) for 0 < x <= 2; PyTorch combines it in double precision.
 fn k0_by_series(x: f32) -> f32 {
     let series = k0_near(fused(x, x, -2.0));
     let logarithm = log_parts(0.5 * x);

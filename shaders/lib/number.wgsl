@@ -1,4 +1,4 @@
-// Single precision numbers: their kinds, order, rounding and parts.
+// Single precision numbers: classification, order, rounding and parts.
 //
 // Functions are separated by blank lines; the comment in front of a function belongs to it.
 
@@ -13,7 +13,7 @@ fn not_a_number() -> f32 {
     return bitcast<f32>(bits);
 }
 
-// By bits: compilers take x != x for false.
+// Tests bits, because compilers fold x != x to false.
 fn is_nan(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
 }
@@ -22,8 +22,8 @@ fn sign_bit(x: f32) -> bool {
     return (bitcast<u32>(x) >> 31u) == 1u;
 }
 
-// By a product: of bits put together by masks, and y where some condition holds, LLVM 15 makes one instruction of AVX-512
-// (vpternlogd), and if it reads the mask from memory, the wrong one.
+// By a product. For bits combined with masks and chosen by a condition, LLVM 15 makes one AVX-512 instruction (vpternlogd),
+// and the wrong one if it reads the mask from memory.
 fn copy_sign(x: f32, y: f32) -> f32 {
     return abs(x) * select(1.0, -1.0, sign_bit(y));
 }
@@ -33,7 +33,7 @@ fn sign_of(x: f32) -> f32 {
     return select(sign(x), 0.0, is_nan(x));
 }
 
-// Not-a-number if either is.
+// Not-a-number if either operand is.
 fn maximum(x: f32, y: f32) -> f32 {
     return select(select(x, y, x < y), y, is_nan(y));
 }
@@ -42,7 +42,7 @@ fn minimum(x: f32, y: f32) -> f32 {
     return select(select(x, y, y < x), y, is_nan(y));
 }
 
-// Truncated; what fits no integer gives the lowest, as on x86-64.
+// Truncates; a number that fits no integer gives the lowest integer, as on x86-64.
 fn truncate_i32(x: f32) -> i32 {
     let fits = x >= -2147483648.0 && x < 2147483648.0;
     return select(-2147483648, i32(select(0.0, x, fits)), fits);
@@ -53,35 +53,35 @@ fn truncate_i64(x: f32) -> i64 {
     return select(-9223372036854775807li - 1li, i64(select(0.0, x, fits)), fits);
 }
 
-// An integer of twice the length, put together from its halves: Mesa 22 takes `i64(x) < c` for false where c is a constant.
+// Widens an integer to 64 bits from its halves: Mesa 22 folds `i64(x) < c` to false if c is a constant.
 fn widened(x: i32) -> i64 {
     return (i64(x >> 31u) << 32u) | i64(bitcast<u32>(x));
 }
 
-// x between two bounds; not-a-number as it is. WGSL's clamp is made of functions that take lavapipe (Mesa 22.3) three
-// instructions each in vectors of 512 bits.
+// Clamps x to two bounds; not-a-number stays. For 512-bit vectors lavapipe (Mesa 22.3) needs three instructions for each of
+// the functions that WGSL's clamp consists of.
 fn bounded(x: f32, low: f32, high: f32) -> f32 {
     return select(select(x, low, x < low), high, x > high);
 }
 
-// 2ⁿ for whole n in -126..=127. What is added to n makes it the last digits of the sum, biased as an exponent is.
+// 2ⁿ for integers n in -126..=127. The number added to n makes n the last digits of the sum, with the exponent's bias.
 fn power_of_two(n: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(n + 12583039.0) << 23u);
 }
 
-// x · 2ⁿ for whole n in -252..=254, in two steps so that results near the ends of the range are right.
+// x · 2ⁿ for integers n in -252..=254, in two steps so that results near the ends of the range are right.
 fn scale_by_power(x: f32, n: f32) -> f32 {
     let half = floor(0.5 * n);
     return x * power_of_two(half) * power_of_two(n - half);
 }
 
-// An index that counts from the end if it is negative, kept within 0..size.
+// Resolves an index that counts from the end if it is negative, and clamps it to 0..size.
 fn wrap_index(index: i32, size: u32) -> u32 {
     let wrapped = index + select(0, i32(size), index < 0);
     return u32(clamp(wrapped, 0, i32(size) - 1));
 }
 
-// x to a twelfth binary digit after the point: it has few digits, so that its sums and small products are exact.
+// x to twelve binary digits after the point: it has few digits, so its sums and small products are exact.
 fn leading_part(x: f32) -> f32 {
     return round(x * 4096.0) / 4096.0;
 }
@@ -91,32 +91,32 @@ fn upper_digits(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
 }
 
-// A finite sum as it was rounded: Mesa's compiler takes x - (x + y) for -y, and adds x + (y + z) up in any order.
+// A finite sum as it was rounded: Mesa's compiler simplifies x - (x + y) to -y, and reassociates x + (y + z).
 fn rounded(sum: f32) -> f32 {
     return bounded(sum, -3.402823466e38, 3.402823466e38);
 }
 
-// What rounding takes from x + y.
+// The rounding error of x + y.
 fn sum_error(x: f32, y: f32) -> f32 {
     let sum = rounded(x + y);
     let rest = select((y - sum) + x, (x - sum) + y, abs(x) >= abs(y));
     return select(0.0, rest, abs(x + y) < infinity());
 }
 
-// The order of sorting: not-a-number comes last.
+// Sorting order: not-a-number comes last.
 fn is_before(x: f32, y: f32) -> bool {
     return x < y || (is_nan(y) && !is_nan(x));
 }
 
-// A whole number that is smaller where sorting puts a number in front: zeros are equal, not-a-number comes last.
+// An integer key in sorting order: zeros are equal, not-a-number comes last.
 fn order_of(x: f32) -> i32 {
     let bits = bitcast<i32>(x);
-    // Negative numbers are ordered the other way round by their bits.
+    // The bits of negative numbers are in reverse order.
     let ordered = bits ^ ((bits >> 31u) & 0x7fffffff);
     return select(select(ordered, 0, x == 0.0), 0x7fffffff, is_nan(x));
 }
 
-// A product and what rounding takes from it.
+// A product and its rounding error.
 fn exact_product(x: f32, y: f32) -> vec2<f32> {
     let product = x * y;
     let x_high = upper_digits(x);
@@ -127,21 +127,22 @@ fn exact_product(x: f32, y: f32) -> vec2<f32> {
     return vec2<f32>(product, error);
 }
 
-// x · y + z rounded once, which WGSL's fma need not do. A product that overflows does so whatever z is, unless z is infinite.
+// x · y + z rounded once, which WGSL's fma does not guarantee. A product that overflows does so for every z, unless z is
+// infinite.
 fn fused(x: f32, y: f32, z: f32) -> f32 {
     let product = exact_product(x, y);
     if has_angle(x) && has_angle(y) && !has_angle(z) {
         return z;
     }
     let sum = product.x + z;
-    // What rounding takes from a tiny product is no number.
+    // The rounding error of a tiny product is not representable.
     if !has_angle(sum) || abs(product.x) < 1e-30 {
         return sum;
     }
     return rounded(sum) + rounded(sum_error(product.x, z) + product.y);
 }
 
-// A sum of numbers of which the first is not smaller, and what rounding takes from it.
+// A sum of numbers of which the first is not smaller, and its rounding error.
 fn exact_sum(x: f32, y: f32) -> vec2<f32> {
     let sum = rounded(x + y);
     return vec2<f32>(sum, (x - sum) + y);
@@ -162,7 +163,7 @@ fn next_after(x: f32, y: f32) -> f32 {
     return bitcast<f32>(select(bits - 1u, bits + 1u, (y > x) == (x > 0.0)));
 }
 
-// The parts of x = m · 2ᵉ with 0.5 <= |m| < 1, from its bits; (x, 0) where there are none.
+// The parts of x = m · 2ᵉ with 0.5 <= |m| < 1, from its bits; (x, 0) if x has no such parts.
 fn mantissa_and_exponent(x: f32) -> vec2<f32> {
     if x == 0.0 || is_nan(x) || abs(x) == infinity() {
         return vec2<f32>(x, 0.0);

@@ -1,6 +1,6 @@
 // Orthogonal polynomials in single precision, by recurrence on the degree.
 
-// The whole part of a degree; negative, so that the polynomial is 0, if there is none.
+// The integer part of a degree; -1, so that the polynomial is 0, if there is none.
 fn whole_degree(n: f32) -> f32 {
     return select(trunc(n), -1.0, is_nan(n) || abs(n) > 9e18);
 }
@@ -81,7 +81,7 @@ fn chebyshev_w_of(x: f32, degree: f32) -> f32 {
     return chebyshev_recurrence(x, n, x + x + 1.0);
 }
 
-// Not-a-number from the degree on whose coefficients exceed single precision, as in PyTorch.
+// Not-a-number from the degree on at which coefficients exceed single precision, as in PyTorch.
 fn hermite_h_of(x: f32, degree: f32) -> f32 {
     let n = whole_degree(degree);
     if n < 0.0 || n > 128.0 {

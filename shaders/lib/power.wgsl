@@ -1,13 +1,13 @@
 // Powers in single precision.
 
-// log2 of a positive number as a sum of two, so that it can be multiplied by an exponent without losing digits.
+// log2 of a positive number as a sum of two, so that multiplying it by an exponent loses no digits.
 fn precise_log2(x: f32) -> vec2<f32> {
     let split = split_power(x);
     let f = split.y;
     let divisor = rounded(2.0 + f);
     let s = f / divisor;
     let whole = exact_product(s, divisor);
-    // What is missing of s: (f - s · (2 + f)) / (2 + f), with what rounding took from 2 + f.
+    // The error of s: (f - s · (2 + f)) / (2 + f), with the rounding error of 2 + f.
     let s_low = ((f - whole.x) - whole.y - s * (f - (divisor - 2.0))) / divisor;
     let z = s * s;
     let tail = s * z * (2.0 / 3.0 + z * (2.0 / 5.0 + z * (2.0 / 7.0 + z * (2.0 / 9.0 + z * (2.0 / 11.0)))));
@@ -20,7 +20,7 @@ fn precise_log2(x: f32) -> vec2<f32> {
     return vec2<f32>(sum.x, sum.y + low);
 }
 
-// |x|^y for ordinary x and y, as a sum of two.
+// |x|^y for finite nonzero x and finite y, as a sum of two.
 fn power_parts(x: f32, y: f32) -> vec2<f32> {
     let logarithm = precise_log2(abs(x));
     let product = exact_product(y, logarithm.x);
@@ -37,7 +37,7 @@ fn power_parts(x: f32, y: f32) -> vec2<f32> {
     return vec2<f32>(scale_by_power(1.0 + part, whole), scale_by_power(rest, whole));
 }
 
-// The cases are those of C's pow.
+// The special cases are those of C's pow.
 fn power(x: f32, y: f32) -> f32 {
     if y == 0.0 || x == 1.0 {
         return 1.0;

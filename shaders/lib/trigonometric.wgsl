@@ -1,7 +1,8 @@
-// Sines, tangents and angles in single precision. Drivers may compute WGSL's own more loosely than PyTorch does.
+// Sines, tangents and angles in single precision. Drivers may compute WGSL's built-in functions less accurately than
+// PyTorch.
 
-// x · 2/π as a number of quarter turns, modulo 4, for |x| >= 30000: a 96-bit window of 2/π is multiplied by the mantissa, so
-// that the turns that do not matter never arise (Payne and Hanek).
+// x · 2/π in quarter turns, modulo 4, for |x| >= 30000: multiplies the mantissa by a 96-bit window of 2/π, so that multiples
+// of four quarter turns are never computed (Payne and Hanek).
 fn quarter_turns_of_large(x: f32) -> vec3<f32> {
     var digits = array<u32, 8>(
         0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu,
@@ -16,7 +17,7 @@ fn quarter_turns_of_large(x: f32) -> vec3<f32> {
         let next = vec3<u32>(window.y, window.z, digits[min(word + 3u, 7u)]);
         window = (window << vec3<u32>(shift)) | (next >> vec3<u32>(32u - shift));
     }
-    // The product modulo 2⁹⁶, in halves of words.
+    // The product modulo 2⁹⁶, in half words.
     let low = (window & vec3<u32>(0xffffu)) * (mantissa & 0xffffu);
     let high_low = (window >> vec3<u32>(16u)) * (mantissa & 0xffffu);
     let low_high = (window & vec3<u32>(0xffffu)) * (mantissa >> 16u);
@@ -33,8 +34,8 @@ fn quarter_turns_of_large(x: f32) -> vec3<f32> {
     return select(vec3<f32>(f32(turns), angle, 0.0), vec3<f32>(f32(4u - turns), -angle, 0.0), x < 0.0);
 }
 
-// The nearest number of quarter turns and the angle that is left, in -π/4..π/4, as a sum of two. The parts of π/2 have few
-// bits, so that their products are exact.
+// The nearest number of quarter turns and the remaining angle in -π/4..π/4, as a sum of two. The parts of π/2 have few bits,
+// so that their products are exact.
 fn quarter_turns(x: f32) -> vec3<f32> {
     if abs(x) >= 30000.0 {
         return quarter_turns_of_large(x);
@@ -113,7 +114,7 @@ fn atan_of(x: f32) -> f32 {
     sum = 1.0 / 7.0 - z * sum;
     sum = 1.0 / 5.0 - z * sum;
     sum = 1.0 / 3.0 - z * sum;
-    // Of the multiple of π/4 there are two parts; what is small is added up first.
+    // The multiple of π/4 has two parts; small terms are added first.
     let odd = select(0.0, 1.0, is_middle);
     let quarters = select(odd, 2.0 - odd, is_large);
     let direction = select(1.0, -1.0, is_large);
@@ -165,8 +166,8 @@ fn hypot_of(x: f32, y: f32) -> f32 {
     return larger * sqrt(1.0 + ratio * ratio);
 }
 
-// arccos for |x| < 1 to the nearest number, since multiples of it are taken: what is missing of the cosine is found from
-// the angle's distance to a whole number of quarter turns, where no digit is lost.
+// arccos for |x| < 1 to the nearest number, because multiples of it are taken: the error of the cosine is computed from the
+// angle's distance to a multiple of a quarter turn, where no digit is lost.
 fn nearest_acos(x: f32) -> f32 {
     let angle = acos_of(x);
     let turns = round(angle * 0.63661975);

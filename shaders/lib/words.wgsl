@@ -1,4 +1,4 @@
-// Single precision numbers two by two in words of 64 bits: the first of a pair in the low half.
+// Pairs of single precision numbers in 64-bit words: the first of a pair in the low half.
 
 fn low_numbers(words: vec4<u64>) -> vec4<f32> {
     return bitcast<vec4<f32>>(vec4<u32>(words));

@@ -26,35 +26,35 @@ pub enum DeviceChoice {
     Software,
     /// No adapter at all: the host interpreter, which is chosen before a device is opened.
     Cpu,
-    /// The adapter at this place in [`adapters`].
+    /// The adapter at this index in [`adapters`].
     Index(usize),
-    /// The first adapter whose name contains this text, in any case.
+    /// The first adapter whose name contains this text; case is ignored.
     Name(String),
 }
 
-/// What kind of device an adapter is.
+/// Kind of device behind an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum AdapterKind {
-    /// A GPU with memory of its own.
+    /// A GPU with its own memory.
     Discrete,
     /// A GPU that shares memory with the CPU.
     Integrated,
     /// A GPU of a virtual machine.
     Virtual,
-    /// A kind that the driver does not tell.
+    /// The driver does not report the kind.
     Other,
     /// A software rasteriser.
     Software,
 }
 
-/// What is known of an adapter before it is opened.
+/// Properties of an adapter that are known before it is opened.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AdapterReport {
-    /// Place in the list, for [`DeviceChoice::Index`].
+    /// Index in the list, for [`DeviceChoice::Index`].
     pub index: usize,
-    /// Name as the driver gives it.
+    /// Name that the driver reports.
     pub name: String,
     /// `vulkan`, `metal` or `dx12`.
     pub backend: String,
@@ -62,9 +62,9 @@ pub struct AdapterReport {
     pub kind: AdapterKind,
     /// Driver and its version.
     pub driver: String,
-    /// What planning needs to know.
+    /// Limits and features that planning depends on.
     pub capabilities: Capabilities,
-    /// Optional features that Onionskin uses and the adapter has, by wgpu's names.
+    /// Optional features that Onionskin uses and the adapter has, under wgpu's names.
     pub features: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ pub fn adapters() -> Vec<AdapterReport> {
         .collect()
 }
 
-/// The adapter for a choice; an error lists what was found and says what to do.
+/// Selects the adapter for a choice. The error lists the adapters found and says what to do.
 pub(super) fn select(choice: &DeviceChoice) -> Result<Adapter> {
     let adapters = enumerate();
     match position(choice, &adapters) {
@@ -89,10 +89,10 @@ pub(super) fn select(choice: &DeviceChoice) -> Result<Adapter> {
     }
 }
 
-/// Checks that an adapter fits a choice. The host and whatever there is always do.
+/// Checks that an adapter fits a choice. `Auto` and `Cpu` always pass.
 ///
 /// # Errors
-/// As opening a device does; the message lists the adapters.
+/// Fails as opening a device does; the message lists the adapters.
 pub fn check_choice(choice: &DeviceChoice) -> Result<()> {
     if matches!(choice, DeviceChoice::Auto | DeviceChoice::Cpu) {
         return Ok(());
@@ -104,7 +104,7 @@ pub fn check_choice(choice: &DeviceChoice) -> Result<()> {
     }
 }
 
-/// Optional features that are used where an adapter has them.
+/// Optional features that are enabled where an adapter has them.
 pub(super) fn wanted() -> Features {
     Features::SHADER_F16
         | Features::SHADER_INT64
@@ -118,21 +118,21 @@ pub(super) fn wanted() -> Features {
         | Features::TEXTURE_ADAPTER_SPECIFIC_FORMAT_FEATURES
 }
 
-/// What any device can do: WebGPU's default limits, and no optional feature.
+/// Capabilities of every device: WebGPU's default limits and no optional feature.
 pub fn portable() -> Capabilities {
     let info = wgpu::AdapterInfo::new(DeviceType::Other, wgpu::Backend::BrowserWebGpu);
     capabilities(Features::empty(), &Limits::defaults(), &info)
 }
 
-/// What a device with these features and limits can do.
+/// Capabilities of a device with these features and limits.
 pub(super) fn capabilities(
     features: Features,
     limits: &Limits,
     info: &AdapterInfo,
 ) -> Capabilities {
     let software = info.device_type == DeviceType::Cpu;
-    // Metal counts two more arguments of a kernel as buffers: the uniform sizes and the lengths of runtime arrays. Kernels for
-    // a software rasteriser have their sizes in a storage buffer.
+    // Metal counts two more kernel arguments as buffers: the uniform sizes and the lengths of runtime arrays. Kernels for a
+    // software rasteriser read their sizes from a storage buffer.
     let hidden = match info.backend {
         wgpu::Backend::Metal => 2,
         _ => u32::from(software),
@@ -167,7 +167,7 @@ pub(super) fn capabilities(
     }
 }
 
-/// The largest textures; none where their format may not be both read and written.
+/// Limits of storage textures; all zero if their format may not be both read and written.
 fn textures(features: Features, limits: &Limits) -> TextureLimits {
     if !features.contains(Features::TEXTURE_ADAPTER_SPECIFIC_FORMAT_FEATURES) {
         return TextureLimits::default();
@@ -179,8 +179,7 @@ fn textures(features: Features, limits: &Limits) -> TextureLimits {
     }
 }
 
-/// The matrices that subgroups of an adapter multiply as one, of those that kernels make use of: square ones, summed up in
-/// single precision.
+/// Cooperative matrices of an adapter that kernels can use: square ones with accumulators in single precision.
 pub(super) fn matrices(adapter: &Adapter) -> Vec<MatrixUnit> {
     let properties = adapter.cooperative_matrix_properties().into_iter();
     let units = properties.filter_map(|found| {
@@ -216,7 +215,7 @@ pub(super) fn is_rasteriser_of_mesa(info: &AdapterInfo) -> bool {
     info.backend == wgpu::Backend::Vulkan && info.driver == "llvmpipe"
 }
 
-/// Driver and version as one text.
+/// Name and version of the driver in one string.
 pub(super) fn driver(info: &AdapterInfo) -> String {
     format!("{} {}", info.driver, info.driver_info)
         .trim()
@@ -225,7 +224,7 @@ pub(super) fn driver(info: &AdapterInfo) -> String {
 
 fn enumerate() -> Vec<Adapter> {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
-    // Validation layers are for those who ask by environment, not for every debug build of an application.
+    // Validation layers are enabled by environment variables only, not by every debug build of an application.
     descriptor.flags = wgpu::InstanceFlags::empty().with_env();
     let instance = Instance::new(descriptor);
     let backends = Backends::VULKAN | Backends::METAL | Backends::DX12;
@@ -285,7 +284,7 @@ fn none_found(choice: &DeviceChoice, adapters: &[Adapter]) -> Error {
             found.join("; ")
         )
     };
-    // A wrong name or number is the user's, where a kind of device that there is none of is the machine's.
+    // A wrong name or number is a usage error; a missing kind of device is a property of the machine.
     let kind = match choice {
         DeviceChoice::Index(_) | DeviceChoice::Name(_) => Kind::Usage,
         _ => Kind::Device,
@@ -337,7 +336,7 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// Any text is a choice: a word for a kind, a number, or else a part of a name.
+/// Every string is a choice: a keyword, a number, or else a part of an adapter's name.
 impl FromStr for DeviceChoice {
     type Err = Infallible;
 

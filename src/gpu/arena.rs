@@ -1,63 +1,64 @@
-//! Places in memory for values that do not live all the time.
+//! Assigns memory to temporaries: those with disjoint lifetimes share it.
 
 use std::cmp::Reverse;
 use std::ops::RangeInclusive;
 
-/// A value to be placed.
+/// A value that needs memory.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
-    /// Bytes that it takes.
+    /// Size in bytes.
     pub(super) bytes: u64,
-    /// The steps during which its memory is its own.
+    /// Steps during which no other value may use the memory.
     pub(super) live: RangeInclusive<usize>,
 }
 
-/// Where a value is.
+/// Location of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spot {
-    /// Which buffer.
+    /// Index of the buffer.
     pub(super) buffer: usize,
-    /// Bytes from its start.
+    /// Bytes from the start of the buffer.
     pub(super) offset: u64,
 }
 
-/// Where all values are.
+/// Locations of all values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
-    /// A place for each item.
+    /// Location of each item.
     pub(super) spots: Vec<Spot>,
-    /// Bytes of each buffer.
+    /// Size of each buffer in bytes.
     pub(super) buffers: Vec<u64>,
 }
 
 impl Layout {
-    /// Bytes of all buffers.
+    /// Total bytes of all buffers.
     fn bytes(&self) -> u64 {
         self.buffers.iter().sum()
     }
 
-    /// True for an item at the end of the last buffer.
+    /// True if an item is at the end of the last buffer.
     fn reaches_end(&self, items: &[Item], index: usize) -> bool {
         let Spot { buffer, offset } = self.spots[index];
         buffer + 1 == self.buffers.len() && self.buffers[buffer] == offset + items[index].bytes
     }
 }
 
-/// A buffer while it is filled.
+/// A buffer during assignment.
 #[derive(Default)]
 struct Filled {
     items: Vec<(u64, usize)>,
     bytes: u64,
 }
 
-/// How often items are placed in another order, to take less memory.
+/// Number of orders that are tried after the first one.
 const ROUNDS: usize = 16;
-/// More items are placed once: it takes time with the square of their number.
+/// With more items only the first order is tried, because the time is quadratic in their number.
 const MANY: usize = 256;
 
-/// Places items so that none share memory while both live, in as little memory as greedy choices find: the largest first, each
-/// at the lowest place that is free. As long as that is more than what lives at once, the item that reaches furthest comes
-/// first the next time. Offsets are multiples of `alignment`, no buffer exceeds `limit` unless a single item does.
+/// Assigns locations so that items with overlapping lifetimes share no memory. Greedy: takes the largest item first and puts
+/// each at the lowest free offset. While the total exceeds the bytes that are live at once, moves the item that ends the
+/// last buffer to the front of the order and tries again. Offsets are multiples of `alignment`. No buffer exceeds `limit`
+/// unless a single item does.
 pub(super) fn arrange(items: &[Item], alignment: u64, limit: u64) -> Layout {
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by_key(|index| (Reverse(items[*index].bytes), *items[*index].live.start()));
@@ -83,7 +84,7 @@ pub(super) fn arrange(items: &[Item], alignment: u64, limit: u64) -> Layout {
     best
 }
 
-/// Places items in an order, each at the lowest place that is free.
+/// Assigns locations in the given order, each at the lowest free offset.
 fn place(items: &[Item], order: &[usize], alignment: u64, limit: u64) -> Layout {
     let mut spots = vec![Spot::default(); items.len()];
     let mut buffers: Vec<Filled> = Vec::new();
@@ -108,7 +109,7 @@ fn place(items: &[Item], order: &[usize], alignment: u64, limit: u64) -> Layout 
     }
 }
 
-/// Bytes of the items that live at the same time, at most.
+/// Largest sum of bytes of items that are live at the same step.
 pub(super) fn largest_live(items: &[Item]) -> u64 {
     let live_at = |step: usize| {
         let live = items.iter().filter(|item| item.live.contains(&step));
@@ -118,7 +119,7 @@ pub(super) fn largest_live(items: &[Item]) -> u64 {
     starts.map(live_at).max().unwrap_or(0)
 }
 
-/// Places every item in a buffer of its own.
+/// Gives every item its own buffer.
 pub(super) fn separate(items: &[u64]) -> Layout {
     let spot = |buffer| Spot { buffer, offset: 0 };
     Layout {
@@ -128,7 +129,7 @@ pub(super) fn separate(items: &[u64]) -> Layout {
 }
 
 impl Filled {
-    /// The lowest offset at which an item is in no other's way.
+    /// The lowest offset at which an item overlaps no item with an overlapping lifetime.
     fn lowest(&self, items: &[Item], index: usize, alignment: u64) -> u64 {
         let item = &items[index];
         let mut offset = 0;
@@ -145,7 +146,7 @@ impl Filled {
         offset
     }
 
-    /// Keeps the items in the order of their offsets.
+    /// Inserts an item and keeps the items sorted by offset.
     fn insert(&mut self, offset: u64, index: usize, bytes: u64) {
         let position = self.items.partition_point(|(start, _)| *start <= offset);
         self.items.insert(position, (offset, index));
@@ -161,7 +162,7 @@ fn overlap(a: &RangeInclusive<usize>, b: &RangeInclusive<usize>) -> bool {
 mod tests {
     use super::*;
 
-    /// A small generator of numbers, so that a failure can be repeated.
+    /// A small deterministic random number generator, so that failures are reproducible.
     struct Random(u64);
 
     impl Random {
@@ -174,7 +175,8 @@ mod tests {
         }
     }
 
-    /// Tiles beside images, as residual blocks have them: the lowest place for each of the second tiles leaves none for an image.
+    /// Tiles and images as in residual blocks: the lowest offset for each second buffer of tiles leaves no room for an
+    /// image.
     #[test]
     fn blocks_of_tiles_take_what_lives_at_once() {
         let item = |(bytes, first, last)| Item {

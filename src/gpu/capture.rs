@@ -1,4 +1,4 @@
-//! Values between kernels, read in the middle of a run while their memory is still their own.
+//! Reads values between kernels during a run, before their memory is used for other values.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::program::Program;
 use super::schedule::{Call, Recorder, Runner, walk};
 
 impl Program {
-    /// The bytes of a value on the host, by its name; none if it was fused into a kernel and has no memory.
+    /// Bytes of a value on the host, by its name; none if it was fused into a kernel and has no memory.
     pub fn value_bytes(&self, sizes: &Bindings, name: &str) -> Option<usize> {
         let slot = self.plan().slots.iter().find(|slot| slot.name == name)?;
         let shape = crate::shape::sizes(&slot.shape, sizes).ok()?;
@@ -24,11 +24,11 @@ impl Program {
         numel.checked_mul(slot.dtype.size())
     }
 
-    /// Runs the program and reads values by their names, in the memory that it needs anyway: each is read before its memory
-    /// serves another. Values that have no memory, and those of branches that are not taken, are left out.
+    /// Runs the program and reads the named values without additional device memory: each value is read before its memory is
+    /// used for another. Leaves out values that have no memory and those of branches that are not taken.
     ///
     /// # Errors
-    /// The inputs do not fit, or the device fails.
+    /// The inputs do not match, or the device fails.
     pub fn capture(
         &self,
         sizes: &Bindings,
@@ -51,7 +51,7 @@ impl Program {
     }
 }
 
-/// When values can be read: behind a step during which their memory is still their own, or at the end.
+/// Schedule of reads: after which step each value is read while its memory is valid, or at the end.
 fn due(plan: &Plan, names: &HashSet<&str>) -> BTreeMap<usize, Vec<SlotId>> {
     let mut due = BTreeMap::<usize, Vec<SlotId>>::new();
     let mut known = HashSet::new();
@@ -64,8 +64,8 @@ fn due(plan: &Plan, names: &HashSet<&str>) -> BTreeMap<usize, Vec<SlotId>> {
     due
 }
 
-/// The last step during which a slot's memory is its own; that behind all if it always is. A branch may leave its steps out,
-/// so that of a value that only they read is the step that writes it.
+/// The last step during which a slot's memory is valid, or the number of steps if it always is. If the last reader is in a
+/// branch that may not run, this is the step that writes the value.
 fn last_step(plan: &Plan, slot: SlotId) -> usize {
     let in_flow = |step: usize| plan.flows.iter().any(|flow| flow.steps().contains(&step));
     match plan.slots[slot.0].kind {
@@ -76,7 +76,7 @@ fn last_step(plan: &Plan, slot: SlotId) -> usize {
     }
 }
 
-/// Runs steps and reads values in between.
+/// Runs steps and reads values between them.
 struct Capture<'a> {
     recorder: Recorder<'a>,
     run: &'a Run,
@@ -95,7 +95,7 @@ impl Capture<'_> {
         Ok(())
     }
 
-    /// Reads what stays to the end.
+    /// Reads the values that are valid until the end.
     fn rest(&mut self) -> Result<()> {
         let end = self.recorder.program.plan.steps.len();
         let slots = self.due.remove(&end).unwrap_or_default();
@@ -114,7 +114,7 @@ impl Runner for Capture<'_> {
             self.take(&slots)?;
             next = step + 1;
         }
-        // Without control flow nothing that is left to be read depends on the steps behind the last value.
+        // Without control flow no remaining read depends on the steps after the last value.
         if self.is_straight && self.due.range(next..).next().is_none() {
             return Ok(());
         }

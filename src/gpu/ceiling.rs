@@ -1,4 +1,4 @@
-//! What a device can do at most, measured: bytes copied and multiply-adds in registers per second.
+//! Measures a device's roofline ceilings: memory bandwidth and multiply-adds in registers per second.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -19,49 +19,48 @@ use super::fault::guarded;
 use super::program::{Program, ProgramOptions};
 use super::statistics::Counters;
 
-/// Bytes of the buffers that are copied, the largest first: more than caches hold and less than any device may bind, then what
-/// caches of each level hold.
+/// Sizes in bytes of the copied buffers, largest first: one that exceeds every cache and fits the binding limit of every
+/// device, then one for each cache level.
 const BUFFERS: [u64; 4] = [64 << 20, 8 << 20, 1 << 20, 128 << 10];
-/// Invocations that multiply and add.
+/// Total invocations of the arithmetic kernel.
 const INVOCATIONS: i64 = 64 * 1024;
-/// Vectors of a workgroup on a rasteriser.
+/// SIMD vectors in a workgroup on a software rasteriser.
 const VECTORS: usize = 8;
 /// Invocations of a workgroup on other devices.
 const WORKGROUP: usize = 64;
-/// Operations of a round: eight times four vectors of four are multiplied and added to.
+/// Operations of a round: eight times a multiply-add of four vectors of four.
 const OPERATIONS: i64 = 8 * 4 * 4 * 2;
-/// Rounds are made more until they take so many nanoseconds, in which a clock's steps are lost.
+/// Minimum nanoseconds of a measurement, so that the clock's resolution does not matter. Rounds increase until then.
 const LONG_ENOUGH: f64 = 1e6;
-/// Rounds at most: some drivers stop loops silently at 65,535.
+/// Maximum number of rounds: some drivers silently stop loops at 65,535 iterations.
 const MOST_ROUNDS: i64 = 1 << 13;
-/// The fastest of so many runs counts.
+/// Number of runs, of which the fastest counts.
 const RUNS: usize = 6;
 
-/// What a device does at most per nanosecond, for kernels to be held against.
+/// Peak rates of a device per nanosecond, to compare kernels with.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Ceilings {
-    /// Multiplications and additions per nanosecond (GFLOP/s), in single precision and all in registers.
+    /// Multiplications and additions per nanosecond (GFLOP/s) in single precision, with all operands in registers.
     pub arithmetic: f64,
-    /// How fast so many bytes are read and written, the most bytes first. Few bytes stay in caches, which are faster than
-    /// memory.
+    /// Copy rates by size, largest size first. Small copies stay in caches, which are faster than memory.
     pub copies: Vec<CopyRate>,
 }
 
-/// How fast so many bytes are read and written.
+/// Copy rate for a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CopyRate {
-    /// Bytes that are read and bytes that are written, together.
+    /// Bytes read plus bytes written.
     pub bytes: f64,
     /// Bytes per nanosecond: GB/s.
     pub rate: f64,
 }
 
 impl Ceilings {
-    /// Ceilings of measured rates. Fewer bytes are never slower than more, whatever a dispatch costs.
+    /// Ceilings from measured rates. Smaller copies never get a lower rate than larger ones, to hide the cost of a dispatch.
     pub fn new(arithmetic: f64, copies: impl IntoIterator<Item = CopyRate>) -> Ceilings {
         let mut copies: Vec<CopyRate> = copies.into_iter().collect();
-        // Of two rates for as many bytes the higher one comes first.
+        // Of two rates for equal sizes the higher one comes first.
         let key = |copy: &CopyRate| (copy.bytes, copy.rate);
         copies.sort_by(|a, b| key(b).partial_cmp(&key(a)).unwrap_or(Ordering::Equal));
         let mut fastest = 0.0f64;
@@ -82,20 +81,21 @@ impl Ceilings {
         self.copies.last().map_or(f64::INFINITY, |copy| copy.rate)
     }
 
-    /// Bytes per nanosecond (GB/s) where so many are read and written.
+    /// Bytes per nanosecond (GB/s) if this many bytes are read and written.
     pub fn bandwidth(&self, bytes: f64) -> f64 {
         let mut smallest_first = self.copies.iter().rev();
         let enough = smallest_first.find(|copy| bytes <= copy.bytes);
         enough.map_or(self.memory(), |copy| copy.rate)
     }
 
-    /// Nanoseconds that so much work takes at least, if arithmetic and copies go on side by side.
+    /// Lower bound of nanoseconds for this work, if arithmetic and memory traffic overlap perfectly.
     pub fn least(&self, operations: f64, bytes: f64) -> f64 {
         (operations / self.arithmetic).max(bytes / self.bandwidth(bytes))
     }
 
-    /// Raises the ceilings to what a kernel has reached, so that none exceeds them; true if it was faster. Cooperative matrices
-    /// and half precision exceed arithmetic in single precision; what neighbouring kernels leave in caches exceeds a copy.
+    /// Raises the ceilings to the rates of a measured kernel, so that no kernel exceeds them. Returns true if the kernel was
+    /// faster. Cooperative matrices and half precision exceed the arithmetic rate; data that the previous kernel leaves in
+    /// caches exceeds the copy rate.
     pub fn raise(&mut self, operations: f64, bytes: f64, nanoseconds: f64) -> bool {
         if nanoseconds <= 0.0 {
             return false;
@@ -111,7 +111,7 @@ impl Ceilings {
     }
 }
 
-/// `83 GFLOP/s and 12.5 GB/s (40.1 GB/s within caches)`
+/// Formats as `83 GFLOP/s and 12.5 GB/s (40.1 GB/s within caches)`.
 impl fmt::Display for Ceilings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (memory, cache) = (self.memory(), self.cache());
@@ -124,7 +124,7 @@ impl fmt::Display for Ceilings {
 }
 
 impl Device {
-    /// Measures what the device can do; a fraction of a second.
+    /// Measures the ceilings; takes a fraction of a second.
     pub fn ceilings(&self) -> Result<Ceilings> {
         let times = fastest(self, copies())?;
         let kernels = BUFFERS.iter().zip(times.iter().skip(1).step_by(2));
@@ -134,7 +134,7 @@ impl Device {
     }
 }
 
-/// The rate of a copy of so many bytes, which are read and written.
+/// The rate of a copy of this many bytes, which are read and written.
 fn rate(bytes: u64, nanoseconds: f64) -> CopyRate {
     let bytes = 2.0 * bytes as f64;
     CopyRate {
@@ -143,7 +143,7 @@ fn rate(bytes: u64, nanoseconds: f64) -> CopyRate {
     }
 }
 
-/// Operations per nanosecond.
+/// Measures operations per nanosecond.
 fn compute(device: &Device) -> Result<f64> {
     let lanes = device.capabilities().lanes();
     let invocations = lanes.map_or(WORKGROUP, |lanes| VECTORS * lanes);
@@ -158,7 +158,7 @@ fn compute(device: &Device) -> Result<f64> {
     }
 }
 
-/// Nanoseconds of each step in the run in which it is fastest.
+/// Nanoseconds of each step in its fastest run.
 fn fastest(device: &Device, plan: Plan) -> Result<Vec<f64>> {
     let mut least = vec![f64::INFINITY; plan.steps.len()];
     let program = Program::new(device, plan, &Default::default(), ProgramOptions::default())?;
@@ -171,7 +171,7 @@ fn fastest(device: &Device, plan: Plan) -> Result<Vec<f64>> {
     Ok(least)
 }
 
-/// Nanoseconds of the device's command that copies a buffer, by the host's clock.
+/// Nanoseconds of a buffer copy by the device's copy command, by the host's clock.
 fn copy_command(device: &Device) -> Result<f64> {
     let counters = Counters::default();
     let usage = BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
@@ -191,7 +191,7 @@ fn copy_command(device: &Device) -> Result<f64> {
     Ok(least)
 }
 
-/// For each number of bytes: fills a value of so many, and copies it.
+/// A plan that, for each size, fills a buffer and copies it.
 fn copies() -> Plan {
     let mut plan = Plan {
         kernels: vec![
@@ -226,8 +226,8 @@ fn copies() -> Plan {
     plan
 }
 
-/// So many rounds, by workgroups of a size that differs with the length of a rasteriser's vectors: Mesa's cache would hand out
-/// what was compiled for others.
+/// A plan with this many rounds of multiply-adds. The workgroup size depends on the rasteriser's vector width: with equal
+/// source, Mesa's cache would return code compiled for another width.
 fn arithmetic(rounds: i64, invocations: usize) -> Plan {
     let size = format!("@workgroup_size({invocations})");
     let text = include_str!("../../shaders/ceiling_arithmetic.wgsl");
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(Ceilings::new(100.0, twice).memory(), 12.0);
     }
 
-    /// However fast a kernel was, it has reached at most the ceilings, and slower ones leave them as they are.
+    /// A raised ceiling is at least the rate of the kernel; slower kernels change nothing.
     #[test]
     fn nothing_exceeds_a_raised_ceiling() {
         let work = [0.0, 1.0, 1e3, 1e5, 1e7];

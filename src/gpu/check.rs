@@ -1,4 +1,4 @@
-//! What must hold of a plan before it runs on a device. Everything that does not is reported at once.
+//! Validates a plan before it runs on a device, and reports every violation at once.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ pub(super) fn check(
 ) -> Result<()> {
     let mut errors = Vec::new();
     errors.extend(unknown_slots(plan));
-    // What follows looks up slots and kernels by their indices.
+    // The remaining checks index slots and kernels.
     if let Some(error) = Error::all(std::mem::take(&mut errors)) {
         return Err(error);
     }
@@ -59,7 +59,7 @@ fn read_back(plan: &Plan) -> impl Iterator<Item = SlotId> {
     })
 }
 
-/// True if control flow lies among these steps, one after the other, and so do its blocks.
+/// True if flows and their blocks are in order, without overlap, within a range of steps.
 fn are_in_order(flows: &[Flow], steps: Range<usize>) -> bool {
     let inside = |range: &Range<usize>, last: usize| last <= range.start && range.end <= steps.end;
     let mut last = steps.start;
@@ -72,7 +72,7 @@ fn are_in_order(flows: &[Flow], steps: Range<usize>) -> bool {
     })
 }
 
-/// What decides is a scalar that lives where it is read.
+/// Checks that control flow reads scalars, and only while they are live.
 fn check_flow(plan: &Plan, flow: &Flow) -> Option<Error> {
     let wrong = flow
         .readbacks()
@@ -122,8 +122,8 @@ fn check_slot(
     }
 }
 
-/// Values between kernels may lie in rows with room between them, in quads, in runs, or between stages in single precision; inputs in
-/// rows; weights in panels, in quads and in pieces.
+/// True if a slot of this kind may have its layout. Temporaries may be padded, in vec4, in sorted runs, or scratch in single
+/// precision; inputs may be padded; weights may be in panels, in vec4 and in chunks.
 fn lies_well(slot: &Slot) -> bool {
     let is_weight = matches!(slot.kind, SlotKind::Weight(_));
     let is_handed = matches!(slot.kind, SlotKind::Input(_) | SlotKind::Output);
@@ -211,7 +211,7 @@ fn check_step(
     )))
 }
 
-/// True if a slot can be accessed in a way: weights in panels are textures, and others may be read as textures.
+/// True if a kernel may access a slot this way: panels are textures, and other slots may alias textures.
 fn suits(slot: &Slot, access: Access, capabilities: &Capabilities) -> bool {
     let is_panels = matches!(slot.layout, Layout::Panels(_));
     match access {

@@ -1,4 +1,4 @@
-//! Elements between the host's types and those of the device.
+//! Converts elements between the host's types and those of the device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::tensor::Tensor;
 /// Elements that are converted at a time, so that the converted copy stays small.
 const STRIDE: usize = 1 << 16;
 
-/// True if the host's bytes are the device's bytes.
+/// True if the host and the device represent elements with equal bytes.
 pub(super) fn same_bytes(dtype: DType, storage: Storage) -> bool {
     matches!(
         (dtype, storage),
@@ -26,9 +26,9 @@ pub(super) fn same_bytes(dtype: DType, storage: Storage) -> bool {
     )
 }
 
-/// Hands the elements of a tensor, as the device stores them, to `sink` piece by piece: byte offset and bytes.
+/// Passes the elements of a tensor, converted to the storage type, to `sink` in chunks: byte offset and bytes.
 ///
-/// An error if a value does not fit the device's type.
+/// Fails if a value does not fit the storage type.
 pub(super) fn send(
     tensor: &Tensor,
     storage: Storage,
@@ -37,7 +37,7 @@ pub(super) fn send(
     send_part(tensor, 0..tensor.numel(), storage, sink)
 }
 
-/// The same for some of the elements, in row-major order.
+/// Like [`encode`], for a range of the elements in row-major order.
 pub(super) fn send_part(
     tensor: &Tensor,
     part: Range<usize>,
@@ -77,7 +77,7 @@ fn widen(dtype: DType, storage: Storage, bytes: &[u8]) -> Result<Vec<u8>> {
     })
 }
 
-/// The nearest number of half precision, ties to even; the largest one for any finite number beyond it, as kernels store it.
+/// Rounds to half precision, ties to even. Finite numbers beyond the largest one become the largest one, as in kernels.
 fn half_of(value: f32) -> f16 {
     let [lowest, largest] = [f16::MIN, f16::MAX].map(f32::from);
     match value.is_finite() {
@@ -98,7 +98,7 @@ fn narrow(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(converted)
 }
 
-/// A tensor from the elements that the device has stored; an error if one is outside of the tensor's type.
+/// Makes a tensor from elements in the storage type. Fails if a value is outside of the tensor's type.
 pub(super) fn receive(
     dtype: DType,
     storage: Storage,

@@ -19,31 +19,31 @@ use super::pipeline::Pipelines;
 use super::translate::{Translated, Translator};
 use super::trusted::{self, aliased};
 
-/// How much of what an adapter can do is used.
+/// Features and limits that a device is opened with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// All limits, and every optional feature that is of use.
+    /// All limits, and every optional feature that Onionskin uses.
     #[default]
     Whole,
-    /// WebGPU's default limits and no optional feature: what any device can do.
+    /// WebGPU's default limits and no optional feature, as on every device.
     Portable,
 }
 
 /// How to open a device.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
-    /// Which one.
+    /// Adapter to open.
     pub choice: DeviceChoice,
-    /// How much of it.
+    /// Features and limits to enable.
     pub reach: Reach,
-    /// Use features that wgpu counts as experiments where the adapter has them: cooperative matrices. What is computed with
-    /// them has been tested on no device. By default if `ONIONSKIN_EXPERIMENTS` is 1.
+    /// Enables wgpu's experimental features where the adapter has them: cooperative matrices. Results computed with them
+    /// have been tested on no device. By default enabled if `ONIONSKIN_EXPERIMENTS` is 1.
     pub experiments: bool,
-    /// Folder for compiled pipelines, where the driver hands them out; by default that of `ONIONSKIN_CACHE`, else none.
-    /// Its contents are handed to the driver: nobody else may be able to write there.
+    /// Folder for compiled pipelines, if the driver exports them; by default the folder in `ONIONSKIN_CACHE`, else none.
+    /// The driver reads the folder's contents, so nobody else may be able to write there.
     pub cache: Option<PathBuf>,
-    /// Write every kernel in the languages of all platforms, and fail where one cannot be written; see
-    /// [`Device::translated`]. A check of kernels, not of devices.
+    /// Translates every kernel to the shading languages of all platforms and fails if one cannot be translated; see
+    /// [`Device::translated`]. This checks kernels, not devices.
     #[cfg(feature = "translate")]
     pub translate: bool,
 }
@@ -81,7 +81,7 @@ pub struct Device {
 struct Inner {
     raw: wgpu::Device,
     queue: wgpu::Queue,
-    /// None for an application's device.
+    /// None if the device belongs to an application.
     adapter: Option<wgpu::Adapter>,
     info: AdapterInfo,
     limits: Limits,
@@ -93,7 +93,7 @@ struct Inner {
 }
 
 impl Device {
-    /// Opens a device; an error says which adapters there are.
+    /// Opens a device. The error lists the available adapters.
     pub fn open(options: impl Into<DeviceOptions>) -> Result<Device> {
         let options = options.into();
         let adapter = adapter::select(&options.choice)?;
@@ -114,7 +114,7 @@ impl Device {
         Ok(Device::new(opened, Some(adapter), options, matrices))
     }
 
-    /// Another device of the same adapter, which can do the same but for experiments.
+    /// Opens another device on the same adapter, with the same capabilities except experimental features.
     pub(super) fn again(&self) -> Result<Device> {
         let missing = || Error::internal("the adapter of an application's device is not known");
         let adapter = self.inner.adapter.as_ref().ok_or_else(missing)?;
@@ -124,9 +124,9 @@ impl Device {
         Ok(Device::new(opened, None, uncached(), Vec::new()))
     }
 
-    /// Runs inside of an application's own wgpu device, with whatever features and limits it was opened.
+    /// Uses an application's own wgpu device, with the features and limits that it was opened with.
     ///
-    /// The application's callbacks for errors and device loss stay in place.
+    /// The application's callbacks for errors and device loss stay installed.
     pub fn from_wgpu(device: wgpu::Device, queue: wgpu::Queue) -> Device {
         let opened = (device, queue, Arc::default());
         Device::new(opened, None, uncached(), Vec::new())
@@ -165,7 +165,7 @@ impl Device {
         }
     }
 
-    /// What the device can do.
+    /// Limits and features of the device.
     pub fn capabilities(&self) -> &Capabilities {
         &self.inner.capabilities
     }
@@ -185,12 +185,12 @@ impl Device {
         AdapterKind::of(&self.inner.info)
     }
 
-    /// The adapter as wgpu describes it.
+    /// wgpu's description of the adapter.
     pub fn info(&self) -> &AdapterInfo {
         &self.inner.info
     }
 
-    /// The wgpu device, to share buffers with.
+    /// The wgpu device, for sharing buffers.
     pub fn wgpu(&self) -> &wgpu::Device {
         &self.inner.raw
     }
@@ -200,23 +200,23 @@ impl Device {
         &self.inner.queue
     }
 
-    /// Bytes that are allocated on the device for buffers and textures of all programs, where the backend tells.
+    /// Bytes allocated on the device for buffers and textures of all programs; none if the backend does not report them.
     pub fn allocated_bytes(&self) -> Option<u64> {
         let report = self.inner.raw.generate_allocator_report()?;
         Some(report.total_allocated_bytes + self.inner.aliased.load(Relaxed))
     }
 
-    /// Counts the bytes of memory that buffers share with textures.
+    /// Counter of the bytes of memory that buffers share with textures.
     pub(super) fn aliased(&self) -> &aliased::Allocated {
         &self.inner.aliased
     }
 
-    /// Pipelines that exist on this device, made by any of its programs.
+    /// Number of pipelines that exist on this device, for all of its programs.
     pub fn pipeline_count(&self) -> usize {
         self.inner.pipelines.count()
     }
 
-    /// The kernels that were translated, if that was asked for when the device was opened.
+    /// Kernels that were translated; empty unless the device was opened with `translate`.
     #[cfg(feature = "translate")]
     pub fn translated(&self) -> BTreeSet<Translated> {
         self.inner.pipelines.translated()
@@ -234,7 +234,7 @@ impl Device {
         self.inner.features.contains(feature)
     }
 
-    /// True if the host may map the very buffers that kernels use, and that this is no slower: memory is the host's own.
+    /// True if the host can map the buffers that kernels use and kernels stay as fast, because device memory is host memory.
     pub(super) fn maps_directly(&self) -> bool {
         self.has(Features::MAPPABLE_PRIMARY_BUFFERS) && self.inner.capabilities.software
     }
@@ -244,7 +244,7 @@ impl Device {
         adapter::is_rasteriser_of_mesa(&self.inner.info)
     }
 
-    /// An error if the device was lost.
+    /// Fails if the device was lost.
     pub(super) fn alive(&self) -> Result<()> {
         match self.inner.lost.get() {
             None => Ok(()),
@@ -252,7 +252,7 @@ impl Device {
         }
     }
 
-    /// Waits until a submission is done, or else lets the device make progress without waiting.
+    /// Waits until a submission is done. Without a submission, lets the device make progress and returns at once.
     pub(super) fn poll(&self, submission: Option<&SubmissionIndex>) -> Result<()> {
         let poll = match submission {
             Some(index) => PollType::Wait {
@@ -282,7 +282,7 @@ fn uncached() -> DeviceOptions {
     }
 }
 
-/// A device, its queue, and where it is said why it was lost.
+/// A device, its queue, and the reason of its loss, which wgpu's callback sets.
 type Opened = (wgpu::Device, wgpu::Queue, Arc<OnceLock<String>>);
 
 fn request(
@@ -296,7 +296,7 @@ fn request(
         required_features,
         required_limits,
         experimental_features,
-        // Large blocks would be reserved for small models; in the steady state nothing is allocated.
+        // `MemoryHints::Performance` reserves large blocks even for small models. In the steady state nothing is allocated.
         memory_hints: wgpu::MemoryHints::MemoryUsage,
         trace: wgpu::Trace::Off,
     };
@@ -312,8 +312,8 @@ fn request(
 }
 
 fn watch(device: &wgpu::Device, lost: &Arc<OnceLock<String>>) {
-    // Every call that can fail is made in an error scope. Should an error escape, dropping it is better than wgpu's
-    // default, a panic: what follows it fails in a scope.
+    // Every call that can fail is made in an error scope. An error outside of one is dropped, because wgpu's default is a
+    // panic; the calls that depend on the failed one then fail within a scope.
     device.on_uncaptured_error(Arc::new(|_| {}));
     let lost = lost.clone();
     device.set_device_lost_callback(move |reason, message| {

@@ -1,4 +1,4 @@
-//! Compiled pipelines on disk. Whatever is in doubt about a file, it is as if there were none.
+//! On-disk cache of compiled pipelines. A file that is damaged or belongs to another driver counts as missing.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use super::adapter;
 use super::fault::lock;
 use super::trusted;
 
-/// First bytes of a file. Rises with every change of wgpu's major version or of this format.
+/// First bytes of a file. Changes with wgpu's major version and with this format.
 const MAGIC: &[u8; 16] = b"onionskin/30/1\r\n";
 
-/// The driver's pipeline cache and the file that keeps it.
+/// The driver's pipeline cache and the file that stores it.
 pub(super) struct DiskCache {
     raw: wgpu::PipelineCache,
     path: PathBuf,
     key: u64,
-    /// Checksum of what the file contains.
+    /// Checksum of the file's contents.
     saved: Mutex<u64>,
 }
 
 impl DiskCache {
-    /// Opens the cache of an adapter in a folder; `None` if the device has no such thing.
+    /// Opens the cache of an adapter in a folder; `None` if the device has no pipeline caches.
     pub(super) fn open(
         device: &wgpu::Device,
         info: &AdapterInfo,
@@ -44,12 +44,12 @@ impl DiskCache {
         })
     }
 
-    /// What pipelines are created with.
+    /// The cache to create pipelines with.
     pub(super) fn raw(&self) -> &wgpu::PipelineCache {
         &self.raw
     }
 
-    /// Writes the file if there is anything new. A failure is of no consequence: pipelines are made again next time.
+    /// Writes the file if the cache has changed. Failures are ignored: the pipelines are compiled again next time.
     pub(super) fn save(&self) {
         let Some(data) = self.raw.get_data() else {
             return;
@@ -62,7 +62,7 @@ impl DiskCache {
     }
 }
 
-/// Everything that a compiled pipeline may depend on.
+/// Hash of the properties that a compiled pipeline may depend on.
 fn key(info: &AdapterInfo) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&info.name, info.vendor, info.device, adapter::driver(info)).hash(&mut hasher);
@@ -91,7 +91,7 @@ fn unpack(file: &[u8], key: u64) -> Option<&[u8]> {
     (sum == checksum(data).to_le_bytes()).then_some(data)
 }
 
-/// Writes beside the file and renames, so that no reader ever sees half of it.
+/// Writes a temporary file and renames it, so that no reader sees an incomplete file.
 fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;

@@ -24,38 +24,38 @@ use super::statistics::add;
 use super::transfer::Mapped;
 use super::upload::{record_uploads, write_inputs};
 
-/// A tensor in a buffer on the device: an output of a run, or an input made by the application.
+/// A tensor in a device buffer: an output of a run, or an input that the application made.
 #[derive(Clone, Debug)]
 pub struct DeviceTensor {
     /// The buffer. As an input it needs the usage `COPY_SRC`.
     pub buffer: Buffer,
-    /// Bytes from the buffer's start; a multiple of 4.
+    /// Bytes from the start of the buffer; a multiple of 4.
     pub offset: u64,
     /// Element type of the model.
     pub dtype: DType,
     /// Element type in the buffer.
     pub storage: Storage,
-    /// Sizes, outermost first; elements are contiguous.
+    /// Sizes, outermost first. The elements are contiguous.
     pub shape: Vec<usize>,
 }
 
 /// An input of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
-    /// Uploaded.
+    /// A host tensor, which is uploaded.
     Host(&'a Tensor),
-    /// Copied on the device.
+    /// A device tensor, which is copied on the device.
     Device(&'a DeviceTensor),
 }
 
-/// A run that was submitted. Its outputs stay in place until it is dropped; then their memory serves another run.
+/// A submitted run. Its outputs stay valid until it is dropped; then another run uses their memory.
 pub struct Run {
     program: Program,
     pub(super) binding: Arc<Binding>,
-    /// Gone only while the run is dropped.
+    /// None only while the run is dropped.
     lane: Option<Lane>,
     pub(super) submission: SubmissionIndex,
-    /// True if the outputs were copied to where the host reads them.
+    /// True if the outputs were copied to the memory that the host reads.
     staged: bool,
 }
 
@@ -115,7 +115,7 @@ impl Run {
         Run::submit(program, sizes, inputs, staged, record)
     }
 
-    /// Uploads inputs, records what `record` does, and submits it. What control flow depends on is waited for.
+    /// Uploads inputs, records commands with `record`, and submits them. Waits for numbers that control flow depends on.
     pub(super) fn submit(
         program: &Program,
         sizes: &Bindings,
@@ -157,7 +157,7 @@ impl Run {
         })
     }
 
-    /// The outputs where they are. They may be used in commands that are submitted to the same queue while the run lives.
+    /// The outputs on the device. Commands submitted to the same queue may use them while the run lives.
     pub fn outputs(&self) -> Vec<DeviceTensor> {
         let outputs = &self.program.inner.plan.outputs;
         outputs
@@ -166,11 +166,11 @@ impl Run {
             .collect()
     }
 
-    /// Waits until the device is done, and tells the first check of the model that failed: an assertion, an index out of
-    /// range, an integer divided by zero. [`Run::read`] does so too.
+    /// Waits until the device is done and returns the first failed check of the model as an error: an assertion, an index
+    /// out of range, an integer division by zero. [`Run::read`] does this too.
     ///
     /// # Errors
-    /// A check failed, or the device did.
+    /// A check or the device failed.
     pub fn check(&self) -> Result<()> {
         let Some(faults) = &self.program.inner.plan.faults else {
             return self.wait();
@@ -201,14 +201,14 @@ impl Run {
         self.decode_outputs()
     }
 
-    /// True if the plan has a slot of this name; values that were fused into kernels have none.
+    /// True if the plan has a slot of this name; values fused into kernels have none.
     pub fn has_slot(&self, name: &str) -> bool {
         let mut slots = self.program.inner.plan.slots.iter();
         slots.any(|slot| slot.name == name)
     }
 
-    /// Reads the slot of a name back, of whatever kind. A value between kernels can only be read if the program keeps
-    /// everything.
+    /// Reads the slot of a name, of any kind. A value between kernels can only be read if the program was made with
+    /// [`Keep::Everything`].
     pub fn slot(&self, name: &str) -> Result<Tensor> {
         let inner = &self.program.inner;
         let slots = &inner.plan.slots;
@@ -229,7 +229,7 @@ impl Run {
         self.fetch(SlotId(index))
     }
 
-    /// Reads a slot's memory as it is now.
+    /// Reads the current contents of a slot.
     pub(super) fn fetch(&self, slot: SlotId) -> Result<Tensor> {
         let device = &self.program.inner.device;
         let (side, submission) = guarded(device.wgpu(), || self.copy_slot(slot.0))?;
@@ -238,7 +238,7 @@ impl Run {
         self.decode(slot, &side)
     }
 
-    /// A slot in its buffer, which every output has.
+    /// A slot as a tensor in its buffer; every output has a buffer.
     fn tensor(&self, slot: SlotId) -> Option<DeviceTensor> {
         let info = &self.program.inner.plan.slots[slot.0];
         let buffer = self.binding.memory[slot.0].buffer().ok()?;
@@ -251,7 +251,7 @@ impl Run {
         })
     }
 
-    /// Begins to map where the host reads the outputs, after copying them there if that was not done.
+    /// Begins to map the memory of the outputs. First copies the outputs there if that was not done.
     fn begin_read(&self) -> Result<(Mapped, SubmissionIndex)> {
         let device = &self.program.inner.device;
         let copied = self.staged || self.binding.downloads.iter().all(|(_, side)| !side.staged);
@@ -269,7 +269,7 @@ impl Run {
         Ok((mapped, submission))
     }
 
-    /// An error if a word says that a check failed.
+    /// Fails if a fault word says that a check failed.
     fn check_words(&self, faults: &Faults, side: &HostSide) -> Result<()> {
         let bytes = self.binding.sizing.places[faults.slot.0].bytes;
         side.memory.read(side.offset..side.offset + bytes, |view| {
@@ -357,7 +357,7 @@ impl Drop for Run {
     }
 }
 
-/// Makes the words of the faults zero.
+/// Sets the fault words to zero.
 fn clear_faults(program: &Inner, encoder: &mut CommandEncoder, binding: &Binding) -> Result<()> {
     if let Some(faults) = &program.plan.faults {
         let place = &binding.sizing.places[faults.slot.0];
@@ -398,7 +398,7 @@ fn check_inputs(program: &Inner, binding: &Binding, inputs: &[Input]) -> Result<
     Error::all(errors).map_or(Ok(()), Err)
 }
 
-/// The error of an input that does not fit its slot.
+/// The error of an input that does not match its slot.
 pub(super) fn mismatch(input: &Input, slot: &Slot) -> Error {
     let expected = TensorType {
         dtype: slot.dtype,
@@ -444,7 +444,7 @@ pub(super) fn record_downloads(encoder: &mut CommandEncoder, binding: &Binding) 
     }
 }
 
-/// The buffers that must be mapped, each once.
+/// The distinct buffers that must be mapped.
 pub(super) fn distinct<'a>(sides: impl Iterator<Item = &'a HostSide>) -> Vec<Buffer> {
     let mut buffers: Vec<Buffer> = Vec::new();
     for side in sides {

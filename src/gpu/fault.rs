@@ -1,4 +1,4 @@
-//! Device errors as values.
+//! wgpu's error scopes: device errors become values.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// Runs an action and returns the first device error that it raises on this thread.
 ///
-/// wgpu reports errors to the innermost scope of the thread, so that concurrent users of a device see only their own.
+/// wgpu reports an error to the innermost scope of the thread, so concurrent users of a device see only their own errors.
 pub(super) fn guarded<T>(device: &wgpu::Device, action: impl FnOnce() -> Result<T>) -> Result<T> {
     let internal = device.push_error_scope(ErrorFilter::Internal);
     let memory = device.push_error_scope(ErrorFilter::OutOfMemory);
@@ -40,7 +40,7 @@ fn from_wgpu(error: &wgpu::Error) -> Error {
     }
 }
 
-/// An error with everything that caused it.
+/// Message of an error followed by its causes.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string().trim_end().to_owned();
     let mut source = error.source();
@@ -52,7 +52,7 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Locks a mutex. What the mutexes here protect is valid at every moment, so a panic elsewhere does no harm.
+/// Locks a mutex. The data behind mutexes here is valid at every moment, so a poisoned mutex is safe to use.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The memory of one run at a time, and the bindings to it that are kept for sizes seen before.
+//! Memory that one run uses at a time, and the cached bind groups for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use super::program::Inner;
 use super::sizing::{Place, Region, Sizing, size};
 use super::statistics::add;
 
-/// Bytes of the largest number.
+/// Bytes of the largest scalar.
 const SCALAR: u64 = 8;
 
-/// Memory that one run uses at a time. It only grows.
+/// Memory that one run uses at a time. Its buffers only grow.
 #[derive(Default)]
 pub(super) struct Lane {
     inputs: Pool,
@@ -34,9 +34,9 @@ pub(super) struct Lane {
     upload: Pool,
     download: Pool,
     readback: Pool,
-    /// Most recently used first.
+    /// Bindings for recent sizes, most recently used first.
     kept: VecDeque<Arc<Binding>>,
-    /// The last submission that uses the memory.
+    /// The last submission that uses this memory.
     pub(super) submission: Option<SubmissionIndex>,
 }
 
@@ -44,29 +44,29 @@ pub(super) struct Lane {
 pub(super) struct Binding {
     pub(super) sizes: Bindings,
     pub(super) sizing: Sizing,
-    /// What each slot lies in.
+    /// Memory of each slot.
     pub(super) memory: Vec<Memory>,
     /// The bind group of each step; `None` if it dispatches nothing.
     pub(super) groups: Vec<Option<BindGroup>>,
-    /// Where the host writes each input.
+    /// Memory into which the host writes each input.
     pub(super) uploads: Vec<Option<HostSide>>,
-    /// Where the host reads each slot that is an output, and that of the faults.
+    /// Memory from which the host reads each output slot and the slot of the faults.
     pub(super) downloads: Vec<(SlotId, HostSide)>,
-    /// Where the host reads numbers that control flow depends on; none if there is no control flow.
+    /// Buffer for numbers that control flow depends on; none if the plan has no control flow.
     pub(super) readback: Option<Buffer>,
 }
 
-/// Where the host accesses a slot.
+/// Memory through which the host accesses a slot.
 #[derive(Clone)]
 pub(super) struct HostSide {
     pub(super) memory: Memory,
     pub(super) offset: u64,
-    /// True if this is a copy, false if it is the memory of the slot itself.
+    /// True if this is a staging copy, false if it is the slot's own memory.
     pub(super) staged: bool,
 }
 
 impl Lane {
-    /// For a device, without memory as yet.
+    /// Creates a context for a device, without any memory.
     pub(super) fn on(capabilities: &Capabilities) -> Lane {
         let pool = || Pool::of(capabilities.texels);
         Lane {
@@ -77,7 +77,7 @@ impl Lane {
         }
     }
 
-    /// The binding for given sizes, kept or new.
+    /// Returns the bindings for given sizes; creates them if they are not cached.
     pub(super) fn bind(&mut self, program: &Inner, sizes: &Bindings) -> Result<Arc<Binding>> {
         let known = self.kept.iter().position(|kept| kept.sizes == *sizes);
         let binding = match known.and_then(|index| self.kept.remove(index)) {
@@ -116,7 +116,7 @@ impl Lane {
             .temporaries
             .fit(program, "arena", temporaries, storage)?;
         if grown {
-            // Bindings to smaller buffers would keep them alive.
+            // Cached bindings would keep the smaller buffers alive.
             self.kept.clear();
         }
         let memory = self.slot_memory(program, &sizing)?;
@@ -209,7 +209,7 @@ impl Lane {
         slots.extend(program.plan.faults.iter().map(|faults| faults.slot));
         slots.sort_unstable();
         slots.dedup();
-        // An output may also be an input or a weight, whose memory the host cannot read.
+        // An output may also be an input or a weight; the host cannot read the memory of these.
         let staged: Vec<bool> = slots
             .iter()
             .map(|slot| !direct || sizing.places[slot.0].region != Region::Outputs)
@@ -232,7 +232,7 @@ fn check_guards(plan: &Plan, sizes: &Bindings) -> Result<()> {
     Ok(())
 }
 
-/// Where the host accesses slots: in a staging buffer, or in their own memory.
+/// Memory through which the host accesses slots: a staging buffer, or the slots' own memory.
 fn host_sides(
     program: &Inner,
     sizing: &Sizing,
@@ -254,7 +254,7 @@ fn host_sides(
     let limit = program.rules.capabilities.max_buffer_size;
     let alignment = program.rules.capabilities.offset_alignment;
     let layout = arrange(&items, alignment, limit);
-    // Bindings for other sizes keep the smaller buffers that they have.
+    // Cached bindings for other sizes keep the smaller buffers that they use.
     pool.fit(program, "staging", &layout.buffers, usage)?;
     let mut spots = layout.spots.into_iter();
     let side = |(slot, staged): (&SlotId, &bool)| {
@@ -276,7 +276,7 @@ fn host_sides(
     Ok(slots.iter().zip(staged).map(side).collect())
 }
 
-/// The textures as which steps read slots.
+/// Texture views through which steps read slots that are buffers.
 fn texels(
     program: &Inner,
     sizing: &Sizing,
@@ -297,7 +297,7 @@ fn texels(
     Ok(texels)
 }
 
-/// A slot as a texture.
+/// A texture view of a slot's buffer.
 fn texture(
     program: &Inner,
     memory: &Memory,
@@ -311,7 +311,7 @@ fn texture(
     Ok(texture.create_view(&TextureViewDescriptor::default()))
 }
 
-/// What the bind groups of a run are made of.
+/// Builds the bind groups of a run.
 struct Bound<'a> {
     program: &'a Inner,
     sizing: &'a Sizing,
@@ -321,7 +321,7 @@ struct Bound<'a> {
 }
 
 impl Bound<'_> {
-    /// The bind group of each step; none if it dispatches nothing.
+    /// The bind group of each step; `None` if the step dispatches nothing.
     fn groups(&self) -> Vec<Option<BindGroup>> {
         let steps = self.program.plan.steps.iter().enumerate();
         let runs = |index: usize| !self.sizing.workgroups[index].contains(&0);
@@ -367,7 +367,7 @@ impl Bound<'_> {
             })
     }
 
-    /// The texture as which a kernel accesses a slot; none for a buffer.
+    /// The texture view through which a kernel accesses a slot; none for a buffer.
     fn view(&self, slot: SlotId, access: Access) -> Option<TextureView> {
         match &self.memory[slot.0] {
             Memory::Texture(texture) => Some(view(texture)),

@@ -1,4 +1,4 @@
-//! The memory of slots: buffers, and textures for some weights.
+//! Memory of slots: buffers, and textures for some weights.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use super::sizing::texture_bytes;
 use super::statistics::{Counters, add};
 use super::trusted::aliased::{Aliased, Filled};
 
-/// The format of a texture of such texels.
+/// Format of a texture of these texels.
 pub(super) fn format(texel: Texel) -> TextureFormat {
     match texel {
         Texel::F16 => TextureFormat::Rg32Uint,
@@ -25,17 +25,17 @@ pub(super) fn format(texel: Texel) -> TextureFormat {
     }
 }
 
-/// What a slot lies in.
+/// Memory of a slot.
 #[derive(Clone, Debug)]
 pub(super) enum Memory {
     Buffer(Buffer),
-    /// A buffer that can be read as textures, and that the host accesses without mapping it.
+    /// A buffer that kernels can also read as a texture and that the host accesses without mapping.
     Aliased(Aliased),
     Texture(Texture),
 }
 
 impl Memory {
-    /// The buffer of a slot that is known to lie in one.
+    /// The buffer of a slot; fails for a texture.
     pub(super) fn buffer(&self) -> Result<&Buffer> {
         match self {
             Memory::Buffer(buffer) | Memory::Aliased(Aliased { buffer, .. }) => Ok(buffer),
@@ -43,7 +43,7 @@ impl Memory {
         }
     }
 
-    /// What is made of bytes at a place, which the host can read: mapped, or the device is done with them.
+    /// Applies `make` to a range of bytes. The range must be mapped, or no pending submission may write it.
     pub(super) fn read<T>(
         &self,
         range: Range<u64>,
@@ -57,8 +57,8 @@ impl Memory {
         make(&view)
     }
 
-    /// Writes bytes to a place that the host can write: mapped, or the device is done with it. Some more may be overwritten,
-    /// up to a multiple of four.
+    /// Writes bytes at an offset. The range must be mapped, or no pending submission may use it. Rounds the length up to a
+    /// multiple of four, so up to three more bytes may be overwritten.
     pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         if let Memory::Aliased(aliased) = self {
             return aliased.write(offset, bytes);
@@ -71,8 +71,8 @@ impl Memory {
     }
 }
 
-/// Creates a buffer that kernels can read as textures too, and counts it: beside another one where there is room, else in
-/// memory with room for so many bytes.
+/// Creates a buffer that kernels can also read as a texture, and counts it. Places it behind `other` if the allocation of
+/// that buffer has room left, else in a new allocation of `room` bytes.
 pub(super) fn aliased(
     counters: &Counters,
     device: &Device,
@@ -94,7 +94,7 @@ pub(super) fn aliased(
     }
 }
 
-/// Creates a texture of a width, a height and a number of layers, and counts it.
+/// Creates a texture of a width, a height and a number of layers in texels, and counts it.
 pub(super) fn texture(
     counters: &Counters,
     device: &Device,
@@ -107,7 +107,7 @@ pub(super) fn texture(
     device.wgpu().create_texture(&descriptor)
 }
 
-/// The same for the host to fill where it lies, on devices that read buffers as textures.
+/// Like [`texture`], but the host writes it directly; for devices where buffers alias textures.
 pub(super) fn filled(
     counters: &Counters,
     device: &Device,
@@ -123,7 +123,7 @@ fn count(counters: &Counters, texture: ([u32; 3], Texel)) {
     add(&counters.buffer_bytes, texture_bytes(texture));
 }
 
-/// A texture as wgpu takes it.
+/// wgpu's descriptor of a two-dimensional texture array.
 pub(super) fn described(
     label: &str,
     (extent, texel): ([u32; 3], Texel),
@@ -141,7 +141,7 @@ pub(super) fn described(
     }
 }
 
-/// All layers of a texture.
+/// View of all layers of a texture.
 pub(super) fn view(texture: &Texture) -> TextureView {
     texture.create_view(&TextureViewDescriptor {
         dimension: Some(TextureViewDimension::D2Array),
@@ -149,7 +149,7 @@ pub(super) fn view(texture: &Texture) -> TextureView {
     })
 }
 
-/// Width, height and layers as wgpu takes them.
+/// Width, height and layers as wgpu's extent.
 pub(super) fn size([width, height, layers]: [u32; 3]) -> Extent3d {
     Extent3d {
         width,
@@ -158,7 +158,7 @@ pub(super) fn size([width, height, layers]: [u32; 3]) -> Extent3d {
     }
 }
 
-/// The bytes of a value in row-major order from those of its buffer.
+/// Converts the bytes of a slot's buffer to row-major order.
 pub(super) fn unpack(layout: &Layout, storage: Storage, shape: &[usize], bytes: &[u8]) -> Vec<u8> {
     let (numel, size) = (shape.iter().product::<usize>(), storage.size() as usize);
     let mut elements = vec![0; numel * size];

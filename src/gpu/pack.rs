@@ -1,4 +1,4 @@
-//! What a device gets of a weight: its elements as they are stored there, put together as its layout says.
+//! Packs a weight for a device: converts its elements to the storage type and arranges them in the slot's layout.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,10 +13,10 @@ use crate::tensor::Tensor;
 use super::convert;
 use super::weights::WeightSource;
 
-/// Takes bytes one piece after the other.
+/// Receives bytes in consecutive chunks.
 pub(super) type Sink<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 
-/// Hands the bytes that a weight takes on a device to `sink`, in order; those of a texture by whole rows.
+/// Passes the bytes of a weight in its device form to `sink`, in order; for a texture, by whole rows.
 pub(super) fn pack(
     name: &str,
     slot: &Slot,
@@ -45,7 +45,7 @@ pub(super) fn pack(
     convert::send_part(&tensor, part, storage, |_, bytes| sink(bytes))
 }
 
-/// The tensor that a weight is a permutation of, and the panels to be made of it, which spares that the weight is computed.
+/// The tensor that a weight is a permutation of, and panels that read that tensor. The weight is then not computed.
 fn permuted(name: &str, slot: &Slot, source: &dyn WeightSource) -> Option<(Tensor, Panels)> {
     let Layout::Panels(panels) = &slot.layout else {
         return None;
@@ -55,8 +55,8 @@ fn permuted(name: &str, slot: &Slot, source: &dyn WeightSource) -> Option<(Tenso
     Some((tensor, panels))
 }
 
-/// The numbers that convolutions by tiles have of filters. Those of one matrix are made after the other: all together are
-/// several times the weight.
+/// Packs the transformed filters of Winograd convolutions. Computes them one matrix at a time, because all matrices together
+/// are several times as large as the weight.
 fn pack_filters(
     panels: (&Panels, &Slot),
     places: Places,
@@ -91,10 +91,10 @@ fn pack_panels((panels, slot): (&Panels, &Slot), elements: &[u8], sink: &mut Sin
     pack_part((panels, slot), &part, sink)
 }
 
-/// Some layers of panels, and the elements that are there.
+/// A range of layers of panels, and the elements in it.
 struct Part<'a> {
     layers: Range<usize>,
-    /// The place of the first element among all.
+    /// Index of the first element among all.
     first: usize,
     elements: &'a [u8],
 }
@@ -112,7 +112,7 @@ fn texel(slot: &Slot) -> Result<Texel> {
     slot.texel().ok_or_else(missing)
 }
 
-/// All elements as a device stores them, in row-major order.
+/// All elements in the storage type, in row-major order.
 fn stored(tensor: &Tensor, storage: Storage) -> Result<Cow<'_, [u8]>> {
     if convert::same_bytes(tensor.dtype(), storage) {
         return Ok(Cow::Borrowed(tensor.bytes()));
@@ -125,7 +125,7 @@ fn stored(tensor: &Tensor, storage: Storage) -> Result<Cow<'_, [u8]>> {
     Ok(Cow::Owned(elements))
 }
 
-/// The rows of a texture, from elements of `N` bytes.
+/// Packs the rows of a texture, from elements of `N` bytes.
 fn pack_rows<const N: usize>(
     (panels, texel): (&Panels, Texel),
     part: &Part,
@@ -152,7 +152,7 @@ fn pack_rows<const N: usize>(
     Ok(())
 }
 
-/// The columns of one of so many steps that texels hold together; zeros where there is no element.
+/// Writes the columns of one of the K indices that texels hold together; zeros where there is no element.
 fn fill<const N: usize>(
     texels: &mut [[u8; N]],
     [step, steps]: [usize; 2],

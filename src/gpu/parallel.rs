@@ -1,9 +1,9 @@
-//! Work on several threads.
+//! Data parallelism on several threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Applies a function to all items on as many threads as there are processors, this one included. The results are in the
-/// order of the items; none if the function panics.
+/// Applies a function to all items on as many threads as there are processors, including the calling one. Returns the
+/// results in the order of the items; none if the function panics.
 pub(super) fn map<T: Sync, R: Send>(
     items: &[T],
     function: impl Fn(&T) -> R + Sync,

@@ -1,4 +1,4 @@
-//! Pipelines, made in parallel and never twice for the same kernel.
+//! Pipelines. They are compiled in parallel, and once per kernel and device.
 
 #[cfg(feature = "translate")]
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ use super::trusted;
 pub(super) struct Pipeline {
     pub(super) raw: wgpu::ComputePipeline,
     pub(super) layout: BindGroupLayout,
-    /// True if it was dispatched at least once, without workgroups; see [`super::rehearsal`].
+    /// True if the kernel was dispatched with zero workgroups; see [`super::warm_up`].
     pub(super) is_rehearsed: AtomicBool,
 }
 
@@ -38,22 +38,22 @@ pub(super) struct Pipelines {
     entries: Mutex<HashMap<Key, Entry>>,
     layouts: Mutex<HashMap<Signature, BindGroupLayout>>,
     disk: Option<DiskCache>,
-    /// Where it is asked for, every kernel is written in the languages of other platforms too.
+    /// Translates every kernel to the shading languages of other platforms, if the device was opened with that option.
     #[cfg(feature = "translate")]
     translator: Option<Translator>,
 }
 
-/// Locked while its pipeline is made: whoever wants the same kernel meanwhile waits for it instead of making it again.
+/// Locked while the pipeline is compiled: other threads that need the same kernel wait instead of compiling it again.
 type Entry = Arc<Mutex<Option<Arc<Pipeline>>>>;
 
-/// What makes two kernels the same; the label is not part of it.
+/// Identity of a kernel; the label is not part of it.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     wgsl: String,
     signature: Signature,
 }
 
-/// The storage buffers and textures, and what the sizes lie in if there are any.
+/// Access of each binding, and where the sizes are, if there are any.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Signature {
     bindings: Vec<Access>,
@@ -75,7 +75,7 @@ impl Pipelines {
         }
     }
 
-    /// Has a translator check every kernel.
+    /// Checks every kernel with a translator.
     #[cfg(feature = "translate")]
     pub(super) fn with_translator(self, translator: Option<Translator>) -> Pipelines {
         Pipelines { translator, ..self }
@@ -88,15 +88,15 @@ impl Pipelines {
         translator.map(Translator::done).unwrap_or_default()
     }
 
-    /// How many there are.
+    /// Number of compiled pipelines.
     pub(super) fn count(&self) -> usize {
         let made = |entry: &Entry| lock(entry).is_some();
         let entries: Vec<Entry> = lock(&self.entries).values().cloned().collect();
         entries.iter().filter(|entry| made(entry)).count()
     }
 
-    /// The pipelines of kernels and how many had to be made. `made` is told after each one; errors are collected, so that
-    /// all kernels that do not compile are known at once.
+    /// Returns the pipelines of kernels and how many of them had to be compiled. Calls `made` after each one. Collects
+    /// errors, so that all kernels that do not compile are reported at once.
     pub(super) fn get_all(
         &self,
         device: &wgpu::Device,
@@ -132,7 +132,7 @@ impl Pipelines {
         }
     }
 
-    /// The pipeline of a kernel, and whether it had to be made.
+    /// Returns the pipeline of a kernel, and true if it had to be compiled.
     pub(super) fn get(
         &self,
         device: &wgpu::Device,

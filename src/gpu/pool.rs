@@ -1,4 +1,4 @@
-//! Buffers of one use, which only grow.
+//! A list of buffers with one usage that only grow.
 
 use wgpu::{Buffer, BufferUsages};
 
@@ -7,16 +7,16 @@ use crate::error::Result;
 use super::memory::{self, Memory};
 use super::program::Inner;
 
-/// Buffers of one use.
+/// Buffers with one usage.
 #[derive(Default)]
 pub(super) struct Pool {
     buffers: Vec<Memory>,
-    /// Kernels can read them as textures too.
+    /// True if kernels can also read the buffers as textures.
     is_aliased: bool,
 }
 
 impl Pool {
-    /// Of buffers that kernels can read as textures too, or not.
+    /// Creates an empty pool. If `is_aliased`, kernels can also read its buffers as textures.
     pub(super) fn of(is_aliased: bool) -> Pool {
         Pool {
             is_aliased,
@@ -24,16 +24,17 @@ impl Pool {
         }
     }
 
-    /// A buffer.
+    /// The memory of one buffer.
     pub(super) fn memory(&self, index: usize) -> Option<&Memory> {
         self.buffers.get(index)
     }
 
-    /// Makes every buffer as large as needed; true if one was replaced. A buffer that grows does so by half at least, so
-    /// that sizes that rise from run to run seldom replace it.
+    /// Makes every buffer at least as large as needed. Returns true if an existing buffer was replaced. A buffer grows by at
+    /// least half its size, so that slowly rising sizes seldom replace it.
     ///
     /// # Errors
-    /// The driver gives no memory that is shared with textures; other buffers fail in the error scope around this.
+    /// Fails if the driver refuses memory that is shared with textures. Errors of other buffers go to the surrounding error
+    /// scope.
     pub(super) fn fit(
         &mut self,
         program: &Inner,

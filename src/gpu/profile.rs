@@ -1,4 +1,4 @@
-//! How long each step takes.
+//! Measures how long each step takes.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -25,51 +25,51 @@ const STEPS_PER_SET: usize = wgpu::QUERY_SET_MAX_QUERIES as usize / 2;
 /// Bytes of a step's start and end.
 const STEP_BYTES: u64 = 16;
 
-/// What measured the times.
+/// The clock that measured the times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Clock {
-    /// The device, before and after each step.
+    /// Timestamps of the device, before and after each step.
     Device,
-    /// The host, waiting for each step: includes what it costs to submit and to wait.
+    /// The host's clock, waiting for each step; includes the cost of submitting and waiting.
     Host,
 }
 
-/// The time of one step.
+/// Accumulated time of one step.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StepTime {
-    /// The kernel.
+    /// Label of the kernel.
     pub label: String,
-    /// The graph nodes that it computes.
+    /// Graph nodes that the step computes.
     pub nodes: Vec<String>,
-    /// Where in the user's model.
+    /// Source position in the user's model.
     pub place: Place,
-    /// Workgroups; a zero means that nothing was dispatched.
+    /// Workgroup counts; a zero means that nothing was dispatched.
     pub workgroups: [u32; 3],
-    /// How often it ran: steps of conditions and loops may run never or many times.
+    /// Number of executions: steps of conditions and loops may run never or many times.
     pub runs: u64,
-    /// Nanoseconds of all those times together.
+    /// Nanoseconds of all executions.
     pub nanoseconds: u64,
 }
 
-/// What control flow cost: numbers that were read back in the middle of a run.
+/// Cost of control flow: a number that the host read during the run.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Readback {
     /// The slot that was read.
     pub slot: String,
-    /// The graph nodes that the condition or loop computes.
+    /// Graph nodes of the condition or loop.
     pub nodes: Vec<String>,
-    /// Where in the user's model.
+    /// Source position in the user's model.
     pub place: Place,
-    /// How often it was read.
+    /// Number of reads.
     pub count: u64,
-    /// Nanoseconds of all those times together, by the host's clock.
+    /// Nanoseconds of all reads, by the host's clock.
     pub nanoseconds: u64,
 }
 
-/// What a span of time was spent on.
+/// Activity of a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Spent {
@@ -79,45 +79,45 @@ pub enum Spent {
     Readback(usize),
 }
 
-/// A step or read-back when it ran, once.
+/// One execution of a step or one read-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Span {
-    /// On what.
+    /// The activity.
     pub spent: Spent,
-    /// Nanoseconds since the first began.
+    /// Nanoseconds since the start of the first span.
     pub start: u64,
-    /// How long it took.
+    /// Duration in nanoseconds.
     pub nanoseconds: u64,
 }
 
-/// The times of all steps of a run.
+/// Times of all steps of a run.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {
-    /// What measured them.
+    /// The clock that measured the times.
     pub clock: Clock,
     /// In the order of the plan.
     pub steps: Vec<StepTime>,
     /// In the order in which they were first read.
     pub readbacks: Vec<Readback>,
-    /// What ran when, in the order in which it began.
+    /// All spans, ordered by their start.
     pub spans: Vec<Span>,
 }
 
 impl Profile {
-    /// Nanoseconds of all steps.
+    /// Sum of all steps in nanoseconds.
     pub fn total(&self) -> u64 {
         self.steps.iter().map(|step| step.nanoseconds).sum()
     }
 }
 
 impl Program {
-    /// Runs the program and measures every step: by the device's clock if it has one and there is no control flow, else by
-    /// the host's.
+    /// Runs the program and measures every step: with the device's timestamps if it has them and the plan has no control
+    /// flow, else with the host's clock.
     ///
-    /// Steps are kept apart for that, so that a run takes longer than the steps together and than a run that is not
-    /// measured. One run goes before, in which drivers finish compiling.
+    /// Steps are separated for the measurement, so the run takes longer than the sum of its steps and than a run without
+    /// measurement. A warm-up run comes first, in which drivers finish compiling.
     pub fn profile(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
         let inputs: Vec<Input> = inputs.iter().map(Input::Host).collect();
         self.launch(&inputs)?.wait()?;
@@ -152,7 +152,7 @@ impl Program {
     }
 }
 
-/// What was measured in a run.
+/// Measurements of a run.
 #[derive(Default)]
 struct Times {
     steps: Vec<Time>,
@@ -170,7 +170,7 @@ fn nanoseconds(from: Instant, to: Instant) -> u64 {
     u64::try_from(to.duration_since(from).as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Where the device's clock is written and read.
+/// Query sets for the device's timestamps, and the buffers to read them.
 struct Stamps {
     sets: Vec<QuerySet>,
     resolved: Buffer,
@@ -200,7 +200,7 @@ fn by_device(program: &Program, inputs: &[Input]) -> Result<(Run, Times)> {
     let ticks = pairs
         .iter()
         .map(|pair| bytemuck::pod_read_unaligned::<[u64; 2]>(pair));
-    // A step that dispatches nothing has written no times.
+    // A step that dispatches nothing has written no timestamps.
     let groups = run.binding.groups.iter();
     let ticks: Vec<Option<[u64; 2]>> = ticks
         .zip(groups)
@@ -210,7 +210,7 @@ fn by_device(program: &Program, inputs: &[Input]) -> Result<(Run, Times)> {
 }
 
 impl Times {
-    /// Times of steps by their first and last tick of the device's clock; none for those that dispatch nothing.
+    /// Times of steps from the first and last timestamp of each; `None` for steps that dispatch nothing.
     fn of_ticks(ticks: &[Option<[u64; 2]>], period: f64) -> Times {
         let first = ticks.iter().flatten().map(|[start, _]| *start).min();
         let scaled = |ticks: u64| (ticks as f64 * period) as u64;
@@ -256,7 +256,7 @@ impl Stamps {
         }
     }
 
-    /// Records every step in a pass of its own, between two times, and the outputs' way to the host.
+    /// Records every step in a pass of its own with timestamps, then the copies of the outputs to the host.
     fn record(&self, program: &Inner, encoder: &mut CommandEncoder, binding: &Binding) {
         for index in 0..program.plan.steps.len() {
             let first = (index % STEPS_PER_SET) as u32 * 2;
@@ -302,7 +302,7 @@ fn by_host(program: &Program, inputs: &[Input]) -> Result<(Run, Times)> {
     Ok((run, times))
 }
 
-/// Waits for every step.
+/// Runs steps one at a time and waits for each.
 struct Stopwatch<'a> {
     recorder: Recorder<'a>,
     begin: Instant,
@@ -341,7 +341,7 @@ impl Runner for Stopwatch<'_> {
 }
 
 impl Stopwatch<'_> {
-    /// Counts the time since `start`.
+    /// Adds the time since `start`.
     fn spent(&mut self, spent: Spent, start: Instant) {
         let taken = nanoseconds(start, Instant::now());
         self.times.spans.push(Span {
@@ -364,7 +364,7 @@ impl Stopwatch<'_> {
 }
 
 impl Times {
-    /// What flow of control waits for; not counted yet.
+    /// The entry for a read-back or host call; creates it with a count of zero if needed.
     fn readback(&mut self, name: &str, flow: &Flow) -> Spent {
         let readbacks = &mut self.readbacks;
         let known = readbacks

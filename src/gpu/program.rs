@@ -24,52 +24,52 @@ use super::statistics::{Counters, Statistics, add};
 use super::trusted;
 use super::weights::{Packed, PackedWeights, SharedWeights, WeightSource, Weights, packed, upload};
 
-/// Lanes that are kept while no run uses them.
+/// Idle run contexts that are kept for later runs.
 const IDLE_LANES: usize = 8;
 
-/// What can be read after a run.
+/// Values that can be read after a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Keep {
     /// The outputs; values between kernels share memory.
     #[default]
     Outputs,
-    /// Every value, each in memory of its own: to find the first one that differs from what is expected.
+    /// Every value, each in its own memory, for finding the first one that differs from a reference.
     Everything,
 }
 
-/// What has been done of what is to do while a program is made.
+/// Progress of making a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
     /// Kernels compiled.
     Pipelines {
-        /// So many.
+        /// Kernels compiled so far.
         done: usize,
-        /// Of so many.
+        /// Kernels in total.
         total: usize,
     },
     /// Bytes of weights uploaded.
     Weights {
-        /// So many.
+        /// Bytes uploaded so far.
         done: u64,
-        /// Of so many.
+        /// Bytes in total.
         total: u64,
     },
 }
 
-/// How to make a program.
+/// Options for making a program.
 #[derive(Clone)]
 pub struct ProgramOptions {
-    /// What can be read after a run.
+    /// Values that can be read after a run.
     pub keep: Keep,
     /// Called, from several threads, while kernels compile and weights are uploaded.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
     /// Weights to share with other programs on the same device.
     pub shared: SharedWeights,
-    /// Weights that were packed at an earlier time.
+    /// Cache of packed weights.
     pub packed: Option<Arc<dyn PackedWeights>>,
-    /// For how many different sizes everything that depends on them is kept.
+    /// Number of distinct size combinations for which bind groups and sizes are cached.
     pub cached_sizes: usize,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Debug for ProgramOptions {
     }
 }
 
-/// A plan on a device, ready to run: kernels compiled, weights uploaded. Clones are the same program.
+/// A plan on a device, ready to run: kernels are compiled and weights uploaded. Clones share the program.
 #[derive(Clone)]
 pub struct Program {
     pub(super) inner: Arc<Inner>,
@@ -115,8 +115,8 @@ pub(super) struct Inner {
 impl Program {
     /// Compiles a plan's kernels and uploads the weights that it names.
     ///
-    /// An error lists everything that the device cannot do, every weight that is missing or of another type, and every
-    /// kernel that does not compile.
+    /// The error lists everything that the device does not support, every weight that is missing or has another type, and
+    /// every kernel that does not compile.
     pub fn new(
         device: &Device,
         plan: Plan,
@@ -126,7 +126,7 @@ impl Program {
         Program::from_source(device, plan, weights, options)
     }
 
-    /// The same with weights from elsewhere.
+    /// Like [`Program::new`], with weights from any source.
     pub fn from_source(
         device: &Device,
         plan: Plan,
@@ -154,15 +154,15 @@ impl Program {
 
     /// Runs the program and reads the outputs back. An input that the plan does not use is ignored.
     ///
-    /// An error says which input does not fit its type, which condition on the sizes does not hold, or which check of the
-    /// model failed.
+    /// The error names the input that does not match its type, the condition on sizes that does not hold, or the check of
+    /// the model that failed.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let inputs: Vec<Input> = inputs.iter().map(Input::Host).collect();
         Run::start(self, &self.bind(&inputs)?, &inputs, true)?.read()
     }
 
-    /// Like [`Program::run`], without blocking the thread while the device works. The work is submitted at once, the
-    /// future waits for the outputs. What control flow depends on is waited for before it is submitted.
+    /// Like [`Program::run`], without blocking the thread while the device works. Submits the work at once; the future waits
+    /// for the outputs. Numbers that control flow depends on are waited for before the submission.
     pub fn run_async(
         &self,
         inputs: &[Tensor],
@@ -174,20 +174,20 @@ impl Program {
         async move { run?.read_async().await }
     }
 
-    /// Submits a run whose outputs stay on the device, with inputs from the host or from the device. Blocks for as long as
-    /// control flow reads numbers back; a plan without any never does. Checks of the model that fail are told by
-    /// [`Run::check`] and [`Run::read`]: until then outputs may be made of indices that were kept within their range.
+    /// Submits a run whose outputs stay on the device, with inputs from the host or from the device. Blocks while control
+    /// flow reads numbers back; a plan without control flow never blocks. [`Run::check`] and [`Run::read`] report failed
+    /// checks of the model. Before one of these passes, outputs may depend on indices that were clamped to their range.
     pub fn launch(&self, inputs: &[Input]) -> Result<Run> {
         Run::start(self, &self.bind(inputs)?, inputs, false)
     }
 
-    /// Like [`Program::launch`], with sizes of symbols that do not follow from the inputs that the plan uses.
+    /// Like [`Program::launch`], with explicit sizes for symbols that do not follow from the inputs that the plan uses.
     pub fn launch_with(&self, sizes: &Bindings, inputs: &[Input]) -> Result<Run> {
         Run::start(self, sizes, inputs, false)
     }
 
-    /// The sizes of the symbols for given inputs; an error if there are not as many inputs, or dimensions of one, as the
-    /// program takes.
+    /// Solves for the sizes of the symbols. Fails if the number of inputs, or the rank of one, is not what the program
+    /// expects.
     pub fn bind(&self, inputs: &[Input]) -> Result<Bindings> {
         let plan = &self.inner.plan;
         if inputs.len() != plan.inputs.len() {
@@ -219,35 +219,35 @@ impl Program {
         &self.inner.device
     }
 
-    /// What has been created and done so far.
+    /// Counts of created objects and executed work so far.
     pub fn statistics(&self) -> Statistics {
         self.inner.counters.statistics()
     }
 
-    /// The weights that are worth keeping for a later time, out of those that the program was made with.
+    /// The weights in the form of the device that are worth storing for later.
     pub fn packed<'a>(&'a self, source: &'a dyn WeightSource) -> Result<Vec<Packed<'a>>> {
         packed(&self.inner.plan, source, &self.inner.rules)
     }
 
-    /// Device memory of a run with given sizes.
+    /// Device memory that a run with given sizes needs.
     pub fn footprint(&self, sizes: &Bindings) -> Result<Footprint> {
         Ok(size(&self.inner.plan, sizes, &self.inner.rules)?.footprint())
     }
 
-    /// Frees the memory that is kept for runs to come; weights and kernels stay.
+    /// Frees the memory kept for later runs; weights and kernels stay.
     pub fn trim(&self) {
         lock(&self.inner.idle).clear();
     }
 }
 
 impl Inner {
-    /// Memory that no run uses.
+    /// Takes a context that no run uses, or creates one.
     pub(super) fn check_out(&self) -> Lane {
         let idle = lock(&self.idle).pop();
         idle.unwrap_or_else(|| Lane::on(&self.rules.capabilities))
     }
 
-    /// Gives memory back for the next run.
+    /// Returns a context for the next run.
     pub(super) fn check_in(&self, lane: Lane) {
         let mut idle = lock(&self.idle);
         if idle.len() < IDLE_LANES {
@@ -293,7 +293,7 @@ fn prepare(
         let failed = |_| Err(Error::device("the driver failed while compiling kernels"));
         (compile.join().unwrap_or_else(failed), weights)
     });
-    // Compilers have used much memory, weights on their way to the device as well.
+    // Compilers and staged weights have used much memory.
     trusted::give_back_memory();
     device.alive()?;
     let (pipelines, created) = pipelines?;

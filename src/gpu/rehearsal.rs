@@ -1,9 +1,9 @@
-//! Dispatches of nothing, so that kernels are compiled before a program is first run.
+//! Pipeline warm-up: zero-size dispatches that force a driver to compile kernels before a program first runs.
 //!
-//! Mesa's rasteriser compiles a kernel when it is first dispatched, on the thread that executes a device's commands: all kernels
-//! of a program one after the other, in its first run. So each is dispatched without workgroups while the program is made. What
-//! one device has compiled the others find in Mesa's cache on disk; where kernels are not found there, other processors
-//! compile a part of them, each on a device of its own.
+//! Lavapipe, Mesa's software rasteriser, compiles a kernel at its first dispatch, on the thread that executes the device's
+//! commands. Without warm-up, the first run of a program compiles all kernels one after the other. So each kernel is
+//! dispatched with zero workgroups while the program is made. Kernels that one device has compiled are in Mesa's cache on
+//! disk for the others. Kernels that are not in the cache are distributed to several processors, each with its own device.
 
 use std::cmp::Reverse;
 use std::iter::from_fn;
@@ -28,18 +28,18 @@ use super::memory;
 use super::pipeline::Pipeline;
 use super::statistics::Counters;
 
-/// Mesa finds a kernel in its cache sooner than this, and compiles none so soon.
+/// A kernel that takes longer than this is not in Mesa's cache: a cache hit is faster and a compilation slower.
 const FOUND: Duration = Duration::from_millis(6);
 
-/// Devices beside a program's. With more a start is hardly shorter: the longest of a network's kernels takes an eighth of the
+/// Number of additional devices. More hardly shorten the warm-up: the longest kernel of a network takes an eighth of the
 /// time or more.
 const OTHERS: usize = 7;
 
-/// Bytes of a buffer that is bound; no array of fixed length is longer.
+/// Bytes of a dummy buffer; no array of fixed length in a kernel is longer.
 const BYTES: u64 = 1 << 14;
 
-/// Has the driver compile those of a plan's kernels that it has not compiled yet: so many. It is told after each kernel of the
-/// plan that it is done. What fails does so again in the first run, which says why.
+/// Makes the driver compile the kernels of a plan that it has not compiled yet, and returns their number. Calls `done` after
+/// each kernel of the plan. A kernel that fails here fails again in the first run, where the error is reported.
 pub(super) fn rehearse(
     device: &Device,
     plan: &Plan,
@@ -62,7 +62,7 @@ pub(super) fn rehearse(
     parts.iter().filter(compiled).count()
 }
 
-/// Compiles kernels on a device, and those that it does not come to on others, which are returned.
+/// Compiles kernels on a device and shares the remaining ones with other devices. Returns those that other devices compiled.
 fn share_out<'a>(stage: &Stage, parts: &'a [Part], done: &(dyn Fn() + Sync)) -> Vec<&'a Part<'a>> {
     let next = AtomicUsize::new(0);
     let claim = || parts.get(next.fetch_add(1, Relaxed));
@@ -72,7 +72,7 @@ fn share_out<'a>(stage: &Stage, parts: &'a [Part], done: &(dyn Fn() + Sync)) -> 
             for part in from_fn(claim) {
                 stage.play(part, part.pipeline);
                 done();
-                // Nobody listens once there are others.
+                // The receiver is no longer read once other devices work.
                 let _ = sender.send(());
             }
         });
@@ -88,7 +88,7 @@ fn share_out<'a>(stage: &Stage, parts: &'a [Part], done: &(dyn Fn() + Sync)) -> 
     })
 }
 
-/// Compiles kernels on another device of the same adapter, and tells which.
+/// Compiles kernels on another device of the same adapter and returns them.
 fn play_elsewhere<'a>(
     device: &Device,
     parts: impl Iterator<Item = &'a Part<'a>>,
@@ -109,16 +109,16 @@ fn play_elsewhere<'a>(
     parts.inspect(play).collect()
 }
 
-/// A kernel that is to be compiled.
+/// A kernel to compile.
 struct Part<'a> {
     kernel: &'a Kernel,
     pipeline: &'a Pipeline,
-    /// Width, height and layers of each binding that is a texture, and what is stored in it.
+    /// Width, height, layers and texel type of each binding that is a texture.
     textures: Vec<Option<([u32; 3], Texel)>>,
 }
 
-/// The kernels that have not been dispatched on a device, those that take longest first: so all processors are done at about the
-/// same time.
+/// The kernels that have not been dispatched on a device. Those with the longest source come first, so that all processors
+/// finish at about the same time.
 fn parts<'a>(plan: &'a Plan, pipelines: &'a [Arc<Pipeline>]) -> Vec<Part<'a>> {
     let mut parts: Vec<Part> = Vec::new();
     let kernels = plan.kernels.iter().zip(pipelines).enumerate();
@@ -139,7 +139,8 @@ fn parts<'a>(plan: &'a Plan, pipelines: &'a [Arc<Pipeline>]) -> Vec<Part<'a>> {
     parts
 }
 
-/// A small texture that the driver takes for the same kind as a slot's: see [`uneven`]; none for a buffer.
+/// A small texture for which the driver compiles the same code as for a slot's texture, see [`uneven`]; none for a
+/// buffer.
 fn alike(plan: &Plan, access: Access, slot: SlotId) -> Option<([u32; 3], Texel)> {
     let ([width, height, layers], texel) = match (access, &plan.slots[slot.0].layout) {
         (Access::Load(texel), Layout::Panels(panels)) => (panels.extent(texel), texel),
@@ -151,10 +152,10 @@ fn alike(plan: &Plan, access: Access, slot: SlotId) -> Option<([u32; 3], Texel)>
     Some((extent, texel))
 }
 
-/// A device with something to bind.
+/// A device with dummy resources to bind.
 struct Stage<'a> {
     device: &'a Device,
-    /// Of what is gone with the stage.
+    /// Counters of the dummy resources, which are not reported.
     counters: Counters,
     read: Buffer,
     written: Buffer,
@@ -176,7 +177,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Dispatches nothing of a kernel, and waits until that is done.
+    /// Dispatches a kernel with zero workgroups and waits until that is done.
     fn play(&self, part: &Part, pipeline: &Pipeline) {
         let device = self.device;
         let submitted = guarded(device.wgpu(), || {
@@ -193,8 +194,8 @@ impl Stage<'_> {
         pipeline.is_rehearsed.store(is_done.is_ok(), Relaxed);
     }
 
-    /// A texture that can be written, which wgpu clears by a copy. It would clear another one by drawing, and as long as there is
-    /// something drawn, Mesa takes the times of what is computed too late.
+    /// A view of a writable texture. wgpu clears such a texture with a copy. It clears other textures by drawing, and after
+    /// a draw Mesa takes compute timestamps too late.
     fn view(&self, access: Access, texture: ([u32; 3], Texel)) -> TextureView {
         let texture = memory::texture(&self.counters, self.device, "rehearsal", texture);
         match access {

@@ -1,4 +1,4 @@
-//! Control flow of a run: the host goes through the plan, and reads back what decides where it goes.
+//! Control flow of a run: the host walks through the plan and reads back the numbers that decide on branches and loops.
 
 use std::ops::Range;
 
@@ -18,20 +18,20 @@ use super::sizing::of_flow;
 use super::statistics::add;
 use super::transfer::Mapped;
 
-/// Commands are handed to the device after so many dispatches, so that long loops don't pile them up.
+/// Commands are submitted after this many dispatches, so that long loops do not accumulate them.
 const MOST_DISPATCHES: usize = 4096;
 
-/// Who runs the steps of a plan.
+/// Executor of the steps of a plan.
 pub(super) trait Runner {
-    /// Runs steps one after the other.
+    /// Runs a range of steps in order.
     fn steps(&mut self, steps: Range<usize>) -> Result<()>;
-    /// Reads the number in a slot back, once all steps so far are done.
+    /// Reads the scalar in a slot, after all steps so far are done.
     fn number(&mut self, slot: SlotId, flow: &Flow) -> Result<i64>;
-    /// Calls a function of the application.
+    /// Calls a host function of the application.
     fn call(&mut self, call: Call) -> Result<()>;
 }
 
-/// A call of a function of the application.
+/// A call of a host function of the application.
 pub(super) struct Call<'a> {
     function: &'a HostFunction,
     operands: &'a [SlotId],
@@ -39,7 +39,7 @@ pub(super) struct Call<'a> {
     pub(super) flow: &'a Flow,
 }
 
-/// Goes through a whole plan.
+/// Executes a whole plan.
 pub(super) fn walk(program: &Inner, binding: &Binding, runner: &mut dyn Runner) -> Result<()> {
     let plan = &program.plan;
     walk_steps(0..plan.steps.len(), &plan.flows, binding, runner)
@@ -90,7 +90,7 @@ fn walk_flow(flow: &Flow, binding: &Binding, runner: &mut dyn Runner) -> Result<
             while goes_on {
                 walk_steps(body.steps.clone(), &body.flows, binding, runner)?;
                 trip += 1;
-                // Whether there could be another round is asked only where there could.
+                // The condition is read only if the trip count allows another iteration.
                 goes_on = trip < trips && holds(again, runner)?;
             }
             Ok(())
@@ -113,7 +113,7 @@ fn walk_flow(flow: &Flow, binding: &Binding, runner: &mut dyn Runner) -> Result<
 pub(super) struct Recorder<'a> {
     pub(super) program: &'a Inner,
     binding: &'a Binding,
-    /// What is recorded and not submitted yet.
+    /// Commands that are recorded but not submitted.
     pub(super) encoder: CommandEncoder,
     recorded: usize,
 }
@@ -128,7 +128,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Submits what is recorded.
+    /// Submits the recorded commands.
     pub(super) fn submit(&mut self) -> Result<SubmissionIndex> {
         let device = &self.program.device;
         let recorded = std::mem::replace(&mut self.encoder, encoder(self.program));
@@ -178,7 +178,7 @@ impl Runner for Recorder<'_> {
         let promised = promised.map(|slot| (slots[slot.0].dtype, shapes[slot.0].clone()));
         let results = call.function.call(&operands, &promised.collect::<Vec<_>>());
         let results = results.map_err(|error| of_flow(error, call.flow))?;
-        // Writes come before what is submitted next, so what was recorded so far must be submitted first.
+        // `write_buffer` takes effect before the next submission, so the commands recorded so far must be submitted first.
         self.submit()?;
         let mut pairs = call.results.iter().zip(&results);
         pairs.try_for_each(|(slot, tensor)| self.write(*slot, tensor))
@@ -186,7 +186,7 @@ impl Runner for Recorder<'_> {
 }
 
 impl Recorder<'_> {
-    /// Writes a slot from the host.
+    /// Writes a host tensor to a slot.
     fn write(&self, slot: SlotId, tensor: &Tensor) -> Result<()> {
         let info = &self.program.plan.slots[slot.0];
         let start = self.binding.sizing.places[slot.0].spot.offset;
@@ -203,7 +203,7 @@ impl Recorder<'_> {
         .at(|| info.name.clone())
     }
 
-    /// Reads a slot back, once all steps so far are done.
+    /// Reads a slot, after all steps so far are done.
     fn read(&mut self, slot: SlotId) -> Result<Tensor> {
         let binding = self.binding;
         let (info, shape) = (

@@ -1,4 +1,4 @@
-//! A small kernel whose results are known: does this device compute at all?
+//! A small kernel with known results, to test whether a device computes correctly.
 
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,11 @@ use super::program::{Program, ProgramOptions};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SelfTest {
-    /// Compiling the kernel.
+    /// Time to compile the kernel.
     pub compile: Duration,
-    /// The first run, in which many drivers finish compiling.
+    /// Time of the first run, in which many drivers finish compiling.
     pub first_run: Duration,
-    /// A run after that.
+    /// Time of a second run.
     pub run: Duration,
 }
 
@@ -43,10 +43,10 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 const COUNT: usize = 1000;
 
 impl Device {
-    /// Runs a small kernel and compares its results with the host's; an error if a number differs.
+    /// Runs a small kernel and compares its results with the host's. Fails if a number differs.
     pub fn self_test(&self) -> Result<SelfTest> {
         let input: Vec<f32> = (0u16..).take(COUNT).map(f32::from).collect();
-        // Each number is a small multiple of one half, so that any order of operations gives it exactly.
+        // Each number is a small multiple of one half, so every order of operations gives it exactly.
         let expected: Vec<f32> = (0u16..)
             .zip(&input)
             .map(|(i, x)| x * 0.5 + f32::from(i % 7) - f32::from(i / 3))

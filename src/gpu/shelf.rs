@@ -1,5 +1,5 @@
-//! Small buffers that kernels can read as textures too, in memory that they share: each has a margin otherwise, since a
-//! texture ends with a whole row.
+//! Suballocates small buffers that kernels can also read as textures. Each separate allocation needs a margin, because a
+//! texture ends with a whole row; buffers in one allocation share the margin.
 
 use std::sync::Mutex;
 
@@ -13,18 +13,18 @@ use super::memory;
 use super::statistics::Counters;
 use super::trusted::aliased::Aliased;
 
-/// Bytes of memory that buffers share.
+/// Bytes of an allocation that several buffers share.
 const ROOM: u64 = 1 << 18;
 
-/// Larger buffers have memory of their own.
+/// Larger buffers, in bytes, get an allocation of their own.
 const SMALL: u64 = 1 << 16;
 
-/// Where small buffers are put one beside the other: the last one.
+/// Suballocator. Holds the last buffer of the current allocation; the next buffer is placed behind it.
 #[derive(Default)]
 pub(super) struct Shelf(Mutex<Option<Aliased>>);
 
 impl Shelf {
-    /// A buffer of a label, a size and a usage.
+    /// Creates a buffer with a label, a size in bytes and a usage.
     pub(super) fn buffer(
         &self,
         counters: &Counters,

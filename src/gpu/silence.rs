@@ -1,25 +1,24 @@
-//! Messages of Mesa that say nothing about the program: its layer of device selection complains where there is no desktop, and
-//! its drivers say that they are not certified.
+//! Silences messages of Mesa that are not about the program: its device-selection layer complains if there is no desktop,
+//! and its drivers report that they are not conformant.
 
 use std::env;
 
 use super::trusted;
 
-/// Any of these says which devices Mesa lists first, so that its layer of device selection is wanted.
+/// Variables that influence the order in which Mesa lists devices. If one is set, the device-selection layer is needed.
 const WANTED: &[&str] = &[
     "NODEVICE_SELECT",
     "MESA_VK_DEVICE_SELECT",
     "MESA_VK_DEVICE_SELECT_FORCE_DEFAULT_DEVICE",
     "DRI_PRIME",
-    // With a desktop the layer is silent, and tells which GPU shows it.
+    // With a desktop the layer prints nothing, and it knows which GPU drives the display.
     "XDG_RUNTIME_DIR",
 ];
 
-/// Keeps Mesa from printing messages on standard error that are about the machine, not about the program. What the environment
-/// says already stays.
+/// Keeps Mesa from printing messages about the machine on standard error. Variables that are already set keep their values.
 ///
-/// Drivers are told through the environment, which programs that this one starts inherit. So this is for the beginning of
-/// `main`, as [`widen_vectors`](super::widen_vectors) is; where other threads run, nothing changes.
+/// The settings are environment variables, which child processes inherit. Call this at the beginning of `main`, as
+/// [`widen_vectors`](super::widen_vectors); if other threads run, nothing changes.
 pub fn silence_mesa() {
     let is_set = |name: &&str| env::var_os(name).is_some();
     if !WANTED.iter().any(is_set) {

@@ -1,4 +1,4 @@
-//! Everything about a run that follows from the symbolic sizes alone: shapes, places in memory, numbers for kernels, dispatches.
+//! Evaluates a plan for given sizes: shapes, memory placement, sizes for kernels and workgroup counts.
 
 use std::ops::RangeInclusive;
 
@@ -13,20 +13,20 @@ use super::arena::{Item, Spot, arrange, largest_live, separate};
 use super::device::Device;
 use super::program::Keep;
 
-/// Binding sizes are multiples of this, so that a kernel may access the last elements as part of a whole vector.
+/// Binding sizes are multiples of this many bytes, so that a kernel may access the last elements with a whole vector.
 const GRAIN: u64 = 32;
 
-/// What memory is laid out by.
+/// Constraints on memory placement.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) capabilities: Capabilities,
-    /// Offsets of sizes are multiples of this.
+    /// Alignment in bytes of each step's sizes in their buffer.
     pub(super) size_alignment: u64,
     pub(super) keep: Keep,
 }
 
 impl Rules {
-    /// For a device.
+    /// Rules for a device.
     pub(super) fn on(device: &Device, keep: Keep) -> Rules {
         let limits = device.limits();
         let storage = u64::from(limits.min_storage_buffer_offset_alignment);
@@ -38,7 +38,7 @@ impl Rules {
         }
     }
 
-    /// For any device that can do this much.
+    /// Rules for any device with these capabilities.
     fn within(capabilities: &Capabilities) -> Rules {
         Rules {
             capabilities: capabilities.clone(),
@@ -48,51 +48,51 @@ impl Rules {
     }
 }
 
-/// The memory that a slot is in.
+/// The set of buffers that a slot is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Region {
-    /// A buffer for each weight, made when the program is made.
+    /// One buffer or texture for each weight, made with the program.
     Weights,
-    /// A buffer for each input.
+    /// One buffer for each input.
     Inputs,
     /// The arena.
     Temporaries,
-    /// Within another place of the arena or of the outputs.
+    /// Within another slot, which is in the arena or in the outputs.
     Parts,
-    /// A buffer for each output.
+    /// One buffer for each output.
     Outputs,
 }
 
-/// Where a slot is and how large it is.
+/// Location and size of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) region: Region,
     pub(super) spot: Spot,
     /// Bytes of the elements.
     pub(super) bytes: u64,
-    /// Bytes of a binding to it.
+    /// Bytes of a binding to the slot.
     pub(super) bound: u64,
-    /// Width, height and layers of a weight's texture, and what its texels are.
+    /// Width, height, layers and texel type of a weight's texture.
     pub(super) texture: Option<([u32; 3], Texel)>,
 }
 
-/// Sizes of everything for given sizes of the symbols.
+/// A plan evaluated for given sizes of its symbols.
 #[derive(Debug, Default)]
 pub(super) struct Sizing {
     /// Shape of each slot.
     pub(super) shapes: Vec<Vec<usize>>,
-    /// Place of each slot.
+    /// Placement of each slot.
     pub(super) places: Vec<Place>,
     pub(super) inputs: Vec<u64>,
     pub(super) temporaries: Vec<u64>,
-    /// Bytes of temporaries that live at the same time, at most.
+    /// Largest sum of bytes of temporaries that are live at the same step.
     pub(super) live: u64,
     pub(super) outputs: Vec<u64>,
-    /// The sizes of all steps.
+    /// Sizes for the kernels of all steps, as bytes of one buffer.
     pub(super) numbers: Vec<u8>,
-    /// Where in them those of each step are.
+    /// Offset of each step's sizes in that buffer.
     pub(super) number_offsets: Vec<u64>,
-    /// Workgroups of each step; a zero means that nothing is dispatched.
+    /// Workgroup counts of each step; a zero means that nothing is dispatched.
     pub(super) workgroups: Vec<[u32; 3]>,
 }
 
@@ -104,23 +104,23 @@ pub struct Footprint {
     pub weights: u64,
     /// Inputs.
     pub inputs: u64,
-    /// Values between kernels, which share memory when they do not live at the same time.
+    /// Values between kernels; those with disjoint lifetimes share memory.
     pub temporaries: u64,
-    /// Those of them that live at the same time, at most: no sharing needs less.
+    /// Bytes of temporaries that are live at the same time: a lower bound for any memory sharing.
     pub temporaries_live: u64,
-    /// The same if they shared no memory.
+    /// Bytes of temporaries if they shared no memory.
     pub temporaries_unshared: u64,
     /// Outputs.
     pub outputs: u64,
 }
 
 impl Footprint {
-    /// What a plan needs on a device, found without the device; an error if something is too large for it.
+    /// Computes the footprint of a plan without a device. Fails if something is too large.
     pub fn of(plan: &Plan, capabilities: &Capabilities, bindings: &Bindings) -> Result<Footprint> {
         Ok(size(plan, bindings, &Rules::within(capabilities))?.footprint())
     }
 
-    /// All of it.
+    /// Sum of weights, inputs, temporaries and outputs.
     pub fn total(&self) -> u64 {
         self.weights + self.inputs + self.temporaries + self.outputs
     }
@@ -146,7 +146,7 @@ impl Sizing {
     }
 }
 
-/// Where a slot lies on a device.
+/// Location of a slot on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Placed {
@@ -154,24 +154,24 @@ pub struct Placed {
     pub shape: Vec<usize>,
     /// Bytes of its elements.
     pub bytes: u64,
-    /// Which of the buffers of its kind; those of weights have one each.
+    /// Index among the buffers of the slot's kind; 0 for weights, which have one buffer each.
     pub buffer: usize,
-    /// Bytes from the buffer's start.
+    /// Bytes from the start of the buffer.
     pub offset: u64,
 }
 
-/// Where all slots of a plan lie on a device, in their order, for given sizes of its symbols.
+/// Locations of all slots of a plan on a device, for given sizes of its symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryMap {
     /// In the order of the plan's slots.
     pub slots: Vec<Placed>,
-    /// What they come to.
+    /// Total sizes.
     pub footprint: Footprint,
 }
 
 impl MemoryMap {
-    /// The map on a device, or on any that can do as much as `capabilities` say; an error if something is too large.
+    /// Computes the map for a device, or for any device with these capabilities. Fails if something is too large.
     pub fn of(
         plan: &Plan,
         capabilities: &Capabilities,
@@ -195,7 +195,7 @@ impl MemoryMap {
     }
 }
 
-/// Evaluates a plan for given sizes; an error lists every slot that is too large for the device.
+/// Evaluates a plan for given sizes. The error lists every slot that is too large for the device.
 pub(super) fn size(plan: &Plan, bindings: &Bindings, rules: &Rules) -> Result<Sizing> {
     let mut sizing = Sizing::default();
     let mut errors = Vec::new();
@@ -287,7 +287,7 @@ pub(super) fn texture_bytes((extent, texel): ([u32; 3], Texel)) -> u64 {
     extent.map(u64::from).iter().product::<u64>() * texel.bytes()
 }
 
-/// The size of a weight, whose shape has no symbols.
+/// Placement of a weight, whose shape has no symbols.
 pub(super) fn weight_place(slot: &Slot, rules: &Rules) -> Result<Place> {
     measure(slot, &Bindings::new(), rules).map(|(_, place)| place)
 }
@@ -335,7 +335,7 @@ fn place(plan: &Plan, rules: &Rules, sizing: &mut Sizing) {
     sizing.live = largest_live(&items);
 }
 
-/// Parts lie where the whole does, which is placed before them.
+/// Places slots that are parts of others. The slot of the whole comes before its parts.
 fn place_parts(plan: &Plan, bindings: &Bindings, sizing: &mut Sizing) -> Result<()> {
     for (index, slot) in plan.slots.iter().enumerate() {
         if let SlotKind::Part { whole, start } = &slot.kind {
@@ -374,7 +374,7 @@ fn push_sizes(sizing: &mut Sizing, step: &Step, bindings: &Bindings, rules: &Rul
     Ok(())
 }
 
-/// A size as a kernel gets it; negative ones are the bits of an `i32`.
+/// A size as the kernel reads it; a negative size is the bit pattern of an `i32`.
 fn number(dim: &Dim, bindings: &Bindings) -> Result<u32> {
     let value = dim.eval(bindings)?;
     u32::try_from(value)

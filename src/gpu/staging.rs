@@ -1,4 +1,4 @@
-//! Buffers that the host writes and textures are filled from, used again and again while weights are uploaded.
+//! Staging buffers from which textures are filled; they are reused while weights are uploaded.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -16,10 +16,10 @@ use super::fault::lock;
 use super::memory::{size, texture};
 use super::statistics::Counters;
 
-/// Bytes of a buffer.
+/// Bytes of a staging buffer.
 const BYTES: u64 = 1 << 20;
 
-/// The buffers: two for each thread, so that it can write one while the device reads the other.
+/// The staging buffers: two for each thread, so that it can write one while the device reads the other.
 pub(super) struct Staging<'a> {
     device: &'a Device,
     counters: &'a Counters,
@@ -30,7 +30,7 @@ pub(super) struct Staging<'a> {
 #[derive(Default)]
 struct State {
     made: usize,
-    /// Those that the device reads, which are mapped when it has; oldest first.
+    /// Buffers that the device reads, oldest first. They are mapped when the device is done.
     sent: VecDeque<(Buffer, SubmissionIndex)>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// A buffer of so many bytes at least, mapped.
+    /// A mapped buffer of at least this many bytes.
     fn take(&self, bytes: u64) -> Result<Buffer> {
         let oldest = {
             let mut state = lock(&self.state);
@@ -63,13 +63,13 @@ impl<'a> Staging<'a> {
         Ok(buffer)
     }
 
-    /// Submits a copy out of a buffer. Larger ones than usual are waited for, since they are not kept.
+    /// Submits a copy out of a buffer. Waits for it if the buffer is larger than usual, because such a buffer is not kept.
     fn send(&self, copy: CommandBuffer, buffer: Buffer) -> Result<()> {
         let submission = self.device.queue().submit([copy]);
         if buffer.size() > BYTES {
             return self.device.poll(Some(&submission));
         }
-        // Whether it could be mapped shows when it is written.
+        // An error in mapping shows when the buffer is written.
         buffer.map_async(MapMode::Write, .., |_| {});
         lock(&self.state).sent.push_back((buffer, submission));
         Ok(())
@@ -81,11 +81,11 @@ pub(super) struct Filler<'a> {
     staging: &'a Staging<'a>,
     texture: Texture,
     extent: [u32; 3],
-    /// Bytes of a row.
+    /// Bytes of a row of texels.
     row: usize,
-    /// Bytes from row to row in a buffer.
+    /// Bytes from one row to the next in a staging buffer.
     pitch: u32,
-    /// The first layer that is not copied.
+    /// The next layer to copy.
     layer: u32,
     open: Option<Open>,
 }
@@ -99,7 +99,7 @@ struct Open {
 }
 
 impl<'a> Filler<'a> {
-    /// Makes the texture.
+    /// Creates the texture.
     pub(super) fn new(
         staging: &'a Staging,
         label: &str,
@@ -137,14 +137,14 @@ impl<'a> Filler<'a> {
         Ok(())
     }
 
-    /// The texture; an error if rows are missing.
+    /// Returns the texture. Fails if rows are missing.
     pub(super) fn finish(self) -> Result<Texture> {
         let is_full = self.open.is_none() && self.layer == self.extent[2];
         let wrong = || Error::internal("a texture did not get all of its rows");
         is_full.then_some(self.texture).ok_or_else(wrong)
     }
 
-    /// A buffer for the next layers.
+    /// Opens a staging buffer for the next layers.
     fn begin(&self) -> Result<Open> {
         let [_, height, all] = self.extent;
         let layer = u64::from(self.pitch) * u64::from(height);

@@ -1,4 +1,4 @@
-//! What a program has created and done so far.
+//! Counts of created objects and executed work of a program.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,12 +12,12 @@ pub struct Statistics {
     pub runs: u64,
     /// Dispatches recorded.
     pub dispatches: u64,
-    /// Numbers read back in the middle of runs, on which conditions and loops depend.
+    /// Numbers that the host read during runs, for conditions and loops.
     pub readbacks: u64,
-    /// Pipelines compiled for this program; those that the device had already are not counted.
+    /// Pipelines compiled for this program, without those that the device already had.
     pub pipelines_created: u64,
-    /// Kernels dispatched without workgroups while the program was made, by which Mesa's rasteriser compiles them; none where
-    /// making a pipeline does.
+    /// Kernels that warm-up made the driver compile, by a dispatch with zero workgroups; 0 for drivers that compile a kernel
+    /// with its pipeline.
     pub kernels_rehearsed: u64,
     /// Buffers created: weights, memory of runs, sizes, staging.
     pub buffers_created: u64,
@@ -32,7 +32,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// What has been created: buffers, bind groups and pipelines. The same after every run with sizes seen before.
+    /// Counts of buffers, bind groups and pipelines created. They do not change in a run with cached sizes.
     pub fn created(&self) -> [u64; 3] {
         [
             self.buffers_created,
@@ -84,7 +84,7 @@ impl Counters {
         self.create(device, label, size, usage, false)
     }
 
-    /// Creates a buffer that the host may write at once, and counts it.
+    /// Creates a buffer that is mapped for writing, and counts it.
     pub(super) fn mapped_buffer(
         &self,
         device: &wgpu::Device,

@@ -1,4 +1,4 @@
-//! Mapped memory: waiting for it, blocking or not.
+//! Waits for mapped memory, with or without blocking.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,15 +12,15 @@ use crate::error::{Error, Result};
 use super::device::Device;
 use super::fault::{chain, guarded, lock};
 
-/// Memory that the host may access once this has been waited for: the device is done with it, and what must be mapped is
-/// mapped. It is unmapped when this is dropped, even if that is before it was mapped.
+/// Buffers being mapped. After a wait, the host may access them: the device is done with them and they are mapped. They are
+/// unmapped when this is dropped, even before they were mapped.
 pub(super) struct Mapped {
     device: Device,
     buffers: Vec<Buffer>,
     gate: Arc<Gate>,
 }
 
-/// Opens when the device is done and every buffer is mapped.
+/// Completes when the device is done and every buffer is mapped.
 #[derive(Default)]
 struct Gate {
     state: Mutex<State>,
@@ -35,10 +35,10 @@ struct State {
 }
 
 impl Mapped {
-    /// Begins to map buffers, each of which may be named only once. There may be none.
+    /// Begins to map buffers, which must be distinct. The list may be empty.
     pub(super) fn begin(device: &Device, buffers: Vec<Buffer>, mode: MapMode) -> Result<Mapped> {
         let gate = Arc::new(Gate::default());
-        // The device, and each buffer.
+        // One for the device, and one for each buffer.
         lock(&gate.state).pending = 1 + buffers.len();
         let mapped = Mapped {
             device: device.clone(),
@@ -61,14 +61,14 @@ impl Mapped {
     pub(super) fn wait(&self, submission: Option<&SubmissionIndex>) -> Result<()> {
         self.device.poll(submission)?;
         self.gate.done(Ok(()));
-        // The callbacks may be on another thread that polls the same device and has not called them yet.
+        // The callbacks may run on another thread that polls this device and has not called them yet.
         while !self.gate.wait(Duration::from_millis(1))? {
             self.device.poll(None)?;
         }
         self.device.alive()
     }
 
-    /// Waits without blocking the thread. Another thread waits for the device meanwhile, as wgpu wants someone to.
+    /// Waits without blocking the thread. wgpu needs a thread that polls the device, so another one does.
     pub(super) async fn wait_async(&self, submission: &SubmissionIndex) -> Result<()> {
         let (device, gate) = (self.device.clone(), self.gate.clone());
         let submission = submission.clone();
@@ -80,7 +80,7 @@ impl Mapped {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => {
                 lock(&self.gate.state).waker = Some(context.waker().clone());
-                // It may have opened before the waker was there.
+                // All may have completed before the waker was set.
                 match self.gate.poll() {
                     Ok(false) => Poll::Pending,
                     opened => Poll::Ready(opened.map(|_| ())),
@@ -95,7 +95,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // An error here is of a device that is gone.
+        // An error here means that the device is lost.
         let _ = guarded(self.device.wgpu(), || {
             self.buffers.iter().for_each(Buffer::unmap);
             Ok(())
@@ -118,7 +118,7 @@ impl Gate {
         }
     }
 
-    /// True if all is mapped.
+    /// True if all is done.
     fn poll(&self) -> Result<bool> {
         let mut state = lock(&self.state);
         match state.error.take() {
@@ -127,7 +127,7 @@ impl Gate {
         }
     }
 
-    /// Waits a moment; true if all is mapped.
+    /// Waits for at most this duration; true if all is done.
     fn wait(&self, moment: Duration) -> Result<bool> {
         let state = lock(&self.state);
         if state.pending > 0 && state.error.is_none() {
@@ -142,7 +142,7 @@ impl Gate {
         self.poll()
     }
 
-    /// Drives the device until the gate is open.
+    /// Polls the device until all is done.
     fn drive(&self, device: &Device, submission: &SubmissionIndex) {
         let mut result = device.poll(Some(submission));
         if result.is_ok() {

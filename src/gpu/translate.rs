@@ -1,4 +1,4 @@
-//! Kernels of a device in the languages of all platforms, each once.
+//! Translates each kernel of a device once to the shading languages of all platforms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,19 +13,19 @@ use crate::kernel::translate::translate;
 
 use super::fault::lock;
 
-/// A kernel that was validated and translated to SPIR-V, HLSL and, where it can be, MSL.
+/// A kernel that was validated and translated to SPIR-V, HLSL and, if possible, MSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Translated {
-    /// Hash of the source, the same in every process of one build.
+    /// Hash of the source; equal in all processes of one build.
     pub source: u64,
-    /// False for a kernel in double precision, which Metal does not have.
+    /// False for a kernel in double precision, which MSL does not have.
     pub msl: bool,
 }
 
-/// Translates kernels and remembers which.
+/// Translates kernels and records which it has translated.
 pub(super) struct Translator {
     capabilities: Capabilities,
-    /// By the hash of the source, whether it has MSL.
+    /// True for each source hash that was translated to MSL too.
     done: Mutex<BTreeMap<u64, bool>>,
 }
 
@@ -37,7 +37,7 @@ impl Translator {
         }
     }
 
-    /// Translates a kernel unless that was done before.
+    /// Translates a kernel unless it was translated before.
     pub(super) fn check(&self, kernel: &Kernel) -> Result<()> {
         let mut hasher = DefaultHasher::new();
         kernel.wgsl.hash(&mut hasher);

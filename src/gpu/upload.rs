@@ -1,4 +1,4 @@
-//! Inputs of a run on their way to where kernels read them: written by the host, or copied on the device.
+//! Uploads the inputs of a run: the host writes them, or they are copied on the device.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use super::program::Inner;
 use super::statistics::add;
 use super::transfer::Mapped;
 
-/// Writes the inputs that are on the host to where the device gets them from.
+/// Writes the inputs that are on the host to memory that the device reads.
 pub(super) fn write_inputs(
     program: &Inner,
     lane: &Lane,
@@ -47,7 +47,7 @@ pub(super) fn write_inputs(
     Ok(())
 }
 
-/// The inputs that are on the host, used and not empty.
+/// The inputs that are on the host, are used and are not empty.
 fn host_inputs<'a>(
     program: &Inner,
     binding: &'a Binding,
@@ -68,7 +68,7 @@ fn host_inputs<'a>(
     uploads
 }
 
-/// Records the copies of inputs that lie elsewhere on the device than kernels read them.
+/// Records copies of inputs that are not yet in the memory that kernels read.
 pub(super) fn record_uploads(
     program: &Inner,
     encoder: &mut CommandEncoder,
@@ -103,19 +103,19 @@ pub(super) fn record_uploads(
     }
 }
 
-/// Bytes of a tensor's elements, which may lie row by row in its slot, with room behind each.
+/// Placement of a tensor's rows in its slot, which may have padding after each row.
 #[derive(Clone, Copy, Debug)]
 struct Rows {
-    /// All of them.
+    /// Bytes of all rows.
     bytes: u64,
-    /// Those of a row.
+    /// Bytes of a row.
     row: u64,
-    /// From the beginning of one row to that of the next in the slot.
+    /// Bytes from the start of one row to the start of the next in the slot.
     pitch: u64,
 }
 
 impl Rows {
-    /// One behind the other.
+    /// Rows without padding.
     fn whole(bytes: u64) -> Rows {
         Rows {
             bytes,
@@ -124,7 +124,7 @@ impl Rows {
         }
     }
 
-    /// As they lie in a slot.
+    /// Rows as a slot stores them.
     fn of(slot: &Slot, shape: &[usize]) -> Rows {
         let size = |elements: usize| elements as u64 * slot.storage.size();
         let bytes = size(shape.iter().product());
@@ -138,7 +138,7 @@ impl Rows {
         }
     }
 
-    /// The parts of some bytes that lie together in the slot, and where.
+    /// Splits a range of bytes into parts that are contiguous in the slot; returns each with its offset there.
     fn pieces(self, bytes: Range<u64>) -> impl Iterator<Item = (Range<u64>, u64)> {
         let mut start = bytes.start;
         std::iter::from_fn(move || {

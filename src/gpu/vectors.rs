@@ -1,39 +1,39 @@
-//! How long the vectors of Mesa's rasteriser are: 256 bits, whatever the processor has, unless the environment says otherwise
-//! before the driver is loaded (`lp_bld_init.c` of Mesa).
+//! Vector width of lavapipe, Mesa's software rasteriser. The default is 256 bits on every processor, unless the environment
+//! says otherwise before the driver is loaded (Mesa's `lp_bld_init.c`).
 
 use std::env;
 use std::fmt;
 
 use super::trusted;
 
-/// What tells the driver how many bits a vector has.
+/// Environment variable for the number of bits in a vector.
 const VARIABLE: &str = "LP_NATIVE_VECTOR_WIDTH";
-/// The longest vectors of processors.
+/// Bits of the widest vectors of processors.
 const BITS: &str = "512";
 
-/// How long vectors of Mesa's rasteriser will be in this process, and why.
+/// Vector width that lavapipe will use in this process, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VectorWidth {
-    /// 512 bits: the processor has such vectors.
+    /// 512 bits, because the processor has such vectors.
     Widened,
-    /// So many bits, which the environment had said before.
+    /// The number of bits that the environment specified.
     Given(String),
-    /// The driver's default, since the processor has no vectors of 512 bits.
+    /// The driver's default, because the processor has no 512-bit vectors.
     Short,
-    /// The driver's default, since other threads run, or may run, which read the environment at any time.
+    /// The driver's default, because other threads run, or may run, and could read the environment at any time.
     Threaded,
 }
 
-/// Has Mesa's rasteriser compute with vectors of 512 bits, subgroups of sixteen invocations, where the processor has them:
-/// large products take it two thirds of the time that they take by its default of 256 (on a Zen 5). GPUs are not concerned.
+/// Makes lavapipe use 512-bit vectors, that is subgroups of sixteen invocations, if the processor has them. Large products
+/// then take two thirds of their time with the default of 256 bits (on a Zen 5). GPUs are not affected.
 ///
-/// It is told through the environment, which programs that this one starts inherit. So this is for the beginning of `main`:
-/// before anything looks for adapters, and before other threads are there. Where there are some, or the system does not tell,
-/// nothing changes; nor does what the environment says already. A device's name tells what came of it
+/// The setting is an environment variable, which child processes inherit. Call this at the beginning of `main`: before
+/// anything looks for adapters and before other threads start. If there are other threads, or the system does not list
+/// them, nothing changes. A value that the environment already has is kept. The device's name shows the result
 /// (`llvmpipe (LLVM 15.0.6, 512 bits)`).
 ///
-/// Sums are added up in another order then, so that results differ in rounding from those of shorter vectors.
+/// Wider vectors change the order in which sums are added, so results differ from those of narrower vectors in rounding.
 pub fn widen_vectors() -> VectorWidth {
     if let Some(given) = env::var_os(VARIABLE) {
         return VectorWidth::Given(given.to_string_lossy().into_owned());
@@ -47,7 +47,7 @@ pub fn widen_vectors() -> VectorWidth {
     }
 }
 
-/// True if the processor has all that LLVM makes of vectors of 512 bits.
+/// True if the processor has all features that LLVM uses for 512-bit vectors.
 fn has_wide_vectors() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx512f")

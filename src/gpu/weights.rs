@@ -1,4 +1,4 @@
-//! Weights: uploaded once, possibly shared between programs.
+//! Weights of a program: each is uploaded once, and programs can share it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -30,34 +30,35 @@ use super::statistics::{Counters, add};
 /// Weights by state-dict name.
 pub type Weights = BTreeMap<String, Tensor>;
 
-/// Where a program gets its weights from, several at a time.
+/// Source of a program's weights. It is called from several threads.
 pub trait WeightSource: Sync {
-    /// The type of a weight; none if there is no such weight.
+    /// The type of a weight; none if the weight does not exist.
     fn ty(&self, name: &str) -> Option<TensorType>;
 
-    /// Its elements.
+    /// The elements of a weight.
     ///
     /// # Errors
-    /// There is no such weight, or it cannot be computed.
+    /// The weight does not exist or cannot be computed.
     fn tensor(&self, name: &str) -> Result<Tensor>;
 
-    /// The tensor that it is a permutation of, if it is of one that is at hand: axis `i` of the weight is axis `axes[i]`.
+    /// The tensor that the weight is a permutation of, if that tensor is available: axis `i` of the weight is axis
+    /// `axes[i]`.
     fn permuted(&self, _name: &str) -> Option<(Tensor, Vec<usize>)> {
         None
     }
 
-    /// True if it is made of others, so that it is worth keeping for a later time.
+    /// True if the weight is computed from others, so that storing the result for later pays.
     fn is_made(&self, _name: &str) -> bool {
         false
     }
 
-    /// Tells its type and elements apart from others, if possible without computing them.
+    /// Digest of the weight's type and elements, if possible without computing them.
     ///
     /// # Errors
-    /// There is no such weight.
+    /// The weight does not exist.
     fn digest(&self, name: &str) -> Result<Digest>;
 
-    /// Says that it will not be asked for soon.
+    /// Announces that the weight is not needed soon.
     fn unload(&self, name: &str);
 }
 
@@ -81,21 +82,21 @@ impl WeightSource for Weights {
     }
 }
 
-/// Weights as devices hold them, from an earlier time.
+/// Cache of weights in the form that devices store.
 pub trait PackedWeights: Send + Sync {
-    /// What was kept under a key, as a tensor whose bytes are those of the device; see [`Packed::key`].
+    /// The tensor stored under a key; its bytes are those of the device. See [`Packed::key`].
     fn find(&self, key: Digest) -> Option<Tensor>;
 }
 
-/// A weight of a program that is worth keeping for a later time, as the device holds it.
+/// A weight of a program in the form that the device stores, to be kept for later.
 pub struct Packed<'a> {
     /// The weight's name.
     pub name: &'a str,
-    /// Tells it apart from others: by its type and elements, and how it is held.
+    /// Identifies the weight by its type, its elements and the form on the device.
     pub key: Digest,
-    /// The type that the device stores.
+    /// Element type on the device.
     pub dtype: DType,
-    /// Layers, rows and the numbers of a row if it is a texture, else the number of elements.
+    /// For a texture: layers, rows and numbers in a row. Else the number of elements.
     pub shape: Vec<usize>,
     slot: &'a Slot,
     source: &'a dyn WeightSource,
@@ -113,7 +114,7 @@ impl fmt::Debug for Packed<'_> {
 }
 
 impl Packed<'_> {
-    /// The bytes.
+    /// The bytes as the device stores them.
     ///
     /// # Errors
     /// The weight cannot be computed.
@@ -127,7 +128,7 @@ impl Packed<'_> {
     }
 }
 
-/// The weights of a plan that are worth keeping: those that are more than a copy of what the model has.
+/// The weights of a plan whose device form is more than a copy of what the model has.
 pub(super) fn packed<'a>(
     plan: &'a Plan,
     source: &'a dyn WeightSource,
@@ -158,7 +159,7 @@ pub(super) fn packed<'a>(
         .collect()
 }
 
-/// The error of a weight that there is not.
+/// The error of a missing weight.
 pub(super) fn missing(name: &str) -> Error {
     Error::input(format!("the weight {name} is missing"))
 }
@@ -167,13 +168,13 @@ const USAGE: BufferUsages = BufferUsages::STORAGE
     .union(BufferUsages::COPY_DST)
     .union(BufferUsages::COPY_SRC);
 
-/// Bytes that one write hands to the device.
+/// Bytes of one write to the device's queue.
 const CHUNK: usize = 16 << 20;
 
-/// Bytes in flight: what uploading takes in addition to the weights themselves.
+/// Limit of bytes in flight, which uploading takes in addition to the weights themselves.
 const IN_FLIGHT: u64 = 4 * CHUNK as u64;
 
-/// What makes two weights the same: type and elements, and how they are held.
+/// Identity of a weight on the device: type, elements and the form they are stored in.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     digest: Digest,
@@ -183,7 +184,7 @@ struct Key {
 }
 
 impl Key {
-    /// The same for later times and other processes.
+    /// Digest of the key, which is equal in other processes.
     fn digest(&self) -> Digest {
         let Key {
             digest,
@@ -195,11 +196,11 @@ impl Key {
     }
 }
 
-/// Locked while the weight is uploaded: whoever wants the same meanwhile waits for it instead of uploading it again.
+/// Locked while the weight is uploaded: other threads that need it wait instead of uploading it again.
 type Entry = Arc<Mutex<Weak<Memory>>>;
 
-/// Weights on a device, to be used by several programs: those with the same elements, held alike, are uploaded once for as
-/// long as one of the programs lives, whatever their names are.
+/// Weights on a device that several programs use. Weights with equal elements and form are uploaded once, whatever their
+/// names, and stay as long as one of the programs lives.
 #[derive(Clone, Default)]
 pub struct SharedWeights {
     entries: Arc<Mutex<HashMap<Key, Entry>>>,
@@ -208,7 +209,7 @@ pub struct SharedWeights {
 impl SharedWeights {
     fn entry(&self, key: Key) -> Entry {
         let mut entries = lock(&self.entries);
-        // What no program uses any more has only its place here.
+        // Removes entries that no program uses any more.
         entries.retain(|_, entry| Arc::strong_count(entry) > 1 || lock(entry).strong_count() > 0);
         entries.entry(key).or_default().clone()
     }
@@ -220,7 +221,7 @@ impl fmt::Debug for SharedWeights {
     }
 }
 
-/// Uploads the weights of a plan. `progress` is told the bytes done so far and all of them.
+/// Uploads the weights of a plan. Calls `progress` with the bytes uploaded so far and in total.
 pub(super) fn upload(
     device: &Device,
     plan: &Plan,
@@ -307,7 +308,7 @@ fn wanted<'a>(plan: &'a Plan, rules: &Rules) -> Result<Vec<Wanted<'a>>> {
     }
 }
 
-/// Writes to buffers and textures and bounds what is in flight.
+/// Writes to buffers and textures and limits the bytes in flight.
 struct Uploader<'a> {
     device: &'a Device,
     source: &'a dyn WeightSource,
@@ -318,11 +319,11 @@ struct Uploader<'a> {
     in_flight: AtomicU64,
 }
 
-/// Hands the bytes of a weight to a sink.
+/// Passes the bytes of a weight to a sink.
 type Put<'a> = dyn Fn(&mut Sink) -> Result<()> + 'a;
 
 impl Uploader<'_> {
-    /// The memory of a weight, shared if it is there already.
+    /// The memory of a weight; uploads the weight unless it is shared with another program.
     fn memory(&self, weight: &Wanted) -> Result<Arc<Memory>> {
         let key = weight.key(self.source)?;
         let kept = key.digest();
@@ -353,7 +354,7 @@ impl Uploader<'_> {
         Ok(memory)
     }
 
-    /// The bytes of a weight from an earlier time.
+    /// The bytes of a weight from the cache of packed weights.
     fn kept(&self, weight: &Wanted, key: Digest) -> Option<Tensor> {
         let packed = self.options.packed.as_ref();
         let packed = packed.filter(|_| weight.is_worth_keeping(self.source))?;
@@ -361,7 +362,7 @@ impl Uploader<'_> {
         (found.bytes().len() as u64 == weight.place.bytes).then_some(found)
     }
 
-    /// Writes a weight to a texture, put together as its layout says.
+    /// Writes a weight in its panel layout to a texture.
     fn texture(&self, weight: &Wanted, texture: ([u32; 3], Texel), put: &Put) -> Result<Memory> {
         if self.device.capabilities().texels {
             return self.fill_texture(weight, texture, put);
@@ -371,7 +372,7 @@ impl Uploader<'_> {
         Ok(Memory::Texture(filler.finish()?))
     }
 
-    /// Writes a weight right into its texture.
+    /// Writes a weight directly into a texture in host memory.
     fn fill_texture(
         &self,
         weight: &Wanted,
@@ -395,7 +396,7 @@ impl Uploader<'_> {
             .ok_or_else(wrong)
     }
 
-    /// Writes a weight right into a buffer that kernels can read as a texture too.
+    /// Writes a weight directly into a buffer that kernels can also read as a texture.
     fn put(&self, weight: &Wanted, put: &Put) -> Result<Memory> {
         let wanted = (weight.name, weight.place.bound, USAGE);
         let buffer = self.shelf.buffer(self.counters, self.device, wanted)?;
@@ -408,7 +409,7 @@ impl Uploader<'_> {
         Ok(Memory::Aliased(buffer))
     }
 
-    /// Writes a weight right into its buffer.
+    /// Writes a weight directly into a mapped buffer.
     fn fill(&self, weight: &Wanted, put: &Put) -> Result<Buffer> {
         let (device, bytes) = (self.device.wgpu(), weight.place.bound);
         let usage = USAGE | BufferUsages::MAP_WRITE;
@@ -429,7 +430,7 @@ impl Uploader<'_> {
         Ok(buffer)
     }
 
-    /// Sends a weight to its buffer in pieces.
+    /// Sends a weight to its buffer in chunks.
     fn send(&self, weight: &Wanted, put: &Put) -> Result<Buffer> {
         let (device, bytes) = (self.device.wgpu(), weight.place.bound);
         let buffer = self.counters.buffer(device, weight.name, bytes, USAGE);
@@ -450,7 +451,7 @@ impl Uploader<'_> {
             return Ok(());
         };
         let queue = self.device.queue();
-        // Without a view there is an error in the scope around this.
+        // Without a view there is an error in the surrounding error scope.
         if let Some(mut view) = queue.write_buffer_with(buffer, offset, size) {
             view.slice(..bytes.len()).copy_from_slice(bytes);
             view.slice(bytes.len()..).fill(0);
@@ -458,7 +459,7 @@ impl Uploader<'_> {
         self.count(length as u64)
     }
 
-    /// Waits for what is in flight if that is much.
+    /// Waits for the device if the bytes in flight reach the limit.
     fn count(&self, bytes: u64) -> Result<()> {
         if self.in_flight.fetch_add(bytes, Relaxed) + bytes < IN_FLIGHT {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What a device can do, and how it stores elements.
+//! Capabilities of a device, and the types in which it stores elements.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use crate::error::{Error, Result};
 
 use super::layout::{Texel, TextureLimits};
 
-/// What a device can do, as far as planning needs to know. Taken from an adapter, or made up for tests.
+/// Properties of a device that planning depends on. Taken from an adapter, or made up for tests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capabilities {
     /// Largest storage buffer binding in bytes.
     pub max_binding_size: u64,
     /// Largest buffer in bytes.
     pub max_buffer_size: u64,
-    /// Bytes of which the offset of a storage buffer binding is a multiple, and of what lies in the same memory as textures.
+    /// Alignment in bytes of the offset of a storage buffer binding, and of buffers that alias textures.
     pub offset_alignment: u64,
     /// Storage buffers that one kernel may bind.
     pub max_storage_buffers: u32,
@@ -24,42 +24,44 @@ pub struct Capabilities {
     pub max_invocations: u32,
     /// Bytes of workgroup memory.
     pub max_workgroup_memory: u32,
-    /// 64-bit integers in shaders; without them `i64` is held in 32 bits, and inputs and constants are checked.
+    /// 64-bit integers in shaders. Without them `i64` is stored in 32 bits, and inputs and constants are range-checked.
     pub int64: bool,
-    /// Double precision in shaders; without it `f64` is refused.
+    /// Double precision in shaders; without it `f64` is rejected.
     pub float64: bool,
-    /// Half precision in shaders; without it `f16` is held and computed in `f32`, rounded at each store.
+    /// Half precision in shaders; without it `f16` is stored and computed in `f32` and rounded at each store.
     pub float16: bool,
     /// Subgroup operations.
     pub subgroups: bool,
-    /// Barriers of a subgroup.
+    /// Subgroup barriers.
     pub subgroup_barriers: bool,
-    /// Invocations of every subgroup; 0 where that is not known or varies.
+    /// Invocations of every subgroup; 0 if unknown or not constant.
     pub subgroup_size: u32,
-    /// Matrices that subgroups multiply as one; none unless the device was opened for experimental features.
+    /// Cooperative matrices; none unless the device was opened with experimental features.
     pub matrices: Vec<MatrixUnit>,
     /// The adapter is a software rasteriser.
     pub software: bool,
-    /// The largest textures that kernels read.
+    /// Limits of textures that kernels read.
     pub textures: TextureLimits,
-    /// Buffers can be read as textures, without a copy: see [`Access::Texels`](super::plan::Access::Texels).
+    /// True if textures can alias buffers, so that they are read without a copy: see
+    /// [`Access::Texels`](super::plan::Access::Texels).
     pub texels: bool,
 }
 
-/// How many lanes the vectors of a software rasteriser have that kernels are made for.
+/// Vector widths of a software rasteriser, in lanes, for which there are special kernels.
 const LANES: [u32; 2] = [8, 16];
 
 impl Capabilities {
-    /// Invocations of a subgroup, where a software rasteriser runs them as the lanes of a vector; none on other devices.
+    /// Invocations of a subgroup on a software rasteriser, which runs them as the lanes of a SIMD vector; none on other
+    /// devices.
     pub fn lanes(&self) -> Option<usize> {
         let are_lanes = self.software && self.subgroups && LANES.contains(&self.subgroup_size);
         are_lanes.then_some(self.subgroup_size as usize)
     }
 
-    /// Where kernels for the device have their sizes.
+    /// Address space of the sizes of the device's kernels.
     ///
-    /// Mesa's rasteriser compiles a kernel anew at every dispatch if loops run to numbers of a uniform buffer, which takes
-    /// tens of milliseconds; a GPU reads such a buffer fastest.
+    /// If loop bounds come from a uniform buffer, lavapipe compiles the kernel again at every dispatch, which takes tens of
+    /// milliseconds. A GPU reads a uniform buffer fastest.
     pub fn sizes_in(&self) -> SizesIn {
         if self.software {
             SizesIn::Storage
@@ -69,16 +71,16 @@ impl Capabilities {
     }
 }
 
-/// Square matrices that a subgroup multiplies as one, and sums up in single precision.
+/// A size and type of square cooperative matrices, which a subgroup multiplies and accumulates in single precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatrixUnit {
     /// Rows and columns: 8 or 16.
     pub size: u32,
-    /// Factors in half precision, else in single precision.
+    /// True for factors in half precision, false for single precision.
     pub half: bool,
 }
 
-/// The type that elements of a buffer have in WGSL. Types narrower than 32 bits that WGSL cannot store are widened.
+/// Type of a buffer's elements in WGSL. Types narrower than 32 bits that WGSL cannot store are widened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Storage {
     /// `u32`: `bool` (0 or 1).
@@ -89,7 +91,7 @@ pub enum Storage {
     I64,
     /// `f16`
     F16,
-    /// `u32`: two `f16`, the first in the lower half. Only who writes both may write one.
+    /// `u32`: two `f16`, the first in the lower half. An invocation that writes one of them must write both.
     F16x2,
     /// `f32`: `f32`, `bf16`, and `f16` on devices without half precision.
     F32,
@@ -98,7 +100,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// The dtype whose elements on the host have these bits.
+    /// The host dtype whose elements have the same bits.
     pub fn dtype(self) -> DType {
         match self {
             Storage::U32 | Storage::I32 => DType::I32,
@@ -109,7 +111,7 @@ impl Storage {
         }
     }
 
-    /// How a dtype is stored on a device; an error if it cannot be.
+    /// The storage type of a dtype on a device. Fails if the device does not support the dtype.
     pub fn of(dtype: DType, capabilities: &Capabilities) -> Result<Storage> {
         Ok(match dtype {
             DType::Bool => Storage::U32,
@@ -137,7 +139,7 @@ impl Storage {
         })
     }
 
-    /// How `f32` is stored in half precision on a device. A software rasteriser reads two words faster than four halves.
+    /// The storage type for `f32` in half precision. A software rasteriser loads two words faster than four `f16`.
     pub fn half(capabilities: &Capabilities) -> Storage {
         if capabilities.float16 && !capabilities.software {
             Storage::F16
@@ -146,7 +148,7 @@ impl Storage {
         }
     }
 
-    /// The texels of a texture of such elements; none if textures do not hold them.
+    /// The texel type for these elements; none if textures cannot hold them.
     pub fn texel(self) -> Option<Texel> {
         match self {
             Storage::F16 | Storage::F16x2 => Some(Texel::F16),
@@ -182,7 +184,7 @@ impl Storage {
     }
 }
 
-/// For people: by its name in WGSL, but for what that does not tell.
+/// The name in WGSL, except for packed pairs.
 impl fmt::Display for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -192,7 +194,7 @@ impl fmt::Display for Storage {
     }
 }
 
-/// What a kernel's sizes lie in.
+/// Address space of a kernel's sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SizesIn {
     /// `var<uniform>`

@@ -1,4 +1,4 @@
-//! Which of several kernels computes something, and why that one.
+//! Kernel variants, and the reason for choosing one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,38 +7,39 @@ use std::str::FromStr;
 use super::winograd::Places;
 use crate::error::Error;
 
-/// The ways to compute a contraction or a convolution.
+/// Variants of kernels that compute a contraction or a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Variant {
-    /// One invocation computes some elements in registers: right on every device, and the reference of the others.
+    /// One invocation computes some elements in registers. Runs on every device, and is the reference for the others.
     Portable,
-    /// A subgroup computes a tile, for rasterisers that run its invocations as the lanes of a vector.
+    /// A subgroup computes a tile, on rasterisers that run its invocations as the lanes of a SIMD vector.
     Lanes,
-    /// The same for a convolution, of filters by what positions see, where neither need lie in a certain way.
+    /// As `Lanes`, for a convolution as a product of filters and image patches, with no requirement on operand
+    /// layouts.
     Patches,
-    /// One invocation computes four channels of a block of positions, for convolutions in groups of a single channel or few.
+    /// One invocation computes four channels of a block of positions, for grouped convolutions with few channels per group.
     Grouped,
-    /// Three kernels: what tiles see becomes numbers, products of a matrix for each of these are summed over channels, and
-    /// the sums become positions. For convolutions of 3×3 taps.
+    /// Three stages: input tiles are transformed, matrix products for each transformed element are summed over channels, and
+    /// the sums are transformed to output tiles. For convolutions with 3×3 taps.
     Winograd {
-        /// Positions of a tile along an axis.
+        /// Size of an output tile.
         places: Places,
     },
-    /// A workgroup computes neighbouring columns of a few rows, and its invocations share the steps of each sum.
+    /// A workgroup computes neighbouring columns of a few rows; its invocations split K between them.
     Vector,
-    /// An invocation computes four neighbouring positions of a convolution whose output channels see one input channel each.
+    /// An invocation computes four neighbouring positions of a depthwise convolution.
     Direct,
-    /// Subgroups multiply small matrices as one.
+    /// Subgroups multiply cooperative matrices.
     Matrix {
-        /// Rows and columns of these: 8 or 16.
+        /// Rows and columns of a matrix: 8 or 16.
         size: u32,
     },
-    /// Sums are split into parts, which are products of their own and then added up.
+    /// Split K: partial sums are products of their own and then added up.
     Split {
-        /// How many: 2, 4, 8 or 16.
+        /// Number of parts: 2, 4, 8 or 16.
         parts: u32,
     },
-    /// A workgroup computes a square tile, out of pieces of both factors that lie in workgroup memory.
+    /// A workgroup computes a square tile; blocks of both factors are staged in workgroup memory.
     Tile {
         /// Rows and columns of the tile: 32, 64 or 128.
         side: u32,
@@ -46,7 +47,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// All of them.
+    /// All variants.
     pub const ALL: &[Variant] = &[
         Variant::Portable,
         Variant::Lanes,
@@ -72,18 +73,18 @@ impl Variant {
     ];
 }
 
-/// A variant that was taken where there are several.
+/// A variant that was chosen among several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What is computed, as a table of measured variants knows it: primitive, dtype and sizes.
+    /// Key of the computation in a table of measured variants: primitive, dtype and sizes.
     pub key: String,
-    /// The variant that was taken.
+    /// The chosen variant.
     pub variant: Variant,
-    /// Why, as a clause: `the adapter is a software rasteriser`.
+    /// Reason as a clause: `the adapter is a software rasteriser`.
     pub reason: String,
 }
 
-/// Variants that are taken whatever the table says, by key: measured, or asked for by a test.
+/// Variants by key that override the table: measured, or requested by a test.
 pub type Choices = BTreeMap<String, Variant>;
 
 impl fmt::Display for Variant {
@@ -106,7 +107,7 @@ impl fmt::Display for Variant {
     }
 }
 
-/// As it is displayed.
+/// Parses the displayed form.
 impl FromStr for Variant {
     type Err = Error;
 

@@ -1,4 +1,4 @@
-//! Statements of a kernel as readable WGSL: each shared expression once, as early as its variables allow.
+//! Emits statements of a kernel as readable WGSL. Each shared expression is computed once, as early as its variables allow.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -14,7 +14,7 @@ mod text;
 use names::{Uses, size_name};
 use text::{Text, fill, literal_text, occurrences};
 
-/// Expressions whose text is longer get a name.
+/// Expressions with longer source, in characters, are bound to a name.
 const LONGEST: usize = 72;
 
 /// A storage buffer or texture of a kernel.
@@ -24,12 +24,12 @@ pub struct Buffer {
     pub name: String,
     /// Element type.
     pub element: Type,
-    /// How it is accessed.
+    /// Access mode.
     pub access: Access,
 }
 
 impl Buffer {
-    /// What lies at an index, as it is computed with.
+    /// Source that loads the element at an index, converted to the type for computation.
     fn loaded(&self, index: &str) -> String {
         let Buffer { name, access, .. } = self;
         match (access, self.element) {
@@ -40,7 +40,7 @@ impl Buffer {
         }
     }
 
-    /// The texel at a place of a texture, as it is computed with.
+    /// Source that loads the texel at a position, converted to the type for computation.
     fn texel(&self, at: &str) -> String {
         let Buffer { name, access, .. } = self;
         match access {
@@ -52,35 +52,35 @@ impl Buffer {
     }
 }
 
-/// What a kernel does.
+/// A statement of a kernel.
 #[derive(Clone, Debug)]
 pub enum Statement {
     /// `if condition { return; }`
     ReturnIf(Expr),
-    /// `let name = value;`: an expression that gets its name here, so that all blocks behind know it.
+    /// `let name = value;`: an expression that is bound here, so that all following blocks can use the name.
     Let(Expr),
     /// `var name = value;`: a variable that [`Statement::Assign`] changes.
     Declare(Expr, Expr),
     /// `name = value;`
     Assign(Expr, Expr),
-    /// From here on the variable no longer changes, under another expression.
+    /// From here on the variable does not change, so that expressions of it can be named.
     Freeze(Expr),
     /// `buffer[index] = value;`
     Store {
         /// Index of the buffer among the bindings.
         buffer: usize,
-        /// Where to.
+        /// Index of the element.
         index: Expr,
-        /// What, in the type of the buffer.
+        /// Value, in the type of the buffer.
         value: Expr,
     },
     /// `array[index] = value;` for an array in workgroup memory.
     Share {
         /// Name of the array.
         array: &'static str,
-        /// Where to.
+        /// Index of the element.
         index: Expr,
-        /// What.
+        /// Value.
         value: Expr,
     },
     /// `for (var name = from; name < to; name += step)`
@@ -89,25 +89,25 @@ pub enum Statement {
         variable: Expr,
         /// First value.
         from: Expr,
-        /// End.
+        /// End, exclusive.
         to: Expr,
-        /// Step.
+        /// Increment.
         step: u32,
-        /// What is repeated.
+        /// Statements of the body.
         body: Vec<Statement>,
     },
     /// `if condition { … }`
     If(Expr, Vec<Statement>),
     /// `if condition { … } else { … }`
     IfElse(Expr, Vec<Statement>, Vec<Statement>),
-    /// A block under a head that is written as it is.
+    /// A block with a verbatim head.
     Block(String, Vec<Statement>),
-    /// A line as it is.
+    /// A verbatim line.
     Line(String),
 }
 
 impl Statement {
-    /// The blocks of statements within it.
+    /// The nested blocks of statements.
     pub fn blocks(&self) -> impl Iterator<Item = &[Statement]> {
         let (first, second): (&[Statement], &[Statement]) = match self {
             Statement::Loop { body, .. } | Statement::If(_, body) | Statement::Block(_, body) => {
@@ -120,7 +120,7 @@ impl Statement {
     }
 }
 
-/// Writes the statements of a kernel's `main`.
+/// Emits the statements of a kernel's `main`.
 pub struct Emitter<'a> {
     pool: &'a Pool,
     buffers: &'a [Buffer],
@@ -131,13 +131,13 @@ pub struct Emitter<'a> {
     variables: HashMap<Expr, Rc<BTreeSet<Expr>>>,
     defined: BTreeSet<Expr>,
     names: BTreeSet<String>,
-    /// What names are made of.
+    /// Index roles of expressions, from which names are derived.
     roles: Uses,
     sizes: Vec<(Dim, String)>,
 }
 
 impl<'a> Emitter<'a> {
-    /// An emitter; `given` are the variables that the shader around the statements declares.
+    /// Creates an emitter; `given` are the variables that the surrounding shader declares.
     pub fn new(pool: &'a Pool, buffers: &'a [Buffer], given: &[Expr]) -> Emitter<'a> {
         let mut names: BTreeSet<String> = buffers.iter().map(|b| b.name.clone()).collect();
         names.extend(["sizes", "main", "workgroup", "workgroups", "local"].map(String::from));
@@ -156,7 +156,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The lines of the statements, and the sizes that a buffer holds.
+    /// Emits statements. Returns the lines, and the sizes that the size buffer must hold.
     pub fn run(mut self, statements: &[Statement]) -> (Vec<String>, Vec<Dim>) {
         let mut seen = BTreeSet::new();
         for root in roots(statements) {
@@ -182,8 +182,8 @@ impl<'a> Emitter<'a> {
         (lines, self.sizes.into_iter().map(|(dim, _)| dim).collect())
     }
 
-    /// Counts how often each expression is an operand, and of vectors how often they stand in what is made of them, since each
-    /// time may be a load. Numbers are not named for that: Mesa's compiler adds three of them up in another order then.
+    /// Counts how often each expression is an operand. For vectors, counts each occurrence in a template, because each may
+    /// be a load. Scalars are not bound for that reason: Mesa's compiler would then add three of them in another order.
     fn count(&mut self, expr: Expr, seen: &mut BTreeSet<Expr>) {
         *self.uses.entry(expr).or_insert(0) += 1;
         if seen.insert(expr) {
@@ -200,7 +200,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Names of variables are taken.
+    /// Reserves the names of variables.
     fn reserve(&mut self, statements: &[Statement]) {
         for expr in roots(statements) {
             for variable in self.variables_of(expr).iter() {
@@ -288,7 +288,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// `sum += x` where the value is the variable plus something.
+    /// Emits `sum += x` if the value is the variable plus something.
     fn assign(&mut self, variable: Expr, value: Expr) {
         let name = self.name(variable);
         if let Node::Call { template, operands } = self.pool.node(value)
@@ -321,7 +321,7 @@ impl<'a> Emitter<'a> {
         self.defined.remove(&variable);
     }
 
-    /// A block whose names end with it.
+    /// Emits a block with its own scope of names.
     fn nested(&mut self, body: &[Statement]) {
         let outer = (self.texts.clone(), self.defined.clone());
         self.indent += 1;
@@ -330,7 +330,7 @@ impl<'a> Emitter<'a> {
         (self.texts, self.defined) = outer;
     }
 
-    /// Computes in front of a loop what does not change in it.
+    /// Binds loop-invariant parts of an expression before a loop.
     fn hoist(&mut self, expr: Expr) {
         let is_known = self.texts.contains_key(&expr) || self.pool.operands(expr).is_empty();
         if is_known {
@@ -362,7 +362,8 @@ impl<'a> Emitter<'a> {
         found
     }
 
-    /// An expression in place, or the name it has been given. A variable that changes keeps its readers from being named.
+    /// The source of an expression, or the name it is bound to. An expression that depends on a mutable variable is not
+    /// bound.
     fn text(&mut self, expr: Expr) -> Text {
         if let Some(text) = self.texts.get(&expr) {
             return text.clone();
@@ -378,7 +379,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// True for a part of a vector, which is as short as a name.
+    /// True for a component of a vector, which is as short as a name.
     fn is_part(&self, expr: Expr) -> bool {
         match self.pool.node(expr) {
             Node::Call { template, .. } => template.starts_with("x["),
@@ -438,7 +439,7 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// Expressions that statements read, those inside of loops included.
+/// Expressions that statements read, including those in nested blocks.
 pub fn roots(statements: &[Statement]) -> Vec<Expr> {
     let mut found = Vec::new();
     for statement in statements {
@@ -459,7 +460,7 @@ pub fn roots(statements: &[Statement]) -> Vec<Expr> {
     found
 }
 
-/// A name as close to the wanted one as WGSL and the names taken so far allow.
+/// A name as close to the wanted one as WGSL and the names in use allow.
 pub fn unique(taken: &mut BTreeSet<String>, wanted: &str) -> String {
     let clean: String = wanted
         .chars()

@@ -1,4 +1,4 @@
-//! Scalar expressions of a kernel: a graph in which equal expressions are one node.
+//! Scalar and vector expressions of a kernel: a graph in which equal expressions are one node.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -7,7 +7,7 @@ use super::capabilities::Storage;
 use super::layout::Texel;
 use crate::dim::Dim;
 
-/// Types that WGSL computes with. `f16` occurs only where it is stored.
+/// Types of expressions in WGSL. `f16` occurs only in storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Type {
     /// `bool`
@@ -24,9 +24,9 @@ pub enum Type {
     F32,
     /// `f64`
     F64,
-    /// `vec2<u32>`: four neighbouring elements of half precision, two in a word.
+    /// `vec2<u32>`: four neighbouring elements of half precision, two in each word.
     U32x2,
-    /// `vec4<u32>`: four neighbouring elements, as are the following.
+    /// `vec4<u32>`: four neighbouring elements, like the vector types that follow.
     U32x4,
     /// `vec4<bool>`
     Boolx4,
@@ -64,7 +64,7 @@ impl Type {
         }
     }
 
-    /// Elements of one of these.
+    /// Number of elements in a value of this type.
     pub fn width(self) -> usize {
         match self {
             Type::U32x2
@@ -79,7 +79,7 @@ impl Type {
         }
     }
 
-    /// The texel of a texture that has the same bytes; none if none has.
+    /// The texel type with the same bytes; none if there is none.
     pub fn texel(self) -> Option<Texel> {
         match self {
             Type::U32x2 | Type::F16x4 => Some(Texel::F16),
@@ -88,7 +88,7 @@ impl Type {
         }
     }
 
-    /// What a kernel gets of a texel.
+    /// The type that a kernel computes with after loading a texel.
     pub fn of_texel(texel: Texel) -> Type {
         match texel {
             Texel::F16 | Texel::F32 => Type::F32x4,
@@ -96,7 +96,7 @@ impl Type {
         }
     }
 
-    /// Four elements that are stored in this way, where a vector holds them.
+    /// The type of four elements of a storage type; none if there is no such vector.
     pub fn quad(storage: Storage) -> Option<Type> {
         Some(match storage {
             Storage::U32 => Type::U32x4,
@@ -126,7 +126,7 @@ impl From<Storage> for Type {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Expr(u32);
 
-/// A constant. Floats are held as bits, so that they can be compared and hashed.
+/// A constant. Floats are stored as bits, so that they can be compared and hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Literal {
     /// `bool`
@@ -143,34 +143,34 @@ impl From<f64> for Literal {
     }
 }
 
-/// What an expression is.
+/// An operation or leaf of an expression graph.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
-    /// A constant, written in place.
+    /// A constant, written inline.
     Literal(Literal),
-    /// A symbolic size: a `u32` that the host works out and passes in a buffer.
+    /// A symbolic size: a `u32` that the host computes and passes in a buffer.
     Size(Dim),
     /// A variable that the kernel's statements declare.
     Variable(String),
-    /// An element of a buffer as it is stored.
+    /// An element of a buffer in its storage type.
     Load {
         /// Index of the buffer among the kernel's bindings.
         buffer: usize,
-        /// A `u32` within the buffer.
+        /// Index within the buffer, a `u32`.
         index: Expr,
     },
-    /// Four neighbours in a texture.
+    /// Four numbers loaded from a texture.
     Texel {
         /// Index of the texture among the kernel's bindings.
         texture: usize,
-        /// `u32`s: x, y and layer. Outside of the texture there may be any numbers.
+        /// `u32` coordinates: x, y and layer. Loads outside of the texture give undefined numbers.
         at: [Expr; 3],
     },
     /// A WGSL expression of operands named `x`, `y`, `z`, `w`.
     Call {
         /// `x + y`, `select(x, y, z)`, `tanh_of(x)`
         template: Cow<'static, str>,
-        /// What the names stand for.
+        /// Operands that replace these names.
         operands: Vec<Expr>,
     },
 }
@@ -189,7 +189,7 @@ struct Entry {
 }
 
 impl Pool {
-    /// What an expression is.
+    /// The node of an expression.
     pub fn node(&self, expr: Expr) -> &Node {
         &self.entries[expr.0 as usize].node
     }
@@ -199,12 +199,12 @@ impl Pool {
         self.entries[expr.0 as usize].ty
     }
 
-    /// A name for the expression, for people.
+    /// The readable name of an expression.
     pub fn label(&self, expr: Expr) -> Option<&str> {
         self.entries[expr.0 as usize].label.as_deref()
     }
 
-    /// Names an expression that has no name yet.
+    /// Names an expression unless it has a name.
     pub fn set_label(&mut self, expr: Expr, label: &str) {
         let entry = &mut self.entries[expr.0 as usize];
         if entry.label.is_none() {
@@ -222,14 +222,14 @@ impl Pool {
         }
     }
 
-    /// How many elements, vectors and texels are read.
+    /// Number of loads of elements, vectors and texels.
     pub fn loads(&self) -> usize {
         let is_load = |node: &Node| matches!(node, Node::Load { .. } | Node::Texel { .. });
         let entries = self.entries.iter();
         entries.filter(|entry| is_load(&entry.node)).count()
     }
 
-    /// Expressions and all that these are made of.
+    /// The given expressions and everything they depend on.
     pub fn reached(&self, mut open: Vec<Expr>) -> BTreeSet<Expr> {
         let mut reached = BTreeSet::new();
         while let Some(expr) = open.pop() {
@@ -245,12 +245,12 @@ impl Pool {
         self.add(Node::Literal(literal.into()), ty)
     }
 
-    /// A constant index.
+    /// A constant index, a `u32`.
     pub fn number(&mut self, number: u32) -> Expr {
         self.literal(Type::U32, Literal::Integer(number.into()))
     }
 
-    /// A size: a constant where it is one.
+    /// A size; a literal if it is constant.
     pub fn size(&mut self, dim: &Dim) -> Expr {
         match dim.as_const() {
             Some(number) => self.literal(
@@ -266,19 +266,19 @@ impl Pool {
         self.add(Node::Variable(name.to_string()), ty)
     }
 
-    /// A variable that some expression reads.
+    /// A variable, if an expression reads it.
     pub fn known_variable(&self, name: &str, ty: Type) -> Option<Expr> {
         let key = (Node::Variable(name.to_string()), ty);
         self.known.get(&key).copied()
     }
 
-    /// A symbolic size that some expression reads.
+    /// A symbolic size, if an expression reads it.
     pub fn known_size(&self, dim: &Dim) -> Option<Expr> {
         let key = (Node::Size(dim.clone()), Type::U32);
         self.known.get(&key).copied()
     }
 
-    /// An element of a buffer of such elements: of half precision, as four numbers of single precision.
+    /// An element of a buffer. Vectors of half precision are loaded as four numbers of single precision.
     pub fn load(&mut self, buffer: usize, element: Type, index: Expr) -> Expr {
         let ty = match element.texel() {
             Some(_) => Type::F32x4,
@@ -287,7 +287,7 @@ impl Pool {
         self.add(Node::Load { buffer, index }, ty)
     }
 
-    /// A texel, as a kernel gets it: [`Type::of_texel`].
+    /// A texel as the type that a kernel computes with: [`Type::of_texel`].
     pub fn texel(&mut self, texture: usize, ty: Type, at: [Expr; 3]) -> Expr {
         self.add(Node::Texel { texture, at }, ty)
     }
@@ -306,7 +306,7 @@ impl Pool {
         self.add(node, ty)
     }
 
-    /// `yes` where the condition holds, else `no`.
+    /// `yes` if the condition holds, else `no`.
     pub fn select(&mut self, condition: Expr, yes: Expr, no: Expr) -> Expr {
         match self.node(condition) {
             _ if yes == no => yes,
@@ -316,7 +316,7 @@ impl Pool {
         }
     }
 
-    /// Both conditions; an absent one holds.
+    /// Logical and of both conditions; an absent one is true.
     pub fn both(&mut self, a: Option<Expr>, b: Expr) -> Expr {
         match a {
             Some(a) if a != b => self.call("x && y", Type::Bool, &[a, b]),

@@ -1,32 +1,32 @@
-//! Functions of the library for four numbers at once: their texts are made from those for one.
+//! Generates vec4 versions of library functions from the scalar ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::shader;
 
-/// What a function that is applied to each number of a vector as well may not contain: branches, which each number would
-/// take by itself, parts of vectors, and types that are not widened.
+/// Tokens that prevent widening a function: branches, which each component would take separately, vector components, and
+/// types that are not widened.
 const SINGLE: &[&str] = &[
     "if ", "for ", "loop ", "while ", "switch ", "&&", "||", "[", "vec", "array", "ptr<", "Bits(",
     "f16", "f64", "i64", "u64",
 ];
-/// Types that are.
+/// Types that are widened.
 const TYPES: &[&str] = &["bool", "f32", "i32", "u32"];
 
-/// The name of a function for four numbers.
+/// The name of the vec4 version of a function.
 pub fn name(function: &str) -> String {
     format!("{function}_four")
 }
 
-/// The functions of a library for four numbers, by name, as far as there are such: all types and numbers in a text become
-/// vectors.
+/// Returns the vec4 versions of library functions, by name, for all functions that can be widened. Every type and number in
+/// the source becomes a vector.
 pub fn of(library: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut apt: BTreeMap<&str, String> = library
         .iter()
         .map(|(name, text)| (name.as_str(), code(text)))
         .filter(|(_, code)| SINGLE.iter().all(|part| !code.contains(part)))
         .collect();
-    // What calls others needs these for four as well.
+    // A function can be widened only if all functions that it calls can.
     let mut count = None;
     while count != Some(apt.len()) {
         count = Some(apt.len());
@@ -41,13 +41,13 @@ pub fn of(library: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     widened.collect()
 }
 
-/// A text without the lines that are comments.
+/// Removes comment lines.
 fn code(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.trim().starts_with("//"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The text in vectors of four.
+/// Widens source to vectors of four.
 fn widened(code: &str, is_function: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
     let mut rest = code;
@@ -66,7 +66,7 @@ fn widened(code: &str, is_function: impl Fn(&str) -> bool) -> String {
     text
 }
 
-/// Where a name or a number ends that a text begins with; 0 if it begins with neither.
+/// Length of the name or number at the start of the text; 0 if it starts with neither.
 fn end_of_word(text: &str) -> usize {
     let is_number = text.starts_with(|c: char| c.is_ascii_digit());
     let has_exponent = is_number && !text.starts_with("0x");

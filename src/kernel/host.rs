@@ -1,4 +1,4 @@
-//! Functions of the application that a graph calls.
+//! Host functions: functions of the application that a graph calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
-/// A function on host tensors. Clones are the same function.
+/// A host function on tensors. Clones are the same function.
 #[derive(Clone)]
 pub struct HostFunction {
     name: Arc<str>,
@@ -18,7 +18,7 @@ pub struct HostFunction {
 type Function = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
 
 impl HostFunction {
-    /// A function; the name is for messages.
+    /// Wraps a function; the name is for messages.
     pub fn new(
         name: &str,
         function: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static,
@@ -29,7 +29,7 @@ impl HostFunction {
         }
     }
 
-    /// Calls it, and checks that the results have the promised types.
+    /// Calls the function and checks that the results have the expected types.
     pub fn call(
         &self,
         operands: &[Tensor],
@@ -57,7 +57,7 @@ impl HostFunction {
     }
 }
 
-/// The same function, not merely an equal one.
+/// Compares identity: clones of one function are equal, equal closures are not.
 impl PartialEq for HostFunction {
     fn eq(&self, other: &HostFunction) -> bool {
         Arc::ptr_eq(&self.function, &other.function)

@@ -1,7 +1,7 @@
-//! Whole numbers that say where an element is: sums of sizes times variables, simplified as they are made.
+//! Index arithmetic: sums of products of sizes and variables, simplified on construction.
 //!
-//! Arithmetic is that of `u32`, which wraps. A number may be "negative" where a guard keeps it from being used, so quotients
-//! and remainders are only split where all parts are known not to be.
+//! Arithmetic is that of `u32`, which wraps. An index may be "negative" if a guard prevents its use. So quotients and
+//! remainders are split only if all parts are known to be non-negative.
 
 mod place;
 
@@ -12,21 +12,21 @@ use std::sync::Arc;
 use super::expr::{Expr, Node, Pool, Type};
 use crate::dim::Dim;
 
-/// `Σ coefficient · atom + constant`, atoms in rising order.
+/// `Σ coefficient · atom + constant`, with atoms in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Index {
     terms: Vec<(Atom, Dim)>,
     constant: Dim,
 }
 
-/// A number that is not a sum.
+/// A term that is not a sum.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Atom {
-    /// A `u32` expression below a size.
+    /// A `u32` expression in `0..size`.
     Expr(Expr, Dim),
-    /// Rounded down.
+    /// Quotient, rounded down.
     Quotient(Arc<Index>, Dim),
-    /// What a quotient leaves.
+    /// Remainder of a quotient.
     Remainder(Arc<Index>, Dim),
 }
 
@@ -51,7 +51,7 @@ impl Index {
         Dim::ZERO.into()
     }
 
-    /// A `u32` expression that lies in `0..size`; 0 if that is all it can be.
+    /// A `u32` expression in `0..size`; the constant 0 if `size` is 1.
     pub fn expr(expr: Expr, size: &Dim) -> Index {
         if size.is(1) {
             Index::zero()
@@ -65,18 +65,18 @@ impl Index {
         self.as_const() == Some(number)
     }
 
-    /// The number, if it is a constant.
+    /// The constant value, if the index is constant.
     pub fn as_const(&self) -> Option<i64> {
         let constant = self.constant.as_const();
         constant.filter(|_| self.terms.is_empty())
     }
 
-    /// True for a sum with a constant.
+    /// True if the constant of the sum is not 0.
     pub fn has_offset(&self) -> bool {
         !self.constant.is(0)
     }
 
-    /// The factors of `u32` expressions, if the number is a sum of constant multiples of them and nothing else.
+    /// The coefficients of `u32` expressions, if the index is a sum of constant multiples of them and nothing else.
     pub fn factors(&self, of: &[Expr]) -> Option<Vec<i64>> {
         let mut factors = vec![0; of.len()];
         for (atom, coefficient) in &self.terms {
@@ -96,7 +96,7 @@ impl Index {
         }
     }
 
-    /// The only atom, if the number is one.
+    /// The atom, if the index is just one.
     fn as_atom(&self) -> Option<&Atom> {
         match self.terms.as_slice() {
             [(atom, coefficient)] if coefficient.is(1) && self.constant.is(0) => Some(atom),
@@ -104,7 +104,7 @@ impl Index {
         }
     }
 
-    /// The sum.
+    /// Adds another index.
     pub fn add(&self, other: &Index) -> Index {
         let mut sum = self.clone();
         sum.constant = &sum.constant + &other.constant;
@@ -114,7 +114,7 @@ impl Index {
         sum.join()
     }
 
-    /// The sum with a size.
+    /// Adds a size.
     pub fn add_size(&self, size: &Dim) -> Index {
         Index {
             terms: self.terms.clone(),
@@ -122,7 +122,7 @@ impl Index {
         }
     }
 
-    /// The product with a size.
+    /// Multiplies by a size.
     pub fn scale(&self, factor: &Dim) -> Index {
         if factor.is(0) {
             return Index::zero();
@@ -151,7 +151,7 @@ impl Index {
         }
     }
 
-    /// `c·d·(n / d) + c·(n mod d) = c·n`, and `c·d·(n / d mod e) + c·(n mod d) = c·(n mod d·e)`.
+    /// Merges terms: `c·d·(n / d) + c·(n mod d) = c·n`, and `c·d·(n / d mod e) + c·(n mod d) = c·(n mod d·e)`.
     fn join(mut self) -> Index {
         while let Some((places, joined)) = self.pair() {
             for place in [places[0].max(places[1]), places[0].min(places[1])] {
@@ -165,7 +165,7 @@ impl Index {
         self
     }
 
-    /// Places of two terms that are one, and that one.
+    /// Positions of two terms that can be merged, and the result.
     fn pair(&self) -> Option<([usize; 2], Index)> {
         let terms = self.terms.iter().enumerate();
         terms.clone().find_map(|(place, (atom, coefficient))| {
@@ -189,12 +189,12 @@ impl Index {
         })
     }
 
-    /// The quotient by a positive size, rounded down.
+    /// Divides by a positive size, rounding down.
     pub fn div(&self, divisor: &Dim) -> Index {
         if divisor.is(1) {
             return self.clone();
         }
-        // There is no element to be found in a shape without elements.
+        // A shape without elements has no element to index.
         if divisor.is(0) {
             return Index::zero();
         }
@@ -217,7 +217,7 @@ impl Index {
         )))
     }
 
-    /// The remainder by a positive size.
+    /// Remainder of the division by a positive size.
     pub fn rem(&self, divisor: &Dim) -> Index {
         if divisor.is(1) || divisor.is(0) {
             return Index::zero();
@@ -236,7 +236,7 @@ impl Index {
         Index::atom(Atom::Remainder(Arc::new(rest), divisor.clone()))
     }
 
-    /// A multiple of a size, divided by it, and the rest.
+    /// Splits off a multiple of a size: returns the multiple divided by the size, and the rest.
     fn split(&self, divisor: &Dim) -> (Index, Index) {
         let (mut multiple, mut rest) = (Index::zero(), Index::zero());
         for (atom, coefficient) in &self.terms {
@@ -254,8 +254,8 @@ impl Index {
         (multiple, rest)
     }
 
-    /// A size that divides the divisor and some coefficients such that what is left lies below it: the upper part divided
-    /// by that size, and the size.
+    /// Finds a size that divides the divisor and some coefficients such that the other terms are less than it. Returns the
+    /// upper part divided by that size, and the size.
     fn common_unit(&self, divisor: &Dim) -> Option<(Index, Dim)> {
         let unit = self
             .terms
@@ -271,7 +271,7 @@ impl Index {
         self.split(unit).1
     }
 
-    /// True if the number is known not to be negative.
+    /// True if the index is known to be non-negative.
     fn is_natural(&self) -> bool {
         is_natural(&self.constant)
             && self
@@ -280,7 +280,7 @@ impl Index {
                 .all(|(_, coefficient)| is_natural(coefficient))
     }
 
-    /// True if the number is known to lie in `0..size`.
+    /// True if the index is known to be in `0..size`.
     pub fn is_below(&self, size: &Dim) -> bool {
         self.is_natural()
             && self
@@ -288,7 +288,7 @@ impl Index {
                 .is_some_and(|largest| is_natural(&(size - &largest - 1)))
     }
 
-    /// The largest value, if no part is negative.
+    /// An upper bound, if no term is negative.
     fn largest(&self) -> Option<Dim> {
         self.terms
             .iter()
@@ -305,14 +305,14 @@ impl Index {
             })
     }
 
-    /// The number as an expression.
+    /// Emits the index as an expression.
     pub fn emit(&self, pool: &mut Pool) -> Expr {
         let mut sum: Option<Expr> = None;
         let (plus, minus): (Vec<_>, Vec<_>) = self
             .terms
             .iter()
             .partition(|(_, coefficient)| !is_negative(coefficient));
-        // Loop variables come last, the innermost at the end, so that the sum in front of each is computed outside of its
+        // Loop variables come last, the innermost at the end, so that the partial sum before each can be hoisted out of its
         // loop.
         let is_variable = |(atom, _): &&(Atom, Dim)| match atom {
             Atom::Expr(expr, _) => matches!(pool.node(*expr), Node::Variable(_)),
@@ -375,13 +375,13 @@ fn times(value: Expr, coefficient: &Dim, pool: &mut Pool) -> Expr {
     pool.call("x * y", Type::U32, &[value, coefficient])
 }
 
-/// The quotient, if nothing is left.
+/// The exact quotient; none if there is a remainder.
 fn exact(size: &Dim, divisor: &Dim) -> Option<Dim> {
     let quotient = size.floor_div(divisor);
     (&quotient * divisor == *size).then_some(quotient)
 }
 
-/// Indices belong to elements, and a shape that has elements has sizes of at least 1.
+/// True for a size that is not negative. An indexed shape has elements, so its sizes are at least 1.
 fn is_natural(size: &Dim) -> bool {
     size.smallest(|_| 1).is_some_and(|smallest| smallest >= 0)
 }

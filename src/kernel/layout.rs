@@ -1,8 +1,9 @@
-//! How the elements of a slot lie in device memory.
+//! Layouts: the arrangement of a slot's elements in device memory.
 //!
-//! A software rasteriser reads memory four numbers at a time, and a texture cheaper than a buffer, since a texture takes no
-//! test per lane; it writes textures dearly. So weights that kernels read many times lie in textures, and images in buffers,
-//! four channels together, which kernels read as textures too where these can share their memory.
+//! On a software rasteriser a texture is cheaper to read than a buffer, because buffers need a bounds check per lane;
+//! writing textures is slow. Vectors of four are cheaper than single numbers. So weights that kernels read many times are
+//! stored in textures. Images are stored in buffers with four channels per vector; kernels read these as textures too if the
+//! two can share memory.
 
 mod panels;
 
@@ -13,27 +14,27 @@ use std::fmt;
 use crate::dim::Dim;
 use crate::shape::Shape;
 
-/// Numbers of a vector, and of a texel that holds no pairs.
+/// Components of a vector and of a texel.
 pub const TEXEL: usize = 4;
 
-/// Texels of a row of the textures as which buffers are read, see [`Access::Texels`](super::plan::Access::Texels): a power
-/// of two, and so many that the largest binding has no more rows than textures may have.
+/// Texels in a row of the textures that alias buffers, see [`Access::Texels`](super::plan::Access::Texels):
+/// a power of two, and large enough that the largest binding does not exceed a texture's maximum number of rows.
 pub const TEXEL_ROW: usize = 1024;
 
-/// What a texel holds.
+/// Contents and format of a texel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Texel {
-    /// `rg32uint`: four half precision numbers in two words, of which a kernel gets an `f32` each. Of `rgba16float` Mesa's
-    /// rasteriser, in vectors of 512 bits, makes numbers by twelve instructions for each, of words by two or three.
+    /// `rg32uint`: four half precision numbers in two words; a kernel converts each to `f32`. With 512-bit vectors lavapipe
+    /// needs twelve instructions for each number of `rgba16float`, and two or three for these words.
     F16,
-    /// `rgba32uint`: four pairs of half precision numbers. Mesa's rasteriser reads it as fast as four numbers.
+    /// `rgba32uint`: four pairs of half precision numbers. Lavapipe reads it as fast as four numbers.
     F16x2,
     /// `rgba32float`: four numbers.
     F32,
 }
 
 impl Texel {
-    /// Bytes of one.
+    /// Bytes of a texel.
     pub const fn bytes(self) -> u64 {
         match self {
             Texel::F16 => 8,
@@ -41,7 +42,7 @@ impl Texel {
         }
     }
 
-    /// Steps of a sum of which it holds four columns each: see [`Panels`].
+    /// K indices of a matrix product for which a texel holds four columns each: see [`Panels`].
     pub fn steps(self) -> usize {
         match self {
             Texel::F16 | Texel::F32 => 1,
@@ -59,44 +60,44 @@ impl Texel {
     }
 }
 
-/// How the elements of a slot lie in device memory.
+/// Arrangement of a slot's elements in device memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layout {
-    /// In row-major order in a buffer.
+    /// Row-major order in a buffer.
     #[default]
     Linear,
-    /// The same with so many elements to spare behind each row, that is, behind the end of the last axis.
+    /// Row-major order in a buffer, with padding after each row, that is, after the end of the last axis.
     Padded {
-        /// How many.
+        /// Elements of padding.
         spare: usize,
     },
-    /// In a buffer of vectors: each is four neighbours along an axis, with any numbers beyond its end, and they lie in
-    /// row-major order.
+    /// A buffer of vec4 in row-major order. Each vector holds four neighbours along an axis; the components beyond the end
+    /// of the axis are undefined.
     Quads {
         /// The axis.
         axis: usize,
     },
-    /// Nothing that other kernels read: vectors of four numbers that workgroups keep between their stages, in a buffer.
+    /// Workgroups' private vectors of four numbers between two stages of a kernel, in a buffer; no other kernel reads them.
     Scratch {
-        /// What they are.
+        /// Name of the data.
         name: &'static str,
-        /// How many, in row-major order. They are the shape of the slot.
+        /// Number of vectors along each axis, in row-major order; equal to the slot's shape.
         sizes: Shape,
     },
-    /// A weight in a texture, put together for the products that read it.
+    /// A weight in a texture, packed for the products that read it.
     Panels(Panels),
-    /// In row-major order in a buffer, as far as they are sorted: in runs of so many along the axis.
+    /// Row-major order in a buffer, sorted in runs of this length along the axis.
     Runs(usize),
-    /// A part of a weight that is too large for a binding, in row-major order.
+    /// A chunk of a weight that is too large for a binding, in row-major order.
     Piece {
-        /// The first of its elements.
+        /// Index of its first element.
         start: usize,
-        /// How many.
+        /// Number of elements.
         count: usize,
     },
 }
 
-/// What follows a type where a slot is told: nothing for row-major order, else ` by four along axis 1`.
+/// Suffix of a type in messages: nothing for row-major order, else for example ` as vec4 along axis 1`.
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -115,19 +116,19 @@ impl fmt::Display for Layout {
     }
 }
 
-/// The largest textures of a device.
+/// Limits of a device's textures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextureLimits {
-    /// Texels along x and y.
+    /// Texels along x and along y.
     pub size: u32,
     /// Layers.
     pub layers: u32,
-    /// Textures that one kernel may bind; 0 if textures are of no use.
+    /// Textures that one kernel may bind; 0 if kernels do not use textures.
     pub bindings: u32,
 }
 
 impl TextureLimits {
-    /// True if a texture of this extent can be made.
+    /// True if a texture of this extent fits the limits.
     pub fn hold(&self, [width, height, layers]: [usize; 3]) -> bool {
         let [size, most] = [self.size, self.layers].map(|limit| limit as usize);
         width <= size && height <= size && layers <= most
@@ -135,7 +136,7 @@ impl TextureLimits {
 }
 
 impl Layout {
-    /// The sizes by which elements lie in row-major order.
+    /// The shape with padding, whose row-major order is the order in memory.
     pub fn sizes(&self, shape: &[Dim]) -> Shape {
         let mut sizes = shape.to_vec();
         if let (Layout::Padded { spare }, Some(row)) = (self, sizes.last_mut()) {
@@ -144,12 +145,12 @@ impl Layout {
         sizes
     }
 
-    /// True if elements lie in row-major order in a buffer, side by side in each row.
+    /// True if elements are in row-major order in a buffer and each row is contiguous.
     pub fn is_in_rows(&self) -> bool {
         matches!(self, Layout::Linear | Layout::Padded { .. })
     }
 
-    /// Sizes whose product is the number of elements that memory has room for; none for what cannot lie so.
+    /// Sizes whose product is the number of elements of the memory; none if a shape does not allow the layout.
     pub fn extents(&self, shape: &[Dim]) -> Option<Vec<Dim>> {
         let texels = |sizes: &[Dim]| [sizes, &[Dim::from(TEXEL)]].concat();
         Some(match self {
@@ -161,7 +162,7 @@ impl Layout {
         })
     }
 
-    /// The same number for a shape of numbers; none for one that is too large.
+    /// Number of elements of the memory for a constant shape; none on overflow.
     pub fn room(&self, shape: &[usize]) -> Option<usize> {
         let shape: Shape = shape.iter().map(|size| Dim::from(*size)).collect();
         let size = |size: &Dim| usize::try_from(size.as_const()?).ok();
@@ -169,7 +170,7 @@ impl Layout {
         sizes.try_fold(1, |product: usize, next| product.checked_mul(size(&next)?))
     }
 
-    /// What lies at a place in a buffer: an element by its place in row-major order; none beyond the end of an axis.
+    /// Row-major index of the element at an index in the buffer; none for padding.
     pub fn element(&self, shape: &[usize], place: usize) -> Option<usize> {
         let axis = match self {
             Layout::Quads { axis } => axis,
@@ -204,10 +205,10 @@ fn quads(shape: &[usize], axis: usize) -> Vec<usize> {
     quads
 }
 
-/// A size of a texture that is no power of two, and not much larger than is needed.
+/// Rounds the size of a texture up to one that is not a power of two.
 ///
-/// Mesa's rasteriser compiles a kernel once for each combination of sizes that are powers of two among its textures', and of
-/// one layer or several; and of these its cache on disk finds one a start. So textures are of one kind.
+/// Lavapipe compiles a kernel once for each combination of power-of-two sizes among its textures' sizes, and of one or
+/// several layers. Its cache on disk returns only one of these per start of the process. So all textures are of one kind.
 pub fn uneven(size: usize) -> usize {
     match size {
         1 => 3,
@@ -215,7 +216,7 @@ pub fn uneven(size: usize) -> usize {
     }
 }
 
-/// A shape with an axis in quads.
+/// Shape of the vectors if an axis is packed in vec4.
 pub fn quads_of(shape: &[Dim], axis: usize) -> Shape {
     let mut quads = shape.to_vec();
     if let Some(size) = quads.get_mut(axis) {

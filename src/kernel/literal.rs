@@ -1,4 +1,4 @@
-//! Numbers as WGSL writes them, so that every compiler reads the same bits.
+//! Numeric literals of WGSL, written so that every compiler reads the same bits.
 //!
 //! WGSL reads a literal of a float without a suffix as an `AbstractFloat`, which is an `f64`, and rounds that to `f32`. A
 //! compiler may refuse a literal that is beyond the largest `f32` before it is rounded. The shortest digits of the largest
@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 
-/// The literal of a finite `f32`: the shortest digits that read back as the same bits.
+/// The literal of a finite `f32`: the fewest digits that read back as the same bits.
 pub fn single(value: f32) -> String {
     let short = format!("{value:?}");
     match read_single(&short) {
@@ -15,15 +15,15 @@ pub fn single(value: f32) -> String {
     }
 }
 
-/// The literal of a finite `f64`: `lf` is naga's suffix, which WGSL proper does not have.
+/// The literal of a finite `f64`; `lf` is naga's suffix, which standard WGSL does not have.
 pub fn double(value: f64) -> String {
     format!("{value:?}lf")
 }
 
-/// The `f32` that a literal without a suffix is to a compiler that follows WGSL.
+/// The `f32` value of a literal without a suffix, by the rules of WGSL.
 ///
 /// # Errors
-/// The text is no number, or no finite `f32`.
+/// The text is not a number, or not a finite `f32`.
 pub fn read_single(text: &str) -> Result<f32> {
     let wide: f64 = text.parse().map_err(|_| unreadable(text))?;
     match wide.abs() <= f64::from(f32::MAX) {
@@ -32,7 +32,7 @@ pub fn read_single(text: &str) -> Result<f32> {
     }
 }
 
-/// The numeric literals of a text, without signs, in order.
+/// The numeric literals of WGSL source, without signs, in order.
 pub fn literals(wgsl: &str) -> Vec<&str> {
     wgsl.lines().flat_map(of_line).collect()
 }
@@ -54,7 +54,7 @@ fn of_line(line: &str) -> Vec<&str> {
     found
 }
 
-/// The bytes of the name or number that a text begins with; the exponent of a number may have a sign.
+/// Length in bytes of the name or number at the start of the text; the exponent of a number may have a sign.
 fn word_length(text: &str) -> usize {
     let is_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     let mut before = ' ';
@@ -67,10 +67,10 @@ fn word_length(text: &str) -> usize {
     end.unwrap_or(text.len())
 }
 
-/// Checks that every compiler reads the literals of a text as the same numbers.
+/// Checks that every compiler reads the literals of WGSL source as the same numbers.
 ///
 /// # Errors
-/// A literal is no number of its type, or is rounded twice to another number than if it is rounded once.
+/// A literal is not a number of its type, or rounding it twice (to `f64`, then to `f32`) differs from rounding it once.
 pub fn check(wgsl: &str) -> Result<()> {
     literals(wgsl).into_iter().try_for_each(check_literal)
 }
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::kernel::shader::parse;
 
-    /// Numbers of every exponent, and those at the borders: subnormal ones, zeros, the largest.
+    /// Bits of numbers of every exponent, including subnormal numbers, zeros and the largest.
     fn bits() -> impl Iterator<Item = u32> {
         let mantissas = [
             0, 1, 2, 0x2a_aaaa, 0x40_0000, 0x55_5555, 0x7f_fffe, 0x7f_ffff,
@@ -136,7 +136,7 @@ mod tests {
         all.flat_map(|bits| [bits, bits | 1 << 31])
     }
 
-    /// The bits of the constants that naga finds in functions that return them.
+    /// The bits of the constants that naga reads in functions that return them.
     fn by_naga(texts: &[String]) -> Vec<u32> {
         let functions = texts.iter().enumerate();
         let functions = functions

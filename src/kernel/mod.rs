@@ -1,4 +1,4 @@
-//! WGSL and dispatches as data, without a device: what `gpu/` executes.
+//! Kernels (WGSL) and plans of dispatches as data, independent of a device. [`gpu`](crate::gpu) executes them.
 
 pub mod capabilities;
 pub mod choice;

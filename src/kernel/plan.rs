@@ -1,4 +1,5 @@
-//! A [`Plan`]: kernels, the memory they work on, and the order in which they run. Made on any machine, executed by `gpu/`.
+//! A [`Plan`]: kernels, the memory they work on, and the order in which they run. Planning needs no device; `gpu/` executes
+//! the plan.
 
 use std::ops::Range;
 
@@ -15,21 +16,21 @@ use super::layout::{Layout, Texel};
 use super::stored::{Stored, Tied};
 use super::work::Work;
 
-/// A compute shader: everything about it that does not change from dispatch to dispatch.
+/// A compute shader: all properties that do not change between dispatches.
 ///
-/// Bindings of group 0, in this order: one storage buffer or texture for each entry of `bindings`, then, if `sizes` is not 0, a
-/// buffer `array<vec4<u32>, …>` of `sizes` numbers rounded up to whole vectors. The entry point is `main`.
+/// Bindings of group 0, in this order: one storage buffer or texture for each entry of `bindings`; then, if `sizes` is not
+/// 0, a buffer `array<vec4<u32>, …>` of `sizes` numbers, rounded up to whole vectors. The entry point is `main`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
-    /// For people: `reduce_sum`, `dot_gelu`.
+    /// Readable name: `reduce_sum`, `dot_gelu`.
     pub label: String,
-    /// The source.
+    /// Source in WGSL.
     pub wgsl: String,
     /// How each storage buffer or texture is accessed.
     pub bindings: Vec<Access>,
     /// Number of `u32` sizes.
     pub sizes: usize,
-    /// What they lie in, if there are any.
+    /// Address space of the sizes, if there are any.
     pub sizes_in: SizesIn,
 }
 
@@ -38,14 +39,14 @@ pub struct Kernel {
 pub enum Access {
     /// `var<storage, read>`: weights and inputs that no kernel writes.
     Read,
-    /// `var<storage, read_write>`: everything in the arena, read or written, since a dispatch is one usage scope.
+    /// `var<storage, read_write>`: memory of the arena, whether read or written, because a dispatch is one usage scope.
     ReadWrite,
-    /// `var<storage, read_write>` of atomic words: those of [`Plan::faults`].
+    /// `var<storage, read_write>` with atomic words: those of [`Plan::faults`].
     Faults,
     /// `texture_storage_2d_array<…, read>`: weights in textures of this format.
     Load(Texel),
-    /// `texture_storage_2d<…, read>`: the vectors of a value of single or half precision, in rows of
-    /// [`TEXEL_ROW`](super::layout::TEXEL_ROW), on devices that read buffers so.
+    /// `texture_storage_2d<…, read>`: the vectors of a buffer of single or half precision, as a texture with rows of
+    /// [`TEXEL_ROW`](super::layout::TEXEL_ROW) texels, on devices where buffers can alias textures.
     Texels(Texel),
 }
 
@@ -60,10 +61,10 @@ impl Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SlotId(pub usize);
 
-/// A piece of device memory.
+/// A range of device memory for one value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
-    /// The graph value's name, for people.
+    /// Name of the graph value, for messages.
     pub name: String,
     /// Element type of the model.
     pub dtype: DType,
@@ -71,14 +72,14 @@ pub struct Slot {
     pub storage: Storage,
     /// Shape of the value.
     pub shape: Shape,
-    /// How the elements lie in it: outputs in row-major order, inputs too but for room behind each row.
+    /// Layout of the elements. Outputs are in row-major order; inputs too, except for padding after each row.
     pub layout: Layout,
-    /// What the memory is for.
+    /// Purpose of the memory.
     pub kind: SlotKind,
 }
 
 impl Slot {
-    /// The texels as which its memory can be read; none if textures do not hold its elements.
+    /// The texel type for reading the memory as a texture; none if no texel type fits the elements.
     pub fn texel(&self) -> Option<Texel> {
         match &self.layout {
             Layout::Panels(panels) => panels.texel(self.storage),
@@ -87,28 +88,28 @@ impl Slot {
     }
 }
 
-/// What a slot's memory is for.
+/// Purpose of a slot's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotKind {
     /// The input of this index, uploaded before a run.
     Input(usize),
     /// The weight of this name, uploaded once.
     Weight(String),
-    /// A value between two kernels. Its memory is free outside of `first..=last`, which are indices of steps.
+    /// A value between two kernels. Other values may use its memory outside of the steps `first..=last`.
     Temporary {
         /// The step that writes it.
         first: usize,
         /// The last step that reads it.
         last: usize,
     },
-    /// A part of a value between two kernels or of an output, which lives as long as that.
+    /// A part of an output or of a value between two kernels. It lives as long as the whole.
     Part {
-        /// The slot of the whole, which stands in front of this one.
+        /// Slot of the whole, which has a lower index.
         whole: SlotId,
-        /// Elements of the whole in front of the part.
+        /// Number of elements of the whole before the part.
         start: Dim,
     },
-    /// A value that is read back. The same value may be several outputs.
+    /// A value that the host reads. A value may be several outputs.
     Output,
 }
 
@@ -119,107 +120,107 @@ pub struct Step {
     pub kernel: usize,
     /// The slot of each storage binding.
     pub bindings: Vec<SlotId>,
-    /// The numbers in the kernel's buffer of sizes.
+    /// Values of the kernel's sizes.
     pub sizes: Vec<Dim>,
-    /// Workgroups along x, y and z. Kernels are written so that a one-dimensional count may be folded: see
-    /// [`fold_workgroups`].
+    /// Workgroup counts along x, y and z. Kernels allow a one-dimensional count to be folded: see [`fold_workgroups`].
     pub workgroups: Workgroups,
-    /// Where in the user's model the work comes from.
+    /// Source position in the user's model.
     pub place: Place,
-    /// The graph nodes that it computes, for messages and profiles.
+    /// Graph nodes that the step computes, for messages and profiles.
     pub nodes: Vec<String>,
-    /// The variant of the kernel and why it was taken; none where there is only one way.
+    /// Kernel variant and the reason for it; none if there is only one variant.
     pub choice: Option<Choice>,
-    /// What it does at least, for people.
+    /// Lower bound of the step's work, for reports.
     pub work: Work,
 }
 
-/// How many workgroups a step needs.
+/// Workgroup counts of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workgroups {
-    /// So many in all, numbered `x + y·(count of x)`; surplus ones do nothing.
+    /// A total count, numbered `x + y·(count of x)`; surplus workgroups do nothing.
     Linear(Dim),
-    /// Exactly these.
+    /// Exact counts along x, y and z.
     Grid([Dim; 3]),
 }
 
-/// Where a plan does not simply go on: steps that are run on a condition, or repeatedly. All steps of a plan, those of
-/// nested blocks included, stand in one row, so that memory and bindings are laid out once.
+/// Control flow: steps that run on a condition or repeatedly. All steps of a plan, including those of nested blocks, are in
+/// one list, so that memory and bindings are assigned once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// What is run when.
+    /// Kind of control flow.
     pub kind: FlowKind,
-    /// The graph values that it computes, for messages and profiles.
+    /// Graph values that it computes, for messages and profiles.
     pub nodes: Vec<String>,
-    /// Where in the user's model it stands.
+    /// Source position in the user's model.
     pub place: Place,
 }
 
-/// The kinds of control flow. Numbers in slots are read back to the host, which decides.
+/// Kinds of control flow. The host reads the deciding numbers back from slots.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FlowKind {
-    /// One of two blocks.
+    /// Runs one of two blocks.
     If {
-        /// The slot of a `bool` scalar.
+        /// Slot of a `bool` scalar.
         condition: SlotId,
-        /// Run if it is true.
+        /// Block to run if the condition is true.
         then: Block,
-        /// Run otherwise; begins where `then` ends.
+        /// Block to run otherwise; begins where `then` ends.
         otherwise: Block,
     },
-    /// A block, again and again.
+    /// Runs a block repeatedly.
     Loop {
-        /// How often at most.
+        /// Maximum number of iterations.
         trips: Trips,
-        /// The slot of the first condition, a `bool` scalar; none if it is true.
+        /// Slot of the condition before the first iteration, a `bool` scalar; none if it is true.
         first: Option<SlotId>,
-        /// The slot of the condition that each round computes; none if it is always true.
+        /// Slot of the condition that each iteration computes; none if it is always true.
         again: Option<SlotId>,
-        /// One round.
+        /// Block of one iteration.
         body: Block,
     },
-    /// A function of the application: its operands are read back, its results written. None of these slots shares memory.
+    /// Calls a host function: reads its operands and writes its results. These slots share memory with no other.
     Host {
-        /// What is called.
+        /// Function to call.
         function: HostFunction,
-        /// The slots of its operands.
+        /// Slots of its operands.
         operands: Vec<SlotId>,
-        /// The slots of its results.
+        /// Slots of its results.
         results: Vec<SlotId>,
-        /// The step in front of which it is called.
+        /// Index of the step before which it is called.
         step: usize,
     },
 }
 
-/// Where a run notes the checks that failed.
+/// Checks of a plan, and the memory that records their failures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Faults {
-    /// The slot of a word for each site, zero before a run: see [`Site::fault`].
+    /// Slot with one word for each site, zero before a run: see [`Site::fault`].
     pub slot: SlotId,
     /// The checks, in the order of their words.
     pub sites: Vec<Site>,
 }
 
-/// A check that a step makes.
+/// A check in a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
-    /// The message of its error.
+    /// Message of its error.
     pub message: String,
-    /// True if the message speaks of the number that failed: see [`Error::raised`].
+    /// True if the message contains the value that failed: see [`Error::raised`].
     pub is_of_number: bool,
-    /// The end of the range that numbers must lie in, if it has one.
+    /// End of the range that values must lie in, if there is one.
     pub end: Option<Dim>,
-    /// Where its node stands: its index in the graph, behind those of the regions around it. What comes first fails first.
+    /// Position of the check's node: its index in the graph, preceded by those of the enclosing regions. The first failure
+    /// by this order is reported.
     pub order: Vec<usize>,
-    /// The graph node, for messages.
+    /// Graph node, for messages.
     pub node: String,
-    /// Where in the user's model it stands.
+    /// Source position in the user's model.
     pub place: Place,
 }
 
 impl Site {
-    /// The error that a word tells; none if the check held. A word is 0, or the largest number that failed with its sign
-    /// turned, so that numbers are in order; `check.wgsl` writes it.
+    /// The error for a fault word; none if the check held. The word is 0, or the largest value that failed with its sign bit
+    /// inverted, so that words are ordered like values. `check.wgsl` writes it.
     pub fn fault(&self, word: u32, bindings: &Bindings) -> Option<Error> {
         if word == 0 {
             return None;
@@ -235,7 +236,7 @@ impl Site {
 }
 
 impl Faults {
-    /// The error of the first check that failed, by the order of nodes.
+    /// The error of the first check that failed, in the order of nodes.
     pub fn first(&self, words: &[u32], bindings: &Bindings) -> Option<Error> {
         let sites = self.sites.iter().zip(words);
         let (site, word) = sites
@@ -245,26 +246,26 @@ impl Faults {
     }
 }
 
-/// How often a loop runs.
+/// Trip count of a loop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trips {
-    /// So often; known before the run begins.
+    /// A size, known before the run begins.
     Size(Dim),
-    /// As the `i64` scalar in the slot says.
+    /// The `i64` scalar in a slot.
     Slot(SlotId),
 }
 
-/// Steps in a row and the control flow among them.
+/// A range of steps and the control flow within it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
-    /// Indices of steps, those of nested blocks included.
+    /// Indices of steps, including those of nested blocks.
     pub steps: Range<usize>,
-    /// In the order of their steps.
+    /// Control flow, in the order of its steps.
     pub flows: Vec<Flow>,
 }
 
 impl Flow {
-    /// The steps of its blocks.
+    /// Steps of all blocks.
     pub fn steps(&self) -> Range<usize> {
         match &self.kind {
             FlowKind::If {
@@ -275,7 +276,7 @@ impl Flow {
         }
     }
 
-    /// Its blocks.
+    /// The blocks.
     pub fn blocks(&self) -> Vec<&Block> {
         match &self.kind {
             FlowKind::If {
@@ -286,7 +287,7 @@ impl Flow {
         }
     }
 
-    /// The slots that it hands over to a function of the application, or gets from it.
+    /// Slots that are operands or results of a host function.
     pub fn exchanged(&self) -> impl Iterator<Item = SlotId> {
         let (operands, results) = match &self.kind {
             FlowKind::Host {
@@ -297,7 +298,7 @@ impl Flow {
         operands.iter().chain(results).copied()
     }
 
-    /// The numbers that are read back, each with a step during which its memory is still its own.
+    /// Slots of the scalars that the host reads, each with a step during which its memory is valid.
     pub fn readbacks(&self) -> Vec<(SlotId, usize)> {
         let Range { start, end } = self.steps();
         match &self.kind {
@@ -321,7 +322,7 @@ impl Flow {
     }
 }
 
-/// All control flow among these, nested one included, each in front of what is nested in it.
+/// All control flow in the list, including nested ones, each before its nested ones.
 pub fn all_flows(flows: &[Flow]) -> Vec<&Flow> {
     let mut found = Vec::new();
     for flow in flows {
@@ -333,33 +334,33 @@ pub fn all_flows(flows: &[Flow]) -> Vec<&Flow> {
     found
 }
 
-/// What to run on a device.
+/// A program for a device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Distinct kernels.
     pub kernels: Vec<Kernel>,
-    /// Device memory.
+    /// Slots of device memory.
     pub slots: Vec<Slot>,
-    /// Dispatches in order; each runs once, except where `flows` says otherwise.
+    /// Dispatches in order. Each runs once, unless `flows` says otherwise.
     pub steps: Vec<Step>,
     /// Control flow, in the order of its steps.
     pub flows: Vec<Flow>,
-    /// The slot of each input that is used.
+    /// Slot of each input; none for an unused input.
     pub inputs: Vec<Option<SlotId>>,
-    /// The slot of each output.
+    /// Slot of each output.
     pub outputs: Vec<SlotId>,
     /// Conditions on symbolic sizes.
     pub guards: Vec<Guard>,
-    /// Where checks that fail are noted; none if nothing can fail.
+    /// Checks that may fail; none if nothing can fail.
     pub faults: Option<Faults>,
-    /// Why values lie in memory, for people.
+    /// Reasons why values are materialised, for reports.
     pub stored: Vec<Stored>,
-    /// How weights lie that several kinds of kernels read, for people.
+    /// Layouts of weights that kernels of several kinds read, for reports.
     pub tied: Vec<Tied>,
 }
 
 impl Plan {
-    /// The slot that a part lies in, which is no part itself; any other slot itself.
+    /// The root of a chain of parts: the slot that is not part of another.
     pub fn whole(&self, slot: SlotId) -> SlotId {
         match self.slots[slot.0].kind {
             SlotKind::Part { whole, .. } if whole < slot => self.whole(whole),
@@ -368,7 +369,7 @@ impl Plan {
     }
 }
 
-/// Folds a count of workgroups into x and y within a device's limit: as few surplus ones as possible.
+/// Folds a workgroup count into x and y within a device's limit, with as few surplus workgroups as possible.
 pub fn fold_workgroups(count: u64, limit: u32) -> Result<[u32; 3]> {
     let limit = u64::from(limit.max(1));
     let rows = count.div_ceil(limit).max(1);
@@ -384,7 +385,7 @@ pub fn fold_workgroups(count: u64, limit: u32) -> Result<[u32; 3]> {
 }
 
 impl Workgroups {
-    /// The dispatch for given sizes. Any zero means that nothing is dispatched.
+    /// Workgroup counts for given sizes. If one is zero, nothing is dispatched.
     pub fn eval(&self, bindings: &Bindings, limit: u32) -> Result<[u32; 3]> {
         let count = |dim: &Dim| Ok::<u64, Error>(u64::try_from(dim.eval(bindings)?).unwrap_or(0));
         match self {

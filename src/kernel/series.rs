@@ -1,5 +1,5 @@
-//! Series of published coefficients: the host sums them in either precision, and a device in single precision by a function
-//! that is written from the same table.
+//! Series with published coefficients. The host evaluates them in either precision; the device evaluates them in single
+//! precision with a WGSL function that is generated from the same table.
 
 use std::fmt::Write;
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -10,12 +10,12 @@ pub mod airy;
 pub mod bessel;
 pub mod gamma;
 
-/// Every series.
+/// All series.
 pub fn all() -> impl Iterator<Item = &'static Series> {
     [airy::ALL, bessel::ALL, gamma::ALL].into_iter().flatten()
 }
 
-/// Numbers of a precision, with functions to the nearest of them.
+/// A float type, with functions that round correctly.
 pub trait Real:
     Copy
     + PartialOrd
@@ -28,7 +28,7 @@ pub trait Real:
 {
     /// True for single precision.
     const IS_SINGLE: bool;
-    /// What rounding takes from numbers of 1 on.
+    /// Distance from 1 to the next larger number.
     const EPSILON: Self;
     /// The nearest number.
     fn of(x: f64) -> Self;
@@ -36,7 +36,7 @@ pub trait Real:
     fn fused(self, y: Self, z: Self) -> Self;
     /// Square root.
     fn root(self) -> Self;
-    /// The nearest number to a function's value.
+    /// Applies a function of double precision and rounds its value once.
     fn nearest(self, function: fn(f64) -> f64) -> Self;
 }
 
@@ -82,7 +82,7 @@ impl Real for f64 {
     }
 }
 
-/// What coefficients are multiplied by.
+/// Basis of a series.
 #[derive(Clone, Copy)]
 enum Rule {
     /// `½ c₀ + Σ cₖ Tₖ(x / 2)`, by Clenshaw's recurrence.
@@ -91,9 +91,9 @@ enum Rule {
     Powers,
 }
 
-/// A series, the coefficient of the highest order first.
+/// A series. The coefficient of the highest order comes first.
 pub struct Series {
-    /// The name of its function in WGSL.
+    /// Name of its function in WGSL.
     pub name: &'static str,
     rule: Rule,
     coefficients: &'static [f64],
@@ -116,7 +116,7 @@ impl Series {
         }
     }
 
-    /// The sum, with the products and sums fused that PyTorch's builds fuse.
+    /// Evaluates the series, with fused multiply-adds where PyTorch's builds fuse.
     pub fn at<T: Real>(&self, x: T) -> T {
         let coefficients = self.coefficients.iter().map(|c| T::of(*c));
         let zero = T::of(0.0);
@@ -133,7 +133,7 @@ impl Series {
         }
     }
 
-    /// The function in WGSL that [`at`](Series::at) is in single precision.
+    /// The WGSL function that computes [`eval`](Series::eval) in single precision.
     pub fn wgsl(&self) -> String {
         let (name, count) = (self.name, self.coefficients.len());
         let mut list = String::new();

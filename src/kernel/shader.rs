@@ -1,6 +1,7 @@
-//! Shaders from templates: holes with default bodies, functions of the library, validation.
+//! Assembles shaders from templates: fills holes, adds library functions, validates.
 //!
-//! A template in `shaders/` is valid WGSL by itself. A hole is what stands between the lines `// <name>` and `// </name>`.
+//! A template in `shaders/` is valid WGSL by itself. A hole is the text between the lines `// <name>` and `// </name>`; this
+//! text is the default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -11,7 +12,7 @@ use super::capabilities::Capabilities;
 use super::{fours, series};
 use crate::error::{Error, Result};
 
-/// Library files, by subject: functions of single precision, and those of double precision that they have.
+/// Library files by subject; first those of single precision, then those of double precision.
 const LIBRARY: &[&str] = &[
     include_str!("../../shaders/lib/number.wgsl"),
     include_str!("../../shaders/lib/check.wgsl"),
@@ -41,11 +42,11 @@ const LIBRARY: &[&str] = &[
     include_str!("../../shaders/lib/double/gamma.wgsl"),
 ];
 
-/// Functions of integers, which exist for `i64` as well, with every `i32` read as `i64`.
+/// Integer functions. They exist for `i64` as well, with every `i32` replaced by `i64`.
 const INTEGERS: &str = include_str!("../../shaders/lib/integer.wgsl");
 
-/// Fills the holes of a template and puts the library functions in front that it then uses. The holes keep their default
-/// bodies where no text is given.
+/// Fills the holes of a template and inserts the library functions that the result uses. A hole without a replacement keeps
+/// its default.
 pub fn assemble(template: &str, holes: &[(&str, String)]) -> String {
     let mut text = String::new();
     let mut skipping: Option<&str> = None;
@@ -72,7 +73,7 @@ pub fn assemble(template: &str, holes: &[(&str, String)]) -> String {
     with_library(&text)
 }
 
-/// The text with the library functions that it calls, directly or not, before the first function.
+/// Inserts the library functions that the text calls, directly or indirectly, before the entry point.
 fn with_library(text: &str) -> String {
     let functions = library();
     let mut wanted = BTreeSet::new();
@@ -100,17 +101,17 @@ fn with_library(text: &str) -> String {
     }
 }
 
-/// Names, types and numbers of a text.
+/// Identifiers and numbers of a text.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(|word| !word.is_empty())
 }
 
-/// Functions by name, each with the comment in front of it, and their forms for four numbers.
+/// Library functions by name, each with the comment in front of it, and their vec4 versions.
 fn library() -> &'static BTreeMap<String, String> {
     static FUNCTIONS: OnceLock<BTreeMap<String, String>> = OnceLock::new();
     FUNCTIONS.get_or_init(|| {
-        // The widths occur in type names and as the largest shifts.
+        // `31` occurs only as the largest shift.
         let wide = INTEGERS.replace("i32", "i64").replace("31", "63");
         let files = LIBRARY.iter().copied().chain([INTEGERS, &wide]);
         let series = series::all().map(|series| (series.name.to_string(), series.wgsl()));
@@ -127,7 +128,7 @@ pub fn is_function(name: &str) -> bool {
     library().contains_key(name)
 }
 
-/// The name of a library function for each of four numbers; none if it has no such form.
+/// The name of the vec4 version of a library function; none if it has no such version.
 pub fn of_four(function: &str) -> Option<String> {
     Some(fours::name(function)).filter(|name| is_function(name))
 }
@@ -137,7 +138,7 @@ pub fn library_names() -> impl Iterator<Item = &'static str> {
     library().keys().map(String::as_str)
 }
 
-/// Splits a file at blank lines outside of functions; parts that hold no function are comments on the file.
+/// Splits a file into functions at blank lines; parts without a function are comments on the file.
 fn functions(file: &str) -> Vec<(String, String)> {
     file.split("\n\n")
         .filter_map(|part| {
@@ -149,7 +150,7 @@ fn functions(file: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// True for a word that WGSL keeps for itself, or that the generated text uses.
+/// True for a reserved word of WGSL or a name that generated source uses.
 pub fn is_reserved(word: &str) -> bool {
     const WORDS: &str = "alias break case const const_assert continue continuing default diagnostic discard else enable \
         false fn for if let loop override requires return struct switch true var while bool f16 f32 f64 i32 u32 i64 u64 \
@@ -169,7 +170,7 @@ pub fn is_reserved(word: &str) -> bool {
     reserved.contains(word) || is_function(word)
 }
 
-/// Checks WGSL as a device of these capabilities would; the message shows the line.
+/// Validates WGSL for a device with these capabilities; the message shows the line.
 pub fn validate(wgsl: &str, capabilities: &Capabilities) -> Result<()> {
     validated(&parse(wgsl)?, wgsl, capabilities).map(drop)
 }
@@ -178,13 +179,13 @@ pub(super) fn parse(wgsl: &str) -> Result<naga::Module> {
     naga::front::wgsl::parse_str(wgsl).map_err(|error| Error::plan(error.emit_to_string(wgsl)))
 }
 
-/// Checks what was parsed; what the check finds out is what the writers of other languages need.
+/// Validates a parsed module and returns the analysis that naga's back ends need.
 pub(super) fn validated(
     module: &naga::Module,
     wgsl: &str,
     capabilities: &Capabilities,
 ) -> Result<ModuleInfo> {
-    // Every device has the packing of two halves in a word.
+    // Every device has packing of two half precision numbers in a word.
     let mut flags = Flags::SHADER_FLOAT16_IN_FLOAT32;
     flags.set(Flags::SHADER_INT64, capabilities.int64);
     flags.set(Flags::FLOAT64, capabilities.float64);

@@ -1,24 +1,24 @@
-//! Why values lie in memory instead of being computed where they are read, and in what: what fusion refused, for people.
+//! Reasons why values are materialised instead of fused, and in which precision; for reports.
 
 use std::fmt;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// What a plan stores values of `f32` in. Kernels compute with them in `f32` in any case.
+/// Precision in which a plan stores values of `f32`. Kernels compute in `f32` in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Precision {
     /// `f32`.
     #[default]
     Single,
-    /// `f16`: weights and what lies between kernels, except for what [`Kept`] says. The nearest number, ties to even; a
-    /// finite number beyond 65504 becomes that.
+    /// `f16`: weights and values between kernels, except for those with a [`Kept`]. Rounds to nearest, ties to even;
+    /// a finite number beyond ±65504 becomes ±65504.
     Half,
 }
 
 impl Precision {
-    /// The dtype that stands for it.
+    /// The dtype that represents it.
     pub fn dtype(self) -> DType {
         match self {
             Precision::Single => DType::F32,
@@ -26,7 +26,7 @@ impl Precision {
         }
     }
 
-    /// Of the dtype that stands for it; an error if none does.
+    /// The precision that a dtype represents. Fails for other dtypes.
     pub fn of(dtype: DType) -> Result<Precision> {
         match dtype {
             DType::F32 => Ok(Precision::Single),
@@ -39,40 +39,40 @@ impl Precision {
     }
 }
 
-/// A value that lies in memory, and why.
+/// A materialised value, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// The name of its slot.
+    /// Name of its slot.
     pub value: String,
-    /// Why no reader computes it.
+    /// Reason why it is not fused into its readers.
     pub reason: Reason,
-    /// Why it is stored in `f32` though `f16` was asked for.
+    /// Reason why it is stored in `f32` though `f16` was requested.
     pub kept: Option<Kept>,
 }
 
-/// A weight in panels that is not for the products of these alone.
+/// A weight in panels that other kernels, or products with different panels, read as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tied {
-    /// Its name.
+    /// Name of the weight.
     pub weight: String,
-    /// Kinds of panels that it lies in.
+    /// Number of distinct panel layouts.
     pub panels: usize,
-    /// Elements that other kernels read in the example's sizes.
+    /// Elements that other kernels read, for the example's sizes.
     pub read: usize,
-    /// Elements that it has.
+    /// Elements of the weight.
     pub numel: usize,
-    /// Why it lies in rows as well; none if they read it out of panels.
+    /// Reason for a second copy in row-major order; none if other kernels read the panels.
     pub rows: Option<Rows>,
 }
 
-/// Why a weight lies in rows beside panels.
+/// Reason why a weight has a row-major copy besides its panels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
     /// Too many elements are read one by one.
     Many,
     /// A kernel would bind more textures than the device can.
     Textures,
-    /// Its panels hold something other than all of its elements.
+    /// The panels do not hold all of its elements unchanged.
     Other,
 }
 
@@ -118,22 +118,22 @@ impl fmt::Display for Rows {
     }
 }
 
-/// Why a value is stored in `f32` though `f16` was asked for.
+/// Reason why a value is stored in `f32` though `f16` was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// The application, control flow or an operator of the user's takes or gives it.
+    /// The application, control flow or a custom operator reads or writes it.
     Handed,
-    /// A reduction makes it: a mean, a variance, the sum that a softmax divides by.
+    /// A reduction computes it: a mean, a variance, the sum that a softmax divides by.
     Statistic,
-    /// A scan, a scatter or a sort makes it.
+    /// A scan, a scatter or a sort computes it.
     Accumulated,
-    /// It is the parts of a sum, which are added up next.
+    /// It holds partial sums, which the next kernel adds up.
     Partial,
-    /// Integers are made of it.
+    /// Integers are computed from it.
     Counted,
-    /// It is a weight of one dimension at most.
+    /// It is a weight of at most one dimension.
     Vector,
-    /// A kernel writes single elements, where the device stores half precision only in pairs.
+    /// Its kernel writes single elements, and the device stores half precision only in pairs.
     Single,
 }
 
@@ -151,49 +151,49 @@ impl fmt::Display for Kept {
     }
 }
 
-/// Why a value lies in memory.
+/// Reason why a value is materialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The graph returns it.
     Output,
-    /// It is an assertion of the model's, which nothing else may compute.
+    /// It is an assertion of the model, which must not be fused.
     Assertion,
-    /// A condition, a loop or an operator of the user's takes or gives it.
+    /// A condition, a loop or a custom operator reads or writes it.
     Handed,
     /// Several nodes read it, and it costs too much to be computed for each.
     Shared {
-        /// So many nodes.
+        /// Number of readers.
         readers: usize,
-        /// Of one element, in simple operations.
+        /// Cost of one element, in simple operations.
         cost: u32,
     },
-    /// A broadcast, a gather or a window would repeat what it costs.
+    /// A broadcast, a gather or a window reads elements several times, which would repeat the cost.
     Repeated {
-        /// Of one element, in simple operations.
+        /// Cost of one element, in simple operations.
         cost: u32,
     },
     /// A product, a convolution or a sort reads each of its elements many times.
     ReadOften,
-    /// It is a concatenation of many values or lies within one, which no kernel has to copy then.
+    /// It is a concatenation of many values or a part of one. Each part is written in place, so no kernel copies it.
     Joined,
-    /// An expression that goes on would be too long.
+    /// The fused expression would be too long.
     Long {
-        /// Of one element, in simple operations.
+        /// Cost of one element, in simple operations.
         cost: u32,
     },
-    /// A kernel that computes it where it is read would bind more buffers than the device can.
+    /// Its reader would bind more buffers than the device allows if it computed the value.
     Buffers,
-    /// The kernel that makes it takes no epilogue.
+    /// The kernel that computes it has no epilogue.
     NoEpilogue,
-    /// The kernel that makes it cannot go on, since several nodes read it.
+    /// Its kernel cannot fuse a reader as its epilogue, since this number of nodes read it.
     Readers(usize),
-    /// The kernel that makes it cannot go on, since its reader is not element by element.
+    /// Its kernel cannot fuse the reader, which is not elementwise.
     Reorders,
-    /// The kernel that makes it cannot go on, since its reader belongs to another kernel already.
+    /// Its kernel cannot fuse the reader, which belongs to another kernel.
     Claimed,
-    /// The kernel that makes it cannot go on, since other values than its reader's result would be read too.
+    /// Its kernel cannot fuse the reader, since values other than the reader's result are needed too.
     Several,
-    /// It is an image, which lies as others do; its readers read it through a reshape.
+    /// It is an image in the layout of images; its readers read it through a reshape.
     Reshaped,
 }
 

@@ -1,7 +1,7 @@
-//! Kernels in the languages of the platforms: SPIR-V for Vulkan, MSL for Metal, HLSL for DX12.
+//! Translates kernels to the languages of all platforms: SPIR-V for Vulkan, MSL for Metal, HLSL for DX12.
 //!
-//! wgpu writes the one that its platform takes. Here all are written on any machine, so that a kernel that only another
-//! platform would refuse is found.
+//! wgpu translates only for its own platform. This module translates for all of them on any machine, to find kernels that
+//! another platform would reject.
 
 use naga::back::{hlsl, msl, spv};
 use naga::valid::ModuleInfo;
@@ -11,22 +11,23 @@ use super::literal;
 use super::shader::{parse, validated};
 use crate::error::{Error, Result};
 
-/// A kernel in every language that has what it uses.
+/// A kernel in every language that supports its features.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Translations {
     /// SPIR-V 1.3.
     pub spirv: Vec<u32>,
-    /// HLSL for shader model 6.2, the first with half precision; none for a kernel with cooperative matrices, which DX12 does
-    /// not have.
+    /// HLSL for shader model 6.2, the first with half precision; none for a kernel with cooperative matrices, which DX12
+    /// does not have.
     pub hlsl: Option<String>,
-    /// MSL 2.4; none for a kernel that computes in double precision, a type that Metal does not have.
+    /// MSL 2.4; none for a kernel in double precision, which Metal does not have.
     pub msl: Option<String>,
 }
 
-/// Checks WGSL as a device of these capabilities would, and writes it in the other languages.
+/// Validates WGSL for a device with these capabilities and translates it.
 ///
 /// # Errors
-/// The WGSL is not valid, a literal is not the same number to every compiler, or a language cannot say it; the message names the language.
+/// The WGSL is not valid, compilers may read a literal differently, or a language cannot express the kernel; the message
+/// names the language.
 pub fn translate(wgsl: &str, capabilities: &Capabilities) -> Result<Translations> {
     let module = parse(wgsl)?;
     literal::check(wgsl)?;
@@ -40,7 +41,7 @@ pub fn translate(wgsl: &str, capabilities: &Capabilities) -> Result<Translations
         ..capabilities.clone()
     };
     let is_cooperative = validated(&module, wgsl, &plain).is_err();
-    // What is valid on the device, but not without double precision, uses it.
+    // A kernel that is valid on the device, but not without double precision, uses double precision.
     let is_double = validated(&module, wgsl, &single).is_err();
     Ok(Translations {
         spirv: to_spirv(&module, &info)?,

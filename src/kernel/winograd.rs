@@ -1,55 +1,56 @@
-//! Winograd's convolution of 3×3 taps by tiles: F(2×2, 3×3) and F(4×4, 3×3).
+//! Winograd convolution with 3×3 taps by tiles: F(2×2, 3×3) and F(4×4, 3×3).
 //!
-//! A tile of m×m positions of the result sees (m + 2)² positions of its input. These become as many numbers, `B d Bᵀ`, and so
-//! does a filter of 3×3 taps, `G g Gᵀ`. Their products are summed over channels, which makes (m + 2)² numbers again, and of
-//! these the positions, `A m Aᵀ`. So a convolution is a product of matrices for each number of a tile: 16 multiplications
-//! stand for 36 with tiles of 2×2 positions, 36 for 144 with tiles of 4×4.
+//! An output tile of m×m positions depends on an input tile `d` of (m + 2)² positions. The input tile is transformed to
+//! `B d Bᵀ`, and a filter `g` of 3×3 taps to `G g Gᵀ`, each (m + 2)² numbers. The elementwise products are summed over
+//! channels to a matrix `m`, and `A m Aᵀ` is the output tile. So the convolution is one matrix product for each of the
+//! (m + 2)² elements: 16 multiplications replace 36 for tiles of 2×2 positions, and 36 replace 144 for tiles of 4×4.
 //!
 //! # Exactness
 //!
-//! A number of a tile is a polynomial's value at a point, and `A` has powers of these points. Three points and infinity will
-//! do for 2×2 positions: 0 and ±1, whose factors 0, 1 and 1/2 lose no more to rounding than sums over taps do. Four by four
-//! take two points more, and powers up to the third. Of all 0, ±p, ±q in eighths up to 4, 5/8 and 3/2 lose least: about three
-//! times what 2×2 positions lose, and less than half of what 0, ±1, ±2 do, of which textbooks have the matrices. Of
-//! random numbers of 256 channels, errors measured 1.5e-6 of the largest position with 4×4, 4.0e-7 with 2×2, and 9.1e-7 where
-//! taps are added up; [`Places::loss`] bounds them (`cargo test --test variants lose_what_is_said -- --nocapture`). The points
-//! are sums of two powers of two: no factor of `A` or `B` is rounded, and those of `G` only where a filter's numbers are.
+//! The transforms evaluate polynomials at points, and `A` has powers of these points. Tiles of 2×2 need three points and
+//! infinity: 0 and ±1 with the factors 0, 1 and 1/2, which lose no more to rounding than direct sums over taps. Tiles of 4×4
+//! need two more points, and powers up to the third. Of all sets 0, ±p, ±q in eighths up to 4, the set with 5/8 and 3/2
+//! loses least: about three times as much as 2×2 tiles, and less than half of the textbooks' 0, ±1, ±2. For random numbers
+//! of 256 channels, the measured errors relative to the largest output are 1.5e-6 with 4×4, 4.0e-7 with 2×2, and 9.1e-7 with
+//! direct sums over taps. [`Places::loss`] bounds them
+//! (`cargo test --test variants lose_what_is_said -- --nocapture`). The points are sums of two powers of two: no factor of
+//! `A` or `B` is rounded, and those of `G` are rounded only together with the filter's elements.
 
 /// Taps of a filter along an axis.
 pub const TAPS: usize = 3;
 
-/// Rows of factors.
+/// Rows of a matrix.
 pub type Matrix = &'static [&'static [f64]];
 
-/// Positions of a tile along an axis.
+/// Size of an output tile: positions along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Places {
-    /// Two.
+    /// Two positions.
     Two,
-    /// Four.
+    /// Four positions.
     Four,
 }
 
 impl Places {
-    /// All sizes of tiles.
+    /// All tile sizes.
     pub const ALL: [Places; 2] = [Places::Two, Places::Four];
 
-    /// How many.
+    /// Positions of the output tile along an axis.
     pub fn count(self) -> usize {
         self.summed().len()
     }
 
-    /// Positions of the input that a tile sees along an axis.
+    /// Positions of the input tile along an axis.
     pub fn side(self) -> usize {
         self.seen().len()
     }
 
-    /// Numbers of a tile, each of a product of matrices of its own.
+    /// Elements of a transformed tile. Each belongs to a matrix product of its own.
     pub fn matrices(self) -> usize {
         self.side() * self.side()
     }
 
-    /// The largest error of a convolution of numbers of single precision, as part of its largest result.
+    /// Maximum error of a convolution in single precision, relative to its largest output.
     pub fn loss(self) -> f64 {
         match self {
             Places::Two => 1e-6,
@@ -57,7 +58,7 @@ impl Places {
         }
     }
 
-    /// `B`, for what a tile sees.
+    /// `B`, the input transform.
     pub fn seen(self) -> Matrix {
         match self {
             Places::Two => &[
@@ -77,7 +78,7 @@ impl Places {
         }
     }
 
-    /// `A`, for what the products sum up to.
+    /// `A`, the output transform.
     pub fn summed(self) -> Matrix {
         match self {
             Places::Two => &[&[1.0, 1.0, 1.0, 0.0], &[0.0, 1.0, -1.0, -1.0]],
@@ -90,7 +91,7 @@ impl Places {
         }
     }
 
-    /// `G`, for filters.
+    /// `G`, the filter transform.
     fn filter(self) -> &'static [[f64; TAPS]] {
         match self {
             Places::Two => &[
@@ -114,14 +115,14 @@ impl Places {
         }
     }
 
-    /// The number of a filter that is an element of a matrix, by the matrix. It is computed in double precision and rounded once.
+    /// The element of a transformed filter at index `matrix`. Computed in double precision and rounded once.
     pub fn number(self, matrix: usize, taps: &[f32; TAPS * TAPS]) -> f32 {
         let [down, across] = [matrix / self.side(), matrix % self.side()].map(|i| self.filter()[i]);
         dot(&across, |x| dot(&down, |y| taps[y * TAPS + x].into())) as f32
     }
 }
 
-/// Points of tiles of 4×4 positions, beside 0, their negatives and infinity, and the squares of these.
+/// Interpolation points of 4×4 tiles besides 0, their negatives and infinity; and their squares.
 const P: f64 = 5.0 / 8.0;
 const Q: f64 = 3.0 / 2.0;
 const PP: f64 = P * P;
@@ -136,7 +137,7 @@ fn dot(by: &[f64], number: impl Fn(usize) -> f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The numbers of a tile, by rows and columns, times a matrix from both sides.
+    /// Multiplies a tile, given by rows, with a transform from both sides.
     fn turned(by: Matrix, d: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let row = |row: &&[f64]| {
             let column = |column: &&[f64]| dot(row, |y| dot(column, |x| d[y][x]));

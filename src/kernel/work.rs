@@ -1,20 +1,20 @@
-//! What a kernel does at least, as formulas of the sizes: what measured times are held against.
+//! Lower bounds of a kernel's work as formulas of the sizes, to compare measured times with.
 
 use super::plan::SlotId;
 use crate::dim::Dim;
 
-/// What a dispatch computes and moves, counted from the graph and not from the kernel's text.
+/// Arithmetic and memory traffic of a dispatch, derived from the graph and not from the kernel's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Arithmetic operations: 2 for each multiply-add of products and convolutions, 1 for each element that goes into a
-    /// reduction or scan, 1 for each element that a pointwise primitive gives. Conversions, views and comparisons within
-    /// sorts count nothing.
+    /// Arithmetic operations: 2 for each multiply-add of products and convolutions, 1 for each operand element of a
+    /// reduction or scan, 1 for each result element of a pointwise primitive. Conversions, views and comparisons within
+    /// sorts do not count.
     pub operations: Dim,
-    /// Bytes of every buffer that is read or written, each once; of a table that is gathered from or cut, what is read.
+    /// Bytes of every buffer that is read or written, counted once; for a gathered or sliced table, the bytes that are read.
     pub bytes: Dim,
-    /// The graph nodes that are computed where they are read, in front of those that the step is named by.
+    /// Graph nodes that are fused into the step as producers, before the nodes that the step is named after.
     pub through: Vec<String>,
-    /// The slots that it writes; it reads the others that it binds.
+    /// Slots that the step writes. It reads its other slots.
     pub writes: Vec<SlotId>,
 }
 

@@ -1,6 +1,6 @@
 // Quotients and remainders of double precision numbers.
 
-// Takes off multiples of the divisor that are powers of two.
+// Subtracts multiples of the divisor by powers of two.
 fn fmod_of_f64(x: f64, y: f64) -> f64 {
     let divisor = abs(y);
     var rest = abs(x);

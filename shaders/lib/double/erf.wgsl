@@ -34,7 +34,7 @@ fn erfc_of_f64(x: f64) -> f64 {
     return select(tail, 2.0lf - tail, x < 0.0lf);
 }
 
-// The single precision value, and Newton's steps from there.
+// The single precision value, refined by Newton's method.
 fn erfinv_of_f64(x: f64) -> f64 {
     if abs(x) >= 1.0lf {
         return select(not_a_number_f64(), x * infinity_f64(), abs(x) == 1.0lf);

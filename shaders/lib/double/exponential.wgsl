@@ -1,5 +1,5 @@
-// Exponentials, logarithms and powers in double precision. Series are written out: in a kernel that walks along a row, loops here
-// would count towards the iterations after which Mesa's rasteriser ends loops.
+// Exponentials, logarithms and powers in double precision. Series are unrolled: in a kernel that loops over a row, loops
+// here would count towards the iterations after which lavapipe ends loops.
 
 fn expm1_near_zero_f64(x: f64) -> f64 {
     var sum = 1.0lf + x / 15.0lf;

@@ -1,8 +1,8 @@
-// Double precision numbers: their kinds, order and parts.
+// Double precision numbers: classification, order and parts.
 //
-// Drivers have roots in double precision but no other functions, so that those in this folder are series, longer and slower than
-// those of single precision, good to some 1e-12. They have rounding too, but Mesa's rasteriser takes numbers above 2²⁴ for whole
-// ones and 1.5 for nearest to 1 if its vectors have 512 bits.
+// Drivers have square roots in double precision but no other functions. So the functions in this folder are series, longer
+// and slower than those of single precision, good to some 1e-12. Drivers have rounding too, but with 512-bit vectors
+// lavapipe takes numbers above 2²⁴ for integers and rounds 1.5 to 1.
 
 fn infinity_f64() -> f64 {
     return f64(infinity());
@@ -12,7 +12,7 @@ fn not_a_number_f64() -> f64 {
     return f64(not_a_number());
 }
 
-// Narrowing keeps not-a-number.
+// Narrowing preserves not-a-number.
 fn is_nan_f64(x: f64) -> bool {
     return is_nan(f32(x));
 }
@@ -44,7 +44,7 @@ fn sign_of_f64(x: f64) -> f64 {
     return select(0.0lf, -1.0lf, x < 0.0lf);
 }
 
-// Clears the bits behind the point.
+// Clears the bits after the binary point.
 fn trunc_f64(x: f64) -> f64 {
     let bits = bitcast<u64>(x);
     let exponent = i32((bits >> 52u) & 2047lu) - 1023;
@@ -65,7 +65,7 @@ fn ceil_f64(x: f64) -> f64 {
     return select(whole, whole + 1.0lf, x > whole);
 }
 
-// To the nearest, halves to the even one.
+// Rounds to nearest, ties to even.
 fn round_f64(x: f64) -> f64 {
     let whole = trunc_f64(x);
     let rest = abs(x - whole);
@@ -91,7 +91,7 @@ fn scale_by_power_f64(x: f64, n: i32) -> f64 {
     return x * first * second;
 }
 
-// The next single precision number, as the oracle has it.
+// The next single precision number, as in the host oracle.
 fn next_after_f64(x: f64, y: f64) -> f64 {
     return f64(next_after(f32(x), f32(y)));
 }

@@ -1,6 +1,6 @@
 // Sines, tangents and angles in double precision.
 
-// The number of quarter turns modulo 4, and the angle that is left.
+// The number of quarter turns modulo 4, and the remaining angle.
 fn quarter_turns_f64(x: f64) -> vec2<f64> {
     let n = round_f64(x * 0.6366197723675814lf);
     let angle = ((x - n * 1.5707963267341256lf) - n * 6.077100506303966e-11lf) - n * 2.0222662487959506e-21lf;

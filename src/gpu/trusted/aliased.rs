@@ -1,8 +1,8 @@
-//! Buffers whose vectors are also texels, of textures that lie in the same memory, and textures that the host fills.
+//! Buffers and textures that alias one memory, and textures that the host fills.
 //!
-//! Mesa's rasteriser reads a texel with a few instructions for all lanes, and an element of a buffer lane by lane, with two
-//! tests each; but it writes texels dearly. So values between kernels are written as buffers and read as textures. wgpu
-//! keeps the two apart: the memory is allocated by functions of Vulkan, and handed over.
+//! Lavapipe reads a texel with a few instructions for all lanes, but a buffer element lane by lane, with two bounds checks
+//! each; writing texels is slow. So values between kernels are written as buffers and read as textures. wgpu does not allow
+//! such aliasing, so Vulkan functions allocate the memory and the buffers and textures are passed to wgpu.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -27,30 +27,31 @@ const fn row(texel: Texel) -> u64 {
 /// Bytes of a row of the largest texels.
 const ROW: u64 = row(Texel::F32);
 
-/// Bytes that a texture may reach beyond the end of what it shows: see [`uneven`]; and the driver allots rows in fours.
+/// Bytes that a texture may extend beyond the end of its data: see [`uneven`]; and the driver allocates rows in
+/// fours.
 const MARGIN: u64 = 5 * ROW;
 
-/// Offsets at which textures begin are multiples of this.
+/// Alignment in bytes of the start of a texture.
 pub(in crate::gpu) const ALIGNMENT: u64 = 64;
 
-/// A buffer, and the memory that it shares with textures and with the host. Clones are the same buffer.
+/// A buffer whose memory textures and the host share. Clones are the same buffer.
 #[derive(Clone, Debug)]
 pub(in crate::gpu) struct Aliased {
     /// The buffer.
     pub(in crate::gpu) buffer: Buffer,
-    /// Held by what wgpu makes of it alone, which it drops while the device is alive.
+    /// The memory. wgpu's objects own it, so that wgpu frees it while the device is alive.
     memory: Weak<Memory>,
-    /// Bytes of the memory in front of the buffer.
+    /// Offset of the buffer in the memory, in bytes.
     start: u64,
 }
 
-/// True if buffers of an adapter's devices should be readable as textures: if it is Mesa's rasteriser, which has done with a
-/// dispatch before it begins the next one.
+/// True if buffers of an adapter's devices should alias textures: on lavapipe, which finishes each dispatch before starting
+/// the next.
 pub(in crate::gpu) fn is_expected(info: &AdapterInfo) -> bool {
     is_rasteriser_of_mesa(info)
 }
 
-/// True if they are: if textures lie in memory row by row.
+/// True if aliasing works on a device, that is, if the driver lays textures out row by row.
 pub(in crate::gpu) fn is_supported(device: &wgpu::Device) -> bool {
     let trial = || {
         let allocated = Allocated::default();
@@ -70,7 +71,7 @@ pub(in crate::gpu) fn is_supported(device: &wgpu::Device) -> bool {
 }
 
 impl Aliased {
-    /// Creates a buffer of zeros, in memory with room for so many bytes.
+    /// Creates a zeroed buffer in new memory with room for `room` bytes.
     pub(in crate::gpu) fn new(
         device: &wgpu::Device,
         descriptor: &BufferDescriptor,
@@ -86,7 +87,7 @@ impl Aliased {
         })
     }
 
-    /// Creates a buffer of zeros in the same memory; none if that has no room left.
+    /// Creates a zeroed buffer in the same memory; none if it has no room left.
     pub(in crate::gpu) fn beside(
         &self,
         device: &wgpu::Device,
@@ -100,12 +101,12 @@ impl Aliased {
         }))
     }
 
-    /// The memory, which is there as long as the buffer is.
+    /// The memory, which exists as long as the buffer.
     fn memory(&self) -> Result<Arc<Memory>> {
         self.memory.upgrade().ok_or_else(lost)
     }
 
-    /// What is made of a range of bytes, which no kernel may write meanwhile.
+    /// Applies `make` to a range of bytes. No kernel may write the range at the same time.
     pub(in crate::gpu) fn read<T>(
         &self,
         range: Range<u64>,
@@ -115,13 +116,13 @@ impl Aliased {
         self.memory()?.read(range, make)
     }
 
-    /// Writes bytes at an offset, which no kernel may access meanwhile.
+    /// Writes bytes at an offset. No kernel may access them at the same time.
     pub(in crate::gpu) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let place = self.place(offset..offset + bytes.len() as u64)?;
         self.memory()?.write(place.start, bytes)
     }
 
-    /// Where in the memory a range of the buffer's bytes is.
+    /// Converts a range of the buffer to a range of the memory.
     fn place(&self, range: Range<u64>) -> Result<Range<u64>> {
         let place = self.start + range.start..self.start + range.end;
         let outside = || Error::internal("bytes beyond the end of a buffer");
@@ -129,10 +130,10 @@ impl Aliased {
         is_inside.then_some(place).ok_or_else(outside)
     }
 
-    /// A texture of rows of [`TEXEL_ROW`] texels that shows the buffer's bytes from an offset on.
+    /// A texture over the buffer's bytes from an offset on, with rows of [`TEXEL_ROW`] texels.
     ///
     /// # Errors
-    /// The driver lays the texture out in another way.
+    /// Fails if the driver lays the texture out differently.
     pub(in crate::gpu) fn texture(
         &self,
         device: &wgpu::Device,
@@ -147,31 +148,31 @@ impl Aliased {
     }
 }
 
-/// A buffer as wgpu's.
+/// Passes a buffer to wgpu.
 fn handed_over(device: &wgpu::Device, buffer: RawBuffer, descriptor: &BufferDescriptor) -> Buffer {
     let raw = buffer.raw;
     let released = Box::new(move || drop(buffer));
-    // SAFETY: the buffer is of this device, has the size and at least the usage of the descriptor, and is all zeros. It
-    // outlives what wgpu makes of it, which keeps it until it is dropped.
+    // SAFETY: the buffer is of this device, has the size and at least the usage of the descriptor, and is all zeros. wgpu's
+    // buffer owns it until it is dropped, so it lives long enough.
     unsafe {
         let raw = vulkan::Buffer::from_raw_externally_owned(raw, released);
         device.create_buffer_from_hal::<Vulkan>(raw, descriptor)
     }
 }
 
-/// A texture that the host writes where it lies.
+/// A texture whose memory the host writes directly.
 pub(in crate::gpu) struct Filled {
     /// The texture.
     pub(in crate::gpu) texture: Texture,
     memory: Weak<Memory>,
-    /// Bytes of a row of texels, from row to row, and from layer to layer.
+    /// Bytes of a row of texels.
     pub(in crate::gpu) row: u64,
     pitches: [u64; 2],
     height: u64,
 }
 
 impl Filled {
-    /// Creates a texture of a width, a height and a number of layers, of any numbers.
+    /// Creates a texture of a width, a height and a number of layers, with undefined contents.
     pub(in crate::gpu) fn new(
         device: &wgpu::Device,
         label: &str,
@@ -188,7 +189,7 @@ impl Filled {
         })
     }
 
-    /// Writes a row by its number among those of all layers, which no kernel may read meanwhile.
+    /// Writes a row, numbered across all layers. No kernel may read it at the same time.
     pub(in crate::gpu) fn write(&self, row: u64, texels: &[u8]) -> Result<()> {
         let [of_row, of_layer] = self.pitches;
         let (layer, y) = (row / self.height.max(1), row % self.height.max(1));

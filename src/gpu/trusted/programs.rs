@@ -1,17 +1,17 @@
-//! Pages of programs and libraries that this process has read, and that the system has on disk.
+//! Pages of executables and libraries that this process has read and that the system can reload from disk.
 //!
-//! Mesa's rasteriser brings a compiler into the process: some 40 MB of LLVM are resident once it has compiled a kernel, and are
-//! not needed to run it. The system takes such pages when memory is short, but until then they count as this process's.
+//! Lavapipe loads a compiler into the process: some 40 MB of LLVM are resident after it has compiled a kernel and are not
+//! needed to run it. The system reclaims such pages when memory is short, but until then they count as this process's.
 
 use std::ops::Range;
 
-/// Gives back the pages of programs and libraries; those that are still needed come back from the system's cache.
+/// Releases the pages of executables and libraries. Pages that are needed again come back from the system's page cache.
 pub(in crate::gpu) fn give_back() {
-    // Linux tells the mappings of a process there; elsewhere there is no such file.
+    // Linux lists the mappings of a process in this file; other systems do not have it.
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     for range in unchanged(&smaps) {
-        // SAFETY: the range is mapped from a file, for this process alone, which cannot write there and has no page of its own
-        // in it. Whoever reads there next finds the file's bytes, as before.
+        // SAFETY: the range is a private file mapping that the process cannot write and in which it has no page of its own.
+        // A later read finds the file's bytes, as before.
         unsafe {
             libc::madvise(
                 std::ptr::without_provenance_mut(range.start),
@@ -22,8 +22,8 @@ pub(in crate::gpu) fn give_back() {
     }
 }
 
-/// Where programs lie that are as in their files, in the format of `proc_pid_smaps(5)`: mappings that are executable and not
-/// writable, with no pages of the process's own, which relocations or a debugger make.
+/// Ranges of executable mappings that are as in their files, from the format of `proc_pid_smaps(5)`: executable, not
+/// writable, and without anonymous pages, which relocations or a debugger create.
 fn unchanged(smaps: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut program = None;
@@ -41,7 +41,7 @@ fn unchanged(smaps: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// `start-end`, in hexadecimal digits.
+/// Parses `start-end`, in hexadecimal digits.
 fn range(addresses: &str) -> Option<Range<usize>> {
     let (start, end) = addresses.split_once('-')?;
     let number = |digits| usize::from_str_radix(digits, 16).ok();
@@ -52,7 +52,7 @@ fn range(addresses: &str) -> Option<Range<usize>> {
 mod tests {
     use super::*;
 
-    /// A mapping as the system tells it, with some of its lines.
+    /// A mapping in the format of `smaps`, with some of its lines.
     fn mapping(head: &str, anonymous: usize) -> String {
         format!("{head}\nRss: 8 kB\nAnonymous: {anonymous} kB\nVmFlags: rd ex mr\n")
     }

@@ -1,5 +1,5 @@
-//! Memory of Vulkan's that the host sees, and buffers and images in it. Mesa's rasteriser has one type of memory, which is the
-//! host's, and lays images out row by row where it is asked to.
+//! Host-visible Vulkan memory with buffers and images in it. Lavapipe has one memory type, which is host memory, and lays
+//! images out row by row if they are linear.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,29 +16,30 @@ use crate::gpu::fault::lock;
 use crate::gpu::memory;
 use crate::kernel::layout::Texel;
 
-/// Bytes of such memory that buffers and images have on a device, which wgpu does not count.
+/// Bytes that buffers and images have in such memory on a device; wgpu does not count them.
 pub(in crate::gpu) type Allocated = Arc<AtomicU64>;
 
-/// Memory, as long as something lies in it.
+/// Device memory that lives as long as a buffer or image in it.
 pub(super) struct Memory {
     device: ash::Device,
     raw: vk::DeviceMemory,
-    /// All of its bytes, those in front of a margin, and those that were given away so far: the system has no pages for others.
+    /// Sizes in bytes: the whole allocation, the part before the margin, and the part suballocated so far. The system backs
+    /// no other pages.
     whole: u64,
     bytes: u64,
     given: AtomicU64,
-    /// Where the host sees the first byte; locked while it accesses any.
+    /// Host address of the first byte; locked while the host accesses the memory.
     host: Mutex<*mut u8>,
     allocated: Allocated,
 }
 
-// SAFETY: Vulkan's handles may be used by any thread, and the pointer is to memory that all of them see.
+// SAFETY: Vulkan's handles may be used by any thread, and the pointer is to memory that all threads can access.
 unsafe impl Send for Memory {}
-// SAFETY: what changes lies behind a lock.
+// SAFETY: all mutable state is behind a lock or atomic.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Memory for something, with a margin behind it.
+    /// Allocates memory for a resource, with a margin behind it.
     fn new(
         device: &ash::Device,
         needed: vk::MemoryRequirements,
@@ -57,7 +58,7 @@ impl Memory {
         let descriptor = vk::MemoryAllocateInfo::default()
             .allocation_size(memory.whole)
             .memory_type_index(needed.memory_type_bits.trailing_zeros());
-        // SAFETY: the device is alive, since wgpu's is borrowed by the caller. The memory stays mapped until it is freed, and is
+        // SAFETY: the device is alive, since the caller borrows wgpu's. The memory stays mapped until it is freed, and is
         // coherent.
         unsafe {
             memory.raw = device.allocate_memory(&descriptor, None).map_err(refused)?;
@@ -71,7 +72,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// So many bytes for nothing else, by where they begin; none if there are no more.
+    /// Suballocates bytes and returns their offset; none if there is no room.
     fn give(&self, bytes: u64, alignment: u64) -> Option<u64> {
         let end = |given: u64| given.next_multiple_of(alignment.max(1)) + bytes;
         let give = |given: u64| Some(end(given)).filter(|end| *end <= self.bytes);
@@ -80,44 +81,43 @@ impl Memory {
         Some(end(given) - bytes)
     }
 
-    /// Where the host sees the first byte, for who accesses a range.
+    /// Locks the host address for an access to a range.
     fn host(&self, range: &Range<u64>) -> Result<MutexGuard<'_, *mut u8>> {
         let is_inside = range.start <= range.end && range.end <= self.bytes;
         let outside = || Error::internal("bytes beyond the end of a buffer");
         is_inside.then(|| lock(&self.host)).ok_or_else(outside)
     }
 
-    /// Makes zeros of a range of bytes, which no kernel may access meanwhile.
+    /// Zeroes a range of bytes. No kernel may access it at the same time.
     fn clear(&self, range: Range<u64>) -> Result<()> {
         let host = self.host(&range)?;
         let (start, bytes) = (range.start as usize, (range.end - range.start) as usize);
-        // SAFETY: as for writing.
+        // SAFETY: as in `write`.
         unsafe { host.add(start).write_bytes(0, bytes) };
         Ok(())
     }
 
-    /// What is made of a range of bytes, which were written before, and which no kernel may write meanwhile.
+    /// Applies `make` to a range of bytes that were written before. No kernel may write the range at the same time.
     pub(super) fn read<T>(&self, range: Range<u64>, make: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let host = self.host(&range)?;
         let length = (range.end - range.start) as usize;
-        // SAFETY: the bytes are there and stay as long as the memory is held; those of buffers began as zeros. The lock keeps
-        // other threads of the host away, and whoever holds the run's memory has waited for the device.
+        // SAFETY: the bytes exist as long as the memory is held; those of buffers were zeroed. The lock excludes other host
+        // threads, and the owner of the run's memory has waited for the device.
         let bytes = unsafe { std::slice::from_raw_parts(host.add(range.start as usize), length) };
         Ok(make(bytes))
     }
 
-    /// Writes bytes at an offset, which no kernel may access meanwhile.
+    /// Writes bytes at an offset. No kernel may access them at the same time.
     pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let host = self.host(&(offset..offset + bytes.len() as u64))?;
         let (target, source) = (host.wrapping_add(offset as usize), bytes.as_ptr());
-        // SAFETY: as for reading; `bytes` lie elsewhere, since nobody else has a reference to this memory.
+        // SAFETY: as in `read`; `bytes` cannot overlap the memory, since there is no other reference to it.
         unsafe { target.copy_from_nonoverlapping(source, bytes.len()) };
         Ok(())
     }
 }
 
-/// Asks the system for huge pages, of which a processor remembers the places of more memory: weights are read once a run.
-/// It may not have any.
+/// Asks the system for huge pages, which need fewer TLB entries: each run reads all weights once. The system may have none.
 fn in_huge_pages(start: *mut u8, bytes: usize) {
     const HUGE: usize = 2 << 20;
     let first = start.align_offset(HUGE);
@@ -135,14 +135,14 @@ impl fmt::Debug for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: wgpu drops what holds this once the device has done with it, and while the device is alive. What was not
-        // allocated is null, which Vulkan ignores; memory is unmapped as it is freed.
+        // SAFETY: wgpu drops the owner after the device has finished with it and while the device is alive. A handle that
+        // was not allocated is null, which Vulkan ignores; freeing the memory unmaps it.
         unsafe { self.device.free_memory(self.raw, None) };
         self.allocated.fetch_sub(self.given.load(Relaxed), Relaxed);
     }
 }
 
-/// A buffer in some memory.
+/// A Vulkan buffer bound to memory.
 pub(super) struct RawBuffer {
     device: ash::Device,
     pub(super) raw: vk::Buffer,
@@ -152,14 +152,14 @@ pub(super) struct RawBuffer {
 }
 
 impl RawBuffer {
-    /// A buffer without memory as yet.
+    /// A buffer that is not bound to memory yet.
     fn new(device: &wgpu::Device, bytes: u64) -> Result<RawBuffer> {
         let device = raw_device(device)?;
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER
             | vk::BufferUsageFlags::TRANSFER_SRC
             | vk::BufferUsageFlags::TRANSFER_DST;
         let descriptor = vk::BufferCreateInfo::default().size(bytes).usage(usage);
-        // SAFETY: the device is alive, since wgpu's is borrowed by the caller.
+        // SAFETY: the device is alive, since the caller borrows wgpu's.
         let raw = unsafe { device.create_buffer(&descriptor, None) };
         Ok(RawBuffer {
             raw: raw.map_err(refused)?,
@@ -169,7 +169,7 @@ impl RawBuffer {
         })
     }
 
-    /// A buffer of zeros in memory with room for so many bytes, and a margin behind these.
+    /// A zeroed buffer in new memory with room for `room` bytes and a margin.
     pub(super) fn first(
         device: &wgpu::Device,
         bytes: u64,
@@ -184,8 +184,8 @@ impl RawBuffer {
         Ok((buffer.bind(memory.clone(), start)?, memory))
     }
 
-    /// A buffer of zeros in the rest of some memory, and the offset at which it begins, a multiple of a number; none if there
-    /// is too little.
+    /// A zeroed buffer in the rest of existing memory, and its offset, which is a multiple of `alignment`; none if there is
+    /// too little room.
     pub(super) fn within(
         device: &wgpu::Device,
         bytes: u64,
@@ -200,7 +200,7 @@ impl RawBuffer {
     }
 
     fn needed(&self) -> vk::MemoryRequirements {
-        // SAFETY: the buffer is there.
+        // SAFETY: the buffer exists.
         unsafe { self.device.get_buffer_memory_requirements(self.raw) }
     }
 
@@ -211,7 +211,7 @@ impl RawBuffer {
             return Err(other_layout());
         }
         memory.clear(offset..offset + self.bytes)?;
-        // SAFETY: the memory holds the buffer, which keeps it.
+        // SAFETY: the memory has room for the buffer, which keeps the memory alive.
         let bound = unsafe { self.device.bind_buffer_memory(self.raw, memory.raw, offset) };
         bound.map_err(refused)?;
         self.memory = Some(memory);
@@ -221,12 +221,12 @@ impl RawBuffer {
 
 impl Drop for RawBuffer {
     fn drop(&mut self) {
-        // SAFETY: wgpu drops what holds this once the device has done with it, and while the device is alive.
+        // SAFETY: wgpu drops the owner after the device has finished with it and while the device is alive.
         unsafe { self.device.destroy_buffer(self.raw, None) }
     }
 }
 
-/// An image of rows of texels in some memory.
+/// A linear Vulkan image bound to memory.
 pub(super) struct Image {
     device: ash::Device,
     raw: vk::Image,
@@ -237,7 +237,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// An image of a width, a height and a number of layers, as yet without memory.
+    /// An image of a width, a height and a number of layers that is not bound to memory yet.
     fn new(device: &wgpu::Device, extent: [u32; 3], texel: Texel) -> Result<Image> {
         let device = raw_device(device)?;
         let [width, height, layers] = extent;
@@ -258,7 +258,7 @@ impl Image {
             .samples(vk::SampleCountFlags::TYPE_1)
             .tiling(vk::ImageTiling::LINEAR)
             .usage(vk::ImageUsageFlags::STORAGE);
-        // SAFETY: the device is alive, since wgpu's is borrowed by the caller.
+        // SAFETY: the device is alive, since the caller borrows wgpu's.
         let raw = unsafe { device.create_image(&descriptor, None) };
         Ok(Image {
             raw: raw.map_err(refused)?,
@@ -269,7 +269,7 @@ impl Image {
         })
     }
 
-    /// An image of one layer over a part of some memory, from an offset on, with nothing between its rows.
+    /// An image of one layer that aliases existing memory from an offset on, without padding between its rows.
     pub(super) fn over(
         device: &wgpu::Device,
         (memory, offset): (&Arc<Memory>, u64),
@@ -300,7 +300,7 @@ impl Image {
     }
 
     fn needed(&self) -> vk::MemoryRequirements {
-        // SAFETY: the image is there.
+        // SAFETY: the image exists.
         unsafe { self.device.get_image_memory_requirements(self.raw) }
     }
 
@@ -309,10 +309,10 @@ impl Image {
         u64::from(self.extent[0]) * self.texel.bytes()
     }
 
-    /// Bytes from row to row, and from layer to layer.
+    /// Bytes from one row to the next, and from one layer to the next.
     pub(super) fn pitches(&self) -> Result<[u64; 2]> {
         let plane = vk::ImageSubresource::default().aspect_mask(vk::ImageAspectFlags::COLOR);
-        // SAFETY: the image is there, and its tiling is linear.
+        // SAFETY: the image exists, and its tiling is linear.
         let layout = unsafe { self.device.get_image_subresource_layout(self.raw, plane) };
         let pitches = [layout.row_pitch, layout.array_pitch];
         (layout.offset == 0)
@@ -321,14 +321,14 @@ impl Image {
     }
 
     fn bind(mut self, memory: Arc<Memory>, offset: u64) -> Result<Image> {
-        // SAFETY: the memory holds the image, which keeps it.
+        // SAFETY: the memory has room for the image, which keeps the memory alive.
         let bound = unsafe { self.device.bind_image_memory(self.raw, memory.raw, offset) };
         bound.map_err(refused)?;
         self.memory = Some(memory);
         Ok(self)
     }
 
-    /// The texture for kernels to read, which keeps the image.
+    /// A wgpu texture for kernels to read, which owns the image.
     pub(super) fn texture(self, device: &wgpu::Device, label: &str) -> Result<Texture> {
         let usage = TextureUsages::STORAGE_BINDING;
         let descriptor = memory::described(label, (self.extent, self.texel), usage);
@@ -346,9 +346,9 @@ impl Image {
         let raw = self.raw;
         let released = Box::new(move || drop(self));
         let memory = vulkan::TextureMemory::External;
-        // SAFETY: the image is of this device and as the descriptors say. It outlives what wgpu makes of it, which keeps it
-        // until it is dropped. Its texels are any numbers until they are written. The rasteriser knows no layouts of images, so that there is
-        // no transition to the one that is said to be its state.
+        // SAFETY: the image is of this device and matches the descriptors. wgpu's texture owns it until it is dropped, so it
+        // lives long enough. Its texels are undefined until they are written. The rasteriser ignores image layouts, so no
+        // transition to the declared state is needed.
         unsafe {
             let device_of_hal = device.as_hal::<Vulkan>().ok_or_else(other_backend)?;
             let texture = device_of_hal.texture_from_raw(raw, &of_hal, Some(released), memory);
@@ -361,13 +361,13 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        // SAFETY: wgpu drops what holds this once the device has done with it, and while the device is alive.
+        // SAFETY: wgpu drops the owner after the device has finished with it and while the device is alive.
         unsafe { self.device.destroy_image(self.raw, None) }
     }
 }
 
 fn raw_device(device: &wgpu::Device) -> Result<ash::Device> {
-    // SAFETY: the functions of the device are copied; what is made with them is released while the device is alive.
+    // SAFETY: the device's function table is copied; objects made with it are released while the device is alive.
     let device = unsafe { device.as_hal::<Vulkan>() };
     device
         .map(|device| device.raw_device().clone())

@@ -1,4 +1,4 @@
-//! In place of [`aliased`](super::aliased) where Mesa's rasteriser is not looked for: no buffer is a texture.
+//! Replaces [`aliased`](super::aliased) on platforms without lavapipe: no buffer aliases a texture.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -14,7 +14,7 @@ pub(in crate::gpu) const ALIGNMENT: u64 = 64;
 
 pub(in crate::gpu) type Allocated = Arc<AtomicU64>;
 
-/// There is none.
+/// Uninhabited: no such buffer exists on this platform.
 #[derive(Clone, Debug)]
 pub(in crate::gpu) struct Aliased {
     pub(in crate::gpu) buffer: Buffer,
@@ -65,7 +65,7 @@ impl Aliased {
     }
 }
 
-/// There is none.
+/// Uninhabited: no such texture exists on this platform.
 pub(in crate::gpu) struct Filled {
     pub(in crate::gpu) texture: Texture,
     pub(in crate::gpu) row: u64,

@@ -1,4 +1,4 @@
-//! Names of expressions and sizes that no planner has named: by what they index and how they are computed.
+//! Names for expressions and sizes without a label, derived from what they index and how they are computed.
 
 use std::collections::HashMap;
 
@@ -6,28 +6,28 @@ use super::{Buffer, Statement, roots};
 use crate::dim::Dim;
 use crate::kernel::expr::{Expr, Node, Pool, Type};
 
-/// Longer names of sizes are no help.
+/// Maximum length of a name that is derived from a size's formula.
 const LONGEST_SIZE: usize = 32;
 
-/// What an expression is to a buffer or to an array in workgroup memory.
+/// Role of an expression in addressing a buffer, texture or workgroup array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
-    /// The place of an element.
+    /// Index of an element.
     Index,
-    /// A part of a sum that is such a place.
+    /// Term of a sum that is an index.
     Offset,
-    /// A coordinate of a texel, or a part of one.
+    /// Texel coordinate, or a term of one.
     Coordinate(&'static str),
 }
 
-/// Uses of expressions, with the name of the buffer or array if there is only one.
+/// Roles of expressions, with the name of the buffer or array if there is only one.
 #[derive(Default)]
 pub(super) struct Uses {
     uses: HashMap<Expr, (Use, Option<String>)>,
 }
 
 impl Uses {
-    /// The uses of all expressions that statements read.
+    /// Collects the roles of all expressions that statements read.
     pub(super) fn of(pool: &Pool, buffers: &[Buffer], statements: &[Statement]) -> Uses {
         let mut found = Uses::default();
         found.stores(pool, buffers, statements);
@@ -71,7 +71,7 @@ impl Uses {
         }
     }
 
-    /// Notes a use of an expression, and those of the terms that it is a sum of.
+    /// Records a role of an expression, and those of its terms.
     fn mark(&mut self, pool: &Pool, expr: Expr, usage: Use, buffer: &str) {
         match self.uses.get_mut(&expr) {
             None => _ = self.uses.insert(expr, (usage, Some(buffer.to_string()))),
@@ -127,7 +127,7 @@ impl Uses {
     }
 }
 
-/// The name of an integer that is no part of an index.
+/// The name of an integer that is not part of an index.
 fn arithmetic(pool: &Pool, expr: Expr) -> &'static str {
     let Node::Call { template, .. } = pool.node(expr) else {
         return "number";
@@ -139,7 +139,7 @@ fn arithmetic(pool: &Pool, expr: Expr) -> &'static str {
     }
 }
 
-/// The name of a size: its formula if that is short.
+/// The name of a size: its symbol, or its formula if that is short.
 pub(super) fn size_name(dim: &Dim) -> String {
     let name = dim.as_symbol().map(|symbol| symbol.to_string());
     name.or_else(|| formula(&dim.to_string()))
@@ -147,7 +147,7 @@ pub(super) fn size_name(dim: &Dim) -> String {
         .unwrap_or_else(|| String::from("size"))
 }
 
-/// `2*n + 1` as `n_times_2_plus_1`; none if it has other functions than a division.
+/// `2*n + 1` as `n_times_2_plus_1`; none if it contains functions other than a division.
 fn formula(text: &str) -> Option<String> {
     if let Some((sum, constant)) = text.rsplit_once(" - ").filter(|(_, last)| is_number(last)) {
         return Some(format!("{}_minus_{constant}", formula(sum)?));

@@ -1,16 +1,16 @@
-//! Texts of expressions, in parentheses where they bind less tightly than what stands around them.
+//! Renders expressions as WGSL, with parentheses where precedence needs them.
 
 use crate::kernel::expr::{Literal, Type};
 use crate::kernel::literal;
 use crate::kernel::shader::words;
 
-/// What stands for operands in templates.
+/// Names of operands in templates.
 const OPERANDS: [&str; 4] = ["x", "y", "z", "w"];
 
-/// How tightly a text binds, loosest first.
+/// Operator precedence, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
-    /// Shifts and bits: WGSL wants parentheses around them and in them.
+    /// Shifts and bitwise operators: WGSL requires parentheses around them and around their operands.
     Bits,
     Logic,
     Comparison,
@@ -20,7 +20,7 @@ enum Level {
     Atom,
 }
 
-/// A text and how tightly it binds.
+/// Source of an expression, and its precedence.
 #[derive(Clone)]
 pub(super) struct Text {
     pub(super) text: String,
@@ -36,7 +36,7 @@ impl Text {
     }
 }
 
-/// A number as a type has it.
+/// A literal of a type.
 pub(super) fn literal_text(literal: Literal, ty: Type) -> Text {
     let signed = |text: String| Text {
         level: if text.starts_with('-') {
@@ -60,7 +60,7 @@ pub(super) fn literal_text(literal: Literal, ty: Type) -> Text {
     }
 }
 
-/// WGSL has no infinity and no not-a-number: library functions stand for them.
+/// Literal of a float. WGSL has no infinity and no not-a-number, so library functions replace them.
 fn float_text(value: f64, ty: Type) -> String {
     let suffix = if ty == Type::F64 { "_f64" } else { "" };
     if value.is_nan() {
@@ -76,13 +76,13 @@ fn float_text(value: f64, ty: Type) -> String {
     }
 }
 
-/// How often a template has an operand.
+/// Number of occurrences of an operand in a template.
 pub(super) fn occurrences(template: &str, place: usize) -> usize {
     let name = OPERANDS.get(place);
     words(template).filter(|word| Some(word) == name).count()
 }
 
-/// Puts operands into a template, in parentheses where they must be.
+/// Substitutes operands into a template, in parentheses where needed.
 pub(super) fn fill(template: &str, operands: &[Text]) -> Text {
     let level = level_of(template);
     let mut text = String::with_capacity(template.len() + 16);

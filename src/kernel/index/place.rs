@@ -1,4 +1,4 @@
-//! Places in row-major order, and coordinates.
+//! Conversion between row-major indices and coordinates.
 
 use super::Index;
 use crate::dim::Dim;
@@ -12,7 +12,7 @@ pub fn strides(shape: &[Dim]) -> Vec<Dim> {
     strides
 }
 
-/// The place of coordinates in row-major order.
+/// The row-major index of coordinates.
 pub fn linear(coordinates: &[Index], shape: &[Dim]) -> Index {
     coordinates
         .iter()
@@ -22,7 +22,7 @@ pub fn linear(coordinates: &[Index], shape: &[Dim]) -> Index {
         })
 }
 
-/// The coordinates of a place in row-major order.
+/// The coordinates of a row-major index.
 pub fn coordinates(place: &Index, shape: &[Dim]) -> Vec<Index> {
     let strides = strides(shape);
     let mut first = true;
@@ -33,7 +33,7 @@ pub fn coordinates(place: &Index, shape: &[Dim]) -> Vec<Index> {
             if size.is(1) {
                 return Index::zero();
             }
-            // Nothing lies above the first axis that is longer than one, so its quotient needs no remainder.
+            // The first axis longer than one is the outermost, so its quotient needs no remainder.
             let quotient = place.div(stride);
             if std::mem::take(&mut first) {
                 quotient
@@ -44,8 +44,8 @@ pub fn coordinates(place: &Index, shape: &[Dim]) -> Vec<Index> {
         .collect()
 }
 
-/// Coordinates in one shape as coordinates in another of as many elements. Axes are matched where they can be, so that
-/// only those that really merge or split are computed.
+/// Converts coordinates in one shape to coordinates in another with the same number of elements. Matches axes where
+/// possible, so that divisions are emitted only for axes that merge or split.
 pub fn reshape(from: &[Index], shape: &[Dim], to: &[Dim]) -> Vec<Index> {
     let mut result = Vec::with_capacity(to.len());
     let (mut start, mut target) = (0, 0);
@@ -61,7 +61,7 @@ pub fn reshape(from: &[Index], shape: &[Dim], to: &[Dim]) -> Vec<Index> {
     result
 }
 
-/// The nearest ends of axes of both shapes such that the sizes in between multiply to the same.
+/// The nearest ends of axis groups in both shapes whose sizes have equal products.
 pub fn matching_ends(a: &[Dim], b: &[Dim], start_a: usize, start_b: usize) -> (usize, usize) {
     let mut product_a = Dim::ONE;
     for (end_a, size_a) in a.iter().enumerate().skip(start_a) {

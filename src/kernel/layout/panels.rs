@@ -1,57 +1,58 @@
-//! Weights put together in textures for the products that read them.
+//! Panels: weights packed in textures for the products that read them.
 
 use super::{TEXEL, Texel, uneven};
 use crate::kernel::capabilities::Storage;
 use crate::kernel::winograd::Places;
 use crate::tensor;
 
-/// A weight as the right factor of products of matrices: panels of neighbouring columns, each with the steps of the sum
-/// one after the other, so that what a round of a sum reads lies in one row of texels.
+/// Packed layout of a weight that is the right operand of matrix products. A panel holds neighbouring columns. The elements
+/// of one block of K indices lie in one row of texels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Panels {
-    /// The matrices.
+    /// Matrices of a batch.
     pub outer: Run,
-    /// Steps of a sum, outermost first; the last run is filled up with zeros to whole rounds.
+    /// K indices, outermost first. The last range is padded with zeros to whole blocks.
     pub depth: Vec<Run>,
-    /// Columns, filled up with zeros to whole panels.
+    /// Columns, padded with zeros to whole panels.
     pub columns: Run,
-    /// Steps of a round.
+    /// K indices in a block.
     pub round: usize,
-    /// Columns of a panel.
+    /// Columns in a panel.
     pub width: usize,
-    /// Columns of a panel that lie together, all steps of a round in front of the next ones: what invocations read at once.
+    /// Columns of a panel that are contiguous, with all K indices of a block before the next strip: what invocations load at
+    /// once.
     pub strip: usize,
-    /// The elements are not those of the weight, which are filters, but [numbers](Places::number) of tiles of this size, one
-    /// matrix after the other.
+    /// If set, the weight's elements are convolution filters, and the panels hold [transformed
+    /// filters](Places::number) for tiles of this size, one matrix after the other.
     pub transformed: Option<Places>,
 }
 
-/// Elements at equal distances.
+/// A range of elements with a constant stride.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Run {
-    /// How many.
+    /// Number of elements.
     pub count: usize,
-    /// The distance.
+    /// Distance between neighbours, in elements.
     pub stride: usize,
 }
 
-/// Layers that textures of panels have at least.
+/// Minimum number of layers of a panel texture.
 const LAYERS: usize = 2;
 
 impl Panels {
-    /// Panels of a matrix.
+    /// Number of panels of a matrix.
     pub fn panels(&self) -> usize {
         self.columns.count.div_ceil(self.width)
     }
 
-    /// Rounds of the last run of steps.
+    /// Number of blocks of the last K range.
     pub fn rounds(&self) -> usize {
         let last = self.depth.last().map_or(1, |run| run.count);
         last.div_ceil(self.round)
     }
 
-    /// The texels of the texture, of elements that are stored in this way; none if textures do not hold them. Where a round
-    /// has several steps, pairs are of two neighbouring steps: the first, the third and so on, and the ones behind them.
+    /// The texel type of the texture for a storage type; none if textures cannot hold it. In blocks of several K indices, a
+    /// pair holds two neighbouring indices: the first and second, the third and fourth, and so on.
     pub fn texel(&self, storage: Storage) -> Option<Texel> {
         match storage {
             Storage::F16x2 if self.round.is_multiple_of(2) => Some(Texel::F16x2),
@@ -59,20 +60,20 @@ impl Panels {
         }
     }
 
-    /// Width, height and layers of the texture; a last row and a second layer may be empty, see [`uneven`].
+    /// Width, height and layers of the texture. The last row and the second layer may be unused, see [`uneven`].
     pub fn extent(&self, texel: Texel) -> [usize; 3] {
         let outermost = self.depth.iter().rev().skip(1);
         let rounds = outermost.fold(self.rounds(), |rounds, run| rounds * run.count);
         let width = self.round / texel.steps() * self.width / TEXEL;
         let layers = self.outer.count * self.panels();
-        // Weights that are read channel by channel have one layer each.
+        // Depthwise weights, which are read channel by channel, have one layer each.
         let least = if self.round == 1 { 1 } else { LAYERS };
         [width, uneven(rounds), layers.max(least)]
     }
 
-    /// The columns that a strip of a row of texels has of one of the steps of a round: the place of the first one's element in
-    /// row-major order, and how many there are; those that are missing to a whole strip are zeros. None for a step, row or layer
-    /// beyond the last, and for a strip without columns.
+    /// The columns of a strip in a row of texels for one K index of a block: row-major index of the first element, and the
+    /// number of elements. The remaining columns of the strip are zeros. None for a K index, row or layer beyond the last,
+    /// and for a strip without columns.
     pub fn line(
         &self,
         [y, layer]: [usize; 2],
@@ -93,8 +94,8 @@ impl Panels {
         (is_step && columns > 0).then(|| (place, columns.min(self.strip)))
     }
 
-    /// How the panels hold a matrix that is all of a weight of so many elements: the run of steps and that of columns, one of
-    /// which lies row by row. None if they hold something else, so that an element cannot be found by its place.
+    /// The K range and the column range, if the panels hold exactly the elements of a contiguous matrix with `numel`
+    /// elements. None if they hold something else, so that an element cannot be found by its index.
     pub fn matrix(&self, numel: usize) -> Option<[Run; 2]> {
         let ([steps], columns) = (self.depth.as_slice(), self.columns) else {
             return None;
@@ -106,9 +107,9 @@ impl Panels {
         is_matrix.then_some([*steps, columns])
     }
 
-    /// The same panels of a tensor of which the weight is a permutation: axis `i` of the weight is axis `axes[i]` of the
-    /// tensor, whose sizes are given. None if a run goes along several axes of the weight, or what lies in the panels are
-    /// not its elements.
+    /// The panels that read a tensor of which the weight is a permutation: axis `i` of the weight is axis `axes[i]` of the
+    /// tensor, whose sizes are given. None if a range covers several axes of the weight, or if the panels hold transformed
+    /// elements.
     pub fn permuted(&self, sizes: &[usize], axes: &[usize]) -> Option<Panels> {
         if self.transformed.is_some() {
             return None;
@@ -147,7 +148,7 @@ impl Panels {
 mod tests {
     use super::*;
 
-    /// All strips and steps.
+    /// All pairs of a strip and a K index.
     fn lines(panels: &Panels) -> impl Iterator<Item = [usize; 2]> {
         let strips = 0..panels.width / panels.strip;
         let steps = panels.round;
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn every_element_lies_in_panels_once() {
-        // A filter of 10 outputs in 2 groups, 6 inputs of a group, 3 taps.
+        // A filter with 10 outputs in 2 groups, 6 inputs per group, and several taps.
         let run = |count, stride| Run { count, stride };
         let panels = |taps: usize| Panels {
             outer: run(2, 30 * taps),
@@ -167,7 +168,7 @@ mod tests {
             strip: 16,
             transformed: None,
         };
-        // Those of 2 taps have a row that is empty.
+        // The texture for 2 taps has an unused row.
         for (taps, rows) in [(3, 6), (2, 5)] {
             let panels = panels(taps);
             let [_, height, layers] = panels.extent(Texel::F32);
@@ -198,7 +199,7 @@ mod tests {
             strip: 32,
             transformed: None,
         };
-        // Sizes of the tensor, axes of the weight, and what is read of the weight.
+        // Sizes of the tensor, axes of the weight, and panels of the weight.
         let alone = run(1, 0);
         for (sizes, axes, panels) in [
             (
@@ -246,7 +247,7 @@ mod tests {
                 }
             }
         }
-        // A run over two axes at once, which lie apart in the tensor.
+        // A range over two axes, which are not adjacent in the tensor.
         let both = panels(alone, &[run(35, 1)], alone);
         assert_eq!(both.permuted(&[7, 5], &[1, 0]), None);
     }

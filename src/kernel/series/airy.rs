@@ -1,9 +1,9 @@
-//! Coefficients of the Airy function from Moshier's Cephes library (`airy.c`), those of the highest order first. PyTorch
-//! (`aten/src/ATen/native/Math.h`) leaves out the leading 1 of some denominators, and so do these.
+//! Coefficients of the Airy function from Moshier's Cephes library (`airy.c`), highest order first. PyTorch
+//! (`aten/src/ATen/native/Math.h`) omits the leading 1 of some denominators, and so do these tables.
 
 use super::Series;
 
-/// Numerator of what `e^-ζ / (2 √π x^¼)` is multiplied by for `x >= 2.09`, of `1 / ζ`.
+/// Numerator of the factor of `e^-ζ / (2 √π x^¼)` for `x >= 2.09`, a polynomial in `1 / ζ`.
 pub const DECAY: Series = Series::powers(
     "airy_decay",
     &[
@@ -17,7 +17,7 @@ pub const DECAY: Series = Series::powers(
         1.0,
     ],
 );
-/// Its denominator.
+/// Denominator of [`DECAY`].
 pub const DECAY_DIVISOR: Series = Series::powers(
     "airy_decay_divisor",
     &[
@@ -32,7 +32,7 @@ pub const DECAY_DIVISOR: Series = Series::powers(
     ],
 );
 
-/// Numerator of the even part of the amplitude less 1 for `x < -2.09`, by `1 / ζ²` and of that.
+/// Numerator of (the even part of the amplitude - 1) · `ζ²` for `x < -2.09`, a polynomial in `1 / ζ²`.
 pub const EVEN: Series = Series::powers(
     "airy_even",
     &[
@@ -47,7 +47,7 @@ pub const EVEN: Series = Series::powers(
         -1.677_876_984_891_146_5e-8,
     ],
 );
-/// Its denominator.
+/// Denominator of [`EVEN`].
 pub const EVEN_DIVISOR: Series = Series::powers(
     "airy_even_divisor",
     &[
@@ -63,7 +63,7 @@ pub const EVEN_DIVISOR: Series = Series::powers(
     ],
 );
 
-/// Numerator of the odd part, by `1 / ζ` and of `1 / ζ²`.
+/// Numerator of the odd part of the amplitude times `ζ`, a polynomial in `1 / ζ²`.
 pub const ODD: Series = Series::powers(
     "airy_odd",
     &[
@@ -80,7 +80,7 @@ pub const ODD: Series = Series::powers(
         3.415_517_847_659_236e-10,
     ],
 );
-/// Its denominator.
+/// Denominator of [`ODD`].
 pub const ODD_DIVISOR: Series = Series::powers(
     "airy_odd_divisor",
     &[
@@ -97,5 +97,5 @@ pub const ODD_DIVISOR: Series = Series::powers(
     ],
 );
 
-/// All of them.
+/// All series of this module.
 pub const ALL: &[Series] = &[DECAY, DECAY_DIVISOR, EVEN, EVEN_DIVISOR, ODD, ODD_DIVISOR];

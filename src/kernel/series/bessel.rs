@@ -1,10 +1,10 @@
-//! Coefficients of Bessel functions from Moshier's Cephes library (`i0.c`, `i1.c`, `k0.c`, `k1.c`, `j0.c`, `j1.c`), those of
-//! the highest order first. PyTorch (`aten/src/ATen/native/Math.h`) leaves out the leading 1 of some denominators, and so do
-//! these: its Bessel functions of the first and second kind are off in the sixth digit.
+//! Coefficients of Bessel functions from Moshier's Cephes library (`i0.c`, `i1.c`, `k0.c`, `k1.c`, `j0.c`, `j1.c`), highest
+//! order first. PyTorch (`aten/src/ATen/native/Math.h`) omits the leading 1 of some denominators, and so do these tables. So
+//! PyTorch's Bessel functions of the first and second kind have errors in the sixth digit.
 
 use super::Series;
 
-/// `e⁻ˣ I₀(x)` for `x <= 8`, of `x / 2 - 2`.
+/// `e⁻ˣ I₀(x)` for `x <= 8`, a series in `x / 2 - 2`.
 pub const I0_NEAR: Series = Series::chebyshev(
     "i0_near",
     &[
@@ -41,7 +41,7 @@ pub const I0_NEAR: Series = Series::chebyshev(
     ],
 );
 
-/// `e⁻ˣ √x I₀(x)` for larger `x`, of `32 / x - 2`.
+/// `e⁻ˣ √x I₀(x)` for larger `x`, a series in `32 / x - 2`.
 pub const I0_FAR: Series = Series::chebyshev(
     "i0_far",
     &[
@@ -73,7 +73,7 @@ pub const I0_FAR: Series = Series::chebyshev(
     ],
 );
 
-/// `e⁻ˣ I₁(x) / x` for `x <= 8`, of `x / 2 - 2`.
+/// `e⁻ˣ I₁(x) / x` for `x <= 8`, a series in `x / 2 - 2`.
 pub const I1_NEAR: Series = Series::chebyshev(
     "i1_near",
     &[
@@ -109,7 +109,7 @@ pub const I1_NEAR: Series = Series::chebyshev(
     ],
 );
 
-/// `e⁻ˣ √x I₁(x)` for larger `x`, of `32 / x - 2`.
+/// `e⁻ˣ √x I₁(x)` for larger `x`, a series in `32 / x - 2`.
 pub const I1_FAR: Series = Series::chebyshev(
     "i1_far",
     &[
@@ -141,7 +141,7 @@ pub const I1_FAR: Series = Series::chebyshev(
     ],
 );
 
-/// `K₀(x) + ln(x / 2) I₀(x)` for `x <= 2`, of `x² - 2`.
+/// `K₀(x) + ln(x / 2) I₀(x)` for `x <= 2`, a series in `x² - 2`.
 pub const K0_NEAR: Series = Series::chebyshev(
     "k0_near",
     &[
@@ -158,7 +158,7 @@ pub const K0_NEAR: Series = Series::chebyshev(
     ],
 );
 
-/// `eˣ √x K₀(x)` for larger `x`, of `8 / x - 2`.
+/// `eˣ √x K₀(x)` for larger `x`, a series in `8 / x - 2`.
 pub const K0_FAR: Series = Series::chebyshev(
     "k0_far",
     &[
@@ -190,7 +190,7 @@ pub const K0_FAR: Series = Series::chebyshev(
     ],
 );
 
-/// `x (K₁(x) - ln(x / 2) I₁(x))` for `x <= 2`, of `x² - 2`.
+/// `x (K₁(x) - ln(x / 2) I₁(x))` for `x <= 2`, a series in `x² - 2`.
 pub const K1_NEAR: Series = Series::chebyshev(
     "k1_near",
     &[
@@ -208,7 +208,7 @@ pub const K1_NEAR: Series = Series::chebyshev(
     ],
 );
 
-/// `eˣ √x K₁(x)` for larger `x`, of `8 / x - 2`.
+/// `eˣ √x K₁(x)` for larger `x`, a series in `8 / x - 2`.
 pub const K1_FAR: Series = Series::chebyshev(
     "k1_far",
     &[
@@ -240,7 +240,7 @@ pub const K1_FAR: Series = Series::chebyshev(
     ],
 );
 
-/// Numerator of the even part of the amplitude of order 0 for `x > 5`, of `(5 / x)²`.
+/// Numerator of the even part of the amplitude of order 0 for `x > 5`, a polynomial in `(5 / x)²`.
 pub const EVEN_0: Series = Series::powers(
     "bessel_even_0",
     &[
@@ -253,7 +253,7 @@ pub const EVEN_0: Series = Series::powers(
         1.0,
     ],
 );
-/// Its denominator.
+/// Denominator of [`EVEN_0`].
 pub const EVEN_DIVISOR_0: Series = Series::powers(
     "bessel_even_divisor_0",
     &[
@@ -267,7 +267,7 @@ pub const EVEN_DIVISOR_0: Series = Series::powers(
     ],
 );
 
-/// Numerator of the odd part of that amplitude.
+/// Numerator of the odd part of the amplitude of order 0.
 pub const ODD_0: Series = Series::powers(
     "bessel_odd_0",
     &[
@@ -281,7 +281,7 @@ pub const ODD_0: Series = Series::powers(
         -6.050_143_506_007_285,
     ],
 );
-/// Its denominator.
+/// Denominator of [`ODD_0`].
 pub const ODD_DIVISOR_0: Series = Series::powers(
     "bessel_odd_divisor_0",
     &[
@@ -295,7 +295,7 @@ pub const ODD_DIVISOR_0: Series = Series::powers(
     ],
 );
 
-/// Numerator of `J₀(x)` without its first two roots for `x <= 5`, of `x²`.
+/// Numerator of `J₀(x)` without its first two roots for `x <= 5`, a polynomial in `x²`.
 pub const J0: Series = Series::powers(
     "j0_near",
     &[
@@ -305,7 +305,7 @@ pub const J0: Series = Series::powers(
         9_708_622_510_473_064.0,
     ],
 );
-/// Its denominator.
+/// Denominator of [`J0`].
 pub const J0_DIVISOR: Series = Series::powers(
     "j0_near_divisor",
     &[
@@ -320,7 +320,7 @@ pub const J0_DIVISOR: Series = Series::powers(
     ],
 );
 
-/// Numerator of `Y₀(x) - 2/π ln x J₀(x)` for `x <= 5`, of `x²`.
+/// Numerator of `Y₀(x) - 2/π ln x J₀(x)` for `x <= 5`, a polynomial in `x²`.
 pub const Y0: Series = Series::powers(
     "y0_near",
     &[
@@ -334,7 +334,7 @@ pub const Y0: Series = Series::powers(
         -1.849_508_004_369_866_8e16,
     ],
 );
-/// Its denominator.
+/// Denominator of [`Y0`].
 pub const Y0_DIVISOR: Series = Series::powers(
     "y0_near_divisor",
     &[
@@ -348,7 +348,7 @@ pub const Y0_DIVISOR: Series = Series::powers(
     ],
 );
 
-/// Numerator of the even part of the amplitude of order 1 for `x > 5`, of `(5 / x)²`.
+/// Numerator of the even part of the amplitude of order 1 for `x > 5`, a polynomial in `(5 / x)²`.
 pub const EVEN_1: Series = Series::powers(
     "bessel_even_1",
     &[
@@ -361,7 +361,7 @@ pub const EVEN_1: Series = Series::powers(
         1.0,
     ],
 );
-/// Its denominator.
+/// Denominator of [`EVEN_1`].
 pub const EVEN_DIVISOR_1: Series = Series::powers(
     "bessel_even_divisor_1",
     &[
@@ -375,7 +375,7 @@ pub const EVEN_DIVISOR_1: Series = Series::powers(
     ],
 );
 
-/// Numerator of the odd part of that amplitude.
+/// Numerator of the odd part of the amplitude of order 1.
 pub const ODD_1: Series = Series::powers(
     "bessel_odd_1",
     &[
@@ -389,7 +389,7 @@ pub const ODD_1: Series = Series::powers(
         25.207_020_585_802_372,
     ],
 );
-/// Its denominator.
+/// Denominator of [`ODD_1`].
 pub const ODD_DIVISOR_1: Series = Series::powers(
     "bessel_odd_divisor_1",
     &[
@@ -403,7 +403,7 @@ pub const ODD_DIVISOR_1: Series = Series::powers(
     ],
 );
 
-/// Numerator of `J₁(x)` without its first two roots and without `x` for `x <= 5`, of `x²`.
+/// Numerator of `J₁(x)` without its first two roots and without `x` for `x <= 5`, a polynomial in `x²`.
 pub const J1: Series = Series::powers(
     "j1_near",
     &[
@@ -413,7 +413,7 @@ pub const J1: Series = Series::powers(
         3_682_957_328_638_529.0,
     ],
 );
-/// Its denominator.
+/// Denominator of [`J1`].
 pub const J1_DIVISOR: Series = Series::powers(
     "j1_near_divisor",
     &[
@@ -428,7 +428,7 @@ pub const J1_DIVISOR: Series = Series::powers(
     ],
 );
 
-/// Numerator of `(Y₁(x) - 2/π (ln x J₁(x) - 1 / x)) / x` for `x <= 5`, of `x²`.
+/// Numerator of `(Y₁(x) - 2/π (ln x J₁(x) - 1 / x)) / x` for `x <= 5`, a polynomial in `x²`.
 pub const Y1: Series = Series::powers(
     "y1_near",
     &[
@@ -440,7 +440,7 @@ pub const Y1: Series = Series::powers(
         -7.788_771_962_659_501e17,
     ],
 );
-/// Its denominator.
+/// Denominator of [`Y1`].
 pub const Y1_DIVISOR: Series = Series::powers(
     "y1_near_divisor",
     &[
@@ -455,15 +455,15 @@ pub const Y1_DIVISOR: Series = Series::powers(
     ],
 );
 
-/// `e⁻ˣ I₁(x) / x` as PyTorch has it in single precision.
+/// `e⁻ˣ I₁(x) / x` with PyTorch's coefficients for single precision.
 pub const I1_NEAR_SINGLE: Series =
     Series::chebyshev("i1_near_single", I1_NEAR.coefficients.split_at(12).1);
 
-/// `e⁻ˣ √x I₁(x)` as PyTorch has it in single precision.
+/// `e⁻ˣ √x I₁(x)` with PyTorch's coefficients for single precision.
 pub const I1_FAR_SINGLE: Series =
     Series::chebyshev("i1_far_single", I1_FAR.coefficients.split_at(18).1);
 
-/// All of them.
+/// All series of this module.
 pub const ALL: &[Series] = &[
     I0_NEAR,
     I0_FAR,

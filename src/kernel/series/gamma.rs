@@ -2,7 +2,7 @@
 
 use super::Series;
 
-/// What `ln x - 1 / 2x - ψ(x)` is by `1 / x²` for large `x`, of `1 / x²`: `Σ B₂ₖ / (2k x²ᵏ⁻²)`.
+/// `(ln x - 1 / 2x - ψ(x)) x²` for large `x`, a polynomial in `1 / x²`: `Σ B₂ₖ / (2k x²ᵏ⁻²)`.
 pub const DIGAMMA: Series = Series::powers(
     "digamma_tail",
     &[
@@ -16,5 +16,5 @@ pub const DIGAMMA: Series = Series::powers(
     ],
 );
 
-/// All of them.
+/// All series of this module.
 pub const ALL: &[Series] = &[DIGAMMA];
